@@ -1,1 +1,6 @@
-//! Placeholder of the room.
+//! The durable log: the only room that stores mail.
+
+#![deny(unsafe_code)]
+
+pub mod buffer;
+pub mod disk;
