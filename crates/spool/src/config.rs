@@ -1,0 +1,102 @@
+//! The limits of a spool, each with its default and its reason.
+
+use crate::disk::BLOCK;
+use crate::error::OpenError;
+use std::path::PathBuf;
+
+/// How a spool is laid out and how much it may take. Sizes in bytes.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The spool directory; made if it is not there.
+    pub path: PathBuf,
+    /// Committer threads, one directory each. Fixed when the spool is made. Default 1: one per device.
+    pub shards: u16,
+    /// Size of a segment file. Fixed when the spool is made. Default 64 MiB: its roll costs one flush in some sixty.
+    pub segment_bytes: u32,
+    /// The most all segments together may take. Default 8 GiB.
+    pub size_max: u64,
+    /// Growth stops while the file system has less than this free. Default 1 GiB.
+    pub free_min: u64,
+    /// A batch larger than this starts the next one, so that big mail does not hold up small mail. Default 4 MiB.
+    pub batch_bytes_max: usize,
+    /// Appends are refused as busy while more than this waits for the disk. Default 32 MiB.
+    pub staged_bytes_max: usize,
+    /// Bodies of messages not yet finished that are kept in memory for their first delivery. Default 256 MiB.
+    pub cache_bytes: usize,
+    /// The longest that a recorded state waits for a batch to ride with, in milliseconds. Default 50.
+    pub state_delay_ms: u64,
+    /// Segments with at most this share of live bytes, in percent, are emptied by relocation. Default 25.
+    pub relocate_percent_max: u8,
+    /// Segments kept from ordinary messages, for states, relocation and notices to senders. Default 2.
+    pub segments_reserved: u16,
+}
+
+impl Config {
+    /// The defaults for a spool at `path`.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            shards: 1,
+            segment_bytes: 64 << 20,
+            size_max: 8 << 30,
+            free_min: 1 << 30,
+            batch_bytes_max: 4 << 20,
+            staged_bytes_max: 32 << 20,
+            cache_bytes: 256 << 20,
+            state_delay_ms: 50,
+            relocate_percent_max: 25,
+            segments_reserved: 2,
+        }
+    }
+
+    /// Bodies longer than this travel as chunks; a quarter of a megabyte or what a small segment allows.
+    #[must_use]
+    pub fn inline_bytes_max(&self) -> usize {
+        (256 << 10).min(self.segment_bytes as usize / 8)
+    }
+
+    /// Segments each shard may have.
+    #[must_use]
+    pub fn segments_max(&self) -> u16 {
+        let per_shard = self.size_max / u64::from(self.shards.max(1)) / u64::from(self.segment_bytes.max(1));
+        u16::try_from(per_shard).unwrap_or(u16::MAX)
+    }
+
+    /// Checks that the values can work together.
+    ///
+    /// # Errors
+    /// Names the value and what it must be.
+    pub fn check(&self) -> Result<(), OpenError> {
+        let wrong = |what: String| Err(OpenError::Config(what));
+        if self.segment_bytes < 16 * BLOCK as u32 || !(self.segment_bytes as usize).is_multiple_of(BLOCK) {
+            return wrong(format!(
+                "segment_bytes = {} must be a multiple of {BLOCK} and at least {}",
+                self.segment_bytes,
+                16 * BLOCK
+            ));
+        }
+        if self.segment_bytes > 1 << 30 {
+            return wrong(format!("segment_bytes = {} must be at most 1 GiB", self.segment_bytes));
+        }
+        if self.shards == 0 || self.shards > 64 {
+            return wrong(format!("shards = {} must be 1 to 64", self.shards));
+        }
+        let least = u64::from(self.segments_reserved) + 4;
+        if u64::from(self.segments_max()) < least {
+            return wrong(format!(
+                "size_max = {} holds {} segments a shard; it takes at least {least}, {} bytes",
+                self.size_max,
+                self.segments_max(),
+                least * u64::from(self.segment_bytes) * u64::from(self.shards)
+            ));
+        }
+        if self.segments_reserved < 2 {
+            return wrong(format!("segments_reserved = {} must be at least 2", self.segments_reserved));
+        }
+        if self.relocate_percent_max > 90 {
+            return wrong(format!("relocate_percent_max = {} must be at most 90", self.relocate_percent_max));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,290 @@
+//! What the rest of mailrace asks of a spool, and nothing more.
+//!
+//! The narrow trait keeps a second back end possible; the tests run the same operations on one made of an existing
+//! engine and compare. Values here are what crosses that border.
+
+use crate::buffer::AlignedBuf;
+use crate::commit::Commit;
+use crate::disk::BLOCK;
+use crate::error::Error;
+use bytes::Bytes;
+use mail::QueueId;
+use std::fmt;
+use std::ops::Range;
+
+/// A transaction to be made durable as a whole.
+#[derive(Clone, Debug)]
+pub struct NewMessage<'a> {
+    /// Its queue id, never used before.
+    pub id: QueueId,
+    /// What the envelope says of the message as a whole; opaque to the spool.
+    pub head: &'a [u8],
+    /// Its recipients, at least one. A recipient is known by its position here for ever.
+    pub recipients: &'a [NewRecipient<'a>],
+    /// Its header section and text.
+    pub body: NewBody,
+    /// May use the segments kept from ordinary messages: notices to senders, and mail the operator submits.
+    pub reserved: bool,
+}
+
+/// One recipient of a transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct NewRecipient<'a> {
+    /// What the envelope says of this recipient; opaque to the spool.
+    pub data: &'a [u8],
+    /// Where it goes, as far as known: a domain or a next hop, at most 65,535 bytes. Queues are kept by this name.
+    pub destination: &'a [u8],
+}
+
+/// Where the text of a new message comes from.
+#[derive(Clone, Debug)]
+pub enum NewBody {
+    /// Here it is.
+    Whole(Bytes),
+    /// It was appended by [`Store::append_chunk`] under the same queue id.
+    Chunks {
+        /// How many chunks, numbered from 0.
+        count: u32,
+        /// Bytes of all chunks.
+        bytes: u64,
+    },
+}
+
+/// What became of a recipient.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The message.
+    pub id: QueueId,
+    /// The recipient's position in its transaction.
+    pub recipient: u32,
+    /// Its new state.
+    pub state: State,
+    /// Its new destination, if that changed.
+    pub destination: Option<Vec<u8>>,
+}
+
+/// The state of one recipient.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct State {
+    /// What is to be done with it.
+    pub status: Status,
+    /// Delivery attempts so far; stays at 255.
+    pub attempts: u8,
+    /// When it is to be tried next, in seconds since 1970.
+    pub due: u32,
+}
+
+/// What is to be done with a recipient.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// Deliver when due.
+    #[default]
+    Waiting,
+    /// Keep until a person releases it.
+    Held,
+    /// Delivered, bounced or deleted: nothing more. For ever.
+    Done,
+}
+
+/// A stored envelope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredEnvelope {
+    /// As given in [`NewMessage::head`].
+    pub head: Bytes,
+    /// Bytes of the body.
+    pub body_bytes: u64,
+    /// All recipients that are not done, by position.
+    pub recipients: Vec<StoredRecipient>,
+}
+
+/// A stored recipient that is not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredRecipient {
+    /// Its position in the transaction.
+    pub position: u32,
+    /// As given in [`NewRecipient::data`].
+    pub data: Bytes,
+    /// Its destination now.
+    pub destination: Bytes,
+    /// Its state now.
+    pub state: State,
+}
+
+/// A recipient in the queue of a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// The message.
+    pub id: QueueId,
+    /// The recipient's position in it.
+    pub recipient: u32,
+    /// Its state.
+    pub state: State,
+}
+
+/// Figures of a spool since it was opened, and what it holds now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Messages that are not finished.
+    pub messages: u64,
+    /// Recipients that are not done.
+    pub recipients: u64,
+    /// Destinations with recipients that are not done.
+    pub destinations: u64,
+    /// Bytes of frames of unfinished messages.
+    pub live_bytes: u64,
+    /// Segment files, of them free, of them retired after a failure.
+    pub segments: u64,
+    /// Free segments.
+    pub segments_free: u64,
+    /// Segments retired after a storage failure, kept for a person to look at.
+    pub segments_bad: u64,
+    /// The most segments there may be.
+    pub segments_max: u64,
+    /// Transactions committed.
+    pub commits: u64,
+    /// Batches written.
+    pub batches: u64,
+    /// Calls that made writes durable.
+    pub syncs: u64,
+    /// Bytes given to the file system.
+    pub bytes_written: u64,
+    /// Bytes of committed bodies.
+    pub body_bytes: u64,
+    /// Messages moved to cold segments.
+    pub relocated: u64,
+    /// Writes or syncs that failed.
+    pub failures: u64,
+    /// Body reads answered from memory, and from the disk.
+    pub cache_hits: u64,
+    /// Body reads answered from the disk.
+    pub cache_misses: u64,
+    /// Memory of the index, in bytes.
+    pub index_bytes: u64,
+    /// Memory of the body cache, in bytes.
+    pub cache_bytes: u64,
+}
+
+/// A durable store of messages.
+pub trait Store: Send + Sync + fmt::Debug {
+    /// Takes the transaction; the returned handle resolves when it is on stable storage.
+    ///
+    /// All recipients commit together or none does. Does not block on the disk.
+    /// # Errors
+    /// `Full`, `Busy`, `TooLarge`, `Exists`, `Poisoned`: nothing was written. The handle: `Failed`.
+    /// # Cancel safety
+    /// Dropping the handle does not undo the commit: the message may be delivered although no 250 was sent
+    /// (RFC 5321 §6.1, RFC 1047).
+    fn append(&self, message: NewMessage<'_>) -> Result<Commit, Error>;
+
+    /// Takes the next piece of a large body, in order, before its transaction. Not durable before the transaction is.
+    ///
+    /// Wait for the handle before giving the next but one, so that memory stays bounded.
+    /// # Errors
+    /// As [`Store::append`].
+    fn append_chunk(&self, id: QueueId, number: u32, chunk: Chunk) -> Result<Commit, Error>;
+
+    /// Forgets the chunks of a transaction that will not come.
+    fn abort(&self, id: QueueId);
+
+    /// Records what became of recipients; in force at once, durable with the next batch or within `state_delay_ms`.
+    ///
+    /// A message whose last recipient is done is finished and forgotten. The handle need not be waited for: a crash
+    /// forgets at most the changes of the last `state_delay_ms`. Changes of recipients that are done or unknown are
+    /// ignored.
+    /// # Errors
+    /// `Poisoned`: suspend deliveries, or recipients get their mail twice after a restart.
+    fn record(&self, changes: &[Change]) -> Result<Commit, Error>;
+
+    /// Reads an envelope with the present states of its recipients.
+    ///
+    /// # Errors
+    /// `Unknown`, `Corrupt`, `Unreadable`.
+    fn envelope(&self, id: QueueId) -> Result<StoredEnvelope, Error>;
+
+    /// Reads a whole body, as pieces in order.
+    ///
+    /// # Errors
+    /// `Unknown`, `Corrupt`, `Unreadable`.
+    fn body(&self, id: QueueId) -> Result<Vec<Bytes>, Error>;
+
+    /// Reads a part of a body; shorter where the body ends.
+    ///
+    /// # Errors
+    /// `Unknown`, `Corrupt`, `Unreadable`.
+    fn body_range(&self, id: QueueId, range: Range<u64>) -> Result<Bytes, Error>;
+
+    /// Destinations with recipients that are not done, and how many, in no order.
+    fn destinations(&self) -> Vec<(Bytes, u64)>;
+
+    /// At most `limit` recipients of a destination, the longest waiting first, from `after` on.
+    fn by_destination(&self, destination: &[u8], after: Option<Entry>, limit: usize) -> Vec<Entry>;
+
+    /// Every unfinished message, in no order.
+    fn messages(&self) -> Vec<QueueId>;
+
+    /// Figures for metrics and people.
+    fn statistics(&self) -> Statistics;
+}
+
+/// A piece of a large body in memory laid out so that it goes to the disk without being copied.
+///
+/// Its first block is kept for the frame's header; the bytes of the body follow.
+#[derive(Debug)]
+pub struct Chunk {
+    pub(crate) buffer: AlignedBuf,
+    filled: usize,
+}
+
+impl Chunk {
+    /// An empty chunk for at most `bytes_max` bytes of body.
+    #[must_use]
+    pub fn new(bytes_max: usize) -> Self {
+        Self { buffer: AlignedBuf::new(BLOCK + bytes_max), filled: 0 }
+    }
+
+    /// Bytes of body in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.filled
+    }
+
+    /// Whether it has no bytes of body.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.filled == 0
+    }
+
+    /// The part not yet filled; tell [`Chunk::fill`] how much of it was used.
+    #[must_use]
+    pub fn room(&mut self) -> &mut [u8] {
+        self.buffer.as_mut_slice().get_mut(BLOCK + self.filled..).unwrap_or_default()
+    }
+
+    /// Counts `bytes` of the room as filled, at most all of it.
+    pub fn fill(&mut self, bytes: usize) {
+        self.filled = (self.filled + bytes).min(self.buffer.capacity() - BLOCK);
+    }
+
+    /// Copies as much of `bytes` as has room, and says how much that was.
+    pub fn push(&mut self, bytes: &[u8]) -> usize {
+        let room = self.room();
+        let n = room.len().min(bytes.len());
+        if let (Some(to), Some(from)) = (room.get_mut(..n), bytes.get(..n)) {
+            to.copy_from_slice(from);
+        }
+        self.fill(n);
+        n
+    }
+
+    /// The bytes of body.
+    #[must_use]
+    pub fn data(&self) -> &[u8] {
+        self.buffer.as_slice().get(BLOCK..BLOCK + self.filled).unwrap_or_default()
+    }
+}
+
+impl AsRef<[u8]> for Chunk {
+    fn as_ref(&self) -> &[u8] {
+        self.data()
+    }
+}
