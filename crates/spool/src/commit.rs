@@ -82,6 +82,13 @@ impl Commit {
         Self { cell: Arc::new(cell) }
     }
 
+    /// A handle, and what resolves it, for stores that are not the spool.
+    #[must_use]
+    pub fn pair() -> (Self, Settle) {
+        let cell = Arc::new(Cell::default());
+        (Self::new(&cell), Settle { cell })
+    }
+
     /// Blocks the thread until the fate is known.
     ///
     /// # Errors
@@ -125,10 +132,48 @@ impl Future for Commit {
     }
 }
 
+/// Resolves the handles of one batch. Dropping it unused resolves them as failed, so that nobody waits for ever.
+#[derive(Debug)]
+pub struct Settle {
+    cell: Arc<Cell>,
+}
+
+impl Settle {
+    /// One more handle on the same batch.
+    pub fn commit(&self) -> Commit {
+        Commit::new(&self.cell)
+    }
+
+    /// Decides the fate and wakes everybody.
+    pub fn settle(self, result: &Result<(), Error>) {
+        self.cell.settle(result);
+    }
+}
+
+impl Drop for Settle {
+    fn drop(&mut self) {
+        if self.cell.fate().is_none() {
+            self.cell.settle(&Err(Error::Failed));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::thread;
+
+    #[test]
+    fn a_pair_shares_its_fate_and_a_dropped_one_fails() {
+        let (commit, settle) = Commit::pair();
+        let second = settle.commit();
+        assert_eq!(commit.poll_now(), None);
+        settle.settle(&Ok(()));
+        assert_eq!((commit.wait(), second.wait()), (Ok(()), Ok(())));
+        let (commit, settle) = Commit::pair();
+        drop(settle);
+        assert_eq!(commit.wait(), Err(Error::Failed));
+    }
 
     #[test]
     fn threads_and_late_comers_learn_the_fate() {

@@ -9,7 +9,7 @@ pub mod disk;
 mod error;
 mod store;
 
-pub use commit::Commit;
+pub use commit::{Commit, Settle};
 pub use config::Config;
 pub use error::{Error, OpenError};
 pub use store::{
