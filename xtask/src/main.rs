@@ -1,3 +1,62 @@
-//! The one binary.
+//! Checks of the tree that a compiler does not make.
+//!
+//! `tidy` holds the architecture (arrows between crates, banned calls, sizes, names), `rfc-check` lists which section of
+//! which RFC is done, missing or tested, `licences` holds the licences and sources of all dependencies.
+//! Every check reads files and prints findings; nothing here is part of the product, and nothing here changes a file
+//! except `rfc-check --write`, which renews `docs/rfc-status.md`.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod cargo;
+mod lex;
+mod licences;
+mod rfc;
+mod rooms;
+mod source;
+mod tidy;
+mod tree;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo run -p xtask -- COMMAND
+
+  tidy                     arrows between crates, banned calls, names, sizes, headers, reasons of dependencies
+  rfc-check                RFC marks: done, gap, test per section; fails on malformed marks and a stale docs/rfc-status.md
+  rfc-check --write        the same, and renews docs/rfc-status.md
+  rfc-check --json         the same as JSON
+  licences                 licences and sources of all dependencies against deny.toml
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let root = tree::root();
+    let outcome = match words.as_slice() {
+        ["tidy"] => tidy::command(&root),
+        ["rfc-check", flags @ ..] => match rfc::Flags::parse(flags) {
+            Ok(flags) => rfc::command(&root, flags),
+            Err(message) => Err(format!("{message}\n{USAGE}")),
+        },
+        ["licences"] => licences::command(&root),
+        ["help" | "--help" | "-h"] => Ok(Report { text: USAGE.to_owned(), failed: false }),
+        _ => Err(USAGE.to_owned()),
+    };
+    match outcome {
+        Ok(report) => {
+            // A closed pipe (`| head`) is the reader's choice, not a failed check.
+            let _closed_pipe = std::io::stdout().write_all(report.text.as_bytes());
+            if report.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+        }
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// What a command prints, and whether the tree passed.
+struct Report {
+    text: String,
+    failed: bool,
+}

@@ -1,0 +1,202 @@
+//! The marks as a printed table, as JSON, and as the page `docs/rfc-status.md`.
+//!
+//! All three are sorted by RFC, section and place, so the same marks always give the same bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use serde_json::json;
+
+use super::mark::{Malformed, Mark, Says};
+
+/// Titles for the page; an RFC that is missing here is listed by its number.
+const TITLES: &[(u32, &str)] = &[
+    (821, "Simple Mail Transfer Protocol (1982)"),
+    (822, "Standard for ARPA Internet text messages (1982)"),
+    (1047, "Duplicate messages and SMTP"),
+    (1123, "Requirements for Internet hosts"),
+    (1870, "SIZE"),
+    (2033, "Local Mail Transfer Protocol"),
+    (2034, "Enhanced error codes in SMTP"),
+    (2045, "MIME: format of bodies"),
+    (2046, "MIME: media types"),
+    (2047, "MIME: words in headers"),
+    (2183, "Content-Disposition"),
+    (2231, "MIME: parameter values"),
+    (2369, "URLs as meta-syntax for mail list commands"),
+    (2822, "Internet Message Format (2001)"),
+    (2852, "Deliver By"),
+    (2920, "PIPELINING"),
+    (3030, "CHUNKING and BINARYMIME"),
+    (3207, "STARTTLS"),
+    (3461, "SMTP extension for delivery status notifications"),
+    (3462, "multipart/report (2003)"),
+    (3463, "Enhanced status codes"),
+    (3464, "Delivery status notifications: message format"),
+    (3720, "iSCSI (CRC-32C)"),
+    (3834, "Automatic responses"),
+    (4291, "IPv6 addressing"),
+    (4648, "Base64"),
+    (4954, "AUTH"),
+    (5321, "Simple Mail Transfer Protocol"),
+    (5322, "Internet Message Format"),
+    (5891, "IDNA protocol"),
+    (5952, "Text form of IPv6 addresses"),
+    (6152, "8BITMIME"),
+    (6409, "Message submission"),
+    (6522, "multipart/report"),
+    (6531, "SMTPUTF8"),
+    (6532, "Internationalized headers"),
+    (6533, "Internationalized delivery status notifications"),
+    (7504, "Codes 521 and 556"),
+    (7505, "Null MX"),
+];
+
+/// Where a section is done, tested and incomplete.
+#[derive(Default)]
+pub(super) struct Section {
+    done: BTreeSet<(String, usize)>,
+    test: BTreeSet<(String, usize)>,
+    gap: BTreeSet<(String, String, usize)>,
+}
+
+/// RFC number, then the section in the order a reader expects (2 before 10).
+type Key = (u32, Vec<(u32, String)>, String);
+
+/// All sections, sorted.
+pub(super) fn sections(marks: &[Mark]) -> BTreeMap<Key, Section> {
+    let mut found: BTreeMap<Key, Section> = BTreeMap::new();
+    for mark in marks {
+        let order = mark.section.split('.').map(|part| match part.parse() {
+            Ok(number) => (number, String::new()),
+            // Appendices come last.
+            Err(_) => (u32::MAX, part.to_owned()),
+        });
+        let section = found.entry((mark.rfc, order.collect(), mark.section.clone())).or_default();
+        let place = (mark.path.clone(), mark.line);
+        match &mark.says {
+            Says::Done => section.done.insert(place),
+            Says::Test => section.test.insert(place),
+            Says::Gap(text) => section.gap.insert((text.clone(), place.0, place.1)),
+        };
+    }
+    found
+}
+
+/// The table for a terminal, with lines.
+pub(super) fn text(sections: &BTreeMap<Key, Section>) -> String {
+    let mut out = String::new();
+    let mut last = None;
+    for ((rfc, _, name), section) in sections {
+        if last != Some(*rfc) {
+            let _infallible = writeln!(out, "RFC {rfc}{}", title(*rfc).map_or(String::new(), |t| format!(" {t}")));
+            last = Some(*rfc);
+        }
+        let mut label = format!("§{name}");
+        for (word, places) in [("done", &section.done), ("test", &section.test)] {
+            if !places.is_empty() {
+                let places: Vec<String> = places.iter().map(|(path, line)| format!("{path}:{line}")).collect();
+                let _infallible = writeln!(out, "  {label:<14} {word}  {}", places.join(" "));
+                label.clear();
+            }
+        }
+        for (gap, path, line) in &section.gap {
+            let _infallible = writeln!(out, "  {label:<14} gap   {gap}  {path}:{line}");
+            label.clear();
+        }
+    }
+    let count = |test: fn(&Section) -> bool| sections.values().filter(|section| test(section)).count();
+    let _infallible = writeln!(
+        out,
+        "rfc-check: {} sections, {} done, {} tested, {} with a gap",
+        sections.len(),
+        count(|s| !s.done.is_empty()),
+        count(|s| !s.test.is_empty()),
+        count(|s| !s.gap.is_empty())
+    );
+    out
+}
+
+/// The same as JSON.
+pub(super) fn json(sections: &BTreeMap<Key, Section>, malformed: &[Malformed], stale: bool) -> String {
+    let place = |path: &String, line: &usize| json!({"path": path, "line": line});
+    let sections: Vec<_> = sections
+        .iter()
+        .map(|((rfc, _, name), section)| {
+            let done: Vec<_> = section.done.iter().map(|(path, line)| place(path, line)).collect();
+            let test: Vec<_> = section.test.iter().map(|(path, line)| place(path, line)).collect();
+            let gap: Vec<_> = section
+                .gap
+                .iter()
+                .map(|(text, path, line)| json!({"text": text, "path": path, "line": line}))
+                .collect();
+            json!({"rfc": rfc, "section": name, "done": done, "test": test, "gap": gap})
+        })
+        .collect();
+    let malformed: Vec<_> =
+        malformed.iter().map(|m| json!({"path": m.path, "line": m.line, "message": m.message})).collect();
+    format!("{:#}\n", json!({"sections": sections, "malformed": malformed, "stale": stale}))
+}
+
+/// The page `docs/rfc-status.md`.
+pub(super) fn page(sections: &BTreeMap<Key, Section>) -> String {
+    let mut out = String::from(
+        "# RFC status\n\n\
+         Generated from the marks in the source by `cargo run -p xtask -- rfc-check --write`; do not edit.\n\
+         A section is *done* where code follows it and *tested* where a test names it. A *gap* says what is missing.\n\
+         A section that is not listed has no mark, which says nothing about it.\n\
+         The lines are printed by `cargo run -p xtask -- rfc-check`.\n",
+    );
+    let mut last = None;
+    for ((rfc, _, name), section) in sections {
+        if last != Some(*rfc) {
+            let title = title(*rfc).map_or(String::new(), |title| format!(": {title}"));
+            let _infallible =
+                writeln!(out, "\n## RFC {rfc}{title}\n\n| Section | Done | Tested | Gap |\n|---|---|---|---|");
+            last = Some(*rfc);
+        }
+        let gaps: BTreeSet<&str> = section.gap.iter().map(|(text, ..)| text.as_str()).collect();
+        let gaps = gaps.into_iter().collect::<Vec<_>>().join("; ").replace('|', "\\|");
+        let _infallible = writeln!(out, "| {name} | {} | {} | {gaps} |", files(&section.done), files(&section.test));
+    }
+    out
+}
+
+/// The files of some places, each once.
+fn files(places: &BTreeSet<(String, usize)>) -> String {
+    let names: BTreeSet<&str> = places.iter().map(|(path, _)| path.as_str()).collect();
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ")
+}
+
+fn title(rfc: u32) -> Option<&'static str> {
+    TITLES.iter().find(|(number, _)| *number == rfc).map(|(_, title)| *title)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{page, sections, text};
+    use crate::rfc::mark::{Mark, Says};
+
+    fn mark(section: &str, says: Says, line: usize) -> Mark {
+        Mark { rfc: 5321, section: section.to_owned(), says, path: "crates/mail/src/a.rs".to_owned(), line }
+    }
+
+    #[test]
+    fn sections_are_sorted_as_read() {
+        let marks = ["A.1", "10", "4.1.10", "2", "4.1.2", "4.1"].map(|s| mark(s, Says::Done, 1));
+        let order: Vec<String> = sections(&marks).into_keys().map(|(_, _, name)| name).collect();
+        assert_eq!(order, ["2", "4.1", "4.1.2", "4.1.10", "10", "A.1"]);
+    }
+
+    #[test]
+    fn the_page_does_not_change_when_code_moves() {
+        let at =
+            |line| [mark("2", Says::Done, line), mark("2", Says::Test, line), mark("3", Says::Gap("a|b".into()), line)];
+        let first = page(&sections(&at(1)));
+        assert_eq!(first, page(&sections(&at(900))));
+        assert!(first.contains("| 2 | `crates/mail/src/a.rs` | `crates/mail/src/a.rs` |  |"), "{first}");
+        assert!(first.contains("| 3 |  |  | a\\|b |"), "{first}");
+        assert_ne!(first, page(&sections(&at(1)[..1])));
+        assert!(text(&sections(&at(7))).contains("2 sections, 1 done, 1 tested, 1 with a gap"));
+    }
+}

@@ -1,0 +1,141 @@
+//! Arrows between crates, names of packages, and the crate-wide refusal of `unsafe`.
+//!
+//! Source of truth: `cargo metadata` for what is, `rooms.rs` for what may be.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::Finding;
+use crate::cargo::{field, list};
+use crate::lex::Token;
+use crate::rooms::{NOT_FOR_PURE_ROOMS, ROOMS, Room};
+use crate::source::Source;
+
+/// Checks every package of the workspace.
+pub(super) fn check(root: &Path, packages: &[Value], findings: &mut Vec<Finding>) {
+    for package in packages {
+        let manifest = relative(root, field(package, "manifest_path"));
+        check_package(&manifest, package, findings);
+        for target in list(package, "targets") {
+            let kinds: Vec<&str> = list(target, "kind").iter().filter_map(Value::as_str).collect();
+            if !kinds.iter().any(|kind| matches!(*kind, "lib" | "bin" | "proc-macro" | "custom-build")) {
+                continue;
+            }
+            let path = relative(root, field(target, "src_path"));
+            match fs::read_to_string(root.join(&path)) {
+                Ok(text) => check_crate_root(&path, &text, findings),
+                Err(e) => findings.push(Finding::error(&path, 0, format!("cannot be read: {e}"))),
+            }
+        }
+    }
+}
+
+fn relative(root: &Path, path: &str) -> String {
+    let path = Path::new(path);
+    path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned()
+}
+
+/// Checks the arrows of one package.
+fn check_package(manifest: &str, package: &Value, findings: &mut Vec<Finding>) {
+    let name = field(package, "name");
+    let Some(room) = ROOMS.iter().find(|room| room.package() == name) else {
+        let message = format!(
+            "package {name} is in no room; add it to the table in xtask/src/rooms.rs with the arrows it needs, or put \
+             its code into the room it serves"
+        );
+        findings.push(Finding::error(manifest, 0, message));
+        return;
+    };
+    for dependency in list(package, "dependencies") {
+        let target = field(dependency, "name");
+        let kind = dependency.get("kind").and_then(Value::as_str).unwrap_or("normal");
+        if let Some(other) = ROOMS.iter().find(|room| room.package() == target) {
+            if !room.may_use.contains(&other.name) && room.name != other.name {
+                findings.push(Finding::error(manifest, 0, forbidden_arrow(room, other)));
+            }
+        } else if room.pure && kind == "normal" && NOT_FOR_PURE_ROOMS.contains(&target) {
+            let message = format!(
+                "pure room {} depends on {target}, which brings I/O, time, randomness or a lock; take the value as an \
+                 argument and let the server ask for it",
+                room.name
+            );
+            findings.push(Finding::error(manifest, 0, message));
+        }
+    }
+}
+
+fn forbidden_arrow(room: &Room, other: &Room) -> String {
+    let allowed = if room.may_use.is_empty() { "none of our crates".to_owned() } else { room.may_use.join(", ") };
+    format!(
+        "{} depends on {}, but may use {allowed}; pass the value through server, or change the table in \
+         xtask/src/rooms.rs together with ARCHITECTURE.md",
+        room.name, other.name
+    )
+}
+
+/// Checks that a crate root refuses `unsafe`.
+fn check_crate_root(path: &str, text: &str, findings: &mut Vec<Finding>) {
+    let source = Source::new(path, text);
+    let refuses = source.attributes().into_iter().any(|(_, inside)| refuses_unsafe(inside));
+    if !refuses {
+        let message = "crate root without #![forbid(unsafe_code)]; add it (the crates that hold an allowed folder write \
+                       #![deny(unsafe_code)])";
+        findings.push(Finding::error(path, 1, message));
+    }
+}
+
+fn refuses_unsafe(inside: &[Token]) -> bool {
+    let level = inside.first().is_some_and(|word| word.is("forbid") || word.is("deny"));
+    level && inside.iter().any(|word| word.is("unsafe_code"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{check_crate_root, check_package};
+
+    #[track_caller]
+    fn package(name: &str, dependency: &str, kind: Option<&str>, says: Option<&str>) {
+        let package = json!({"name": name, "dependencies": [{"name": dependency, "kind": kind}]});
+        let mut findings = Vec::new();
+        check_package("Cargo.toml", &package, &mut findings);
+        let message = findings.first().map(|f| f.message.as_str());
+        match says {
+            Some(part) => assert!(message.is_some_and(|m| m.contains(part)), "{message:?}"),
+            None => assert_eq!(message, None),
+        }
+    }
+
+    #[test]
+    fn arrows() {
+        package("mailrace-mail", "mailrace-spool", None, Some("mail depends on spool, but may use none of our crates"));
+        package("mailrace-spool", "mailrace-bench", Some("dev"), Some("may use mail"));
+        package("mailrace-spool", "mailrace-mail", None, None);
+        package("mailrace-util", "serde", None, Some("is in no room"));
+        package("xtask", "mailrace-mail", None, Some("none of our crates"));
+    }
+
+    #[test]
+    fn what_pure_rooms_may_not_have() {
+        package("mailrace-mail", "tokio", None, Some("pure room mail depends on tokio"));
+        package("mailrace-mail", "tokio", Some("dev"), None);
+        package("mailrace-spool", "rustix", None, None);
+    }
+
+    #[test]
+    fn crate_roots() {
+        for (text, count) in [
+            ("//! A.\n#![forbid(unsafe_code)]", 0),
+            ("#![deny(missing_docs, unsafe_code)]", 0),
+            ("//! #![forbid(unsafe_code)]", 1),
+            ("#![allow(unsafe_code)]", 1),
+        ] {
+            let mut findings = Vec::new();
+            check_crate_root("src/lib.rs", text, &mut findings);
+            assert_eq!(findings.len(), count, "{text}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The rules of the tree, as one command and one test.
+//!
+//! Each rule lives in a file of its own beside its negative control: a fixture on which it must fire and one on which it
+//! must stay silent. A finding names file, line, what was found and the next step. Errors fail the run; notes are a
+//! reason to look again.
+
+mod arrows;
+mod banned;
+mod manifests;
+mod names;
+mod sizes;
+mod text;
+
+use std::fmt::Write;
+use std::path::Path;
+
+use crate::source::Source;
+use crate::{Report, cargo, tree};
+
+/// Something a rule saw.
+#[derive(Debug)]
+pub(crate) struct Finding {
+    /// An error fails the run, a note does not.
+    pub(crate) error: bool,
+    pub(crate) path: String,
+    /// Counted from 1; 0 when the finding is about the whole file.
+    pub(crate) line: usize,
+    /// What was found and what to do next.
+    pub(crate) message: String,
+}
+
+impl Finding {
+    fn error(path: &str, line: usize, message: impl Into<String>) -> Self {
+        Self { error: true, path: path.to_owned(), line, message: message.into() }
+    }
+
+    fn note(path: &str, line: usize, message: impl Into<String>) -> Self {
+        Self { error: false, path: path.to_owned(), line, message: message.into() }
+    }
+}
+
+/// Runs all rules and writes what they saw.
+///
+/// # Errors
+/// The tree cannot be read, or cargo cannot be asked.
+pub(crate) fn command(root: &Path) -> Result<Report, String> {
+    let (findings, files) = run(root)?;
+    let errors = findings.iter().filter(|f| f.error).count();
+    let mut text = String::new();
+    for finding in &findings {
+        let word = if finding.error { "error" } else { "note" };
+        let _infallible = match finding.line {
+            0 => writeln!(text, "{}: {word}: {}", finding.path, finding.message),
+            line => writeln!(text, "{}:{line}: {word}: {}", finding.path, finding.message),
+        };
+    }
+    let notes = findings.len() - errors;
+    let _infallible = writeln!(text, "tidy: {files} files, {errors} errors, {notes} notes");
+    Ok(Report { text, failed: errors > 0 })
+}
+
+/// All findings, by path and line, and the number of files read.
+fn run(root: &Path) -> Result<(Vec<Finding>, usize), String> {
+    let files = tree::files(root)?;
+    let packages = cargo::our_packages(root)?;
+    let mut findings = Vec::new();
+    arrows::check(root, &packages, &mut findings);
+    for file in &files {
+        text::check(&file.path, &file.text, &mut findings);
+        names::check_path(&file.path, &mut findings);
+        if file.path.ends_with("Cargo.toml") {
+            manifests::check(&file.path, &file.text, &mut findings);
+        }
+        if file.has_extension("rs") {
+            let source = Source::new(&file.path, &file.text);
+            text::check_comments(&source, &mut findings);
+            names::check(&source, &mut findings);
+            sizes::check(&source, &mut findings);
+            banned::check(&source, &mut findings);
+        }
+    }
+    findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
+    Ok((findings, files.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::command;
+    use crate::tree;
+
+    #[test]
+    fn the_tree_is_tidy() {
+        let report = command(&tree::root()).expect("the tree can be read");
+        assert!(!report.failed, "\n{}", report.text);
+    }
+}
