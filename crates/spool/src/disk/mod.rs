@@ -15,12 +15,15 @@ pub mod sim;
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Unit of all spool input and output, in bytes: offsets, lengths and memory addresses are multiples of it.
 ///
 /// 4 KiB is the logical block size at which O_DIRECT works on every device of the last decade.
 pub const BLOCK: usize = 4096;
+
+/// What [`Disk::replace_small`] adds to a name for the file it prepares; a crash may leave one, the next call reuses it.
+pub const TMP_SUFFIX: &str = ".tmp";
 
 /// A file system as the spool needs it. Paths are those given by the configuration, or below them.
 pub trait Disk: Send + Sync + fmt::Debug {
@@ -57,14 +60,16 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
     /// Replaces a small file as a whole: after a crash either the old or the new contents are there. Durable on return.
     ///
+    /// A crash may also leave the file of the same name with [`TMP_SUFFIX`] added, whose contents mean nothing.
+    ///
     /// # Errors
     /// The old contents are still there, or the new ones.
     fn replace_small(&self, path: &Path, contents: &[u8]) -> io::Result<()>;
 
-    /// Renames within one directory; durable on return.
+    /// Renames within one directory; durable on return. An existing `to` is never replaced.
     ///
     /// # Errors
-    /// One of the two names is there.
+    /// `AlreadyExists`: nothing changed. Otherwise one of the two names is there.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file; durable on return.
@@ -140,4 +145,32 @@ pub struct Space {
     pub free: u64,
     /// Size in bytes.
     pub total: u64,
+}
+
+/// Stops a caller whose offset, lengths or addresses are not multiples of [`BLOCK`].
+///
+/// Such a bug works on one file system and fails on the next, so both disks look for it on every call.
+fn assert_aligned<'a>(bufs: impl IntoIterator<Item = &'a [u8]>, offset: u64) {
+    let block = BLOCK as u64;
+    assert!(offset.is_multiple_of(block), "offset {offset} is not a multiple of {BLOCK}");
+    for buf in bufs {
+        assert!(buf.len().is_multiple_of(BLOCK), "length {} is not a multiple of {BLOCK}", buf.len());
+        assert!(buf.is_empty() || buf.as_ptr().addr().is_multiple_of(BLOCK), "memory is not aligned to {BLOCK}");
+    }
+}
+
+/// The directory of `path`; `.` for a bare name.
+fn dir_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        Some(_) => Path::new("."),
+        None => path,
+    }
+}
+
+/// The name under which [`Disk::replace_small`] prepares `path`.
+fn tmp_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(TMP_SUFFIX);
+    name.into()
 }
