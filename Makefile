@@ -1,0 +1,67 @@
+# The commands of this tree. `make` alone lists them.
+
+CARGO ?= cargo
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+RELEASE := $(TARGET_DIR)/release
+XTASK := $(CARGO) run --quiet --locked --package xtask --
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+
+.DEFAULT_GOAL := help
+.PHONY: help run test setup fmt tidy rfc licences clippy lint unit crash-short crash bench fuzz
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+run: ## Build the program and show the spool at work
+	$(CARGO) build --release --locked --package mailrace
+	$(RELEASE)/mailrace spool demo
+
+test: setup lint unit crash-short ## Run every check: lints, tests, tidy, RFC marks, licences, short crash rig
+
+setup: ## Install the programs the checks use that are not Rust (as root on Debian)
+	@./.ci/setup
+
+lint: fmt tidy rfc licences clippy ## Run the checks that only read: formatting, tidy, RFC marks, licences, clippy
+
+fmt:
+	$(CARGO) fmt --all --check
+
+tidy:
+	$(XTASK) tidy
+
+rfc:
+	@$(XTASK) rfc-check
+
+licences:
+	$(XTASK) licences
+
+clippy:
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+unit: ## Run the tests of all crates, documentation examples included
+	$(CARGO) test --workspace --locked
+
+$(RELEASE)/mailrace-bench: FORCE
+	$(CARGO) build --release --locked --package mailrace-bench
+.PHONY: FORCE
+FORCE:
+
+crash-short: $(RELEASE)/mailrace-bench ## Cut the power and kill the process a few times; no acknowledged message may be lost
+	$(RELEASE)/mailrace-bench crash --short
+
+crash: setup $(RELEASE)/mailrace-bench ## The same, a thousand times
+	$(RELEASE)/mailrace-bench crash
+
+bench: ## Measure the spool beside storage engines on this machine
+	$(CARGO) build --release --locked --package mailrace-bench --features engines
+	$(RELEASE)/mailrace-bench spool
+
+fuzz: ## Fuzz every decoder for FUZZ_SECONDS (60) each; needs nightly and cargo-fuzz
+	@$(CARGO) +nightly fuzz --version >/dev/null 2>&1 || { \
+		echo "fuzz: needs a nightly toolchain and cargo-fuzz:"; \
+		echo "  rustup toolchain install nightly && cargo install --locked cargo-fuzz"; exit 1; }
+	@for target in $(FUZZ_TARGETS); do \
+		echo "fuzz: $$target"; \
+		$(CARGO) +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+	done
