@@ -1,0 +1,153 @@
+//! The part before the `@`, held by its meaning: `"a.b"` and `a.b` are the same local part `a.b`.
+//!
+//! Quotes belong to the wire. They are taken off on reading and put back on writing when the meaning needs them, so that
+//! `"a@b"@d` neither loses its quotes on relay nor becomes another address. Upper and lower case are kept and differ: what
+//! they mean is the business of the host that owns the mailbox (RFC 5321 §2.4). No Unicode normalisation for the same reason.
+
+use std::fmt;
+
+use super::error::{AddressError, AddressReason, Fault};
+use super::{ADDRESS_OCTETS_MAX, is_atext};
+use crate::scan::Scan;
+
+/// What the host named by the domain calls the mailbox. May be empty (`""@d`), holds no control characters.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LocalPart(Box<str>);
+
+impl LocalPart {
+    /// The longest local part that RFC 5321 §4.5.3.1.1 makes everybody accept, in octets as written.
+    ///
+    /// Longer ones are read too: bounce addresses that encode a recipient (VERP, SRS) exceed it in real mail, and the
+    /// RFC asks not to impose the limit where one need not. Who wants it asks [`LocalPart::is_oversize`].
+    pub const RFC_OCTETS_MAX: usize = 64;
+
+    /// Takes the meaning of a local part: `a@b`, not `"a@b"`.
+    ///
+    /// # Errors
+    /// On control characters, and when the written form cannot fit into any address.
+    pub fn new(meaning: &str) -> Result<Self, AddressError> {
+        if let Some((at, _)) = meaning.char_indices().find(|(_, c)| c.is_control()) {
+            return Err(AddressError::new(meaning.as_bytes(), Fault::new(at, AddressReason::Control)));
+        }
+        let local = Self(meaning.into());
+        // The shortest address has a domain of one letter.
+        if local.written_len() + "@d".len() > ADDRESS_OCTETS_MAX {
+            return Err(AddressError::new(meaning.as_bytes(), Fault::new(meaning.len(), AddressReason::TooLong)));
+        }
+        Ok(local)
+    }
+
+    /// The meaning, without quotes. To write it, use `Display`.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it can only be written in quotes.
+    #[must_use]
+    pub fn needs_quotes(&self) -> bool {
+        // RFC 5321 §4.1.2: Dot-string, else Quoted-string
+        self.0.split('.').any(|atom| atom.is_empty() || !atom.bytes().all(is_atext))
+    }
+
+    /// Length of the written form in octets.
+    #[must_use]
+    pub fn written_len(&self) -> usize {
+        if self.needs_quotes() {
+            self.0.len() + "\"\"".len() + self.0.bytes().filter(|byte| matches!(byte, b'"' | b'\\')).count()
+        } else {
+            self.0.len()
+        }
+    }
+
+    /// Whether it is longer than [`LocalPart::RFC_OCTETS_MAX`].
+    #[must_use]
+    pub fn is_oversize(&self) -> bool {
+        self.written_len() > Self::RFC_OCTETS_MAX
+    }
+
+    /// Reads a local part up to the `@` that must follow, and takes that too. The text is UTF-8 without C1 controls.
+    pub(super) fn scan(scan: &mut Scan<'_>) -> Result<Self, Fault> {
+        let meaning = if scan.take(b'"') { quoted_string(scan)? } else { dot_string(scan)? };
+        Ok(Self(meaning.into()))
+    }
+}
+
+impl fmt::Display for LocalPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.needs_quotes() {
+            return f.write_str(&self.0);
+        }
+        // RFC 5321 §4.1.2: quotes only where needed, backslashes only before quote and backslash
+        f.write_str("\"")?;
+        for piece in self.0.split_inclusive(['"', '\\']) {
+            match piece.strip_suffix(['"', '\\']) {
+                Some(before) => write!(f, "{before}\\{}", piece.get(before.len()..).unwrap_or_default())?,
+                None => f.write_str(piece)?,
+            }
+        }
+        f.write_str("\"")
+    }
+}
+
+impl fmt::Debug for LocalPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LocalPart({self})")
+    }
+}
+
+// RFC 5321 §4.1.2: Dot-string = Atom *("." Atom); RFC 6531 §3.3 adds non-ASCII to the atoms
+fn dot_string(scan: &mut Scan<'_>) -> Result<String, Fault> {
+    let start = scan.at();
+    loop {
+        let atom = scan.take_while(is_atext);
+        let reason = match (atom.is_empty(), scan.peek()) {
+            (false, Some(b'@')) => break,
+            (false, Some(b'.')) => {
+                scan.next();
+                continue;
+            }
+            (false, None | Some(b'>')) => AddressReason::NoDomain,
+            (true, None | Some(b'>')) if scan.at() == start => AddressReason::Empty,
+            (true, Some(b'@')) if scan.at() == start => AddressReason::NoLocalPart,
+            (true, Some(b'.' | b'@') | None) => AddressReason::Dot,
+            (_, Some(byte)) if byte.is_ascii_control() => AddressReason::Control,
+            (_, Some(_)) => AddressReason::Character,
+        };
+        return Err(Fault::new(scan.at(), reason));
+    }
+    let meaning = text(scan.since(start), start)?;
+    scan.next();
+    Ok(meaning)
+}
+
+// RFC 5321 §4.1.2: Quoted-string = DQUOTE *QcontentSMTP DQUOTE; RFC 6531 §3.3 adds non-ASCII to qtextSMTP
+fn quoted_string(scan: &mut Scan<'_>) -> Result<String, Fault> {
+    let start = scan.at();
+    let mut meaning = Vec::new();
+    loop {
+        meaning.extend_from_slice(scan.take_while(|byte| byte >= b' ' && !matches!(byte, b'"' | b'\\' | 0x7f)));
+        let at = scan.at();
+        match scan.next() {
+            Some(b'"') => break,
+            Some(b'\\') => match scan.next() {
+                Some(byte @ b' '..=b'~') => meaning.push(byte),
+                Some(_) => return Err(Fault::new(at, AddressReason::QuotedPair)),
+                None => return Err(Fault::new(at, AddressReason::OpenQuote)),
+            },
+            Some(_) => return Err(Fault::new(at, AddressReason::Control)),
+            None => return Err(Fault::new(at, AddressReason::OpenQuote)),
+        }
+    }
+    let after = scan.at();
+    if !scan.take(b'@') {
+        let reason = if scan.is_at_end() { AddressReason::NoDomain } else { AddressReason::AfterQuote };
+        return Err(Fault::new(after, reason));
+    }
+    text(&meaning, start)
+}
+
+/// Text cut from UTF-8 at ASCII characters is UTF-8 again.
+fn text(bytes: &[u8], at: usize) -> Result<String, Fault> {
+    str::from_utf8(bytes).map(String::from).map_err(|e| Fault::new(at + e.valid_up_to(), AddressReason::NotUtf8))
+}
