@@ -15,6 +15,7 @@ use crate::source::Source;
 
 /// Checks every package of the workspace.
 pub(super) fn check(root: &Path, packages: &[Value], findings: &mut Vec<Finding>) {
+    check_sabotage(packages, findings);
     for package in packages {
         let manifest = relative(root, field(package, "manifest_path"));
         check_package(&manifest, package, findings);
@@ -75,6 +76,35 @@ fn forbidden_arrow(room: &Room, other: &Room) -> String {
     )
 }
 
+/// The feature of the spool that breaks it on purpose, for negative controls.
+const SABOTAGE: &str = "sabotage";
+
+/// Checks that the program which keeps mail cannot reach a dependency with `SABOTAGE` turned on.
+fn check_sabotage(packages: &[Value], findings: &mut Vec<Finding>) {
+    let mut reached = vec!["mailrace"];
+    let mut at = 0;
+    while let Some(name) = reached.get(at).copied() {
+        at += 1;
+        let Some(package) = packages.iter().find(|package| field(package, "name") == name) else { continue };
+        for dependency in list(package, "dependencies") {
+            let target = field(dependency, "name");
+            if dependency.get("kind").and_then(Value::as_str) == Some("dev") {
+                continue;
+            }
+            if list(dependency, "features").iter().any(|feature| feature.as_str() == Some(SABOTAGE)) {
+                let message = format!(
+                    "the program mailrace reaches {name}, which turns on {target}/{SABOTAGE}; ask for that feature in a \
+                     binary of its own, or behind a feature that mailrace leaves off"
+                );
+                findings.push(Finding::error("crates/mailrace/Cargo.toml", 0, message));
+            }
+            if !reached.contains(&target) {
+                reached.push(target);
+            }
+        }
+    }
+}
+
 /// Checks that a crate root refuses `unsafe`.
 fn check_crate_root(path: &str, text: &str, findings: &mut Vec<Finding>) {
     let source = Source::new(path, text);
@@ -95,7 +125,7 @@ fn refuses_unsafe(inside: &[Token]) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::{check_crate_root, check_package};
+    use super::{check_crate_root, check_package, check_sabotage};
 
     #[track_caller]
     fn package(name: &str, dependency: &str, kind: Option<&str>, says: Option<&str>) {
@@ -123,6 +153,22 @@ mod tests {
         package("mailrace-mail", "tokio", None, Some("pure room mail depends on tokio"));
         package("mailrace-mail", "tokio", Some("dev"), None);
         package("mailrace-spool", "rustix", None, None);
+    }
+
+    #[test]
+    fn the_program_reaches_no_sabotage() {
+        let bench = |features: &[&str]| json!({"name": "mailrace-bench", "dependencies": [{"name": "mailrace-spool", "features": features}]});
+        let program = |kind: Option<&str>| json!({"name": "mailrace", "dependencies": [{"name": "mailrace-bench", "kind": kind}]});
+        for (packages, count) in [
+            ([program(None), bench(&["sabotage"])], 1),
+            ([program(None), bench(&[])], 0),
+            ([program(Some("dev")), bench(&["sabotage"])], 0),
+            ([json!({"name": "mailrace"}), bench(&["sabotage"])], 0),
+        ] {
+            let mut findings = Vec::new();
+            check_sabotage(&packages, &mut findings);
+            assert_eq!(findings.len(), count, "{packages:?}");
+        }
     }
 
     #[test]

@@ -6,11 +6,13 @@
 
 mod arrows;
 mod banned;
+mod links;
 mod manifests;
 mod names;
 mod sizes;
 mod text;
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -65,11 +67,15 @@ fn run(root: &Path) -> Result<(Vec<Finding>, usize), String> {
     let packages = cargo::our_packages(root)?;
     let mut findings = Vec::new();
     arrows::check(root, &packages, &mut findings);
+    let paths: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     for file in &files {
         text::check(&file.path, &file.text, &mut findings);
         names::check_path(&file.path, &mut findings);
         if file.path.ends_with("Cargo.toml") {
             manifests::check(&file.path, &file.text, &mut findings);
+        }
+        if file.has_extension("md") {
+            links::check(&file.path, &file.text, &paths, &mut findings);
         }
         if file.has_extension("rs") {
             let source = Source::new(&file.path, &file.text);
