@@ -31,6 +31,8 @@ enum Scope {
     PureRooms,
     /// In every file.
     Everywhere,
+    /// In the product code of the spool above its seam to the disk.
+    SpoolAboveDisk,
     /// In test code of every room.
     Tests,
     /// In every file outside these folders.
@@ -47,6 +49,7 @@ const fn ban(what: What, scope: Scope, instead: &'static str) -> Ban {
     Ban { what, scope, instead }
 }
 
+const SEAM: &str = "ask the Disk, which is simulated in tests; only spool::disk::real may ask the system";
 const NOW: &str = "a pure room takes `now` as an argument";
 const LOCK: &str = "a pure room is owned by one caller; take `&mut self` and let the server share it";
 const ASYNC: &str = "a pure room returns actions; async belongs to server and bench";
@@ -111,6 +114,12 @@ const BANS: &[Ban] = &[
     ban(What::Macro("thread_local"), Scope::PureRooms, GLOBAL),
     ban(What::Words(&["async"]), Scope::PureRooms, ASYNC),
     ban(What::Crate("tokio"), Scope::PureRooms, ASYNC),
+    ban(What::Path(&["std", "fs"]), Scope::SpoolAboveDisk, SEAM),
+    ban(What::Path(&["std", "env"]), Scope::SpoolAboveDisk, "take the setting from Config"),
+    ban(What::Path(&["Instant", "now"]), Scope::SpoolAboveDisk, SEAM),
+    ban(What::Path(&["SystemTime", "now"]), Scope::SpoolAboveDisk, SEAM),
+    ban(What::Crate("rustix"), Scope::SpoolAboveDisk, SEAM),
+    ban(What::Crate("libc"), Scope::SpoolAboveDisk, SEAM),
     ban(What::Words(&["static", "mut"]), Scope::Everywhere, "pass `&mut`, or use an atomic that says who writes it"),
     ban(
         What::Words(&["unsafe"]),
@@ -150,6 +159,9 @@ impl Scope {
     fn has_file(self, path: &str) -> bool {
         match self {
             Self::PureRooms => room_of_path(path).is_some_and(|room| room.pure),
+            Self::SpoolAboveDisk => {
+                path.starts_with("crates/spool/src/") && !path.starts_with("crates/spool/src/disk/")
+            }
             Self::Everywhere | Self::Tests => true,
             Self::Outside(folders) => !folders.iter().any(|folder| path.starts_with(folder)),
         }
@@ -157,7 +169,7 @@ impl Scope {
 
     fn has_line(self, source: &Source, line: usize) -> bool {
         match self {
-            Self::PureRooms => !source.is_test(line),
+            Self::PureRooms | Self::SpoolAboveDisk => !source.is_test(line),
             Self::Tests => source.is_test(line),
             Self::Everywhere | Self::Outside(_) => true,
         }
@@ -166,6 +178,7 @@ impl Scope {
     fn name(self) -> String {
         match self {
             Self::PureRooms => "in a pure room".to_owned(),
+            Self::SpoolAboveDisk => "in the spool above spool::disk".to_owned(),
             Self::Everywhere => "in the tree".to_owned(),
             Self::Tests => "in tests".to_owned(),
             Self::Outside(folders) => format!("outside {}", folders.join(" and ")),
@@ -223,6 +236,7 @@ mod tests {
 
     const MAIL: &str = "crates/mail/src/a.rs";
     const SPOOL: &str = "crates/spool/src/a.rs";
+    const BENCH: &str = "crates/bench/src/a.rs";
 
     #[track_caller]
     fn finds(path: &str, text: &str, says: &[&str]) {
@@ -256,7 +270,7 @@ mod tests {
             check(&Source::new(MAIL, text), &mut findings);
             assert!(findings.iter().any(|f| f.message.starts_with(name)), "{text}: {findings:?}");
             let mut findings = Vec::new();
-            check(&Source::new(SPOOL, text), &mut findings);
+            check(&Source::new(BENCH, text), &mut findings);
             assert!(findings.is_empty(), "{text}: {findings:?}");
         }
     }
@@ -268,6 +282,15 @@ mod tests {
         finds(MAIL, "#[cfg(test)]\nmod tests { fn a() { std::fs::read(\"fixture\"); } }", &[]);
         finds("crates/mail/tests/a.rs", "use std::fs;", &[]);
         finds(MAIL, "fn a() { self.now(); let fs = std::io::empty(); tokio(); }", &[]);
+    }
+
+    #[test]
+    fn the_spool_asks_its_disk() {
+        finds(SPOOL, "use std::fs::File;", &["std::fs is banned in the spool above spool::disk"]);
+        finds(SPOOL, "fn a() { Instant::now(); rustix::fs::sync(); }", &["Instant::now", "rustix"]);
+        finds("crates/spool/src/disk/real.rs", "use std::fs::File; fn a() { Instant::now(); }", &[]);
+        finds(SPOOL, "#[test]\nfn a() { std::fs::read(\"fixture\"); }", &[]);
+        finds(SPOOL, "use std::{sync::Mutex, thread}; fn a() { disk.now_us(); }", &[]);
     }
 
     #[test]
