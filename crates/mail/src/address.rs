@@ -202,4 +202,4 @@ fn parse_front<T>(bytes: &[u8], part: Part<T>) -> Result<(T, &[u8]), AddressErro
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

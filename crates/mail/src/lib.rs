@@ -1,10 +1,19 @@
 //! The words of the trade as values: what the other rooms say to each other about mail.
 mod address;
 mod civil;
+mod envelope;
+mod parameter;
 mod queue_id;
 mod scan;
+mod xtext;
 pub use address::{
     Address, AddressError, AddressKey, AddressLiteral, AddressReason, Domain, DomainName, ForwardPath, GeneralLiteral,
     LocalPart, ReversePath,
 };
+pub use envelope::{
+    Body, Client, Deadline, DeliverBy, EnvId, Envelope, Extension, Extensions, HeloName, Hold, HoldSeconds, HoldTime,
+    MailParams, MtPriority, Notify, OriginalRecipient, Protocol, Received, Recipient, RecipientParams, Ret, Session,
+    Submitter, UnknownProtocol,
+};
+pub use parameter::{ParamError, ParamReason, Parameter, parameters};
 pub use queue_id::{Node, QueueId, QueueIdError, QueueIds};

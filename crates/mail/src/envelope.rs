@@ -1,0 +1,69 @@
+//! What a server knows about a message besides its content: who sent it, to whom, under which conditions, and how it came.
+//!
+//! An [`Envelope`] is made at the end of a transaction, stored with the message, taken apart by recipient and
+//! destination, and written as commands to the next hop. All its parts are public values that cannot be wrong one by one, so
+//! another crate may store them field by field. The text of [`MailParams`], [`RecipientParams`], [`crate::Address`] and
+//! [`Protocol`] reads back to the same value and serves as their stored form.
+//!
+//! Not here: the content, the state of delivery, and what this server added on its way (routing, tries).
+
+mod extension;
+mod mail_params;
+mod rcpt_params;
+mod received;
+
+pub use extension::{Extension, Extensions};
+pub use mail_params::{
+    Body, Deadline, DeliverBy, EnvId, Hold, HoldSeconds, HoldTime, MailParams, MtPriority, Ret, Submitter,
+};
+pub use rcpt_params::{Notify, OriginalRecipient, RecipientParams};
+pub use received::{Client, HeloName, Protocol, Received, Session, UnknownProtocol};
+
+use crate::address::{Address, ReversePath};
+use crate::queue_id::QueueId;
+
+/// One message on its way, without its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// Its name here.
+    pub id: QueueId,
+    /// Who is told when it fails.
+    pub sender: ReversePath,
+    /// What was said with `MAIL FROM:`.
+    pub params: MailParams,
+    /// How it came.
+    pub received: Received,
+    /// To whom it goes. May be empty while a message is quarantined or all recipients were removed by a filter.
+    pub recipients: Vec<Recipient>,
+}
+
+impl Envelope {
+    /// Whether every next hop must offer SMTPUTF8: the client said so, or an address cannot be written in ASCII.
+    #[must_use]
+    pub fn needs_smtputf8(&self) -> bool {
+        // RFC 6531 §3.5 (gap: a message whose header turns out to be ASCII is not downgraded)
+        self.params.smtputf8
+            || self.sender.address().is_some_and(|address| address.to_ascii().is_none())
+            || self.recipients.iter().any(|recipient| recipient.address.to_ascii().is_none())
+    }
+}
+
+/// One addressee of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recipient {
+    /// Where it goes.
+    pub address: Address,
+    /// What was said with `RCPT TO:`.
+    pub params: RecipientParams,
+}
+
+impl Recipient {
+    /// A recipient without parameters.
+    #[must_use]
+    pub const fn new(address: Address) -> Self {
+        Self { address, params: RecipientParams { notify: None, orcpt: None } }
+    }
+}
+
+#[cfg(test)]
+mod tests;
