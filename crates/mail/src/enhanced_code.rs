@@ -1,0 +1,157 @@
+//! Enhanced status codes, `class.subject.detail` (RFC 3463): the reason of an outcome, for replies and for bounces.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Whether something succeeded, may succeed later, or never will: the first digit of both kinds of code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Outcome {
+    /// 2: done.
+    Success,
+    /// 4: not now; try again.
+    Transient,
+    /// 5: not like this; do not try again.
+    Permanent,
+}
+
+impl Outcome {
+    /// The digit.
+    #[must_use]
+    pub const fn digit(self) -> u8 {
+        match self {
+            Self::Success => 2,
+            Self::Transient => 4,
+            Self::Permanent => 5,
+        }
+    }
+
+    const fn from_digit(digit: u16) -> Option<Self> {
+        match digit {
+            2 => Some(Self::Success),
+            4 => Some(Self::Transient),
+            5 => Some(Self::Permanent),
+            _ => None,
+        }
+    }
+}
+
+/// An enhanced status code such as `5.1.1`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EnhancedCode {
+    outcome: Outcome,
+    subject: u16,
+    detail: u16,
+}
+
+impl EnhancedCode {
+    /// Makes a code; `None` when subject or detail exceed 999. What the numbers mean is registered (RFC 5248).
+    #[must_use]
+    pub const fn new(outcome: Outcome, subject: u16, detail: u16) -> Option<Self> {
+        if subject <= 999 && detail <= 999 { Some(Self { outcome, subject, detail }) } else { None }
+    }
+
+    /// The class.
+    #[must_use]
+    pub const fn outcome(self) -> Outcome {
+        self.outcome
+    }
+
+    /// What it is about: 1 address, 2 mailbox, 3 mail system, 4 network, 5 protocol, 6 content, 7 policy, 0 other.
+    #[must_use]
+    pub const fn subject(self) -> u16 {
+        self.subject
+    }
+
+    /// What exactly, within the subject.
+    #[must_use]
+    pub const fn detail(self) -> u16 {
+        self.detail
+    }
+
+    /// The same reason with another outcome: a recipient that failed for days becomes permanent.
+    #[must_use]
+    pub const fn with_outcome(self, outcome: Outcome) -> Self {
+        Self { outcome, ..self }
+    }
+
+    /// Reads a code at the beginning of `text`, up to the end or a space, and returns it with what follows the space.
+    pub(crate) fn split(text: &str) -> Option<(Self, &str)> {
+        let (code, rest) = text.split_once(' ').unwrap_or((text, ""));
+        code.parse().ok().map(|code| (code, rest))
+    }
+}
+
+impl FromStr for EnhancedCode {
+    type Err = EnhancedCodeError;
+
+    // RFC 2034 §4: status-code = class "." subject "." detail; subject and detail are 1*3digit, without leading zeros
+    // (RFC 3463 §2)
+    fn from_str(text: &str) -> Result<Self, EnhancedCodeError> {
+        let number = |digits: &str| -> Option<u16> {
+            let fits = (1..=3).contains(&digits.len())
+                && digits.bytes().all(|byte| byte.is_ascii_digit())
+                && (digits == "0" || !digits.starts_with('0'));
+            digits.parse().ok().filter(|_| fits)
+        };
+        let mut parts = text.split('.');
+        let mut next = || parts.next().and_then(number);
+        let code = match (next(), next(), next()) {
+            (Some(class), Some(subject), Some(detail)) => {
+                Outcome::from_digit(class).and_then(|outcome| Self::new(outcome, subject, detail))
+            }
+            _ => None,
+        };
+        code.filter(|_| parts.next().is_none()).ok_or(EnhancedCodeError)
+    }
+}
+
+impl fmt::Display for EnhancedCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.outcome.digit(), self.subject, self.detail)
+    }
+}
+
+impl fmt::Debug for EnhancedCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EnhancedCode({self})")
+    }
+}
+
+/// The text is no enhanced status code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EnhancedCodeError;
+
+impl fmt::Display for EnhancedCodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not an enhanced status code such as 5.1.1")
+    }
+}
+
+impl std::error::Error for EnhancedCodeError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    // RFC 3463 §2 (test), RFC 2034 §4 (test)
+    #[test]
+    fn codes() {
+        let code: EnhancedCode = "5.1.10".parse().unwrap();
+        assert_eq!((code.outcome(), code.subject(), code.detail()), (Outcome::Permanent, 1, 10));
+        assert_eq!(code.with_outcome(Outcome::Transient).to_string(), "4.1.10");
+        for text in ["", "5", "5.1", "5.1.1.1", "3.1.1", "5.01.1", "5.1.1000", "5.1.", "5.+1.1", "5.1.1 ", "50.1.1"] {
+            assert!(text.parse::<EnhancedCode>().is_err(), "{text}");
+        }
+        assert_eq!(EnhancedCode::new(Outcome::Success, 1_000, 0), None);
+    }
+
+    proptest! {
+        #[test]
+        fn written_codes_are_read_back(class in 0..3_usize, subject in 0..1_000_u16, detail in 0..1_000_u16) {
+            let outcome = [Outcome::Success, Outcome::Transient, Outcome::Permanent][class];
+            let code = EnhancedCode::new(outcome, subject, detail).unwrap();
+            prop_assert_eq!(code.to_string().parse(), Ok(code));
+        }
+    }
+}
