@@ -1,1 +1,7 @@
-//! Placeholder of the room.
+//! Measurements and proof rigs: what the program `mailrace-bench` is made of.
+
+#![forbid(unsafe_code)]
+
+mod clock;
+pub mod engines;
+pub mod spool_bench;

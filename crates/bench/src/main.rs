@@ -14,8 +14,13 @@ struct Arguments {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    /// Measure the spool beside storage engines and one file per message
+    Spool(bench::spool_bench::Arguments),
+}
 
 fn main() -> ExitCode {
-    match Arguments::parse().command {}
+    match Arguments::parse().command {
+        Command::Spool(arguments) => bench::spool_bench::run(&arguments),
+    }
 }

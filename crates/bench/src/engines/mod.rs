@@ -1,0 +1,154 @@
+//! Other ways to keep mail, behind the spool's own trait, so that the same load runs on all of them.
+//!
+//! The single-writer engines (fjall, redb, SQLite) get a leader/follower group commit ([`group`]) in front of them and
+//! the settings a careful user would choose; one file per message ([`files`]) does what Postfix does. All of them are
+//! durable when a commit resolves. All share one in-memory index of recipients ([`index`]), because none of them has one.
+//!
+//! Not here: anything fit for service. Errors become texts for the person at the terminal, a failed write poisons the
+//! store for good, and queues by destination are searched whole.
+
+pub mod files;
+#[cfg(feature = "engines")]
+mod fjall;
+pub mod group;
+mod index;
+mod nothing;
+mod record;
+#[cfg(feature = "engines")]
+mod redb;
+#[cfg(feature = "engines")]
+mod sqlite;
+
+use bytes::Bytes;
+use spool::Store;
+use std::fmt;
+use std::path::Path;
+
+pub use record::{Body, CHUNK_BYTES};
+
+/// A way to keep mail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Kind {
+    /// The spool of mailrace.
+    Mailrace,
+    /// fjall 3, a log-structured merge tree.
+    Fjall,
+    /// redb 4, a copy-on-write B-tree.
+    Redb,
+    /// SQLite, write-ahead log, synchronous = FULL.
+    Sqlite,
+    /// One file per message, as Postfix does it.
+    Files,
+    /// Forgets the bodies at once: what the load itself costs.
+    Nothing,
+}
+
+impl Kind {
+    /// Its name in tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mailrace => "mailrace",
+            Self::Fjall => "fjall",
+            Self::Redb => "redb",
+            Self::Sqlite => "SQLite",
+            Self::Files => "file per message",
+            Self::Nothing => "load alone",
+        }
+    }
+
+    /// Whether this program was built with it.
+    #[must_use]
+    pub fn is_built(self) -> bool {
+        cfg!(feature = "engines") || matches!(self, Self::Mailrace | Self::Files | Self::Nothing)
+    }
+
+    /// Opens or makes a store of this kind in `dir`, which exists.
+    ///
+    /// # Errors
+    /// What the store says, or that it was not built.
+    pub fn open(self, dir: &Path, room: Room) -> Result<Box<dyn Store>, String> {
+        match self {
+            Self::Mailrace => crate::spool_bench::open_spool(dir, room),
+            Self::Files => Ok(Box::new(files::Files::open(dir)?)),
+            Self::Nothing => Ok(Box::new(nothing::Nothing::default())),
+            #[cfg(feature = "engines")]
+            Self::Fjall => Ok(Box::new(group::Grouped::new(fjall::Fjall::open(dir).map_err(|e| e.to_string())?)?)),
+            #[cfg(feature = "engines")]
+            Self::Redb => Ok(Box::new(group::Grouped::new(redb::Redb::open(dir).map_err(|e| e.to_string())?)?)),
+            #[cfg(feature = "engines")]
+            Self::Sqlite => Ok(Box::new(group::Grouped::new(sqlite::Sqlite::open(dir).map_err(|e| e.to_string())?)?)),
+            #[cfg(not(feature = "engines"))]
+            Self::Fjall | Self::Redb | Self::Sqlite => {
+                Err(format!("{} is not in this program; build it with --features engines", self.name()))
+            }
+        }
+    }
+}
+
+/// How much a store may take where it is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Bytes all its files together may take.
+    pub bytes_max: u64,
+    /// Bytes of free space it must leave on the file system.
+    pub free_min: u64,
+}
+
+/// A single-writer engine: what [`group::Grouped`] puts itself in front of.
+pub trait Engine: Send + Sync + fmt::Debug + 'static {
+    /// Applies all operations or none, durable on return.
+    ///
+    /// # Errors
+    /// The engine's words; the engine is not used any more.
+    fn write(&self, operations: &[Operation]) -> Result<(), EngineError>;
+
+    /// Reads the record of a message.
+    ///
+    /// # Errors
+    /// The engine's words.
+    fn record(&self, id: u64) -> Result<Option<Bytes>, EngineError>;
+
+    /// Reads the body of a message, as pieces in order; nothing if there is no such message.
+    ///
+    /// # Errors
+    /// The engine's words.
+    fn body(&self, id: u64) -> Result<Vec<Bytes>, EngineError>;
+
+    /// Gives the record of every message to `each`.
+    ///
+    /// # Errors
+    /// The engine's words.
+    fn scan(&self, each: &mut dyn FnMut(u64, &[u8])) -> Result<(), EngineError>;
+}
+
+/// One change of what an engine holds.
+#[derive(Debug)]
+pub enum Operation {
+    /// A new message.
+    Insert {
+        /// Its queue id.
+        id: u64,
+        /// Its envelope, encoded.
+        record: Vec<u8>,
+        /// Its body.
+        body: Body,
+    },
+    /// New states of recipients.
+    Replace {
+        /// Its queue id.
+        id: u64,
+        /// Its envelope, encoded again.
+        record: Vec<u8>,
+    },
+    /// The message is finished.
+    Remove {
+        /// Its queue id.
+        id: u64,
+        /// Pieces of its body.
+        pieces: u32,
+    },
+}
+
+/// What an engine said.
+pub type EngineError = Box<dyn std::error::Error + Send + Sync>;

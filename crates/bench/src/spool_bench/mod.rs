@@ -1,0 +1,131 @@
+//! How fast the spool is, beside storage engines and one file per message, on the machine at hand.
+//!
+//! The command `mailrace-bench spool`: runs every store under the same load ([`load`]) in turns, round after round, in
+//! rotating order, and prints medians, spreads and paired ratios ([`report`]). Exact device figures come from a private
+//! file system ([`volume`]). `docs/benchmarks.md` says what the figures mean and keeps a set of them.
+//!
+//! Bounded: in time by `--minutes`, on disk by [`BYTES_MAX`] a store (one store at a time) and the size of the recovery
+//! run; everything made is removed. Not here: whether mail survives crashes (`crash`).
+
+mod bodies;
+mod load;
+mod machine;
+mod plan;
+mod recovery;
+mod report;
+mod volume;
+
+use clap::ValueEnum;
+use spool::Store;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::engines::{Kind, Room};
+
+/// Bytes a store may take on disk.
+const BYTES_MAX: u64 = 4 << 30;
+
+const HEADLINE: &str = "64 committers";
+const THROUGHPUT: &str = "By committers and size";
+const DEVICE: &str = "What the device does";
+const MEMORY: &str = "In memory (tmpfs)";
+const SLOW: &str = "Slow disk (8 ms a flush)";
+const STRAGGLERS: &str = "Stragglers";
+
+/// Measures the spool beside storage engines.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    /// Where the stores are put; the file system of this directory is what is measured
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+    /// A directory in memory, for runs without a disk and for the image of the private file system
+    #[arg(long, default_value = "/dev/shm")]
+    memory: PathBuf,
+    /// Parts to run
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
+    parts: Vec<Part>,
+    /// Stores to compare
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Kind::Mailrace, Kind::Fjall, Kind::Redb, Kind::Sqlite, Kind::Files])]
+    stores: Vec<Kind>,
+    /// Numbers of committers of the part "throughput"
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 4, 16, 64, 200])]
+    committers: Vec<usize>,
+    /// Sizes of bodies in KiB
+    #[arg(long, value_delimiter = ',', default_values_t = [4, 50, 1024])]
+    sizes: Vec<usize>,
+    /// Messages of a hundred that are never finished, in all parts but "stragglers"
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100))]
+    stragglers: u64,
+    /// Rounds of each part; default by part
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Seconds of each measurement; default by part
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Messages of the recovery run, 4 KiB each
+    #[arg(long, default_value_t = 1_000_000)]
+    messages: u64,
+    /// Minutes the whole may take; what does not fit is left out and said
+    #[arg(long, default_value_t = 15.0)]
+    minutes: f64,
+    /// A smoke run of less than a minute
+    #[arg(long)]
+    quick: bool,
+    /// Print JSON instead of Markdown
+    #[arg(long)]
+    json: bool,
+}
+
+/// A part of the whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// 64 committers, 4 KB and 50 KB, more rounds: the ratios of the targets
+    Headline,
+    /// Flushes and bytes, exact, on a private ext4
+    Device,
+    /// The cost of 1 % of messages that stay
+    Stragglers,
+    /// A disk with a flush of 8 ms
+    Slow,
+    /// tmpfs
+    Memory,
+    /// A million queued messages: opening, memory, verification
+    Recovery,
+    /// All numbers of committers with all sizes
+    Throughput,
+}
+
+impl Part {
+    const ALL: [Self; 7] =
+        [Self::Headline, Self::Device, Self::Stragglers, Self::Slow, Self::Memory, Self::Recovery, Self::Throughput];
+}
+
+/// Runs what was asked for and prints it.
+#[must_use]
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let report = match plan::run(arguments) {
+        Ok(report) => report,
+        Err(error) => {
+            say(&error);
+            return ExitCode::FAILURE;
+        }
+    };
+    let text = if arguments.json { report.json() } else { report.markdown() };
+    let printed = std::io::stdout().lock().write_all(text.as_bytes());
+    if printed.is_err() || report.failed {
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+/// Opens the spool of mailrace in `dir`.
+pub(crate) fn open_spool(_dir: &Path, _room: Room) -> Result<Box<dyn Store>, String> {
+    Err("the spool is not in this program yet".to_owned())
+}
+
+/// Says something to the person at the terminal, apart from the report.
+pub(crate) fn say(text: &str) {
+    // A closed terminal is no reason to stop measuring.
+    drop(writeln!(std::io::stderr().lock(), "{text}"));
+}
