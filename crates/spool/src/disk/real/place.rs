@@ -112,8 +112,10 @@ fn is_volatile(path: &Path, depth: u32) -> bool {
         return false;
     };
     if mount.file_system == "overlay" {
-        // With this option the overlay answers every sync without doing it (Linux 5.10; container builders use it).
-        let ignores_sync = mount.option("volatile").is_some();
+        // So mounted, the overlay answers every sync without doing it; container builders use that. Linux 5.10 shows
+        // `volatile`, Linux 6.18 `fsync=volatile`.
+        let ignores_sync = mount.option("volatile").is_some()
+            || mount.option("fsync").is_some_and(|mode| mode == Path::new("volatile"));
         return ignores_sync || mount.option("upperdir").is_some_and(|upper| is_volatile(&upper, depth));
     }
     device_is_volatile(mount.device, depth)

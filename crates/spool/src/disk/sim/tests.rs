@@ -140,6 +140,27 @@ fn unsynced_data_is_lost_in_every_way() {
     has("one sector missing", &|s| s.iter().filter(|b| **b != 3).count() == 1);
 }
 
+/// Coin tosses alone would hardly ever lose a long row of writes and keep all others.
+#[test]
+fn the_usual_patterns_are_frequent() {
+    let (disk, file) = disk_with_file(1, 16);
+    for block in 0..16 {
+        write(&*file, 1, block, 1).unwrap();
+    }
+    let seen = crashes(&disk);
+    let (whole, lost) = ([1; 32].as_slice(), [0; 32].as_slice());
+    let often = |what: &str, found: &dyn Fn(&[u8]) -> bool| {
+        let count = seen.iter().filter(|s| found(s)).count();
+        assert!(count >= 3, "{what}: {count} of {CHOICES}");
+    };
+    often("a beginning", &|s| s.starts_with(whole) && s.ends_with(lost));
+    often("an end", &|s| s.starts_with(lost) && s.ends_with(whole));
+    often("all but one block", &|s| s.chunks(8).filter(|block| block.contains(&0)).count() == 1);
+    often("one block", &|s| s.chunks(8).filter(|block| block.contains(&1)).count() == 1);
+    often("nothing", &|s| !s.contains(&1));
+    often("everything", &|s| !s.contains(&0));
+}
+
 #[test]
 fn sectors_tear_only_if_told() {
     let (disk, file) = disk_with_file(1, 4);
