@@ -83,7 +83,6 @@ impl Commit {
     }
 
     /// A handle, and what resolves it, for stores that are not the spool.
-    #[must_use]
     pub fn pair() -> (Self, Settle) {
         let cell = Arc::new(Cell::default());
         (Self::new(&cell), Settle { cell })
