@@ -3,5 +3,6 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+pub mod crash;
 pub mod engines;
 pub mod spool_bench;

@@ -17,10 +17,13 @@ struct Arguments {
 enum Command {
     /// Measure the spool beside storage engines and one file per message
     Spool(bench::spool_bench::Arguments),
+    #[command(flatten)]
+    Crash(bench::crash::Part),
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Spool(arguments) => bench::spool_bench::run(&arguments),
+        Command::Crash(part) => bench::crash::run(part),
     }
 }

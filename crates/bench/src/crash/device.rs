@@ -1,0 +1,519 @@
+//! A block device in memory that forgets what was not flushed, fails on request, and can be copied at any moment.
+//!
+//! It keeps two views of its pages: what a power cut would leave for certain (`stable`) and what a read returns
+//! (`current`), and between them the writes since the last flush in the order of their arrival. A crash image is the
+//! stable view with any set of those writes applied sector by sector: a cache writes back in any order, and a power
+//! cut may tear a write between two sectors.
+//!
+//! Invariants: a write is pending before it is answered; a flush makes durable exactly the writes answered before it
+//! began (so writes that arrive while a slow flush waits stay pending); pages are shared between views and images and
+//! copied when written. Not here: how requests get in (`fuse`) and who asks for images (`server`).
+
+use crate::clock;
+use crate::crash::random::Random;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What tears: a disk writes a sector whole or not at all.
+pub(crate) const SECTOR: usize = 512;
+/// The unit of sharing between views.
+const PAGE: usize = 4096;
+/// The cache of the device: more pending bytes than this and the oldest are written back, as a real disk does.
+const PENDING_BYTES_MAX: usize = 64 << 20;
+/// The most faults waiting to happen.
+const FAULTS_MAX: usize = 64;
+
+type Page = Arc<[u8; PAGE]>;
+
+/// Which request a fault hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Reads that touch the range.
+    Read,
+    /// Writes that touch the range; of a failed write the first half of the sectors arrives.
+    Write,
+    /// Flushes while a write in the range is pending. Half of its pending sectors, chosen at random, are lost for good.
+    Flush,
+}
+
+/// Requests that are to fail with an input/output error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Which requests.
+    pub operation: Operation,
+    /// How many of them pass first.
+    pub skip: u64,
+    /// How many fail then; `u64::MAX` for all.
+    pub times: u64,
+    /// In which bytes of the device.
+    pub range: Range<u64>,
+}
+
+/// How long requests take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delays {
+    /// Added to each flush. Eight milliseconds is a rotating disk.
+    pub flush: Duration,
+    /// Added to each write.
+    pub write: Duration,
+}
+
+/// What was asked of a device so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Read requests.
+    pub reads: u64,
+    /// Write requests.
+    pub writes: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Requests failed on purpose.
+    pub failed: u64,
+}
+
+/// Which of the pending sectors survive a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Survivors {
+    /// None.
+    None,
+    /// All, in order: what kill -9 leaves.
+    All,
+    /// Each sector has one of its pending contents, or the stable one, by the toss of a coin.
+    Half,
+    /// Only what was written last, from a random sector on: the order of writing is turned round.
+    Newest,
+    /// Only what was written first, up to a random sector, which may lie within a write.
+    Oldest,
+}
+
+impl Survivors {
+    /// All modes, to draw from.
+    pub const ALL: [Self; 5] = [Self::None, Self::Half, Self::Newest, Self::Oldest, Self::All];
+
+    /// The name used between processes and in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::All => "all",
+            Self::Half => "half",
+            Self::Newest => "newest",
+            Self::Oldest => "oldest",
+        }
+    }
+
+    /// The mode of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+}
+
+/// The device could not do it: what a driver would report as an input/output error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failed;
+
+/// What a crash image was made of.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cut {
+    /// Sectors that were pending, counted once per write.
+    pub(crate) pending: u64,
+    /// How many of them are in the image.
+    pub(crate) kept: u64,
+}
+
+/// The device.
+#[derive(Debug)]
+pub(crate) struct Device {
+    bytes: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    stable: Vec<Option<Page>>,
+    current: Vec<Option<Page>>,
+    pending: VecDeque<Arc<Write>>,
+    pending_bytes: usize,
+    next: u64,
+    delays: Delays,
+    faults: Vec<Fault>,
+    counts: Counts,
+    losses: Random,
+}
+
+#[derive(Debug)]
+struct Write {
+    number: u64,
+    offset: u64,
+    data: Vec<u8>,
+}
+
+impl Device {
+    /// A device of `bytes`, rounded up to whole pages, all zero.
+    pub(crate) fn new(bytes: u64) -> Self {
+        let pages = usize::try_from(bytes.div_ceil(PAGE as u64)).unwrap_or(0);
+        Self::of(vec![None; pages])
+    }
+
+    fn of(pages: Vec<Option<Page>>) -> Self {
+        let state = State {
+            stable: pages.clone(),
+            current: pages,
+            pending: VecDeque::new(),
+            pending_bytes: 0,
+            next: 0,
+            delays: Delays::default(),
+            faults: Vec::new(),
+            counts: Counts::default(),
+            losses: Random::new(1),
+        };
+        Self { bytes: (state.stable.len() * PAGE) as u64, state: Mutex::new(state) }
+    }
+
+    /// Its size.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads `length` bytes from `offset`, fewer at the end of the device.
+    ///
+    /// # Errors
+    /// A fault asked for it.
+    pub(crate) fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>, Failed> {
+        let end = offset.saturating_add(length as u64).min(self.bytes);
+        let mut state = self.state();
+        state.counts.reads += 1;
+        if state.fails(Operation::Read, &(offset..end)) {
+            return Err(Failed);
+        }
+        let mut data = Vec::with_capacity(length);
+        let mut at = offset;
+        while at < end {
+            let (page, within) = place(at);
+            let n = (PAGE - within).min(length - data.len()).min(usize::try_from(end - at).unwrap_or(PAGE));
+            match state.current.get(page) {
+                Some(Some(page)) => data.extend_from_slice(page.get(within..within + n).unwrap_or_default()),
+                _ => data.resize(data.len() + n, 0),
+            }
+            at += n as u64;
+        }
+        Ok(data)
+    }
+
+    /// Takes `data` at `offset` into the cache of the device.
+    ///
+    /// # Errors
+    /// Not whole sectors, past the end, or a fault asked for it; in the last case half of the sectors arrived.
+    pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Result<(), Failed> {
+        let end = offset.checked_add(data.len() as u64).ok_or(Failed)?;
+        if end > self.bytes || !offset.is_multiple_of(SECTOR as u64) || !data.len().is_multiple_of(SECTOR) {
+            return Err(Failed);
+        }
+        let delay = self.state().delays.write;
+        if !delay.is_zero() {
+            clock::pause(delay);
+        }
+        let mut state = self.state();
+        state.counts.writes += 1;
+        if state.fails(Operation::Write, &(offset..end)) {
+            let half = data.len() / SECTOR / 2 * SECTOR;
+            state.take(offset, data.get(..half).unwrap_or_default());
+            return Err(Failed);
+        }
+        state.counts.bytes_written += data.len() as u64;
+        state.take(offset, data);
+        Ok(())
+    }
+
+    /// Makes every write that was answered before this call durable.
+    ///
+    /// # Errors
+    /// A fault asked for it; some pending sectors within its range are lost for good, without any later sign.
+    pub(crate) fn flush(&self) -> Result<(), Failed> {
+        let (upto, delay) = {
+            let mut state = self.state();
+            state.counts.flushes += 1;
+            if let Some(range) = state.fails_flush() {
+                state.lose(&range);
+                return Err(Failed);
+            }
+            (state.next, state.delays.flush)
+        };
+        if !delay.is_zero() {
+            clock::pause(delay);
+        }
+        let mut state = self.state();
+        while state.pending.front().is_some_and(|write| write.number < upto) {
+            state.write_back_oldest();
+        }
+        Ok(())
+    }
+
+    /// The device as a power cut at this moment leaves it.
+    pub(crate) fn image(&self, survivors: Survivors, seed: u64) -> (Self, Cut) {
+        // Under the lock only references are copied; the writer on the device goes on meanwhile.
+        let (mut pages, pending) = {
+            let state = self.state();
+            (state.stable.clone(), state.pending.iter().map(Arc::clone).collect::<Vec<_>>())
+        };
+        let sectors = sectors(&pending);
+        let mut random = Random::new(seed);
+        let total = sectors.len() as u64;
+        let cut_at = usize::try_from(random.below(total + 1)).unwrap_or(0);
+        let kept: Vec<(u64, &[u8])> = match survivors {
+            Survivors::None => Vec::new(),
+            Survivors::All => sectors,
+            Survivors::Oldest => sectors.into_iter().take(cut_at).collect(),
+            Survivors::Newest => sectors.into_iter().skip(cut_at).collect(),
+            Survivors::Half => toss(sectors, &mut random),
+        };
+        for (offset, data) in &kept {
+            put(&mut pages, *offset, data);
+        }
+        (Self::of(pages), Cut { pending: total, kept: kept.len() as u64 })
+    }
+
+    /// Sets how long requests take from now on.
+    pub(crate) fn set_delays(&self, delays: Delays) {
+        self.state().delays = delays;
+    }
+
+    /// Adds a fault to those waiting to happen. More than a fixed number replaces the oldest.
+    pub(crate) fn add_fault(&self, fault: Fault) {
+        let mut state = self.state();
+        if state.faults.len() >= FAULTS_MAX {
+            state.faults.remove(0);
+        }
+        state.faults.push(fault);
+    }
+
+    /// Forgets all faults; the device works again.
+    pub(crate) fn clear_faults(&self) {
+        self.state().faults.clear();
+    }
+
+    /// What was asked of it so far.
+    pub(crate) fn counts(&self) -> Counts {
+        self.state().counts
+    }
+}
+
+impl State {
+    fn take(&mut self, offset: u64, data: &[u8]) {
+        if data.is_empty() {
+            return;
+        }
+        put(&mut self.current, offset, data);
+        self.pending_bytes += data.len();
+        self.pending.push_back(Arc::new(Write { number: self.next, offset, data: data.to_vec() }));
+        self.next += 1;
+        while self.pending_bytes > PENDING_BYTES_MAX {
+            self.write_back_oldest();
+        }
+    }
+
+    fn write_back_oldest(&mut self) {
+        if let Some(write) = self.pending.pop_front() {
+            put(&mut self.stable, write.offset, &write.data);
+            self.pending_bytes -= write.data.len();
+        }
+    }
+
+    fn fails(&mut self, operation: Operation, touched: &Range<u64>) -> bool {
+        let hit = |fault: &&mut Fault| {
+            fault.operation == operation && fault.range.start < touched.end && touched.start < fault.range.end
+        };
+        self.faults.iter_mut().find(hit).is_some_and(Fault::strike) && {
+            self.counts.failed += 1;
+            true
+        }
+    }
+
+    fn fails_flush(&mut self) -> Option<Range<u64>> {
+        let pending = &self.pending;
+        let hit = |fault: &&mut Fault| {
+            fault.operation == Operation::Flush && pending.iter().any(|write| write.within(&fault.range))
+        };
+        let fault = self.faults.iter_mut().find(hit)?;
+        let range = fault.range.clone();
+        fault.strike().then(|| {
+            self.counts.failed += 1;
+            range
+        })
+    }
+
+    /// Drops half of the pending sectors within `range`: what a disk does that gave up on its cache.
+    fn lose(&mut self, range: &Range<u64>) {
+        let pending = std::mem::take(&mut self.pending);
+        self.pending_bytes = 0;
+        self.current.clone_from(&self.stable);
+        for write in pending {
+            let lossy = write.within(range);
+            for (index, sector) in write.data.chunks(SECTOR).enumerate() {
+                if !lossy || !self.losses.percent(50) {
+                    self.take(write.offset + (index * SECTOR) as u64, sector);
+                }
+            }
+        }
+    }
+}
+
+impl Write {
+    fn within(&self, range: &Range<u64>) -> bool {
+        self.offset < range.end && range.start < self.offset + self.data.len() as u64
+    }
+}
+
+impl Fault {
+    /// Counts one request that it applies to, and says whether that one fails.
+    fn strike(&mut self) -> bool {
+        if self.skip > 0 {
+            self.skip -= 1;
+            return false;
+        }
+        let fails = self.times > 0;
+        if self.times != u64::MAX {
+            self.times = self.times.saturating_sub(1);
+        }
+        fails
+    }
+}
+
+fn sectors(pending: &[Arc<Write>]) -> Vec<(u64, &[u8])> {
+    let mut sectors = Vec::new();
+    for write in pending {
+        for (index, sector) in write.data.chunks(SECTOR).enumerate() {
+            sectors.push((write.offset + (index * SECTOR) as u64, sector));
+        }
+    }
+    sectors
+}
+
+/// One content per sector, or none: of several pending writes of a sector any may be the last that reached the disk.
+fn toss<'a>(sectors: Vec<(u64, &'a [u8])>, random: &mut Random) -> Vec<(u64, &'a [u8])> {
+    let mut versions: BTreeMap<u64, Vec<&'a [u8]>> = BTreeMap::new();
+    for (offset, data) in sectors {
+        versions.entry(offset).or_default().push(data);
+    }
+    let mut kept = Vec::new();
+    for (offset, contents) in versions {
+        if random.percent(50) {
+            let choice = usize::try_from(random.below(contents.len() as u64)).unwrap_or(0);
+            kept.extend(contents.get(choice).map(|data| (offset, *data)));
+        }
+    }
+    kept
+}
+
+/// The page of an offset, and the offset in it.
+fn place(offset: u64) -> (usize, usize) {
+    let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+    (offset / PAGE, offset % PAGE)
+}
+
+fn put(pages: &mut [Option<Page>], offset: u64, data: &[u8]) {
+    let mut at = offset;
+    let mut rest = data;
+    while !rest.is_empty() {
+        let (page, within) = place(at);
+        let (now, later) = rest.split_at(rest.len().min(PAGE - within));
+        let Some(slot) = pages.get_mut(page) else { return };
+        let page = Arc::make_mut(slot.get_or_insert_with(|| Arc::new([0; PAGE])));
+        if let Some(to) = page.get_mut(within..within + now.len()) {
+            to.copy_from_slice(now);
+        }
+        at += now.len() as u64;
+        rest = later;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sector(fill: u8) -> Vec<u8> {
+        vec![fill; SECTOR]
+    }
+
+    fn first(device: &Device) -> u8 {
+        device.read(0, SECTOR).unwrap()[0]
+    }
+
+    #[test]
+    fn only_flushed_writes_survive_when_all_pending_are_lost() {
+        let device = Device::new(1 << 20);
+        device.write(0, &sector(1)).unwrap();
+        device.flush().unwrap();
+        device.write(0, &sector(2)).unwrap();
+        assert_eq!(first(&device), 2);
+        assert_eq!(first(&device.image(Survivors::None, 1).0), 1);
+        assert_eq!(first(&device.image(Survivors::All, 1).0), 2);
+        device.flush().unwrap();
+        assert_eq!(first(&device.image(Survivors::None, 1).0), 2);
+    }
+
+    #[test]
+    fn a_random_half_tears_writes_and_turns_their_order_round() {
+        let device = Device::new(1 << 20);
+        device.write(0, &vec![1; 16 * SECTOR]).unwrap();
+        device.write(0, &vec![2; 16 * SECTOR]).unwrap();
+        let mut seen = [false; 3];
+        let data = device.image(Survivors::Half, 7).0.read(0, 16 * SECTOR).unwrap();
+        for torn in data.chunks(SECTOR) {
+            assert!(torn.iter().all(|byte| *byte == torn[0]), "a sector is never torn");
+            seen[usize::from(torn[0])] = true;
+        }
+        assert_eq!(seen, [true; 3]);
+    }
+
+    #[test]
+    fn an_image_is_a_device_of_its_own() {
+        let device = Device::new(1 << 20);
+        device.write(0, &sector(1)).unwrap();
+        let (image, cut) = device.image(Survivors::All, 1);
+        assert_eq!((cut.pending, cut.kept), (1, 1));
+        image.write(0, &sector(9)).unwrap();
+        assert_eq!((first(&device), first(&image)), (1, 9));
+        assert_eq!(first(&image.image(Survivors::None, 1).0), 1);
+    }
+
+    #[test]
+    fn faults_pass_some_fail_some_and_end() {
+        let device = Device::new(1 << 20);
+        device.add_fault(Fault { operation: Operation::Write, skip: 1, times: 1, range: 4096..8192 });
+        device.write(4096, &sector(1)).unwrap();
+        device.write(0, &sector(1)).unwrap();
+        assert_eq!(device.write(4096, &[2; 2 * SECTOR]), Err(Failed));
+        let torn = device.read(4096, 2 * SECTOR).unwrap();
+        assert_eq!((torn[0], torn[SECTOR]), (2, 0), "half of a failed write arrives");
+        device.write(4096, &sector(3)).unwrap();
+        device.add_fault(Fault { operation: Operation::Read, skip: 0, times: u64::MAX, range: 0..512 });
+        assert_eq!(device.read(0, 512), Err(Failed));
+        device.clear_faults();
+        assert_eq!(device.read(0, 512).unwrap(), sector(1));
+        assert_eq!(device.counts().failed, 2);
+    }
+
+    #[test]
+    fn a_failed_flush_loses_some_of_its_range_for_good() {
+        let device = Device::new(1 << 20);
+        device.write(0, &sector(5)).unwrap();
+        device.write(8192, &[7; 64 * SECTOR]).unwrap();
+        device.add_fault(Fault { operation: Operation::Flush, skip: 0, times: 1, range: 8192..1 << 20 });
+        assert_eq!(device.flush(), Err(Failed));
+        device.flush().unwrap();
+        let image = device.image(Survivors::None, 1).0;
+        assert_eq!(first(&image), 5);
+        let survived = image.read(8192, 64 * SECTOR).unwrap().chunks(SECTOR).filter(|sector| sector[0] == 7).count();
+        assert!((1..64).contains(&survived), "{survived} of 64");
+    }
+}
