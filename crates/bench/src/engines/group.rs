@@ -339,3 +339,84 @@ pub(super) fn part(pieces: &[Bytes], range: Range<u64>) -> Bytes {
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engines::EngineError;
+    use mail::{Node, QueueIds};
+    use spool::NewRecipient;
+    use std::sync::atomic::AtomicBool;
+
+    /// Counts what it is given, and fails when told to.
+    #[derive(Debug, Default)]
+    struct Fake {
+        operations: Arc<AtomicU64>,
+        broken: Arc<AtomicBool>,
+    }
+
+    impl Engine for Fake {
+        fn write(&self, operations: &[Operation]) -> Result<(), EngineError> {
+            if self.broken.load(Ordering::SeqCst) {
+                return Err("broken".into());
+            }
+            self.operations.fetch_add(operations.len() as u64, Ordering::SeqCst);
+            Ok(())
+        }
+
+        fn record(&self, _: u64) -> Result<Option<Bytes>, EngineError> {
+            Ok(None)
+        }
+
+        fn body(&self, _: u64) -> Result<Vec<Bytes>, EngineError> {
+            Ok(Vec::new())
+        }
+
+        fn scan(&self, _: &mut dyn FnMut(u64, &[u8])) -> Result<(), EngineError> {
+            Ok(())
+        }
+    }
+
+    fn append(store: &impl Store, id: QueueId) -> Result<(), Error> {
+        let recipients = [NewRecipient { data: b"", destination: b"here" }];
+        let body = NewBody::Whole(Bytes::from_static(b"text"));
+        store.append(NewMessage { id, head: b"", recipients: &recipients, body, reserved: false })?.wait()
+    }
+
+    #[test]
+    fn everybody_is_committed_once_and_closing_writes_what_is_left() {
+        let fake = Fake::default();
+        let written = Arc::clone(&fake.operations);
+        let store = Grouped::new(fake).unwrap();
+        let ids = Mutex::new(QueueIds::new(Node::default()));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let id = lock(&ids).next(0);
+                        append(&store, id).unwrap();
+                        let state = spool::State { status: Status::Done, attempts: 1, due: 0 };
+                        drop(store.record(&[Change { id, recipient: 0, state, destination: None }]).unwrap());
+                    }
+                });
+            }
+        });
+        let statistics = store.statistics();
+        assert_eq!((statistics.commits, statistics.messages), (1_600, 0));
+        drop(store);
+        assert_eq!(written.load(Ordering::SeqCst), 3_200);
+    }
+
+    #[test]
+    fn a_failed_write_poisons() {
+        let fake = Fake::default();
+        let broken = Arc::clone(&fake.broken);
+        let store = Grouped::new(fake).unwrap();
+        let mut ids = QueueIds::new(Node::default());
+        append(&store, ids.next(0)).unwrap();
+        broken.store(true, Ordering::SeqCst);
+        assert_eq!(append(&store, ids.next(0)), Err(Error::Failed));
+        broken.store(false, Ordering::SeqCst);
+        assert_eq!(append(&store, ids.next(0)), Err(Error::Poisoned));
+    }
+}

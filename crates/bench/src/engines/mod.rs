@@ -152,3 +152,81 @@ pub enum Operation {
 
 /// What an engine said.
 pub type EngineError = Box<dyn std::error::Error + Send + Sync>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::{Node, QueueIds};
+    use spool::{Change, Chunk, Error, NewBody, NewMessage, NewRecipient, State, Status};
+
+    /// What every store must do, whatever it is made of.
+    #[track_caller]
+    fn check(kind: Kind) {
+        let dir = std::env::temp_dir().join(format!("mailrace-engines-{}-{kind:?}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let room = Room { bytes_max: 1 << 30, free_min: 0 };
+        let mut ids = QueueIds::new(Node::default());
+        let mut id = || ids.next(1_795_161_879_000_000);
+        let (one, large, gone) = (id(), id(), id());
+        let both =
+            [NewRecipient { data: b"a", destination: b"north" }, NewRecipient { data: b"b", destination: b"south" }];
+        let message = |id, recipients, body| NewMessage { id, head: b"head", recipients, body, reserved: false };
+        let done = |id, recipient| Change {
+            id,
+            recipient,
+            state: State { status: Status::Done, attempts: 1, due: 0 },
+            destination: None,
+        };
+        let later = State { status: Status::Waiting, attempts: 1, due: 1_800_000_000 };
+        {
+            let store = kind.open(&dir, room).unwrap();
+            let whole = |text: &'static [u8]| NewBody::Whole(Bytes::from_static(text));
+            store.append(message(one, &both, whole(b"first"))).unwrap().wait().unwrap();
+            store.append(message(gone, &both[..1], whole(b"gone"))).unwrap().wait().unwrap();
+            for (number, fill) in [(0, CHUNK_BYTES), (1, 100)] {
+                let mut chunk = Chunk::new(CHUNK_BYTES);
+                chunk.push(&vec![b'c'; fill]);
+                store.append_chunk(large, number, chunk).unwrap().wait().unwrap();
+            }
+            let chunks = NewBody::Chunks { count: 2, bytes: CHUNK_BYTES as u64 + 100 };
+            store.append(message(large, &both[1..], chunks)).unwrap().wait().unwrap();
+            store.record(&[done(one, 0), done(gone, 0), done(gone, 0)]).unwrap().wait().unwrap();
+            let change = Change { id: large, recipient: 0, state: later, destination: None };
+            store.record(&[change]).unwrap().wait().unwrap();
+            assert_eq!(store.body(gone), Err(Error::Unknown(gone)));
+            assert_eq!(store.statistics().commits, 3);
+        }
+        let store = kind.open(&dir, room).unwrap();
+        let mut held = store.messages();
+        held.sort_unstable();
+        assert_eq!(held, [one, large], "{kind:?}");
+        assert_eq!(store.body(one).unwrap().concat(), b"first");
+        assert_eq!(store.body(large).unwrap().concat(), vec![b'c'; CHUNK_BYTES + 100]);
+        assert_eq!(store.body_range(one, 1..3).unwrap(), b"ir".as_slice());
+        let envelope = store.envelope(one).unwrap();
+        assert_eq!((envelope.head.as_ref(), envelope.recipients.len()), (b"head".as_slice(), 1));
+        assert_eq!(envelope.recipients[0].position, 1);
+        assert_eq!(store.by_destination(b"north", None, 9), []);
+        let south = store.by_destination(b"south", None, 9);
+        assert_eq!(south.iter().map(|entry| (entry.id, entry.recipient)).collect::<Vec<_>>(), [(one, 1), (large, 0)]);
+        assert_eq!(store.by_destination(b"south", Some(south[0]), 9).len(), 1);
+        if kind != Kind::Files {
+            assert_eq!(south[1].state, later, "{kind:?}");
+        }
+        drop(store);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn files_keep_mail() {
+        check(Kind::Files);
+    }
+
+    #[cfg(feature = "engines")]
+    #[test]
+    fn engines_keep_mail() {
+        for kind in [Kind::Fjall, Kind::Redb, Kind::Sqlite] {
+            check(kind);
+        }
+    }
+}

@@ -207,15 +207,15 @@ fn run(store: &dyn Store, load: Load, volume: &Volume, bodies: &Bodies) -> Resul
 fn summarise(start: &Moment, end: &Moment, latencies: &[u32]) -> Measurement {
     let messages = (end.messages - start.messages).max(1) as f64;
     let batches = end.statistics.batches.saturating_sub(start.statistics.batches).max(1) as f64;
-    let percentile = |share: f64| {
-        let at = (latencies.len() as f64 * share) as usize;
-        latencies.get(at.min(latencies.len().saturating_sub(1))).map_or(0.0, |ns| f64::from(*ns) / 1e3)
+    let percentile = |percent: usize| {
+        let at = latencies.len() * percent / 100;
+        latencies.get(at).map_or(0.0, |ns| f64::from(*ns) / 1e3)
     };
     Measurement {
         messages_per_second: messages / (end.at - start.at).as_secs_f64(),
         cpu_us: (end.cpu - start.cpu).as_secs_f64() * 1e6 / messages,
-        p50_us: percentile(0.50),
-        p99_us: percentile(0.99),
+        p50_us: percentile(50),
+        p99_us: percentile(99),
         batch: messages / batches,
         ..Measurement::default()
     }

@@ -17,15 +17,18 @@ pub(super) const VERIFY_SECONDS: &str = "verifying everything, seconds per 4 GB"
 /// Bytes of each body.
 const BODY_BYTES: usize = 4 << 10;
 /// Threads that fill the spool.
-const FILLERS: u64 = 64;
+const FILLERS: usize = 64;
 /// Bytes on disk per message at most, with envelope and padding.
 const STORED_BYTES: u64 = 6 << 10;
+
+/// Values with their names, and remarks.
+type Recovered = (Vec<(String, f64)>, Vec<String>);
 
 /// Fills, closes, opens and verifies a spool in `dir`, which is empty.
 ///
 /// # Errors
 /// What could not be done.
-pub(super) fn measure(dir: &Path, messages: u64, bodies: &Bodies) -> Result<(Vec<(String, f64)>, Vec<String>), String> {
+pub(super) fn measure(dir: &Path, messages: u64, bodies: &Bodies) -> Result<Recovered, String> {
     let bytes_max = (messages * STORED_BYTES).max(1 << 30) + (1 << 30);
     let free = machine::free(dir);
     if free < bytes_max + (1 << 30) {
@@ -80,7 +83,7 @@ fn fill(store: &dyn Store, messages: u64, bodies: &Bodies) -> Result<(), String>
         let fillers: Vec<_> = (0..FILLERS)
             .map(|number| {
                 let append = &append;
-                scope.spawn(move || (number..messages).step_by(FILLERS as usize).try_for_each(append))
+                scope.spawn(move || (0..messages).skip(number).step_by(FILLERS).try_for_each(append))
             })
             .collect();
         fillers.into_iter().try_for_each(|filler| filler.join().map_err(|_| "a filler panicked".to_owned())?)

@@ -335,7 +335,7 @@ impl Report {
 
 fn row_json(row: &Row) -> String {
     let m = &row.measurement;
-    let optional = |value: Option<f64>| value.map_or("null".to_owned(), |value| format!("{value:.4}"));
+    let optional = |value: Option<f64>| value.map_or_else(|| "null".to_owned(), |value| format!("{value:.4}"));
     format!(
         "{{\"part\":{},\"store\":{},\"committers\":{},\"body_bytes\":{},\"stragglers\":{},\"round\":{},\
          \"messages_per_second\":{:.1},\"cpu_us\":{:.3},\"p50_us\":{:.1},\"p99_us\":{:.1},\"batch\":{:.2},\
