@@ -24,6 +24,7 @@ pub(crate) use error::Fault;
 pub use error::{AddressError, AddressReason};
 pub use literal::{AddressLiteral, GeneralLiteral};
 pub use local_part::LocalPart;
+pub(crate) use local_part::write_local_part;
 pub use path::{ForwardPath, ReversePath};
 
 use crate::scan::Scan;

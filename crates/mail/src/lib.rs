@@ -1,9 +1,12 @@
 //! The words of the trade as values: what the other rooms say to each other about mail.
 mod address;
+mod charset;
 mod civil;
+pub mod encoded_word;
 mod enhanced_code;
 mod envelope;
 pub mod header;
+pub mod header_address;
 mod parameter;
 mod queue_id;
 mod reply;
@@ -13,6 +16,7 @@ pub use address::{
     Address, AddressError, AddressKey, AddressLiteral, AddressReason, Domain, DomainName, ForwardPath, GeneralLiteral,
     LocalPart, ReversePath,
 };
+pub use charset::Charset;
 pub use enhanced_code::{EnhancedCode, EnhancedCodeError, Outcome};
 pub use envelope::{
     Body, Client, Deadline, DeliverBy, EnvId, Envelope, Extension, Extensions, HeloName, Hold, HoldSeconds, HoldTime,

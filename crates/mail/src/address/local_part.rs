@@ -4,7 +4,7 @@
 //! `"a@b"@d` neither loses its quotes on relay nor becomes another address. Upper and lower case are kept and differ: what
 //! they mean is the business of the host that owns the mailbox (RFC 5321 §2.4). No Unicode normalisation for the same reason.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use super::error::{AddressError, AddressReason, Fault};
 use super::{ADDRESS_OCTETS_MAX, is_atext};
@@ -46,8 +46,7 @@ impl LocalPart {
     /// Whether it can only be written in quotes.
     #[must_use]
     pub fn needs_quotes(&self) -> bool {
-        // RFC 5321 §4.1.2: Dot-string, else Quoted-string
-        self.0.split('.').any(|atom| atom.is_empty() || !atom.bytes().all(is_atext))
+        needs_quotes(&self.0)
     }
 
     /// Length of the written form in octets.
@@ -75,18 +74,7 @@ impl LocalPart {
 
 impl fmt::Display for LocalPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.needs_quotes() {
-            return f.write_str(&self.0);
-        }
-        // RFC 5321 §4.1.2: quotes only where needed, backslashes only before quote and backslash
-        f.write_str("\"")?;
-        for piece in self.0.split_inclusive(['"', '\\']) {
-            match piece.strip_suffix(['"', '\\']) {
-                Some(before) => write!(f, "{before}\\{}", piece.get(before.len()..).unwrap_or_default())?,
-                None => f.write_str(piece)?,
-            }
-        }
-        f.write_str("\"")
+        write_local_part(f, &self.0)
     }
 }
 
@@ -94,6 +82,28 @@ impl fmt::Debug for LocalPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LocalPart({self})")
     }
+}
+
+// RFC 5321 §4.1.2: Dot-string, else Quoted-string
+fn needs_quotes(meaning: &str) -> bool {
+    meaning.split('.').any(|atom| atom.is_empty() || !atom.bytes().all(is_atext))
+}
+
+/// Writes a local part, with quotes where its meaning needs them. Backslashes stand before quote and backslash only, and before
+/// control characters, which a [`LocalPart`] never has and a header address may.
+// RFC 5321 §4.1.2
+pub(crate) fn write_local_part(f: &mut fmt::Formatter<'_>, meaning: &str) -> fmt::Result {
+    if !needs_quotes(meaning) {
+        return f.write_str(meaning);
+    }
+    f.write_str("\"")?;
+    for c in meaning.chars() {
+        if matches!(c, '"' | '\\') || c.is_ascii_control() {
+            f.write_char('\\')?;
+        }
+        f.write_char(c)?;
+    }
+    f.write_str("\"")
 }
 
 // RFC 5321 §4.1.2: Dot-string = Atom *("." Atom); RFC 6531 §3.3 adds non-ASCII to the atoms
