@@ -19,6 +19,8 @@ use crate::engines::{Kind, Room};
 const IMAGE_BYTES: u64 = 6 << 30;
 /// The flush of the slow disk.
 const SLOW_FLUSH: Duration = Duration::from_millis(8);
+/// The least warm-up, in seconds: longer than messages are on their way, so that finishing has begun.
+const WARM_UP: f64 = 0.6;
 /// Rounds of a part at most, whatever the command line says.
 const ROUNDS_MAX: usize = 100;
 
@@ -79,7 +81,7 @@ impl Plan<'_> {
         let dir = self.arguments.dir.clone();
         match part {
             Part::Headline => {
-                let job = self.job(HEADLINE, &[64], &[4, 50], 2.0, 5);
+                let job = self.job(HEADLINE, &[64], &[4, 50], 3.0, 5);
                 self.on_directory(&job, &dir);
             }
             Part::Throughput => {
@@ -152,7 +154,7 @@ impl Plan<'_> {
         let arguments = self.arguments;
         let quick = arguments.quick;
         let seconds = arguments.seconds.unwrap_or(if quick { 0.25 } else { seconds }).clamp(0.05, 600.0);
-        let warm_up = Duration::from_secs_f64(if quick { 0.15 } else { 0.6 });
+        let warm_up = Duration::from_secs_f64(if quick { 0.15 } else { WARM_UP.max(seconds / 2.0).min(2.0) });
         let mut loads = Vec::new();
         for size in sizes.iter().filter(|size| !quick || **size <= 50) {
             for committers in committers.iter().filter(|number| !quick || matches!(number, 1 | 64)) {

@@ -12,6 +12,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::clock;
+use crate::crash::device::Delays;
+use crate::crash::disk::{FuseDisk, Mounted};
 
 /// A place for stores.
 #[derive(Debug)]
@@ -20,6 +22,7 @@ pub(super) struct Volume {
     device: Option<String>,
     mounted: bool,
     image: Option<PathBuf>,
+    slow: Option<Mounted>,
 }
 
 /// What the device has done since it was made.
@@ -36,7 +39,7 @@ impl Volume {
     /// The system's words.
     pub(super) fn directory(parent: &Path) -> Result<Self, String> {
         let dir = fresh(parent)?;
-        Ok(Self { dir, device: None, mounted: false, image: None })
+        Ok(Self { dir, device: None, mounted: false, image: None, slow: None })
     }
 
     /// A private ext4 of `bytes` on a loop device over a file below `memory`, which is in memory.
@@ -45,7 +48,8 @@ impl Volume {
     /// Why this cannot be done here.
     pub(super) fn private_ext4(memory: &Path, bytes: u64) -> Result<Self, String> {
         let image = fresh(memory)?;
-        let mut volume = Self { dir: image.join("mount"), device: None, mounted: false, image: Some(image.clone()) };
+        let mut volume =
+            Self { dir: image.join("mount"), device: None, mounted: false, image: Some(image.clone()), slow: None };
         fs::create_dir(&volume.dir).map_err(|e| format!("{}: {e}", volume.dir.display()))?;
         let file = image.join("image");
         fs::File::create(&file)
@@ -64,8 +68,9 @@ impl Volume {
     /// # Errors
     /// Why this cannot be done here.
     pub(super) fn slow_ext4(bytes: u64, flush: Duration) -> Result<Self, String> {
-        let _ = (bytes, flush);
-        Err("no slow disk in this program yet".to_owned())
+        let delays = Delays { flush, ..Delays::default() };
+        let disk = FuseDisk::mount_ext4(bytes, delays).map_err(|stop| stop.to_string())?;
+        Ok(Self { dir: disk.path().to_owned(), device: None, mounted: false, image: None, slow: Some(disk) })
     }
 
     fn mount(&mut self) -> Result<(), String> {
@@ -102,6 +107,10 @@ impl Volume {
 
 impl Drop for Volume {
     fn drop(&mut self) {
+        if self.slow.is_some() {
+            // It takes itself away, with everything on it.
+            return;
+        }
         let told = |result: Result<String, String>| {
             if let Err(error) = result {
                 super::say(&format!("left behind: {error}"));
