@@ -10,14 +10,13 @@
 //! copied when written. Not here: how requests get in (`fuse`) and who asks for images (`server`).
 
 use crate::clock;
+use crate::crash::cut::{Cut, SECTOR, Survivors, sectors};
 use crate::crash::random::Random;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What tears: a disk writes a sector whole or not at all.
-pub(crate) const SECTOR: usize = 512;
 /// The unit of sharing between views.
 const PAGE: usize = 4096;
 /// The cache of the device: more pending bytes than this and the oldest are written back, as a real disk does.
@@ -48,7 +47,7 @@ pub struct Fault {
     /// How many fail then; `u64::MAX` for all.
     pub times: u64,
     /// In which bytes of the device.
-    pub range: Range<u64>,
+    pub ranges: Vec<Range<u64>>,
 }
 
 /// How long requests take.
@@ -75,56 +74,9 @@ pub struct Counts {
     pub failed: u64,
 }
 
-/// Which of the pending sectors survive a power cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Survivors {
-    /// None.
-    None,
-    /// All, in order: what kill -9 leaves.
-    All,
-    /// Each sector has one of its pending contents, or the stable one, by the toss of a coin.
-    Half,
-    /// Only what was written last, from a random sector on: the order of writing is turned round.
-    Newest,
-    /// Only what was written first, up to a random sector, which may lie within a write.
-    Oldest,
-}
-
-impl Survivors {
-    /// All modes, to draw from.
-    pub const ALL: [Self; 5] = [Self::None, Self::Half, Self::Newest, Self::Oldest, Self::All];
-
-    /// The name used between processes and in reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::All => "all",
-            Self::Half => "half",
-            Self::Newest => "newest",
-            Self::Oldest => "oldest",
-        }
-    }
-
-    /// The mode of that name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.name() == name)
-    }
-}
-
 /// The device could not do it: what a driver would report as an input/output error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failed;
-
-/// What a crash image was made of.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Cut {
-    /// Sectors that were pending, counted once per write.
-    pub(crate) pending: u64,
-    /// How many of them are in the image.
-    pub(crate) kept: u64,
-}
 
 /// The device.
 #[derive(Debug)]
@@ -242,8 +194,8 @@ impl Device {
         let (upto, delay) = {
             let mut state = self.state();
             state.counts.flushes += 1;
-            if let Some(range) = state.fails_flush() {
-                state.lose(&range);
+            if let Some(fault) = state.fails_flush() {
+                state.lose(&fault);
                 return Err(Failed);
             }
             (state.next, state.delays.flush)
@@ -265,21 +217,11 @@ impl Device {
             let state = self.state();
             (state.stable.clone(), state.pending.iter().map(Arc::clone).collect::<Vec<_>>())
         };
-        let sectors = sectors(&pending);
-        let mut random = Random::new(seed);
-        let total = sectors.len() as u64;
-        let cut_at = usize::try_from(random.below(total + 1)).unwrap_or(0);
-        let kept: Vec<(u64, &[u8])> = match survivors {
-            Survivors::None => Vec::new(),
-            Survivors::All => sectors,
-            Survivors::Oldest => sectors.into_iter().take(cut_at).collect(),
-            Survivors::Newest => sectors.into_iter().skip(cut_at).collect(),
-            Survivors::Half => toss(sectors, &mut random),
-        };
-        for (offset, data) in &kept {
-            put(&mut pages, *offset, data);
+        let (kept, cut) = survivors.choose(pending.iter().map(|write| (write.offset, write.data.as_slice())), seed);
+        for (offset, data) in kept {
+            put(&mut pages, offset, data);
         }
-        (Self::of(pages), Cut { pending: total, kept: kept.len() as u64 })
+        (Self::of(pages), cut)
     }
 
     /// Sets how long requests take from now on.
@@ -329,38 +271,35 @@ impl State {
     }
 
     fn fails(&mut self, operation: Operation, touched: &Range<u64>) -> bool {
-        let hit = |fault: &&mut Fault| {
-            fault.operation == operation && fault.range.start < touched.end && touched.start < fault.range.end
-        };
+        let hit = |fault: &&mut Fault| fault.operation == operation && fault.touches(touched);
         self.faults.iter_mut().find(hit).is_some_and(Fault::strike) && {
             self.counts.failed += 1;
             true
         }
     }
 
-    fn fails_flush(&mut self) -> Option<Range<u64>> {
+    fn fails_flush(&mut self) -> Option<Fault> {
         let pending = &self.pending;
         let hit = |fault: &&mut Fault| {
-            fault.operation == Operation::Flush && pending.iter().any(|write| write.within(&fault.range))
+            fault.operation == Operation::Flush && pending.iter().any(|write| fault.touches(&write.range()))
         };
         let fault = self.faults.iter_mut().find(hit)?;
-        let range = fault.range.clone();
         fault.strike().then(|| {
             self.counts.failed += 1;
-            range
+            fault.clone()
         })
     }
 
-    /// Drops half of the pending sectors within `range`: what a disk does that gave up on its cache.
-    fn lose(&mut self, range: &Range<u64>) {
+    /// Drops half of the pending sectors where `fault` is: what a disk does that gave up on its cache.
+    fn lose(&mut self, fault: &Fault) {
         let pending = std::mem::take(&mut self.pending);
         self.pending_bytes = 0;
         self.current.clone_from(&self.stable);
         for write in pending {
-            let lossy = write.within(range);
-            for (index, sector) in write.data.chunks(SECTOR).enumerate() {
+            let lossy = fault.touches(&write.range());
+            for (offset, sector) in sectors(write.offset, &write.data) {
                 if !lossy || !self.losses.percent(50) {
-                    self.take(write.offset + (index * SECTOR) as u64, sector);
+                    self.take(offset, sector);
                 }
             }
         }
@@ -368,12 +307,16 @@ impl State {
 }
 
 impl Write {
-    fn within(&self, range: &Range<u64>) -> bool {
-        self.offset < range.end && range.start < self.offset + self.data.len() as u64
+    fn range(&self) -> Range<u64> {
+        self.offset..self.offset + self.data.len() as u64
     }
 }
 
 impl Fault {
+    fn touches(&self, bytes: &Range<u64>) -> bool {
+        self.ranges.iter().any(|range| range.start < bytes.end && bytes.start < range.end)
+    }
+
     /// Counts one request that it applies to, and says whether that one fails.
     fn strike(&mut self) -> bool {
         if self.skip > 0 {
@@ -386,32 +329,6 @@ impl Fault {
         }
         fails
     }
-}
-
-fn sectors(pending: &[Arc<Write>]) -> Vec<(u64, &[u8])> {
-    let mut sectors = Vec::new();
-    for write in pending {
-        for (index, sector) in write.data.chunks(SECTOR).enumerate() {
-            sectors.push((write.offset + (index * SECTOR) as u64, sector));
-        }
-    }
-    sectors
-}
-
-/// One content per sector, or none: of several pending writes of a sector any may be the last that reached the disk.
-fn toss<'a>(sectors: Vec<(u64, &'a [u8])>, random: &mut Random) -> Vec<(u64, &'a [u8])> {
-    let mut versions: BTreeMap<u64, Vec<&'a [u8]>> = BTreeMap::new();
-    for (offset, data) in sectors {
-        versions.entry(offset).or_default().push(data);
-    }
-    let mut kept = Vec::new();
-    for (offset, contents) in versions {
-        if random.percent(50) {
-            let choice = usize::try_from(random.below(contents.len() as u64)).unwrap_or(0);
-            kept.extend(contents.get(choice).map(|data| (offset, *data)));
-        }
-    }
-    kept
 }
 
 /// The page of an offset, and the offset in it.
@@ -442,6 +359,10 @@ mod tests {
 
     fn sector(fill: u8) -> Vec<u8> {
         vec![fill; SECTOR]
+    }
+
+    fn fault(operation: Operation, skip: u64, times: u64, range: Range<u64>) -> Fault {
+        Fault { operation, skip, times, ranges: Vec::from([range]) }
     }
 
     fn first(device: &Device) -> u8 {
@@ -489,14 +410,14 @@ mod tests {
     #[test]
     fn faults_pass_some_fail_some_and_end() {
         let device = Device::new(1 << 20);
-        device.add_fault(Fault { operation: Operation::Write, skip: 1, times: 1, range: 4096..8192 });
+        device.add_fault(fault(Operation::Write, 1, 1, 4096..8192));
         device.write(4096, &sector(1)).unwrap();
         device.write(0, &sector(1)).unwrap();
         assert_eq!(device.write(4096, &[2; 2 * SECTOR]), Err(Failed));
         let torn = device.read(4096, 2 * SECTOR).unwrap();
         assert_eq!((torn[0], torn[SECTOR]), (2, 0), "half of a failed write arrives");
         device.write(4096, &sector(3)).unwrap();
-        device.add_fault(Fault { operation: Operation::Read, skip: 0, times: u64::MAX, range: 0..512 });
+        device.add_fault(fault(Operation::Read, 0, u64::MAX, 0..512));
         assert_eq!(device.read(0, 512), Err(Failed));
         device.clear_faults();
         assert_eq!(device.read(0, 512).unwrap(), sector(1));
@@ -508,7 +429,7 @@ mod tests {
         let device = Device::new(1 << 20);
         device.write(0, &sector(5)).unwrap();
         device.write(8192, &[7; 64 * SECTOR]).unwrap();
-        device.add_fault(Fault { operation: Operation::Flush, skip: 0, times: 1, range: 8192..1 << 20 });
+        device.add_fault(fault(Operation::Flush, 0, 1, 8192..1 << 20));
         assert_eq!(device.flush(), Err(Failed));
         device.flush().unwrap();
         let image = device.image(Survivors::None, 1).0;

@@ -4,7 +4,8 @@
 //! and mkfs.ext4. Everything is undone on drop, and by the janitor if the program dies first.
 
 use crate::clock;
-use crate::crash::device::{Counts, Delays, Fault, Operation, Survivors};
+use crate::crash::cut::Survivors;
+use crate::crash::device::{Counts, Delays, Fault, Operation};
 use crate::crash::host::{self, Stop, Workplace};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -174,9 +175,9 @@ impl Drive {
             Operation::Write => "write",
             Operation::Flush => "flush",
         };
-        let Fault { skip, times, range, .. } = fault;
-        let (from, to) = (range.start, range.end);
-        self.ask(&format!("fault {} {operation} {skip} {times} {from} {to}", self.number)).map(drop)
+        let Fault { skip, times, ranges, .. } = fault;
+        let ranges: String = ranges.iter().map(|range| format!(" {}-{}", range.start, range.end)).collect();
+        self.ask(&format!("fault {} {operation} {skip} {times}{ranges}", self.number)).map(drop)
     }
 
     /// Ends all faults.

@@ -190,8 +190,11 @@ where
     I: IntoIterator<Item = S>,
     S: AsRef<OsStr>,
 {
+    // The programs of an administrator, although the caller may be none by its environment.
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let output = Command::new(program)
         .args(arguments)
+        .env("PATH", path)
         .stdin(Stdio::null())
         .output()
         .map_err(|error| Stop::broken(&format!("starting {program}"), error))?;
@@ -225,7 +228,7 @@ pub(crate) fn require_images() -> Result<(), Stop> {
     if run("losetup", ["-f"]).is_err() {
         return Err(Stop::Skipped("no free loop device".to_owned()));
     }
-    if Command::new("mkfs.ext4").arg("-V").stderr(Stdio::null()).stdout(Stdio::null()).status().is_err() {
+    if run("mkfs.ext4", ["-V"]).is_err() {
         return Err(Stop::Skipped("no mkfs.ext4".to_owned()));
     }
     Ok(())

@@ -1,8 +1,9 @@
 //! Rigs that try to make a real spool lose mail: kill its process, cut the power of its disk, make its disk fail.
 //!
-//! So far the disk: memory behind FUSE behind a loop device (`device`, `fuse`, `server`, `disk`), on which a real ext4
+//! So far the disk: memory behind FUSE behind a loop device (`device`, `cut`, `fuse`, `server`, `disk`), on which a real ext4
 //! lies, whose power can be cut and whose requests can be slow or fail. What it does to the machine is undone by `host`.
 
+pub mod cut;
 pub mod device;
 pub mod disk;
 mod fuse;

@@ -7,13 +7,15 @@
 //!
 //! One command a line, one answer a line, `ok …` or `error …`:
 //! `new BYTES` → number; `image NUMBER SURVIVORS SEED` → number, sectors pending, sectors kept; `drop NUMBER`;
-//! `delay NUMBER FLUSH_US WRITE_US`; `fault NUMBER read|write|flush SKIP TIMES FROM TO`; `clear NUMBER`;
+//! `delay NUMBER FLUSH_US WRITE_US`; `fault NUMBER read|write|flush SKIP TIMES FROM-TO…`; `clear NUMBER`;
 //! `counts NUMBER` → reads, writes, bytes written, flushes, failed.
 
-use crate::crash::device::{Delays, Device, Fault, Operation, Survivors};
+use crate::crash::cut::Survivors;
+use crate::crash::device::{Delays, Device, Fault, Operation};
 use crate::crash::fuse::{Devices, Images};
 use fuser::{Config, MountOption};
 use std::io::{self, BufRead, Write};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,15 +86,15 @@ impl Server {
                 self.device(device)?.set_delays(delays);
                 Ok(String::new())
             }
-            ["fault", device, operation, skip, times, from, to] => {
+            ["fault", device, operation, skip, times, ref ranges @ ..] => {
                 let operation = match operation {
                     "read" => Operation::Read,
                     "write" => Operation::Write,
                     "flush" => Operation::Flush,
                     _ => return Err("operations are read, write, flush"),
                 };
-                let range = number(from)?..number(to)?;
-                self.device(device)?.add_fault(Fault { operation, skip: number(skip)?, times: number(times)?, range });
+                let ranges = ranges.iter().map(|word| range(word)).collect::<Result<_, _>>()?;
+                self.device(device)?.add_fault(Fault { operation, skip: number(skip)?, times: number(times)?, ranges });
                 Ok(String::new())
             }
             ["clear", device] => {
@@ -120,6 +122,11 @@ impl Server {
     fn device(&self, word: &str) -> Result<Arc<Device>, &'static str> {
         self.devices.get(number(word)?).ok_or("no such device")
     }
+}
+
+fn range(word: &str) -> Result<Range<u64>, &'static str> {
+    let (from, to) = word.split_once('-').ok_or("not a range")?;
+    Ok(number(from)?..number(to)?)
 }
 
 fn number(word: &str) -> Result<u64, &'static str> {
