@@ -50,6 +50,15 @@ impl EnhancedCode {
         if subject <= 999 && detail <= 999 { Some(Self { outcome, subject, detail }) } else { None }
     }
 
+    /// Makes a code that is written in our source: `EnhancedCode::of(Outcome::Permanent, 1, 1)`.
+    ///
+    /// # Panics
+    /// When subject or detail exceed 999; at compile time if the code is a constant.
+    #[must_use]
+    pub const fn of(outcome: Outcome, subject: u16, detail: u16) -> Self {
+        Self::new(outcome, subject, detail).expect("subject and detail are at most 999")
+    }
+
     /// The class.
     #[must_use]
     pub const fn outcome(self) -> Outcome {

@@ -272,12 +272,12 @@ pub fn unfold(value: &[u8]) -> Cow<'_, [u8]> {
     let mut rest = value;
     while let Some(end) = memchr::memchr(b'\n', rest) {
         let (line, after) = rest.split_at_checked(end + 1).unwrap_or((rest, &[]));
-        // Only a line end before white space is a fold; a bare LF elsewhere belongs to the text.
+        out.extend_from_slice(line);
+        // Only a line end before white space is a fold; a bare LF elsewhere belongs to the text. One before a fold would
+        // become a fold by taking the other out, so it goes with it.
         if matches!(after.first(), Some(b' ' | b'\t')) {
-            let line = line.strip_suffix(b"\n").unwrap_or(line);
-            out.extend_from_slice(line.strip_suffix(b"\r").unwrap_or(line));
-        } else {
-            out.extend_from_slice(line);
+            let text_len = out.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
+            out.truncate(text_len);
         }
         rest = after;
     }
@@ -382,6 +382,13 @@ mod tests {
             [r"!MboxFrom|From a@b Thu Nov 20\n", "A|1"]
         );
         assert_eq!(items(b"A: 1\nFrom a@b Thu: x\n", LineEnd::CrlfOrLf), ["A|1", r"!Name|From a@b Thu: x\n"]);
+    }
+
+    #[test]
+    fn unfolding_leaves_no_folds() {
+        assert_eq!(unfold(b"a\r\n b\n\tc\nd"), &b"a b\tc\nd"[..]);
+        assert_eq!(unfold(b"a\n\r\n b"), &b"a b"[..]);
+        assert_eq!(unfold(b"\r\n b\r\n"), &b" b\r\n"[..]);
     }
 
     // RFC 5322 §4.2 (test)

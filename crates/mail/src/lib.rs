@@ -1,10 +1,29 @@
 //! The words of the trade as values: what the other rooms say to each other about mail.
+//!
+//! Foreign bytes become one of these types at the edge of the server, or an error that says what is wrong with them; behind the edge
+//! nobody parses again. The crate is pure: no clock, disk, socket, lock, global or randomness, and nothing in it waits.
+//!
+//! | Word | Read from | Stop of the message's way |
+//! |---|---|---|
+//! | [`Address`], [`ReversePath`], [`ForwardPath`] | MAIL and RCPT | session, admit, resolve |
+//! | [`Envelope`], [`MailParams`], [`RecipientParams`] | MAIL and RCPT, the spool | session, commit, deliver |
+//! | [`QueueId`] | the spool, the operator | commit and all later |
+//! | [`Reply`], [`EnhancedCode`] | next hops, filters | session, deliver, settle |
+//! | [`header`], [`header_address`], [`encoded_word`] | the content | screen, settle |
+//!
+//! Every type with a text form reads back what it writes. Nothing here panics on input, and each parser takes time linear in it;
+//! limits on sizes are the caller's, except where an RFC gives one. The decisions and their reasons are in `docs/mail.md`.
+
+#![forbid(unsafe_code)]
+
 mod address;
 mod charset;
 mod civil;
 pub mod encoded_word;
 mod enhanced_code;
 mod envelope;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod header;
 pub mod header_address;
 mod parameter;
@@ -12,6 +31,7 @@ mod queue_id;
 mod reply;
 mod scan;
 mod xtext;
+
 pub use address::{
     Address, AddressError, AddressKey, AddressLiteral, AddressReason, Domain, DomainName, ForwardPath, GeneralLiteral,
     LocalPart, ReversePath,

@@ -41,6 +41,15 @@ impl ReplyCode {
         if code >= 200 && code <= 599 { Some(Self(code)) } else { None }
     }
 
+    /// Makes a code that is written in our source: `ReplyCode::of(250)`.
+    ///
+    /// # Panics
+    /// Outside 200..=599; at compile time if the code is a constant.
+    #[must_use]
+    pub const fn of(code: u16) -> Self {
+        Self::new(code).expect("reply codes are 200 to 599")
+    }
+
     /// The code as a number.
     #[must_use]
     pub const fn get(self) -> u16 {
@@ -183,7 +192,7 @@ impl Reply {
     /// intermediate replies.
     #[must_use]
     pub fn status(&self) -> Option<EnhancedCode> {
-        self.enhanced.or_else(|| self.code.outcome().and_then(|outcome| EnhancedCode::new(outcome, 0, 0)))
+        self.enhanced.or_else(|| self.code.outcome().map(|outcome| EnhancedCode::of(outcome, 0, 0)))
     }
 
     /// The lines of text without codes; at least one.
@@ -291,8 +300,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn code(code: u16) -> ReplyCode {
-        ReplyCode::new(code).unwrap()
+    const fn code(code: u16) -> ReplyCode {
+        ReplyCode::of(code)
     }
 
     fn wire(reply: &Reply) -> String {
