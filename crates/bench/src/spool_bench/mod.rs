@@ -39,7 +39,7 @@ pub struct Arguments {
     /// Where the stores are put; the file system of this directory is what is measured
     #[arg(long, default_value = ".")]
     dir: PathBuf,
-    /// A directory in memory, for runs without a disk and for the image of the private file system
+    /// A directory in memory (tmpfs), for the part "memory"
     #[arg(long, default_value = "/dev/shm")]
     memory: PathBuf,
     /// Parts to run
