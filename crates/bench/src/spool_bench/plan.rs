@@ -81,19 +81,19 @@ impl Plan<'_> {
         let dir = self.arguments.dir.clone();
         match part {
             Part::Headline => {
-                let job = self.job(HEADLINE, &[64], &[4, 50], 3.0, 5);
+                let job = self.job(HEADLINE, &[64], &[4, 50], 2.0, 5);
                 self.on_directory(&job, &dir);
             }
             // The parts before have shown that everything runs.
             Part::Throughput if self.arguments.quick => {}
             Part::Throughput => {
                 let (committers, sizes) = (self.arguments.committers.clone(), self.arguments.sizes.clone());
-                let job = self.job(THROUGHPUT, &committers, &sizes, 0.8, 3);
+                let job = self.job(THROUGHPUT, &committers, &sizes, 0.7, 3);
                 self.on_directory(&job, &dir);
             }
             Part::Memory => {
                 let sizes = self.arguments.sizes.clone();
-                let job = self.job(MEMORY, &[64], &sizes, 0.8, 2);
+                let job = self.job(MEMORY, &[64], &sizes, 0.8, 1);
                 self.on_directory(&job, &memory);
             }
             Part::Device => {
@@ -111,7 +111,7 @@ impl Plan<'_> {
     }
 
     fn stragglers(&mut self, dir: &Path) {
-        let mut job = self.job(STRAGGLERS, &[64], &[4, 50], 3.0, 5);
+        let mut job = self.job(STRAGGLERS, &[64], &[4, 50], 2.0, 5);
         job.stores.retain(|kind| *kind == Kind::Mailrace);
         job.loads = job
             .loads
@@ -122,7 +122,7 @@ impl Plan<'_> {
     }
 
     fn slow(&mut self) {
-        let mut job = self.job(SLOW, &[1, 16, 64, 200], &[4], 2.0, 2);
+        let mut job = self.job(SLOW, &[1, 16, 64, 200], &[4], 1.5, 1);
         if self.arguments.quick {
             job.loads.retain(|load| load.committers == 64);
         }
