@@ -1,12 +1,12 @@
 //! Mail addresses as the envelope has them: RFC 5321, and with UTF-8 RFC 6531.
 //!
-//! Foreign bytes become an [`Address`] at the edge of the server, and nothing behind it handles addresses as strings. The
-//! parser is strict: what is not in the grammar is refused with its position, because two servers that guess differently
-//! deliver to different people. Exceptions, each where it is made: underscores in domains, local parts over 64 octets, `::` for
-//! a single group.
+//! Foreign bytes become an [`Address`] at the edge of the server, and nothing behind it handles addresses as strings.
+//! The parser is strict: what is not in the grammar is refused with its position, because two servers that guess
+//! differently deliver to different people. Exceptions, each where it is made: underscores in domains, local parts over
+//! 64 octets, `::` for a single group.
 //!
-//! Invariants: an address holds no control character, ASCII or C1, so it cannot break a command, a log line or a header; it is
-//! at most 254 octets long as written; reading what was written gives the same value.
+//! Invariants: an address holds no control character, ASCII or C1, so it cannot break a command, a log line or a
+//! header; it is at most 254 octets long as written; reading what was written gives the same value.
 //!
 //! Not here: whether the domain exists or the mailbox is ours (`route`), display names and comments (`header_address`).
 
@@ -32,8 +32,8 @@ use crate::scan::Scan;
 /// RFC 5321 §4.5.3.1.3: a path has 256 octets, of which two are its brackets.
 const ADDRESS_OCTETS_MAX: usize = 254;
 
-/// A mailbox: local part and domain. `==` compares the spelling of the domain too; whether two addresses are one mailbox
-/// is said by [`Address::key`].
+/// A mailbox: local part and domain. `==` compares the spelling of the domain too; whether two addresses are one
+/// mailbox is said by [`Address::key`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     local: LocalPart,

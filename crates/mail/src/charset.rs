@@ -21,8 +21,8 @@ impl Charset {
     /// UTF-8.
     pub const UTF_8: Self = Self(encoding_rs::UTF_8);
 
-    /// Finds a charset by one of its labels, in any case of letters. `None` for labels that are not known and for charsets that
-    /// nobody decodes any more because they hide text from scanners (UTF-7, HZ, ISO-2022-KR).
+    /// Finds a charset by one of its labels, in any case of letters. `None` for labels that are not known and for
+    /// charsets that nobody decodes any more because they hide text from scanners (UTF-7, HZ, ISO-2022-KR).
     #[must_use]
     pub fn for_label(label: &str) -> Option<Self> {
         let standard = Encoding::for_label_no_replacement(label.as_bytes());
@@ -31,7 +31,8 @@ impl Charset {
         standard.or_else(code_page).map(Self)
     }
 
-    /// The name of the charset in the standard. `us-ascii` and `iso-8859-1` are read as `windows-1252`, `gb2312` as `GBK`.
+    /// The name of the charset in the standard. `us-ascii` and `iso-8859-1` are read as `windows-1252`, `gb2312` as
+    /// `GBK`.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.0.name()

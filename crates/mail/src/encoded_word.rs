@@ -1,10 +1,10 @@
-//! Text beyond ASCII in header fields: encoded words such as `=?gb2312?B?xOO6ww==?=` (RFC 2047), and the raw 8-bit text that
-//! comes instead of them.
+//! Text beyond ASCII in header fields: encoded words such as `=?gb2312?B?xOO6ww==?=` (RFC 2047), and the raw 8-bit text
+//! that comes instead of them.
 //!
-//! [`decode`] turns the value of an unstructured field, or of a phrase, into the text a person would see, so that rules and displays
-//! need not know about it. It never fails: what cannot be decoded stays visible as it came, and [`Decoded`] says so.
-//! [`encode`] writes our own fields. Time and output are linear in the input, whatever the input. Not here: parameters of MIME
-//! fields (RFC 2231 §4), which have an encoding of their own.
+//! [`decode`] turns the value of an unstructured field, or of a phrase, into the text a person would see, so that rules
+//! and displays need not know about it. It never fails: what cannot be decoded stays visible as it came, and
+//! [`Decoded`] says so. [`encode`] writes our own fields. Time and output are linear in the input, whatever the input.
+//! Not here: parameters of MIME fields (RFC 2231 §4), which have an encoding of their own.
 
 mod encode;
 mod transfer;
@@ -22,15 +22,16 @@ pub struct Decoded {
     pub text: String,
     /// Labels of charsets that are not known; their words stand undecoded in the text.
     pub unknown_charsets: Vec<String>,
-    /// Something was malformed: bytes that their charset does not have, broken base64, raw 8-bit text of unknown charset.
+    /// Something was malformed: bytes that their charset does not have, broken base64, raw 8-bit text of unknown
+    /// charset.
     pub is_damaged: bool,
 }
 
 /// Decodes the value of a field, folded or not.
 ///
 /// Raw 8-bit text is taken as UTF-8 if it is that, else decoded by `fallback`, else replaced by U+FFFD.
-// RFC 2047 §6.1, RFC 2047 §6.2 (gap: words are decoded anywhere in the value, also inside quoted strings and next to other
-// text, since that is what user agents show)
+// RFC 2047 §6.1, RFC 2047 §6.2 (gap: words are decoded anywhere in the value, also inside quoted strings and next to
+// other text, since that is what user agents show)
 #[must_use]
 pub fn decode(value: &[u8], fallback: Option<Charset>) -> Decoded {
     let value = unfold(value);
@@ -74,8 +75,8 @@ impl<'a> Word<'a> {
     const LABEL_OCTETS_MAX: usize = 75;
 
     /// Reads the encoded word at the beginning of `bytes`, and tells its length.
-    // RFC 2047 §2: encoded-word = "=?" charset "?" encoding "?" encoded-text "?=" (gap: words over 75 octets and spaces in the
-    // encoded text are accepted; both are common)
+    // RFC 2047 §2 (gap: words over 75 octets and spaces in the encoded text are accepted, both are common)
+    // encoded-word = "=?" charset "?" encoding "?" encoded-text "?="
     fn read(bytes: &'a [u8]) -> Option<(Self, usize)> {
         let mut scan = Scan::new(bytes);
         let is_open = scan.take(b'=') && scan.take(b'?');
@@ -100,7 +101,8 @@ impl<'a> Word<'a> {
     }
 }
 
-/// Collects the text. Neighbouring words of one charset are joined before decoding, because senders cut characters in half.
+/// Collects the text. Neighbouring words of one charset are joined before decoding, because senders cut characters in
+/// half.
 struct Decoder {
     out: Decoded,
     fallback: Option<Charset>,

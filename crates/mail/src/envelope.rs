@@ -1,9 +1,10 @@
-//! What a server knows about a message besides its content: who sent it, to whom, under which conditions, and how it came.
+//! What a server knows about a message besides its content: who sent it, to whom, under which conditions, and how it
+//! came.
 //!
 //! An [`Envelope`] is made at the end of a transaction, stored with the message, taken apart by recipient and
-//! destination, and written as commands to the next hop. All its parts are public values that cannot be wrong one by one, so
-//! another crate may store them field by field. The text of [`MailParams`], [`RecipientParams`], [`crate::Address`] and
-//! [`Protocol`] reads back to the same value and serves as their stored form.
+//! destination, and written as commands to the next hop. All its parts are public values that cannot be wrong one by
+//! one, so another crate may store them field by field. The text of [`MailParams`], [`RecipientParams`],
+//! [`crate::Address`] and [`Protocol`] reads back to the same value and serves as their stored form.
 //!
 //! Not here: the content, the state of delivery, and what this server added on its way (routing, tries).
 
@@ -41,7 +42,7 @@ impl Envelope {
     /// Whether every next hop must offer SMTPUTF8: the client said so, or an address cannot be written in ASCII.
     #[must_use]
     pub fn needs_smtputf8(&self) -> bool {
-        // RFC 6531 §3.5 (gap: a message whose header turns out to be ASCII is not downgraded)
+        // RFC 6531 §3.4 (gap: a message whose header turns out to be ASCII is not downgraded)
         self.params.smtputf8
             || self.sender.address().is_some_and(|address| address.to_ascii().is_none())
             || self.recipients.iter().any(|recipient| recipient.address.to_ascii().is_none())

@@ -1,8 +1,8 @@
 //! One body per decoder: feed it any bytes, and it asserts what must hold for all bytes.
 //!
-//! `tests/fuzz_bodies.rs` drives them with mutated seeds in every test run; a fuzzer's targets call the same functions. They
-//! are part of the crate, not of its tests, so that both can reach them. Asserted everywhere: no panic, no output out of proportion to the
-//! input, and that what was read and written is read again as the same value.
+//! The test `fuzz_bodies` drives them with mutated seeds in every run; a fuzzer's targets call the same functions. They
+//! are part of the crate, not of its tests, so that both can reach them. Asserted everywhere: no panic, no output out
+//! of proportion to the input, and that what was read and written is read again as the same value.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;

@@ -1,12 +1,12 @@
 //! Reading the header section of a message where it lies: no byte is copied, every byte is accounted for.
 //!
-//! [`HeaderSection::read`] finds the end of the section once; [`HeaderSection::items`] walks over it and yields each field, or the
-//! run of lines that is none, in order. The items joined are the section: a filter that edits one field, or a signer
-//! that hashes some, can work with offsets. Nothing malformed is dropped or repaired, because a field that one reader
-//! skips and the next one honours is how filters are passed by.
+//! [`HeaderSection::read`] finds the end of the section once; [`HeaderSection::items`] walks over it and yields each
+//! field, or the run of lines that is none, in order. The items joined are the section: a filter that edits one field,
+//! or a signer that hashes some, can work with offsets. Nothing malformed is dropped or repaired, because a field that
+//! one reader skips and the next one honours is how filters are passed by.
 //!
-//! Reading is one pass over the section. Limits on its size and on the number of fields are the caller's, who sees both.
-//! Not here: what the values mean ([`crate::encoded_word`], [`crate::header_address`]), and parsing of bodies.
+//! Reading is one pass over the section. Limits on its size and on the number of fields are the caller's, who sees
+//! both. Not here: what the values mean ([`crate::encoded_word`], [`crate::header_address`]), and parsing of bodies.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -262,7 +262,8 @@ fn split_field<'a>(first_line: &[u8], text: &'a [u8]) -> Result<(&'a str, &'a [u
     Ok((name, value.get(1..).unwrap_or_default()))
 }
 
-/// Takes the line ends out of a folded value; the white space after them stays (RFC 5322 §2.2.3). Copies only if there are any.
+/// Takes the line ends out of a folded value; the white space after them stays (RFC 5322 §2.2.3). Copies only if there
+/// are any.
 #[must_use]
 pub fn unfold(value: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memchr(b'\n', value).is_none() {
@@ -273,8 +274,8 @@ pub fn unfold(value: &[u8]) -> Cow<'_, [u8]> {
     while let Some(end) = memchr::memchr(b'\n', rest) {
         let (line, after) = rest.split_at_checked(end + 1).unwrap_or((rest, &[]));
         out.extend_from_slice(line);
-        // Only a line end before white space is a fold; a bare LF elsewhere belongs to the text. One before a fold would
-        // become a fold by taking the other out, so it goes with it.
+        // Only a line end before white space is a fold; a bare LF elsewhere belongs to the text. One before a fold
+        // would become a fold by taking the other out, so it goes with it.
         if matches!(after.first(), Some(b' ' | b'\t')) {
             let text_len = out.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
             out.truncate(text_len);

@@ -1,10 +1,10 @@
-//! Addresses as they stand in header fields: display names, comments, folding, groups, and the obsolete forms (RFC 5322 §3.4, §4.4).
+//! Addresses as they stand in header fields: display names, comments, folding, groups, and the obsolete forms.
 //!
-//! `From`, `To`, `Cc`, `Reply-To` and their like are read with [`parse_list`]; the sendmail command line takes its recipients from
-//! them with `-t`. An [`AddrSpec`] is wider than an [`Address`]: it may have no business in an envelope (a literal that is no
-//! address, a domain with a slash, any length), and only [`AddrSpec::to_address`] decides. Comments and folds are dropped, quotes are
-//! taken off as in the envelope. Reading is strict where RFC 5322 §4 is: what no version of the grammar allows is an error with its
-//! place, not a guess. Nothing here recurses, so nesting costs no stack.
+//! `From`, `To`, `Cc`, `Reply-To` and their like are read with [`parse_list`]; with `-t` the sendmail command line takes
+//! its recipients from them. An [`AddrSpec`] is wider than an [`Address`]: it may have no business in an envelope (a
+//! literal that is no address, a domain with a slash, any length), and only [`AddrSpec::to_address`] decides. Comments
+//! and folds are dropped, quotes are taken off as in the envelope. What neither the present nor the obsolete grammar
+//! allows is an error with its place, not a guess. Nothing here recurses, so nesting costs no stack.
 //!
 //! Raw 8-bit values should be made text first ([`crate::Charset`]).
 
@@ -121,8 +121,8 @@ impl Group {
 
 /// Reads the value of an address field.
 ///
-/// `unqualified` is the domain for names without one, such as `To: root` from local programs; without it they are errors, as
-/// the RFC has it. Empty elements are skipped; the number of elements is bounded by the length of the text.
+/// `unqualified` is the domain for names without one, such as `To: root` from local programs; if it is `None` they are
+/// errors, as the RFC has it. Empty elements are skipped; there are no more elements than characters in the text.
 ///
 /// # Errors
 /// With position and reason.
@@ -171,8 +171,8 @@ enum Element {
     Nothing,
 }
 
-/// Reads up to the comma, semicolon, colon or end that closes the element. What the words at its beginning are, a name or
-/// a local part, is known only by the character behind them.
+/// Reads up to the comma, semicolon, colon or end that closes the element. What the words at its beginning are, a name
+/// or a local part, is known only by the character behind them.
 fn element(scan: &mut Scan<'_>, unqualified: Option<&DomainName>) -> Result<Element, Fault> {
     let start = *scan;
     let phrase = phrase(scan)?;
@@ -409,13 +409,14 @@ fn skip_fws(scan: &mut Scan<'_>, mut kept: Option<&mut Vec<u8>>) -> Result<(), F
     }
 }
 
-/// What may stand in quotes, comments and literals besides white space: everything but NUL, CR and LF, which have no business in
-/// any. The marks of the construct are looked for before.
+/// What may stand in quotes, comments and literals besides white space: everything but NUL, CR and LF, which have no
+/// business in any. The marks of the construct are looked for before.
 const fn is_text(byte: u8) -> bool {
     !matches!(byte, 0 | b'\r' | b'\n')
 }
 
-/// Text cut from UTF-8 at ASCII characters is UTF-8 again, except that a backslash may have stood before half a character.
+/// Text cut from UTF-8 at ASCII characters is UTF-8 again, except that a backslash may have stood before half a
+/// character.
 fn push_utf8(text: &mut String, bytes: &[u8], at: usize) -> Result<(), Fault> {
     text.push_str(str::from_utf8(bytes).map_err(|_| Fault::new(at, AddressReason::NotUtf8))?);
     Ok(())
@@ -427,8 +428,8 @@ fn unexpected(scan: &Scan<'_>, reason: AddressReason) -> Fault {
     Fault::new(scan.at(), if is_control { AddressReason::Control } else { reason })
 }
 
-/// Writes the address with quotes where they are needed. Control characters in the local part, which only obsolete forms can
-/// bring in, are written as quoted pairs.
+/// Writes the address with quotes where they are needed. Control characters in the local part, which only obsolete
+/// forms can bring in, are written as quoted pairs.
 impl fmt::Display for AddrSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_local_part(f, &self.local)?;

@@ -1,7 +1,8 @@
 //! The words of the trade as values: what the other rooms say to each other about mail.
 //!
-//! Foreign bytes become one of these types at the edge of the server, or an error that says what is wrong with them; behind the edge
-//! nobody parses again. The crate is pure: no clock, disk, socket, lock, global or randomness, and nothing in it waits.
+//! Foreign bytes become one of these types at the edge of the server, or an error that says what is wrong with them;
+//! behind the edge nobody parses again. The crate is pure: no clock, disk, socket, lock, global or randomness, and
+//! nothing in it waits.
 //!
 //! | Word | Read from | Stop of the message's way |
 //! |---|---|---|
@@ -11,8 +12,9 @@
 //! | [`Reply`], [`EnhancedCode`] | next hops, filters | session, deliver, settle |
 //! | [`header`], [`header_address`], [`encoded_word`] | the content | screen, settle |
 //!
-//! Every type with a text form reads back what it writes. Nothing here panics on input, and each parser takes time linear in it;
-//! limits on sizes are the caller's, except where an RFC gives one. The decisions and their reasons are in `docs/mail.md`.
+//! Every type with a text form reads back what it writes. Nothing here panics on input, and each parser takes time
+//! linear in it; limits on sizes are the caller's, except where an RFC gives one. The decisions and their reasons are
+//! in `docs/mail.md`.
 
 #![forbid(unsafe_code)]
 

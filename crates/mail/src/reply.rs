@@ -1,10 +1,10 @@
 //! What a server answers: a three-digit code, perhaps an enhanced status code, and lines of text.
 //!
-//! One value serves both directions: our server builds replies and writes them, our client reads those of others and the
-//! queue keeps them as the reason of a deferral. Invariants of a [`Reply`]: at least one line of text (which may be empty); no line
-//! holds a control character; no line is longer on the wire than RFC 5321 §4.5.3.1.5 allows; the enhanced code is of the
-//! same class as the code. Reading a reply piece by piece from a connection is the SMTP client's business; [`Reply::parse`]
-//! takes a complete one.
+//! One value serves both directions: our server builds replies and writes them, our client reads those of others and
+//! the queue keeps them as the reason of a deferral. Invariants of a [`Reply`]: at least one line of text (which may be
+//! empty); no line holds a control character; no line is longer on the wire than RFC 5321 §4.5.3.1.5 allows; the
+//! enhanced code is of the same class as the code. Reading a reply piece by piece from a connection is the SMTP
+//! client's business; [`Reply::parse`] takes a complete one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -115,9 +115,9 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Makes a reply of our own. `text` may have several lines, separated by `\n`; lines too long for the wire are broken at
-    /// a space if there is one. A text that begins with an enhanced code of the right class gives that code when `enhanced` is `None`,
-    /// since nobody could tell the difference on the wire.
+    /// Makes a reply of our own. `text` may have several lines, separated by `\n`; lines too long for the wire are
+    /// broken at a space if there is one. A text that begins with an enhanced code of the right class gives that code
+    /// when `enhanced` is `None`, since nobody could tell the difference on the wire.
     ///
     /// # Panics
     /// When `enhanced` is not of the class of `code`: replies are written in our source, not by peers.
@@ -130,13 +130,15 @@ impl Reply {
         Self::from_lines(code, enhanced, text.split('\n').map(printable).collect())
     }
 
-    /// Reads a complete reply of another server: one line, or several of which all but the last have `-` after the code.
+    /// Reads a complete reply of another server: one line, or several of which all but the last have `-` after the
+    /// code.
     ///
     /// Bare LF is read as a line end, missing text is read as empty, bytes that are not UTF-8 become U+FFFD and control
     /// characters `?`. An enhanced code is taken off all lines if the first has it and its class fits.
     ///
     /// # Errors
-    /// When `bytes` are longer than `octets_max`, not a whole reply, more than a reply, or a line has no code or another.
+    /// When `bytes` are longer than `octets_max`, not a whole reply, more than a reply, or a line has no code or
+    /// another.
     pub fn parse(bytes: &[u8], octets_max: usize) -> Result<Self, ReplyError> {
         if bytes.len() > octets_max {
             return Err(ReplyError::TooLong { octets_max });

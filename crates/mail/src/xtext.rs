@@ -1,8 +1,10 @@
-//! The encodings that carry arbitrary text in an ESMTP parameter: xtext (RFC 3461 §4) and its UTF-8 relative (RFC 6533 §3).
+//! The encodings that carry arbitrary text in an ESMTP parameter: xtext (RFC 3461 §4) and its UTF-8 relative (RFC 6533
+//! §3).
 //!
 //! Both decode to text and encode back to 7-bit; what the text may be is checked by the type that holds it.
 
-/// Writes `text` so that it may stand in a parameter: everything but visible ASCII without `+` and `=` as `+HH`, byte by byte.
+/// Writes `text` so that it may stand in a parameter: everything but visible ASCII without `+` and `=` as `+HH`, byte
+/// by byte.
 // RFC 3461 §4: xtext = *( xchar / hexchar )
 pub(crate) fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -16,8 +18,8 @@ pub(crate) fn encode(text: &str) -> String {
     out
 }
 
-/// Reads xtext. Text that arrives unencoded where it should not (UTF-8) is passed; a `+` without two hexadecimal digits,
-/// or bytes that are not UTF-8, are not.
+/// Reads xtext. Text that arrives unencoded where it should not (UTF-8) is passed; a `+` without two hexadecimal
+/// digits, or bytes that are not UTF-8, are not.
 pub(crate) fn decode(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -46,7 +48,8 @@ pub(crate) fn encode_utf8(text: &str) -> String {
     out
 }
 
-/// Reads utf-8-addr-xtext, utf-8-addr-unitext or the plain address; they differ in which characters stand for themselves.
+/// Reads utf-8-addr-xtext, utf-8-addr-unitext or the plain address; they differ in which characters stand for
+/// themselves.
 // RFC 6533 §3: utf-8-enc-addr
 pub(crate) fn decode_utf8(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());

@@ -1,4 +1,5 @@
-//! The fuzz bodies as ordinary tests: every body on seeds of its own kind and of all others, whole, cut, spliced and mutated.
+//! The fuzz bodies as ordinary tests: every body on seeds of its own kind and of all others, whole, cut, spliced and
+//! mutated.
 
 #![expect(clippy::indexing_slicing, reason = "an index out of bounds fails the test, as it should")]
 
@@ -116,8 +117,8 @@ fn every_byte_in_every_place_of_a_short_seed() {
     }
 }
 
-/// Input made to be slow for a parser that looks at the same byte again and again: one pass takes about a millisecond, a
-/// quadratic one minutes, which no test run survives unnoticed.
+/// Input made to be slow for a parser that looks at the same byte again and again: one pass takes about a millisecond,
+/// a quadratic one minutes, which no test run survives unnoticed.
 #[test]
 fn large_hostile_inputs_take_linear_time() {
     const PIECES: &[&[u8]] = &[

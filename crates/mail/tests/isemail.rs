@@ -1,15 +1,17 @@
-//! The cases of isemail (Dominic Sayers), a collection of 164 addresses with a diagnosis for each, against both grammars.
+//! The cases of isemail (Dominic Sayers), a collection of 164 addresses with a diagnosis for each, against both
+//! grammars.
 //!
 //! The data and their licence are in `tests/data`. A case's category says what is expected of it:
 //!
 //! | category | RFC 5321 mailbox | RFC 5322 addr-spec |
 //! |---|---|---|
-//! | `VALID_CATEGORY`, `DNSWARN`, `RFC5321` | yes | yes |
-//! | `CFWS`, `DEPREC`, `RFC5322` | no | yes |
-//! | `ERR` | no | no |
+//! | valid, `ISEMAIL_DNSWARN`, valid for SMTP but unusual | yes | yes |
+//! | `ISEMAIL_CFWS`, `ISEMAIL_DEPREC`, valid in a message only | no | yes |
+//! | `ISEMAIL_ERR` | no | no |
 //!
 //! "RFC 5321 mailbox" means that `Address::parse` takes it and its local part is within the limit of the RFC. Where we
-//! differ, `EXCEPTIONS` says why. Both are exact: a case that changes its outcome, or an exception that is not needed, fails.
+//! differ, `EXCEPTIONS` says why. Both are exact: a case that changes its outcome, or an exception that is not needed,
+//! fails.
 
 use mail::Address;
 use mail::header_address::AddrSpec;

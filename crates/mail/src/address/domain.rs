@@ -1,8 +1,8 @@
 //! The part after the `@`: a name in the DNS, or an address literal.
 //!
 //! A [`DomainName`] keeps the spelling it came with, for logs and for the next hop, and knows its DNS form: lower case,
-//! with A-labels for U-labels. Comparison and look-up use the DNS form only. It does not ask the DNS whether the name exists,
-//! and does not know public suffixes.
+//! with A-labels for U-labels. Comparison and look-up use the DNS form only. It does not ask the DNS whether the name
+//! exists, and does not know public suffixes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -207,11 +207,11 @@ const fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | 0x80..)
 }
 
-/// Maps U-labels to A-labels, by UTS 46 with the checks of RFC 5891 §4.
+/// Maps U-labels to A-labels, by UTS 46 with the checks of RFC 5891 §5.
 ///
 /// The mapping may fold case and compose accents, but a label that is not ASCII must stay so: full-width letters, soft
-/// hyphens and one-dot leaders that turn into a plain ASCII name or into another number of labels are refused, since a rule
-/// or a person that reads the spelling would see a different domain than the resolver.
+/// hyphens and one-dot leaders that turn into a plain ASCII name or into another number of labels are refused, since a
+/// rule or a person that reads the spelling would see a different domain than the resolver.
 fn to_ascii(text: &str) -> Option<String> {
     // RFC 6531 §3.3: sub-domain =/ U-label
     let ascii = Uts46::new()

@@ -1,8 +1,9 @@
 //! The part before the `@`, held by its meaning: `"a.b"` and `a.b` are the same local part `a.b`.
 //!
-//! Quotes belong to the wire. They are taken off on reading and put back on writing when the meaning needs them, so that
-//! `"a@b"@d` neither loses its quotes on relay nor becomes another address. Upper and lower case are kept and differ: what
-//! they mean is the business of the host that owns the mailbox (RFC 5321 §2.4). No Unicode normalisation for the same reason.
+//! Quotes belong to the wire. They are taken off on reading and put back on writing when the meaning needs them, so
+//! that `"a@b"@d` neither loses its quotes on relay nor becomes another address. Upper and lower case are kept and
+//! differ: what they mean is the business of the host that owns the mailbox (RFC 5321 §2.4). No Unicode normalisation
+//! for the same reason.
 
 use std::fmt::{self, Write as _};
 
@@ -89,8 +90,8 @@ fn needs_quotes(meaning: &str) -> bool {
     meaning.split('.').any(|atom| atom.is_empty() || !atom.bytes().all(is_atext))
 }
 
-/// Writes a local part, with quotes where its meaning needs them. Backslashes stand before quote and backslash only, and before
-/// control characters, which a [`LocalPart`] never has and a header address may.
+/// Writes a local part, with quotes where its meaning needs them. Backslashes stand before quote and backslash only,
+/// and before control characters, which a [`LocalPart`] never has and a header address may.
 // RFC 5321 §4.1.2
 pub(crate) fn write_local_part(f: &mut fmt::Formatter<'_>, meaning: &str) -> fmt::Result {
     if !needs_quotes(meaning) {

@@ -1,8 +1,8 @@
 //! The paths of `MAIL FROM:` and `RCPT TO:`: an address in angle brackets, the null sender, or the local postmaster.
 //!
 //! `split` reads a path at the beginning of a command's argument and hands back the rest, which holds the parameters.
-//! Brackets are required and nothing may stand before them; whether to forgive a space or missing brackets is the session's
-//! policy, not ours.
+//! Brackets are required and nothing may stand before them; whether to forgive a space or missing brackets is the
+//! session's policy, not ours.
 
 use std::fmt;
 use std::str::FromStr;

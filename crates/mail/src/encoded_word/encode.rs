@@ -10,11 +10,12 @@ const FRAME: usize = "=?utf-8?B??=".len();
 /// A long field name gives the first word less room, but not less than this.
 const FIRST_PAYLOAD_MIN: usize = 12;
 
-/// Writes text so that it may stand in a field whose line already holds `line_octets` (name, colon, space), in an unstructured
-/// value or as a display name without quotes.
+/// Writes text so that it may stand in a field whose line already holds `line_octets` (name, colon, space), in an
+/// unstructured value or as a display name without quotes.
 ///
-/// Printable ASCII is returned unchanged, even if long; it is the caller's to quote and fold. Anything else becomes encoded words
-/// in UTF-8, B or Q whichever is shorter, folded with CRLF and a space. [`super::decode`] gives the same text back.
+/// Printable ASCII is returned unchanged, even if long; it is the caller's to quote and fold. Anything else becomes
+/// encoded words in UTF-8, B or Q whichever is shorter, folded with CRLF and a space. [`super::decode`] gives the same
+/// text back.
 #[must_use]
 pub fn encode(text: &str, line_octets: usize) -> Cow<'_, str> {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) && !text.contains("=?") {

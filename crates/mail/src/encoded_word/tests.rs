@@ -121,12 +121,19 @@ fn our_own_words() {
 
 proptest! {
     #[test]
-    fn encoded_text_is_decoded(text in prop_oneof![any::<String>(), "[ -~]{0,60}", "(=\\?|\\PC| ){0,200}"], used in 0..200_usize) {
+    fn encoded_text_is_decoded(
+        text in prop_oneof![any::<String>(), "[ -~]{0,60}", r"(=\?|\PC| ){0,200}"],
+        used in 0..200_usize,
+    ) {
         let encoded = encode(&text, used);
         prop_assert!(encoded.bytes().all(|byte| byte.is_ascii_graphic() || b"\r\n ".contains(&byte)));
         if encoded != text {
-            let longest = encoded.split("\r\n").enumerate().map(|(i, line)| if i == 0 { line.len() + used.min(52) } else { line.len() }).max();
-            prop_assert!(longest <= Some(76), "{:?}", longest);
+            // A field name that leaves too little room for the first word gets a longer line.
+            let mut first = used.min(52);
+            for line in encoded.split("\r\n") {
+                prop_assert!(first + line.len() <= 76, "{}", line);
+                first = 0;
+            }
         }
         let decoded = decode(encoded.as_bytes(), None);
         prop_assert_eq!(decoded, Decoded { text, ..Decoded::default() });

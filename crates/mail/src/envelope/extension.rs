@@ -1,6 +1,7 @@
 //! The SMTP extensions whose parameters an envelope may carry, and sets of them.
 //!
-//! A server compares the set that a command uses with the set it offered; a client compares it with what the next hop offers.
+//! A server compares the set that a command uses with the set it offered; a client compares it with what the next hop
+//! offers.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! The parameters of `MAIL FROM:` as values, read from a command and written for the next hop.
 //!
-//! Every parameter is optional, given at most once, and holds only what its RFC allows. Reading what was written gives the
-//! same value, so the text is also a way to store them. Which extensions are offered, and whether a combination is
+//! Every parameter is optional, given at most once, and holds only what its RFC allows. Reading what was written gives
+//! the same value, so the text is also a way to store them. Which extensions are offered, and whether a combination is
 //! allowed in this session (REQUIRETLS without TLS, HOLDFOR outside submission), is decided by the session.
 
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::xtext;
 /// What a client said about the message as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MailParams {
-    /// `SIZE=`: the client's estimate in octets; `u64::MAX` for anything larger (RFC 1870 §6).
+    /// `SIZE=`: the client's estimate in octets; `u64::MAX` for anything larger (RFC 1870 §3).
     pub size: Option<u64>,
     /// `BODY=`: how the content is encoded. Not given means 7BIT by the letter and anything in practice.
     pub body: Option<Body>,
@@ -59,7 +59,7 @@ impl MailParams {
                 "AUTH" => fill(&mut params.auth, value.and_then(Submitter::parse)),
                 "MT-PRIORITY" => fill(&mut params.mt_priority, value.and_then(MtPriority::parse)),
                 "REQUIRETLS" => fill(&mut requiretls, value.is_none().then_some(())),
-                // RFC 4865 §4: one of the two, once
+                // RFC 4865 §3: one of the two, once
                 "HOLDFOR" => fill(&mut params.hold, value.and_then(Hold::parse_seconds)),
                 "HOLDUNTIL" => fill(&mut params.hold, value.and_then(Hold::parse_time)),
                 "BY" => fill(&mut params.by, value.and_then(DeliverBy::parse)),
@@ -123,7 +123,7 @@ impl FromStr for MailParams {
     }
 }
 
-// RFC 1870 §4: size-value = 1*20DIGIT
+// RFC 1870 §3: size-value = 1*20DIGIT
 fn size(value: &str) -> Option<u64> {
     digits(value, 20).map(|digits| digits.parse().unwrap_or(u64::MAX))
 }
@@ -233,7 +233,7 @@ pub enum Submitter {
 }
 
 impl Submitter {
-    // RFC 4954 §5; RFC 6531 §3.4 allows UTF-8 in it
+    // RFC 4954 §5
     fn parse(value: &str) -> Option<Self> {
         let text = xtext::decode(value)?;
         if text == "<>" { Some(Self::Unknown) } else { text.parse().ok().map(Self::Address) }
@@ -249,7 +249,7 @@ impl fmt::Display for Submitter {
     }
 }
 
-/// A priority from -9 to 9, 0 being normal (RFC 6710 §4).
+/// A priority from -9 to 9, 0 being normal (RFC 6710 §3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct MtPriority(i8);
 
@@ -266,7 +266,7 @@ impl MtPriority {
         self.0
     }
 
-    // RFC 6710 §4.1: priority-value = (["-"] NZDIGIT) / "0"
+    // RFC 6710 §3: priority-value = (["-"] NZDIGIT) / "0"
     fn parse(value: &str) -> Option<Self> {
         let digit = value.strip_prefix('-').unwrap_or(value);
         let is_one = matches!(digit.as_bytes(), [b'1'..=b'9']) || value == "0";
@@ -280,7 +280,7 @@ impl fmt::Display for MtPriority {
     }
 }
 
-/// How long a submitted message is held before delivery begins (RFC 4865 §4).
+/// How long a submitted message is held before delivery begins (RFC 4865 §3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hold {
     /// `HOLDFOR=`, in seconds from submission.
@@ -290,7 +290,7 @@ pub enum Hold {
 }
 
 impl Hold {
-    // RFC 4865 §4: future-release-integer = %x31-39 *8DIGIT
+    // RFC 4865 §3: future-release-integer = %x31-39 *8DIGIT
     fn parse_seconds(value: &str) -> Option<Self> {
         let seconds = digits(value, 9).filter(|digits| !digits.starts_with('0'))?.parse().ok()?;
         HoldSeconds::new(seconds).map(Self::For)

@@ -137,7 +137,8 @@ impl fmt::Debug for Notify {
     }
 }
 
-/// The recipient as the sender wrote it (RFC 3461 §4.2, RFC 6533 §3): a type such as `rfc822` and an address, held decoded.
+/// The recipient as the sender wrote it (RFC 3461 §4.2, RFC 6533 §3): a type such as `rfc822` and an address, held
+/// decoded.
 ///
 /// The address need not have the form its type suggests; it is reported back, never used for delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -152,8 +153,8 @@ impl OriginalRecipient {
 
     const UTF8: &str = "utf-8";
 
-    /// Takes a type and a decoded address. `None` when the type is no atom, the address is empty or has characters that may
-    /// not stand in a report (controls; non-ASCII except in type `utf-8`), or the whole is too long.
+    /// Takes a type and a decoded address. `None` when the type is no atom, the address is empty or has characters that
+    /// may not stand in a report (controls; non-ASCII except in type `utf-8`), or the whole is too long.
     #[must_use]
     pub fn new(kind: &str, address: &str) -> Option<Self> {
         let is_utf8 = kind.eq_ignore_ascii_case(Self::UTF8);

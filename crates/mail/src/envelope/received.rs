@@ -1,4 +1,5 @@
-//! Where a message came from: when, from whom, by which protocol. What the trace field will say and the queue views show.
+//! Where a message came from: when, from whom, by which protocol. What the trace field will say and the queue views
+//! show.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -90,7 +91,8 @@ pub struct Session {
 
 impl Protocol {
     /// Every value with its keyword.
-    // RFC 3848 §1, RFC 6531 §4.3: the registry of "with" keywords; "local" is sendmail's and Postfix's word, not registered
+    // RFC 3848 §1, RFC 6531 §4.3: the registry of "with" keywords; "local" is sendmail's and Postfix's word, not
+    // registered
     const KEYWORDS: [(&'static str, Self); 18] = [
         ("local", Self::Local),
         ("SMTP", Self::Smtp),

@@ -16,8 +16,8 @@ fn check_refused<T: std::fmt::Debug>(parse: fn(&[u8]) -> Result<T, ParamError>, 
     }
 }
 
-// RFC 1870 §4 (test), RFC 6152 §2 (test), RFC 3030 §3 (test), RFC 6531 §3.4 (test), RFC 3461 §4.3 (test),
-// RFC 3461 §4.4 (test), RFC 4954 §5 (test), RFC 6710 §4 (test), RFC 8689 §2 (test)
+// RFC 1870 §3 (test), RFC 6152 §2 (test), RFC 3030 §3 (test), RFC 6531 §3.4 (test), RFC 3461 §4.3 (test),
+// RFC 3461 §4.4 (test), RFC 4954 §5 (test), RFC 6710 §3 (test), RFC 8689 §2 (test)
 #[test]
 fn mail_parameters() {
     let text =
@@ -84,7 +84,7 @@ fn mail_parameters_refused() {
     check_refused(MailParams::parse, R::Syntax, &["=1", "SIZE=", "A==", "-A", "SIZE\u{a0}=1"]);
 }
 
-// RFC 4865 §4 (test), RFC 3339 §5.6 (test)
+// RFC 4865 §3 (test), RFC 3339 §5.6 (test)
 #[test]
 fn future_release() {
     let hold = |text: &str| MailParams::parse(text.as_bytes()).map(|params| params.hold.unwrap());
