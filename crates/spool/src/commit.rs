@@ -68,18 +68,22 @@ impl Cell {
 #[must_use = "nothing is durable before this resolves"]
 pub struct Commit {
     cell: Arc<Cell>,
+    /// Further batches that must be durable too, where one call wrote to several shards.
+    others: Vec<Self>,
+    /// This handle's waker is with the cell.
+    registered: bool,
 }
 
 impl Commit {
     pub(crate) fn new(cell: &Arc<Cell>) -> Self {
-        Self { cell: Arc::clone(cell) }
+        Self { cell: Arc::clone(cell), others: Vec::new(), registered: false }
     }
 
     /// A handle that has resolved already, for stores that write at once.
     pub fn settled(result: &Result<(), Error>) -> Self {
         let cell = Cell::default();
         cell.settle(result);
-        Self { cell: Arc::new(cell) }
+        Self { cell: Arc::new(cell), others: Vec::new(), registered: false }
     }
 
     /// A handle, and what resolves it, for stores that are not the spool.
@@ -88,11 +92,22 @@ impl Commit {
         (Self::new(&cell), Settle { cell })
     }
 
+    /// A handle on both.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.others.push(other);
+        self
+    }
+
     /// Blocks the thread until the fate is known.
     ///
     /// # Errors
     /// `Failed` or `Poisoned`: not stored.
     pub fn wait(&self) -> Result<(), Error> {
+        self.wait_own()?;
+        self.others.iter().try_for_each(Self::wait)
+    }
+
+    fn wait_own(&self) -> Result<(), Error> {
         if let Some(fate) = self.cell.fate() {
             return fate;
         }
@@ -109,23 +124,37 @@ impl Commit {
     /// The fate, if it is known.
     #[must_use]
     pub fn poll_now(&self) -> Option<Result<(), Error>> {
-        self.cell.fate()
+        let own = self.cell.fate()?;
+        self.others.iter().try_fold(own, |before, other| other.poll_now().map(|fate| before.and(fate)))
     }
 }
 
 impl Future for Commit {
     type Output = Result<(), Error>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some(fate) = self.cell.fate() {
-            return Poll::Ready(fate);
+            fate?;
+            while let Some(other) = self.others.last_mut() {
+                match Pin::new(other).poll(context) {
+                    Poll::Ready(fate) => fate?,
+                    Poll::Pending => return Poll::Pending,
+                }
+                self.others.pop();
+            }
+            return Poll::Ready(Ok(()));
         }
-        let mut waiting = self.cell.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(fate) = self.cell.fate() {
-            return Poll::Ready(fate);
+        let cell = Arc::clone(&self.cell);
+        let mut waiting = cell.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if cell.fate().is_some() {
+            drop(waiting);
+            return self.poll(context);
         }
-        if !waiting.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+        // Few tasks poll twice; those search for their old waker, the others do not.
+        let known = self.registered && waiting.wakers.iter().any(|waker| waker.will_wake(context.waker()));
+        if !known {
             waiting.wakers.push(context.waker().clone());
+            self.registered = true;
         }
         Poll::Pending
     }

@@ -29,6 +29,26 @@ pub struct Config {
     pub relocate_percent_max: u8,
     /// Segments kept from ordinary messages, for states, relocation and notices to senders. Default 2.
     pub segments_reserved: u16,
+    /// An idle spool reads one sealed segment in so many milliseconds, to find rot before the mail is needed; 0 never.
+    /// Default 60,000.
+    pub scrub_interval_ms: u64,
+    /// Who a new spool is; chosen at random if `None`. For tests that must repeat to the letter.
+    pub uuid: Option<[u8; 16]>,
+    /// Ways to break the spool on purpose.
+    #[cfg(feature = "sabotage")]
+    pub sabotage: Sabotage,
+}
+
+/// Ways to break the spool on purpose: each leaves out one rule that the proofs must miss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(not(feature = "sabotage"), expect(unreachable_pub, reason = "public only for the proof rigs"))]
+pub struct Sabotage {
+    /// Resolve commits before the sync (rule 1).
+    pub ack_before_sync: bool,
+    /// Write no LIVEMAP and reuse segments without one (rule 4).
+    pub skip_livemap: bool,
+    /// Open a used segment under its old generation (section 3).
+    pub reuse_generation: bool,
 }
 
 impl Config {
@@ -47,6 +67,10 @@ impl Config {
             state_delay_ms: 50,
             relocate_percent_max: 25,
             segments_reserved: 2,
+            scrub_interval_ms: 60_000,
+            uuid: None,
+            #[cfg(feature = "sabotage")]
+            sabotage: Sabotage::default(),
         }
     }
 
@@ -61,6 +85,14 @@ impl Config {
     pub fn segments_max(&self) -> u16 {
         let per_shard = self.size_max / u64::from(self.shards.max(1)) / u64::from(self.segment_bytes.max(1));
         u16::try_from(per_shard).unwrap_or(u16::MAX)
+    }
+
+    /// What is left out on purpose: nothing, unless built for a proof rig.
+    pub(crate) fn sabotage(&self) -> Sabotage {
+        #[cfg(feature = "sabotage")]
+        return self.sabotage;
+        #[cfg(not(feature = "sabotage"))]
+        Sabotage::default()
     }
 
     /// Checks that the values can work together.
@@ -82,7 +114,7 @@ impl Config {
         if self.shards == 0 || self.shards > 64 {
             return wrong(format!("shards = {} must be 1 to 64", self.shards));
         }
-        let least = u64::from(self.segments_reserved) + 4;
+        let least = u64::from(self.segments_reserved) + 6;
         if u64::from(self.segments_max()) < least {
             return wrong(format!(
                 "size_max = {} holds {} segments a shard; it takes at least {least}, {} bytes",

@@ -56,7 +56,9 @@ impl fmt::Display for Error {
             Self::TooLarge { bytes, max } => write!(f, "message needs {bytes} bytes in the spool, {max} is the most"),
             Self::Exists(id) => write!(f, "queue id {id} is in the spool already"),
             Self::Unknown(id) => write!(f, "queue id {id} is not in the spool"),
-            Self::Corrupt { id, what } => write!(f, "{id}: stored bytes are damaged: {what}; run mailrace spool verify"),
+            Self::Corrupt { id, what } => {
+                write!(f, "{id}: stored bytes are damaged: {what}; run mailrace spool verify")
+            }
             Self::Unreadable { id, what } => write!(f, "{id}: cannot be read now: {what}"),
         }
     }

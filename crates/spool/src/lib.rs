@@ -1,17 +1,62 @@
 //! The durable log: the only room that stores mail.
+//!
+//! A transaction is appended as one frame to a log of recycled, preallocated segments and is durable after one sync that it
+//! shares with everything that arrived meanwhile. `docs/spool.md` defines the bytes and the rules; the files here follow a
+//! message's way:
+//!
+//! ```text
+//! store      what others ask of a spool          spool      shards, threads, the directory's lock
+//! shard      append, record, read                staging    the queue in front of the committer
+//! batch      frames laid out for one write       committer  one writer: write, sync, publish, wake
+//! log        a segment from header to footer     footer     what recovery reads instead of the batches
+//! book       what is known in memory: index (messages, recipients, destinations), segments, moves
+//! janitor    footers, reuse, growth              relocate   stragglers into cold segments, by destination
+//! recovery   from bytes to the book              scan       torn tail or rot; scrub: looking for it in time
+//! format, sections: the bytes                    disk       the only room that touches a file
+//! ```
+//!
+//! Invariants: a [`Commit`] resolves after the sync that covers it; nothing acknowledged is in memory only; a finished
+//! message does not come back, but for outcomes recorded within `state_delay_ms` of a crash; what reads is never thrown away.
+//!
+//! Not here: what an envelope means, when to try again, where mail goes. Addresses and bodies are not kept in memory.
 
 #![deny(unsafe_code)]
 
+mod batch;
+mod book;
 pub mod buffer;
+mod cache;
 mod commit;
+mod committer;
 mod config;
 pub mod disk;
 mod error;
+mod event;
+mod footer;
+mod format;
+mod index;
+mod janitor;
+mod log;
+mod recovery;
+mod relocate;
+mod scan;
+mod scrub;
+mod sections;
+mod segments;
+mod shard;
+mod spool;
+mod staging;
 mod store;
 
 pub use commit::{Commit, Settle};
 pub use config::Config;
+#[cfg(feature = "sabotage")]
+pub use config::Sabotage;
 pub use error::{Error, OpenError};
+pub use event::Event;
+pub use format::VERSION;
+pub use recovery::{Damage, Recovery};
+pub use spool::{Pressure, Spool, Stepper};
 pub use store::{
     Change, Chunk, Entry, NewBody, NewMessage, NewRecipient, State, Statistics, Status, Store, StoredEnvelope,
     StoredRecipient,

@@ -164,6 +164,33 @@ pub struct Statistics {
     pub cache_bytes: u64,
 }
 
+impl Statistics {
+    /// The sum of two, for stores of several parts.
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        Self {
+            messages: self.messages + other.messages,
+            recipients: self.recipients + other.recipients,
+            destinations: self.destinations + other.destinations,
+            live_bytes: self.live_bytes + other.live_bytes,
+            segments: self.segments + other.segments,
+            segments_free: self.segments_free + other.segments_free,
+            segments_bad: self.segments_bad + other.segments_bad,
+            segments_max: self.segments_max + other.segments_max,
+            commits: self.commits + other.commits,
+            batches: self.batches + other.batches,
+            syncs: self.syncs + other.syncs,
+            bytes_written: self.bytes_written + other.bytes_written,
+            body_bytes: self.body_bytes + other.body_bytes,
+            relocated: self.relocated + other.relocated,
+            failures: self.failures + other.failures,
+            cache_hits: self.cache_hits + other.cache_hits,
+            cache_misses: self.cache_misses + other.cache_misses,
+            index_bytes: self.index_bytes + other.index_bytes,
+            cache_bytes: self.cache_bytes + other.cache_bytes,
+        }
+    }
+}
+
 /// A durable store of messages.
 pub trait Store: Send + Sync + fmt::Debug {
     /// Takes the transaction; the returned handle resolves when it is on stable storage.

@@ -1,0 +1,295 @@
+//! What a shard knows in memory: the queue, the segments, bodies that are arriving, messages on the move.
+//!
+//! One lock guards it. The methods here keep queue and segments in step; they never touch the disk.
+
+use crate::batch::{Content, Item};
+use crate::format::FrameHeader;
+use crate::index::{Applied, Gone, Index, Place};
+use crate::sections::{ChunkPlace, Envelope, Listed, Sequenced, StateEntry};
+use crate::segments::Segments;
+use crate::store::{Change, State, Status};
+use std::collections::HashMap;
+
+/// A large body whose chunks are coming in.
+#[derive(Debug, Default)]
+pub(crate) struct Arriving {
+    places: Vec<Option<ChunkPlace>>,
+    /// Chunks given to the staging queue and not yet published.
+    staged: u32,
+    aborted: bool,
+    pub(crate) failed: bool,
+}
+
+/// The copy of a frame that relocation is writing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MovedFrame {
+    pub(crate) segment: u16,
+    pub(crate) ordinal: u32,
+    pub(crate) size: u32,
+}
+
+/// What recording changes led to.
+#[derive(Debug, Default)]
+pub(crate) struct Recorded {
+    pub(crate) states: Vec<StateEntry>,
+    /// Messages that are finished.
+    pub(crate) done: Vec<u64>,
+}
+
+/// The knowledge of a shard.
+#[derive(Debug)]
+pub(crate) struct Book {
+    pub(crate) index: Index,
+    pub(crate) segments: Segments,
+    pub(crate) arriving: HashMap<u64, Arriving>,
+    pub(crate) moving: HashMap<u64, Vec<MovedFrame>>,
+}
+
+impl Book {
+    pub(crate) fn new(segments: Segments) -> Self {
+        Self { index: Index::default(), segments, arriving: HashMap::new(), moving: HashMap::new() }
+    }
+
+    /// Puts a durable frame of the hot segment into the books; `base` is where its batch starts.
+    pub(crate) fn publish(&mut self, segment: u16, base: usize, item: &Item) {
+        let header = &item.header;
+        if !header.kind.kept() {
+            return;
+        }
+        let place = Place {
+            segment,
+            offset: u32::try_from(base + item.offset).unwrap_or(u32::MAX),
+            size: u32::try_from(header.frame_bytes()).unwrap_or(u32::MAX),
+            ordinal: header.ordinal,
+        };
+        self.segments.get_mut(segment).add(place.ordinal, place.size);
+        match &item.content {
+            Content::Message { envelope, .. } => self.insert(header.id, place, None, envelope),
+            Content::Reference { envelope, .. } => {
+                let chunks = self.arriving.remove(&header.id).map(|arriving| arriving.places).unwrap_or_default();
+                let chunks: Box<[ChunkPlace]> = chunks.into_iter().flatten().collect();
+                for chunk in &chunks {
+                    self.unpin(chunk);
+                }
+                self.insert(header.id, place, Some(chunks), envelope);
+            }
+            Content::Chunk { number } => self.chunk_arrived(header, *number, place),
+            _ => {}
+        }
+    }
+
+    fn insert(&mut self, id: u64, place: Place, chunks: Option<Box<[ChunkPlace]>>, envelope: &[u8]) {
+        let envelope = Envelope::parse(envelope).expect("it was encoded by this program");
+        let added = self.index.insert(id, place, chunks.clone(), recipients(&envelope));
+        if added.is_none() {
+            // Two transactions under one queue id: the first stays.
+            self.kill(&Gone { place, chunks });
+        }
+    }
+
+    fn chunk_arrived(&mut self, header: &FrameHeader, number: u32, place: Place) {
+        let segment = self.segments.get_mut(place.segment);
+        let chunk = ChunkPlace {
+            generation: segment.generation,
+            offset: place.offset,
+            ordinal: place.ordinal,
+            bytes: header.lengths.1,
+            crc: header.crcs.1,
+        };
+        match self.arriving.get_mut(&header.id) {
+            Some(arriving) if !arriving.aborted => {
+                segment.pins += 1;
+                arriving.staged -= 1;
+                let at = number as usize;
+                if arriving.places.len() <= at {
+                    arriving.places.resize(at + 1, None);
+                }
+                if let Some(slot) = arriving.places.get_mut(at) {
+                    *slot = Some(chunk);
+                }
+            }
+            other => {
+                segment.kill(place.ordinal, place.size);
+                if let Some(arriving) = other {
+                    arriving.staged -= 1;
+                    if arriving.staged == 0 {
+                        self.arriving.remove(&header.id);
+                    }
+                }
+            }
+        }
+    }
+
+    fn unpin(&mut self, chunk: &ChunkPlace) {
+        if let Some(slot) = self.segments.slot_of(chunk.generation) {
+            self.segments.get_mut(slot).pins -= 1;
+        }
+    }
+
+    /// Counts a chunk as given to the staging queue; `false` if its body has failed already.
+    pub(crate) fn chunk_staged(&mut self, id: u64) -> bool {
+        let arriving = self.arriving.entry(id).or_default();
+        if arriving.failed || arriving.aborted {
+            return false;
+        }
+        arriving.staged += 1;
+        true
+    }
+
+    /// A chunk did not reach the disk, or was not even staged.
+    pub(crate) fn chunk_failed(&mut self, id: u64) {
+        if let Some(arriving) = self.arriving.get_mut(&id) {
+            arriving.staged -= 1;
+            arriving.failed = true;
+            if arriving.aborted && arriving.staged == 0 {
+                self.arriving.remove(&id);
+            }
+        }
+    }
+
+    /// The places of all chunks of an arriving body, those of the batch being written in `fresh`.
+    pub(crate) fn chunk_list(
+        &self,
+        id: u64,
+        count: u32,
+        bytes: u64,
+        fresh: &[(u64, u32, ChunkPlace)],
+    ) -> Option<Vec<ChunkPlace>> {
+        let arriving = self.arriving.get(&id).filter(|arriving| !arriving.failed && !arriving.aborted)?;
+        let mut places = arriving.places.clone();
+        places.resize(count as usize, None);
+        for (_, number, place) in fresh.iter().filter(|(of, ..)| *of == id) {
+            *places.get_mut(*number as usize)? = Some(*place);
+        }
+        let places: Vec<_> = places.into_iter().collect::<Option<_>>()?;
+        let total: u64 = places.iter().map(|place| u64::from(place.bytes)).sum();
+        (total == bytes).then_some(places)
+    }
+
+    /// Forgets an arriving body: its chunks are dead.
+    pub(crate) fn abort(&mut self, id: u64) {
+        let Some(mut arriving) = self.arriving.remove(&id) else { return };
+        for chunk in std::mem::take(&mut arriving.places).into_iter().flatten() {
+            self.unpin(&chunk);
+            self.kill_chunk(&chunk);
+        }
+        if arriving.staged > 0 {
+            arriving.aborted = true;
+            self.arriving.insert(id, arriving);
+        }
+    }
+
+    fn kill_chunk(&mut self, chunk: &ChunkPlace) {
+        if let Some(slot) = self.segments.slot_of(chunk.generation) {
+            self.segments.get_mut(slot).kill(chunk.ordinal, chunk_frame_bytes(chunk));
+        }
+    }
+
+    /// Counts the frames of a message that has gone as dead.
+    pub(crate) fn kill(&mut self, gone: &Gone) {
+        self.segments.get_mut(gone.place.segment).kill(gone.place.ordinal, gone.place.size);
+        for chunk in gone.chunks.iter().flatten() {
+            self.kill_chunk(chunk);
+        }
+    }
+
+    /// A message has left the index: its frames and their copies on the move are dead.
+    fn finish(&mut self, id: u64, gone: &Gone) {
+        self.kill(gone);
+        self.move_fails(id);
+    }
+
+    /// Applies changes in memory and says what is to be written of them.
+    pub(crate) fn record(&mut self, changes: &[Change], to: &mut Recorded) {
+        for change in changes {
+            let id = change.id.to_u64();
+            match self.index.change(id, change.recipient, change.state, change.destination.as_deref()) {
+                Applied::Nothing => {}
+                Applied::Changed(sequenced) => {
+                    let destination = change.destination.as_deref().map(Into::into);
+                    to.states.push(StateEntry { id, position: change.recipient, sequenced, destination });
+                }
+                Applied::Finished(gone) => {
+                    self.finish(id, &gone);
+                    to.done.push(id);
+                }
+            }
+        }
+    }
+
+    /// Applies a state found on the disk; `true` if it finished its message.
+    pub(crate) fn replay(&mut self, id: u64, position: u32, to: Sequenced, destination: Option<&[u8]>) -> bool {
+        match self.index.replay(id, position, to, destination) {
+            Applied::Finished(gone) => {
+                self.finish(id, &gone);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes a message out whose DONE was found on the disk.
+    pub(crate) fn replay_done(&mut self, id: u64) -> bool {
+        let Some(gone) = self.index.remove(id) else { return false };
+        self.finish(id, &gone);
+        true
+    }
+
+    /// Copies of a message are about to be written; `false` if it has finished already.
+    pub(crate) fn move_begins(&mut self, id: u64) -> bool {
+        let live = self.index.contains(id);
+        if live {
+            self.moving.insert(id, Vec::new());
+        }
+        live
+    }
+
+    /// One copy has its place: in the books before it is written, so that no LIVEMAP takes it for younger than itself.
+    pub(crate) fn move_writes(&mut self, id: u64, frame: MovedFrame) {
+        let segment = self.segments.get_mut(frame.segment);
+        segment.add(frame.ordinal, frame.size);
+        match self.moving.get_mut(&id) {
+            Some(frames) => frames.push(frame),
+            None => segment.kill(frame.ordinal, frame.size),
+        }
+    }
+
+    /// The copies are durable: the message lies there now, what it left is dead.
+    pub(crate) fn move_ends(&mut self, id: u64, place: Place, chunks: Option<Box<[ChunkPlace]>>) -> bool {
+        if self.moving.remove(&id).is_none() {
+            // It finished meanwhile; its copies were counted as dead then.
+            return false;
+        }
+        let Some(old) = self.index.relocate(id, place, chunks) else { return false };
+        self.kill(&old);
+        true
+    }
+
+    /// The copies did not become durable: they are dead, the message lies where it lay.
+    pub(crate) fn move_fails(&mut self, id: u64) {
+        for frame in self.moving.remove(&id).unwrap_or_default() {
+            self.segments.get_mut(frame.segment).kill(frame.ordinal, frame.size);
+        }
+    }
+}
+
+/// The recipients of an envelope as the index wants them: one by one, finished ones without a destination.
+pub(crate) fn recipients<'a>(envelope: &Envelope<'a>) -> impl Iterator<Item = (Sequenced, Option<&'a [u8]>)> + use<'a> {
+    envelope.iter().flatten().flat_map(|listed| {
+        let (state, destination, count) = match listed {
+            Listed::One(state, recipient) => (state, Some(recipient.destination), 1),
+            Listed::Finished(count) => (finished(), None, count),
+        };
+        std::iter::repeat_n((state, destination), count as usize)
+    })
+}
+
+/// The state of a recipient in a run of finished ones.
+pub(crate) fn finished() -> Sequenced {
+    Sequenced { state: State { status: Status::Done, attempts: 0, due: 0 }, sequence: 0 }
+}
+
+/// Bytes of the frame of a chunk.
+pub(crate) fn chunk_frame_bytes(chunk: &ChunkPlace) -> u32 {
+    u32::try_from(crate::batch::Batch::frame_bytes(8, chunk.bytes as usize)).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,143 @@
+//! Recent messages in memory, so that a first delivery reads nothing from the disk.
+//!
+//! Bounded by bytes; the oldest go first, finished ones at once. Pieces of a body that is still arriving are kept like any
+//! other, and are no longer collected once some were given up.
+
+use bytes::Bytes;
+use std::collections::{HashMap, VecDeque};
+
+/// What an entry takes beside its bytes, about.
+const OVERHEAD: usize = 160;
+
+#[derive(Debug, Default)]
+struct Recent {
+    envelope: Bytes,
+    parts: Vec<Bytes>,
+    bytes: usize,
+    whole: bool,
+}
+
+/// The cache of one shard.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    entries: HashMap<u64, Recent>,
+    /// In order of arrival; may name entries that have gone.
+    order: VecDeque<u64>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Cache {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { entries: HashMap::new(), order: VecDeque::new(), bytes: 0, bytes_max }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Keeps a whole message.
+    pub(crate) fn put(&mut self, id: u64, envelope: Bytes, body: Bytes) {
+        let bytes = envelope.len() + body.len() + OVERHEAD;
+        self.enter(id, Recent { envelope, parts: vec![body], bytes, whole: true });
+    }
+
+    /// Keeps piece `number` of an arriving body, if all before it are still here.
+    pub(crate) fn put_part(&mut self, id: u64, number: u32, part: Bytes) {
+        if number == 0 {
+            let bytes = part.len() + OVERHEAD;
+            self.enter(id, Recent { parts: vec![part], bytes, ..Recent::default() });
+        } else if let Some(recent) = self.entries.get_mut(&id).filter(|recent| recent.parts.len() == number as usize) {
+            recent.bytes += part.len();
+            self.bytes += part.len();
+            recent.parts.push(part);
+            self.shrink();
+        }
+    }
+
+    /// Completes an arriving body of `parts` pieces with its envelope.
+    pub(crate) fn complete(&mut self, id: u64, parts: u32, envelope: Bytes) {
+        match self.entries.get_mut(&id) {
+            Some(recent) if recent.parts.len() == parts as usize => {
+                recent.bytes += envelope.len();
+                self.bytes += envelope.len();
+                recent.envelope = envelope;
+                recent.whole = true;
+                self.shrink();
+            }
+            _ => self.remove(id),
+        }
+    }
+
+    fn enter(&mut self, id: u64, recent: Recent) {
+        self.remove(id);
+        self.bytes += recent.bytes;
+        self.entries.insert(id, recent);
+        self.order.push_back(id);
+        self.shrink();
+    }
+
+    fn shrink(&mut self) {
+        while self.bytes > self.bytes_max {
+            match self.order.pop_front() {
+                Some(id) => self.remove(id),
+                None => break,
+            }
+        }
+        if self.order.len() > 2 * self.entries.len() + 1024 {
+            let entries = &self.entries;
+            self.order.retain(|id| entries.contains_key(id));
+        }
+    }
+
+    pub(crate) fn remove(&mut self, id: u64) {
+        if let Some(gone) = self.entries.remove(&id) {
+            self.bytes -= gone.bytes;
+        }
+    }
+
+    /// The body in pieces, if it is here.
+    pub(crate) fn body(&self, id: u64) -> Option<Vec<Bytes>> {
+        self.entries.get(&id).filter(|recent| recent.whole).map(|recent| recent.parts.clone())
+    }
+
+    /// The envelope section as it was written first, if it is here.
+    pub(crate) fn envelope(&self, id: u64) -> Option<(Bytes, u64)> {
+        let recent = self.entries.get(&id).filter(|recent| recent.whole)?;
+        Some((recent.envelope.clone(), recent.parts.iter().map(|part| part.len() as u64).sum()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounded_by_bytes_and_never_half_a_body() {
+        let mut cache = Cache::new(10_000);
+        let part = |n| Bytes::from(vec![n; 2_000]);
+        cache.put(1, Bytes::from_static(b"e"), part(1));
+        assert_eq!(cache.body(1), Some(vec![part(1)]));
+        cache.put_part(2, 0, part(2));
+        cache.put_part(2, 1, part(3));
+        assert_eq!(cache.body(2), None, "not whole yet");
+        cache.put_part(2, 3, part(5));
+        cache.complete(2, 2, Bytes::from_static(b"e"));
+        assert_eq!(cache.body(2), Some(vec![part(2), part(3)]));
+        cache.put_part(3, 0, part(6));
+        cache.put_part(3, 1, part(7));
+        cache.put_part(3, 2, part(8));
+        assert_eq!(cache.body(1), None, "the oldest went");
+        for id in 4..100 {
+            cache.put(id, Bytes::new(), part(0));
+            assert!(cache.bytes() <= 10_000);
+        }
+        cache.put_part(3, 3, part(9));
+        cache.complete(3, 4, Bytes::new());
+        assert_eq!(cache.body(3), None, "its first pieces were given up");
+        for id in 0..100 {
+            cache.remove(id);
+        }
+        assert_eq!(cache.bytes(), 0);
+    }
+}

@@ -1,0 +1,392 @@
+//! The committer: the one writer of a shard's hot segments, on a thread of its own.
+//!
+//! Takes what gathered while it was writing, gives it a place, writes and syncs it, puts it into the books, wakes the waiters.
+//! [`Committer::step`] does one batch, so that a test can drive it without a thread.
+//!
+//! A failed write or sync ends the segment for ever: its batch is declared failed, its recorded states go with the next
+//! one, and the janitor empties it. Two failures in a row make the shard read-only.
+
+use crate::batch::{Batch, Content};
+use crate::commit::Cell;
+use crate::error::Error;
+use crate::event::Event;
+use crate::format::{FLAG_FOREIGN, FrameHeader, Kind};
+use crate::log::OpenSegment;
+use crate::sections::{ChunkPlace, write_chunk_list};
+use crate::segments::Phase;
+use crate::shard::{Chores, Shard, count, lock};
+use crate::staging::{Taken, Work};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+
+/// Failures in a row after which a shard takes no more writes.
+const FAILURES_MAX: u32 = 2;
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A batch was written, or failed.
+    Worked,
+    /// Nothing to do before this moment of the disk's clock, or before something arrives.
+    Idle(Option<u64>),
+    /// A batch waits for a free segment.
+    NeedSegment,
+    /// Everything was written after the queue was closed.
+    Closed,
+}
+
+/// The writer of a shard's hot segments.
+#[derive(Debug)]
+pub(crate) struct Committer {
+    shard: Arc<Shard>,
+    /// Other shards, to take our states when we can no longer write.
+    peers: Vec<Weak<Shard>>,
+    open: Option<OpenSegment>,
+    /// The last hot segment and how far it is durable.
+    previous: (u64, u32),
+    /// A batch that waits for a segment.
+    waiting: Option<Taken>,
+    /// Waiters of states that went back after a failure.
+    carried: Vec<Arc<Cell>>,
+    failures: u32,
+    /// When the last batch with messages was written, if nothing attests it yet.
+    unattested: Option<u64>,
+}
+
+impl Committer {
+    pub(crate) fn new(shard: Arc<Shard>, previous: (u64, u32)) -> Self {
+        Self {
+            shard,
+            peers: Vec::new(),
+            open: None,
+            previous,
+            waiting: None,
+            carried: Vec::new(),
+            failures: 0,
+            unattested: None,
+        }
+    }
+
+    pub(crate) fn set_peers(&mut self, peers: Vec<Weak<Shard>>) {
+        self.peers = peers;
+    }
+
+    /// Works until the queue is closed and empty.
+    pub(crate) fn run(mut self) {
+        loop {
+            let work = match self.waiting.take() {
+                Some(taken) => Work::Write(taken),
+                None => self.shard.staging.wait(|| self.shard.disk.now_us(), self.unattested),
+            };
+            match self.work(work) {
+                Step::NeedSegment => self.wait_for_segment(),
+                Step::Closed => break,
+                Step::Worked | Step::Idle(_) => {}
+            }
+        }
+    }
+
+    /// Does at most one batch, and never waits.
+    pub(crate) fn step(&mut self) -> Step {
+        let work = match self.waiting.take() {
+            Some(taken) => Work::Write(taken),
+            None => self.shard.staging.take(self.shard.disk.now_us(), self.unattested),
+        };
+        self.work(work)
+    }
+
+    fn work(&mut self, work: Work) -> Step {
+        match work {
+            Work::Write(taken) => self.commit(taken),
+            Work::Sleep(until) => Step::Idle(until),
+            Work::Close => {
+                self.close_segment();
+                Step::Closed
+            }
+        }
+    }
+
+    /// Waits until the janitor has found a segment, or gives the waiting batch up if it cannot.
+    fn wait_for_segment(&mut self) {
+        let shard = Arc::clone(&self.shard);
+        let mut chores = lock(&shard.chores);
+        let enough = chores.rounds + 2;
+        while shard.free.load(Ordering::Relaxed) == 0 && chores.rounds < enough {
+            chores.rung = true;
+            shard.bell.notify_all();
+            chores = wait(&shard, chores);
+        }
+        let hopeless = shard.free.load(Ordering::Relaxed) == 0 && chores.stuck;
+        drop(chores);
+        if hopeless {
+            self.give_up();
+        }
+    }
+
+    /// Declares the waiting batch failed for a lack of room; its states stay in the queue.
+    pub(crate) fn give_up(&mut self) {
+        if let Some(taken) = self.waiting.take() {
+            self.refuse(taken);
+        }
+    }
+
+    fn commit(&mut self, mut taken: Taken) -> Step {
+        if self.shard.is_read_only() {
+            self.refuse(taken);
+            return Step::Worked;
+        }
+        let (bytes, footer_bytes) = (taken.batch.bytes(), taken.batch.footer_bytes);
+        let wants_map = taken.livemap;
+        if self.open.as_ref().is_some_and(|open| !open.fits(&self.shard, bytes, footer_bytes)) {
+            self.close_segment();
+        }
+        let fresh = self.open.is_none();
+        if fresh && !self.open_segment() {
+            self.waiting = Some(taken);
+            return Step::NeedSegment;
+        }
+        let fits =
+            |more: usize| self.open.as_ref().is_some_and(|open| open.fits(&self.shard, bytes + more, footer_bytes));
+        assert!(fits(0), "no batch is larger than a segment");
+        let map = if fresh || wants_map { self.livemap() } else { None };
+        // Without a map nothing is reclaimed on its strength, and nothing else depends on it.
+        let map = map.filter(|map| fits(map.bytes()));
+        self.write(&mut taken, map);
+        Step::Worked
+    }
+
+    /// The open segment has taken its last batch.
+    fn close_segment(&mut self) {
+        let Some(open) = self.open.take() else { return };
+        self.previous = open.durable();
+        lock(&self.shard.book).segments.close(open.slot, Phase::Closed);
+        lock(&self.shard.chores).closed.push(open.close());
+        self.shard.ring();
+    }
+
+    fn open_segment(&mut self) -> bool {
+        let reuse = self.shard.config.sabotage().reuse_generation;
+        let slot = {
+            let mut book = lock(&self.shard.book);
+            let slot = book.segments.open(false, reuse);
+            self.shard.note_free(&book);
+            slot
+        };
+        self.shard.ring();
+        self.open = slot.map(|slot| OpenSegment::new(&self.shard, slot, false, self.previous));
+        self.open.is_some()
+    }
+
+    /// A batch with the LIVEMAP of this moment.
+    fn livemap(&self) -> Option<Batch> {
+        if self.shard.config.sabotage().skip_livemap {
+            return None;
+        }
+        let section = lock(&self.shard.book).segments.livemap().write();
+        let header = FrameHeader::over(Kind::Livemap, 0, 0, &[], &section)?;
+        let mut batch = Batch::new(header.frame_bytes());
+        batch.push(header, &[], &section, 0, Content::Other);
+        Some(batch)
+    }
+
+    /// Writes a batch, after a LIVEMAP if there is one, and settles its fate.
+    fn write(&mut self, taken: &mut Taken, mut map: Option<Batch>) {
+        let Some(mut open) = self.open.take() else { return };
+        let map_base = open.offset;
+        let base = map_base + map.as_ref().map_or(0, Batch::bytes);
+        self.fill_lists(&open, base, &mut taken.batch);
+        let mut batches: Vec<&mut Batch> = map.iter_mut().chain([&mut taken.batch]).collect();
+        open.seal(&mut batches);
+        if self.shard.config.sabotage().ack_before_sync {
+            taken.batch.cell.settle(&Ok(()));
+        }
+        let batches: Vec<&Batch> = map.iter().chain([&taken.batch]).collect();
+        if let Err(error) = open.write(&self.shard, &batches) {
+            self.failed(open, taken, &error);
+            return;
+        }
+        self.failures = 0;
+        for item in map.iter().flat_map(|map| &map.items) {
+            open.publish(map_base, item);
+        }
+        self.publish(&mut open, base, taken, map.is_some());
+        self.open = Some(open);
+    }
+
+    /// Writes the chunk lists of references; one whose chunks are not all there fails alone.
+    fn fill_lists(&self, open: &OpenSegment, base: usize, batch: &mut Batch) {
+        let mut fresh: Vec<(u64, u32, ChunkPlace)> = Vec::new();
+        let mut ordinal = open.next_ordinal();
+        for at in 0..batch.items.len() {
+            let Some(item) = batch.items.get(at) else { break };
+            match &item.content {
+                Content::Chunk { number } => {
+                    fresh.push((item.header.id, *number, open.chunk_place(base, item.offset, &item.header, ordinal)));
+                }
+                Content::Reference { chunks, bytes, cell, .. } => {
+                    let list = lock(&self.shard.book).chunk_list(item.header.id, *chunks, *bytes, &fresh);
+                    match list {
+                        Some(places) => batch.fill_list(at, write_chunk_list(&places)),
+                        None => {
+                            cell.settle(&Err(Error::Failed));
+                            batch.void(at);
+                            continue;
+                        }
+                    }
+                }
+                _ => {}
+            }
+            ordinal += u32::from(batch.items.get(at).is_some_and(|item| item.header.kind.kept()));
+        }
+    }
+
+    /// Puts a durable batch into the books and wakes its waiters.
+    fn publish(&mut self, open: &mut OpenSegment, base: usize, taken: &mut Taken, mapped: bool) {
+        let shard = Arc::clone(&self.shard);
+        let (mut commits, mut body_bytes) = (0, 0);
+        {
+            let mut book = lock(&shard.book);
+            for item in &taken.batch.items {
+                book.publish(open.slot, base, item);
+            }
+            let livemap = open.livemap();
+            let segment = book.segments.get_mut(open.slot);
+            segment.data_end = open.durable().1;
+            if mapped {
+                book.segments.mapped(open.slot, livemap);
+            }
+        }
+        let cells = taken.batch.cells();
+        for item in &taken.batch.items {
+            open.publish(base, item);
+            if item.header.is_message() {
+                commits += 1;
+            }
+            if matches!(item.header.kind, Kind::Message | Kind::Chunk) {
+                body_bytes += u64::from(item.header.lengths.1);
+            }
+            if item.header.flags & FLAG_FOREIGN != 0 && matches!(item.header.kind, Kind::State | Kind::Done) {
+                lock(&shard.book).segments.get_mut(open.slot).foreign = true;
+            }
+        }
+        if let Some(recorded) = taken.recorded {
+            shard.staging.flushed(recorded);
+        }
+        if mapped {
+            shard.mapped();
+        }
+        if (mapped || taken.recorded.is_some()) && shard.free_is_low() {
+            shard.ring();
+        }
+        self.remember(taken);
+        for cell in cells {
+            cell.settle(&Ok(()));
+        }
+        if let Some(cell) = taken.states.take() {
+            self.carried.push(cell);
+            for cell in self.carried.drain(..) {
+                cell.settle(&Ok(()));
+            }
+        }
+        count(&shard.counters.commits, commits);
+        count(&shard.counters.body_bytes, body_bytes);
+        self.unattested = (commits > 0).then(|| shard.disk.now_us());
+        let batch = std::mem::replace(&mut taken.batch, Batch::new(0));
+        shard.staging.finished(taken.staged, batch.into_buffer());
+    }
+
+    /// Keeps bodies for their first delivery.
+    fn remember(&self, taken: &mut Taken) {
+        let mut chunks = taken.batch.take_chunks().into_iter();
+        let mut cache = lock(&self.shard.cache);
+        for item in &mut taken.batch.items {
+            let id = item.header.id;
+            match std::mem::replace(&mut item.content, Content::Other) {
+                Content::Message { envelope, body } => cache.put(id, envelope, body),
+                Content::Reference { envelope, chunks, .. } => cache.complete(id, chunks, envelope),
+                Content::Chunk { number } => {
+                    if let Some(chunk) = chunks.next() {
+                        cache.put_part(id, number, bytes::Bytes::from_owner(chunk));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The write or sync failed: nobody learns 250, nothing of it is delivered, nothing more goes to this segment.
+    fn failed(&mut self, open: OpenSegment, taken: &mut Taken, error: &std::io::Error) {
+        count(&self.shard.counters.failures, 1);
+        self.shard.tell(Event::SegmentFailed {
+            segment: open.slot,
+            doing: "writing a batch",
+            error: error.to_string(),
+        });
+        self.failures += 1;
+        self.previous = open.durable();
+        lock(&self.shard.book).segments.close(open.slot, Phase::Failed);
+        self.shard.ring();
+        let empty = Taken { batch: Batch::new(0), states: None, staged: 0, livemap: false, recorded: None };
+        let taken = std::mem::replace(taken, empty);
+        if self.failures >= FAILURES_MAX {
+            self.shard.read_only.store(true, Ordering::Release);
+            self.shard.tell(Event::ReadOnly { shard: self.shard.number });
+        }
+        self.take_back(taken, true);
+        if self.shard.is_read_only() {
+            self.poison();
+        }
+    }
+
+    /// A batch that was not written at all.
+    fn refuse(&mut self, taken: Taken) {
+        self.take_back(taken, false);
+    }
+
+    /// Tells the waiters of a batch that it failed and keeps its states; `written` if some of it may be on the disk.
+    fn take_back(&mut self, mut taken: Taken, written: bool) {
+        let now_us = self.shard.disk.now_us();
+        let mut revoked = Vec::new();
+        let cells = taken.batch.cells();
+        for item in std::mem::take(&mut taken.batch.items) {
+            let foreign = item.header.flags & FLAG_FOREIGN != 0;
+            match item.content {
+                Content::Message { .. } | Content::Reference { .. } => revoked.push(item.header.id),
+                Content::Chunk { .. } => lock(&self.shard.book).chunk_failed(item.header.id),
+                Content::States(entries) => self.shard.staging.put_back(entries, Vec::new(), foreign, now_us),
+                Content::Done(ids) => self.shard.staging.put_back(Vec::new(), ids, foreign, now_us),
+                Content::Moved { .. } | Content::Other => {}
+            }
+        }
+        if written && !revoked.is_empty() {
+            // The client hears 451 and sends again: what may be on the disk of it must not be delivered as well.
+            self.shard.staging.put_back(Vec::new(), revoked, false, now_us);
+        }
+        self.carried.extend(taken.states.take());
+        for cell in cells {
+            cell.settle(&Err(Error::Failed));
+        }
+        self.shard.staging.finished(taken.staged, taken.batch.into_buffer());
+    }
+
+    /// Refuses everything from now on, and hands recorded states to a shard that can still write.
+    fn poison(&mut self) {
+        let left = self.shard.staging.poison();
+        for cell in left.cells {
+            cell.settle(&Err(Error::Poisoned));
+        }
+        let peer = self.peers.iter().filter_map(Weak::upgrade).find(|peer| !peer.is_read_only());
+        let handed = peer.and_then(|peer| peer.staging.record(left.states, left.done, true, peer.disk.now_us()).ok());
+        let result = if handed.is_some() { Error::Failed } else { Error::Poisoned };
+        for cell in self.carried.drain(..) {
+            // Handed on is not durable: whoever waits for his states learns that he cannot know.
+            cell.settle(&Err(result.clone()));
+        }
+    }
+}
+
+/// Waits for the end of a round of the janitor.
+fn wait<'a>(shard: &'a Shard, chores: MutexGuard<'a, Chores>) -> MutexGuard<'a, Chores> {
+    let timeout = std::time::Duration::from_millis(100);
+    shard.bell.wait_timeout(chores, timeout).unwrap_or_else(PoisonError::into_inner).0
+}

@@ -1,0 +1,355 @@
+//! The janitor: footers, reuse, relocation, retirement and growth, on a thread of its own beside the committer.
+//!
+//! Keeps a few segments free, by the cheapest means first: take back what is dead, empty what is nearly dead, make a new
+//! file. [`Janitor::round`] does all there is to do at the moment, so that a test can drive it without a thread.
+//!
+//! Invariants: copies are durable before the books point to them; state entries of live messages are written again
+//! before their segment is reused; nothing is ever written to a segment that failed.
+
+use crate::disk::BLOCK;
+use crate::event::Event;
+use crate::footer::Footer;
+use crate::format::{Found, Frame, Kind};
+use crate::log::{Closed, OpenSegment, write_footer};
+use crate::relocate::Relocation;
+use crate::segments::{Phase, Segment};
+use crate::shard::{Shard, count, lock};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// Free segments beyond the reserved ones that the janitor works for.
+const FREE_EXTRA: usize = 2;
+/// How long growth, or moving, rests after the storage refused it, in microseconds.
+pub(crate) const REST_US: u64 = 10_000_000;
+
+/// The keeper of a shard's pool.
+#[derive(Debug)]
+pub(crate) struct Janitor {
+    pub(crate) shard: Arc<Shard>,
+    /// The segment that takes moved messages and carried states.
+    pub(crate) cold: Option<OpenSegment>,
+    pub(crate) previous: (u64, u32),
+    /// Growth is not tried before this moment of the disk's clock.
+    grow_after_us: u64,
+    /// After cold storage failed, no cold segment is opened before this moment.
+    pub(crate) move_after_us: u64,
+    scrub: crate::scrub::Scrubber,
+}
+
+impl Janitor {
+    pub(crate) fn new(shard: Arc<Shard>, previous: (u64, u32)) -> Self {
+        Self {
+            shard,
+            cold: None,
+            previous,
+            grow_after_us: 0,
+            move_after_us: 0,
+            scrub: crate::scrub::Scrubber::default(),
+        }
+    }
+
+    /// Works until the spool is closed.
+    pub(crate) fn run(mut self) {
+        loop {
+            let progress = self.round();
+            let shard = Arc::clone(&self.shard);
+            let mut chores = lock(&shard.chores);
+            chores.rounds += 1;
+            chores.stuck = !progress;
+            shard.bell.notify_all();
+            if chores.closing && chores.closed.is_empty() {
+                break;
+            }
+            let idle = Duration::from_millis(self.shard.config.scrub_interval_ms.clamp(1_000, 60_000));
+            if !chores.rung && !progress {
+                let (guard, timeout) = shard.bell.wait_timeout(chores, idle).unwrap_or_else(PoisonError::into_inner);
+                chores = guard;
+                if timeout.timed_out() {
+                    drop(chores);
+                    self.scrub.step(&shard);
+                    chores = lock(&shard.chores);
+                }
+            }
+            chores.rung = false;
+        }
+        self.close_cold();
+        self.footers();
+    }
+
+    /// Makes the first segments ready, before anybody writes.
+    pub(crate) fn prepare(&mut self) {
+        self.round();
+    }
+
+    /// Does what there is to do; `false` if there was nothing, or nothing that could be done.
+    pub(crate) fn round(&mut self) -> bool {
+        let mut progress = self.footers();
+        progress |= self.evacuate();
+        progress |= self.reclaim();
+        self.shard.growable.store(self.growable(), Ordering::Relaxed);
+        while self.wanting() > 0 && !self.shard.is_read_only() {
+            let (free, dead) = self.free_and_dead();
+            // What is dead already comes back with the next LIVEMAPs; work for more only if that is too late or too little.
+            let enough = free >= usize::from(self.shard.config.segments_reserved) && dead >= self.wanting();
+            if enough || !(self.relocate() || self.grow()) {
+                break;
+            }
+            progress = true;
+            self.reclaim();
+        }
+        if self.wanting() > 0 && self.maps_missing() {
+            self.shard.staging.want_livemap();
+        }
+        progress
+    }
+
+    /// Segments that the pool lacks.
+    fn wanting(&self) -> usize {
+        let (free, _) = self.free_and_dead();
+        (usize::from(self.shard.config.segments_reserved) + FREE_EXTRA).saturating_sub(free)
+    }
+
+    fn free_and_dead(&self) -> (usize, usize) {
+        let book = lock(&self.shard.book);
+        let dead = book.segments.iter().filter(|(slot, _)| book.segments.is_dead(*slot)).count();
+        (book.segments.free_count(), dead)
+    }
+
+    fn maps_missing(&self) -> bool {
+        let book = lock(&self.shard.book);
+        let missing = |slot| book.segments.is_dead(slot) && !book.segments.has_maps(slot);
+        book.segments.iter().any(|(slot, _)| missing(slot))
+    }
+
+    /// Writes the footers of closed segments.
+    fn footers(&mut self) -> bool {
+        let closed = std::mem::take(&mut lock(&self.shard.chores).closed);
+        for one in &closed {
+            self.seal(one);
+        }
+        !closed.is_empty()
+    }
+
+    pub(crate) fn seal(&self, closed: &Closed) {
+        if let Err(error) = write_footer(&self.shard, closed) {
+            count(&self.shard.counters.failures, 1);
+            self.shard.tell(Event::SegmentFailed {
+                segment: closed.slot,
+                doing: "writing its footer",
+                error: error.to_string(),
+            });
+            lock(&self.shard.book).segments.get_mut(closed.slot).phase = Phase::Failed;
+        }
+    }
+
+    /// Empties segments whose write or sync failed, and renames them away.
+    fn evacuate(&mut self) -> bool {
+        let failed: Vec<u16> = {
+            let book = lock(&self.shard.book);
+            let failed =
+                book.segments.iter().filter(|(_, segment)| segment.phase == Phase::Failed && segment.pins == 0);
+            failed.map(|(slot, _)| slot).collect()
+        };
+        let mut progress = false;
+        for slot in failed {
+            if lock(&self.shard.book).segments.get(slot).live > 0 {
+                Relocation::evacuate(self, slot);
+            }
+            progress |= self.retire(slot);
+        }
+        progress
+    }
+
+    /// Renames an emptied segment to `bad-…`, for a person to look at.
+    fn retire(&self, slot: u16) -> bool {
+        let shard = &self.shard;
+        let generation = {
+            let mut book = lock(&shard.book);
+            let segment = book.segments.get_mut(slot);
+            if segment.live > 0 {
+                return false;
+            }
+            segment.generation
+        };
+        let from = shard.directory.join(segment_name(slot));
+        let to = shard.directory.join(format!("bad-{slot:06}-{generation}"));
+        match shard.disk.rename(&from, &to) {
+            Ok(()) => {
+                lock(&shard.book).segments.retire(slot);
+                shard.tell(Event::SegmentRetired { segment: slot, path: to });
+                true
+            }
+            Err(error) => {
+                // Its frames have copies or are dead, so it can do no harm under its old name.
+                let mut book = lock(&shard.book);
+                book.segments.get_mut(slot).phase = Phase::Retired;
+                drop(book);
+                shard.tell(Event::SegmentFailed { segment: slot, doing: "renaming it away", error: error.to_string() });
+                true
+            }
+        }
+    }
+
+    /// Takes dead segments back into the pool, their state entries carried over.
+    fn reclaim(&mut self) -> bool {
+        let without_maps = self.shard.config.sabotage().skip_livemap;
+        let (recorded, flushed) = self.shard.staging.recorded();
+        let dead: Vec<(u16, u32)> = {
+            let mut book = lock(&self.shard.book);
+            self.shard.release_foreign(&mut book);
+            book.segments.note_dead(recorded);
+            let slots =
+                book.segments.iter().filter(|(slot, _)| book.segments.reclaimable(*slot, without_maps, flushed));
+            slots.map(|(slot, segment)| (slot, segment.states)).collect()
+        };
+        let mut progress = false;
+        for (slot, states) in dead {
+            if states > 0 && !self.carry_states(slot) {
+                continue;
+            }
+            let mut book = lock(&self.shard.book);
+            if book.segments.reclaimable(slot, without_maps, flushed) {
+                book.segments.release(slot);
+                self.shard.note_free(&book);
+                progress = true;
+            }
+        }
+        progress
+    }
+
+    /// Writes the state entries of a segment that are about unfinished messages again; `false` if that was not possible.
+    fn carry_states(&mut self, slot: u16) -> bool {
+        let entries = self.with_footer(slot, |footer, shard| {
+            let book = lock(&shard.book);
+            let mut seen = std::collections::HashSet::new();
+            let mut entries = Vec::new();
+            for state in &footer.states {
+                if let Some(sequenced) = book.index.any_state(state.id, state.position)
+                    && seen.insert((state.id, state.position))
+                {
+                    let destination = book.index.destination_of(state.id, state.position).map(Into::into);
+                    let (id, position) = (state.id, state.position);
+                    entries.push(crate::sections::StateEntry { id, position, sequenced, destination });
+                }
+            }
+            entries
+        });
+        match entries {
+            Some(entries) => Relocation::states(self, entries),
+            None => false,
+        }
+    }
+
+    /// Reads the footer of a sealed segment and hands it to `then`; `None` if it cannot be read.
+    pub(crate) fn with_footer<T>(&self, slot: u16, then: impl FnOnce(&Footer<'_>, &Shard) -> T) -> Option<T> {
+        let (file, place, generation) = {
+            let book = lock(&self.shard.book);
+            let segment = book.segments.get(slot);
+            (Arc::clone(&segment.file), segment.footer?, segment.generation)
+        };
+        let mut buffer = crate::buffer::AlignedBuf::new(place.1 as usize);
+        file.read_at(buffer.as_mut_slice(), place.0.into()).ok()?;
+        match Frame::find(self.shard.seed(generation), buffer.as_slice()) {
+            Found::Whole(frame) if frame.header.kind == Kind::Seal => {
+                Footer::read(frame.second).map(|footer| then(&footer, &self.shard))
+            }
+            _ => None,
+        }
+    }
+
+    /// Empties the segments that are nearly dead.
+    fn relocate(&mut self) -> bool {
+        let victims = lock(&self.shard.book).segments.victims(self.shard.config.relocate_percent_max);
+        !victims.is_empty() && Relocation::run(self, &victims)
+    }
+
+    /// Adds a segment to the pool, while the limits and the file system allow.
+    fn grow(&mut self) -> bool {
+        if self.growable() == 0 {
+            return false;
+        }
+        match self.add_segment() {
+            Ok(()) => {
+                self.shard.growable.store(self.growable(), Ordering::Relaxed);
+                true
+            }
+            Err(error) => {
+                self.grow_after_us = self.shard.disk.now_us() + REST_US;
+                self.shard.growable.store(0, Ordering::Relaxed);
+                self.shard
+                    .tell(Event::GrowthRefused { directory: self.shard.directory.clone(), error: error.to_string() });
+                false
+            }
+        }
+    }
+
+    /// Segments that limits and file system allow at this moment.
+    pub(crate) fn growable(&self) -> u64 {
+        let shard = &self.shard;
+        if shard.disk.now_us() < self.grow_after_us {
+            return 0;
+        }
+        let (used, slots) = {
+            let book = lock(&shard.book);
+            (book.segments.usable() as u64, book.segments.len())
+        };
+        let by_limit =
+            u64::from(shard.config.segments_max()).saturating_sub(used).min(65_000_u64.saturating_sub(slots as u64));
+        let free = shard.disk.space(&shard.directory).map_or(0, |space| space.free);
+        let by_disk = free.saturating_sub(shard.config.free_min) / u64::from(shard.identity.segment_bytes);
+        by_limit.min(by_disk)
+    }
+
+    fn add_segment(&self) -> std::io::Result<()> {
+        let shard = &self.shard;
+        let slot = lock(&shard.book).segments.len();
+        let fresh = shard.directory.join(format!("new-{slot:06}"));
+        if let Err(error) = shard.disk.create_filled(&fresh, shard.identity.segment_bytes.into()) {
+            // What was begun is of no use; when it cannot be removed, the next start does it.
+            drop(shard.disk.remove(&fresh));
+            return Err(error);
+        }
+        let path = shard.directory.join(segment_name(u16::try_from(slot).unwrap_or(u16::MAX)));
+        shard.disk.rename(&fresh, &path)?;
+        let file: Arc<dyn crate::disk::DiskFile> = shard.disk.open(&path, true)?.into();
+        let mut book = lock(&shard.book);
+        book.segments.add(Segment::new(file));
+        shard.note_free(&book);
+        Ok(())
+    }
+
+    /// Takes a free segment for moved messages.
+    pub(crate) fn open_cold(&mut self) -> bool {
+        let reuse = self.shard.config.sabotage().reuse_generation;
+        if self.shard.disk.now_us() < self.move_after_us {
+            return false;
+        }
+        let slot = {
+            let mut book = lock(&self.shard.book);
+            let slot = book.segments.open(true, reuse);
+            self.shard.note_free(&book);
+            slot
+        };
+        self.cold = slot.map(|slot| OpenSegment::new(&self.shard, slot, true, self.previous));
+        self.cold.is_some()
+    }
+
+    /// The cold segment has taken its last batch.
+    pub(crate) fn close_cold(&mut self) {
+        let Some(cold) = self.cold.take() else { return };
+        self.previous = cold.durable();
+        lock(&self.shard.book).segments.close(cold.slot, Phase::Closed);
+        let closed = cold.close();
+        if closed.data_end as usize > BLOCK {
+            self.seal(&closed);
+        } else {
+            lock(&self.shard.book).segments.get_mut(closed.slot).phase = Phase::Sealed;
+        }
+    }
+}
+
+/// Name of a segment file.
+pub(crate) fn segment_name(slot: u16) -> String {
+    format!("seg-{slot:06}")
+}

@@ -1,0 +1,670 @@
+//! Opening a spool: from the bytes in the segments to the books in memory (`docs/spool.md` section 6).
+//!
+//! Reads headers, the youngest LIVEMAP and footers; reads whole segments only where there is no footer. Changes nothing but
+//! leftovers of unfinished growth. Never panics on what it finds, and never gives up what it could read.
+
+use crate::book::{Book, chunk_frame_bytes};
+use crate::buffer::AlignedBuf;
+use crate::config::Config;
+use crate::disk::{BLOCK, Disk, DiskFile, TMP_SUFFIX};
+use crate::error::OpenError;
+use crate::footer::{Footer, FooterBuilder, Row};
+use crate::format::{
+    BatchHeader, FLAG_FOREIGN, Found, Frame, FrameHeader, Identity, Kind, Opened, Seed, SegmentHeader, Trailer,
+};
+use crate::index::Place;
+use crate::janitor::segment_name;
+use crate::log::Closed;
+use crate::scan::{Rot, Scan, scan};
+use crate::sections::{
+    Envelope, Livemap, MappedSegment, Sequenced, StateEntry, read_chunk_list, read_ids, read_states,
+};
+use crate::segments::{Missing, Phase, Segment, Segments};
+use crate::store::Status;
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What opening a spool found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// The spool was made just now.
+    pub created: bool,
+    /// Unfinished messages.
+    pub messages: u64,
+    /// Their recipients that are not done.
+    pub recipients: u64,
+    /// Segment files.
+    pub segments: u64,
+    /// Segments that had no footer and were read batch by batch.
+    pub scanned: u64,
+    /// Batches that had not become durable and were dropped whole: nobody was told 250 for them.
+    pub torn: u64,
+    /// Shards whose youngest LIVEMAP did not read; the one before served.
+    pub livemaps_lost: u64,
+    /// What did not read although it was durable.
+    pub damage: Vec<Damage>,
+    /// The largest queue id seen, so that new ones are larger.
+    pub largest_id: u64,
+    /// Time it took, in microseconds.
+    pub took_us: u64,
+}
+
+/// Durable bytes that did not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub path: PathBuf,
+    /// Where in it.
+    pub offset: u32,
+    /// How many bytes.
+    pub bytes: u32,
+    /// The message, if that can be told.
+    pub id: Option<mail::QueueId>,
+    /// What was found.
+    pub what: String,
+}
+
+impl Recovery {
+    /// Adds what another shard found.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.messages += other.messages;
+        self.recipients += other.recipients;
+        self.segments += other.segments;
+        self.scanned += other.scanned;
+        self.torn += other.torn;
+        self.livemaps_lost += other.livemaps_lost;
+        self.damage.extend_from_slice(&other.damage);
+        self.largest_id = self.largest_id.max(other.largest_id);
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} offset {} ({} bytes): {}", self.path.display(), self.offset, self.bytes, self.what)?;
+        self.id.map_or(Ok(()), |id| write!(f, ", message {id}"))
+    }
+}
+
+impl fmt::Display for Recovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} messages for {} recipients in {} segments, {} of them read batch by batch, {} torn batches dropped, {} damaged places, {} ms",
+            self.messages,
+            self.recipients,
+            self.segments,
+            self.scanned,
+            self.torn,
+            self.damage.len(),
+            self.took_us / 1000
+        )
+    }
+}
+
+/// A recovered shard.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    pub(crate) book: Book,
+    /// The last hot and the last cold segment, and how far each is durable.
+    pub(crate) previous: [(u64, u32); 2],
+    /// Segments whose footer is to be written.
+    pub(crate) closed: Vec<Closed>,
+    /// States and finished messages that belong to other shards.
+    pub(crate) foreign: (Vec<StateEntry>, Vec<u64>),
+    pub(crate) report: Recovery,
+}
+
+/// Name of the identity file.
+pub(crate) const IDENTITY: &str = "SPOOL";
+
+/// Reads the identity of the spool at `root`, or `None` if there is no spool yet.
+pub(crate) fn identity(disk: &dyn Disk, root: &Path) -> Result<Option<Identity>, OpenError> {
+    let path = root.join(IDENTITY);
+    let text = match disk.read_small(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let names = disk.list(root).unwrap_or_default();
+            if names.iter().any(|name| name == "00") {
+                let reason = format!("it has shard directories but no file {IDENTITY}; restore that file from a copy");
+                return Err(OpenError::NotASpool { path: root.to_owned(), reason });
+            }
+            return Ok(None);
+        }
+        Err(error) => return Err(OpenError::io("reading", path)(error)),
+    };
+    let identity = Identity::from_text(&text).map_err(|why| match why {
+        Ok(found) => OpenError::NewerFormat { path: path.clone(), found, supported: crate::format::VERSION },
+        Err(reason) => OpenError::NotASpool { path: path.clone(), reason },
+    })?;
+    Ok(Some(identity))
+}
+
+/// A segment file while the spool is opened.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    pub(crate) slot: u16,
+    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) generation: u64,
+    pub(crate) cold: bool,
+    pub(crate) previous: (u64, u32),
+    pub(crate) trailer: Option<Trailer>,
+    /// All its bytes, if there is no footer.
+    pub(crate) bytes: Option<AlignedBuf>,
+    pub(crate) opened: bool,
+}
+
+/// Reads a shard's segments without changing anything.
+pub(crate) struct Reader<'a> {
+    pub(crate) disk: &'a dyn Disk,
+    pub(crate) identity: Identity,
+    pub(crate) shard: u16,
+    pub(crate) directory: PathBuf,
+    pub(crate) report: Recovery,
+}
+
+impl Reader<'_> {
+    fn seed(&self, generation: u64) -> Seed {
+        Seed::new(&self.identity.uuid, self.shard, generation)
+    }
+
+    fn damage(&mut self, path: &Path, offset: u32, bytes: u32, id: Option<u64>, what: impl Into<String>) {
+        let id = id.and_then(mail::QueueId::from_u64);
+        self.report.damage.push(Damage { path: path.to_owned(), offset, bytes, id, what: what.into() });
+    }
+
+    /// Opens every segment file and reads header and trailer. Index is the slot; `None` where there is no usable file.
+    pub(crate) fn candidates(&mut self, write: bool) -> Result<Vec<Option<Candidate>>, OpenError> {
+        let names = self.disk.list(&self.directory).map_err(OpenError::io("listing", &self.directory))?;
+        let mut candidates = Vec::new();
+        for name in names {
+            let Some(slot) = name.strip_prefix("seg-").and_then(|number| number.parse::<u16>().ok()) else { continue };
+            if segment_name(slot) != name {
+                continue;
+            }
+            let at = usize::from(slot);
+            if candidates.len() <= at {
+                candidates.resize_with(at + 1, || None);
+            }
+            let candidate = self.candidate(slot, write)?;
+            if let Some(entry) = candidates.get_mut(at) {
+                *entry = candidate;
+            }
+            self.report.segments += 1;
+        }
+        Ok(candidates)
+    }
+
+    fn candidate(&mut self, slot: u16, write: bool) -> Result<Option<Candidate>, OpenError> {
+        let path = self.directory.join(segment_name(slot));
+        let file: Arc<dyn DiskFile> = self.disk.open(&path, write).map_err(OpenError::io("opening", &path))?.into();
+        let size = file.len().map_err(OpenError::io("measuring", &path))?;
+        if size != u64::from(self.identity.segment_bytes) {
+            self.damage(&path, 0, 0, None, format!("{size} bytes long instead of {}", self.identity.segment_bytes));
+            return Ok(None);
+        }
+        let mut block = AlignedBuf::new(BLOCK);
+        let header = match file.read_at(block.as_mut_slice(), 0) {
+            Ok(()) => SegmentHeader::decode(block.as_slice()),
+            Err(error) => {
+                self.damage(&path, 0, 4096, None, format!("cannot be read: {error}"));
+                Opened::Unreadable
+            }
+        };
+        let last = u64::from(self.identity.segment_bytes) - BLOCK as u64;
+        let trailer = file.read_at(block.as_mut_slice(), last).ok().and_then(|()| Trailer::decode(block.as_slice()));
+        let ours = |uuid: &[u8; 16], shard: u16| *uuid == self.identity.uuid && shard == self.shard;
+        let trailer = trailer.filter(|trailer| ours(&trailer.uuid, trailer.shard));
+        let mut candidate = Candidate {
+            slot,
+            path: path.clone(),
+            file,
+            generation: 0,
+            cold: false,
+            previous: (0, 0),
+            trailer: None,
+            bytes: None,
+            opened: true,
+        };
+        match header {
+            Opened::Never => candidate.opened = false,
+            Opened::Newer(found) => {
+                return Err(OpenError::NewerFormat { path, found, supported: crate::format::VERSION });
+            }
+            Opened::As(header) if ours(&header.uuid, header.shard) => {
+                candidate.generation = header.generation;
+                candidate.cold = header.cold;
+                candidate.previous = header.previous;
+                candidate.trailer = trailer.filter(|trailer| trailer.generation == header.generation);
+            }
+            Opened::As(_) => {
+                self.damage(&path, 0, 4096, None, "belongs to another spool or shard; move it away");
+                return Ok(None);
+            }
+            Opened::Unreadable => {
+                if let Some(trailer) = trailer {
+                    self.damage(&path, 0, 4096, None, "the header is damaged; its trailer serves");
+                    candidate.generation = trailer.generation;
+                    candidate.cold = trailer.cold;
+                    candidate.trailer = Some(trailer);
+                }
+            }
+        }
+        Ok(Some(candidate))
+    }
+
+    /// Reads a whole segment.
+    pub(crate) fn read_all(&mut self, candidate: &Candidate) -> AlignedBuf {
+        let mut bytes = AlignedBuf::new(self.identity.segment_bytes as usize);
+        if candidate.file.read_at(bytes.as_mut_slice(), 0).is_err() {
+            // One bad place must not hide the rest: block by block, zeroes where nothing can be read.
+            for (block, at) in bytes.as_mut_slice().chunks_mut(BLOCK).zip((0_u64..).step_by(BLOCK)) {
+                if candidate.file.read_at(block, at).is_err() {
+                    block.fill(0);
+                }
+            }
+        }
+        bytes
+    }
+
+    /// Reads the footer section of a sealed segment.
+    pub(crate) fn footer(&self, candidate: &Candidate) -> Option<Vec<u8>> {
+        let trailer = candidate.trailer?;
+        let (offset, size) = trailer.footer;
+        let end = offset as usize + size as usize;
+        if !(offset as usize).is_multiple_of(BLOCK) || end > self.identity.segment_bytes as usize {
+            return None;
+        }
+        let mut buffer = AlignedBuf::new(size as usize);
+        candidate.file.read_at(buffer.as_mut_slice(), offset.into()).ok()?;
+        match Frame::find(self.seed(candidate.generation), buffer.as_slice()) {
+            Found::Whole(frame) if frame.header.kind == Kind::Seal => Some(frame.second.to_vec()),
+            _ => None,
+        }
+    }
+
+    /// Reads the LIVEMAP in the batch at `offset`.
+    fn livemap_at(&self, candidate: &Candidate, offset: u32) -> Option<Livemap> {
+        let seed = self.seed(candidate.generation);
+        let mut head = AlignedBuf::new(BLOCK);
+        candidate.file.read_at(head.as_mut_slice(), offset.into()).ok()?;
+        let header = BatchHeader::decode(seed, head.as_slice())?;
+        if offset as usize + header.bytes as usize > self.identity.segment_bytes as usize {
+            return None;
+        }
+        let mut batch = AlignedBuf::new(header.bytes as usize);
+        candidate.file.read_at(batch.as_mut_slice(), offset.into()).ok()?;
+        match Frame::find(seed, batch.as_slice().get(BatchHeader::SIZE..)?) {
+            Found::Whole(frame) if frame.header.kind == Kind::Livemap => Livemap::read(frame.second),
+            _ => None,
+        }
+    }
+
+    /// The youngest LIVEMAP that reads, with the generation of its segment.
+    pub(crate) fn livemap(&mut self, candidates: &[Option<Candidate>]) -> Option<(u64, Livemap)> {
+        let mut hot: Vec<&Candidate> =
+            candidates.iter().flatten().filter(|c| c.opened && !c.cold && c.generation > 0).collect();
+        hot.sort_by_key(|candidate| std::cmp::Reverse(candidate.generation));
+        for candidate in hot {
+            let (found, expected) = match (&candidate.bytes, candidate.trailer) {
+                (Some(bytes), _) => (self.last_livemap(bytes.as_slice(), candidate.generation), false),
+                (None, Some(trailer)) if trailer.livemap != 0 => (self.livemap_at(candidate, trailer.livemap), true),
+                _ => (None, false),
+            };
+            if found.is_none() && expected {
+                self.report.livemaps_lost += 1;
+                let offset = candidate.trailer.map_or(0, |trailer| trailer.livemap);
+                let path = candidate.path.clone();
+                self.damage(&path, offset, 0, None, "the LIVEMAP is damaged; an older one serves");
+                let bytes = self.read_all(candidate);
+                if let Some(map) = self.last_livemap(bytes.as_slice(), candidate.generation) {
+                    return Some((candidate.generation, map));
+                }
+            }
+            if let Some(map) = found {
+                return Some((candidate.generation, map));
+            }
+        }
+        None
+    }
+
+    fn last_livemap(&self, bytes: &[u8], generation: u64) -> Option<Livemap> {
+        let found = scan(bytes, self.seed(generation), generation, 0);
+        let maps = found.frames.iter().rev().filter(|found| found.frame.header.kind == Kind::Livemap);
+        maps.filter_map(|found| Livemap::read(found.frame.second)).next()
+    }
+
+    /// How far each generation is durable, as others say it.
+    pub(crate) fn attested(&self, candidates: &[Option<Candidate>], map: Option<&Livemap>) -> HashMap<u64, u32> {
+        let mut attested = HashMap::new();
+        let mut say = |(generation, end): (u64, u32)| {
+            let known: &mut u32 = attested.entry(generation).or_default();
+            *known = end.max(*known);
+        };
+        for candidate in candidates.iter().flatten() {
+            say(candidate.previous);
+            if let Some(trailer) = candidate.trailer {
+                say((trailer.generation, trailer.data_end));
+            }
+            if let Some(bytes) = &candidate.bytes {
+                crate::scan::durable(bytes.as_slice(), self.seed(candidate.generation)).into_iter().for_each(&mut say);
+            }
+        }
+        for segment in map.iter().flat_map(|map| &map.segments) {
+            say((segment.generation, segment.data_end));
+        }
+        attested
+    }
+}
+
+/// What a segment contributes: its footer, read or rebuilt.
+struct Loaded {
+    section: Vec<u8>,
+    foreign: bool,
+    /// To be sealed: it had no footer.
+    closed: Option<Closed>,
+    phase: Phase,
+    data_end: u32,
+}
+
+/// Opens one shard.
+pub(crate) fn shard(disk: &dyn Disk, config: &Config, identity: Identity, number: u16) -> Result<Recovered, OpenError> {
+    let directory = config.path.join(format!("{number:02}"));
+    disk.create_dir(&directory).map_err(OpenError::io("making the directory", &directory))?;
+    sweep(disk, &directory)?;
+    let mut reader = Reader { disk, identity, shard: number, directory, report: Recovery::default() };
+    let mut candidates = reader.candidates(true)?;
+    for entry in candidates.iter_mut().flatten() {
+        let sealed = reader.footer(entry).is_some();
+        if entry.opened && entry.generation > 0 && !sealed {
+            if entry.trailer.is_some() {
+                reader.damage(&entry.path.clone(), 0, 0, None, "the footer is damaged; its batches serve");
+            }
+            entry.bytes = Some(reader.read_all(entry));
+        }
+    }
+    let map = reader.livemap(&candidates);
+    adopt_headerless(&mut reader, &mut candidates, map.as_ref().map(|(_, map)| map));
+    Builder::new(reader, map).build(candidates)
+}
+
+/// Removes what unfinished growth and replacing left behind.
+fn sweep(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {
+    for name in disk.list(directory).map_err(OpenError::io("listing", directory))? {
+        if name.starts_with("new-") || name.ends_with(TMP_SUFFIX) {
+            let path = directory.join(&name);
+            disk.remove(&path).map_err(OpenError::io("removing a leftover", &path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives segments whose header and trailer are damaged the generation that the LIVEMAP knows them by.
+fn adopt_headerless(reader: &mut Reader<'_>, candidates: &mut [Option<Candidate>], map: Option<&Livemap>) {
+    for candidate in candidates.iter_mut().flatten() {
+        if !candidate.opened || candidate.generation > 0 {
+            continue;
+        }
+        let mapped =
+            map.and_then(|map| map.segments.iter().find(|segment| segment.number == u32::from(candidate.slot)));
+        match mapped {
+            Some(segment) => {
+                reader.damage(&candidate.path.clone(), 0, 4096, None, "the header is damaged; the LIVEMAP serves");
+                candidate.generation = segment.generation;
+                candidate.bytes = Some(reader.read_all(candidate));
+            }
+            // Nothing that lives is known to be in it: a reuse was cut off while the header was written.
+            None => candidate.opened = false,
+        }
+    }
+}
+
+/// Fills the books of one shard.
+struct Builder<'a> {
+    reader: Reader<'a>,
+    map: Option<(u64, Livemap)>,
+    book: Book,
+    states: Vec<(StateEntry, bool)>,
+    done: Vec<(u64, bool)>,
+    closed: Vec<Closed>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(reader: Reader<'a>, map: Option<(u64, Livemap)>) -> Self {
+        let book = Book::new(Segments::new(reader.identity.segment_bytes));
+        Self { reader, map, book, states: Vec::new(), done: Vec::new(), closed: Vec::new() }
+    }
+
+    fn build(mut self, candidates: Vec<Option<Candidate>>) -> Result<Recovered, OpenError> {
+        let attested = self.reader.attested(&candidates, self.map.as_ref().map(|(_, map)| map));
+        if let Some((_, map)) = &self.map {
+            self.book.segments.skip_generations(map.next_generation.saturating_sub(1));
+        }
+        let mut sections = Vec::new();
+        let mut previous = [(0, 0); 2];
+        for (entry, slot) in candidates.into_iter().zip(0_u16..) {
+            let Some(candidate) = entry else {
+                let phase = Phase::Retired;
+                self.book.segments.add(Segment { phase, ..Segment::new(Arc::new(Missing)) });
+                continue;
+            };
+            let loaded = self.load(&candidate, &attested);
+            let segment =
+                Segment { generation: candidate.generation, cold: candidate.cold, ..Segment::new(candidate.file) };
+            let last = &mut previous[usize::from(candidate.cold)];
+            match loaded {
+                None => {
+                    self.book.segments.add(segment);
+                    if candidate.generation > last.0 {
+                        let end = attested.get(&candidate.generation).copied().unwrap_or(0);
+                        *last = (candidate.generation, end);
+                    }
+                }
+                Some(loaded) => {
+                    if candidate.generation > last.0 {
+                        *last = (candidate.generation, loaded.data_end);
+                    }
+                    let sealed = loaded.phase == Phase::Sealed;
+                    let footer = candidate.trailer.filter(|_| sealed).map(|trailer| trailer.footer);
+                    let foreign = loaded.foreign;
+                    let (phase, data_end) = (loaded.phase, loaded.data_end);
+                    self.book.segments.add(Segment { phase, data_end, footer, foreign, ..segment });
+                    self.closed.extend(loaded.closed);
+                    sections.push((slot, loaded.section, foreign));
+                }
+            }
+        }
+        for (slot, section, foreign) in &sections {
+            self.add_segment(*slot, section, *foreign);
+        }
+        self.add_chunks();
+        let foreign = self.replay();
+        let mut report = self.reader.report;
+        report.messages = self.book.index.messages();
+        report.recipients = self.book.index.recipients();
+        report.largest_id = report.largest_id.max(self.book.index.ids().max().unwrap_or(0));
+        Ok(Recovered { book: self.book, previous, closed: self.closed, foreign, report })
+    }
+
+    fn mapped(&self, generation: u64) -> Option<&MappedSegment> {
+        let (_, map) = self.map.as_ref()?;
+        map.segments.iter().find(|segment| segment.generation == generation)
+    }
+
+    /// Whether the LIVEMAP says that the segment had nothing of use when it was written.
+    fn is_free(&self, candidate: &Candidate) -> bool {
+        let older = self.map.as_ref().is_some_and(|(_, map)| candidate.generation < map.next_generation);
+        !candidate.opened || candidate.generation == 0 || older && self.mapped(candidate.generation).is_none()
+    }
+
+    /// The footer of a segment, read or rebuilt; `None` if the segment is free.
+    fn load(&mut self, candidate: &Candidate, attested: &HashMap<u64, u32>) -> Option<Loaded> {
+        if self.is_free(candidate) {
+            return None;
+        }
+        match &candidate.bytes {
+            None => {
+                let trailer = candidate.trailer?;
+                let section = self.reader.footer(candidate)?;
+                Some(Loaded {
+                    section,
+                    foreign: trailer.foreign,
+                    closed: None,
+                    phase: Phase::Sealed,
+                    data_end: trailer.data_end,
+                })
+            }
+            Some(bytes) => {
+                self.reader.report.scanned += 1;
+                let seed = self.reader.seed(candidate.generation);
+                let known = attested.get(&candidate.generation).copied().unwrap_or(0);
+                let found = scan(bytes.as_slice(), seed, candidate.generation, known);
+                self.reader.report.torn += u64::from(found.torn.is_some());
+                for rot in &found.rot {
+                    self.report_rot(candidate, rot);
+                }
+                Some(rebuild(candidate, &found))
+            }
+        }
+    }
+
+    fn report_rot(&mut self, candidate: &Candidate, rot: &Rot) {
+        self.reader.damage(&candidate.path, rot.offset, rot.bytes, rot.id, rot.what);
+    }
+
+    /// Puts the living messages of a segment into the books, and keeps its states for later.
+    fn add_segment(&mut self, slot: u16, section: &[u8], foreign: bool) {
+        let Some(footer) = Footer::read(section) else { return };
+        let generation = self.book.segments.get(slot).generation;
+        for (row, ordinal) in footer.rows.iter().zip(0_u32..) {
+            if !row.is_message() || self.mapped(generation).is_some_and(|segment| !segment.is_live(ordinal)) {
+                continue;
+            }
+            self.add_message(slot, ordinal, row, &footer);
+        }
+        let states = footer.states.iter().map(|state| {
+            let destination = state.destination.map(Into::into);
+            (StateEntry { id: state.id, position: state.position, sequenced: state.sequenced, destination }, foreign)
+        });
+        self.book.segments.get_mut(slot).states = u32::try_from(footer.states.len()).unwrap_or(u32::MAX);
+        self.states.extend(states);
+        // What ended before the LIVEMAP was written is dead by the map.
+        if foreign || self.map.as_ref().is_none_or(|(of, _)| generation >= *of) {
+            self.done.extend(read_ids(footer.done).map(|id| (id, foreign)));
+        }
+        if let Some(largest) = read_ids(footer.done).chain(footer.rows.iter().map(|row| row.id)).max() {
+            self.reader.report.largest_id = self.reader.report.largest_id.max(largest);
+        }
+    }
+
+    fn add_message(&mut self, slot: u16, ordinal: u32, row: &Row<'_>, footer: &Footer<'_>) {
+        if mail::QueueId::from_u64(row.id).is_none() {
+            return;
+        }
+        let place = Place { segment: slot, offset: row.offset, size: row.size, ordinal };
+        let chunks = (!row.list.is_empty()).then(|| read_chunk_list(row.list).unwrap_or_default().into_boxed_slice());
+        let recipients = row.recipients().flat_map(|(sequenced, destination)| {
+            let name = destination.and_then(|index| footer.destinations.get(index as usize).copied());
+            let count = if sequenced.state.status == Status::Done { sequenced.state.due } else { 1 };
+            std::iter::repeat_n((sequenced, name), count as usize)
+        });
+        let Some(known) = self.book.index.place(row.id) else {
+            if self.book.index.insert(row.id, place, chunks, recipients).is_some() {
+                self.book.segments.get_mut(slot).add(ordinal, row.size);
+            }
+            return;
+        };
+        // Two copies: the younger one serves, and of two states of a recipient the younger one holds.
+        let states: Vec<(Sequenced, Option<&[u8]>)> = recipients.collect();
+        let age = |place: Place| (self.book.segments.get(place.segment).generation, place.ordinal);
+        if age(place) > age(known) {
+            if let Some(old) = self.book.index.relocate(row.id, place, chunks) {
+                self.book.segments.get_mut(old.place.segment).kill(old.place.ordinal, old.place.size);
+            }
+            self.book.segments.get_mut(slot).add(ordinal, row.size);
+        }
+        for ((sequenced, name), position) in states.into_iter().zip(0..) {
+            self.book.replay(row.id, position, sequenced, name);
+        }
+    }
+
+    /// Chunks live by the messages that name them.
+    fn add_chunks(&mut self) {
+        let named: Vec<_> =
+            self.book.index.places().filter_map(|(id, _, chunks)| Some((id, chunks?.to_vec()))).collect();
+        for (id, chunks) in named {
+            for chunk in chunks {
+                match self.book.segments.slot_of(chunk.generation) {
+                    Some(slot) => self.book.segments.get_mut(slot).add(chunk.ordinal, chunk_frame_bytes(&chunk)),
+                    None => {
+                        let path = self.reader.directory.clone();
+                        let what =
+                            format!("the segment of generation {} with a part of its body is gone", chunk.generation);
+                        self.reader.damage(&path, chunk.offset, chunk.bytes, Some(id), what);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Applies states and ends messages; returns what belongs to other shards.
+    fn replay(&mut self) -> (Vec<StateEntry>, Vec<u64>) {
+        let mut foreign = (Vec::new(), Vec::new());
+        for (entry, is_foreign) in std::mem::take(&mut self.states) {
+            if is_foreign && !self.book.index.contains(entry.id) {
+                foreign.0.push(entry);
+            } else {
+                self.book.replay(entry.id, entry.position, entry.sequenced, entry.destination.as_deref());
+            }
+        }
+        for (id, is_foreign) in std::mem::take(&mut self.done) {
+            if !self.book.replay_done(id) && is_foreign {
+                foreign.1.push(id);
+            }
+        }
+        foreign
+    }
+}
+
+/// Makes the footer that a scanned segment lacks.
+fn rebuild(candidate: &Candidate, found: &Scan<'_>) -> Loaded {
+    let mut footer = FooterBuilder::default();
+    let mut foreign = false;
+    let mut kept: Vec<_> = found.frames.iter().filter(|found| found.frame.header.kind.kept()).collect();
+    kept.sort_by_key(|found| found.frame.header.ordinal);
+    for scanned in kept {
+        let FrameHeader { ordinal, .. } = scanned.frame.header;
+        // No segment holds more frames than it has room for their headers.
+        if ordinal as usize > found.data_end as usize / FrameHeader::SIZE {
+            continue;
+        }
+        let envelope = Envelope::parse(scanned.frame.first);
+        let list = scanned.frame.header.has_chunk_list().then_some(scanned.frame.second);
+        footer.add(&scanned.frame.header, scanned.offset, envelope.as_ref(), list);
+    }
+    for scanned in &found.frames {
+        let header = &scanned.frame.header;
+        match header.kind {
+            Kind::State => footer.add_states(scanned.frame.second),
+            Kind::Done => footer.add_done(scanned.frame.second),
+            _ => continue,
+        }
+        foreign |= header.flags & FLAG_FOREIGN != 0;
+        debug_assert!(header.kind != Kind::State || read_states(scanned.frame.second).count() > 0);
+    }
+    let section = footer.encode();
+    let closed = Closed {
+        slot: candidate.slot,
+        generation: candidate.generation,
+        cold: candidate.cold,
+        footer,
+        data_end: found.data_end,
+        livemap: found.livemap,
+    };
+    // A segment with rot is emptied of what reads and kept as it is; any other gets the footer it lacks.
+    let (phase, closed) = if found.rot.is_empty() { (Phase::Closed, Some(closed)) } else { (Phase::Failed, None) };
+    Loaded { section, foreign, closed, phase, data_end: found.data_end }
+}

@@ -1,0 +1,342 @@
+//! Moving what is left alive out of segments that are nearly dead, or that failed, into cold segments.
+//!
+//! The messages of all chosen segments are copied in one run, sorted by destination: a retry later reads them in a row.
+//! A copy carries the states of the moment, so old state entries about it are no longer needed.
+//!
+//! Order: the ordinal of a copy is in the books before it is written; the books point to the copy, and the source counts
+//! as dead, only after it is durable.
+
+use crate::batch::{Batch, Content};
+use crate::book::MovedFrame;
+use crate::event::Event;
+use crate::footer::FooterBuilder;
+use crate::format::{FLAG_CHUNKS, FrameHeader, Kind};
+use crate::index::Place;
+use crate::janitor::{Janitor, REST_US};
+use crate::sections::{ChunkPlace, Envelope, EnvelopeWriter, StateEntry, write_chunk_list};
+use crate::segments::Phase;
+use crate::shard::{ReadError, ReadMessage, count, lock};
+use crate::store::{Chunk, NewRecipient, Status};
+use bytes::Bytes;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// One run of moving.
+#[derive(Debug)]
+pub(crate) struct Relocation<'a> {
+    janitor: &'a mut Janitor,
+    batch: Batch,
+    /// Places of the chunks written in this run whose message is not written yet.
+    chunks: Vec<ChunkPlace>,
+    moved: u64,
+    /// Cold storage failed or ran out: nothing more can be moved now.
+    halted: bool,
+}
+
+impl<'a> Relocation<'a> {
+    fn new(janitor: &'a mut Janitor) -> Self {
+        let capacity = janitor.shard.limits.batch_capacity();
+        Self { janitor, batch: Batch::new(capacity), chunks: Vec::new(), moved: 0, halted: false }
+    }
+
+    /// Moves what lives in the first of the given segments, as much as one run takes; `false` if nothing was moved.
+    pub(crate) fn run(janitor: &'a mut Janitor, victims: &[u16]) -> bool {
+        let bytes_max = u64::from(janitor.shard.identity.segment_bytes) / 2;
+        let mut ids = BTreeSet::new();
+        let mut bytes = 0;
+        for &slot in victims {
+            bytes += lock(&janitor.shard.book).segments.get(slot).live_bytes;
+            if bytes > bytes_max && !ids.is_empty() {
+                break;
+            }
+            ids.extend(janitor.live_in(slot));
+        }
+        let mut run = Self::new(janitor);
+        run.copy_all(ids);
+        run.moved > 0
+    }
+
+    /// Moves everything out of a failed segment; what cannot be read stays, and keeps the segment.
+    pub(crate) fn evacuate(janitor: &'a mut Janitor, slot: u16) {
+        let ids = janitor.living_by_index(slot);
+        let mut run = Self::new(janitor);
+        run.copy_all(ids.into_iter().collect());
+    }
+
+    /// Writes state entries into the cold segment; `true` when they are durable.
+    pub(crate) fn states(janitor: &'a mut Janitor, entries: Vec<StateEntry>) -> bool {
+        let mut run = Self::new(janitor);
+        let mut entries = entries.into_iter().peekable();
+        while entries.peek().is_some() {
+            let room = run.janitor.shard.limits.state_room();
+            let (mut bytes, mut some) = (Vec::new(), Vec::new());
+            while let Some(entry) =
+                entries.next_if(|entry| some.is_empty() || bytes.len() + entry.encoded_len() <= room)
+            {
+                entry.write(&mut bytes);
+                some.push(entry);
+            }
+            let Some(header) = FrameHeader::over(Kind::State, 0, 0, &[], &bytes) else { return false };
+            run.make_room(header.frame_bytes(), bytes.len());
+            run.batch.push(header, &[], &bytes, bytes.len(), Content::States(some));
+            run.flush();
+        }
+        !run.halted
+    }
+
+    fn copy_all(&mut self, ids: BTreeSet<u64>) {
+        let mut sorted: Vec<(Bytes, u64)> = {
+            let book = lock(&self.janitor.shard.book);
+            ids.into_iter().filter_map(|id| Some((book.index.destination(id)?, id))).collect()
+        };
+        sorted.sort();
+        for (_, id) in sorted {
+            if self.halted {
+                return;
+            }
+            if lock(&self.janitor.shard.book).move_begins(id) && !self.copy(id) {
+                lock(&self.janitor.shard.book).move_fails(id);
+            }
+        }
+        self.flush();
+    }
+
+    /// Lays one message into the cold batch; `false` if it stays where it is.
+    fn copy(&mut self, id: u64) -> bool {
+        let shard = Arc::clone(&self.janitor.shard);
+        let Some((place, generation, file)) = ({
+            let book = lock(&shard.book);
+            book.index.place(id).map(|place| {
+                let segment = book.segments.get(place.segment);
+                (place, segment.generation, Arc::clone(&segment.file))
+            })
+        }) else {
+            return false;
+        };
+        let message = match shard.read_frame(&file, generation, place, true) {
+            Ok(message) => message,
+            Err(error) => return self.unreadable(id, place, &error),
+        };
+        let Some(envelope) = self.present_envelope(id, &message) else { return false };
+        let list = match &message.chunks {
+            None => None,
+            Some(chunks) => match self.copy_chunks(id, chunks) {
+                Ok(places) => Some(write_chunk_list(&places)),
+                Err((place, error)) => return self.unreadable(id, place, &error),
+            },
+        };
+        if self.halted {
+            return false;
+        }
+        let second = list.as_deref().unwrap_or(&message.body);
+        let flags = if list.is_some() { FLAG_CHUNKS } else { 0 };
+        let Some(header) = FrameHeader::over(Kind::Moved, flags, id, &envelope, second) else { return false };
+        let parsed = Envelope::parse(&envelope);
+        let (recipients, names) = parsed
+            .iter()
+            .flat_map(Envelope::positions)
+            .fold((1, 0), |(n, bytes), (_, _, recipient)| (n + 2, bytes + recipient.destination.len()));
+        let footer = FooterBuilder::message_bytes(recipients, names, list.as_ref().map_or(0, Vec::len));
+        self.make_room(header.frame_bytes(), footer);
+        let content = Content::Moved { envelope: envelope.clone(), list: list.clone() };
+        self.batch.push(header, &envelope, second, footer, content);
+        true
+    }
+
+    /// The envelope with the states of this moment.
+    fn present_envelope(&self, id: u64, message: &ReadMessage) -> Option<Bytes> {
+        let states = lock(&self.janitor.shard.book).index.states(id)?;
+        let envelope = Envelope::parse(&message.envelope)?;
+        let mut writer = EnvelopeWriter::new(envelope.head, envelope.recipients).ok()?;
+        let mut listed = envelope.positions().peekable();
+        for ((sequenced, destination), position) in states.iter().zip(0_u32..) {
+            let data = listed.next_if(|(at, ..)| *at == position).map(|(_, _, recipient)| recipient.data);
+            match (data, destination) {
+                (Some(data), Some(destination)) if sequenced.state.status != Status::Done => {
+                    writer.recipient(*sequenced, NewRecipient { data, destination }).ok()?;
+                }
+                _ => writer.finished(1),
+            }
+        }
+        Some(writer.into_bytes().into())
+    }
+
+    /// Copies the chunks of a large body; their new places, when they are durable.
+    fn copy_chunks(&mut self, id: u64, chunks: &[ChunkPlace]) -> Result<Vec<ChunkPlace>, (Place, ReadError)> {
+        self.flush();
+        for (chunk, number) in chunks.iter().zip(0..) {
+            let found = {
+                let book = lock(&self.janitor.shard.book);
+                let slot = book.segments.slot_of(chunk.generation);
+                slot.map(|slot| (slot, Arc::clone(&book.segments.get(slot).file)))
+            };
+            let place = Place { segment: u16::MAX, offset: chunk.offset, size: 0, ordinal: chunk.ordinal };
+            let Some((slot, file)) = found else {
+                return Err((place, ReadError::Damaged("the segment of a chunk is gone")));
+            };
+            let place = Place { segment: slot, ..place };
+            let bytes = self.janitor.shard.read_chunk_frame(&file, chunk, id).map_err(|error| (place, error))?;
+            let mut copy = Chunk::new(bytes.len().max(1));
+            copy.push(&bytes);
+            let room = Batch::CHUNK_ROOM;
+            if self.batch.room() < room || self.batch.bytes() > self.janitor.shard.limits.batch_bytes_max() {
+                self.flush();
+            }
+            self.batch.push_chunk(id, number, copy);
+        }
+        self.flush();
+        Ok(std::mem::take(&mut self.chunks))
+    }
+
+    /// Damage found while copying: the message stays, and its segment with it.
+    fn unreadable(&mut self, id: u64, place: Place, error: &ReadError) -> bool {
+        let (what, damaged) = match error {
+            ReadError::Damaged(what) => ((*what).to_owned(), true),
+            ReadError::Io(error) => (format!("cannot be read: {error}"), false),
+        };
+        let shard = &self.janitor.shard;
+        let mut book = lock(&shard.book);
+        if book.index.place(id).is_none() {
+            // It finished while it was read.
+            return false;
+        }
+        if usize::from(place.segment) < book.segments.len() {
+            let segment = book.segments.get_mut(place.segment);
+            if damaged || segment.phase == Phase::Failed {
+                segment.phase = Phase::Damaged;
+            }
+        }
+        drop(book);
+        shard.tell(Event::Damage {
+            segment: place.segment,
+            offset: place.offset,
+            id: mail::QueueId::from_u64(id),
+            what,
+        });
+        false
+    }
+
+    fn make_room(&mut self, bytes: usize, footer_bytes: usize) {
+        let limits = &self.janitor.shard.limits;
+        let full = self.batch.bytes() + bytes > limits.batch_bytes_max() || self.batch.room() < bytes;
+        if full || !self.fits(bytes, footer_bytes) {
+            self.flush();
+        }
+        if self.batch.room() < bytes {
+            self.batch = Batch::new(bytes);
+        }
+    }
+
+    fn fits(&self, bytes: usize, footer_bytes: usize) -> bool {
+        let (all, footer) =
+            (self.batch.bytes() + crate::buffer::round_up(bytes), self.batch.footer_bytes + footer_bytes);
+        self.janitor.cold.as_ref().is_some_and(|cold| cold.fits(&self.janitor.shard, all, footer))
+    }
+
+    /// Writes the batch, in a fresh cold segment if it does not fit the open one.
+    fn flush(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
+        if self.halted || !self.fits(0, 0) {
+            self.janitor.close_cold();
+            self.halted |= !self.janitor.open_cold();
+        }
+        let capacity = self.janitor.shard.limits.batch_capacity();
+        let batch = std::mem::replace(&mut self.batch, Batch::new(0));
+        let ids = moved_ids(&batch);
+        let written = if self.halted { None } else { self.write(batch) };
+        match written {
+            Some(batch) => self.batch = Batch::reuse(batch.into_buffer()),
+            None => {
+                self.halted = true;
+                self.batch = Batch::new(capacity);
+                let mut book = lock(&self.janitor.shard.book);
+                ids.into_iter().for_each(|id| book.move_fails(id));
+            }
+        }
+    }
+
+    /// Writes and publishes a batch that fits; `None` if the storage failed.
+    fn write(&mut self, mut batch: Batch) -> Option<Batch> {
+        let shard = Arc::clone(&self.janitor.shard);
+        let mut cold = self.janitor.cold.take()?;
+        let base = cold.offset;
+        let first = cold.next_ordinal();
+        {
+            let mut book = lock(&shard.book);
+            let kept = batch.items.iter().filter(|item| item.header.kind.kept());
+            for (item, ordinal) in kept.zip(first..) {
+                let size = u32::try_from(item.header.frame_bytes()).unwrap_or(u32::MAX);
+                book.move_writes(item.header.id, MovedFrame { segment: cold.slot, ordinal, size });
+            }
+        }
+        cold.seal(&mut [&mut batch]);
+        if let Err(error) = cold.write(&shard, &[&batch]) {
+            count(&shard.counters.failures, 1);
+            shard.tell(Event::SegmentFailed {
+                segment: cold.slot,
+                doing: "moving mail into it",
+                error: error.to_string(),
+            });
+            self.janitor.previous = cold.durable();
+            self.janitor.move_after_us = shard.disk.now_us() + REST_US;
+            lock(&shard.book).segments.close(cold.slot, Phase::Failed);
+            return None;
+        }
+        let mut book = lock(&shard.book);
+        for item in &batch.items {
+            cold.publish(base, item);
+            let header = &item.header;
+            let place = Place {
+                segment: cold.slot,
+                offset: u32::try_from(base + item.offset).unwrap_or(u32::MAX),
+                size: u32::try_from(header.frame_bytes()).unwrap_or(u32::MAX),
+                ordinal: header.ordinal,
+            };
+            match &item.content {
+                Content::Chunk { .. } => self.chunks.push(cold.chunk_place(base, item.offset, header, header.ordinal)),
+                Content::Moved { list, .. } => {
+                    let chunks = list.as_deref().and_then(crate::sections::read_chunk_list).map(Into::into);
+                    if book.move_ends(header.id, place, chunks) {
+                        self.moved += 1;
+                        count(&shard.counters.relocated, 1);
+                    }
+                }
+                _ => {}
+            }
+        }
+        book.segments.get_mut(cold.slot).data_end = cold.durable().1;
+        drop(book);
+        self.janitor.cold = Some(cold);
+        Some(batch)
+    }
+}
+
+/// The messages whose move depends on a batch.
+fn moved_ids(batch: &Batch) -> Vec<u64> {
+    batch.items.iter().filter(|item| item.header.kind.kept()).map(|item| item.header.id).collect()
+}
+
+impl Janitor {
+    /// Unfinished messages with a frame in the segment.
+    fn live_in(&self, slot: u16) -> Vec<u64> {
+        let by_footer = self.with_footer(slot, |footer, shard| {
+            let book = lock(&shard.book);
+            let segment = book.segments.get(slot);
+            let rows = footer.rows.iter().zip(0_u32..);
+            rows.filter(|(_, ordinal)| segment.is_live(*ordinal)).map(|(row, _)| row.id).collect()
+        });
+        by_footer.unwrap_or_else(|| self.living_by_index(slot))
+    }
+
+    /// The same, without the footer.
+    fn living_by_index(&self, slot: u16) -> Vec<u64> {
+        let book = lock(&self.shard.book);
+        let generation = book.segments.get(slot).generation;
+        let here = |place: Place, chunks: Option<&[ChunkPlace]>| {
+            place.segment == slot || chunks.into_iter().flatten().any(|chunk| chunk.generation == generation)
+        };
+        book.index.places().filter(|(_, place, chunks)| here(*place, *chunks)).map(|(id, ..)| id).collect()
+    }
+}

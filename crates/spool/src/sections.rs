@@ -1,0 +1,444 @@
+//! The bytes inside frames: envelopes, chunk lists, state entries, LIVEMAPs (`docs/spool.md` sections 3.4 to 3.7).
+//!
+//! Every decoder takes what a disk gave and answers `None` where it does not make sense; none allocates more than its
+//! input is long.
+
+use crate::format::Reader;
+use crate::store::{NewRecipient, State, Status};
+
+/// Status byte of a run of finished recipients.
+const RUN_OF_DONE: u8 = 2;
+/// Destination length of a state entry that leaves the destination as it is.
+const SAME_DESTINATION: u16 = u16::MAX;
+/// The most bytes of a destination or of a recipient's data.
+pub(crate) const NAME_BYTES_MAX: usize = 65_534;
+
+/// The state of a recipient with the number of its changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sequenced {
+    pub(crate) state: State,
+    /// Of two statements about one recipient the one with the higher number holds.
+    pub(crate) sequence: u16,
+}
+
+pub(crate) fn status_byte(status: Status) -> u8 {
+    match status {
+        Status::Waiting => 0,
+        Status::Held => 1,
+        Status::Done => RUN_OF_DONE,
+    }
+}
+
+pub(crate) fn status_from_byte(byte: u8) -> Option<Status> {
+    Some(match byte {
+        0 => Status::Waiting,
+        1 => Status::Held,
+        RUN_OF_DONE => Status::Done,
+        _ => return None,
+    })
+}
+
+fn read_sequenced(reader: &mut Reader<'_>) -> Option<Sequenced> {
+    let status = status_from_byte(reader.u8()?)?;
+    let attempts = reader.u8()?;
+    let sequence = reader.u16()?;
+    let due = reader.u32()?;
+    Some(Sequenced { state: State { status, attempts, due }, sequence })
+}
+
+/// Appends status, attempts, sequence and due: eight bytes.
+pub(crate) fn write_sequenced(to: &mut Vec<u8>, of: Sequenced) {
+    to.extend_from_slice(&[status_byte(of.state.status), of.state.attempts]);
+    to.extend_from_slice(&of.sequence.to_le_bytes());
+    to.extend_from_slice(&of.state.due.to_le_bytes());
+}
+
+/// Why an envelope cannot be encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooLong;
+
+/// Writes an envelope section, recipient by recipient.
+#[derive(Debug)]
+pub(crate) struct EnvelopeWriter {
+    bytes: Vec<u8>,
+    run: u32,
+}
+
+impl EnvelopeWriter {
+    /// Begins with the head and the number of all recipients, finished ones included.
+    pub(crate) fn new(head: &[u8], recipients: u32) -> Result<Self, TooLong> {
+        let mut bytes = Vec::with_capacity(8 + head.len() + recipients.min(1 << 20) as usize * 48);
+        bytes.extend_from_slice(&u32::try_from(head.len()).map_err(|_| TooLong)?.to_le_bytes());
+        bytes.extend_from_slice(head);
+        bytes.extend_from_slice(&recipients.to_le_bytes());
+        Ok(Self { bytes, run: 0 })
+    }
+
+    pub(crate) fn recipient(&mut self, state: Sequenced, recipient: NewRecipient<'_>) -> Result<(), TooLong> {
+        if recipient.destination.len() > NAME_BYTES_MAX || recipient.data.len() > NAME_BYTES_MAX {
+            return Err(TooLong);
+        }
+        self.flush_run();
+        write_sequenced(&mut self.bytes, state);
+        let length = |of: &[u8]| u16::try_from(of.len()).map_err(|_| TooLong);
+        self.bytes.extend_from_slice(&length(recipient.destination)?.to_le_bytes());
+        self.bytes.extend_from_slice(&length(recipient.data)?.to_le_bytes());
+        self.bytes.extend_from_slice(recipient.destination);
+        self.bytes.extend_from_slice(recipient.data);
+        Ok(())
+    }
+
+    pub(crate) fn finished(&mut self, recipients: u32) {
+        self.run = self.run.saturating_add(recipients);
+    }
+
+    fn flush_run(&mut self) {
+        if self.run > 0 {
+            let state = State { status: Status::Done, attempts: 0, due: self.run };
+            write_sequenced(&mut self.bytes, Sequenced { state, sequence: 0 });
+            self.run = 0;
+        }
+    }
+
+    pub(crate) fn into_bytes(mut self) -> Vec<u8> {
+        self.flush_run();
+        self.bytes
+    }
+}
+
+/// An envelope section being read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Envelope<'a> {
+    pub(crate) head: &'a [u8],
+    /// All recipients, finished ones included.
+    pub(crate) recipients: u32,
+    entries: &'a [u8],
+}
+
+/// What an envelope says of the next recipients.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Listed<'a> {
+    /// One recipient that is not done.
+    One(Sequenced, NewRecipient<'a>),
+    /// That many finished ones.
+    Finished(u32),
+}
+
+impl<'a> Envelope<'a> {
+    /// Checks the whole section and gives access to it.
+    pub(crate) fn parse(section: &'a [u8]) -> Option<Self> {
+        let mut reader = Reader(section);
+        let head_len = reader.u32()? as usize;
+        let head = reader.bytes(head_len)?;
+        let recipients = reader.u32()?;
+        let envelope = Self { head, recipients, entries: reader.0 };
+        let mut seen = 0_u32;
+        for listed in envelope.iter() {
+            seen = seen.checked_add(match listed? {
+                Listed::One(..) => 1,
+                Listed::Finished(count) => count,
+            })?;
+        }
+        (seen == recipients).then_some(envelope)
+    }
+
+    /// The entries in order of position; `None` once where the bytes make no sense.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Option<Listed<'a>>> + use<'a> {
+        let mut reader = Reader(self.entries);
+        let mut broken = false;
+        std::iter::from_fn(move || {
+            if broken || reader.is_empty() {
+                return None;
+            }
+            let listed = read_listed(&mut reader);
+            broken = listed.is_none();
+            Some(listed)
+        })
+    }
+
+    /// The recipients that are listed, each with its position.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = (u32, Sequenced, NewRecipient<'a>)> + use<'a> {
+        let mut position = 0_u32;
+        self.iter().flatten().filter_map(move |listed| match listed {
+            Listed::One(state, recipient) => {
+                let here = position;
+                position = position.saturating_add(1);
+                Some((here, state, recipient))
+            }
+            Listed::Finished(count) => {
+                position = position.saturating_add(count);
+                None
+            }
+        })
+    }
+}
+
+fn read_listed<'a>(reader: &mut Reader<'a>) -> Option<Listed<'a>> {
+    let sequenced = read_sequenced(reader)?;
+    if sequenced.state.status == Status::Done {
+        return (sequenced.state.due > 0).then_some(Listed::Finished(sequenced.state.due));
+    }
+    let (destination_len, data_len) = (reader.u16()?, reader.u16()?);
+    let destination = reader.bytes(destination_len.into())?;
+    let data = reader.bytes(data_len.into())?;
+    Some(Listed::One(sequenced, NewRecipient { data, destination }))
+}
+
+/// Where a chunk of a large body lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChunkPlace {
+    pub(crate) generation: u64,
+    /// Offset of the frame in its segment.
+    pub(crate) offset: u32,
+    pub(crate) ordinal: u32,
+    /// Bytes of body in it.
+    pub(crate) bytes: u32,
+    pub(crate) crc: u32,
+}
+
+/// Bytes of a chunk list before its entries, and of each entry.
+pub(crate) const CHUNK_LIST_HEAD: usize = 16;
+pub(crate) const CHUNK_LIST_ENTRY: usize = 24;
+
+pub(crate) fn write_chunk_list(places: &[ChunkPlace]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(CHUNK_LIST_HEAD + places.len() * CHUNK_LIST_ENTRY);
+    let total: u64 = places.iter().map(|place| u64::from(place.bytes)).sum();
+    bytes.extend_from_slice(&total.to_le_bytes());
+    bytes.extend_from_slice(&u32::try_from(places.len()).unwrap_or(u32::MAX).to_le_bytes());
+    bytes.extend_from_slice(&[0; 4]);
+    for place in places {
+        bytes.extend_from_slice(&place.generation.to_le_bytes());
+        for field in [place.offset, place.ordinal, place.bytes, place.crc] {
+            bytes.extend_from_slice(&field.to_le_bytes());
+        }
+    }
+    bytes
+}
+
+pub(crate) fn read_chunk_list(section: &[u8]) -> Option<Vec<ChunkPlace>> {
+    let mut reader = Reader(section);
+    let total = reader.u64()?;
+    let count = reader.u32()? as usize;
+    reader.u32()?;
+    if reader.0.len() != count.checked_mul(CHUNK_LIST_ENTRY)? {
+        return None;
+    }
+    let mut places = Vec::with_capacity(count);
+    for _ in 0..count {
+        places.push(ChunkPlace {
+            generation: reader.u64()?,
+            offset: reader.u32()?,
+            ordinal: reader.u32()?,
+            bytes: reader.u32()?,
+            crc: reader.u32()?,
+        });
+    }
+    let sum: u64 = places.iter().map(|place| u64::from(place.bytes)).sum();
+    (sum == total).then_some(places)
+}
+
+/// A recorded change of one recipient.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StateEntry {
+    pub(crate) id: u64,
+    pub(crate) position: u32,
+    pub(crate) sequenced: Sequenced,
+    /// The new destination, if it changed.
+    pub(crate) destination: Option<Box<[u8]>>,
+}
+
+impl StateEntry {
+    pub(crate) fn encoded_len(&self) -> usize {
+        22 + self.destination.as_ref().map_or(0, |name| name.len())
+    }
+
+    pub(crate) fn write(&self, to: &mut Vec<u8>) {
+        to.extend_from_slice(&self.id.to_le_bytes());
+        to.extend_from_slice(&self.position.to_le_bytes());
+        to.extend_from_slice(&self.sequenced.sequence.to_le_bytes());
+        to.extend_from_slice(&[status_byte(self.sequenced.state.status), self.sequenced.state.attempts]);
+        to.extend_from_slice(&self.sequenced.state.due.to_le_bytes());
+        let name = self.destination.as_deref();
+        let length = name.map_or(SAME_DESTINATION, |name| u16::try_from(name.len()).unwrap_or(SAME_DESTINATION));
+        to.extend_from_slice(&length.to_le_bytes());
+        to.extend_from_slice(name.unwrap_or_default());
+    }
+}
+
+/// A state entry as it lies in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadState<'a> {
+    pub(crate) id: u64,
+    pub(crate) position: u32,
+    pub(crate) sequenced: Sequenced,
+    pub(crate) destination: Option<&'a [u8]>,
+}
+
+/// The state entries of a section, up to the first that makes no sense.
+pub(crate) fn read_states(section: &[u8]) -> impl Iterator<Item = ReadState<'_>> {
+    let mut reader = Reader(section);
+    std::iter::from_fn(move || read_state(&mut reader))
+}
+
+fn read_state<'a>(reader: &mut Reader<'a>) -> Option<ReadState<'a>> {
+    let id = reader.u64()?;
+    let position = reader.u32()?;
+    let sequence = reader.u16()?;
+    let status = status_from_byte(reader.u8()?)?;
+    let attempts = reader.u8()?;
+    let due = reader.u32()?;
+    let destination = match reader.u16()? {
+        SAME_DESTINATION => None,
+        length => Some(reader.bytes(length.into())?),
+    };
+    Some(ReadState {
+        id,
+        position,
+        sequenced: Sequenced { state: State { status, attempts, due }, sequence },
+        destination,
+    })
+}
+
+/// The queue ids of a DONE section.
+pub(crate) fn read_ids(section: &[u8]) -> impl Iterator<Item = u64> {
+    section.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes))
+}
+
+/// Which frames of a segment were live when a LIVEMAP was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MappedSegment {
+    pub(crate) generation: u64,
+    pub(crate) number: u32,
+    /// End of its durable batches.
+    pub(crate) data_end: u32,
+    /// Frames with smaller ordinals are covered.
+    pub(crate) frames: u32,
+    /// One bit per covered ordinal, in words of 64.
+    pub(crate) bits: Vec<u64>,
+}
+
+impl MappedSegment {
+    /// Whether the frame is live: said so, or younger than the map.
+    pub(crate) fn is_live(&self, ordinal: u32) -> bool {
+        ordinal >= self.frames
+            || self.bits.get(ordinal as usize / 64).is_some_and(|word| word >> (ordinal % 64) & 1 == 1)
+    }
+}
+
+/// Which frames of a shard were live at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Livemap {
+    /// Segments of this and later generations are younger than the map.
+    pub(crate) next_generation: u64,
+    pub(crate) segments: Vec<MappedSegment>,
+}
+
+impl Livemap {
+    pub(crate) fn write(&self) -> Vec<u8> {
+        let words: usize = self.segments.iter().map(|segment| 3 + segment.bits.len()).sum();
+        let mut to = Vec::with_capacity(16 + words * 8);
+        to.extend_from_slice(&self.next_generation.to_le_bytes());
+        to.extend_from_slice(&u32::try_from(self.segments.len()).unwrap_or(u32::MAX).to_le_bytes());
+        to.extend_from_slice(&[0; 4]);
+        for segment in &self.segments {
+            to.extend_from_slice(&segment.generation.to_le_bytes());
+            for field in [segment.number, segment.data_end, segment.frames, 0] {
+                to.extend_from_slice(&field.to_le_bytes());
+            }
+            for index in 0..segment.frames.div_ceil(64) as usize {
+                to.extend_from_slice(&segment.bits.get(index).copied().unwrap_or(0).to_le_bytes());
+            }
+        }
+        to
+    }
+
+    pub(crate) fn read(section: &[u8]) -> Option<Self> {
+        let mut reader = Reader(section);
+        let next_generation = reader.u64()?;
+        let count = reader.u32()?;
+        reader.u32()?;
+        let mut segments = Vec::new();
+        for _ in 0..count {
+            let generation = reader.u64()?;
+            let (number, data_end, frames, _) = (reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?);
+            let bytes = reader.bytes(frames.div_ceil(64) as usize * 8)?;
+            let bits = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+            segments.push(MappedSegment { generation, number, data_end, frames, bits });
+        }
+        reader.is_empty().then_some(Self { next_generation, segments })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn envelopes_keep_positions_across_finished_runs() {
+        let state = |due| Sequenced { state: State { status: Status::Held, attempts: 3, due }, sequence: 9 };
+        let recipient = |data| NewRecipient { data, destination: b"example.org" };
+        let mut writer = EnvelopeWriter::new(b"head", 7).unwrap();
+        writer.finished(1);
+        writer.finished(1);
+        writer.recipient(state(1), recipient(b"c")).unwrap();
+        writer.recipient(state(2), recipient(b"d")).unwrap();
+        writer.finished(3);
+        let bytes = writer.into_bytes();
+        let envelope = Envelope::parse(&bytes).unwrap();
+        assert_eq!((envelope.head, envelope.recipients), (&b"head"[..], 7));
+        let found: Vec<_> = envelope.positions().map(|(at, state, r)| (at, state.state.due, r.data)).collect();
+        assert_eq!(found, [(2, 1, &b"c"[..]), (3, 2, &b"d"[..])]);
+        for cut in 0..bytes.len() {
+            assert!(Envelope::parse(&bytes[..cut]).is_none(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn livemaps_round_trip() {
+        let map = Livemap {
+            next_generation: 12,
+            segments: vec![
+                MappedSegment { generation: 3, number: 0, data_end: 8192, frames: 65, bits: vec![5, 1] },
+                MappedSegment { generation: 11, number: 4, data_end: 4096, frames: 0, bits: vec![] },
+            ],
+        };
+        let bytes = map.write();
+        assert_eq!(Livemap::read(&bytes), Some(map.clone()));
+        assert!(map.segments[0].is_live(0) && !map.segments[0].is_live(1) && map.segments[0].is_live(64));
+        assert!(map.segments[0].is_live(65), "younger than the map");
+        for cut in 0..bytes.len() {
+            assert_eq!(Livemap::read(&bytes[..cut]), None, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn states_and_chunk_lists_round_trip() {
+        let entries = [
+            StateEntry { id: 1, position: 2, sequenced: Sequenced::default(), destination: None },
+            StateEntry {
+                id: 3,
+                position: 4,
+                sequenced: Sequenced::default(),
+                destination: Some(b"x".as_slice().into()),
+            },
+        ];
+        let mut bytes = Vec::new();
+        for entry in &entries {
+            let before = bytes.len();
+            entry.write(&mut bytes);
+            assert_eq!(bytes.len() - before, entry.encoded_len());
+        }
+        let read: Vec<_> = read_states(&bytes)
+            .map(|r| StateEntry {
+                id: r.id,
+                position: r.position,
+                sequenced: r.sequenced,
+                destination: r.destination.map(Into::into),
+            })
+            .collect();
+        assert_eq!(read, entries);
+        let places = vec![ChunkPlace { generation: 1, offset: 2, ordinal: 3, bytes: 4, crc: 5 }; 3];
+        assert_eq!(read_chunk_list(&write_chunk_list(&places)), Some(places));
+        assert_eq!(read_chunk_list(&[0xff; 40]), None);
+    }
+}

@@ -1,0 +1,566 @@
+//! One shard: what sessions, its committer and its janitor share, and the operations that need neither thread.
+//!
+//! Lock order: book before staging queue; no other two are held together. No lock is held across a read, a write or a
+//! sync.
+
+use crate::batch::{Batch, Content};
+use crate::book::{Book, Recorded};
+use crate::buffer::{AlignedBuf, round_down, round_up};
+use crate::cache::Cache;
+use crate::commit::{Cell, Commit};
+use crate::config::Config;
+use crate::disk::{Disk, DiskFile};
+use crate::error::Error;
+use crate::event::Event;
+use crate::footer::FooterBuilder;
+use crate::format::{Found, Frame, FrameHeader, Identity, Kind, Seed};
+use crate::index::Place;
+use crate::log::Closed;
+use crate::sections::{ChunkPlace, Envelope, EnvelopeWriter, Sequenced};
+use crate::segments::Phase;
+use crate::staging::{Limits, Staging};
+use crate::store::{
+    Change, Chunk, Entry, NewBody, NewMessage, NewRecipient, State, Statistics, Status, StoredEnvelope, StoredRecipient,
+};
+use bytes::Bytes;
+use mail::QueueId;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Locks; a panic elsewhere does not make the queue unreadable.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Figures that only grow.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) commits: AtomicU64,
+    pub(crate) batches: AtomicU64,
+    pub(crate) syncs: AtomicU64,
+    pub(crate) bytes_written: AtomicU64,
+    pub(crate) body_bytes: AtomicU64,
+    pub(crate) relocated: AtomicU64,
+    pub(crate) failures: AtomicU64,
+    pub(crate) cache_hits: AtomicU64,
+    pub(crate) cache_misses: AtomicU64,
+}
+
+/// Adds to a figure.
+pub(crate) fn count(figure: &AtomicU64, by: u64) {
+    figure.fetch_add(by, Ordering::Relaxed);
+}
+
+/// What the janitor is asked to do.
+#[derive(Debug, Default)]
+pub(crate) struct Chores {
+    /// Segments whose footer is to be written.
+    pub(crate) closed: Vec<Closed>,
+    /// There may be something else to do.
+    pub(crate) rung: bool,
+    /// Rounds the janitor has finished, for those who wait for one.
+    pub(crate) rounds: u64,
+    /// The last round could do nothing for a lack of segments.
+    pub(crate) stuck: bool,
+    pub(crate) closing: bool,
+}
+
+/// What sessions, committer and janitor share.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    pub(crate) number: u16,
+    pub(crate) directory: PathBuf,
+    pub(crate) identity: Identity,
+    pub(crate) config: Config,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) limits: Limits,
+    pub(crate) staging: Staging,
+    pub(crate) book: Mutex<Book>,
+    pub(crate) cache: Mutex<Cache>,
+    pub(crate) counters: Counters,
+    pub(crate) chores: Mutex<Chores>,
+    /// Rung for the janitor, and by it when a round ends.
+    pub(crate) bell: Condvar,
+    /// Segments that could still be added to the pool.
+    pub(crate) growable: AtomicU64,
+    /// Free segments; a copy of the book's figure, for admission.
+    pub(crate) free: AtomicU64,
+    /// Two writes in a row failed.
+    pub(crate) read_only: AtomicBool,
+    /// LIVEMAPs that each shard has made durable since the spool was opened.
+    maps: Arc<[AtomicU64]>,
+    /// Segments of smaller generations were there when the spool was opened.
+    first_generation: u64,
+    /// What an operator should read.
+    events: Mutex<Vec<Event>>,
+}
+
+/// Events kept until somebody takes them; the oldest go first.
+const EVENTS_MAX: usize = 1000;
+
+impl Shard {
+    pub(crate) fn new(
+        number: u16,
+        identity: Identity,
+        config: &Config,
+        disk: &Arc<dyn Disk>,
+        book: Book,
+        maps: Arc<[AtomicU64]>,
+    ) -> Self {
+        let limits = Limits::of(config);
+        let free = book.segments.free_count() as u64;
+        let first_generation = book.segments.next_generation();
+        Self {
+            number,
+            directory: config.path.join(format!("{number:02}")),
+            identity,
+            config: config.clone(),
+            disk: Arc::clone(disk),
+            limits,
+            staging: Staging::new(limits),
+            book: Mutex::new(book),
+            cache: Mutex::new(Cache::new(config.cache_bytes / usize::from(config.shards.max(1)))),
+            counters: Counters::default(),
+            chores: Mutex::default(),
+            bell: Condvar::new(),
+            growable: AtomicU64::new(0),
+            free: AtomicU64::new(free),
+            read_only: AtomicBool::new(false),
+            maps,
+            first_generation,
+            events: Mutex::default(),
+        }
+    }
+
+    /// Keeps an event for whoever writes the log.
+    pub(crate) fn tell(&self, event: Event) {
+        let mut events = lock(&self.events);
+        if events.len() >= EVENTS_MAX {
+            events.remove(0);
+        }
+        events.push(event);
+    }
+
+    pub(crate) fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut lock(&self.events))
+    }
+
+    /// A LIVEMAP of this shard has become durable.
+    pub(crate) fn mapped(&self) {
+        if let Some(maps) = self.maps.get(usize::from(self.number)) {
+            maps.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets go of other shards' states that were found on opening, once every shard has covered them by its own LIVEMAPs.
+    pub(crate) fn release_foreign(&self, book: &mut Book) {
+        if self.maps.iter().all(|maps| maps.load(Ordering::Relaxed) >= 2) {
+            book.segments.release_foreign(self.first_generation);
+        }
+    }
+
+    pub(crate) fn seed(&self, generation: u64) -> Seed {
+        Seed::new(&self.identity.uuid, self.number, generation)
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only.load(Ordering::Acquire)
+    }
+
+    /// Wakes the janitor.
+    pub(crate) fn ring(&self) {
+        lock(&self.chores).rung = true;
+        self.bell.notify_all();
+    }
+
+    /// Whether the janitor has reason to look for segments.
+    pub(crate) fn free_is_low(&self) -> bool {
+        self.free.load(Ordering::Relaxed) < u64::from(self.config.segments_reserved) + 2
+    }
+
+    /// Brings the copy of the number of free segments up to date.
+    pub(crate) fn note_free(&self, book: &Book) {
+        self.free.store(book.segments.free_count() as u64, Ordering::Relaxed);
+    }
+
+    /// Segments free or to be had, in percent of all there may be.
+    pub(crate) fn room_percent(&self) -> u64 {
+        let available = self.free.load(Ordering::Relaxed) + self.growable.load(Ordering::Relaxed);
+        available * 100 / u64::from(self.config.segments_max()).max(1)
+    }
+
+    fn admit(&self, reserved: bool) -> Result<(), Error> {
+        if reserved {
+            return Ok(());
+        }
+        let available = self.free.load(Ordering::Relaxed) + self.growable.load(Ordering::Relaxed);
+        let kept = u64::from(self.config.segments_reserved).max(u64::from(self.config.segments_max()) / 10);
+        if available <= kept { Err(Error::Full) } else { Ok(()) }
+    }
+
+    pub(crate) fn append(&self, message: NewMessage<'_>) -> Result<Commit, Error> {
+        self.admit(message.reserved)?;
+        let id = message.id.to_u64();
+        if lock(&self.book).index.contains(id) {
+            return Err(Error::Exists(message.id));
+        }
+        let too_large =
+            |bytes: usize| Error::TooLarge { bytes: bytes as u64, max: self.limits.frame_bytes_max() as u64 };
+        let count = u32::try_from(message.recipients.len()).map_err(|_| too_large(usize::MAX))?;
+        let envelope = encode_envelope(&message, count).ok_or_else(|| too_large(usize::MAX))?;
+        let names: usize = message.recipients.iter().map(|recipient| recipient.destination.len()).sum();
+        match message.body {
+            NewBody::Whole(body) => {
+                let bytes = Batch::frame_bytes(envelope.len(), body.len());
+                if bytes > self.limits.frame_bytes_max() {
+                    return Err(too_large(bytes));
+                }
+                let footer = FooterBuilder::message_bytes(message.recipients.len(), names, 0);
+                let header =
+                    FrameHeader::over(Kind::Message, 0, id, &envelope, &body).ok_or_else(|| too_large(bytes))?;
+                let content = Content::Message { envelope: envelope.clone(), body: body.clone() };
+                self.staging.push(header, &envelope, &body, footer, content)
+            }
+            NewBody::Chunks { count: chunks, bytes: body_bytes } => {
+                let list = Batch::list_bytes(chunks);
+                let bytes = Batch::frame_bytes(envelope.len(), list);
+                if bytes > self.limits.frame_bytes_max() {
+                    return Err(too_large(bytes));
+                }
+                let footer = FooterBuilder::message_bytes(message.recipients.len(), names, list);
+                let mut header =
+                    FrameHeader::over(Kind::Reference, 0, id, &envelope, &[]).ok_or_else(|| too_large(bytes))?;
+                header.lengths.1 = u32::try_from(list).unwrap_or(u32::MAX);
+                let cell = Arc::new(Cell::default());
+                let commit = Commit::new(&cell);
+                let content =
+                    Content::Reference { envelope: envelope.clone(), chunks, bytes: body_bytes, list: None, cell };
+                self.staging.push(header, &envelope, &[], footer, content).map(|_| commit)
+            }
+        }
+    }
+
+    pub(crate) fn append_chunk(&self, id: QueueId, number: u32, chunk: Chunk) -> Result<Commit, Error> {
+        self.admit(false)?;
+        let most = self.limits.frame_bytes_max();
+        if chunk.len() > most / 2 {
+            return Err(Error::TooLarge { bytes: chunk.len() as u64, max: most as u64 / 2 });
+        }
+        if !lock(&self.book).chunk_staged(id.to_u64()) {
+            return Err(Error::Failed);
+        }
+        self.staging.push_chunk(id.to_u64(), number, chunk).inspect_err(|_| {
+            let mut book = lock(&self.book);
+            book.chunk_failed(id.to_u64());
+        })
+    }
+
+    pub(crate) fn abort(&self, id: QueueId) {
+        lock(&self.book).abort(id.to_u64());
+        lock(&self.cache).remove(id.to_u64());
+        self.ring();
+    }
+
+    pub(crate) fn contains(&self, id: QueueId) -> bool {
+        lock(&self.book).index.contains(id.to_u64())
+    }
+
+    /// Applies changes in memory and leaves them in a staging queue: this shard's, or that of `instead` if it cannot write.
+    ///
+    /// One step under the book's lock: whoever sees a message finished can rely on its DONE being in the queue.
+    pub(crate) fn record(&self, changes: &[Change], instead: Option<&Self>) -> Result<Commit, Error> {
+        let now_us = self.disk.now_us();
+        let mut recorded = Recorded::default();
+        let mut book = lock(&self.book);
+        book.record(changes, &mut recorded);
+        let finished = recorded.done.clone();
+        let staging = instead.map_or(&self.staging, |other| &other.staging);
+        let commit = staging.record(recorded.states, recorded.done, instead.is_some(), now_us);
+        drop(book);
+        if !finished.is_empty() {
+            let mut cache = lock(&self.cache);
+            finished.iter().for_each(|id| cache.remove(*id));
+        }
+        commit
+    }
+
+    pub(crate) fn by_destination(&self, destination: &[u8], after: Option<Entry>, limit: usize) -> Vec<Entry> {
+        lock(&self.book).index.by_destination(destination, after, limit)
+    }
+
+    /// Reads the envelope with the present states.
+    pub(crate) fn envelope(&self, id: QueueId) -> Result<StoredEnvelope, Error> {
+        let number = id.to_u64();
+        let cached = lock(&self.cache).envelope(number);
+        let (section, body_bytes) = match cached {
+            Some(found) => found,
+            None => self.read_message(id, false).map(|found| (found.envelope, found.body_bytes))?,
+        };
+        let states = lock(&self.book).index.states(number).ok_or(Error::Unknown(id))?;
+        let envelope = Envelope::parse(&section)
+            .ok_or_else(|| Error::Corrupt { id, what: "the envelope makes no sense".to_owned() })?;
+        let mut recipients = Vec::new();
+        for (position, _, recipient) in envelope.positions() {
+            let Some((sequenced, Some(destination))) = states.get(position as usize) else { continue };
+            if sequenced.state.status == Status::Done {
+                continue;
+            }
+            let data = section.slice_ref(recipient.data);
+            recipients.push(StoredRecipient {
+                position,
+                data,
+                destination: destination.clone(),
+                state: sequenced.state,
+            });
+        }
+        Ok(StoredEnvelope { head: section.slice_ref(envelope.head), body_bytes, recipients })
+    }
+
+    /// Reads the body in pieces.
+    pub(crate) fn body(&self, id: QueueId) -> Result<Vec<Bytes>, Error> {
+        if let Some(parts) = lock(&self.cache).body(id.to_u64()) {
+            count(&self.counters.cache_hits, 1);
+            return Ok(parts);
+        }
+        count(&self.counters.cache_misses, 1);
+        let found = self.read_message(id, true)?;
+        match found.chunks {
+            None => Ok(vec![found.body]),
+            Some(chunks) => chunks.iter().map(|chunk| self.read_chunk(id, chunk)).collect(),
+        }
+    }
+
+    /// Reads a part of the body.
+    pub(crate) fn body_range(&self, id: QueueId, range: Range<u64>) -> Result<Bytes, Error> {
+        let cut = |from: &Bytes, start: u64| {
+            let clamp = |at: u64| usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX).min(from.len());
+            from.slice(clamp(range.start)..clamp(range.end).max(clamp(range.start)))
+        };
+        let chunks = lock(&self.book).index.chunks(id.to_u64()).map(<[_]>::to_vec);
+        let Some(chunks) = chunks else {
+            let parts = self.body(id)?;
+            return Ok(parts.first().map(|body| cut(body, 0)).unwrap_or_default());
+        };
+        let cached = lock(&self.cache).body(id.to_u64());
+        let mut bytes = Vec::new();
+        let mut start = 0_u64;
+        for (at, chunk) in chunks.iter().enumerate() {
+            let end = start + u64::from(chunk.bytes);
+            if start < range.end && end > range.start {
+                let part = match cached.as_ref().and_then(|parts| parts.get(at)) {
+                    Some(part) => part.clone(),
+                    None => self.read_chunk(id, chunk).or_else(|error| self.read_moved_chunk(id, at, error))?,
+                };
+                bytes.extend_from_slice(&cut(&part, start));
+            }
+            start = end;
+        }
+        Ok(bytes.into())
+    }
+
+    /// A chunk whose message moved while it was read lies elsewhere now.
+    fn read_moved_chunk(&self, id: QueueId, at: usize, error: Error) -> Result<Bytes, Error> {
+        let chunk = lock(&self.book).index.chunks(id.to_u64()).and_then(|chunks| chunks.get(at).copied());
+        chunk.map_or(Err(error), |chunk| self.read_chunk(id, &chunk))
+    }
+
+    /// Reads a message's frame; `whole` with its second section.
+    fn read_message(&self, id: QueueId, whole: bool) -> Result<ReadMessage, Error> {
+        let mut tried = None;
+        loop {
+            let found = {
+                let book = lock(&self.book);
+                let place = book.index.place(id.to_u64()).ok_or(Error::Unknown(id))?;
+                let segment = book.segments.get(place.segment);
+                (place, segment.generation, Arc::clone(&segment.file))
+            };
+            let (place, generation, file) = found;
+            match self.read_frame(&file, generation, place, whole) {
+                Ok(message) if message.id == id.to_u64() => return Ok(message),
+                // Moved while it was read: look again; at the same place it is damage.
+                Ok(_) | Err(ReadError::Damaged(_)) if tried != Some(place) => tried = Some(place),
+                Ok(_) => return Err(self.corrupt(id, place, "another message lies there")),
+                Err(ReadError::Damaged(what)) => return Err(self.corrupt(id, place, what)),
+                Err(ReadError::Io(error)) => {
+                    let what = format!("segment {} offset {}: {error}", place.segment, place.offset);
+                    return Err(Error::Unreadable { id, what });
+                }
+            }
+        }
+    }
+
+    fn corrupt(&self, id: QueueId, place: Place, what: &str) -> Error {
+        Error::Corrupt {
+            id,
+            what: format!("shard {:02} segment {} offset {}: {what}", self.number, place.segment, place.offset),
+        }
+    }
+
+    /// Reads and checks the frame of a message.
+    pub(crate) fn read_frame(
+        &self,
+        file: &Arc<dyn DiskFile>,
+        generation: u64,
+        place: Place,
+        whole: bool,
+    ) -> Result<ReadMessage, ReadError> {
+        let seed = self.seed(generation);
+        let (start, skip) = (round_down(place.offset as usize), place.offset as usize % crate::disk::BLOCK);
+        let wanted = if whole { skip + place.size as usize } else { skip + (place.size as usize).min(8 << 10) };
+        let mut buffer = AlignedBuf::new(round_up(wanted));
+        file.read_at(buffer.as_mut_slice(), start as u64).map_err(ReadError::Io)?;
+        let bytes = buffer.as_slice().get(skip..).unwrap_or_default();
+        let header = FrameHeader::decode(seed, bytes).ok_or(ReadError::Damaged("no frame of this generation"))?;
+        if !header.is_message() || header.frame_bytes() != place.size as usize {
+            return Err(ReadError::Damaged("a different frame lies there"));
+        }
+        let first_end = FrameHeader::SIZE + header.lengths.0 as usize;
+        if !whole && (first_end > bytes.len() || header.has_chunk_list()) && wanted < skip + place.size as usize {
+            return self.read_frame(file, generation, place, true);
+        }
+        let first = bytes.get(FrameHeader::SIZE..first_end).unwrap_or_default();
+        if crc32c::crc32c(first) != header.crcs.0 {
+            return Err(ReadError::Damaged("the envelope does not match its checksum"));
+        }
+        let envelope = Bytes::copy_from_slice(first);
+        let mut message = ReadMessage {
+            id: header.id,
+            envelope,
+            body: Bytes::new(),
+            body_bytes: u64::from(header.lengths.1),
+            chunks: None,
+        };
+        if whole || header.has_chunk_list() {
+            let Found::Whole(frame) = Frame::find(seed, bytes) else {
+                return Err(ReadError::Damaged("the body does not match its checksum"));
+            };
+            if header.has_chunk_list() {
+                let chunks = crate::sections::read_chunk_list(frame.second)
+                    .ok_or(ReadError::Damaged("the chunk list makes no sense"))?;
+                message.body_bytes = chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum();
+                message.chunks = Some(chunks);
+            } else {
+                let range = skip + first_end..skip + first_end + frame.second.len();
+                message.body = Bytes::from_owner(Slice { buffer, range });
+            }
+        }
+        Ok(message)
+    }
+
+    fn read_chunk(&self, id: QueueId, chunk: &ChunkPlace) -> Result<Bytes, Error> {
+        let found = {
+            let book = lock(&self.book);
+            book.segments.slot_of(chunk.generation).map(|slot| (slot, Arc::clone(&book.segments.get(slot).file)))
+        };
+        let Some((slot, file)) = found else {
+            let what = format!("the segment of generation {} with a chunk of it is gone", chunk.generation);
+            return Err(Error::Corrupt { id, what });
+        };
+        let place = Place { segment: slot, offset: chunk.offset, size: 0, ordinal: chunk.ordinal };
+        match self.read_chunk_frame(&file, chunk, id.to_u64()) {
+            Ok(bytes) => Ok(bytes),
+            Err(ReadError::Damaged(what)) => Err(self.corrupt(id, place, what)),
+            Err(ReadError::Io(error)) => {
+                Err(Error::Unreadable { id, what: format!("segment {slot} offset {}: {error}", chunk.offset) })
+            }
+        }
+    }
+
+    /// Reads and checks a chunk.
+    pub(crate) fn read_chunk_frame(
+        &self,
+        file: &Arc<dyn DiskFile>,
+        chunk: &ChunkPlace,
+        id: u64,
+    ) -> Result<Bytes, ReadError> {
+        let (start, skip) = (round_down(chunk.offset as usize), chunk.offset as usize % crate::disk::BLOCK);
+        let bytes = Batch::frame_bytes(8, chunk.bytes as usize);
+        let mut buffer = AlignedBuf::new(round_up(skip + bytes));
+        file.read_at(buffer.as_mut_slice(), start as u64).map_err(ReadError::Io)?;
+        let found = Frame::find(self.seed(chunk.generation), buffer.as_slice().get(skip..).unwrap_or_default());
+        match found {
+            Found::Whole(frame)
+                if frame.header.kind == Kind::Chunk && frame.header.id == id && frame.header.crcs.1 == chunk.crc =>
+            {
+                let at = skip + FrameHeader::SIZE + 8;
+                let range = at..at + frame.second.len();
+                Ok(Bytes::from_owner(Slice { buffer, range }))
+            }
+            Found::Whole(_) => Err(ReadError::Damaged("another frame lies there")),
+            Found::Damaged(..) => Err(ReadError::Damaged("a chunk does not match its checksum")),
+            Found::Nothing => Err(ReadError::Damaged("no chunk of this generation")),
+        }
+    }
+
+    pub(crate) fn statistics(&self) -> Statistics {
+        let figure = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        let book = lock(&self.book);
+        let segments = &book.segments;
+        let live_bytes = segments.iter().map(|(_, segment)| segment.live_bytes).sum();
+        Statistics {
+            messages: book.index.messages(),
+            recipients: book.index.recipients(),
+            destinations: book.index.destinations(),
+            live_bytes,
+            segments: segments.usable() as u64,
+            segments_free: segments.free_count() as u64,
+            segments_bad: (segments.count(Phase::Retired)
+                + segments.count(Phase::Failed)
+                + segments.count(Phase::Damaged)) as u64,
+            segments_max: u64::from(self.config.segments_max()),
+            commits: figure(&self.counters.commits),
+            batches: figure(&self.counters.batches),
+            syncs: figure(&self.counters.syncs),
+            bytes_written: figure(&self.counters.bytes_written),
+            body_bytes: figure(&self.counters.body_bytes),
+            relocated: figure(&self.counters.relocated),
+            failures: figure(&self.counters.failures),
+            cache_hits: figure(&self.counters.cache_hits),
+            cache_misses: figure(&self.counters.cache_misses),
+            index_bytes: book.index.bytes(),
+            cache_bytes: lock(&self.cache).bytes() as u64,
+        }
+    }
+}
+
+fn encode_envelope(message: &NewMessage<'_>, count: u32) -> Option<Bytes> {
+    let mut writer = EnvelopeWriter::new(message.head, count).ok()?;
+    for recipient in message.recipients {
+        let NewRecipient { data, destination } = *recipient;
+        writer
+            .recipient(Sequenced { state: State::default(), sequence: 0 }, NewRecipient { data, destination })
+            .ok()?;
+    }
+    Some(writer.into_bytes().into())
+}
+
+/// A message's frame as it was read.
+#[derive(Debug)]
+pub(crate) struct ReadMessage {
+    pub(crate) id: u64,
+    pub(crate) envelope: Bytes,
+    pub(crate) body: Bytes,
+    pub(crate) body_bytes: u64,
+    pub(crate) chunks: Option<Vec<ChunkPlace>>,
+}
+
+/// Why a frame could not be read.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    Io(std::io::Error),
+    Damaged(&'static str),
+}
+
+/// A part of an aligned buffer, as the owner of shared bytes.
+struct Slice {
+    buffer: AlignedBuf,
+    range: Range<usize>,
+}
+
+impl AsRef<[u8]> for Slice {
+    fn as_ref(&self) -> &[u8] {
+        self.buffer.as_slice().get(self.range.clone()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,385 @@
+//! An open spool: its shards, their threads, and the lock that keeps others out.
+
+use crate::commit::Commit;
+use crate::committer::{Committer, Step};
+use crate::config::Config;
+use crate::disk::Disk;
+use crate::error::{Error, OpenError};
+use crate::event::Event;
+use crate::format::Identity;
+use crate::janitor::Janitor;
+use crate::recovery::{self, Recovered, Recovery};
+use crate::sections::StateEntry;
+use crate::shard::{Shard, lock};
+use crate::store::{Change, Chunk, Entry, NewMessage, Statistics, Store, StoredEnvelope};
+use bytes::Bytes;
+use mail::QueueId;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+/// Name of the lock file.
+const LOCK: &str = "lock";
+
+/// How hard the spool is pressed; what a server does about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pressure {
+    /// Room and time enough.
+    None,
+    /// Less than 20 % of the segments are left: delay the 250s.
+    Slow,
+    /// Less than 10 % are left: answer `452 4.3.1` to ordinary mail.
+    Full,
+    /// It takes no more writes: answer `421 4.3.0`, suspend deliveries.
+    Poisoned,
+}
+
+/// An open spool. Cheap to share by `Arc`; closing it writes what is staged and ends its threads.
+pub struct Spool {
+    shards: Vec<Arc<Shard>>,
+    threads: Vec<(JoinHandle<()>, JoinHandle<()>)>,
+    lock: Option<Box<dyn Send + Sync>>,
+}
+
+impl fmt::Debug for Spool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spool").field("shards", &self.shards.len()).finish_non_exhaustive()
+    }
+}
+
+/// Drives an open spool without threads, for simulations: one step at a time, in an order of the caller's choice.
+#[derive(Debug)]
+pub struct Stepper {
+    committers: Vec<Committer>,
+    janitors: Vec<Janitor>,
+}
+
+impl Stepper {
+    /// Shards to step.
+    #[must_use]
+    pub fn shards(&self) -> usize {
+        self.committers.len()
+    }
+
+    /// Lets the committer of a shard write at most one batch; `false` if it had nothing to do yet.
+    ///
+    /// When it needs a segment, the janitor is stepped for it.
+    pub fn commit(&mut self, shard: usize) -> bool {
+        let (Some(committer), Some(janitor)) = (self.committers.get_mut(shard), self.janitors.get_mut(shard)) else {
+            return false;
+        };
+        match committer.step() {
+            Step::Worked => true,
+            Step::Idle(_) | Step::Closed => false,
+            Step::NeedSegment => {
+                janitor.round();
+                if committer.step() == Step::NeedSegment {
+                    committer.give_up();
+                }
+                true
+            }
+        }
+    }
+
+    /// Lets the janitor of a shard do what there is to do; `false` if there was nothing.
+    pub fn tidy(&mut self, shard: usize) -> bool {
+        self.janitors.get_mut(shard).is_some_and(Janitor::round)
+    }
+}
+
+impl Spool {
+    /// Opens the spool at `config.path`, making one if there is none, recovers it and starts its threads.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; nothing was changed but leftovers of unfinished growth.
+    pub fn open(config: Config, disk: Arc<dyn Disk>) -> Result<(Self, Recovery), OpenError> {
+        let (mut spool, stepper, recovery) = Self::open_stepped(config, disk)?;
+        let pairs = stepper.committers.into_iter().zip(stepper.janitors);
+        for (number, (committer, janitor)) in pairs.enumerate() {
+            let spawn = |name: String, work: Box<dyn FnOnce() + Send>| {
+                let path = spool.shards.first().map(|shard| shard.directory.clone()).unwrap_or_default();
+                let thread = std::thread::Builder::new().name(name).spawn(work);
+                thread.map_err(OpenError::io("starting a thread for", path))
+            };
+            let first = spawn(
+                format!("commit-{number:02}"),
+                Box::new(move || {
+                    // Without it a busy machine makes each commit wait for a whole time slice of somebody else.
+                    drop(crate::disk::real::shorten_slice());
+                    committer.run();
+                }),
+            )?;
+            let second = spawn(format!("janitor-{number:02}"), Box::new(move || janitor.run()))?;
+            spool.threads.push((first, second));
+        }
+        Ok((spool, recovery))
+    }
+
+    /// Opens the spool without threads: nothing is written but by the [`Stepper`].
+    ///
+    /// # Errors
+    /// As [`Spool::open`].
+    pub fn open_stepped(mut config: Config, disk: Arc<dyn Disk>) -> Result<(Self, Stepper, Recovery), OpenError> {
+        config.check()?;
+        let started_us = disk.now_us();
+        disk.create_dir(&config.path).map_err(OpenError::io("making the directory", &config.path))?;
+        let lock = take_lock(&config, disk.as_ref())?;
+        let known = recovery::identity(disk.as_ref(), &config.path)?;
+        let identity = known.map_or_else(|| create(&config, disk.as_ref()), Ok)?;
+        // The layout was fixed when the spool was made.
+        (config.shards, config.segment_bytes) = (identity.shards, identity.segment_bytes);
+        config.check()?;
+        let mut report = Recovery { created: known.is_none(), ..Recovery::default() };
+        let mut recovered = Vec::new();
+        for number in 0..identity.shards {
+            let shard = recovery::shard(disk.as_ref(), &config, identity, number)?;
+            report.add(&shard.report);
+            recovered.push(shard);
+        }
+        let (shards, stepper) = assemble(&config, identity, &disk, recovered);
+        report.took_us = disk.now_us() - started_us;
+        let mut stepper = stepper;
+        for janitor in &mut stepper.janitors {
+            janitor.prepare();
+        }
+        Ok((Self { shards, threads: Vec::new(), lock: Some(lock) }, stepper, report))
+    }
+
+    /// The shard that new messages of this id go to: the first that can write, from a place the id chooses.
+    fn home(&self, id: QueueId) -> Result<&Arc<Shard>, Error> {
+        let start = self.home_number(id);
+        let order = (0..self.shards.len()).map(|step| (start + step) % self.shards.len());
+        order.filter_map(|number| self.shards.get(number)).find(|shard| !shard.is_read_only()).ok_or(Error::Poisoned)
+    }
+
+    fn home_number(&self, id: QueueId) -> usize {
+        // The time in microseconds is in the high bits; its low ones spread well enough.
+        usize::try_from(id.unix_us() % self.shards.len().max(1) as u64).unwrap_or(0)
+    }
+
+    /// The shard that holds the message.
+    fn holder(&self, id: QueueId) -> Result<&Arc<Shard>, Error> {
+        if let [only] = self.shards.as_slice() {
+            return Ok(only);
+        }
+        let start = self.home_number(id);
+        let order = (0..self.shards.len()).map(|step| (start + step) % self.shards.len());
+        order.filter_map(|number| self.shards.get(number)).find(|shard| shard.contains(id)).ok_or(Error::Unknown(id))
+    }
+
+    /// How hard the spool is pressed.
+    #[must_use]
+    pub fn pressure(&self) -> Pressure {
+        if self.shards.iter().all(|shard| shard.is_read_only()) {
+            return Pressure::Poisoned;
+        }
+        let writable = self.shards.iter().filter(|shard| !shard.is_read_only());
+        match writable.map(|shard| shard.room_percent()).min().unwrap_or(0) {
+            0..10 => Pressure::Full,
+            10..20 => Pressure::Slow,
+            _ => Pressure::None,
+        }
+    }
+
+    /// Resolves when an append that was refused as `Busy` may be repeated.
+    pub fn room(&self, id: QueueId) -> Commit {
+        match self.home(id) {
+            Ok(shard) => shard.staging.room(),
+            Err(error) => Commit::settled(&Err(error)),
+        }
+    }
+
+    /// What an operator should read since the last call.
+    #[must_use]
+    pub fn take_events(&self) -> Vec<Event> {
+        self.shards.iter().flat_map(|shard| shard.take_events()).collect()
+    }
+}
+
+fn take_lock(config: &Config, disk: &dyn Disk) -> Result<Box<dyn Send + Sync>, OpenError> {
+    let path = config.path.join(LOCK);
+    disk.lock(&path).map_err(|error| {
+        if error.kind() == std::io::ErrorKind::WouldBlock {
+            return OpenError::Locked { path: path.clone(), holder: error.to_string() };
+        }
+        OpenError::io("locking", path.clone())(error)
+    })
+}
+
+/// Makes the identity of a new spool.
+fn create(config: &Config, disk: &dyn Disk) -> Result<Identity, OpenError> {
+    let path = config.path.join(recovery::IDENTITY);
+    // Keys of the standard library's hash maps come from the system's random numbers.
+    let random = || RandomState::new().hash_one(0_u8).to_le_bytes();
+    let uuid = config.uuid.unwrap_or_else(|| {
+        let mut uuid = [0; 16];
+        for (to, from) in uuid.iter_mut().zip(random().into_iter().chain(random())) {
+            *to = from;
+        }
+        uuid
+    });
+    let identity = Identity { uuid, shards: config.shards, segment_bytes: config.segment_bytes };
+    disk.replace_small(&path, identity.to_text().as_bytes()).map_err(OpenError::io("writing", path))?;
+    Ok(identity)
+}
+
+/// Puts recovered shards together, and hands states that were found elsewhere to the shards they belong to.
+fn assemble(
+    config: &Config,
+    identity: Identity,
+    disk: &Arc<dyn Disk>,
+    recovered: Vec<Recovered>,
+) -> (Vec<Arc<Shard>>, Stepper) {
+    let maps: Arc<[AtomicU64]> = recovered.iter().map(|_| AtomicU64::new(0)).collect();
+    let mut shards = Vec::new();
+    let mut stepper = Stepper { committers: Vec::new(), janitors: Vec::new() };
+    let mut foreign = Vec::new();
+    for (one, number) in recovered.into_iter().zip(0_u16..) {
+        let shard = Arc::new(Shard::new(number, identity, config, disk, one.book, Arc::clone(&maps)));
+        lock(&shard.chores).closed = one.closed;
+        let [hot, cold] = one.previous;
+        stepper.committers.push(Committer::new(Arc::clone(&shard), hot));
+        stepper.janitors.push(Janitor::new(Arc::clone(&shard), cold));
+        foreign.push(one.foreign);
+        shards.push(shard);
+    }
+    for (number, committer) in stepper.committers.iter_mut().enumerate() {
+        let others = shards.iter().enumerate().filter(|(other, _)| *other != number);
+        committer.set_peers(others.map(|(_, shard)| Arc::downgrade(shard)).collect());
+    }
+    for (states, done) in foreign {
+        for shard in &shards {
+            adopt(shard, &states, &done);
+        }
+    }
+    (shards, stepper)
+}
+
+/// Applies states of a shard's messages that another shard had written for it, and writes them at home.
+fn adopt(shard: &Shard, states: &[StateEntry], done: &[u64]) {
+    let mut book = lock(&shard.book);
+    let mine: Vec<StateEntry> = states.iter().filter(|entry| book.index.contains(entry.id)).cloned().collect();
+    let mut ended: Vec<u64> = done.iter().copied().filter(|id| book.replay_done(*id)).collect();
+    for entry in &mine {
+        if book.replay(entry.id, entry.position, entry.sequenced, entry.destination.as_deref()) {
+            ended.push(entry.id);
+        }
+    }
+    if mine.is_empty() && ended.is_empty() {
+        return;
+    }
+    // Durable with the first batch; until then the foreign frames stay where they are.
+    drop(shard.staging.record(mine, ended, false, shard.disk.now_us()));
+}
+
+impl Store for Spool {
+    fn append(&self, message: NewMessage<'_>) -> Result<Commit, Error> {
+        // A body in chunks belongs where its chunks are.
+        self.home(message.id)?.append(message)
+    }
+
+    fn append_chunk(&self, id: QueueId, number: u32, chunk: Chunk) -> Result<Commit, Error> {
+        self.home(id)?.append_chunk(id, number, chunk)
+    }
+
+    fn abort(&self, id: QueueId) {
+        for shard in &self.shards {
+            shard.abort(id);
+        }
+    }
+
+    fn record(&self, changes: &[Change]) -> Result<Commit, Error> {
+        if let [only] = self.shards.as_slice() {
+            return only.record(changes, None);
+        }
+        let mut last = Ok(Commit::settled(&Ok(())));
+        for shard in &self.shards {
+            let mine: Vec<Change> = changes.iter().filter(|change| shard.contains(change.id)).cloned().collect();
+            if mine.is_empty() {
+                continue;
+            }
+            let instead =
+                if shard.is_read_only() { self.shards.iter().find(|other| !other.is_read_only()) } else { None };
+            let commit = shard.record(&mine, instead.map(AsRef::as_ref))?;
+            last = Ok(match last {
+                Ok(before) => before.and(commit),
+                Err(error) => return Err(error),
+            });
+        }
+        last
+    }
+
+    fn envelope(&self, id: QueueId) -> Result<StoredEnvelope, Error> {
+        self.holder(id)?.envelope(id)
+    }
+
+    fn body(&self, id: QueueId) -> Result<Vec<Bytes>, Error> {
+        self.holder(id)?.body(id)
+    }
+
+    fn body_range(&self, id: QueueId, range: Range<u64>) -> Result<Bytes, Error> {
+        self.holder(id)?.body_range(id, range)
+    }
+
+    fn destinations(&self) -> Vec<(Bytes, u64)> {
+        let mut all = std::collections::HashMap::new();
+        for shard in &self.shards {
+            for (name, waiting) in lock(&shard.book).index.by_destination_counts() {
+                *all.entry(name).or_insert(0) += waiting;
+            }
+        }
+        all.into_iter().collect()
+    }
+
+    fn by_destination(&self, destination: &[u8], after: Option<Entry>, limit: usize) -> Vec<Entry> {
+        // Shard by shard: `after` says how far the walk has come.
+        let start = after.and_then(|entry| self.shards.iter().position(|shard| shard.contains(entry.id)));
+        let mut entries = Vec::new();
+        for (number, shard) in self.shards.iter().enumerate().skip(start.unwrap_or(0)) {
+            let from = after.filter(|_| start == Some(number));
+            entries.extend(shard.by_destination(destination, from, limit - entries.len()));
+            if entries.len() >= limit {
+                break;
+            }
+        }
+        entries
+    }
+
+    fn messages(&self) -> Vec<QueueId> {
+        let mut ids = Vec::new();
+        for shard in &self.shards {
+            ids.extend(lock(&shard.book).index.ids().filter_map(QueueId::from_u64));
+        }
+        ids
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.shards.iter().map(|shard| shard.statistics()).fold(Statistics::default(), |sum, one| sum.plus(&one))
+    }
+}
+
+impl Drop for Spool {
+    /// Writes what is staged, seals the open segments and ends the threads.
+    fn drop(&mut self) {
+        for shard in &self.shards {
+            shard.staging.close();
+        }
+        for (shard, (committer, janitor)) in self.shards.iter().zip(self.threads.drain(..)) {
+            // A panic of a thread was printed when it happened; nothing is acknowledged that was not synced.
+            drop(committer.join());
+            lock(&shard.chores).closing = true;
+            shard.ring();
+            drop(janitor.join());
+        }
+        for shard in &self.shards {
+            for cell in shard.staging.poison().cells {
+                cell.settle(&Err(Error::Failed));
+            }
+            shard.read_only.store(true, Ordering::Release);
+        }
+        drop(self.lock.take());
+    }
+}
