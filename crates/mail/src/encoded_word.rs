@@ -29,6 +29,13 @@ pub struct Decoded {
 
 /// Decodes the value of a field, folded or not.
 ///
+/// ```
+/// use mail::encoded_word::decode;
+/// let subject = decode(b"=?gb2312?B?xOO6ww==?= =?x-none?Q?abc?=", None);
+/// assert_eq!(subject.text, "\u{4f60}\u{597d} =?x-none?Q?abc?=");
+/// assert_eq!(subject.unknown_charsets, ["x-none"]);
+/// ```
+///
 /// Raw 8-bit text is taken as UTF-8 if it is that, else decoded by `fallback`, else replaced by U+FFFD.
 // RFC 2047 §6.1, RFC 2047 §6.2 (gap: words are decoded anywhere in the value, also inside quoted strings and next to
 // other text, since that is what user agents show)

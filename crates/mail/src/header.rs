@@ -22,6 +22,17 @@ pub enum LineEnd {
 }
 
 /// The header section at the beginning of a message.
+///
+/// ```
+/// use mail::header::{HeaderSection, LineEnd};
+/// let message = b"Subject: folded\r\n over lines\r\nFr om: nobody\r\n\r\nbody";
+/// let header = HeaderSection::read(message, LineEnd::Crlf);
+/// let subject = header.find("subject").next().expect("there is one");
+/// assert_eq!(subject.unfolded(), &b"folded over lines"[..]);
+/// assert_eq!(header.items().count(), 2);
+/// assert_eq!(header.find("from").count(), 0);
+/// assert_eq!(message.get(header.body_offset()..), Some(&b"body"[..]));
+/// ```
 #[derive(Clone, Copy)]
 pub struct HeaderSection<'a> {
     bytes: &'a [u8],

@@ -12,6 +12,17 @@
 //! | [`Reply`], [`EnhancedCode`] | next hops, filters | session, deliver, settle |
 //! | [`header`], [`header_address`], [`encoded_word`] | the content | screen, settle |
 //!
+//! ```
+//! use mail::{MailParams, ReversePath};
+//!
+//! let (sender, rest) = ReversePath::split(br#"<"a@b"@example.com> SIZE=4096 BODY=8BITMIME"#)?;
+//! let address = sender.address().expect("not the null sender");
+//! assert_eq!(address.local_part().as_str(), "a@b");
+//! assert_eq!(address.to_string(), r#""a@b"@example.com"#);
+//! assert_eq!(MailParams::parse(rest)?.size, Some(4096));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Every type with a text form reads back what it writes. Nothing here panics on input, and each parser takes time
 //! linear in it; limits on sizes are the caller's, except where an RFC gives one. The decisions and their reasons are
 //! in `docs/mail.md`.

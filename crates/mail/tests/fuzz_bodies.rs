@@ -147,6 +147,8 @@ fn large_hostile_inputs_take_linear_time() {
         b"A=1 ",
         b"\xff",
         "ü.".as_bytes(),
+        "ü".as_bytes(),
+        b"a@[",
         b"[",
     ];
     for piece in PIECES {

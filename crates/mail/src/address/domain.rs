@@ -149,6 +149,10 @@ impl DomainName {
         if text.is_empty() {
             return Err(Fault::new(0, AddressReason::NoDomain));
         }
+        // Before anything whose cost grows faster than the name: Punycode is quadratic.
+        if text.len() > TEXT_OCTETS_MAX {
+            return Err(Fault::new(0, AddressReason::DomainTooLong));
+        }
         let mut at = 0;
         for label in text.split('.') {
             // RFC 5321 §4.1.2: sub-domain = Let-dig [Ldh-str]. The underscore is no letter, digit or hyphen, but host
@@ -176,7 +180,7 @@ impl DomainName {
             Some(to_ascii(text).ok_or(Fault::new(0, AddressReason::Idna))?.into())
         };
         let name = Self { text: text.into(), ascii };
-        if name.text.len() > TEXT_OCTETS_MAX || name.ascii().len() > DNS_OCTETS_MAX {
+        if name.ascii().len() > DNS_OCTETS_MAX {
             return Err(Fault::new(0, AddressReason::DomainTooLong));
         }
         Ok(name)

@@ -15,6 +15,16 @@ use crate::parameter::{ParamError, ParamReason, ParamWriter, fill, parameters};
 use crate::xtext;
 
 /// What a client said about the message as a whole.
+///
+/// ```
+/// use mail::{MailParams, ParamReason};
+/// let params: MailParams = "size=1000 RET=HDRS ENVID=a+2Bb".parse()?;
+/// assert_eq!(params.envid.as_ref().map(|id| id.as_str()), Some("a+b"));
+/// assert_eq!(params.to_string(), "SIZE=1000 RET=HDRS ENVID=a+2Bb");
+/// let error = MailParams::parse(b"FROB=1").unwrap_err();
+/// assert_eq!(error.reason(), ParamReason::Unknown); // 555
+/// # Ok::<(), mail::ParamError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MailParams {
     /// `SIZE=`: the client's estimate in octets; `u64::MAX` for anything larger (RFC 1870 §3).
