@@ -16,10 +16,12 @@ mod report;
 mod volume;
 
 use clap::ValueEnum;
-use spool::Store;
+use spool::disk::real::RealDisk;
+use spool::{Config, Recovery, Spool, Store};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use crate::engines::{Kind, Room};
 
@@ -119,9 +121,18 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Opens the spool of mailrace in `dir`.
-pub(crate) fn open_spool(_dir: &Path, _room: Room) -> Result<Box<dyn Store>, String> {
-    Err("the spool is not in this program yet".to_owned())
+/// Opens the spool of mailrace in `dir`, with its defaults but for the room it may take.
+pub(crate) fn open_spool(dir: &Path, room: Room) -> Result<Box<dyn Store>, String> {
+    Ok(Box::new(open_recovered(dir, room)?.0))
+}
+
+fn open_recovered(dir: &Path, room: Room) -> Result<(Spool, Recovery), String> {
+    let config = Config { size_max: room.bytes_max, free_min: room.free_min, ..Config::new(dir.join("spool")) };
+    let (spool, recovery) = Spool::open(config, Arc::new(RealDisk::new())).map_err(|e| e.to_string())?;
+    for damage in &recovery.damage {
+        say(&format!("damage: {damage}"));
+    }
+    Ok((spool, recovery))
 }
 
 /// Says something to the person at the terminal, apart from the report.
