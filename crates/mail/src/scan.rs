@@ -59,3 +59,13 @@ impl<'a> Scan<'a> {
         self.bytes.get(start..self.at).unwrap_or_default()
     }
 }
+
+/// The value of a hexadecimal digit, in either case.
+pub(crate) const fn hex_value(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}

@@ -3,6 +3,8 @@
 //!
 //! Both decode to text and encode back to 7-bit; what the text may be is checked by the type that holds it.
 
+use crate::scan::hex_value;
+
 /// Writes `text` so that it may stand in a parameter: everything but visible ASCII without `+` and `=` as `+HH`, byte
 /// by byte.
 // RFC 3461 §4: xtext = *( xchar / hexchar )
@@ -26,7 +28,7 @@ pub(crate) fn decode(text: &str) -> Option<String> {
     while let Some(byte) = bytes.next() {
         if byte == b'+' {
             // RFC 3461 §4: hexchar has upper-case digits; lower case is read too
-            out.push(hex(bytes.next()?)? << 4 | hex(bytes.next()?)?);
+            out.push(hex_value(bytes.next()?)? << 4 | hex_value(bytes.next()?)?);
         } else {
             out.push(byte);
         }
@@ -74,10 +76,6 @@ fn push_hex(out: &mut String, byte: u8) {
 
 fn push_code_point(out: &mut String, c: char) {
     out.push_str(&format!("\\x{{{:02X}}}", u32::from(c)));
-}
-
-fn hex(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
 #[cfg(test)]

@@ -31,10 +31,13 @@ pub fn encode(text: &str, line_octets: usize) -> Cow<'_, str> {
         let bytes_max = if is_base64 {
             payload_max / 4 * 3
         } else {
-            let mut octets = 0;
-            rest.bytes().take_while(|byte| (octets += q_octets(*byte), octets).1 <= payload_max).count()
+            let sums = rest.bytes().scan(0, |octets, byte| {
+                *octets += q_octets(byte);
+                Some(*octets)
+            });
+            sums.take_while(|octets| *octets <= payload_max).count()
         };
-        // RFC 2047 §5: no character is cut in half. A word has room for one of four bytes in either encoding.
+        // RFC 2047 §5: no character is cut in half. Every word has room for one of four bytes, so each takes some.
         let (piece, after) = rest.split_at(rest.floor_char_boundary(bytes_max));
         out.push_str(if is_base64 { "=?utf-8?B?" } else { "=?utf-8?Q?" });
         if is_base64 {

@@ -1,5 +1,7 @@
 //! The two encodings inside an encoded word: B, which is base64, and Q, which resembles quoted-printable (RFC 2047 §4).
 
+use crate::scan::hex_value;
+
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Appends the bytes of a B text; false when it is damaged: foreign characters (skipped) or a stray end.
@@ -45,8 +47,8 @@ pub(super) fn decode_q(text: &[u8], out: &mut Vec<u8>) -> bool {
         rest = after;
         match (byte, after) {
             (b'_', _) => out.push(b' '),
-            (b'=', [high, low, behind @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
-                out.push(nibble(*high) << 4 | nibble(*low));
+            (b'=', [high, low, behind @ ..]) if let (Some(high), Some(low)) = (hex_value(*high), hex_value(*low)) => {
+                out.push(high << 4 | low);
                 rest = behind;
             }
             (b'=', _) => {
@@ -57,15 +59,6 @@ pub(super) fn decode_q(text: &[u8], out: &mut Vec<u8>) -> bool {
         }
     }
     is_whole
-}
-
-/// The value of a hexadecimal digit.
-const fn nibble(digit: u8) -> u8 {
-    match digit {
-        b'0'..=b'9' => digit - b'0',
-        b'A'..=b'F' => digit - b'A' + 10,
-        _ => digit.wrapping_sub(b'a' - 10) & 15,
-    }
 }
 
 /// Appends bytes in base64, padded.
