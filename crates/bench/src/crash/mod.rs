@@ -1,24 +1,62 @@
 //! Rigs that try to make a real spool lose mail: kill its process, cut the power of its disk, make its disk fail.
 //!
-//! So far the disk: memory behind FUSE behind a loop device (`device`, `cut`, `fuse`, `server`, `disk`), on which a real ext4
-//! lies, whose power can be cut and whose requests can be slow or fail. What it does to the machine is undone by `host`.
+//! Each rig runs the writer (`writer`), a program that accepts mail and keeps a ledger of what it was promised, breaks it
+//! in its way (`kill`, `images`, `faults`) and holds what is left against the ledger (`checker`). Each also runs spools
+//! broken on purpose and must notice. `docs/crash-tests.md` says what is and is not proved by them.
+//!
+//! The disk of the last two is memory behind FUSE behind a loop device (`device`, `cut`, `fuse`, `server`, `disk`); what they
+//! do to the machine is undone by `host`.
 
+mod checker;
+mod children;
 pub mod cut;
 pub mod device;
 pub mod disk;
+mod faults;
+mod findings;
 mod fuse;
 pub mod host;
+mod images;
+mod kill;
+mod ledger;
+mod letter;
 mod random;
+mod report;
 mod server;
+mod spools;
+mod writer;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand, ValueEnum};
+use host::{Stop, Workplace};
+use report::Report;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+pub use checker::CheckerArguments;
+pub use findings::Findings;
+pub use writer::WriterArguments;
+
+/// Kills and images of a full run.
+const FULL: u64 = 1000;
+/// Kills of a short run.
+const SHORT_KILLS: u64 = 15;
+/// Images of a short run.
+const SHORT_IMAGES: u64 = 20;
 
 /// The subcommands of the rigs.
 #[derive(Debug, Subcommand)]
 pub enum Part {
+    /// Try to make the spool lose mail: kill -9, power cuts, failing disks
+    Crash(Arguments),
+    /// The program under test; ends with its input.
+    #[command(hide = true)]
+    CrashWriter(WriterArguments),
+    /// Holds a spool against a ledger.
+    #[command(hide = true)]
+    CrashChecker(CheckerArguments),
     /// The process behind a disk.
     #[command(hide = true)]
     CrashDisk {
@@ -33,9 +71,66 @@ pub enum Part {
     },
 }
 
+/// What to run.
+#[derive(Args, Clone, Debug)]
+pub struct Arguments {
+    /// 15 kills and 20 images instead of 1,000 each
+    #[arg(long)]
+    short: bool,
+    /// Run one rig only
+    #[arg(long, value_enum)]
+    only: Option<Rig>,
+    /// Crash images to take
+    #[arg(long)]
+    images: Option<u64>,
+    /// Kills
+    #[arg(long)]
+    kills: Option<u64>,
+    /// Begin of all random choices; the moments themselves remain the machine's
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print the result as JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// One of the rigs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Rig {
+    Kill,
+    Images,
+    Faults,
+}
+
+/// What the rigs share in a run.
+#[derive(Debug)]
+struct Context {
+    workplace: Arc<Workplace>,
+    seed: u64,
+    kills: u64,
+    images: u64,
+    short: bool,
+}
+
+impl Context {
+    /// A fresh directory on disk, and the name of a ledger in memory.
+    fn room(&self, name: &str) -> Result<(PathBuf, PathBuf), Stop> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let dir = self.workplace.disk().join(format!("{name}-{number}"));
+        std::fs::create_dir_all(&dir).map_err(|error| Stop::broken("making a directory", error))?;
+        let ledger = self.workplace.memory().join(format!("{name}-{number}.ledger"));
+        std::fs::write(&ledger, []).map_err(|error| Stop::broken("making a ledger", error))?;
+        Ok((dir, ledger))
+    }
+}
+
 /// Runs a subcommand.
 pub fn run(part: Part) -> ExitCode {
     let result = match part {
+        Part::Crash(arguments) => return crash(&arguments),
+        Part::CrashWriter(arguments) => writer::run(arguments),
+        Part::CrashChecker(arguments) => checker::run(&arguments),
         Part::CrashDisk { mount_point } => server::serve(&mount_point, io::stdin().lock(), io::stdout()),
         Part::CrashJanitor { dirs } => {
             host::janitor(&dirs);
@@ -49,4 +144,35 @@ pub fn run(part: Part) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn crash(arguments: &Arguments) -> ExitCode {
+    let workplace = match Workplace::new() {
+        Ok(workplace) => Arc::new(workplace),
+        Err(stop) => {
+            drop(writeln!(io::stderr(), "{stop}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let count = |asked: Option<u64>, short| asked.unwrap_or(if arguments.short { short } else { FULL });
+    let context = Context {
+        workplace,
+        seed: arguments.seed,
+        kills: count(arguments.kills, SHORT_KILLS),
+        images: count(arguments.images, SHORT_IMAGES),
+        short: arguments.short,
+    };
+    let wanted = |rig| arguments.only.is_none_or(|only| only == rig);
+    let mut report = Report::default();
+    if wanted(Rig::Kill) {
+        kill::run(&context, &mut report);
+    }
+    if wanted(Rig::Images) {
+        images::run(&context, &mut report);
+    }
+    if wanted(Rig::Faults) {
+        faults::run(&context, &mut report);
+    }
+    let printed = !arguments.json || report.print_json(context.seed).is_ok();
+    if printed && report.good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,0 +1,228 @@
+//! What the rigs say at the end: one line each, for people or as JSON.
+//!
+//! A negative control that was not caught is as much a failure as a lost message: a rig that cannot see a broken spool
+//! proves nothing about a whole one.
+
+use crate::clock;
+use crate::crash::findings::Findings;
+use crate::crash::host::Stop;
+use std::io::{self, Write};
+use std::time::Instant;
+
+/// Violations shown for each line.
+const DETAILS_MAX: usize = 6;
+
+/// What is being run, and for how long already.
+#[derive(Debug)]
+pub(crate) struct Case {
+    rig: &'static str,
+    name: String,
+    control: bool,
+    started: Instant,
+    /// Crashes so far.
+    pub(crate) crashes: u64,
+    /// Everything checked so far.
+    pub(crate) total: Findings,
+    /// Violations in words.
+    pub(crate) details: Vec<String>,
+    /// Further figures for the line.
+    pub(crate) figures: Vec<(&'static str, u64)>,
+}
+
+impl Case {
+    /// A run that must find nothing.
+    pub(crate) fn proof(rig: &'static str, name: impl Into<String>) -> Self {
+        Self {
+            rig,
+            name: name.into(),
+            control: false,
+            started: clock::now(),
+            crashes: 0,
+            total: Findings::default(),
+            details: Vec::new(),
+            figures: Vec::new(),
+        }
+    }
+
+    /// A run with a spool broken on purpose, which must find something.
+    pub(crate) fn control(rig: &'static str, name: impl Into<String>) -> Self {
+        Self { control: true, ..Self::proof(rig, name) }
+    }
+
+    /// Counts a check; true if the run is decided, because a promise was broken.
+    pub(crate) fn count(&mut self, checked: crate::crash::children::Checked) -> bool {
+        self.crashes += 1;
+        self.total.add(checked.findings);
+        self.details.extend(checked.details);
+        if self.crashes.is_multiple_of(50) {
+            self.progress(&format!("{} crashes, {} promises kept", self.crashes, self.total.required));
+        }
+        self.total.violations() > 0
+    }
+
+    /// Says something on the way.
+    pub(crate) fn progress(&self, what: &str) {
+        drop(writeln!(io::stderr(), "{} {}: {what}", self.rig, self.name));
+    }
+
+    /// Notes a violation that is not one of the spool's contents.
+    pub(crate) fn violation(&mut self, what: String) {
+        self.total.miscounted += 1;
+        self.details.push(format!("! {what}"));
+    }
+}
+
+/// All lines.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    lines: Vec<Line>,
+}
+
+#[derive(Debug)]
+struct Line {
+    case: Case,
+    seconds: f64,
+    verdict: Verdict,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Verdict {
+    Passed,
+    Caught,
+    Failed,
+    Missed,
+    Skipped(String),
+    Broken(String),
+}
+
+impl Report {
+    /// Takes the end of a case.
+    pub(crate) fn take(&mut self, case: Case, result: Result<(), Stop>) {
+        let verdict = match (result, case.control, case.total.violations()) {
+            (Err(Stop::Skipped(why)), _, _) => Verdict::Skipped(why),
+            (Err(Stop::Broken(why)), _, _) => Verdict::Broken(why),
+            (Ok(()), false, 0) => Verdict::Passed,
+            (Ok(()), false, _) => Verdict::Failed,
+            (Ok(()), true, 0) => Verdict::Missed,
+            (Ok(()), true, _) => Verdict::Caught,
+        };
+        let line = Line { seconds: case.started.elapsed().as_secs_f64(), case, verdict };
+        drop(writeln!(io::stderr(), "{}", line.text()));
+        self.lines.push(line);
+    }
+
+    /// Every proof passed and every control was caught; what was skipped counts neither way.
+    pub(crate) fn good(&self) -> bool {
+        let good = |line: &Line| matches!(line.verdict, Verdict::Passed | Verdict::Caught | Verdict::Skipped(_));
+        self.lines.iter().all(good)
+    }
+
+    /// Prints the JSON form.
+    ///
+    /// # Errors
+    /// The output is closed.
+    pub(crate) fn print_json(&self, seed: u64) -> io::Result<()> {
+        let lines: Vec<String> = self.lines.iter().map(Line::json).collect();
+        writeln!(io::stdout(), "{{\"seed\":{seed},\"good\":{},\"cases\":[{}]}}", self.good(), lines.join(","))
+    }
+}
+
+impl Verdict {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Caught => "caught",
+            Self::Failed => "FAILED",
+            Self::Missed => "MISSED",
+            Self::Skipped(_) => "skipped",
+            Self::Broken(_) => "BROKEN",
+        }
+    }
+
+    fn why(&self) -> &str {
+        match self {
+            Self::Skipped(why) | Self::Broken(why) => why,
+            _ => "",
+        }
+    }
+}
+
+impl Line {
+    fn text(&self) -> String {
+        let Self { case, seconds, verdict } = self;
+        let kind = if case.control { "control" } else { "proof" };
+        let mut text = format!("{:7} {} {kind} {}", verdict.word(), case.rig, case.name);
+        if !verdict.why().is_empty() {
+            text.push_str(&format!(": {}", verdict.why()));
+        }
+        if case.crashes > 0 {
+            text.push_str(&format!(" crashes={} seconds={seconds:.1}", case.crashes));
+            for (name, value) in case.total.pairs().filter(|(_, value)| *value > 0) {
+                text.push_str(&format!(" {name}={value}"));
+            }
+        }
+        for (name, value) in &case.figures {
+            text.push_str(&format!(" {name}={value}"));
+        }
+        for detail in case.details.iter().take(DETAILS_MAX) {
+            text.push_str(&format!("\n  {detail}"));
+        }
+        text
+    }
+
+    fn json(&self) -> String {
+        let Self { case, seconds, verdict } = self;
+        let mut fields = vec![
+            format!("\"rig\":{}", quoted(case.rig)),
+            format!("\"case\":{}", quoted(&case.name)),
+            format!("\"control\":{}", case.control),
+            format!("\"verdict\":{}", quoted(&verdict.word().to_lowercase())),
+            format!("\"why\":{}", quoted(verdict.why())),
+            format!("\"crashes\":{}", case.crashes),
+            format!("\"seconds\":{seconds:.3}"),
+        ];
+        fields.extend(case.total.pairs().map(|(name, value)| format!("\"{name}\":{value}")));
+        fields.extend(case.figures.iter().map(|(name, value)| format!("\"{name}\":{value}")));
+        let details: Vec<String> = case.details.iter().take(DETAILS_MAX).map(|detail| quoted(detail)).collect();
+        fields.push(format!("\"details\":[{}]", details.join(",")));
+        format!("{{{}}}", fields.join(","))
+    }
+}
+
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            control if u32::from(control) < 0x20 => quoted.push_str(&format!("\\u{:04x}", u32::from(control))),
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_uncaught_control_fails_and_a_skipped_rig_does_not() {
+        let mut report = Report::default();
+        report.take(Case::proof("a", "b"), Ok(()));
+        report.take(Case::proof("a", "b"), Err(Stop::Skipped("no root".to_owned())));
+        assert!(report.good());
+        let mut caught = Case::control("a", "b");
+        caught.total.lost = 1;
+        report.take(caught, Ok(()));
+        assert!(report.good());
+        report.take(Case::control("a", "b"), Ok(()));
+        assert!(!report.good());
+    }
+
+    #[test]
+    fn text_is_quoted_for_json() {
+        assert_eq!(quoted("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000a\"");
+    }
+}
