@@ -59,6 +59,12 @@ pub(super) struct Measurement {
     pub(super) flushes_per_message: Option<f64>,
     /// Bytes the device was given per byte of body; only on a private device.
     pub(super) device_bytes: Option<f64>,
+    /// Bytes the store gave to the file system per byte of body, as far as it counts them.
+    pub(super) written: f64,
+    /// Messages moved to other segments per message taken.
+    pub(super) relocated: f64,
+    /// Segment files at the end.
+    pub(super) segments: u64,
     /// Times a message had to be offered again.
     pub(super) refused: u64,
     /// Unfinished messages read back and found right.
@@ -217,6 +223,10 @@ fn summarise(start: &Moment, end: &Moment, latencies: &[u32]) -> Measurement {
         p50_us: percentile(50),
         p99_us: percentile(99),
         batch: messages / batches,
+        written: end.statistics.bytes_written.saturating_sub(start.statistics.bytes_written) as f64
+            / end.statistics.body_bytes.saturating_sub(start.statistics.body_bytes).max(1) as f64,
+        relocated: end.statistics.relocated.saturating_sub(start.statistics.relocated) as f64 / messages,
+        segments: end.statistics.segments,
         ..Measurement::default()
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::bodies::Bodies;
-use super::load::{Load, measure};
+use super::load::{Load, Measurement, measure};
 use super::machine::{self, Machine};
 use super::report::{Report, Row, figure, size};
 use super::volume::Volume;
@@ -213,7 +213,7 @@ impl Plan<'_> {
                     figure(measurement.cpu_us),
                     figure(measurement.p50_us),
                     figure(measurement.p99_us),
-                    if measurement.refused > 0 { format!(", {} refusals", measurement.refused) } else { String::new() },
+                    details(&measurement),
                 ));
                 self.report.rows.push(Row {
                     part,
@@ -244,4 +244,19 @@ impl Plan<'_> {
             self.report.remarks.push(text);
         }
     }
+}
+
+/// What is worth a remark only where it happens.
+fn details(measurement: &Measurement) -> String {
+    let mut text = String::new();
+    if measurement.segments > 0 {
+        text += &format!(", {} segments", measurement.segments);
+    }
+    if measurement.relocated > 0.0 {
+        text += &format!(", {:.2} % moved", measurement.relocated * 100.0);
+    }
+    if measurement.refused > 0 {
+        text += &format!(", {} refusals", measurement.refused);
+    }
+    text
 }

@@ -339,7 +339,7 @@ fn row_json(row: &Row) -> String {
     format!(
         "{{\"part\":{},\"store\":{},\"committers\":{},\"body_bytes\":{},\"stragglers\":{},\"round\":{},\
          \"messages_per_second\":{:.1},\"cpu_us\":{:.3},\"p50_us\":{:.1},\"p99_us\":{:.1},\"batch\":{:.2},\
-         \"flushes_per_batch\":{},\"flushes_per_message\":{},\"device_bytes\":{},\"refused\":{},\"verified\":{},\
+         \"flushes_per_batch\":{},\"flushes_per_message\":{},\"device_bytes\":{},\"written\":{:.3},\"relocated\":{:.4},\"segments\":{},\"refused\":{},\"verified\":{},\
          \"load_before\":{:.2}}}",
         quoted(row.part),
         quoted(row.kind.name()),
@@ -355,6 +355,9 @@ fn row_json(row: &Row) -> String {
         optional(m.flushes_per_batch),
         optional(m.flushes_per_message),
         optional(m.device_bytes),
+        m.written,
+        m.relocated,
+        m.segments,
         m.refused,
         m.verified,
         m.load_before,
