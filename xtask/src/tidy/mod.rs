@@ -6,6 +6,7 @@
 
 mod arrows;
 mod banned;
+mod fuzzing;
 mod links;
 mod manifests;
 mod names;
@@ -68,6 +69,7 @@ fn run(root: &Path) -> Result<(Vec<Finding>, usize), String> {
     let mut findings = Vec::new();
     arrows::check(root, &packages, &mut findings);
     let paths: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
+    let targets = files.iter().find(|file| file.path == fuzzing::MANIFEST).map_or("", |file| file.text.as_str());
     for file in &files {
         text::check(&file.path, &file.text, &mut findings);
         names::check_path(&file.path, &mut findings);
@@ -83,6 +85,7 @@ fn run(root: &Path) -> Result<(Vec<Finding>, usize), String> {
             names::check(&source, &mut findings);
             sizes::check(&source, &mut findings);
             banned::check(&source, &mut findings);
+            fuzzing::check(&source, &paths, targets, &mut findings);
         }
     }
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));

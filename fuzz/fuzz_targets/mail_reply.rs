@@ -1,0 +1,4 @@
+//! `mail::fuzz::reply` under libFuzzer.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mail::fuzz::reply(data));
