@@ -14,6 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::bodies::{Bodies, HEAD, RECIPIENT, mix};
+use super::machine;
 use super::volume::{Device, Volume};
 use crate::clock;
 use crate::engines::{CHUNK_BYTES, Kind, Room};
@@ -69,8 +70,8 @@ pub(super) struct Measurement {
     pub(super) refused: u64,
     /// Unfinished messages read back and found right.
     pub(super) verified: u64,
-    /// Load average before the run.
-    pub(super) load_before: f64,
+    /// Share of the machine that other programs used meanwhile, 0 to 1.
+    pub(super) others: f64,
 }
 
 /// What all committers of a run use.
@@ -97,6 +98,7 @@ struct Harvest {
 struct Moment {
     at: Instant,
     cpu: Duration,
+    others_ticks: u64,
     messages: u64,
     statistics: Statistics,
     device: Option<Device>,
@@ -129,10 +131,8 @@ fn measure_in(
     room: Room,
     bodies: &Bodies,
 ) -> Result<Measurement, String> {
-    let load_before = super::machine::load_average();
     let store = kind.open(dir, room)?;
     let (mut measurement, unfinished) = run(&*store, load, volume, bodies)?;
-    measurement.load_before = load_before;
     drop(store);
     if kind != Kind::Nothing {
         let store = kind.open(dir, room)?;
@@ -157,6 +157,7 @@ fn run(store: &dyn Store, load: Load, volume: &Volume, bodies: &Bodies) -> Resul
     let look = || Moment {
         at: clock::now(),
         cpu: clock::cpu(),
+        others_ticks: machine::others_ticks(),
         messages: run.messages.load(Ordering::Relaxed),
         statistics: store.statistics(),
         device: volume.device(),
@@ -223,6 +224,7 @@ fn summarise(start: &Moment, end: &Moment, latencies: &[u32]) -> Measurement {
         p50_us: percentile(50),
         p99_us: percentile(99),
         batch: messages / batches,
+        others: machine::share(end.others_ticks.saturating_sub(start.others_ticks), end.at - start.at),
         written: end.statistics.bytes_written.saturating_sub(start.statistics.bytes_written) as f64
             / end.statistics.body_bytes.saturating_sub(start.statistics.body_bytes).max(1) as f64,
         relocated: end.statistics.relocated.saturating_sub(start.statistics.relocated) as f64 / messages,

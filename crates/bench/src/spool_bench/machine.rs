@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 /// Facts of the machine. No names of hosts or directories.
 #[derive(Clone, Debug)]
@@ -26,9 +27,23 @@ impl Machine {
     }
 }
 
-/// The load average of the last minute.
-pub(super) fn load_average() -> f64 {
-    read("/proc/loadavg").split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0.0)
+/// Processor time in user mode of all processes but this one since the machine started, in ticks of 10 ms.
+///
+/// Threads of the kernel, which work for us as well, spend theirs in system mode and do not count.
+pub(super) fn others_ticks() -> u64 {
+    let stat = read("/proc/stat");
+    let all: u64 = stat.split_whitespace().skip(1).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    // The name of the program in its second field may hold spaces; fields are counted from the bracket after it.
+    let own = read("/proc/self/stat");
+    let own = own.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(11)?.parse().ok()).unwrap_or(0);
+    all.saturating_sub(own)
+}
+
+/// Share of the machine that others used between two readings of [`others_ticks`], 0 to 1.
+#[expect(clippy::cast_precision_loss, reason = "a share")]
+pub(super) fn share(ticks: u64, time: Duration) -> f64 {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    ticks as f64 / 100.0 / cores as f64 / time.as_secs_f64().max(0.01)
 }
 
 /// Resident memory of this process, in bytes.

@@ -71,6 +71,9 @@ pub struct Arguments {
     /// Minutes the whole may take; what does not fit is left out and said
     #[arg(long, default_value_t = 15.0)]
     minutes: f64,
+    /// Seconds to wait at a time for other programs to leave the machine alone; disturbed measurements are repeated
+    #[arg(long, default_value_t = 5)]
+    patience: u64,
     /// A smoke run of less than a minute
     #[arg(long)]
     quick: bool,

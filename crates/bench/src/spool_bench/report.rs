@@ -340,7 +340,7 @@ fn row_json(row: &Row) -> String {
         "{{\"part\":{},\"store\":{},\"committers\":{},\"body_bytes\":{},\"stragglers\":{},\"round\":{},\
          \"messages_per_second\":{:.1},\"cpu_us\":{:.3},\"p50_us\":{:.1},\"p99_us\":{:.1},\"batch\":{:.2},\
          \"flushes_per_batch\":{},\"flushes_per_message\":{},\"device_bytes\":{},\"written\":{:.3},\"relocated\":{:.4},\"segments\":{},\"refused\":{},\"verified\":{},\
-         \"load_before\":{:.2}}}",
+         \"others\":{:.3}}}",
         quoted(row.part),
         quoted(row.kind.name()),
         row.committers,
@@ -360,7 +360,7 @@ fn row_json(row: &Row) -> String {
         m.segments,
         m.refused,
         m.verified,
-        m.load_before,
+        m.others,
     )
 }
 
