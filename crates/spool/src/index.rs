@@ -379,7 +379,12 @@ impl Index {
     /// Applies a recorded state if it is younger than what is known.
     pub(crate) fn replay(&mut self, id: u64, position: u32, to: Sequenced, destination: Option<&[u8]>) -> Applied {
         match self.state(id, position) {
-            Some(now) if to.state.status == Status::Done || to.sequence > now.sequence => {
+            // A state carried over has the sequence of the one it repeats, and the destination with it.
+            Some(now)
+                if to.state.status == Status::Done
+                    || to.sequence > now.sequence
+                    || to.sequence == now.sequence && destination.is_some() =>
+            {
                 self.apply(id, position, to, destination)
             }
             _ => Applied::Nothing,

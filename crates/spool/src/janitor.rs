@@ -12,8 +12,10 @@ use crate::footer::Footer;
 use crate::format::{Found, Frame, Kind};
 use crate::log::{Closed, OpenSegment, write_footer};
 use crate::relocate::Relocation;
+use crate::sections::{ReadState, StateEntry};
 use crate::segments::{Phase, Segment};
 use crate::shard::{Shard, count, lock};
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -98,7 +100,8 @@ impl Janitor {
             progress = true;
             self.reclaim();
         }
-        if self.wanting() > 0 && self.maps_missing() {
+        let failed = lock(&self.shard.book).segments.count(Phase::Failed) > 0;
+        if (failed || self.wanting() > 0) && self.maps_missing() {
             self.shard.staging.want_livemap();
         }
         progress
@@ -118,8 +121,8 @@ impl Janitor {
 
     fn maps_missing(&self) -> bool {
         let book = lock(&self.shard.book);
-        let missing = |slot| book.segments.is_dead(slot) && !book.segments.has_maps(slot);
-        book.segments.iter().any(|(slot, _)| missing(slot))
+        let waits = |slot| book.segments.is_dead(slot) || book.segments.get(slot).phase == Phase::Failed;
+        book.segments.iter().any(|(slot, _)| waits(slot) && !book.segments.has_maps(slot))
     }
 
     /// Writes the footers of closed segments.
@@ -145,20 +148,38 @@ impl Janitor {
 
     /// Empties segments whose write or sync failed, and renames them away.
     fn evacuate(&mut self) -> bool {
-        let failed: Vec<u16> = {
+        let failed: Vec<(u16, bool)> = {
             let book = lock(&self.shard.book);
-            let failed =
-                book.segments.iter().filter(|(_, segment)| segment.phase == Phase::Failed && segment.pins == 0);
-            failed.map(|(slot, _)| slot).collect()
+            let failed = book.segments.iter().filter(|(_, one)| one.phase == Phase::Failed && one.pins == 0);
+            failed.map(|(slot, _)| (slot, book.segments.has_maps(slot))).collect()
         };
         let mut progress = false;
-        for slot in failed {
+        for (slot, has_maps) in failed {
             if lock(&self.shard.book).segments.get(slot).live > 0 {
                 Relocation::evacuate(self, slot);
             }
-            progress |= self.retire(slot);
+            // Its DONEs are needed until two LIVEMAPs have replaced them, its states until they are written again.
+            progress |= has_maps && self.carry_scanned(slot) && self.retire(slot);
         }
         progress
+    }
+
+    /// Writes the states of a segment without footer again.
+    fn carry_scanned(&mut self, slot: u16) -> bool {
+        let (file, generation, data_end) = {
+            let book = lock(&self.shard.book);
+            let segment = book.segments.get(slot);
+            (Arc::clone(&segment.file), segment.generation, segment.data_end)
+        };
+        let mut bytes = crate::buffer::AlignedBuf::new(self.shard.identity.segment_bytes as usize);
+        if file.read_at(bytes.as_mut_slice(), 0).is_err() {
+            // What cannot be read cannot be carried: some recipients are tried earlier than planned.
+            return true;
+        }
+        let found = crate::scan::scan(bytes.as_slice(), self.shard.seed(generation), generation, data_end);
+        let sections = found.frames.iter().filter(|found| found.frame.header.kind == Kind::State);
+        let entries = present(&self.shard, sections.flat_map(|found| crate::sections::read_states(found.frame.second)));
+        Relocation::states(self, entries)
     }
 
     /// Renames an emptied segment to `bad-…`, for a person to look at.
@@ -220,21 +241,7 @@ impl Janitor {
 
     /// Writes the state entries of a segment that are about unfinished messages again; `false` if that was not possible.
     fn carry_states(&mut self, slot: u16) -> bool {
-        let entries = self.with_footer(slot, |footer, shard| {
-            let book = lock(&shard.book);
-            let mut seen = std::collections::HashSet::new();
-            let mut entries = Vec::new();
-            for state in &footer.states {
-                if let Some(sequenced) = book.index.any_state(state.id, state.position)
-                    && seen.insert((state.id, state.position))
-                {
-                    let destination = book.index.destination_of(state.id, state.position).map(Into::into);
-                    let (id, position) = (state.id, state.position);
-                    entries.push(crate::sections::StateEntry { id, position, sequenced, destination });
-                }
-            }
-            entries
-        });
+        let entries = self.with_footer(slot, |footer, shard| present(shard, footer.states.iter().copied()));
         match entries {
             Some(entries) => Relocation::states(self, entries),
             None => false,
@@ -347,6 +354,22 @@ impl Janitor {
             lock(&self.shard.book).segments.get_mut(closed.slot).phase = Phase::Sealed;
         }
     }
+}
+
+/// The present states of the recipients of unfinished messages that some state entries are about.
+fn present<'a>(shard: &Shard, states: impl Iterator<Item = ReadState<'a>>) -> Vec<StateEntry> {
+    let book = lock(&shard.book);
+    let mut seen = HashSet::new();
+    let mut entries = Vec::new();
+    for ReadState { id, position, .. } in states {
+        if let Some(sequenced) = book.index.any_state(id, position)
+            && seen.insert((id, position))
+        {
+            let destination = book.index.destination_of(id, position).map(Into::into);
+            entries.push(StateEntry { id, position, sequenced, destination });
+        }
+    }
+    entries
 }
 
 /// Name of a segment file.

@@ -13,6 +13,7 @@
 //! janitor    footers, reuse, growth              relocate   stragglers into cold segments, by destination
 //! recovery   from bytes to the book              scan       torn tail or rot; scrub: looking for it in time
 //! format, sections: the bytes                    disk       the only room that touches a file
+//! inspect    what a stopped spool holds, in words
 //! ```
 //!
 //! Invariants: a [`Commit`] resolves after the sync that covers it; nothing acknowledged is in memory only; a finished
@@ -35,6 +36,7 @@ mod event;
 mod footer;
 mod format;
 mod index;
+pub mod inspect;
 mod janitor;
 mod log;
 mod recovery;

@@ -5,7 +5,6 @@
 
 use crate::book::{Book, chunk_frame_bytes};
 use crate::buffer::AlignedBuf;
-use crate::config::Config;
 use crate::disk::{BLOCK, Disk, DiskFile, TMP_SUFFIX};
 use crate::error::OpenError;
 use crate::footer::{Footer, FooterBuilder, Row};
@@ -370,19 +369,24 @@ struct Loaded {
     data_end: u32,
 }
 
-/// Opens one shard.
-pub(crate) fn shard(disk: &dyn Disk, config: &Config, identity: Identity, number: u16) -> Result<Recovered, OpenError> {
-    let directory = config.path.join(format!("{number:02}"));
-    disk.create_dir(&directory).map_err(OpenError::io("making the directory", &directory))?;
-    sweep(disk, &directory)?;
+/// Opens one shard; without `write` nothing is changed, not even leftovers.
+pub(crate) fn shard(
+    disk: &dyn Disk,
+    root: &Path,
+    identity: Identity,
+    number: u16,
+    write: bool,
+) -> Result<Recovered, OpenError> {
+    let directory = root.join(format!("{number:02}"));
+    if write {
+        disk.create_dir(&directory).map_err(OpenError::io("making the directory", &directory))?;
+        sweep(disk, &directory)?;
+    }
     let mut reader = Reader { disk, identity, shard: number, directory, report: Recovery::default() };
-    let mut candidates = reader.candidates(true)?;
+    let mut candidates = reader.candidates(write)?;
     for entry in candidates.iter_mut().flatten() {
         let sealed = reader.footer(entry).is_some();
         if entry.opened && entry.generation > 0 && !sealed {
-            if entry.trailer.is_some() {
-                reader.damage(&entry.path.clone(), 0, 0, None, "the footer is damaged; its batches serve");
-            }
             entry.bytes = Some(reader.read_all(entry));
         }
     }
@@ -521,7 +525,13 @@ impl<'a> Builder<'a> {
                 self.reader.report.scanned += 1;
                 let seed = self.reader.seed(candidate.generation);
                 let known = attested.get(&candidate.generation).copied().unwrap_or(0);
-                let found = scan(bytes.as_slice(), seed, candidate.generation, known);
+                let mut found = scan(bytes.as_slice(), seed, candidate.generation, known);
+                if self.mapped(candidate.generation).is_some_and(MappedSegment::is_dead) {
+                    // It was dead already, so this may be a reuse that was cut off: nobody misses what was overwritten.
+                    found.rot.clear();
+                } else if candidate.trailer.is_some() {
+                    self.reader.damage(&candidate.path, 0, 0, None, "the footer is damaged; its batches serve");
+                }
                 self.reader.report.torn += u64::from(found.torn.is_some());
                 for rot in &found.rot {
                     self.report_rot(candidate, rot);
@@ -549,7 +559,10 @@ impl<'a> Builder<'a> {
             let destination = state.destination.map(Into::into);
             (StateEntry { id: state.id, position: state.position, sequenced: state.sequenced, destination }, foreign)
         });
-        self.book.segments.get_mut(slot).states = u32::try_from(footer.states.len()).unwrap_or(u32::MAX);
+        let segment = self.book.segments.get_mut(slot);
+        segment.states = u32::try_from(footer.states.len()).unwrap_or(u32::MAX);
+        // Dead frames count too: the next LIVEMAP must cover them, or they would pass for younger than it.
+        segment.frames = u32::try_from(footer.rows.len()).unwrap_or(u32::MAX);
         self.states.extend(states);
         // What ended before the LIVEMAP was written is dead by the map.
         if foreign || self.map.as_ref().is_none_or(|(of, _)| generation >= *of) {
@@ -613,6 +626,8 @@ impl<'a> Builder<'a> {
     /// Applies states and ends messages; returns what belongs to other shards.
     fn replay(&mut self) -> (Vec<StateEntry>, Vec<u64>) {
         let mut foreign = (Vec::new(), Vec::new());
+        // A later state leaves out a destination that an earlier one has set.
+        self.states.sort_by_key(|(entry, _)| (entry.sequenced.sequence, entry.destination.is_some()));
         for (entry, is_foreign) in std::mem::take(&mut self.states) {
             if is_foreign && !self.book.index.contains(entry.id) {
                 foreign.0.push(entry);

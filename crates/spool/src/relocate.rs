@@ -164,6 +164,7 @@ impl<'a> Relocation<'a> {
     /// Copies the chunks of a large body; their new places, when they are durable.
     fn copy_chunks(&mut self, id: u64, chunks: &[ChunkPlace]) -> Result<Vec<ChunkPlace>, (Place, ReadError)> {
         self.flush();
+        self.chunks.clear();
         for (chunk, number) in chunks.iter().zip(0..) {
             let found = {
                 let book = lock(&self.janitor.shard.book);

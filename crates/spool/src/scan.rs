@@ -75,12 +75,17 @@ pub(crate) fn scan<'a>(bytes: &'a [u8], seed: Seed, generation: u64, attested: u
     let mut scan = Scan { data_end: number(BLOCK), ..Scan::default() };
     let mut end = BLOCK;
     for (at, header) in &batches {
+        if *at > end && end >= attested {
+            // One write of two batches was cut off in the first: nobody was told of the second.
+            scan.torn = Some(number(end));
+            break;
+        }
+        scan.durable.push(header.durable);
         if *at > end {
             scan.salvage(bytes, seed, end, *at);
         }
         end = at + header.bytes as usize;
         scan.batches += 1;
-        scan.durable.push(header.durable);
         if scan.batch(bytes, seed, *at, header) {
             scan.data_end = number(end);
         } else if end <= attested {
@@ -88,6 +93,7 @@ pub(crate) fn scan<'a>(bytes: &'a [u8], seed: Seed, generation: u64, attested: u
             scan.data_end = number(end);
         } else {
             scan.torn = Some(number(*at));
+            break;
         }
     }
     if end < attested.min(bytes.len()) {

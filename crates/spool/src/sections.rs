@@ -318,6 +318,11 @@ pub(crate) struct MappedSegment {
 }
 
 impl MappedSegment {
+    /// Whether no covered frame is live.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.bits.iter().all(|word| *word == 0)
+    }
+
     /// Whether the frame is live: said so, or younger than the map.
     pub(crate) fn is_live(&self, ordinal: u32) -> bool {
         ordinal >= self.frames

@@ -17,6 +17,7 @@ use mail::QueueId;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -126,7 +127,7 @@ impl Spool {
         config.check()?;
         let started_us = disk.now_us();
         disk.create_dir(&config.path).map_err(OpenError::io("making the directory", &config.path))?;
-        let lock = take_lock(&config, disk.as_ref())?;
+        let lock = take_lock(&config.path, disk.as_ref())?;
         let known = recovery::identity(disk.as_ref(), &config.path)?;
         let identity = known.map_or_else(|| create(&config, disk.as_ref()), Ok)?;
         // The layout was fixed when the spool was made.
@@ -135,7 +136,7 @@ impl Spool {
         let mut report = Recovery { created: known.is_none(), ..Recovery::default() };
         let mut recovered = Vec::new();
         for number in 0..identity.shards {
-            let shard = recovery::shard(disk.as_ref(), &config, identity, number)?;
+            let shard = recovery::shard(disk.as_ref(), &config.path, identity, number, true)?;
             report.add(&shard.report);
             recovered.push(shard);
         }
@@ -199,8 +200,8 @@ impl Spool {
     }
 }
 
-fn take_lock(config: &Config, disk: &dyn Disk) -> Result<Box<dyn Send + Sync>, OpenError> {
-    let path = config.path.join(LOCK);
+pub(crate) fn take_lock(root: &Path, disk: &dyn Disk) -> Result<Box<dyn Send + Sync>, OpenError> {
+    let path = root.join(LOCK);
     disk.lock(&path).map_err(|error| {
         if error.kind() == std::io::ErrorKind::WouldBlock {
             return OpenError::Locked { path: path.clone(), holder: error.to_string() };
