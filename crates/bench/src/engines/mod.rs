@@ -20,7 +20,8 @@ mod redb;
 mod sqlite;
 
 use bytes::Bytes;
-use spool::Store;
+use mail::QueueId;
+use spool::{Commit, Spool, Store};
 use std::fmt;
 use std::path::Path;
 
@@ -67,7 +68,7 @@ impl Kind {
     ///
     /// # Errors
     /// What the store says, or that it was not built.
-    pub fn open(self, dir: &Path, room: Room) -> Result<Box<dyn Store>, String> {
+    pub fn open(self, dir: &Path, room: Room) -> Result<Box<dyn Contender>, String> {
         match self {
             Self::Mailrace => crate::spool_bench::open_spool(dir, room),
             Self::Files => Ok(Box::new(files::Files::open(dir)?)),
@@ -85,6 +86,24 @@ impl Kind {
         }
     }
 }
+
+/// A store that takes part in a comparison.
+pub trait Contender: Store {
+    /// Resolves when something that was refused as busy may be offered again; `None` if the store cannot tell.
+    fn room(&self, _id: QueueId) -> Option<Commit> {
+        None
+    }
+}
+
+impl Contender for Spool {
+    fn room(&self, id: QueueId) -> Option<Commit> {
+        Some(self.room(id))
+    }
+}
+
+impl Contender for files::Files {}
+impl Contender for nothing::Nothing {}
+impl<E: Engine> Contender for group::Grouped<E> {}
 
 /// How much a store may take where it is opened.
 #[derive(Clone, Copy, Debug)]

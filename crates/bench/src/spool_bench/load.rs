@@ -17,7 +17,7 @@ use super::bodies::{Bodies, HEAD, RECIPIENT, mix};
 use super::machine;
 use super::volume::{Device, Volume};
 use crate::clock;
-use crate::engines::{CHUNK_BYTES, Kind, Room};
+use crate::engines::{CHUNK_BYTES, Contender, Kind, Room};
 
 /// Messages that are on their way at a time, at most, of small mail.
 const LAG_MESSAGES: usize = 4_096;
@@ -77,7 +77,7 @@ pub(super) struct Measurement {
 /// What all committers of a run use.
 struct Run<'a> {
     load: Load,
-    store: &'a dyn Store,
+    store: &'a dyn Contender,
     bodies: &'a Bodies,
     ids: Mutex<QueueIds>,
     phase: AtomicU8,
@@ -142,7 +142,12 @@ fn measure_in(
     Ok(measurement)
 }
 
-fn run(store: &dyn Store, load: Load, volume: &Volume, bodies: &Bodies) -> Result<(Measurement, Vec<QueueId>), String> {
+fn run(
+    store: &dyn Contender,
+    load: Load,
+    volume: &Volume,
+    bodies: &Bodies,
+) -> Result<(Measurement, Vec<QueueId>), String> {
     let run = Run {
         load,
         store,
@@ -328,9 +333,13 @@ impl Run<'_> {
         for _ in 0..OFFERS_MAX {
             match give() {
                 Ok(commit) => return Ok(commit),
-                Err(Error::Busy | Error::Full) => {
+                Err(refusal @ (Error::Busy | Error::Full)) => {
+                    let busy = refusal == Error::Busy;
                     self.refused.fetch_add(1, Ordering::Relaxed);
-                    clock::pause(Duration::from_micros(200));
+                    match self.store.room(id) {
+                        Some(room) if busy => room.wait().map_err(|e| format!("room for {id}: {e}"))?,
+                        _ => clock::pause(Duration::from_micros(200)),
+                    }
                 }
                 Err(error) => return Err(format!("append of {id}: {error}")),
             }

@@ -17,13 +17,13 @@ mod volume;
 
 use clap::ValueEnum;
 use spool::disk::real::RealDisk;
-use spool::{Config, Recovery, Spool, Store};
+use spool::{Config, Spool};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use crate::engines::{Kind, Room};
+use crate::engines::{Contender, Kind, Room};
 
 /// Bytes a store may take on disk.
 const BYTES_MAX: u64 = 4 << 30;
@@ -124,18 +124,19 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Opens the spool of mailrace in `dir`, with its defaults but for the room it may take.
-pub(crate) fn open_spool(dir: &Path, room: Room) -> Result<Box<dyn Store>, String> {
-    Ok(Box::new(open_recovered(dir, room)?.0))
+/// Where the spool lies in the directory of a store.
+fn spool_path(dir: &Path) -> PathBuf {
+    dir.join("spool")
 }
 
-fn open_recovered(dir: &Path, room: Room) -> Result<(Spool, Recovery), String> {
-    let config = Config { size_max: room.bytes_max, free_min: room.free_min, ..Config::new(dir.join("spool")) };
+/// Opens the spool of mailrace in `dir`, with its defaults but for the room it may take.
+pub(crate) fn open_spool(dir: &Path, room: Room) -> Result<Box<dyn Contender>, String> {
+    let config = Config { size_max: room.bytes_max, free_min: room.free_min, ..Config::new(spool_path(dir)) };
     let (spool, recovery) = Spool::open(config, Arc::new(RealDisk::new())).map_err(|e| e.to_string())?;
     for damage in &recovery.damage {
         say(&format!("damage: {damage}"));
     }
-    Ok((spool, recovery))
+    Ok(Box::new(spool))
 }
 
 /// Says something to the person at the terminal, apart from the report.

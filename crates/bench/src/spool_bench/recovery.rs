@@ -1,6 +1,8 @@
 //! A spool with a million queued messages: how long until it is open, what it holds in memory, how long to verify it all.
 
 use mail::{Node, QueueIds};
+use spool::disk::real::RealDisk;
+use spool::inspect::inspect;
 use spool::{NewBody, NewMessage, NewRecipient, Store};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -48,10 +50,7 @@ pub(super) fn measure(dir: &Path, messages: u64, bodies: &Bodies) -> Result<Reco
     values.push(("messages".to_owned(), messages as f64));
     values.push(("filling, messages/s".to_owned(), messages as f64 / (clock::now() - begun).as_secs_f64()));
 
-    if let Err(error) = std::fs::write("/proc/sys/vm/drop_caches", "3") {
-        remarks
-            .push(format!("recovery: the page cache could not be dropped ({error}); the files may come from memory"));
-    }
+    drop_caches(&mut remarks);
     let resident = machine::resident();
     let begun = clock::now();
     let cpu = clock::cpu();
@@ -67,7 +66,27 @@ pub(super) fn measure(dir: &Path, messages: u64, bodies: &Bodies) -> Result<Reco
     values.push(("growth of resident memory, bytes per message".to_owned(), grown as f64 / messages as f64));
     values.push(("destinations".to_owned(), statistics.destinations as f64));
     drop(store);
+
+    drop_caches(&mut remarks);
+    let begun = clock::now();
+    let root = super::spool_path(dir);
+    let summary = inspect(&RealDisk::new(), &root, false, &mut |_| {}).map_err(|e| e.to_string())?;
+    let seconds = (clock::now() - begun).as_secs_f64();
+    if !summary.damage.is_empty() || summary.recovery.messages != messages {
+        let (damage, found) = (summary.damage.len(), summary.recovery.messages);
+        return Err(format!("WRONG: {damage} damaged places, {found} of {messages} messages"));
+    }
+    values.push(("verifying, bytes read".to_owned(), summary.bytes as f64));
+    values.push((VERIFY_SECONDS.to_owned(), seconds * 4e9 / summary.bytes.max(1) as f64));
     Ok((values, remarks))
+}
+
+fn drop_caches(remarks: &mut Vec<String>) {
+    if let Err(error) = std::fs::write("/proc/sys/vm/drop_caches", "3") {
+        remarks.push(format!(
+            "recovery: the page cache could not be dropped ({error}); what is not read directly may come from memory"
+        ));
+    }
 }
 
 fn fill(store: &dyn Store, messages: u64, bodies: &Bodies) -> Result<(), String> {
