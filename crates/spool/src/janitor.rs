@@ -159,9 +159,36 @@ impl Janitor {
                 Relocation::evacuate(self, slot);
             }
             // Its DONEs are needed until two LIVEMAPs have replaced them, its states until they are written again.
-            progress |= has_maps && self.carry_scanned(slot) && self.retire(slot);
+            progress |= has_maps && self.carried(slot, true) && self.retire(slot);
         }
         progress
+    }
+
+    /// Whether everything that the segment's state entries said is durable elsewhere; writes them again if need be.
+    ///
+    /// An entry is left behind when its message is finished, and then its DONE must be durable first.
+    fn carried(&mut self, slot: u16, without_footer: bool) -> bool {
+        let (carried, states) = {
+            let book = lock(&self.shard.book);
+            let segment = book.segments.get(slot);
+            (segment.carried, segment.states)
+        };
+        let since = match carried {
+            Some(since) => since,
+            None => {
+                let needed = without_footer || states > 0;
+                let written = !needed || if without_footer { self.carry_scanned(slot) } else { self.carry_states(slot) };
+                if !written {
+                    return false;
+                }
+                let mut book = lock(&self.shard.book);
+                let (recorded, _) = self.shard.staging.recorded();
+                book.segments.get_mut(slot).carried = Some(recorded);
+                recorded
+            }
+        };
+        let (_, flushed) = self.shard.staging.recorded();
+        flushed >= since
     }
 
     /// Writes the states of a segment without footer again.
@@ -215,22 +242,16 @@ impl Janitor {
     /// Takes dead segments back into the pool, their state entries carried over.
     fn reclaim(&mut self) -> bool {
         let without_maps = self.shard.config.sabotage().skip_livemap;
-        let (recorded, flushed) = self.shard.staging.recorded();
-        let dead: Vec<(u16, u32)> = {
+        let dead: Vec<u16> = {
             let mut book = lock(&self.shard.book);
             self.shard.release_foreign(&mut book);
-            book.segments.note_dead(recorded);
-            let slots =
-                book.segments.iter().filter(|(slot, _)| book.segments.reclaimable(*slot, without_maps, flushed));
-            slots.map(|(slot, segment)| (slot, segment.states)).collect()
+            let slots = book.segments.iter().map(|(slot, _)| slot);
+            slots.filter(|slot| book.segments.reclaimable(*slot, without_maps)).collect()
         };
         let mut progress = false;
-        for (slot, states) in dead {
-            if states > 0 && !self.carry_states(slot) {
-                continue;
-            }
-            let mut book = lock(&self.shard.book);
-            if book.segments.reclaimable(slot, without_maps, flushed) {
+        for slot in dead {
+            if self.carried(slot, false) {
+                let mut book = lock(&self.shard.book);
                 book.segments.release(slot);
                 self.shard.note_free(&book);
                 progress = true;

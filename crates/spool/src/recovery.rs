@@ -529,8 +529,6 @@ impl<'a> Builder<'a> {
                 if self.mapped(candidate.generation).is_some_and(MappedSegment::is_dead) {
                     // It was dead already, so this may be a reuse that was cut off: nobody misses what was overwritten.
                     found.rot.clear();
-                } else if candidate.trailer.is_some() {
-                    self.reader.damage(&candidate.path, 0, 0, None, "the footer is damaged; its batches serve");
                 }
                 self.reader.report.torn += u64::from(found.torn.is_some());
                 for rot in &found.rot {
@@ -590,9 +588,13 @@ impl<'a> Builder<'a> {
             }
             return;
         };
-        // Two copies: the younger one serves, and of two states of a recipient the younger one holds.
+        // Two copies: the younger one serves, and of two states of a recipient the younger one holds. A copy in a cold
+        // segment is younger than what it was made from, whatever the generations: both kinds are open at a time.
         let states: Vec<(Sequenced, Option<&[u8]>)> = recipients.collect();
-        let age = |place: Place| (self.book.segments.get(place.segment).generation, place.ordinal);
+        let age = |place: Place| {
+            let segment = self.book.segments.get(place.segment);
+            (segment.cold, segment.generation, place.ordinal)
+        };
         if age(place) > age(known) {
             if let Some(old) = self.book.index.relocate(row.id, place, chunks) {
                 self.book.segments.get_mut(old.place.segment).kill(old.place.ordinal, old.place.size);

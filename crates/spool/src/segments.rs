@@ -77,8 +77,9 @@ pub(crate) struct Segment {
     pub(crate) livemap: u32,
     /// SEAL frame: offset and size.
     pub(crate) footer: Option<(u32, u32)>,
-    /// How many states had been recorded when it was first seen dead; until they are durable a crash revives it.
-    pub(crate) dead_since: Option<u64>,
+    /// Its state entries are durable elsewhere once so many recorded states are durable. Counted when no frame of it lived
+    /// any more, so that with them the ends of all its messages are durable too.
+    pub(crate) carried: Option<u64>,
 }
 
 impl Segment {
@@ -99,7 +100,7 @@ impl Segment {
             maps_at_close: 0,
             livemap: 0,
             footer: None,
-            dead_since: None,
+            carried: None,
         }
     }
 
@@ -244,26 +245,13 @@ impl Segments {
     }
 
     /// Whether the rules allow the segment to be used again, apart from its state entries.
-    ///
-    /// `flushed` is how many of the recorded states are durable.
-    pub(crate) fn reclaimable(&self, slot: u16, without_maps: bool, flushed: u64) -> bool {
-        let segment = self.get(slot);
-        let ended_for_good = segment.dead_since.is_some_and(|recorded| recorded <= flushed);
-        self.is_dead(slot) && ended_for_good && (without_maps || self.has_maps(slot))
+    pub(crate) fn reclaimable(&self, slot: u16, without_maps: bool) -> bool {
+        self.is_dead(slot) && (without_maps || self.has_maps(slot))
     }
 
     /// Whether two LIVEMAPs younger than the segment are durable.
     pub(crate) fn has_maps(&self, slot: u16) -> bool {
         self.maps >= self.get(slot).maps_at_close + 2
-    }
-
-    /// Notes of dead segments how many states had been recorded by now.
-    pub(crate) fn note_dead(&mut self, recorded: u64) {
-        for slot in 0..u16::try_from(self.slots.len()).unwrap_or(u16::MAX) {
-            if self.is_dead(slot) {
-                self.slots[usize::from(slot)].dead_since.get_or_insert(recorded);
-            }
-        }
     }
 
     /// Whether only LIVEMAPs are missing for the segment to be used again.
@@ -284,7 +272,7 @@ impl Segments {
         let segment = &mut self.slots[usize::from(slot)];
         assert!(segment.live == 0 && segment.pins == 0, "only a dead segment is released");
         segment.phase = Phase::Free;
-        segment.dead_since = None;
+        segment.carried = None;
         segment.bits = Vec::new();
         let generation = segment.generation;
         if self.by_generation.get(&generation) == Some(&slot) {

@@ -37,7 +37,9 @@ fn run(seed: u64, plan: Plan) -> (u64, Result<(), String>) {
 
 fn all(kept: &[u64], count: u64, plan: impl Fn(u64) -> Plan) {
     let mut recoveries = 0;
-    for seed in kept.iter().copied().chain(1..=count) {
+    // To look at one failure: SIM_SEED=17 cargo test --test simulation NAME.
+    let only: Option<u64> = std::env::var("SIM_SEED").ok().and_then(|seed| seed.parse().ok());
+    for seed in kept.iter().copied().chain(1..=count).filter(|seed| only.is_none_or(|only| only == *seed)) {
         let (number, result) = run(seed, plan(seed));
         recoveries += number;
         if let Err(error) = result {

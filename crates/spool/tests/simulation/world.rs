@@ -343,7 +343,7 @@ impl World {
 fn describe(image: &SimDisk, error: &str) -> String {
     image.clear_faults();
     let mut text = String::new();
-    let wanted = error.split(':').next().and_then(|id| u64::from_str_radix(id, 16).ok()).and_then(QueueId::from_u64);
+    let wanted = error.split([':', ' ']).next().and_then(|id| u64::from_str_radix(id, 16).ok()).and_then(QueueId::from_u64);
     let told = spool::inspect::inspect(image, std::path::Path::new("/spool"), true, &mut |fact| {
         let about = match fact {
             spool::inspect::Fact::Frame { id, kind, .. } => *id == wanted || matches!(kind.as_str(), "DONE" | "STATE" | "LIVEMAP"),
