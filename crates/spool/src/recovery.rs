@@ -484,8 +484,9 @@ impl<'a> Builder<'a> {
         for (slot, section, foreign) in &sections {
             self.add_segment(*slot, section, *foreign);
         }
-        self.add_chunks();
         let foreign = self.replay();
+        // Only now: the chunks of a message that ended may be gone already.
+        self.add_chunks();
         let mut report = self.reader.report;
         report.messages = self.book.index.messages();
         report.recipients = self.book.index.recipients();

@@ -51,14 +51,14 @@ fn all(kept: &[u64], count: u64, plan: impl Fn(u64) -> Plan) {
 
 #[test]
 fn nothing_acknowledged_is_lost_over_power_cuts() {
-    const KEPT: &[u64] = &[];
-    all(KEPT, 60, |_| plan());
+    const KEPT: &[u64] = &[14, 35];
+    all(KEPT, 400, |_| plan());
 }
 
 #[test]
 fn a_small_pool_reuses_and_relocates() {
-    const KEPT: &[u64] = &[];
-    all(KEPT, 60, |seed| Plan {
+    const KEPT: &[u64] = &[2, 23];
+    all(KEPT, 400, |seed| Plan {
         config: small(10 + seed % 4),
         finish_percent: 95,
         images: u64::from(seed % 3 == 0),
@@ -69,6 +69,6 @@ fn a_small_pool_reuses_and_relocates() {
 
 #[test]
 fn failing_writes_and_syncs_lose_nothing() {
-    const KEPT: &[u64] = &[];
-    all(KEPT, 60, |_| Plan { fault_percent: 2, ..plan() });
+    const KEPT: &[u64] = &[1, 20];
+    all(KEPT, 400, |_| Plan { fault_percent: 2, ..plan() });
 }

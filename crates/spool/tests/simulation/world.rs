@@ -300,7 +300,9 @@ impl World {
         let opened = Spool::open_stepped(self.plan.config.clone(), disk);
         let (spool, _, recovery) = opened.map_err(|error| format!("image {choice}: open: {error}"))?;
         if let Some(damage) = recovery.damage.first() {
-            return Err(format!("image {choice}: damage reported where none was done: {damage}"));
+            drop(spool);
+            let image = describe(&self.disk.crash_image(choice), &damage.id.map_or(String::new(), |id| format!("{:x}", id.to_u64())));
+            return Err(format!("image {choice}: damage reported where none was done: {damage}\n{image}"));
         }
         self.recoveries += 1;
         let checked = self.model.clone().check_recovered(&spool);
