@@ -31,6 +31,7 @@ mod commit;
 mod committer;
 mod config;
 pub mod disk;
+pub mod envelope;
 mod error;
 mod event;
 mod footer;
