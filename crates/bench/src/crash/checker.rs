@@ -51,7 +51,9 @@ pub struct CheckerArguments {
 pub(crate) fn run(arguments: &CheckerArguments) -> io::Result<()> {
     let book = Book::read(&arguments.ledger, arguments.before, arguments.after)?;
     let (store, recovery) = spools::open(&arguments.spool).map_err(io::Error::other)?;
-    let (findings, details, found) = compare(&*store, &book, arguments.cycle);
+    let (mut findings, mut details, found) = compare(&*store, &book, arguments.cycle);
+    findings.alarms = recovery.damage.len() as u64;
+    details.extend(recovery.damage.iter().take(DETAILS_MAX).map(|damage| format!("! recovery: {damage}")));
     if let Some(path) = &arguments.adopt {
         adopt(path, &found)?;
     }
@@ -60,7 +62,7 @@ pub(crate) fn run(arguments: &CheckerArguments) -> io::Result<()> {
     for detail in details {
         writeln!(output, "{detail}")?;
     }
-    writeln!(output, "recovery: {recovery}")?;
+    writeln!(output, "{recovery}")?;
     output.flush()
 }
 

@@ -216,6 +216,8 @@ pub(crate) struct Tally {
     pub(crate) poisoned: u64,
     /// Answers that no rig expects.
     pub(crate) other: u64,
+    /// Segment files of the spool, how many of them are free, how many retired.
+    pub(crate) segments: [u64; 3],
 }
 
 impl Tally {
@@ -230,6 +232,7 @@ impl Tally {
             full: value("full"),
             poisoned: value("poisoned"),
             other: value("other"),
+            segments: [value("segments"), value("free"), value("bad")],
         }
     }
 }

@@ -119,7 +119,7 @@ pub(crate) fn run(context: &Context, report: &mut Report) {
     let rounds = if context.short { 1 } else { 10 };
     let mut random = Random::new(context.seed ^ 0x2222);
     for way in WAYS {
-        let mut case = Case::proof("faults", way.name);
+        let mut case = Case::proof("faults", way.name).with_errors();
         let mut result = Ok(());
         for _ in 0..rounds {
             result = fail_in_that_way(context, &mut case, way, None, &mut random);
@@ -129,12 +129,13 @@ pub(crate) fn run(context: &Context, report: &mut Report) {
         }
         report.take(case, result);
     }
-    let mut control = Case::control("faults", "ack-before-sync with write errors");
+    let saboteur = Saboteur::AckBeforeSync;
+    let mut control = Case::control("faults", "ack-before-sync with write errors", saboteur.leads_to());
     let way = Way { expect: Expect::Safe, ..WAYS[0] };
     let mut result = Ok(());
     for _ in 0..CONTROL_TRIES {
-        result = fail_in_that_way(context, &mut control, way, Some(Saboteur::AckBeforeSync), &mut random);
-        if result.is_err() || control.total.violations() > 0 {
+        result = fail_in_that_way(context, &mut control, way, Some(saboteur), &mut random);
+        if result.is_err() || saboteur.leads_to()(&control.total) > 0 {
             break;
         }
     }

@@ -31,6 +31,8 @@ pub struct Findings {
     pub miscounted: u64,
     /// The spool did not open at all, or its recovery broke down.
     pub unusable: u64,
+    /// Allowed after errors of the disk only: places that recovery reports as rotten.
+    pub alarms: u64,
     /// Allowed: recipients back whose end was recorded just before the crash.
     pub repeated: u64,
     /// Allowed: messages there that were offered and not answered.
@@ -40,7 +42,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    const NAMES: [&'static str; 16] = [
+    const NAMES: [&'static str; 17] = [
         "acknowledged",
         "required",
         "present",
@@ -54,12 +56,13 @@ impl Findings {
         "stale",
         "miscounted",
         "unusable",
+        "alarms",
         "repeated",
         "unanswered",
         "refused",
     ];
 
-    fn fields(&mut self) -> [&mut u64; 16] {
+    fn fields(&mut self) -> [&mut u64; 17] {
         [
             &mut self.acknowledged,
             &mut self.required,
@@ -74,6 +77,7 @@ impl Findings {
             &mut self.stale,
             &mut self.miscounted,
             &mut self.unusable,
+            &mut self.alarms,
             &mut self.repeated,
             &mut self.unanswered,
             &mut self.refused,

@@ -38,7 +38,7 @@ pub(crate) fn run(context: &Context, report: &mut Report) {
         return;
     }
     for saboteur in [Saboteur::AckBeforeSync, Saboteur::SkipLivemap, Saboteur::ReuseGeneration] {
-        let mut control = Case::control("images", saboteur.name());
+        let mut control = Case::control("images", saboteur.name(), saboteur.leads_to());
         let result = cut_again_and_again(context, &mut control, Some(saboteur), CONTROL_IMAGES);
         report.take(control, result);
     }

@@ -23,11 +23,11 @@ pub(crate) fn run(context: &Context, report: &mut Report) {
     let mut proof = Case::proof("kill", "whole spool");
     let result = kill_again_and_again(context, &mut proof, None, &[], context.kills);
     report.take(proof, result);
-    let mut ahead = Case::control("kill", "acknowledge before the spool has it");
+    let mut ahead = Case::control("kill", "acknowledge before the spool has it", |findings| findings.lost);
     let result = kill_again_and_again(context, &mut ahead, None, &["--ledger-ahead"], CONTROL_KILLS);
     report.take(ahead, result);
     for saboteur in [Saboteur::SkipLivemap, Saboteur::ReuseGeneration] {
-        let mut control = Case::control("kill", saboteur.name());
+        let mut control = Case::control("kill", saboteur.name(), saboteur.leads_to());
         let result = kill_again_and_again(context, &mut control, Some(saboteur), &[], CONTROL_KILLS);
         report.take(control, result);
     }

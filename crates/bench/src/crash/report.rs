@@ -17,7 +17,10 @@ const DETAILS_MAX: usize = 6;
 pub(crate) struct Case {
     rig: &'static str,
     name: String,
-    control: bool,
+    /// What a control must find; a proof has none and must find nothing.
+    wanted: Option<fn(&Findings) -> u64>,
+    /// Places reported as rotten are no surprise where the disk gave errors.
+    alarming: bool,
     started: Instant,
     /// Crashes so far.
     pub(crate) crashes: u64,
@@ -35,7 +38,8 @@ impl Case {
         Self {
             rig,
             name: name.into(),
-            control: false,
+            wanted: None,
+            alarming: false,
             started: clock::now(),
             crashes: 0,
             total: Findings::default(),
@@ -44,12 +48,23 @@ impl Case {
         }
     }
 
-    /// A run with a spool broken on purpose, which must find something.
-    pub(crate) fn control(rig: &'static str, name: impl Into<String>) -> Self {
-        Self { control: true, ..Self::proof(rig, name) }
+    /// A run with a spool broken on purpose, which must find what that leads to, and not just anything.
+    pub(crate) fn control(rig: &'static str, name: impl Into<String>, wanted: fn(&Findings) -> u64) -> Self {
+        Self { wanted: Some(wanted), ..Self::proof(rig, name) }
     }
 
-    /// Counts a check; true if the run is decided, because a promise was broken.
+    /// The same on a disk that gives errors, so that recovery may report rot.
+    pub(crate) fn with_errors(self) -> Self {
+        Self { alarming: true, ..self }
+    }
+
+    /// Whether what had to be found, or must not be found, was found.
+    fn decided(&self) -> bool {
+        let alarms = if self.alarming { 0 } else { self.total.alarms };
+        self.wanted.map_or(self.total.violations() + alarms, |wanted| wanted(&self.total)) > 0
+    }
+
+    /// Counts a check; true if the run is decided: a promise was broken, or of a control the right one.
     pub(crate) fn count(&mut self, checked: crate::crash::children::Checked) -> bool {
         self.crashes += 1;
         self.total.add(checked.findings);
@@ -57,7 +72,7 @@ impl Case {
         if self.crashes.is_multiple_of(50) {
             self.progress(&format!("{} crashes, {} promises kept", self.crashes, self.total.required));
         }
-        self.total.violations() > 0
+        self.decided() || self.total.unusable > 0
     }
 
     /// Says something on the way.
@@ -98,13 +113,13 @@ enum Verdict {
 impl Report {
     /// Takes the end of a case.
     pub(crate) fn take(&mut self, case: Case, result: Result<(), Stop>) {
-        let verdict = match (result, case.control, case.total.violations()) {
+        let verdict = match (result, case.wanted.is_some(), case.decided()) {
             (Err(Stop::Skipped(why)), _, _) => Verdict::Skipped(why),
             (Err(Stop::Broken(why)), _, _) => Verdict::Broken(why),
-            (Ok(()), false, 0) => Verdict::Passed,
-            (Ok(()), false, _) => Verdict::Failed,
-            (Ok(()), true, 0) => Verdict::Missed,
-            (Ok(()), true, _) => Verdict::Caught,
+            (Ok(()), false, false) => Verdict::Passed,
+            (Ok(()), false, true) => Verdict::Failed,
+            (Ok(()), true, false) => Verdict::Missed,
+            (Ok(()), true, true) => Verdict::Caught,
         };
         let line = Line { seconds: case.started.elapsed().as_secs_f64(), case, verdict };
         drop(writeln!(io::stderr(), "{}", line.text()));
@@ -150,7 +165,7 @@ impl Verdict {
 impl Line {
     fn text(&self) -> String {
         let Self { case, seconds, verdict } = self;
-        let kind = if case.control { "control" } else { "proof" };
+        let kind = if case.wanted.is_some() { "control" } else { "proof" };
         let mut text = format!("{:7} {} {kind} {}", verdict.word(), case.rig, case.name);
         if !verdict.why().is_empty() {
             text.push_str(&format!(": {}", verdict.why()));
@@ -175,7 +190,7 @@ impl Line {
         let mut fields = vec![
             format!("\"rig\":{}", quoted(case.rig)),
             format!("\"case\":{}", quoted(&case.name)),
-            format!("\"control\":{}", case.control),
+            format!("\"control\":{}", case.wanted.is_some()),
             format!("\"verdict\":{}", quoted(&verdict.word().to_lowercase())),
             format!("\"why\":{}", quoted(verdict.why())),
             format!("\"crashes\":{}", case.crashes),
@@ -213,11 +228,13 @@ mod tests {
         report.take(Case::proof("a", "b"), Ok(()));
         report.take(Case::proof("a", "b"), Err(Stop::Skipped("no root".to_owned())));
         assert!(report.good());
-        let mut caught = Case::control("a", "b");
+        let mut caught = Case::control("a", "b", |findings| findings.lost);
         caught.total.lost = 1;
         report.take(caught, Ok(()));
         assert!(report.good());
-        report.take(Case::control("a", "b"), Ok(()));
+        let mut beside = Case::control("a", "b", |findings| findings.lost);
+        beside.total.resurrected = 1;
+        report.take(beside, Ok(()));
         assert!(!report.good());
     }
 

@@ -1,8 +1,9 @@
 //! Opens a spool as the rigs want it: small segments, so that rolls, recycling and relocation happen all the time.
 
+use crate::crash::findings::Findings;
 use clap::{Args, ValueEnum};
 use spool::disk::real::RealDisk;
-use spool::{Config, OpenError, Sabotage, Spool, Store};
+use spool::{Config, OpenError, Recovery, Sabotage, Spool, Store};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -46,6 +47,15 @@ impl Saboteur {
             Self::ReuseGeneration => "reuse-generation",
         }
     }
+
+    /// What must come of it.
+    pub(crate) fn leads_to(self) -> fn(&Findings) -> u64 {
+        match self {
+            Self::AckBeforeSync => |findings| findings.lost,
+            Self::SkipLivemap => |findings| findings.resurrected,
+            Self::ReuseGeneration => |findings| findings.resurrected + findings.lost + findings.unreadable,
+        }
+    }
 }
 
 impl SpoolArguments {
@@ -83,11 +93,11 @@ impl SpoolArguments {
     }
 }
 
-/// Opens the spool on the real disk; also says what recovery found, in one line.
+/// Opens the spool on the real disk; also says what recovery found.
 ///
 /// # Errors
 /// As the spool says.
-pub(crate) fn open(arguments: &SpoolArguments) -> Result<(Arc<dyn Store>, String), OpenError> {
+pub(crate) fn open(arguments: &SpoolArguments) -> Result<(Arc<dyn Store>, Recovery), OpenError> {
     let (spool, recovery) = Spool::open(arguments.config(), Arc::new(RealDisk::new()))?;
-    Ok((Arc::new(spool), format!("{recovery:?}")))
+    Ok((Arc::new(spool), recovery))
 }

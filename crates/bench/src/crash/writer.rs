@@ -21,8 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Recipients that wait at the same time; the oldest is delivered when there are more.
-const WAITING_MAX: usize = 150;
+/// Recipients that wait at the same time; older ones are delivered when there are more. Each run draws its number, so
+/// that some spools are nearly empty and others half full.
+const WAITING: (u64, u64) = (50, 900);
 /// Records on their way to the disk whose handles are not yet looked at.
 const RECORDS_MAX: usize = 1024;
 /// When a message is tried again is in the future of every run, so that the ledger's state is exact.
@@ -94,7 +95,7 @@ pub(crate) fn run(arguments: WriterArguments) -> io::Result<()> {
     writeln!(output, "ready")?;
     for line in io::stdin().lines() {
         line?;
-        writeln!(output, "{}", writer.tally.line())?;
+        writeln!(output, "{}", writer.line())?;
     }
     Ok(())
 }
@@ -107,13 +108,6 @@ fn die_on_error(result: io::Result<()>) {
 }
 
 impl Tally {
-    fn line(&self) -> String {
-        let [acknowledged, failed, full, busy, poisoned, other] =
-            [&self.acknowledged, &self.failed, &self.full, &self.busy, &self.poisoned, &self.other]
-                .map(|count| count.load(Ordering::Relaxed));
-        format!("acknowledged={acknowledged} failed={failed} full={full} busy={busy} poisoned={poisoned} other={other}")
-    }
-
     /// Counts a refusal and says how long to leave the spool alone.
     fn refusal(&self, error: &Error) -> Duration {
         let (count, pause_ms) = match error {
@@ -129,6 +123,19 @@ impl Tally {
 }
 
 impl Writer {
+    fn line(&self) -> String {
+        let Tally { acknowledged, failed, full, busy, poisoned, other } = &self.tally;
+        let [acknowledged, failed, full, busy, poisoned, other] =
+            [acknowledged, failed, full, busy, poisoned, other].map(|count| count.load(Ordering::Relaxed));
+        let now = self.store.statistics();
+        let (segments, free, bad) = (now.segments, now.segments_free, now.segments_bad);
+        format!(
+            "acknowledged={acknowledged} failed={failed} full={full} busy={busy} poisoned={poisoned} other={other} \
+             messages={} relocated={} segments={segments} free={free} bad={bad}",
+            now.messages, now.relocated
+        )
+    }
+
     fn waiting(&self) -> MutexGuard<'_, VecDeque<(QueueId, u32, State)>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -214,10 +221,13 @@ impl Writer {
     /// Takes waiting recipients: most are done soon, some are tried again, stragglers wait until pushed out.
     fn deliver(&self) -> io::Result<()> {
         let mut random = Random::new(mix(self.arguments.cycle));
+        let waiting_max = usize::try_from(random.between(WAITING.0, WAITING.1)).unwrap_or(0);
         loop {
-            let batch = self.next_batch(&mut random);
-            if batch.is_empty() {
+            let batch = self.next_batch(&mut random, waiting_max);
+            if batch.len() < 8 {
                 clock::pause(Duration::from_millis(1));
+            }
+            if batch.is_empty() {
                 continue;
             }
             let mut changes = Vec::new();
@@ -241,14 +251,15 @@ impl Writer {
         }
     }
 
-    fn next_batch(&self, random: &mut Random) -> Vec<(QueueId, u32, State)> {
+    fn next_batch(&self, random: &mut Random, waiting_max: usize) -> Vec<(QueueId, u32, State)> {
         let mut batch = Vec::new();
         let mut waiting = self.waiting();
-        let surplus = waiting.len().saturating_sub(WAITING_MAX);
-        for _ in 0..waiting.len().min(1 + usize::try_from(random.below(12)).unwrap_or(0)) {
+        let surplus = waiting.len().saturating_sub(waiting_max);
+        let some = if surplus > 0 { 8 + random.below(24) } else { random.below(3) };
+        for _ in 0..waiting.len().min(usize::try_from(some).unwrap_or(0)) {
             let Some((id, recipient, mut state)) = waiting.pop_front() else { break };
             let straggles = Letter::of(id).straggler == Some(recipient);
-            let done = !self.arguments.hoard && (random.percent(70) || batch.len() + 1 < surplus.min(10)) && !straggles;
+            let done = !self.arguments.hoard && random.percent(70) && !straggles;
             let pushed_out = !self.arguments.hoard && straggles && random.percent(if surplus > 0 { 30 } else { 2 });
             if done || pushed_out {
                 batch.push((id, recipient, State { status: Status::Done, ..state }));
