@@ -133,10 +133,11 @@ fn measure_in(
 ) -> Result<Measurement, String> {
     let store = kind.open(dir, room)?;
     let (mut measurement, unfinished) = run(&*store, load, volume, bodies)?;
+    let closed_us = clock::unix_us();
     drop(store);
     if kind != Kind::Nothing {
         let store = kind.open(dir, room)?;
-        measurement.verified = verify(&*store, &unfinished, load.body_bytes, bodies)?;
+        measurement.verified = verify(&*store, &unfinished, closed_us, load.body_bytes, bodies)?;
         drop(store);
     }
     Ok(measurement)
@@ -356,14 +357,26 @@ impl Run<'_> {
 }
 
 /// Reads back every message that must be there and compares it; the store may hold no other.
-fn verify(store: &dyn Store, unfinished: &[QueueId], body_bytes: usize, bodies: &Bodies) -> Result<u64, String> {
+fn verify(
+    store: &dyn Store,
+    unfinished: &[QueueId],
+    closed_us: u64,
+    body_bytes: usize,
+    bodies: &Bodies,
+) -> Result<u64, String> {
     let held: HashSet<QueueId> = store.messages().into_iter().collect();
     if let Some(lost) = unfinished.iter().find(|id| !held.contains(id)) {
         return Err(format!("LOST: {lost} was acknowledged and is not there after opening again"));
     }
     if held.len() != unfinished.len() {
-        let came_back = held.len() - unfinished.len();
-        return Err(format!("{came_back} messages finished before a clean close are there again"));
+        let expected: HashSet<&QueueId> = unfinished.iter().collect();
+        let ages = held.iter().filter(|id| !expected.contains(id)).map(|id| closed_us.saturating_sub(id.unix_us()));
+        let ages: Vec<u64> = ages.collect();
+        let (youngest, oldest) = (ages.iter().min().unwrap_or(&0) / 1000, ages.iter().max().unwrap_or(&0) / 1000);
+        return Err(format!(
+            "{} messages finished before a clean close are there again, taken {youngest} to {oldest} ms before it",
+            ages.len()
+        ));
     }
     for id in unfinished {
         let body = store.body(*id).map_err(|e| format!("reading back: {e}"))?.concat();
