@@ -1,3 +1,51 @@
-//! The one binary.
+//! The one binary: reads arguments, calls rooms, prints what they answer.
+//!
+//! Its exit statuses are those of `sysexits.h`, all in `exit`; its commands are files in a folder of the command's name. Not
+//! here: anything a test of a room would want to reach.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod exit;
+mod output;
+mod spool_commands;
+
+use clap::{Parser, Subcommand};
+use exit::Exit;
+use std::process::ExitCode;
+
+/// A mail transfer agent for mail storms and large lists
+#[derive(Debug, Parser)]
+#[command(name = "mailrace", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Look into a spool, check it, or see one at work
+    #[command(subcommand, after_help = exit::HELP)]
+    Spool(spool_commands::Command),
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Ok };
+            // A closed terminal is no reason for another exit status.
+            drop(error.print());
+            return exit.into();
+        }
+    };
+    let result = match arguments.command {
+        Command::Spool(command) => spool_commands::run(command),
+    };
+    match result {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            eprintln!("mailrace: {failure}");
+            failure.exit.into()
+        }
+    }
+}

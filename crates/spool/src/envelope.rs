@@ -158,13 +158,7 @@ pub fn decode_head(id: QueueId, head: &[u8]) -> Result<Envelope, EnvelopeError> 
     let text = from.text("protocol")?;
     let protocol: Protocol = from.parsed("protocol", text)?;
     from.end()?;
-    Ok(Envelope {
-        id,
-        sender,
-        params,
-        received: Received { at_us, client, helo, protocol },
-        recipients: Vec::new(),
-    })
+    Ok(Envelope { id, sender, params, received: Received { at_us, client, helo, protocol }, recipients: Vec::new() })
 }
 
 /// Decodes a recipient.

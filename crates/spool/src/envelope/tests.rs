@@ -95,9 +95,8 @@ fn any_recipient() -> impl Strategy<Value = Recipient> {
 fn any_envelope() -> impl Strategy<Value = Envelope> {
     let id = (QueueId::MIN.to_u64()..=QueueId::MAX.to_u64()).prop_filter_map("range", QueueId::from_u64);
     let sender = prop_oneof![Just(ReversePath::Null), any_address().prop_map(ReversePath::Address)];
-    (id, sender, any_mail_params(), any_received(), vec(any_recipient(), 0..5)).prop_map(
-        |(id, sender, params, received, recipients)| Envelope { id, sender, params, received, recipients },
-    )
+    (id, sender, any_mail_params(), any_received(), vec(any_recipient(), 0..5))
+        .prop_map(|(id, sender, params, received, recipients)| Envelope { id, sender, params, received, recipients })
 }
 
 /// What the spool would give back.
@@ -166,7 +165,8 @@ fn version_1_has_these_bytes() {
         recipients: vec![Recipient::new("c@d.example".parse().unwrap())],
     };
     let encoded = Encoded::new(&envelope);
-    let head = b"\x01\x0b\0a@b.example\x06\0SIZE=9\x08\x07\x06\x05\x04\x03\x02\x01\x02\xc0\0\x02\x01\x19\0\x02\0mx\x04\0SMTP";
+    let head =
+        b"\x01\x0b\0a@b.example\x06\0SIZE=9\x08\x07\x06\x05\x04\x03\x02\x01\x02\xc0\0\x02\x01\x19\0\x02\0mx\x04\0SMTP";
     assert_eq!(encoded.head.escape_ascii().to_string(), head.escape_ascii().to_string());
     assert_eq!(encoded.recipients()[0].data, b"\x01\x0b\0c@d.example\0\0");
 }

@@ -1,0 +1,99 @@
+//! Exit statuses, from `sysexits.h`, and what ends a command early.
+//!
+//! The one place that decides which failure gets which number; scripts depend on it.
+
+use spool::OpenError;
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+/// What `--help` says of the statuses.
+pub(crate) const HELP: &str = "\
+Exit status:
+   0  done; the spool is sound
+   1  the demonstration lost mail
+  64  wrong arguments
+  65  damage was found
+  66  there is no spool
+  73  the demonstration may not use that directory
+  74  reading or writing failed
+  75  the spool is in use; stop mailrace or look at a copy
+  77  no permission
+  78  the spool is newer than this program, or a setting cannot work";
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Everything is as it should be.
+    Ok = 0,
+    /// Acknowledged mail was lost.
+    Lost = 1,
+    /// `EX_USAGE`
+    Usage = 64,
+    /// `EX_DATAERR`: damage.
+    Damaged = 65,
+    /// `EX_NOINPUT`: not a spool, or not there.
+    NoSpool = 66,
+    /// `EX_CANTCREAT`
+    CannotCreate = 73,
+    /// `EX_IOERR`
+    Io = 74,
+    /// `EX_TEMPFAIL`: in use.
+    InUse = 75,
+    /// `EX_NOPERM`
+    NoPermission = 77,
+    /// `EX_CONFIG`: newer format, or a value that cannot work.
+    Config = 78,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Why a command stopped: the status, and the object, the value and the next step for a person.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into() }
+    }
+
+    /// The system refused something.
+    pub(crate) fn io(what: impl fmt::Display, error: &io::Error) -> Self {
+        Self::new(of_kind(error), format!("{what}: {error}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        let exit = match &error {
+            OpenError::Locked { .. } => Exit::InUse,
+            OpenError::NewerFormat { .. } | OpenError::Config(_) => Exit::Config,
+            // The file SPOOL is there and does not read; without it the directory is named.
+            OpenError::NotASpool { path, .. } if path.is_file() => Exit::Damaged,
+            OpenError::NotASpool { .. } => Exit::NoSpool,
+            OpenError::Io { source, .. } => of_kind(source),
+        };
+        Self::new(exit, error.to_string())
+    }
+}
+
+fn of_kind(error: &io::Error) -> Exit {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Exit::NoPermission,
+        io::ErrorKind::WouldBlock => Exit::InUse,
+        _ => Exit::Io,
+    }
+}

@@ -1,0 +1,124 @@
+//! What commands print: lines or JSON to standard output, progress to a terminal, numbers as people read them.
+//!
+//! A reader that goes away (`| head`) ends the printing and is no failure.
+
+use crate::exit::Failure;
+use serde_json::Value;
+use std::fmt;
+use std::io::{self, BufWriter, IsTerminal as _, StdoutLock, Write as _};
+use std::path::Path;
+
+/// Standard output. Remembers the first failure, so that callbacks need not return one.
+pub(crate) struct Output {
+    to: BufWriter<StdoutLock<'static>>,
+    failed: Option<io::Error>,
+}
+
+impl Output {
+    pub(crate) fn new() -> Self {
+        Self { to: BufWriter::new(io::stdout().lock()), failed: None }
+    }
+
+    /// Prints a line.
+    pub(crate) fn line(&mut self, text: impl fmt::Display) {
+        if self.failed.is_none() {
+            self.failed = writeln!(self.to, "{text}").err();
+        }
+    }
+
+    /// Prints a value on one line.
+    pub(crate) fn json(&mut self, value: &Value) {
+        self.line(value);
+    }
+
+    /// Shows what was printed so far.
+    pub(crate) fn flush(&mut self) {
+        if self.failed.is_none() {
+            self.failed = self.to.flush().err();
+        }
+    }
+
+    /// Prints what is left.
+    ///
+    /// # Errors
+    /// Something could not be written, and the reader is still there.
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        self.flush();
+        match self.failed {
+            Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::io("standard output", &error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// One line on a terminal that is written over; nothing where standard error is no terminal.
+pub(crate) struct Progress {
+    is_shown: bool,
+}
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        Self { is_shown: io::stderr().is_terminal() }
+    }
+
+    pub(crate) fn show(&self, text: impl fmt::Display) {
+        if self.is_shown {
+            eprint!("\r\x1b[K{text}");
+        }
+    }
+
+    pub(crate) fn clear(&self) {
+        self.show("");
+    }
+}
+
+/// A number with commas between thousands.
+pub(crate) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number and its noun, which gets an "s" unless there is one.
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", thousands(number))
+}
+
+/// A number of bytes in the largest unit that leaves something before the point.
+pub(crate) fn bytes(number: u64) -> String {
+    const UNITS: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match UNITS.iter().find(|(size, _)| number >= *size) {
+        Some((size, unit)) => {
+            let tenths = u128::from(number) * 10 / u128::from(*size);
+            format!("{}.{} {unit}", tenths / 10, tenths % 10)
+        }
+        None => format!("{number} bytes"),
+    }
+}
+
+/// A path below `root` without it.
+pub(crate) fn below<'a>(root: &Path, path: &'a Path) -> std::path::Display<'a> {
+    path.strip_prefix(root).unwrap_or(path).display()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0, 1, 2].map(|n| count(n, "message")), ["0 messages", "1 message", "2 messages"]);
+        assert_eq!(
+            [1023, 1536, 64 << 20, u64::MAX].map(bytes),
+            ["1023 bytes", "1.5 KiB", "64.0 MiB", "16777215.9 TiB"]
+        );
+    }
+}
