@@ -19,7 +19,7 @@ use std::time::Duration;
 /// How long a writer may take until it accepts mail, and to answer a question.
 const READY_WAIT: Duration = Duration::from_secs(60);
 /// How long a check may take.
-const CHECK_WAIT: Duration = Duration::from_secs(120);
+const CHECK_WAIT: Duration = Duration::from_secs(40);
 
 /// A spool under test and the promises made for it.
 #[derive(Clone, Debug)]
@@ -217,6 +217,7 @@ pub(crate) struct Tally {
     /// Answers that no rig expects.
     pub(crate) other: u64,
     /// Segment files of the spool, how many of them are free, how many retired.
+    #[expect(dead_code, reason = "read in the Debug form, which is what reports show of a tally")]
     pub(crate) segments: [u64; 3],
 }
 
@@ -262,9 +263,11 @@ fn finish(mut command: Command) -> Result<(bool, String, String), Stop> {
             Ok(Some(status)) => break status,
             Ok(None) if clock::now() < end => clock::pause(Duration::from_millis(2)),
             _ => {
+                // A spool that does not open, or does not close, is a finding like any other.
                 drop(child.kill());
                 drop(child.wait());
-                return Err(Stop::Broken(format!("the checker took more than {} s", CHECK_WAIT.as_secs())));
+                let what = format!("the spool was not opened, read and closed within {} s", CHECK_WAIT.as_secs());
+                return Ok((false, String::new(), what));
             }
         }
     };

@@ -61,7 +61,7 @@ impl Case {
     /// Whether what had to be found, or must not be found, was found.
     fn decided(&self) -> bool {
         let alarms = if self.alarming { 0 } else { self.total.alarms };
-        self.wanted.map_or(self.total.violations() + alarms, |wanted| wanted(&self.total)) > 0
+        self.wanted.map_or_else(|| self.total.violations() + alarms, |wanted| wanted(&self.total)) > 0
     }
 
     /// Counts a check; true if the run is decided: a promise was broken, or of a control the right one.

@@ -53,7 +53,9 @@ impl Saboteur {
         match self {
             Self::AckBeforeSync => |findings| findings.lost,
             Self::SkipLivemap => |findings| findings.resurrected,
-            Self::ReuseGeneration => |findings| findings.resurrected + findings.lost + findings.unreadable,
+            Self::ReuseGeneration => {
+                |findings| findings.resurrected + findings.lost + findings.unreadable + findings.unusable
+            }
         }
     }
 }
