@@ -28,6 +28,9 @@ use crate::engines::{Contender, Kind, Room};
 /// Bytes a store may take on disk.
 const BYTES_MAX: u64 = 4 << 30;
 
+/// Below this line of the documentation stand the figures.
+const MARKER: &str = "<!-- figures of mailrace-bench spool --markdown -->";
+
 const HEADLINE: &str = "64 committers";
 const THROUGHPUT: &str = "By committers and size";
 const DEVICE: &str = "What the device does";
@@ -80,6 +83,9 @@ pub struct Arguments {
     /// Print JSON instead of Markdown
     #[arg(long)]
     json: bool,
+    /// Also renew the figures in this page (docs/benchmarks.md), which stand below its marker
+    #[arg(long)]
+    markdown: Option<PathBuf>,
 }
 
 /// A part of the whole.
@@ -117,11 +123,29 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         }
     };
     let text = if arguments.json { report.json() } else { report.markdown() };
+    if let Some(page) = &arguments.markdown
+        && let Err(error) = renew(page, &report.markdown())
+    {
+        say(&error);
+        return ExitCode::FAILURE;
+    }
     let printed = std::io::stdout().lock().write_all(text.as_bytes());
     if printed.is_err() || report.failed {
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
+}
+
+/// Replaces what stands below the marker of a page.
+fn renew(page: &Path, figures: &str) -> Result<(), String> {
+    let told = |e: std::io::Error| format!("{}: {e}", page.display());
+    let text = std::fs::read_to_string(page).map_err(told)?;
+    let Some((head, _)) = text.split_once(MARKER) else {
+        return Err(format!("{} lacks the line \"{MARKER}\"; nothing was written", page.display()));
+    };
+    // The headings of the report become those of a section of the page.
+    let figures = figures.replace("\n## ", "\n### ");
+    std::fs::write(page, format!("{head}{MARKER}\n\n{figures}")).map_err(told)
 }
 
 /// Where the spool lies in the directory of a store.
