@@ -39,7 +39,10 @@ impl Cell {
         };
         let (threads, wakers) = {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            self.fate.store(fate, Ordering::Release);
+            // What was told once is not taken back.
+            if self.fate.compare_exchange(PENDING, fate, Ordering::Release, Ordering::Relaxed).is_err() {
+                return;
+            }
             (waiting.threads, std::mem::take(&mut waiting.wakers))
         };
         if threads > 0 {

@@ -73,8 +73,10 @@ impl fmt::Display for Fact {
             }
             Self::Segment { path, generation, phase, cold, batches, data_end, live } => write!(
                 f,
-                "{}: generation {generation}, {}{phase}, {batches} batches up to {data_end}, {} live frames of {} bytes",
+                "{}: generation {}.{}, {}{phase}, {batches} batches up to {data_end}, {} live frames of {} bytes",
                 path.display(),
+                generation >> 32,
+                generation & 0xffff_ffff,
                 if *cold { "cold, " } else { "" },
                 live.0,
                 live.1
@@ -120,7 +122,12 @@ pub fn inspect(disk: &dyn Disk, root: &Path, frames: bool, visit: &mut dyn FnMut
         reason: format!("there is no file {}; name the directory that holds it", recovery::IDENTITY),
     })?;
     let uuid = identity.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    visit(&Fact::Spool { format: crate::VERSION, uuid, shards: identity.shards, segment_bytes: identity.segment_bytes });
+    visit(&Fact::Spool {
+        format: crate::VERSION,
+        uuid,
+        shards: identity.shards,
+        segment_bytes: identity.segment_bytes,
+    });
     let mut summary = Summary::default();
     let mut destinations = std::collections::HashMap::new();
     for shard in 0..identity.shards {
@@ -129,13 +136,8 @@ pub fn inspect(disk: &dyn Disk, root: &Path, frames: bool, visit: &mut dyn FnMut
         for (name, waiting) in recovered.book.index.by_destination_counts() {
             *destinations.entry(String::from_utf8_lossy(&name).into_owned()).or_insert(0) += waiting;
         }
-        let reader = Reader {
-            disk,
-            identity,
-            shard,
-            directory: root.join(format!("{shard:02}")),
-            report: Recovery::default(),
-        };
+        let reader =
+            Reader { disk, identity, shard, directory: root.join(format!("{shard:02}")), report: Recovery::default() };
         Inspector { reader, book: &recovered.book, frames, visit, summary: &mut summary, identity }.run()?;
     }
     let mut seen = std::collections::HashSet::new();
@@ -223,7 +225,9 @@ impl Inspector<'_, '_> {
         for scanned in found.frames.iter().filter(|scanned| scanned.frame.header.kind.kept()) {
             let header = scanned.frame.header;
             let row = footer.rows.get(header.ordinal as usize);
-            let same = row.is_some_and(|row| row.kind == Some(header.kind) && row.offset == scanned.offset && row.id == header.id);
+            let same = row.is_some_and(|row| {
+                row.kind == Some(header.kind) && row.offset == scanned.offset && row.id == header.id
+            });
             if !same {
                 let what = format!("the footer tells otherwise of frame {}", header.ordinal);
                 self.damage(candidate, scanned.offset, 0, QueueId::from_u64(header.id), what);
@@ -279,7 +283,8 @@ fn describe(frame: &Frame<'_>) -> String {
         Kind::Livemap => Livemap::read(frame.second).map_or_else(
             || "makes no sense".to_owned(),
             |map| {
-                let live: u32 = map.segments.iter().flat_map(|segment| &segment.bits).map(|word| word.count_ones()).sum();
+                let live: u32 =
+                    map.segments.iter().flat_map(|segment| &segment.bits).map(|word| word.count_ones()).sum();
                 format!("{live} live frames in {} segments", map.segments.len())
             },
         ),

@@ -177,7 +177,8 @@ impl Janitor {
             Some(since) => since,
             None => {
                 let needed = without_footer || states > 0;
-                let written = !needed || if without_footer { self.carry_scanned(slot) } else { self.carry_states(slot) };
+                let written =
+                    !needed || if without_footer { self.carry_scanned(slot) } else { self.carry_states(slot) };
                 if !written {
                     return false;
                 }

@@ -36,6 +36,8 @@ mod error;
 mod event;
 mod footer;
 mod format;
+#[doc(hidden)]
+pub mod fuzz;
 mod index;
 pub mod inspect;
 mod janitor;

@@ -86,6 +86,12 @@ impl OpenSegment {
         self.offset + bytes + footer + BLOCK <= shard.identity.segment_bytes as usize
     }
 
+    /// Bytes left for batches.
+    pub(crate) fn room(&self, shard: &Shard) -> usize {
+        let taken = self.offset + round_up(self.footer.frame_bytes()) + BLOCK;
+        (shard.identity.segment_bytes as usize).saturating_sub(taken)
+    }
+
     /// Ordinal of the next kept frame.
     pub(crate) fn next_ordinal(&self) -> u32 {
         self.ordinal

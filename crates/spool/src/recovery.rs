@@ -119,6 +119,16 @@ pub(crate) struct Recovered {
 /// Name of the identity file.
 pub(crate) const IDENTITY: &str = "SPOOL";
 
+/// Name of the file with the number of times that the spool has been opened.
+pub(crate) const EPOCH: &str = "epoch";
+
+/// How many times the spool has been opened, as far as its file tells; the segments tell the rest.
+pub(crate) fn epoch(disk: &dyn Disk, root: &Path) -> u64 {
+    let text = disk.read_small(&root.join(EPOCH)).unwrap_or_default();
+    let number = std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse::<u32>().ok());
+    number.unwrap_or(0).into()
+}
+
 /// Reads the identity of the spool at `root`, or `None` if there is no spool yet.
 pub(crate) fn identity(disk: &dyn Disk, root: &Path) -> Result<Option<Identity>, OpenError> {
     let path = root.join(IDENTITY);

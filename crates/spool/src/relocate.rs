@@ -28,7 +28,6 @@ pub(crate) struct Relocation<'a> {
     batch: Batch,
     /// Places of the chunks written in this run whose message is not written yet.
     chunks: Vec<ChunkPlace>,
-    moved: u64,
     /// Cold storage failed or ran out: nothing more can be moved now.
     halted: bool,
 }
@@ -36,24 +35,33 @@ pub(crate) struct Relocation<'a> {
 impl<'a> Relocation<'a> {
     fn new(janitor: &'a mut Janitor) -> Self {
         let capacity = janitor.shard.limits.batch_capacity();
-        Self { janitor, batch: Batch::new(capacity), chunks: Vec::new(), moved: 0, halted: false }
+        Self { janitor, batch: Batch::new(capacity), chunks: Vec::new(), halted: false }
     }
 
-    /// Moves what lives in the first of the given segments, as much as one run takes; `false` if nothing was moved.
+    /// Empties the first of the given segments, as many as one run takes; `false` if none became empty.
     pub(crate) fn run(janitor: &'a mut Janitor, victims: &[u16]) -> bool {
         let bytes_max = u64::from(janitor.shard.identity.segment_bytes) / 2;
-        let mut ids = BTreeSet::new();
-        let mut bytes = 0;
+        let mut chosen = Vec::new();
+        let (mut bytes, mut total) = (0, 0);
         for &slot in victims {
             bytes += lock(&janitor.shard.book).segments.get(slot).live_bytes;
-            if bytes > bytes_max && !ids.is_empty() {
+            if bytes > bytes_max && !chosen.is_empty() {
                 break;
             }
-            ids.extend(janitor.live_in(slot));
+            total = bytes;
+            chosen.push(slot);
         }
+        // Each run must leave fewer segments in use than it found, or sparse cold segments would be moved round and round:
+        // what is moved fits into the open one, or the run empties two for the one it opens.
+        let room = janitor.cold.as_ref().map_or(0, |cold| cold.room(&janitor.shard) as u64);
+        if chosen.len() < 2 && total + total / 4 > room {
+            return false;
+        }
+        let ids = chosen.iter().flat_map(|slot| janitor.live_in(*slot)).collect();
         let mut run = Self::new(janitor);
         run.copy_all(ids);
-        run.moved > 0
+        let book = lock(&run.janitor.shard.book);
+        chosen.into_iter().any(|slot| book.segments.get(slot).live == 0)
     }
 
     /// Moves everything out of a failed segment; what cannot be read stays, and keeps the segment.
@@ -300,7 +308,6 @@ impl<'a> Relocation<'a> {
                 Content::Moved { list, .. } => {
                     let chunks = list.as_deref().and_then(crate::sections::read_chunk_list).map(Into::into);
                     if book.move_ends(header.id, place, chunks) {
-                        self.moved += 1;
                         count(&shard.counters.relocated, 1);
                     }
                 }

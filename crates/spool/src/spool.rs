@@ -22,6 +22,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+/// The epoch is the high half of a generation.
+const EPOCH_SHIFT: u32 = 32;
+
 /// Name of the lock file.
 const LOCK: &str = "lock";
 
@@ -140,6 +143,7 @@ impl Spool {
             report.add(&shard.report);
             recovered.push(shard);
         }
+        begin_epoch(disk.as_ref(), &config.path, &mut recovered)?;
         let (shards, stepper) = assemble(&config, identity, &disk, recovered);
         report.took_us = disk.now_us() - started_us;
         let mut stepper = stepper;
@@ -225,6 +229,21 @@ fn create(config: &Config, disk: &dyn Disk) -> Result<Identity, OpenError> {
     let identity = Identity { uuid, shards: config.shards, segment_bytes: config.segment_bytes };
     disk.replace_small(&path, identity.to_text().as_bytes()).map_err(OpenError::io("writing", path))?;
     Ok(identity)
+}
+
+/// Takes a number for this opening of the spool that no other had, and starts all generations from it.
+///
+/// A segment that a crash cut off before its header was durable leaves frames of a generation that nobody remembers; the
+/// epoch keeps that generation from being given out again.
+fn begin_epoch(disk: &dyn Disk, root: &Path, recovered: &mut [Recovered]) -> Result<(), OpenError> {
+    let path = root.join(recovery::EPOCH);
+    let used = recovered.iter().map(|shard| shard.book.segments.next_generation() >> EPOCH_SHIFT).max().unwrap_or(0);
+    let epoch = used.max(recovery::epoch(disk, root)) + 1;
+    disk.replace_small(&path, format!("{epoch}\n").as_bytes()).map_err(OpenError::io("writing", path))?;
+    for shard in recovered {
+        shard.book.segments.skip_generations(epoch << EPOCH_SHIFT);
+    }
+    Ok(())
 }
 
 /// Puts recovered shards together, and hands states that were found elsewhere to the shards they belong to.

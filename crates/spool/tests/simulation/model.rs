@@ -89,7 +89,11 @@ impl Model {
                 continue;
             }
             if found.contains(id) == message.finished() {
-                return Err(format!("{id:x}: finished is {}, but present is {}", message.finished(), found.contains(id)));
+                return Err(format!(
+                    "{id:x}: finished is {}, but present is {}",
+                    message.finished(),
+                    found.contains(id)
+                ));
             }
             if message.finished() {
                 continue;
@@ -129,7 +133,8 @@ impl Model {
             let read = read(spool, *id)?;
             compare_contents(*id, message, &read)?;
             for (position, recipient) in message.recipients.iter_mut().enumerate() {
-                let done = || Known { state: State { status: Status::Done, ..State::default() }, destination: Vec::new() };
+                let done =
+                    || Known { state: State { status: Status::Done, ..State::default() }, destination: Vec::new() };
                 match read.states.get(&(position as u32)) {
                     Some(known) if recipient.allows(known) => recipient.durable = known.clone(),
                     None if recipient.may_be_done() => recipient.durable = done(),
@@ -205,7 +210,9 @@ fn check_queues(spool: &impl Store) -> Result<(), String> {
         for entry in entries {
             let envelope = spool.envelope(entry.id).map_err(|error| error.to_string())?;
             let listed = envelope.recipients.iter().any(|recipient| {
-                recipient.position == entry.recipient && recipient.destination == destination && recipient.state == entry.state
+                recipient.position == entry.recipient
+                    && recipient.destination == destination
+                    && recipient.state == entry.state
             });
             if !listed {
                 return Err(format!("{entry:?} stands in the queue of {destination:?}, its envelope says otherwise"));

@@ -5,7 +5,9 @@ use bytes::Bytes;
 use mail::QueueId;
 use spool::disk::Disk;
 use spool::disk::sim::{Op, SimDisk};
-use spool::{Change, Chunk, Commit, Config, Error, NewBody, NewMessage, NewRecipient, Spool, State, Status, Stepper, Store};
+use spool::{
+    Change, Chunk, Commit, Config, Error, NewBody, NewMessage, NewRecipient, Spool, State, Status, Stepper, Store,
+};
 use std::sync::Arc;
 
 /// Numbers from a seed (splitmix64).
@@ -120,7 +122,9 @@ impl World {
             30..33 => self.append_large(),
             33..55 => self.change(),
             55..85 => self.commit(),
-            85..90 => drop(self.spool.as_mut().map(|(spool, stepper)| stepper.tidy(0) | (spool.statistics().messages > 0))),
+            85..90 => {
+                drop(self.spool.as_mut().map(|(spool, stepper)| stepper.tidy(0) | (spool.statistics().messages > 0)))
+            }
             90..95 => self.disk.advance(20_000),
             95..98 => self.check_running()?,
             _ => {}
@@ -236,7 +240,8 @@ impl World {
             let id = known[self.random.below(known.len() as u64) as usize];
             let finish = self.random.chance(self.plan.finish_percent);
             let (roll, due) = (self.random.below(100), self.random.below(1 << 30) as u32);
-            let moved = self.random.chance(20).then(|| format!("host{}.example", self.random.below(DESTINATIONS)).into_bytes());
+            let moved =
+                self.random.chance(20).then(|| format!("host{}.example", self.random.below(DESTINATIONS)).into_bytes());
             let message = self.model.messages.get_mut(&id).expect("known");
             let count = message.recipients.len() as u64;
             for (position, recipient) in message.recipients.iter_mut().enumerate() {
@@ -244,7 +249,13 @@ impl World {
                 if !chosen || recipient.present().state.status == Status::Done {
                     continue;
                 }
-                let status = if finish || roll < 25 { Status::Done } else if roll < 40 { Status::Held } else { Status::Waiting };
+                let status = if finish || roll < 25 {
+                    Status::Done
+                } else if roll < 40 {
+                    Status::Held
+                } else {
+                    Status::Waiting
+                };
                 let attempts = recipient.present().state.attempts.saturating_add(1);
                 let state = State { status, attempts, due };
                 let destination = moved.clone().filter(|_| status != Status::Done);
@@ -301,13 +312,17 @@ impl World {
         let (spool, _, recovery) = opened.map_err(|error| format!("image {choice}: open: {error}"))?;
         if let Some(damage) = recovery.damage.first() {
             drop(spool);
-            let image = describe(&self.disk.crash_image(choice), &damage.id.map_or(String::new(), |id| format!("{:x}", id.to_u64())));
+            let image = describe(
+                &self.disk.crash_image(choice),
+                &damage.id.map_or(String::new(), |id| format!("{:x}", id.to_u64())),
+            );
             return Err(format!("image {choice}: damage reported where none was done: {damage}\n{image}"));
         }
         self.recoveries += 1;
         let checked = self.model.clone().check_recovered(&spool);
         drop(spool);
-        checked.map_err(|error| format!("image {choice}: {error}\n{}", describe(&self.disk.crash_image(choice), &error)))
+        checked
+            .map_err(|error| format!("image {choice}: {error}\n{}", describe(&self.disk.crash_image(choice), &error)))
     }
 
     fn crash(&mut self) -> Result<(), String> {
@@ -345,10 +360,13 @@ impl World {
 fn describe(image: &SimDisk, error: &str) -> String {
     image.clear_faults();
     let mut text = String::new();
-    let wanted = error.split([':', ' ']).next().and_then(|id| u64::from_str_radix(id, 16).ok()).and_then(QueueId::from_u64);
+    let wanted =
+        error.split([':', ' ']).next().and_then(|id| u64::from_str_radix(id, 16).ok()).and_then(QueueId::from_u64);
     let told = spool::inspect::inspect(image, std::path::Path::new("/spool"), true, &mut |fact| {
         let about = match fact {
-            spool::inspect::Fact::Frame { id, kind, .. } => *id == wanted || matches!(kind.as_str(), "DONE" | "STATE" | "LIVEMAP"),
+            spool::inspect::Fact::Frame { id, kind, .. } => {
+                *id == wanted || matches!(kind.as_str(), "DONE" | "STATE" | "LIVEMAP")
+            }
             _ => true,
         };
         if about {

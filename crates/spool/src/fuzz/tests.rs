@@ -1,0 +1,113 @@
+//! The fuzz bodies as ordinary tests: every body on every structure of the sample, whole, cut and mutated.
+
+use super::ground::{ground, seeds};
+use super::sample::{ROOT, kinds, sample};
+use super::*;
+use crate::disk::sim::SimDisk;
+use std::path::Path;
+
+/// Numbers that follow from a seed (splitmix64).
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.next() % end.max(1) as u64).unwrap()
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.next().to_le_bytes()[0]
+    }
+}
+
+fn mutate(numbers: &mut Numbers, data: &mut Vec<u8>) {
+    for _ in 0..1 + numbers.below(6) {
+        let at = numbers.below(data.len());
+        match numbers.below(6) {
+            0 => data.truncate(at),
+            1 if data.len() < 9_000 => data.insert(at, numbers.byte()),
+            2 if !data.is_empty() => drop(data.remove(at)),
+            3 => {
+                // Lengths and counts at their ends do the most harm.
+                let value = [0, 1, 0x7f, 0x80, 0xff][numbers.below(5)];
+                data.iter_mut().skip(at).take(1 + numbers.below(8)).for_each(|byte| *byte = value);
+            }
+            _ if !data.is_empty() => data[at] ^= 1 << numbers.below(8),
+            _ => data.push(numbers.byte()),
+        }
+    }
+}
+
+fn run((name, body): Body, data: &[u8]) {
+    let result = std::panic::catch_unwind(|| body(data));
+    assert!(result.is_ok(), "{name} on \"{}\"", data.escape_ascii());
+}
+
+fn mutated(body: fn(&[u8]), cases: usize) {
+    let body = *BODIES.iter().find(|(_, one)| *one as usize == body as usize).expect("a body");
+    let seeds = seeds();
+    let mut numbers = Numbers(1);
+    for _ in 0..cases {
+        let mut data = seeds[numbers.below(seeds.len())].clone();
+        mutate(&mut numbers, &mut data);
+        run(body, &data);
+    }
+}
+
+#[test]
+fn every_structure_and_its_beginnings() {
+    for seed in seeds() {
+        for body in &BODIES[..12] {
+            for cut in (0..seed.len().min(200)).chain([seed.len()]) {
+                run(*body, &seed[..cut]);
+            }
+        }
+    }
+}
+
+#[test]
+fn mutated_structures() {
+    for (name, body) in &BODIES[..12] {
+        println!("{name}");
+        mutated(*body, 8_000);
+    }
+}
+
+#[test]
+fn mutated_segments() {
+    let mut numbers = Numbers(2);
+    for _ in 0..1_500 {
+        let data: Vec<u8> = (0..8 + numbers.below(60)).map(|_| numbers.byte()).collect();
+        run(("segment_scan", segment_scan), &data);
+    }
+}
+
+#[test]
+fn mutated_spools() {
+    let mut numbers = Numbers(3);
+    for _ in 0..400 {
+        let data: Vec<u8> = (0..8 * (1 + numbers.below(4))).map(|_| numbers.byte()).collect();
+        run(("recovery", recovery), &data);
+    }
+}
+
+#[test]
+fn the_sample_has_everything_in_it() {
+    let sample = sample();
+    let kinds = kinds(&sample.disk, Path::new(ROOT)).unwrap();
+    assert_eq!(kinds, ["CHUNK", "DONE", "LIVEMAP", "MOVED", "MSG", "MSG-REF", "STATE"]);
+    let names: Vec<String> = sample.disk.files().iter().map(|(path, _)| path.display().to_string()).collect();
+    assert!(names.iter().any(|name| name.contains("bad-")), "{names:?}");
+    assert!(names.len() < 20, "{names:?}");
+    assert!(ground().segments().count() > 3);
+    // The same on every run.
+    let again = super::sample::sample();
+    let contents = |disk: &SimDisk| disk.files().iter().map(|(path, _)| disk.contents(path).unwrap()).collect::<Vec<_>>();
+    assert!(contents(&again.disk) == contents(&sample.disk));
+}
