@@ -245,13 +245,13 @@ impl Book {
     }
 
     /// One copy has its place: in the books before it is written, so that no LIVEMAP takes it for younger than itself.
-    pub(crate) fn move_writes(&mut self, id: u64, frame: MovedFrame) {
-        let segment = self.segments.get_mut(frame.segment);
-        segment.add(frame.ordinal, frame.size);
-        match self.moving.get_mut(&id) {
-            Some(frames) => frames.push(frame),
-            None => segment.kill(frame.ordinal, frame.size),
-        }
+    ///
+    /// `false` if the message has finished meanwhile: the copy must not be written.
+    pub(crate) fn move_writes(&mut self, id: u64, frame: MovedFrame) -> bool {
+        let Some(frames) = self.moving.get_mut(&id) else { return false };
+        frames.push(frame);
+        self.segments.get_mut(frame.segment).add(frame.ordinal, frame.size);
+        true
     }
 
     /// The copies are durable: the message lies there now, what it left is dead.

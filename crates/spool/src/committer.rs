@@ -79,7 +79,12 @@ impl Committer {
                 None => self.shard.staging.wait(|| self.shard.disk.now_us(), self.unattested),
             };
             match self.work(work) {
-                Step::NeedSegment => self.wait_for_segment(),
+                Step::NeedSegment => {
+                    if !self.wait_for_segment() && self.shard.staging.is_closing() {
+                        // No room for the last states: they are forgotten, and their recipients tried again.
+                        break;
+                    }
+                }
                 Step::Closed => break,
                 Step::Worked | Step::Idle(_) => {}
             }
@@ -106,8 +111,8 @@ impl Committer {
         }
     }
 
-    /// Waits until the janitor has found a segment, or gives the waiting batch up if it cannot.
-    fn wait_for_segment(&mut self) {
+    /// Waits until the janitor has found a segment; `false` if it cannot, and the waiting batch was given up.
+    fn wait_for_segment(&mut self) -> bool {
         let shard = Arc::clone(&self.shard);
         let mut chores = lock(&shard.chores);
         let enough = chores.rounds + 2;
@@ -121,6 +126,7 @@ impl Committer {
         if hopeless {
             self.give_up();
         }
+        !hopeless
     }
 
     /// Declares the waiting batch failed for a lack of room; its states stay in the queue.

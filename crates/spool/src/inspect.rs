@@ -137,7 +137,7 @@ pub fn inspect(disk: &dyn Disk, root: &Path, frames: bool, visit: &mut dyn FnMut
             *destinations.entry(String::from_utf8_lossy(&name).into_owned()).or_insert(0) += waiting;
         }
         let reader =
-            Reader { disk, identity, shard, directory: root.join(format!("{shard:02}")), report: Recovery::default() };
+            Reader { disk, identity, shard, directory: root.join(format!("{shard:02}")), report: Recovery::default(), lenient: true };
         Inspector { reader, book: &recovered.book, frames, visit, summary: &mut summary, identity }.run()?;
     }
     let mut seen = std::collections::HashSet::new();
@@ -162,18 +162,18 @@ struct Inspector<'a, 'v> {
 
 impl Inspector<'_, '_> {
     fn run(mut self) -> Result<(), OpenError> {
-        let candidates = self.reader.candidates(false)?;
-        for candidate in candidates.iter().flatten() {
-            self.segment(candidate);
+        for candidate in self.reader.candidates(false)?.iter().flatten() {
+            self.segment(candidate)?;
         }
+        self.summary.damage.append(&mut self.reader.report.damage);
         Ok(())
     }
 
-    fn segment(&mut self, candidate: &Candidate) {
+    fn segment(&mut self, candidate: &Candidate) -> Result<(), OpenError> {
         let known = self.book.segments.get(candidate.slot);
         let generation = if known.generation > 0 { known.generation } else { candidate.generation };
         let seed = Seed::new(&self.identity.uuid, self.reader.shard, generation);
-        let bytes = self.reader.read_all(candidate);
+        let bytes = self.reader.read_all(candidate)?;
         self.summary.bytes += bytes.as_slice().len() as u64;
         let free = known.phase == crate::segments::Phase::Free;
         // What a free segment holds is of no use to anybody: damage in it is none.
@@ -201,13 +201,13 @@ impl Inspector<'_, '_> {
             }
         }
         if free {
-            return;
+            return Ok(());
         }
         for rot in &found.rot {
             let id = rot.id.and_then(QueueId::from_u64);
             self.damage(candidate, rot.offset, rot.bytes, id, rot.what.to_owned());
         }
-        self.compare(candidate, &found);
+        self.compare(candidate, &found)
     }
 
     fn damage(&mut self, candidate: &Candidate, offset: u32, bytes: u32, id: Option<QueueId>, what: String) {
@@ -215,12 +215,12 @@ impl Inspector<'_, '_> {
     }
 
     /// The footer must tell of every kept frame what the batches say.
-    fn compare(&mut self, candidate: &Candidate, found: &Scan<'_>) {
-        let Some(section) = self.reader.footer(candidate) else { return };
+    fn compare(&mut self, candidate: &Candidate, found: &Scan<'_>) -> Result<(), OpenError> {
+        let Some(section) = self.reader.footer(candidate)? else { return Ok(()) };
         let Some(footer) = Footer::read(&section) else {
             let offset = candidate.trailer.map_or(0, |trailer| trailer.footer.0);
             self.damage(candidate, offset, 0, None, "the footer makes no sense".to_owned());
-            return;
+            return Ok(());
         };
         for scanned in found.frames.iter().filter(|scanned| scanned.frame.header.kind.kept()) {
             let header = scanned.frame.header;
@@ -233,6 +233,7 @@ impl Inspector<'_, '_> {
                 self.damage(candidate, scanned.offset, 0, QueueId::from_u64(header.id), what);
             }
         }
+        Ok(())
     }
 
     fn frame(&self, slot: u16, offset: u32, frame: &Frame<'_>, sound: (bool, bool)) -> Fact {

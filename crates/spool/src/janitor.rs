@@ -22,6 +22,8 @@ use std::time::Duration;
 
 /// Free segments beyond the reserved ones that the janitor works for.
 const FREE_EXTRA: usize = 2;
+/// Segments beyond the limit that may be made when none is free: one each for states and moves, and one more for each.
+const EXCESS_MAX: u64 = 4;
 /// How long growth, or moving, rests after the storage refused it, in microseconds.
 pub(crate) const REST_US: u64 = 10_000_000;
 
@@ -90,11 +92,14 @@ impl Janitor {
         progress |= self.evacuate();
         progress |= self.reclaim();
         self.shard.growable.store(self.growable(), Ordering::Relaxed);
+        let used = lock(&self.shard.book).segments.usable() as u64;
+        let excess = used.saturating_sub(self.shard.config.segments_max().into());
+        self.shard.excess.store(excess, Ordering::Relaxed);
         while self.wanting() > 0 && !self.shard.is_read_only() {
             let (free, dead) = self.free_and_dead();
             // What is dead already comes back with the next LIVEMAPs; work for more only if that is too late or too little.
             let enough = free >= usize::from(self.shard.config.segments_reserved) && dead >= self.wanting();
-            if enough || !(self.relocate() || self.grow()) {
+            if enough || !(self.relocate() || self.grow() || free == 0 && self.grow_beyond()) {
                 break;
             }
             progress = true;
@@ -290,6 +295,9 @@ impl Janitor {
     /// Empties the segments that are nearly dead.
     fn relocate(&mut self) -> bool {
         let victims = lock(&self.shard.book).segments.victims(self.shard.config.relocate_percent_max);
+        if self.cold.is_none() && lock(&self.shard.book).segments.free_count() == 0 {
+            return false;
+        }
         !victims.is_empty() && Relocation::run(self, &victims)
     }
 
@@ -303,14 +311,31 @@ impl Janitor {
                 self.shard.growable.store(self.growable(), Ordering::Relaxed);
                 true
             }
-            Err(error) => {
-                self.grow_after_us = self.shard.disk.now_us() + REST_US;
-                self.shard.growable.store(0, Ordering::Relaxed);
-                self.shard
-                    .tell(Event::GrowthRefused { directory: self.shard.directory.clone(), error: error.to_string() });
-                false
-            }
+            Err(error) => self.growth_refused(&error),
         }
+    }
+
+    /// Adds a segment although the limit is reached: nothing is free, so no state could be written, and nothing be moved.
+    fn grow_beyond(&mut self) -> bool {
+        let used = lock(&self.shard.book).segments.usable() as u64;
+        let excess = (used + 1).saturating_sub(u64::from(self.shard.config.segments_max()));
+        if excess > EXCESS_MAX || self.shard.disk.now_us() < self.grow_after_us {
+            return false;
+        }
+        match self.add_segment() {
+            Ok(()) => {
+                self.shard.excess.store(excess, Ordering::Relaxed);
+                true
+            }
+            Err(error) => self.growth_refused(&error),
+        }
+    }
+
+    fn growth_refused(&mut self, error: &std::io::Error) -> bool {
+        self.grow_after_us = self.shard.disk.now_us() + REST_US;
+        self.shard.growable.store(0, Ordering::Relaxed);
+        self.shard.tell(Event::GrowthRefused { directory: self.shard.directory.clone(), error: error.to_string() });
+        false
     }
 
     /// Segments that limits and file system allow at this moment.

@@ -173,7 +173,12 @@ pub(crate) struct Reader<'a> {
     pub(crate) shard: u16,
     pub(crate) directory: PathBuf,
     pub(crate) report: Recovery,
+    /// Goes on over what cannot be read: for looking, not for opening.
+    pub(crate) lenient: bool,
 }
+
+/// How often a read is tried before it is believed to fail.
+const READ_TRIES: usize = 3;
 
 impl Reader<'_> {
     fn seed(&self, generation: u64) -> Seed {
@@ -216,15 +221,11 @@ impl Reader<'_> {
             return Ok(None);
         }
         let mut block = AlignedBuf::new(BLOCK);
-        let header = match file.read_at(block.as_mut_slice(), 0) {
-            Ok(()) => SegmentHeader::decode(block.as_slice()),
-            Err(error) => {
-                self.damage(&path, 0, 4096, None, format!("cannot be read: {error}"));
-                Opened::Unreadable
-            }
-        };
+        self.read(&path, &file, block.as_mut_slice(), 0)?;
+        let header = SegmentHeader::decode(block.as_slice());
         let last = u64::from(self.identity.segment_bytes) - BLOCK as u64;
-        let trailer = file.read_at(block.as_mut_slice(), last).ok().and_then(|()| Trailer::decode(block.as_slice()));
+        self.read(&path, &file, block.as_mut_slice(), last)?;
+        let trailer = Trailer::decode(block.as_slice());
         let ours = |uuid: &[u8; 16], shard: u16| *uuid == self.identity.uuid && shard == self.shard;
         let trailer = trailer.filter(|trailer| ours(&trailer.uuid, trailer.shard));
         let mut candidate = Candidate {
@@ -265,62 +266,86 @@ impl Reader<'_> {
         Ok(Some(candidate))
     }
 
-    /// Reads a whole segment.
-    pub(crate) fn read_all(&mut self, candidate: &Candidate) -> AlignedBuf {
-        let mut bytes = AlignedBuf::new(self.identity.segment_bytes as usize);
-        if candidate.file.read_at(bytes.as_mut_slice(), 0).is_err() {
-            // One bad place must not hide the rest: block by block, zeroes where nothing can be read.
-            for (block, at) in bytes.as_mut_slice().chunks_mut(BLOCK).zip((0_u64..).step_by(BLOCK)) {
-                if candidate.file.read_at(block, at).is_err() {
-                    block.fill(0);
-                }
+    /// Fills `bytes` from the file.
+    ///
+    /// What cannot be read is not taken for rot: opening on half of the knowledge would bring finished mail back.
+    fn read(&mut self, path: &Path, file: &Arc<dyn DiskFile>, bytes: &mut [u8], offset: u64) -> Result<(), OpenError> {
+        let mut error = None;
+        for _ in 0..READ_TRIES {
+            match file.read_at(bytes, offset) {
+                Ok(()) => return Ok(()),
+                Err(failed) => error = Some(failed),
             }
         }
-        bytes
+        let error = error.unwrap_or_else(|| io::ErrorKind::Other.into());
+        if !self.lenient {
+            let doing = "reading it while opening the spool (copy the spool to a sound disk, with ddrescue if need be, and open the copy)";
+            return Err(OpenError::io(doing, path)(error));
+        }
+        // One bad place must not hide the rest: block by block, zeroes where nothing can be read.
+        for (block, at) in bytes.chunks_mut(BLOCK).zip((offset..).step_by(BLOCK)) {
+            if file.read_at(block, at).is_err() {
+                block.fill(0);
+                let at = u32::try_from(at).unwrap_or(u32::MAX);
+                self.damage(path, at, 4096, None, format!("cannot be read: {error}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a whole segment.
+    pub(crate) fn read_all(&mut self, candidate: &Candidate) -> Result<AlignedBuf, OpenError> {
+        let mut bytes = AlignedBuf::new(self.identity.segment_bytes as usize);
+        self.read(&candidate.path, &candidate.file, bytes.as_mut_slice(), 0)?;
+        Ok(bytes)
     }
 
     /// Reads the footer section of a sealed segment.
-    pub(crate) fn footer(&self, candidate: &Candidate) -> Option<Vec<u8>> {
-        let trailer = candidate.trailer?;
-        let (offset, size) = trailer.footer;
+    pub(crate) fn footer(&mut self, candidate: &Candidate) -> Result<Option<Vec<u8>>, OpenError> {
+        let Some(Trailer { footer: (offset, size), .. }) = candidate.trailer else { return Ok(None) };
         let end = offset as usize + size as usize;
         if !(offset as usize).is_multiple_of(BLOCK) || end > self.identity.segment_bytes as usize {
-            return None;
+            return Ok(None);
         }
         let mut buffer = AlignedBuf::new(size as usize);
-        candidate.file.read_at(buffer.as_mut_slice(), offset.into()).ok()?;
-        match Frame::find(self.seed(candidate.generation), buffer.as_slice()) {
+        self.read(&candidate.path, &candidate.file, buffer.as_mut_slice(), offset.into())?;
+        Ok(match Frame::find(self.seed(candidate.generation), buffer.as_slice()) {
             Found::Whole(frame) if frame.header.kind == Kind::Seal => Some(frame.second.to_vec()),
             _ => None,
-        }
+        })
     }
 
     /// Reads the LIVEMAP in the batch at `offset`.
-    fn livemap_at(&self, candidate: &Candidate, offset: u32) -> Option<Livemap> {
+    fn livemap_at(&mut self, candidate: &Candidate, offset: u32) -> Result<Option<Livemap>, OpenError> {
         let seed = self.seed(candidate.generation);
+        let size = self.identity.segment_bytes as usize;
         let mut head = AlignedBuf::new(BLOCK);
-        candidate.file.read_at(head.as_mut_slice(), offset.into()).ok()?;
-        let header = BatchHeader::decode(seed, head.as_slice())?;
-        if offset as usize + header.bytes as usize > self.identity.segment_bytes as usize {
-            return None;
+        if !(offset as usize).is_multiple_of(BLOCK) || offset as usize + BLOCK > size {
+            return Ok(None);
+        }
+        self.read(&candidate.path, &candidate.file, head.as_mut_slice(), offset.into())?;
+        let Some(header) = BatchHeader::decode(seed, head.as_slice()) else { return Ok(None) };
+        if offset as usize + header.bytes as usize > size {
+            return Ok(None);
         }
         let mut batch = AlignedBuf::new(header.bytes as usize);
-        candidate.file.read_at(batch.as_mut_slice(), offset.into()).ok()?;
-        match Frame::find(seed, batch.as_slice().get(BatchHeader::SIZE..)?) {
+        self.read(&candidate.path, &candidate.file, batch.as_mut_slice(), offset.into())?;
+        let frames = batch.as_slice().get(BatchHeader::SIZE..).unwrap_or_default();
+        Ok(match Frame::find(seed, frames) {
             Found::Whole(frame) if frame.header.kind == Kind::Livemap => Livemap::read(frame.second),
             _ => None,
-        }
+        })
     }
 
     /// The youngest LIVEMAP that reads, with the generation of its segment.
-    pub(crate) fn livemap(&mut self, candidates: &[Option<Candidate>]) -> Option<(u64, Livemap)> {
+    pub(crate) fn livemap(&mut self, candidates: &[Option<Candidate>]) -> Result<Option<(u64, Livemap)>, OpenError> {
         let mut hot: Vec<&Candidate> =
             candidates.iter().flatten().filter(|c| c.opened && !c.cold && c.generation > 0).collect();
         hot.sort_by_key(|candidate| std::cmp::Reverse(candidate.generation));
         for candidate in hot {
             let (found, expected) = match (&candidate.bytes, candidate.trailer) {
                 (Some(bytes), _) => (self.last_livemap(bytes.as_slice(), candidate.generation), false),
-                (None, Some(trailer)) if trailer.livemap != 0 => (self.livemap_at(candidate, trailer.livemap), true),
+                (None, Some(trailer)) if trailer.livemap != 0 => (self.livemap_at(candidate, trailer.livemap)?, true),
                 _ => (None, false),
             };
             if found.is_none() && expected {
@@ -328,16 +353,16 @@ impl Reader<'_> {
                 let offset = candidate.trailer.map_or(0, |trailer| trailer.livemap);
                 let path = candidate.path.clone();
                 self.damage(&path, offset, 0, None, "the LIVEMAP is damaged; an older one serves");
-                let bytes = self.read_all(candidate);
+                let bytes = self.read_all(candidate)?;
                 if let Some(map) = self.last_livemap(bytes.as_slice(), candidate.generation) {
-                    return Some((candidate.generation, map));
+                    return Ok(Some((candidate.generation, map)));
                 }
             }
             if let Some(map) = found {
-                return Some((candidate.generation, map));
+                return Ok(Some((candidate.generation, map)));
             }
         }
-        None
+        Ok(None)
     }
 
     fn last_livemap(&self, bytes: &[u8], generation: u64) -> Option<Livemap> {
@@ -392,16 +417,16 @@ pub(crate) fn shard(
         disk.create_dir(&directory).map_err(OpenError::io("making the directory", &directory))?;
         sweep(disk, &directory)?;
     }
-    let mut reader = Reader { disk, identity, shard: number, directory, report: Recovery::default() };
+    let mut reader = Reader { disk, identity, shard: number, directory, report: Recovery::default(), lenient: !write };
     let mut candidates = reader.candidates(write)?;
     for entry in candidates.iter_mut().flatten() {
-        let sealed = reader.footer(entry).is_some();
+        let sealed = reader.footer(entry)?.is_some();
         if entry.opened && entry.generation > 0 && !sealed {
-            entry.bytes = Some(reader.read_all(entry));
+            entry.bytes = Some(reader.read_all(entry)?);
         }
     }
-    let map = reader.livemap(&candidates);
-    adopt_headerless(&mut reader, &mut candidates, map.as_ref().map(|(_, map)| map));
+    let map = reader.livemap(&candidates)?;
+    adopt_headerless(&mut reader, &mut candidates, map.as_ref().map(|(_, map)| map))?;
     Builder::new(reader, map).build(candidates)
 }
 
@@ -417,7 +442,11 @@ fn sweep(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {
 }
 
 /// Gives segments whose header and trailer are damaged the generation that the LIVEMAP knows them by.
-fn adopt_headerless(reader: &mut Reader<'_>, candidates: &mut [Option<Candidate>], map: Option<&Livemap>) {
+fn adopt_headerless(
+    reader: &mut Reader<'_>,
+    candidates: &mut [Option<Candidate>],
+    map: Option<&Livemap>,
+) -> Result<(), OpenError> {
     for candidate in candidates.iter_mut().flatten() {
         if !candidate.opened || candidate.generation > 0 {
             continue;
@@ -428,12 +457,13 @@ fn adopt_headerless(reader: &mut Reader<'_>, candidates: &mut [Option<Candidate>
             Some(segment) => {
                 reader.damage(&candidate.path.clone(), 0, 4096, None, "the header is damaged; the LIVEMAP serves");
                 candidate.generation = segment.generation;
-                candidate.bytes = Some(reader.read_all(candidate));
+                candidate.bytes = Some(reader.read_all(candidate)?);
             }
             // Nothing that lives is known to be in it: a reuse was cut off while the header was written.
             None => candidate.opened = false,
         }
     }
+    Ok(())
 }
 
 /// Fills the books of one shard.
@@ -465,7 +495,7 @@ impl<'a> Builder<'a> {
                 self.book.segments.add(Segment { phase, ..Segment::new(Arc::new(Missing)) });
                 continue;
             };
-            let loaded = self.load(&candidate, &attested);
+            let loaded = self.load(&candidate, &attested)?;
             let segment =
                 Segment { generation: candidate.generation, cold: candidate.cold, ..Segment::new(candidate.file) };
             let last = &mut previous[usize::from(candidate.cold)];
@@ -516,21 +546,21 @@ impl<'a> Builder<'a> {
     }
 
     /// The footer of a segment, read or rebuilt; `None` if the segment is free.
-    fn load(&mut self, candidate: &Candidate, attested: &HashMap<u64, u32>) -> Option<Loaded> {
+    fn load(&mut self, candidate: &Candidate, attested: &HashMap<u64, u32>) -> Result<Option<Loaded>, OpenError> {
         if self.is_free(candidate) {
-            return None;
+            return Ok(None);
         }
         match &candidate.bytes {
             None => {
-                let trailer = candidate.trailer?;
-                let section = self.reader.footer(candidate)?;
-                Some(Loaded {
+                let footer = self.reader.footer(candidate)?;
+                let (Some(trailer), Some(section)) = (candidate.trailer, footer) else { return Ok(None) };
+                Ok(Some(Loaded {
                     section,
                     foreign: trailer.foreign,
                     closed: None,
                     phase: Phase::Sealed,
                     data_end: trailer.data_end,
-                })
+                }))
             }
             Some(bytes) => {
                 self.reader.report.scanned += 1;
@@ -545,7 +575,7 @@ impl<'a> Builder<'a> {
                 for rot in &found.rot {
                     self.report_rot(candidate, rot);
                 }
-                Some(rebuild(candidate, &found))
+                Ok(Some(rebuild(candidate, &found)))
             }
         }
     }
@@ -623,12 +653,14 @@ impl<'a> Builder<'a> {
             self.book.index.places().filter_map(|(id, _, chunks)| Some((id, chunks?.to_vec()))).collect();
         for (id, chunks) in named {
             for chunk in chunks {
-                match self.book.segments.slot_of(chunk.generation) {
-                    Some(slot) => self.book.segments.get_mut(slot).add(chunk.ordinal, chunk_frame_bytes(&chunk)),
+                let slot = self.book.segments.slot_of(chunk.generation);
+                let segment = slot.map(|slot| self.book.segments.get_mut(slot));
+                match segment.filter(|segment| chunk.ordinal < segment.frames && !segment.is_live(chunk.ordinal)) {
+                    Some(segment) => segment.add(chunk.ordinal, chunk_frame_bytes(&chunk)),
                     None => {
                         let path = self.reader.directory.clone();
                         let what =
-                            format!("the segment of generation {} with a part of its body is gone", chunk.generation);
+                            format!("a part of its body is not in the segment of generation {}", chunk.generation);
                         self.reader.damage(&path, chunk.offset, chunk.bytes, Some(id), what);
                     }
                 }

@@ -89,6 +89,7 @@ impl<'a> Relocation<'a> {
             run.batch.push(header, &[], &bytes, bytes.len(), Content::States(some));
             run.flush();
         }
+        run.attest();
         !run.halted
     }
 
@@ -107,6 +108,16 @@ impl<'a> Relocation<'a> {
             }
         }
         self.flush();
+        self.attest();
+    }
+
+    /// Proves the last batch durable by one more: what was moved has no other copy soon, and nothing may ever follow here.
+    fn attest(&mut self) {
+        let batch = Batch::new(0);
+        let fits = self.janitor.cold.as_ref().is_some_and(|cold| cold.fits(&self.janitor.shard, batch.bytes(), 0));
+        if !self.halted && fits {
+            self.halted |= self.write(batch).is_none();
+        }
     }
 
     /// Lays one message into the cold batch; `false` if it stays where it is.
@@ -274,10 +285,20 @@ impl<'a> Relocation<'a> {
         let first = cold.next_ordinal();
         {
             let mut book = lock(&shard.book);
-            let kept = batch.items.iter().filter(|item| item.header.kind.kept());
-            for (item, ordinal) in kept.zip(first..) {
-                let size = u32::try_from(item.header.frame_bytes()).unwrap_or(u32::MAX);
-                book.move_writes(item.header.id, MovedFrame { segment: cold.slot, ordinal, size });
+            let mut ordinal = first;
+            for at in 0..batch.items.len() {
+                let Some(header) = batch.items.get(at).map(|item| item.header) else { break };
+                let size = u32::try_from(header.frame_bytes()).unwrap_or(u32::MAX);
+                let frame = MovedFrame { segment: cold.slot, ordinal, size };
+                if !header.kind.kept() {
+                    continue;
+                }
+                if book.move_writes(header.id, frame) {
+                    ordinal += 1;
+                } else {
+                    // It finished meanwhile. A copy written now would be younger than the LIVEMAP that lets its DONE go.
+                    batch.void(at);
+                }
             }
         }
         cold.seal(&mut [&mut batch]);

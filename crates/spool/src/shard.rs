@@ -85,6 +85,8 @@ pub(crate) struct Shard {
     pub(crate) bell: Condvar,
     /// Segments that could still be added to the pool.
     pub(crate) growable: AtomicU64,
+    /// Segments beyond the limit, made when nothing else was left.
+    pub(crate) excess: AtomicU64,
     /// Free segments; a copy of the book's figure, for admission.
     pub(crate) free: AtomicU64,
     /// Two writes in a row failed.
@@ -126,6 +128,7 @@ impl Shard {
             chores: Mutex::default(),
             bell: Condvar::new(),
             growable: AtomicU64::new(0),
+            excess: AtomicU64::new(0),
             free: AtomicU64::new(free),
             read_only: AtomicBool::new(false),
             maps,
@@ -185,19 +188,23 @@ impl Shard {
         self.free.store(book.segments.free_count() as u64, Ordering::Relaxed);
     }
 
+    /// Segments free or to be had within the limit.
+    fn available(&self) -> u64 {
+        let free = self.free.load(Ordering::Relaxed) + self.growable.load(Ordering::Relaxed);
+        free.saturating_sub(self.excess.load(Ordering::Relaxed))
+    }
+
     /// Segments free or to be had, in percent of all there may be.
     pub(crate) fn room_percent(&self) -> u64 {
-        let available = self.free.load(Ordering::Relaxed) + self.growable.load(Ordering::Relaxed);
-        available * 100 / u64::from(self.config.segments_max()).max(1)
+        self.available() * 100 / u64::from(self.config.segments_max()).max(1)
     }
 
     fn admit(&self, reserved: bool) -> Result<(), Error> {
         if reserved {
             return Ok(());
         }
-        let available = self.free.load(Ordering::Relaxed) + self.growable.load(Ordering::Relaxed);
         let kept = u64::from(self.config.segments_reserved).max(u64::from(self.config.segments_max()) / 10);
-        if available <= kept { Err(Error::Full) } else { Ok(()) }
+        if self.available() <= kept { Err(Error::Full) } else { Ok(()) }
     }
 
     pub(crate) fn append(&self, message: NewMessage<'_>) -> Result<Commit, Error> {

@@ -343,7 +343,8 @@ impl Staging {
         let states_due = queue.oldest_us.is_some_and(|since| deadline(since) <= now_us);
         let attest_due = attest.is_some_and(|since| deadline(since) <= now_us);
         let urgent = queue.closing && (queue.oldest_us.is_some() || attest.is_some());
-        if queue.batches.is_empty() && !states_due && !attest_due && !urgent && !queue.livemap {
+        let mapping = queue.livemap && !queue.closing;
+        if queue.batches.is_empty() && !states_due && !attest_due && !urgent && !mapping {
             if queue.closing {
                 return Work::Close;
             }
@@ -397,6 +398,10 @@ impl Staging {
         queue.oldest_us = None;
         let recorded = std::mem::take(&mut queue.own);
         Left { cells, states: recorded.states.into(), done: recorded.done.into() }
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.lock().closing
     }
 
     /// Takes no more frames; the committer writes what is there and ends.

@@ -3,6 +3,7 @@
 //! A failing seed is printed; put it into `KEPT` of its test, where it stays.
 
 mod model;
+mod rot;
 mod world;
 
 use spool::Config;

@@ -140,6 +140,22 @@ impl World {
         Ok(())
     }
 
+    /// Lets everything become durable, then closes the spool; returns what it holds.
+    pub fn close(&mut self) -> Model {
+        for _ in 0..50 {
+            self.disk.advance(100_000);
+            self.commit();
+            if let Some((_, stepper)) = &mut self.spool {
+                stepper.tidy(0);
+            }
+            self.settle();
+        }
+        self.spool = None;
+        let mut model = self.model.clone();
+        model.messages.retain(|_, message| message.acknowledged && !message.finished());
+        model
+    }
+
     fn spool(&self) -> &Spool {
         &self.spool.as_ref().expect("open between crashes").0
     }
