@@ -172,7 +172,7 @@ impl Batch {
             flags: 0,
             ordinal: NO_ORDINAL,
             lengths: (8, 0),
-            crcs: (crc32c::crc32c(&first), crc32c::crc32c(chunk.data())),
+            crcs: (crc32c::crc32c(&first), chunk.crc),
             id,
         };
         header.lengths.1 = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
@@ -334,6 +334,7 @@ mod tests {
     fn chunk(bytes: usize, fill: u8) -> Chunk {
         let mut chunk = Chunk::new(bytes.max(1));
         chunk.push(&vec![fill; bytes]);
+        chunk.seal();
         chunk
     }
 

@@ -101,7 +101,8 @@ impl Config {
     /// Names the value and what it must be.
     pub fn check(&self) -> Result<(), OpenError> {
         let wrong = |what: String| Err(OpenError::Config(what));
-        if self.segment_bytes < 16 * BLOCK as u32 || !(self.segment_bytes as usize).is_multiple_of(BLOCK) {
+        let bytes = self.segment_bytes as usize;
+        if bytes < 16 * BLOCK || !bytes.is_multiple_of(BLOCK) {
             return wrong(format!(
                 "segment_bytes = {} must be a multiple of {BLOCK} and at least {}",
                 self.segment_bytes,

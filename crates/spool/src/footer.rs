@@ -166,7 +166,6 @@ pub(crate) struct Footer<'a> {
 pub(crate) struct Row<'a> {
     /// `None` for a gap.
     pub(crate) kind: Option<Kind>,
-    pub(crate) flags: u8,
     pub(crate) offset: u32,
     pub(crate) size: u32,
     pub(crate) id: u64,
@@ -221,7 +220,7 @@ fn read_row<'a>(reader: &mut Reader<'a>, destinations: usize) -> Option<Row<'a>>
     let (kind, flags, _) = (reader.u8()?, reader.u8()?, reader.u16()?);
     let (offset, size, id) = (reader.u32()?, reader.u32()?, reader.u64()?);
     let kind = if kind == 0 { None } else { Some(Kind::from_byte(kind)?) };
-    let mut row = Row { kind, flags, offset, size, id, recipients: &[], list: &[] };
+    let mut row = Row { kind, offset, size, id, recipients: &[], list: &[] };
     if matches!(kind, Some(Kind::Message | Kind::Reference | Kind::Moved)) {
         let count = reader.u32()? as usize;
         row.recipients = reader.bytes(count.checked_mul(RECIPIENT)?)?;

@@ -1,6 +1,6 @@
 //! The queue in memory: which messages are unfinished, where they lie, and their recipients by destination.
 //!
-//! 32 bytes a message, 24 a recipient, five to ten for the look-up by queue id; a destination's name is kept once. Addresses
+//! 28 bytes a message, 24 a recipient, five to ten for the look-up by queue id; a destination's name is kept once. Addresses
 //! and bodies stay in the log. Every operation costs O(1), or O(recipients) of the one message it is about.
 //!
 //! Invariants: a recipient that is not done is in the list of exactly one destination; a message whose recipients are
@@ -30,16 +30,38 @@ pub(crate) struct Place {
 
 #[derive(Clone, Copy, Debug)]
 struct Message {
-    id: u64,
+    /// The queue id in two halves, the high one first: eight bytes that need no alignment.
+    id: [u32; 2],
     offset: u32,
     size: u32,
     ordinal: u32,
     /// First recipient; the block ends with the one flagged as last. For a free slot: the next free one.
     first: u32,
-    /// Recipients that are not done; 0 for a free slot.
-    live: u32,
     segment: u16,
-    chunked: bool,
+    /// Of [`USED`], [`CHUNKED`] and [`SEVERAL`].
+    flags: u16,
+}
+
+/// The slot holds a message.
+const USED: u16 = 1;
+/// Its body is in chunks, their list is in the map of those.
+const CHUNKED: u16 = 2;
+/// It has several recipients; how many of them are not done is in the map of those.
+const SEVERAL: u16 = 4;
+
+#[expect(clippy::cast_possible_truncation, reason = "the two halves of a number")]
+fn halves(id: u64) -> [u32; 2] {
+    [(id >> 32) as u32, id as u32]
+}
+
+impl Message {
+    fn id(&self) -> u64 {
+        u64::from(self.id[0]) << 32 | u64::from(self.id[1])
+    }
+
+    fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +100,7 @@ impl Recipient {
     }
 }
 
-const _: () = assert!(size_of::<Message>() == 32 && size_of::<Recipient>() == 24);
+const _: () = assert!(size_of::<Message>() == 28 && size_of::<Recipient>() == 24);
 
 #[derive(Debug)]
 struct Destination {
@@ -120,6 +142,8 @@ pub(crate) struct Index {
     free_destinations: Vec<u32>,
     by_name: HashTable<u32>,
     hasher: RandomState,
+    /// Recipients that are not done, of messages with several, by slot.
+    several: HashMap<u32, u32>,
     /// Chunk lists of messages in chunks, by slot.
     chunks: HashMap<u32, Box<[ChunkPlace]>>,
     live_messages: u64,
@@ -132,10 +156,11 @@ fn hash_id(id: u64) -> u64 {
     mixed ^ (mixed >> 32)
 }
 
-/// Makes room for one more, an eighth at a time, so that a large index is not half empty.
+/// Makes room for more, a little at a time: a large index is not half empty, and the system moves its pages, not its bytes.
 fn reserve<T>(list: &mut Vec<T>, more: usize) {
     if list.capacity() - list.len() < more {
-        list.reserve_exact(more.max(list.len() / 8 + 64));
+        let share = if list.len() < 1 << 16 { list.len() / 4 } else { list.len() / 64 };
+        list.reserve_exact(more.max(share + 64));
     }
 }
 
@@ -162,12 +187,13 @@ impl Index {
             + self.by_id.allocation_size()
             + self.by_name.allocation_size()
             + self.destinations.capacity() * size_of::<Destination>()
+            + self.several.len() * 2 * size_of::<(u32, u32)>()
             + names
             + chunks) as u64
     }
 
     fn find(&self, id: u64) -> Option<u32> {
-        self.by_id.find(hash_id(id), |&slot| self.messages[slot as usize].id == id).copied()
+        self.by_id.find(hash_id(id), |&slot| self.messages[slot as usize].id == halves(id)).copied()
     }
 
     pub(crate) fn contains(&self, id: u64) -> bool {
@@ -186,14 +212,14 @@ impl Index {
 
     /// Every unfinished message.
     pub(crate) fn ids(&self) -> impl Iterator<Item = u64> {
-        self.messages.iter().filter(|message| message.live > 0).map(|message| message.id)
+        self.messages.iter().filter(|message| message.has(USED)).map(Message::id)
     }
 
     /// Every unfinished message with its place and chunks.
     pub(crate) fn places(&self) -> impl Iterator<Item = (u64, Place, Option<&[ChunkPlace]>)> {
-        self.messages.iter().zip(0_u32..).filter(|(message, _)| message.live > 0).map(|(message, slot)| {
-            let chunks = if message.chunked { self.chunks.get(&slot).map(AsRef::as_ref) } else { None };
-            (message.id, place_of(message), chunks)
+        self.messages.iter().zip(0_u32..).filter(|(message, _)| message.has(USED)).map(|(message, slot)| {
+            let chunks = if message.has(CHUNKED) { self.chunks.get(&slot).map(AsRef::as_ref) } else { None };
+            (message.id(), place_of(message), chunks)
         })
     }
 
@@ -218,14 +244,13 @@ impl Index {
         }
         let first = self.allocate_recipients(count);
         let message = Message {
-            id,
+            id: halves(id),
             offset: place.offset,
             size: place.size,
             ordinal: place.ordinal,
             first,
-            live,
             segment: place.segment,
-            chunked: chunks.is_some(),
+            flags: USED | if chunks.is_some() { CHUNKED } else { 0 } | if count > 1 { SEVERAL } else { 0 },
         };
         let slot = self.allocate_message(message);
         for ((sequenced, name), at) in listed.into_iter().zip(first..) {
@@ -246,9 +271,12 @@ impl Index {
                 self.link(at, destination);
             }
         }
-        self.by_id.insert_unique(hash_id(id), slot, |&slot| hash_id(self.messages[slot as usize].id));
+        self.by_id.insert_unique(hash_id(id), slot, |&slot| hash_id(self.messages[slot as usize].id()));
         if let Some(chunks) = chunks {
             self.chunks.insert(slot, chunks);
+        }
+        if count > 1 {
+            self.several.insert(slot, live);
         }
         self.live_messages += 1;
         self.live_recipients += u64::from(live);
@@ -410,8 +438,7 @@ impl Index {
         if to.state.status == Status::Done {
             self.unlink(at);
             self.live_recipients -= 1;
-            self.messages[slot as usize].live -= 1;
-            if self.messages[slot as usize].live == 0 {
+            if self.one_less(slot) == 0 {
                 return Applied::Finished(self.remove_slot(slot));
             }
         } else if let Some(name) = destination {
@@ -423,6 +450,16 @@ impl Index {
             }
         }
         Applied::Changed(to)
+    }
+
+    /// Counts one recipient as done; returns how many are not.
+    fn one_less(&mut self, slot: u32) -> u32 {
+        if !self.messages[slot as usize].has(SEVERAL) {
+            return 0;
+        }
+        let live = self.several.entry(slot).or_insert(1);
+        *live -= 1;
+        *live
     }
 
     /// Takes a message out, whatever its recipients' states.
@@ -449,10 +486,11 @@ impl Index {
             at += 1;
         }
         self.free_recipients.entry(count).or_default().push(message.first);
-        if let Ok(entry) = self.by_id.find_entry(hash_id(message.id), |&other| other == slot) {
+        if let Ok(entry) = self.by_id.find_entry(hash_id(message.id()), |&other| other == slot) {
             entry.remove();
         }
-        self.messages[slot as usize].live = 0;
+        self.messages[slot as usize].flags = 0;
+        self.several.remove(&slot);
         self.messages[slot as usize].first = self.free_message.unwrap_or(NIL);
         self.free_message = Some(slot);
         self.live_messages -= 1;
@@ -473,7 +511,7 @@ impl Index {
         message.offset = place.offset;
         message.ordinal = place.ordinal;
         message.size = place.size;
-        message.chunked = chunks.is_some();
+        message.flags = message.flags & !CHUNKED | if chunks.is_some() { CHUNKED } else { 0 };
         let before = match chunks {
             Some(chunks) => self.chunks.insert(slot, chunks),
             None => self.chunks.remove(&slot),
@@ -544,7 +582,7 @@ impl Index {
             let recipient = &self.recipients[at as usize];
             let message = &self.messages[recipient.message as usize];
             let position = at - message.first;
-            if let Some(id) = QueueId::from_u64(message.id) {
+            if let Some(id) = QueueId::from_u64(message.id()) {
                 entries.push(Entry { id, recipient: position, state: recipient.sequenced().state });
             }
             at = recipient.next;

@@ -103,6 +103,8 @@ impl Janitor {
                 break;
             }
             progress = true;
+            // Segments close while this loop works; without their footers they could not come back.
+            self.footers();
             self.reclaim();
         }
         let failed = lock(&self.shard.book).segments.count(Phase::Failed) > 0;

@@ -487,7 +487,6 @@ impl<'a> Builder<'a> {
         if let Some((_, map)) = &self.map {
             self.book.segments.skip_generations(map.next_generation.saturating_sub(1));
         }
-        let mut sections = Vec::new();
         let mut previous = [(0, 0); 2];
         for (entry, slot) in candidates.into_iter().zip(0_u16..) {
             let Some(candidate) = entry else {
@@ -498,7 +497,8 @@ impl<'a> Builder<'a> {
             let loaded = self.load(&candidate, &attested)?;
             let segment =
                 Segment { generation: candidate.generation, cold: candidate.cold, ..Segment::new(candidate.file) };
-            let last = &mut previous[usize::from(candidate.cold)];
+            let [hot, cold] = &mut previous;
+            let last = if candidate.cold { cold } else { hot };
             match loaded {
                 None => {
                     self.book.segments.add(segment);
@@ -517,12 +517,9 @@ impl<'a> Builder<'a> {
                     let (phase, data_end) = (loaded.phase, loaded.data_end);
                     self.book.segments.add(Segment { phase, data_end, footer, foreign, ..segment });
                     self.closed.extend(loaded.closed);
-                    sections.push((slot, loaded.section, foreign));
+                    self.add_segment(slot, &loaded.section, foreign);
                 }
             }
-        }
-        for (slot, section, foreign) in &sections {
-            self.add_segment(*slot, section, *foreign);
         }
         let foreign = self.replay();
         // Only now: the chunks of a message that ended may be gone already.

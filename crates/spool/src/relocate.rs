@@ -198,6 +198,7 @@ impl<'a> Relocation<'a> {
             let bytes = self.janitor.shard.read_chunk_frame(&file, chunk, id).map_err(|error| (place, error))?;
             let mut copy = Chunk::new(bytes.len().max(1));
             copy.push(&bytes);
+            copy.seal();
             let room = Batch::CHUNK_ROOM;
             if self.batch.room() < room || self.batch.bytes() > self.janitor.shard.limits.batch_bytes_max() {
                 self.flush();

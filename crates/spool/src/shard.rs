@@ -249,8 +249,9 @@ impl Shard {
         }
     }
 
-    pub(crate) fn append_chunk(&self, id: QueueId, number: u32, chunk: Chunk) -> Result<Commit, Error> {
+    pub(crate) fn append_chunk(&self, id: QueueId, number: u32, mut chunk: Chunk) -> Result<Commit, Error> {
         self.admit(false)?;
+        chunk.seal();
         let most = self.limits.frame_bytes_max();
         if chunk.len() > most / 2 {
             return Err(Error::TooLarge { bytes: chunk.len() as u64, max: most as u64 / 2 });

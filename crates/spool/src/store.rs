@@ -205,9 +205,9 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Takes the next piece of a large body, in order, before its transaction. Not durable before the transaction is.
     ///
-    /// Wait for the handle before giving the next but one, so that memory stays bounded.
+    /// Wait for the handle before giving the next but one, so that memory stays bounded; for that it is never `Busy`.
     /// # Errors
-    /// As [`Store::append`].
+    /// `Full`, `TooLarge`, `Poisoned`; `Failed` if an earlier piece failed. Then [`Store::abort`] what came before.
     fn append_chunk(&self, id: QueueId, number: u32, chunk: Chunk) -> Result<Commit, Error>;
 
     /// Forgets the chunks of a transaction that will not come.
@@ -260,13 +260,15 @@ pub trait Store: Send + Sync + fmt::Debug {
 pub struct Chunk {
     pub(crate) buffer: AlignedBuf,
     filled: usize,
+    /// Checksum of the bytes, once [`Chunk::seal`] was called.
+    pub(crate) crc: u32,
 }
 
 impl Chunk {
     /// An empty chunk for at most `bytes_max` bytes of body.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
-        Self { buffer: AlignedBuf::new(BLOCK + bytes_max), filled: 0 }
+        Self { buffer: AlignedBuf::new(BLOCK + bytes_max), filled: 0, crc: 0 }
     }
 
     /// Bytes of body in it.
@@ -301,6 +303,11 @@ impl Chunk {
         }
         self.fill(n);
         n
+    }
+
+    /// Computes the checksum, outside of any lock.
+    pub(crate) fn seal(&mut self) {
+        self.crc = crc32c::crc32c(self.data());
     }
 
     /// The bytes of body.

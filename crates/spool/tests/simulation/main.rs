@@ -2,6 +2,14 @@
 //!
 //! A failing seed is printed; put it into `KEPT` of its test, where it stays.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    unreachable_pub,
+    reason = "a test program: small numbers, and a panic is its way to say no"
+)]
+
 mod model;
 mod rot;
 mod world;
