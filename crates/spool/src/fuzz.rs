@@ -108,7 +108,7 @@ fn drop_opened(opened: Opened) {
 
 /// The last block of a sealed segment.
 pub fn segment_trailer(data: &[u8]) {
-    drop(Trailer::decode(data));
+    check_trailer(Trailer::decode(data));
     let mut input = Input::new(data);
     let trailer = Trailer {
         uuid: UUID,
@@ -130,10 +130,20 @@ pub fn segment_trailer(data: &[u8]) {
     }
 }
 
+fn check_trailer(trailer: Option<Trailer>) {
+    let mut block = vec![0; BLOCK];
+    if let Some(trailer) = trailer {
+        trailer.encode(&mut block);
+        assert_eq!(Trailer::decode(&block), Some(trailer));
+    }
+}
+
 /// The head of a batch.
 pub fn batch_header(data: &[u8]) {
     let seed = Seed::new(&UUID, 0, 1);
-    drop(BatchHeader::decode(seed, data));
+    if let Some(header) = BatchHeader::decode(seed, data) {
+        assert!((header.bytes as usize).is_multiple_of(BLOCK));
+    }
     let mut input = Input::new(data);
     let header = BatchHeader {
         bytes: (input.half() >> 12).max(1) << 12,

@@ -13,7 +13,7 @@ use crate::{Config, Spool, Stepper};
 use mail::{
     Client, Envelope, HeloName, MailParams, Node, Protocol, QueueId, QueueIds, Received, Recipient, ReversePath,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Where the sample lies on its disk.
@@ -167,7 +167,7 @@ impl Maker {
         }
     }
 
-    /// Two messages in chunks, one of which is finished.
+    /// A message in chunks that stays, and one that is finished.
     fn large(&mut self) {
         for last in [false, true] {
             let kept = self.next(2, 25_000);
@@ -197,12 +197,7 @@ impl Maker {
                 2 => {
                     self.record(id, 0, State { status: Status::Done, attempts: 1, due: 0 }, None);
                     self.record(id, 1, State { status: Status::Waiting, attempts: 2, due: 1_800_000_000 }, None);
-                    self.record(
-                        id,
-                        2,
-                        State { status: Status::Held, attempts: 1, due: 0 },
-                        Some("[192.0.2.25]:smtp"),
-                    );
+                    self.record(id, 2, State { status: Status::Held, attempts: 1, due: 0 }, Some("[192.0.2.25]:smtp"));
                 }
                 _ => self.finish(id),
             }
@@ -237,29 +232,47 @@ impl Maker {
 
     /// Things that stand in the last segment only.
     fn last_words(&mut self) {
+        self.large();
         let ids = [self.append(3, 1_000), self.append(1, 0), self.append(2, 7_000), self.append(1, 500)];
         let [first, _, _, last] = ids;
         self.record(first, 1, State { status: Status::Waiting, attempts: 255, due: 1_767_300_000 }, Some("mx.example"));
         self.finish(last);
         self.commit();
+        self.append(1, 700);
     }
 
-    /// Cuts the power in a write so that a batch is left in part, and nothing of it was acknowledged.
+    /// Cuts the power in the sync after a write, and takes a sector of that write away: nothing of it was acknowledged.
     fn cut_power(mut self) -> Sample {
-        self.disk.cut_power_after(0);
-        let lost = self.next(1, 8_000);
+        // The next batch must fit, or the power is cut while a segment is opened.
+        while place(&self.disk.crash_image(0), self.messages.last().expect("some").envelope.id).1 > 32 << 10 {
+            self.append(1, 2_500);
+        }
+        self.disk.cut_power_after(1);
+        let lost = self.next(1, 3_000);
         let commit = self.give(&lost, NewBody::Whole(lost.body.clone().into()));
         self.stepper.commit(0);
         assert_ne!(commit.poll_now(), Some(Ok(())), "the power was cut");
-        for choice in 0..256 {
-            let after = self.disk.crash(choice);
-            let (_, _, recovery) = open(&after.crash_image(0), &self.config);
-            if recovery.torn > 0 {
-                return Sample { disk: after, config: self.config, messages: self.messages };
-            }
-        }
-        panic!("no power cut leaves a torn batch");
+        let disk = self.disk.crash(0);
+        let (path, offset) = place(&disk, lost.envelope.id);
+        let mut bytes = disk.contents(&path).expect("it was listed");
+        bytes.get_mut(offset + 1024..offset + 1536).expect("inside of the body").fill(0);
+        disk.set_contents(&path, &bytes).expect("the disk is healthy");
+        let (_, _, recovery) = open(&disk.crash_image(0), &self.config);
+        assert!(recovery.torn == 1 && recovery.damage.is_empty(), "a torn tail and no damage: {recovery:?}");
+        Sample { disk, config: self.config, messages: self.messages }
     }
+}
+
+/// The segment in which a message lies, and where.
+fn place(disk: &SimDisk, wanted: QueueId) -> (PathBuf, usize) {
+    let (mut segment, mut found) = (PathBuf::new(), None);
+    inspect(disk, Path::new(ROOT), true, &mut |fact| match fact {
+        Fact::Segment { path, .. } => segment.clone_from(path),
+        Fact::Frame { offset, id: Some(id), .. } if *id == wanted => found = Some((segment.clone(), *offset as usize)),
+        _ => {}
+    })
+    .expect("a spool");
+    found.expect("the write arrived before the power went")
 }
 
 fn open(disk: &SimDisk, config: &Config) -> (Spool, Stepper, crate::Recovery) {

@@ -82,7 +82,7 @@ fn mutated_structures() {
 #[test]
 fn mutated_segments() {
     let mut numbers = Numbers(2);
-    for _ in 0..1_500 {
+    for _ in 0..6_000 {
         let data: Vec<u8> = (0..8 + numbers.below(60)).map(|_| numbers.byte()).collect();
         run(("segment_scan", segment_scan), &data);
     }
@@ -90,11 +90,37 @@ fn mutated_segments() {
 
 #[test]
 fn mutated_spools() {
+    run(("recovery", recovery), &[]);
     let mut numbers = Numbers(3);
-    for _ in 0..400 {
+    for _ in 0..3_000 {
         let data: Vec<u8> = (0..8 * (1 + numbers.below(4))).map(|_| numbers.byte()).collect();
+        if std::env::var("SHOW").is_ok() {
+            eprintln!("{}", data.escape_ascii());
+        }
         run(("recovery", recovery), &data);
     }
+}
+
+/// After recovery from a power cut, nothing damaged, a tenth of the pool live: there must be room for one more message.
+#[test]
+#[ignore = "shows a pool that finds no free segment; run it with --ignored"]
+fn the_sample_takes_one_more_message() {
+    let (sample, recipients) = (sample(), [crate::NewRecipient { data: b"", destination: b"example.org" }]);
+    let disk = std::sync::Arc::new(sample.disk.clone());
+    let (spool, mut stepper, _) = crate::Spool::open_stepped(sample.config, disk).unwrap();
+    let body = crate::NewBody::Whole(bytes::Bytes::from_static(b"x"));
+    let message = crate::NewMessage { id: QueueId::MAX, head: b"", recipients: &recipients, body, reserved: true };
+    let commit = crate::Store::append(&spool, message).unwrap();
+    for _ in 0..1_000 {
+        stepper.commit(0);
+        stepper.tidy(0);
+        sample.disk.advance(20_000);
+    }
+    let mut facts = String::new();
+    let image = sample.disk.crash_image(0);
+    crate::inspect::inspect(&image, Path::new(ROOT), false, &mut |fact| facts.push_str(&format!("{fact}\n"))).unwrap();
+    let statistics = crate::Store::statistics(&spool);
+    assert_eq!(commit.poll_now(), Some(Ok(())), "{statistics:?}\n{facts}");
 }
 
 #[test]
@@ -107,7 +133,8 @@ fn the_sample_has_everything_in_it() {
     assert!(names.len() < 20, "{names:?}");
     assert!(ground().segments().count() > 3);
     // The same on every run.
-    let again = super::sample::sample();
-    let contents = |disk: &SimDisk| disk.files().iter().map(|(path, _)| disk.contents(path).unwrap()).collect::<Vec<_>>();
+    let again = sample::sample();
+    let contents =
+        |disk: &SimDisk| disk.files().iter().map(|(path, _)| disk.contents(path).unwrap()).collect::<Vec<_>>();
     assert!(contents(&again.disk) == contents(&sample.disk));
 }
