@@ -34,7 +34,7 @@ pub(super) struct Ground {
     /// What was committed.
     messages: HashMap<QueueId, Known>,
     /// The files in which the frames of each unfinished message lie.
-    lies_in: HashMap<QueueId, HashSet<PathBuf>>,
+    pub(super) lies_in: HashMap<QueueId, HashSet<PathBuf>>,
 }
 
 struct Known {
@@ -47,7 +47,7 @@ struct Known {
 pub(super) fn ground() -> &'static Ground {
     static GROUND: OnceLock<Ground> = OnceLock::new();
     GROUND.get_or_init(|| {
-        let Sample { disk, config, messages } = sample();
+        let Sample { disk, config, messages, torn } = sample();
         let mut lies_in: HashMap<QueueId, HashSet<PathBuf>> = HashMap::new();
         let mut file = PathBuf::new();
         inspect(&disk, Path::new(ROOT), true, &mut |fact| match fact {
@@ -58,7 +58,7 @@ pub(super) fn ground() -> &'static Ground {
             _ => {}
         })
         .expect("the sample is a spool");
-        let known = messages.into_iter().map(|kept| {
+        let known = messages.into_iter().chain([torn]).map(|kept| {
             let encoded = Encoded::new(&kept.envelope);
             let recipients = encoded.recipients().iter().map(|one| one.data.to_vec()).collect();
             let head = encoded.message(&[], NewBody::Whole(bytes::Bytes::new())).head.to_vec();
