@@ -111,7 +111,7 @@ fn after_damage(path: &Path, damage: impl FnOnce(&mut Vec<u8>)) -> Result<Vec<Qu
     let (spool, _, _) = crate::Spool::open_stepped(sample.config, disk)?;
     let unfinished = sample.messages.iter().filter(|kept| !kept.is_finished()).map(|kept| kept.envelope.id);
     Ok(unfinished
-        .filter(|id| crate::Store::envelope(&spool, *id).and(crate::Store::body(&spool, *id)).is_err())
+        .filter(|id| crate::Store::envelope(&spool, *id).and_then(|_| crate::Store::body(&spool, *id)).is_err())
         .collect())
 }
 
