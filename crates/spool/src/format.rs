@@ -5,12 +5,16 @@
 
 use crate::disk::BLOCK;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// The newest format version this program reads, and the one it writes.
 pub const VERSION: u32 = 1;
 
 /// Ordinal of frames that are not kept.
 pub(crate) const NO_ORDINAL: u32 = u32::MAX;
+
+/// The epoch is the high half of a generation.
+pub(crate) const EPOCH_SHIFT: u32 = 32;
 
 /// Alignment of frames, in bytes.
 pub(crate) const ALIGN: usize = 8;
@@ -117,6 +121,12 @@ fn seal(bytes: &mut [u8], at: usize, crc: u32) {
     }
 }
 
+/// Checksum of the version at byte 8 and of what stands from byte 16 to `end`.
+fn covered(block: &[u8], end: usize) -> u32 {
+    let crc = crc32c::crc32c(block.get(8..12).unwrap_or_default());
+    crc32c::crc32c_append(crc, block.get(16..end).unwrap_or_default())
+}
+
 /// First block of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
@@ -152,8 +162,7 @@ impl SegmentHeader {
         writer.put(&self.previous.0.to_le_bytes()).put(&self.previous.1.to_le_bytes());
         writer.put(&self.number.to_le_bytes()).put(&self.bytes.to_le_bytes()).put(&self.shard.to_le_bytes());
         writer.put(&[u8::from(self.cold)]);
-        let crc = crc32c::crc32c(block.get(16..76).unwrap_or_default());
-        seal(block, 12, crc);
+        seal(block, 12, covered(block, 76));
     }
 
     pub(crate) fn decode(block: &[u8]) -> Opened {
@@ -170,7 +179,7 @@ impl SegmentHeader {
         }
         let version = reader.u32()?;
         let crc = reader.u32()?;
-        if crc32c::crc32c(block.get(16..76)?) != crc {
+        if covered(block, 76) != crc {
             return None;
         }
         if version > VERSION {
@@ -216,8 +225,7 @@ impl Trailer {
         writer.put(&self.footer.0.to_le_bytes()).put(&self.footer.1.to_le_bytes()).put(&self.number.to_le_bytes());
         writer.put(&self.livemap.to_le_bytes()).put(&self.shard.to_le_bytes());
         writer.put(&[u8::from(self.cold), u8::from(self.foreign)]);
-        let crc = crc32c::crc32c(block.get(16..64).unwrap_or_default());
-        seal(block, 12, crc);
+        seal(block, 12, covered(block, 64));
     }
 
     pub(crate) fn decode(block: &[u8]) -> Option<Self> {
@@ -225,7 +233,7 @@ impl Trailer {
         if reader.bytes(8)? != TRAILER_MAGIC || reader.u32()? > VERSION {
             return None;
         }
-        if reader.u32()? != crc32c::crc32c(block.get(16..64)?) {
+        if reader.u32()? != covered(block, 64) {
             return None;
         }
         Some(Self {
@@ -281,6 +289,24 @@ impl BatchHeader {
             durable: (reader.u64()?, reader.u32()?),
         };
         (header.bytes as usize >= BLOCK && (header.bytes as usize).is_multiple_of(BLOCK)).then_some(header)
+    }
+
+    /// Whether a batch of some generation may start here.
+    pub(crate) fn begins(from: &[u8]) -> bool {
+        from.starts_with(BATCH_MAGIC)
+    }
+
+    /// The generation under which this header validates, if its epoch is one of `epochs`; the counter stands in it.
+    pub(crate) fn generation(uuid: &[u8; 16], shard: u16, epochs: RangeInclusive<u64>, from: &[u8]) -> Option<u64> {
+        if !Self::begins(from) {
+            return None;
+        }
+        let counter = Reader(from.get(36..40)?).u32()?;
+        let generation = |epoch: u64| epoch << EPOCH_SHIFT | u64::from(counter);
+        epochs
+            .rev()
+            .map(generation)
+            .find(|generation| Self::decode(Seed::new(uuid, shard, *generation), from).is_some())
     }
 }
 

@@ -112,15 +112,21 @@ pub struct Summary {
 /// # Errors
 /// The spool cannot be opened: see [`OpenError`]. Damage is not an error.
 pub fn inspect(disk: &dyn Disk, root: &Path, frames: bool, visit: &mut dyn FnMut(&Fact)) -> Result<Summary, OpenError> {
-    let _lock = match crate::spool::take_lock(root, disk) {
-        Err(error @ OpenError::Locked { .. }) => return Err(error),
-        // A copy on a read-only file system cannot be locked and need not be.
-        other => other.ok(),
-    };
     let identity = recovery::identity(disk, root)?.ok_or_else(|| OpenError::NotASpool {
         path: root.to_owned(),
         reason: format!("there is no file {}; name the directory that holds it", recovery::IDENTITY),
     })?;
+    // Only a spool that was in use has the file; a copy need not, and is not given one.
+    let in_use = disk.list(root).is_ok_and(|names| names.iter().any(|name| name == crate::spool::LOCK));
+    let _lock = if in_use {
+        match crate::spool::take_lock(root, disk) {
+            Err(error @ OpenError::Locked { .. }) => return Err(error),
+            // On a read-only file system it cannot be locked and need not be.
+            other => other.ok(),
+        }
+    } else {
+        None
+    };
     let uuid = identity.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     visit(&Fact::Spool {
         format: crate::VERSION,
@@ -136,8 +142,14 @@ pub fn inspect(disk: &dyn Disk, root: &Path, frames: bool, visit: &mut dyn FnMut
         for (name, waiting) in recovered.book.index.by_destination_counts() {
             *destinations.entry(String::from_utf8_lossy(&name).into_owned()).or_insert(0) += waiting;
         }
-        let reader =
-            Reader { disk, identity, shard, directory: root.join(format!("{shard:02}")), report: Recovery::default(), lenient: true };
+        let reader = Reader {
+            disk,
+            identity,
+            shard,
+            directory: root.join(format!("{shard:02}")),
+            report: Recovery::default(),
+            lenient: true,
+        };
         Inspector { reader, book: &recovered.book, frames, visit, summary: &mut summary, identity }.run()?;
     }
     let mut seen = std::collections::HashSet::new();
@@ -300,7 +312,7 @@ fn name_of(id: u64) -> String {
 /// How many there are, and the first of them.
 fn enumerate(what: &str, names: impl Iterator<Item = String>) -> String {
     let names: Vec<String> = names.collect();
-    let shown = names.iter().take(50).cloned().collect::<Vec<_>>().join(", ");
+    let shown = names.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
     let more = if names.len() > 5 { ", …" } else { "" };
     format!("{} {what}: {shown}{more}", names.len())
 }

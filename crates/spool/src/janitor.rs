@@ -93,13 +93,19 @@ impl Janitor {
         progress |= self.reclaim();
         self.shard.growable.store(self.growable(), Ordering::Relaxed);
         let used = lock(&self.shard.book).segments.usable() as u64;
+        let attainable = used + self.shard.growable.load(Ordering::Relaxed);
+        self.shard.attainable.store(attainable.min(self.shard.config.segments_max().into()), Ordering::Relaxed);
         let excess = used.saturating_sub(self.shard.config.segments_max().into());
         self.shard.excess.store(excess, Ordering::Relaxed);
         while self.wanting() > 0 && !self.shard.is_read_only() {
             let (free, dead) = self.free_and_dead();
-            // What is dead already comes back with the next LIVEMAPs; work for more only if that is too late or too little.
-            let enough = free >= usize::from(self.shard.config.segments_reserved) && dead >= self.wanting();
-            if enough || !(self.relocate() || self.grow() || free == 0 && self.grow_beyond()) {
+            // What is dead comes back with the next LIVEMAPs; moving more meanwhile would only use up what is left.
+            let comes_back = dead >= self.wanting();
+            if comes_back && free >= usize::from(self.shard.config.segments_reserved) {
+                break;
+            }
+            let more = !comes_back && self.relocate() || self.grow() || free == 0 && self.grow_beyond();
+            if !more {
                 break;
             }
             progress = true;

@@ -9,7 +9,8 @@ use crate::disk::{BLOCK, Disk, DiskFile, TMP_SUFFIX};
 use crate::error::OpenError;
 use crate::footer::{Footer, FooterBuilder, Row};
 use crate::format::{
-    BatchHeader, FLAG_FOREIGN, Found, Frame, FrameHeader, Identity, Kind, Opened, Seed, SegmentHeader, Trailer,
+    BatchHeader, EPOCH_SHIFT, FLAG_FOREIGN, Found, Frame, FrameHeader, Identity, Kind, Opened, Seed, SegmentHeader,
+    Trailer,
 };
 use crate::index::Place;
 use crate::janitor::segment_name;
@@ -148,6 +149,12 @@ pub(crate) fn identity(disk: &dyn Disk, root: &Path) -> Result<Option<Identity>,
         Ok(found) => OpenError::NewerFormat { path: path.clone(), found, supported: crate::format::VERSION },
         Err(reason) => OpenError::NotASpool { path: path.clone(), reason },
     })?;
+    // What the file says must be usable: everything else is computed from it.
+    let (bytes, shards) = (identity.segment_bytes as usize, identity.shards);
+    if !bytes.is_multiple_of(BLOCK) || !(16 * BLOCK..=1 << 30).contains(&bytes) || !(1..=64).contains(&shards) {
+        let reason = format!("{shards} shards of segments of {bytes} bytes cannot be");
+        return Err(OpenError::NotASpool { path, reason });
+    }
     Ok(Some(identity))
 }
 
@@ -177,6 +184,12 @@ pub(crate) struct Reader<'a> {
     pub(crate) lenient: bool,
 }
 
+/// Recipients of one message that are believed: more do not fit into a frame, even of finished ones.
+pub(crate) const RECIPIENTS_MAX: usize = 1 << 24;
+
+/// Epochs tried for a segment whose header does not read, the youngest first.
+const EPOCHS_TRIED: u64 = 4096;
+
 /// How often a read is tried before it is believed to fail.
 const READ_TRIES: usize = 3;
 
@@ -192,7 +205,11 @@ impl Reader<'_> {
 
     /// Opens every segment file and reads header and trailer. Index is the slot; `None` where there is no usable file.
     pub(crate) fn candidates(&mut self, write: bool) -> Result<Vec<Option<Candidate>>, OpenError> {
-        let names = self.disk.list(&self.directory).map_err(OpenError::io("listing", &self.directory))?;
+        let names = match self.disk.list(&self.directory) {
+            // A start was cut off between the identity and the directory.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            names => names.map_err(OpenError::io("listing", &self.directory))?,
+        };
         let mut candidates = Vec::new();
         for name in names {
             let Some(slot) = name.strip_prefix("seg-").and_then(|number| number.parse::<u16>().ok()) else { continue };
@@ -222,12 +239,16 @@ impl Reader<'_> {
         }
         let mut block = AlignedBuf::new(BLOCK);
         self.read(&path, &file, block.as_mut_slice(), 0)?;
-        let header = SegmentHeader::decode(block.as_slice());
+        let mut header = SegmentHeader::decode(block.as_slice());
+        self.read(&path, &file, block.as_mut_slice(), BLOCK as u64)?;
+        if header == Opened::Never && BatchHeader::begins(block.as_slice()) {
+            header = Opened::Unreadable;
+        }
         let last = u64::from(self.identity.segment_bytes) - BLOCK as u64;
         self.read(&path, &file, block.as_mut_slice(), last)?;
         let trailer = Trailer::decode(block.as_slice());
         let ours = |uuid: &[u8; 16], shard: u16| *uuid == self.identity.uuid && shard == self.shard;
-        let trailer = trailer.filter(|trailer| ours(&trailer.uuid, trailer.shard));
+        let trailer = trailer.filter(|of| ours(&of.uuid, of.shard) && of.number == u32::from(slot));
         let mut candidate = Candidate {
             slot,
             path: path.clone(),
@@ -235,7 +256,7 @@ impl Reader<'_> {
             generation: 0,
             cold: false,
             previous: (0, 0),
-            trailer: None,
+            trailer,
             bytes: None,
             opened: true,
         };
@@ -244,26 +265,49 @@ impl Reader<'_> {
             Opened::Newer(found) => {
                 return Err(OpenError::NewerFormat { path, found, supported: crate::format::VERSION });
             }
-            Opened::As(header) if ours(&header.uuid, header.shard) => {
+            Opened::As(header) if header.uuid != self.identity.uuid => {
+                self.damage(&path, 0, 4096, None, "belongs to another spool; move it away");
+                return Ok(None);
+            }
+            Opened::As(header) if ours(&header.uuid, header.shard) && header.number == u32::from(slot) => {
                 candidate.generation = header.generation;
                 candidate.cold = header.cold;
                 candidate.previous = header.previous;
                 candidate.trailer = trailer.filter(|trailer| trailer.generation == header.generation);
             }
-            Opened::As(_) => {
-                self.damage(&path, 0, 4096, None, "belongs to another spool or shard; move it away");
-                return Ok(None);
-            }
-            Opened::Unreadable => {
-                if let Some(trailer) = trailer {
-                    self.damage(&path, 0, 4096, None, "the header is damaged; its trailer serves");
-                    candidate.generation = trailer.generation;
-                    candidate.cold = trailer.cold;
-                    candidate.trailer = Some(trailer);
-                }
-            }
+            // The header of another segment is as good as none.
+            Opened::As(_) | Opened::Unreadable => {}
         }
         Ok(Some(candidate))
+    }
+
+    /// Finds the generation of segments without a header by their batches.
+    ///
+    /// Returns their slots: whether the header was ever durable is not known yet.
+    fn without_header(&mut self, candidates: &mut [Option<Candidate>], epoch: u64) -> Result<Vec<u16>, OpenError> {
+        let known = candidates.iter().flatten().map(|candidate| candidate.generation >> EPOCH_SHIFT).max().unwrap_or(0);
+        let newest = known.max(epoch) + 1;
+        let epochs = newest.saturating_sub(EPOCHS_TRIED)..=newest;
+        let mut slots = Vec::new();
+        for candidate in candidates.iter_mut().flatten().filter(|one| one.opened && one.generation == 0) {
+            let bytes = self.read_all(candidate)?;
+            let (uuid, shard) = (self.identity.uuid, self.shard);
+            let blocks = bytes.as_slice().chunks(BLOCK).skip(1);
+            let found = blocks.filter_map(|block| BatchHeader::generation(&uuid, shard, epochs.clone(), block)).max();
+            let Some(generation) = found else {
+                // Neither header nor batches: what was in it is gone. The LIVEMAP tells whether anything was.
+                candidate.trailer = None;
+                slots.push(candidate.slot);
+                continue;
+            };
+            candidate.generation = generation;
+            candidate.trailer = candidate.trailer.filter(|trailer| trailer.generation == generation);
+            let frames = scan(bytes.as_slice(), self.seed(generation), generation, 0).frames;
+            candidate.cold = frames.iter().any(|found| found.frame.header.kind == Kind::Moved);
+            candidate.bytes = Some(bytes);
+            slots.push(candidate.slot);
+        }
+        Ok(slots)
     }
 
     /// Fills `bytes` from the file.
@@ -425,8 +469,9 @@ pub(crate) fn shard(
             entry.bytes = Some(reader.read_all(entry)?);
         }
     }
+    let lost = reader.without_header(&mut candidates, epoch(disk, root))?;
     let map = reader.livemap(&candidates)?;
-    adopt_headerless(&mut reader, &mut candidates, map.as_ref().map(|(_, map)| map))?;
+    judge_headerless(&mut reader, &mut candidates, &lost, map.as_ref().map(|(_, map)| map));
     Builder::new(reader, map).build(candidates)
 }
 
@@ -441,29 +486,46 @@ fn sweep(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Gives segments whose header and trailer are damaged the generation that the LIVEMAP knows them by.
-fn adopt_headerless(
+/// Tells damaged headers from those that a crash kept from the disk together with their first batch.
+fn judge_headerless(
     reader: &mut Reader<'_>,
     candidates: &mut [Option<Candidate>],
+    lost: &[u16],
     map: Option<&Livemap>,
-) -> Result<(), OpenError> {
-    for candidate in candidates.iter_mut().flatten() {
-        if !candidate.opened || candidate.generation > 0 {
-            continue;
-        }
-        let mapped =
-            map.and_then(|map| map.segments.iter().find(|segment| segment.number == u32::from(candidate.slot)));
-        match mapped {
-            Some(segment) => {
-                reader.damage(&candidate.path.clone(), 0, 4096, None, "the header is damaged; the LIVEMAP serves");
-                candidate.generation = segment.generation;
-                candidate.bytes = Some(reader.read_all(candidate)?);
-            }
-            // Nothing that lives is known to be in it: a reuse was cut off while the header was written.
-            None => candidate.opened = false,
+) {
+    let attested = reader.attested(candidates, map);
+    for slot in lost {
+        let Some(candidate) = candidates.get_mut(usize::from(*slot)).and_then(Option::as_mut) else { continue };
+        let of_slot = |segment: &&MappedSegment| segment.number == u32::from(*slot) && !segment.is_dead();
+        let mapped = map.and_then(|map| map.segments.iter().find(of_slot));
+        let path = candidate.path.clone();
+        if candidate.generation > 0 && attested.get(&candidate.generation).is_some_and(|end| *end as usize > BLOCK) {
+            reader.damage(&path, 0, 4096, None, "the header is damaged; its batches tell what it was");
+        } else if let Some(mapped) = mapped {
+            let live: u32 = mapped.bits.iter().map(|word| word.count_ones()).sum();
+            reader.damage(&path, 0, 4096, None, format!("header and batches are damaged; {live} frames are lost"));
+            candidate.opened = candidate.generation > 0;
+        } else {
+            // Nobody was told of what is in it: a reuse was cut off while its first batch was written.
+            candidate.opened = false;
         }
     }
-    Ok(())
+}
+
+/// A state entry and where it was found.
+struct FoundState {
+    entry: StateEntry,
+    is_foreign: bool,
+    slot: u16,
+}
+
+/// The entries that tell of one recipient's present state: where they are, best first by what stands before the slot.
+#[derive(Default)]
+struct Needed {
+    /// The youngest with the present sequence: names a destination, generation, slot.
+    last: Option<(bool, u64, u16)>,
+    /// The last that names a destination: sequence, generation, slot.
+    destination: Option<(u16, u64, u16)>,
 }
 
 /// Fills the books of one shard.
@@ -471,7 +533,7 @@ struct Builder<'a> {
     reader: Reader<'a>,
     map: Option<(u64, Livemap)>,
     book: Book,
-    states: Vec<(StateEntry, bool)>,
+    states: Vec<FoundState>,
     done: Vec<(u64, bool)>,
     closed: Vec<Closed>,
 }
@@ -487,6 +549,7 @@ impl<'a> Builder<'a> {
         if let Some((_, map)) = &self.map {
             self.book.segments.skip_generations(map.next_generation.saturating_sub(1));
         }
+        self.book.segments.set_maps(u64::from(self.map.is_some()));
         let mut previous = [(0, 0); 2];
         for (entry, slot) in candidates.into_iter().zip(0_u16..) {
             let Some(candidate) = entry else {
@@ -515,7 +578,8 @@ impl<'a> Builder<'a> {
                     let footer = candidate.trailer.filter(|_| sealed).map(|trailer| trailer.footer);
                     let foreign = loaded.foreign;
                     let (phase, data_end) = (loaded.phase, loaded.data_end);
-                    self.book.segments.add(Segment { phase, data_end, footer, foreign, ..segment });
+                    let maps_at_close = u64::from(!self.closed_before_map(candidate.generation, data_end));
+                    self.book.segments.add(Segment { phase, data_end, footer, foreign, maps_at_close, ..segment });
                     self.closed.extend(loaded.closed);
                     self.add_segment(slot, &loaded.section, foreign);
                 }
@@ -534,6 +598,12 @@ impl<'a> Builder<'a> {
     fn mapped(&self, generation: u64) -> Option<&MappedSegment> {
         let (_, map) = self.map.as_ref()?;
         map.segments.iter().find(|segment| segment.generation == generation)
+    }
+
+    /// Whether nothing was written to the segment after the LIVEMAP.
+    fn closed_before_map(&self, generation: u64, data_end: u32) -> bool {
+        let mapped = self.mapped(generation).is_some_and(|mapped| mapped.data_end == data_end);
+        mapped && self.map.as_ref().is_some_and(|(of, _)| *of != generation)
     }
 
     /// Whether the LIVEMAP says that the segment had nothing of use when it was written.
@@ -593,10 +663,10 @@ impl<'a> Builder<'a> {
         }
         let states = footer.states.iter().map(|state| {
             let destination = state.destination.map(Into::into);
-            (StateEntry { id: state.id, position: state.position, sequenced: state.sequenced, destination }, foreign)
+            let (id, position, sequenced) = (state.id, state.position, state.sequenced);
+            FoundState { entry: StateEntry { id, position, sequenced, destination }, is_foreign: foreign, slot }
         });
         let segment = self.book.segments.get_mut(slot);
-        segment.states = u32::try_from(footer.states.len()).unwrap_or(u32::MAX);
         // Dead frames count too: the next LIVEMAP must cover them, or they would pass for younger than it.
         segment.frames = u32::try_from(footer.rows.len()).unwrap_or(u32::MAX);
         self.states.extend(states);
@@ -618,7 +688,7 @@ impl<'a> Builder<'a> {
         let recipients = row.recipients().flat_map(|(sequenced, destination)| {
             let name = destination.and_then(|index| footer.destinations.get(index as usize).copied());
             let count = if sequenced.state.status == Status::Done { sequenced.state.due } else { 1 };
-            std::iter::repeat_n((sequenced, name), count as usize)
+            std::iter::repeat_n((sequenced, name), count as usize).take(RECIPIENTS_MAX)
         });
         let Some(known) = self.book.index.place(row.id) else {
             if self.book.index.insert(row.id, place, chunks, recipients).is_some() {
@@ -669,10 +739,10 @@ impl<'a> Builder<'a> {
     fn replay(&mut self) -> (Vec<StateEntry>, Vec<u64>) {
         let mut foreign = (Vec::new(), Vec::new());
         // A later state leaves out a destination that an earlier one has set.
-        self.states.sort_by_key(|(entry, _)| (entry.sequenced.sequence, entry.destination.is_some()));
-        for (entry, is_foreign) in std::mem::take(&mut self.states) {
-            if is_foreign && !self.book.index.contains(entry.id) {
-                foreign.0.push(entry);
+        self.states.sort_by_key(|found| (found.entry.sequenced.sequence, found.entry.destination.is_some()));
+        for FoundState { entry, is_foreign, .. } in &self.states {
+            if *is_foreign && !self.book.index.contains(entry.id) {
+                foreign.0.push(entry.clone());
             } else {
                 self.book.replay(entry.id, entry.position, entry.sequenced, entry.destination.as_deref());
             }
@@ -682,7 +752,35 @@ impl<'a> Builder<'a> {
                 foreign.1.push(id);
             }
         }
+        self.count_needed_states();
         foreign
+    }
+
+    /// Counts for each segment the state entries that no younger one repeats: those are to be carried over before reuse.
+    fn count_needed_states(&mut self) {
+        let mut needed: HashMap<(u64, u32), Needed> = HashMap::new();
+        for FoundState { entry, slot, .. } in &self.states {
+            let Some(now) = self.book.index.any_state(entry.id, entry.position) else { continue };
+            let generation = self.book.segments.get(*slot).generation;
+            let (sequence, names) = (entry.sequenced.sequence, entry.destination.is_some());
+            let of = needed.entry((entry.id, entry.position)).or_default();
+            if sequence >= now.sequence {
+                of.last = of.last.max(Some((names, generation, *slot)));
+            }
+            if names {
+                of.destination = of.destination.max(Some((sequence, generation, *slot)));
+            }
+        }
+        for slot in 0..u16::try_from(self.book.segments.len()).unwrap_or(u16::MAX) {
+            self.book.segments.get_mut(slot).states = 0;
+        }
+        for Needed { last, destination } in needed.into_values() {
+            let (named, last) = last.map_or((false, None), |(named, _, slot)| (named, Some(slot)));
+            let destination = destination.filter(|_| !named).map(|(_, _, slot)| slot);
+            for slot in last.into_iter().chain(destination) {
+                self.book.segments.get_mut(slot).states += 1;
+            }
+        }
     }
 }
 

@@ -249,9 +249,15 @@ impl Segments {
         self.is_dead(slot) && (without_maps || self.has_maps(slot))
     }
 
-    /// Whether two LIVEMAPs younger than the segment are durable.
+    /// Whether two LIVEMAPs younger than the segment are durable; one must do when no segment is free to write on.
     pub(crate) fn has_maps(&self, slot: u16) -> bool {
-        self.maps >= self.get(slot).maps_at_close + 2
+        let enough = if self.free.is_empty() { 1 } else { 2 };
+        self.maps >= self.get(slot).maps_at_close + enough
+    }
+
+    /// How many LIVEMAPs are known to be durable when the spool is opened: the one that was read, or none.
+    pub(crate) fn set_maps(&mut self, maps: u64) {
+        self.maps = maps;
     }
 
     /// Whether only LIVEMAPs are missing for the segment to be used again.

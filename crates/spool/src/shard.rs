@@ -18,6 +18,7 @@ use crate::index::Place;
 use crate::log::Closed;
 use crate::sections::{ChunkPlace, Envelope, EnvelopeWriter, Sequenced};
 use crate::segments::Phase;
+use crate::spool::Pressure;
 use crate::staging::{Limits, Staging};
 use crate::store::{
     Change, Chunk, Entry, NewBody, NewMessage, NewRecipient, State, Statistics, Status, StoredEnvelope, StoredRecipient,
@@ -85,6 +86,8 @@ pub(crate) struct Shard {
     pub(crate) bell: Condvar,
     /// Segments that could still be added to the pool.
     pub(crate) growable: AtomicU64,
+    /// Segments there can be at the most, as limits and file system are.
+    pub(crate) attainable: AtomicU64,
     /// Segments beyond the limit, made when nothing else was left.
     pub(crate) excess: AtomicU64,
     /// Free segments; a copy of the book's figure, for admission.
@@ -98,6 +101,10 @@ pub(crate) struct Shard {
     /// What an operator should read.
     events: Mutex<Vec<Event>>,
 }
+
+/// Below this share of the segments a caller should slow down, and below this one ordinary messages are refused.
+const SLOW_PERCENT: u64 = 20;
+const FULL_PERCENT: u64 = 10;
 
 /// Events kept until somebody takes them; the oldest go first.
 const EVENTS_MAX: usize = 1000;
@@ -128,6 +135,7 @@ impl Shard {
             chores: Mutex::default(),
             bell: Condvar::new(),
             growable: AtomicU64::new(0),
+            attainable: AtomicU64::new(config.segments_max().into()),
             excess: AtomicU64::new(0),
             free: AtomicU64::new(free),
             read_only: AtomicBool::new(false),
@@ -194,16 +202,26 @@ impl Shard {
         free.saturating_sub(self.excess.load(Ordering::Relaxed))
     }
 
-    /// Segments free or to be had, in percent of all there may be.
-    pub(crate) fn room_percent(&self) -> u64 {
-        self.available() * 100 / u64::from(self.config.segments_max()).max(1)
+    /// How hard the pool is pressed.
+    pub(crate) fn pressure(&self) -> Pressure {
+        let attainable = self.attainable.load(Ordering::Relaxed);
+        if self.is_read_only() {
+            Pressure::Poisoned
+        } else if self.admit(false).is_err() {
+            Pressure::Full
+        } else if self.available() * 100 < attainable * SLOW_PERCENT {
+            Pressure::Slow
+        } else {
+            Pressure::None
+        }
     }
 
     fn admit(&self, reserved: bool) -> Result<(), Error> {
         if reserved {
             return Ok(());
         }
-        let kept = u64::from(self.config.segments_reserved).max(u64::from(self.config.segments_max()) / 10);
+        let share = self.attainable.load(Ordering::Relaxed) * FULL_PERCENT / 100;
+        let kept = u64::from(self.config.segments_reserved).max(share);
         if self.available() <= kept { Err(Error::Full) } else { Ok(()) }
     }
 
@@ -280,11 +298,14 @@ impl Shard {
     /// One step under the book's lock: whoever sees a message finished can rely on its DONE being in the queue.
     pub(crate) fn record(&self, changes: &[Change], instead: Option<&Self>) -> Result<Commit, Error> {
         let now_us = self.disk.now_us();
+        let staging = instead.map_or(&self.staging, |other| &other.staging);
+        if staging.is_poisoned() {
+            return Err(Error::Poisoned);
+        }
         let mut recorded = Recorded::default();
         let mut book = lock(&self.book);
         book.record(changes, &mut recorded);
         let finished = recorded.done.clone();
-        let staging = instead.map_or(&self.staging, |other| &other.staging);
         let commit = staging.record(recorded.states, recorded.done, instead.is_some(), now_us);
         drop(book);
         if !finished.is_empty() {

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::disk::Disk;
 use crate::error::{Error, OpenError};
 use crate::event::Event;
-use crate::format::Identity;
+use crate::format::{EPOCH_SHIFT, Identity};
 use crate::janitor::Janitor;
 use crate::recovery::{self, Recovered, Recovery};
 use crate::sections::StateEntry;
@@ -22,11 +22,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-/// The epoch is the high half of a generation.
-const EPOCH_SHIFT: u32 = 32;
-
 /// Name of the lock file.
-const LOCK: &str = "lock";
+pub(crate) const LOCK: &str = "lock";
 
 /// How hard the spool is pressed; what a server does about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -178,15 +175,10 @@ impl Spool {
     /// How hard the spool is pressed.
     #[must_use]
     pub fn pressure(&self) -> Pressure {
-        if self.shards.iter().all(|shard| shard.is_read_only()) {
-            return Pressure::Poisoned;
-        }
-        let writable = self.shards.iter().filter(|shard| !shard.is_read_only());
-        match writable.map(|shard| shard.room_percent()).min().unwrap_or(0) {
-            0..10 => Pressure::Full,
-            10..20 => Pressure::Slow,
-            _ => Pressure::None,
-        }
+        let pressures = self.shards.iter().map(|shard| shard.pressure());
+        // A shard that cannot write does not count while another can.
+        let writable = pressures.filter(|pressure| *pressure != Pressure::Poisoned).max();
+        writable.unwrap_or(Pressure::Poisoned)
     }
 
     /// Resolves when an append that was refused as `Busy` may be repeated.

@@ -400,6 +400,10 @@ impl Staging {
         Left { cells, states: recorded.states.into(), done: recorded.done.into() }
     }
 
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.lock().poisoned
+    }
+
     pub(crate) fn is_closing(&self) -> bool {
         self.lock().closing
     }

@@ -117,7 +117,6 @@ fn after_damage(path: &Path, damage: impl FnOnce(&mut Vec<u8>)) -> Result<Vec<Qu
 
 /// One bad bit, or a block of zeroes, in the first block of a segment: all that lies behind it is whole.
 #[test]
-#[ignore = "shows damaged headers that lose messages or keep the spool closed; run it with --ignored"]
 fn a_damaged_first_block_loses_no_message() {
     let mut wrong = Vec::new();
     for (path, _) in sample().disk.files().into_iter().filter(|(path, _)| path.display().to_string().contains("/seg-"))
@@ -140,7 +139,6 @@ fn a_damaged_first_block_loses_no_message() {
 
 /// A header of another segment in the place of a header, as a write to the wrong place leaves it.
 #[test]
-#[ignore = "shows headers that are taken for those of another segment; run it with --ignored"]
 fn a_header_in_the_wrong_file_loses_no_message_of_others() {
     let ours = sample();
     let files: Vec<_> =
@@ -161,7 +159,6 @@ fn a_header_in_the_wrong_file_loses_no_message_of_others() {
 
 /// After recovery from a power cut, nothing damaged, a tenth of the pool live: there must be room for one more message.
 #[test]
-#[ignore = "shows a pool that finds no free segment; run it with --ignored"]
 fn the_sample_takes_one_more_message() {
     let (sample, recipients) = (sample(), [crate::NewRecipient { data: b"", destination: b"example.org" }]);
     let disk = std::sync::Arc::new(sample.disk.clone());

@@ -11,7 +11,9 @@
 )]
 
 mod model;
+mod room;
 mod rot;
+mod shards;
 mod world;
 
 use spool::Config;
@@ -46,7 +48,8 @@ fn run(seed: u64, plan: Plan) -> (u64, Result<(), String>) {
 
 fn all(kept: &[u64], count: u64, plan: impl Fn(u64) -> Plan) {
     let mut recoveries = 0;
-    // To look at one failure: SIM_SEED=17 cargo test --test simulation NAME.
+    // To look at one failure: SIM_SEED=17 cargo test --test simulation NAME. For a long campaign: SIM_COUNT=100000.
+    let count = std::env::var("SIM_COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(count);
     let only: Option<u64> = std::env::var("SIM_SEED").ok().and_then(|seed| seed.parse().ok());
     for seed in kept.iter().copied().chain(1..=count).filter(|seed| only.is_none_or(|only| only == *seed)) {
         let (number, result) = run(seed, plan(seed));
@@ -61,13 +64,13 @@ fn all(kept: &[u64], count: u64, plan: impl Fn(u64) -> Plan) {
 #[test]
 fn nothing_acknowledged_is_lost_over_power_cuts() {
     const KEPT: &[u64] = &[14, 35];
-    all(KEPT, 60, |_| plan());
+    all(KEPT, 80, |_| plan());
 }
 
 #[test]
 fn a_small_pool_reuses_and_relocates() {
     const KEPT: &[u64] = &[2, 23];
-    all(KEPT, 60, |seed| Plan {
+    all(KEPT, 80, |seed| Plan {
         config: small(10 + seed % 4),
         finish_percent: 95,
         images: u64::from(seed % 3 == 0),
@@ -79,7 +82,7 @@ fn a_small_pool_reuses_and_relocates() {
 #[test]
 fn failing_writes_and_syncs_lose_nothing() {
     const KEPT: &[u64] = &[1, 20, 121];
-    all(KEPT, 60, |_| Plan { fault_percent: 2, ..plan() });
+    all(KEPT, 80, |_| Plan { fault_percent: 2, ..plan() });
 }
 
 /// The rigs must be able to fail: with one rule left out, some seed shows it.

@@ -80,6 +80,13 @@ impl Model {
         });
     }
 
+    /// A call was refused.
+    pub fn unrecord(&mut self, call: u64) {
+        for recipient in self.messages.values_mut().flat_map(|message| &mut message.recipients) {
+            recipient.recorded.retain(|(of, _)| *of != call);
+        }
+    }
+
     /// Compares a running spool: exactly the present states.
     pub fn check_running(&self, spool: &impl Store) -> Result<(), String> {
         let found: Vec<u64> = spool.messages().into_iter().map(QueueId::to_u64).collect();

@@ -123,7 +123,9 @@ impl World {
             33..55 => self.change(),
             55..85 => self.commit(),
             85..90 => {
-                drop(self.spool.as_mut().map(|(spool, stepper)| stepper.tidy(0) | (spool.statistics().messages > 0)))
+                if let Some((_, stepper)) = &mut self.spool {
+                    stepper.tidy(0);
+                }
             }
             90..95 => self.disk.advance(20_000),
             95..98 => self.check_running()?,
@@ -283,7 +285,8 @@ impl World {
         }
         match self.spool().record(&changes) {
             Ok(commit) => self.recorded.push((self.calls, commit)),
-            Err(Error::Poisoned) => {}
+            // Nothing was changed by it.
+            Err(Error::Poisoned) => self.model.unrecord(self.calls),
             Err(error) => panic!("record refused: {error}"),
         }
     }
