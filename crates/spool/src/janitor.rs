@@ -171,8 +171,10 @@ impl Janitor {
             if lock(&self.shard.book).segments.get(slot).live > 0 {
                 Relocation::evacuate(self, slot);
             }
-            // Its DONEs are needed until two LIVEMAPs have replaced them, its states until they are written again.
-            progress |= has_maps && self.carried(slot, true) && self.retire(slot);
+            // Its DONEs are needed until LIVEMAPs have replaced them, its states until they are written again; and only when
+            // nothing in it lives any more is it known which ends of messages must be durable first.
+            let emptied = lock(&self.shard.book).segments.get(slot).live == 0;
+            progress |= emptied && has_maps && self.carried(slot, true) && self.retire(slot);
         }
         progress
     }

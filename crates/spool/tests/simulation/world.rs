@@ -6,7 +6,8 @@ use mail::QueueId;
 use spool::disk::Disk;
 use spool::disk::sim::{Op, SimDisk};
 use spool::{
-    Change, Chunk, Commit, Config, Error, NewBody, NewMessage, NewRecipient, Spool, State, Status, Stepper, Store,
+    Change, Chunk, Commit, Config, Error, NewBody, NewMessage, NewRecipient, OpenError, Spool, State, Status, Stepper,
+    Store,
 };
 use std::sync::Arc;
 
@@ -93,9 +94,26 @@ impl World {
     }
 
     fn open(&mut self) -> Result<(), String> {
-        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
-        let (spool, stepper, recovery) =
-            Spool::open_stepped(self.plan.config.clone(), disk).map_err(|error| format!("open: {error}"))?;
+        // Some reads fail: then the spool opens none the worse, or not at all.
+        if self.plan.fault_percent > 0 && self.random.chance(50) {
+            let first = self.random.below(12);
+            for n in 0..1 + self.random.below(4) {
+                self.disk.fail(Op::Read, first + n);
+            }
+        }
+        let open = |disk: &SimDisk| {
+            let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+            Spool::open_stepped(self.plan.config.clone(), disk)
+        };
+        let opened = match open(&self.disk) {
+            Err(OpenError::Io { .. }) => {
+                self.disk.clear_faults();
+                open(&self.disk)
+            }
+            opened => opened,
+        };
+        self.disk.clear_faults();
+        let (spool, stepper, recovery) = opened.map_err(|error| format!("open: {error}"))?;
         if let Some(damage) = recovery.damage.first() {
             return Err(format!("damage reported where none was done: {damage}"));
         }
