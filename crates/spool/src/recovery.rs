@@ -470,8 +470,10 @@ pub(crate) fn shard(
         }
     }
     let lost = reader.without_header(&mut candidates, epoch(disk, root))?;
+    // First on the word of the batches alone: a LIVEMAP that did not become durable must not be believed.
+    let doubtful = judge_headerless(&mut reader, &mut candidates, &lost, None);
     let map = reader.livemap(&candidates)?;
-    judge_headerless(&mut reader, &mut candidates, &lost, map.as_ref().map(|(_, map)| map));
+    judge_headerless(&mut reader, &mut candidates, &doubtful, map.as_ref().map(|(_, map)| map));
     Builder::new(reader, map).build(candidates)
 }
 
@@ -487,18 +489,22 @@ fn sweep(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {
 }
 
 /// Tells damaged headers from those that a crash kept from the disk together with their first batch.
+///
+/// Returns the slots for which only a LIVEMAP could tell; they count as not opened until it does.
 fn judge_headerless(
     reader: &mut Reader<'_>,
     candidates: &mut [Option<Candidate>],
     lost: &[u16],
     map: Option<&Livemap>,
-) {
+) -> Vec<u16> {
     let attested = reader.attested(candidates, map);
+    let mut doubtful = Vec::new();
     for slot in lost {
         let Some(candidate) = candidates.get_mut(usize::from(*slot)).and_then(Option::as_mut) else { continue };
         let of_slot = |segment: &&MappedSegment| segment.number == u32::from(*slot) && !segment.is_dead();
         let mapped = map.and_then(|map| map.segments.iter().find(of_slot));
         let path = candidate.path.clone();
+        candidate.opened = true;
         if candidate.generation > 0 && attested.get(&candidate.generation).is_some_and(|end| *end as usize > BLOCK) {
             reader.damage(&path, 0, 4096, None, "the header is damaged; its batches tell what it was");
         } else if let Some(mapped) = mapped {
@@ -508,8 +514,10 @@ fn judge_headerless(
         } else {
             // Nobody was told of what is in it: a reuse was cut off while its first batch was written.
             candidate.opened = false;
+            doubtful.push(*slot);
         }
     }
+    doubtful
 }
 
 /// A state entry and where it was found.

@@ -167,7 +167,7 @@ fn fail_in_that_way(
     }
     let mut subject = Subject::new(spool, ledger);
     subject.habits = if way.hoard { vec!["--hoard"] } else { Vec::new() };
-    let answers = suffer(case, way, &subject, &mounted, random)?;
+    let answers = suffer(case, way, &mut subject, &mounted, random)?;
     judge(case, way.expect, &answers);
     let (image, _) = mounted.drive().image(Survivors::None, 0)?;
     drop(mounted);
@@ -186,7 +186,7 @@ struct Answers {
 fn suffer(
     case: &mut Case,
     way: Way,
-    subject: &Subject,
+    subject: &mut Subject,
     mounted: &Mounted,
     random: &mut Random,
 ) -> Result<Answers, Stop> {
@@ -211,6 +211,8 @@ fn suffer(
             writer.kill();
             for _ in 0..SINGLE_ERRORS {
                 inject(drive, subject, Operation::Read, random.below(12), random.between(1, 4))?;
+                // Each writer numbers its messages anew.
+                subject.cycle += 1;
                 writer = subject.start()?;
                 // It may open the spool and go on, or refuse; it must not forget.
                 drop(writer.ready());
