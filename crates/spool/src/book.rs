@@ -280,7 +280,7 @@ pub(crate) fn recipients<'a>(envelope: &Envelope<'a>) -> impl Iterator<Item = (S
             Listed::One(state, recipient) => (state, Some(recipient.destination), 1),
             Listed::Finished(count) => (finished(), None, count),
         };
-        std::iter::repeat_n((state, destination), count as usize).take(crate::recovery::RECIPIENTS_MAX)
+        std::iter::repeat_n((state, destination), count as usize).take(crate::files::RECIPIENTS_MAX)
     })
 }
 

@@ -5,9 +5,10 @@
 use crate::book::Book;
 use crate::disk::Disk;
 use crate::error::OpenError;
+use crate::files::{Candidate, Reader};
 use crate::footer::Footer;
 use crate::format::{Frame, Identity, Kind, Seed};
-use crate::recovery::{self, Candidate, Damage, Reader, Recovery};
+use crate::recovery::{self, Damage, Recovery};
 use crate::scan::{Scan, scan};
 use crate::sections::{Envelope, Listed, Livemap, read_chunk_list, read_ids, read_states};
 use crate::store::State;

@@ -34,6 +34,7 @@ pub mod disk;
 pub mod envelope;
 mod error;
 mod event;
+mod files;
 mod footer;
 mod format;
 #[doc(hidden)]

@@ -6,6 +6,7 @@
     clippy::cast_possible_truncation,
     clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::print_stdout,
     unreachable_pub,
     reason = "a test program: small numbers, and a panic is its way to say no"
 )]
