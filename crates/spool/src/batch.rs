@@ -244,6 +244,11 @@ impl Batch {
     /// Takes an item out of what will be published: its frame becomes filler.
     pub(crate) fn void(&mut self, index: usize) {
         let Some(item) = self.items.get_mut(index) else { return };
+        if item.header.kind == Kind::Chunk {
+            // What follows a chunk starts at the next block, what follows a filler right behind it.
+            let end = round_up(item.offset + item.header.frame_bytes());
+            item.header = pad(end - item.offset);
+        }
         item.header.kind = Kind::Pad;
         item.content = Content::Other;
     }
@@ -354,6 +359,24 @@ mod tests {
             at = next_frame(frame.header.kind, at + FrameHeader::SIZE + frame.first.len() + frame.second.len());
         }
         seen
+    }
+
+    #[test]
+    fn a_voided_chunk_leaves_the_rest_in_place() {
+        let seed = Seed::new(&[1; 16], 0, 1);
+        let mut batch = Batch::new(64 << 10);
+        let header = FrameHeader::over(Kind::Message, 0, 1, b"env", b"body").unwrap();
+        batch.push(header, b"env", b"body", 0, Content::Other);
+        batch.push_chunk(2, 0, chunk(5000, 1));
+        batch.push(header, b"env", b"body", 0, Content::Other);
+        let at = batch.items.iter().position(|item| item.header.kind == Kind::Chunk).unwrap();
+        batch.void(at);
+        assert_eq!(batch.seal(seed, 0, 1, (0, 0)), 2);
+        let mut pieces = Vec::new();
+        batch.pieces(&mut pieces);
+        let kinds: Vec<_> =
+            walk(seed, &pieces.concat()).into_iter().map(|(kind, ordinal, _)| (kind, ordinal)).collect();
+        assert_eq!(kinds, [(Kind::Message, 0), (Kind::Message, 1)]);
     }
 
     #[test]

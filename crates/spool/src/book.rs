@@ -18,6 +18,8 @@ pub(crate) struct Arriving {
     staged: u32,
     aborted: bool,
     pub(crate) failed: bool,
+    /// Its message is on the way to the disk: too late to abort.
+    committing: bool,
 }
 
 /// The copy of a frame that relocation is writing.
@@ -149,7 +151,7 @@ impl Book {
 
     /// The places of all chunks of an arriving body, those of the batch being written in `fresh`.
     pub(crate) fn chunk_list(
-        &self,
+        &mut self,
         id: u64,
         count: u32,
         bytes: u64,
@@ -163,11 +165,28 @@ impl Book {
         }
         let places: Vec<_> = places.into_iter().collect::<Option<_>>()?;
         let total: u64 = places.iter().map(|place| u64::from(place.bytes)).sum();
-        (total == bytes).then_some(places)
+        if total != bytes {
+            return None;
+        }
+        if let Some(arriving) = self.arriving.get_mut(&id) {
+            arriving.committing = true;
+        }
+        Some(places)
     }
 
-    /// Forgets an arriving body: its chunks are dead.
+    /// The message of an arriving body did not become durable: its chunks are dead.
+    pub(crate) fn reference_failed(&mut self, id: u64) {
+        if let Some(arriving) = self.arriving.get_mut(&id) {
+            arriving.committing = false;
+        }
+        self.abort(id);
+    }
+
+    /// Forgets an arriving body: its chunks are dead. Nothing happens once its message is on the way to the disk.
     pub(crate) fn abort(&mut self, id: u64) {
+        if self.arriving.get(&id).is_some_and(|arriving| arriving.committing) {
+            return;
+        }
         let Some(mut arriving) = self.arriving.remove(&id) else { return };
         for chunk in std::mem::take(&mut arriving.places).into_iter().flatten() {
             self.unpin(&chunk);
@@ -200,13 +219,16 @@ impl Book {
     }
 
     /// Applies changes in memory and says what is to be written of them.
-    pub(crate) fn record(&mut self, changes: &[Change], to: &mut Recorded) {
+    ///
+    /// A destination longer than `name_max` cannot be written; the recipient keeps the one it has.
+    pub(crate) fn record(&mut self, changes: &[Change], name_max: usize, to: &mut Recorded) {
         for change in changes {
             let id = change.id.to_u64();
-            match self.index.change(id, change.recipient, change.state, change.destination.as_deref()) {
+            let destination = change.destination.as_deref().filter(|name| name.len() <= name_max);
+            match self.index.change(id, change.recipient, change.state, destination) {
                 Applied::Nothing => {}
                 Applied::Changed(sequenced) => {
-                    let destination = change.destination.as_deref().map(Into::into);
+                    let destination = destination.map(Into::into);
                     to.states.push(StateEntry { id, position: change.recipient, sequenced, destination });
                 }
                 Applied::Finished(gone) => {

@@ -76,7 +76,7 @@ impl Committer {
         loop {
             let work = match self.waiting.take() {
                 Some(taken) => Work::Write(taken),
-                None => self.shard.staging.wait(|| self.shard.disk.now_us(), self.unattested),
+                None => self.shard.staging.wait(|| self.shard.disk.now_us(), self.to_attest()),
             };
             match self.work(work) {
                 Step::NeedSegment => {
@@ -95,9 +95,14 @@ impl Committer {
     pub(crate) fn step(&mut self) -> Step {
         let work = match self.waiting.take() {
             Some(taken) => Work::Write(taken),
-            None => self.shard.staging.take(self.shard.disk.now_us(), self.unattested),
+            None => self.shard.staging.take(self.shard.disk.now_us(), self.to_attest()),
         };
         self.work(work)
+    }
+
+    /// When the last batch was written, if it is to be attested and that can be done.
+    fn to_attest(&self) -> Option<u64> {
+        self.unattested.filter(|_| !self.shard.is_read_only())
     }
 
     fn work(&mut self, work: Work) -> Step {
@@ -116,12 +121,12 @@ impl Committer {
         let shard = Arc::clone(&self.shard);
         let mut chores = lock(&shard.chores);
         let enough = chores.rounds + 2;
-        while shard.free.load(Ordering::Relaxed) == 0 && chores.rounds < enough {
+        while shard.free.load(Ordering::Relaxed) == 0 && chores.rounds < enough && !shard.is_read_only() {
             chores.rung = true;
             shard.bell.notify_all();
             chores = wait(&shard, chores);
         }
-        let hopeless = shard.free.load(Ordering::Relaxed) == 0 && chores.stuck;
+        let hopeless = shard.free.load(Ordering::Relaxed) == 0 && (chores.stuck || shard.is_read_only());
         drop(chores);
         if hopeless {
             self.give_up();
@@ -235,6 +240,7 @@ impl Committer {
                         Some(places) => batch.fill_list(at, write_chunk_list(&places)),
                         None => {
                             cell.settle(&Err(Error::Failed));
+                            lock(&self.shard.book).reference_failed(item.header.id);
                             batch.void(at);
                             continue;
                         }
@@ -330,7 +336,13 @@ impl Committer {
         });
         self.failures += 1;
         self.previous = open.durable();
-        lock(&self.shard.book).segments.close(open.slot, Phase::Failed);
+        {
+            let mut book = lock(&self.shard.book);
+            // What may have reached the disk of this batch is covered by the next LIVEMAP, as dead.
+            let segment = book.segments.get_mut(open.slot);
+            segment.frames = segment.frames.max(open.next_ordinal());
+            book.segments.close(open.slot, Phase::Failed);
+        }
         self.shard.ring();
         let empty = Taken { batch: Batch::new(0), states: None, staged: 0, livemap: false, recorded: None };
         let taken = std::mem::replace(taken, empty);
@@ -352,12 +364,17 @@ impl Committer {
     /// Tells the waiters of a batch that it failed and keeps its states; `written` if some of it may be on the disk.
     fn take_back(&mut self, mut taken: Taken, written: bool) {
         let now_us = self.shard.disk.now_us();
+        self.unattested = None;
         let mut revoked = Vec::new();
         let cells = taken.batch.cells();
         for item in std::mem::take(&mut taken.batch.items) {
             let foreign = item.header.flags & FLAG_FOREIGN != 0;
             match item.content {
-                Content::Message { .. } | Content::Reference { .. } => revoked.push(item.header.id),
+                Content::Message { .. } => revoked.push(item.header.id),
+                Content::Reference { .. } => {
+                    revoked.push(item.header.id);
+                    lock(&self.shard.book).reference_failed(item.header.id);
+                }
                 Content::Chunk { .. } => lock(&self.shard.book).chunk_failed(item.header.id),
                 Content::States(entries) => self.shard.staging.put_back(entries, Vec::new(), foreign, now_us),
                 Content::Done(ids) => self.shard.staging.put_back(Vec::new(), ids, foreign, now_us),
@@ -387,6 +404,20 @@ impl Committer {
         for cell in self.carried.drain(..) {
             // Handed on is not durable: whoever waits for his states learns that he cannot know.
             cell.settle(&Err(result.clone()));
+        }
+    }
+}
+
+impl Drop for Committer {
+    /// Nobody waits for ever: neither for states that found no room, nor, should this thread have panicked, for the rest.
+    fn drop(&mut self) {
+        let panicked = std::thread::panicking();
+        if panicked {
+            self.shard.give_up();
+        }
+        let fate = if panicked { Error::Poisoned } else { Error::Failed };
+        for cell in self.carried.drain(..) {
+            cell.settle(&Err(fate.clone()));
         }
     }
 }

@@ -5,6 +5,7 @@
 use crate::buffer::AlignedBuf;
 use crate::disk::{BLOCK, Disk, DiskFile};
 use crate::error::OpenError;
+use crate::footer::Footer;
 use crate::format::{BatchHeader, EPOCH_SHIFT, Found, Frame, Identity, Kind, Opened, Seed, SegmentHeader, Trailer};
 use crate::janitor::segment_name;
 use crate::recovery::{Damage, Recovery};
@@ -44,6 +45,9 @@ pub(crate) struct Reader<'a> {
 /// Recipients of one message that are believed: more do not fit into a frame, even of finished ones.
 pub(crate) const RECIPIENTS_MAX: usize = 1 << 24;
 
+/// The largest segment number; files of larger ones are not ours.
+pub(crate) const SLOT_MAX: u16 = 65_000;
+
 /// Epochs tried for a segment whose header does not read, the youngest first.
 const EPOCHS_TRIED: u64 = 4096;
 
@@ -70,7 +74,7 @@ impl Reader<'_> {
         let mut candidates = Vec::new();
         for name in names {
             let Some(slot) = name.strip_prefix("seg-").and_then(|number| number.parse::<u16>().ok()) else { continue };
-            if segment_name(slot) != name {
+            if segment_name(slot) != name || slot > SLOT_MAX {
                 continue;
             }
             let at = usize::from(slot);
@@ -215,7 +219,10 @@ impl Reader<'_> {
         let mut buffer = AlignedBuf::new(size as usize);
         self.read(&candidate.path, &candidate.file, buffer.as_mut_slice(), offset.into())?;
         Ok(match Frame::find(self.seed(candidate.generation), buffer.as_slice()) {
-            Found::Whole(frame) if frame.header.kind == Kind::Seal => Some(frame.second.to_vec()),
+            // One that matches its checksum and still makes no sense is as good as none: the batches serve.
+            Found::Whole(frame) if frame.header.kind == Kind::Seal && Footer::read(frame.second).is_some() => {
+                Some(frame.second.to_vec())
+            }
             _ => None,
         })
     }

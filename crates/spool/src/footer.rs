@@ -118,8 +118,11 @@ impl FooterBuilder {
 
     /// Adds the state entries of a STATE frame.
     pub(crate) fn add_states(&mut self, section: &[u8]) {
-        self.states.extend_from_slice(section);
-        self.state_count += u32::try_from(read_states(section).count()).unwrap_or(u32::MAX);
+        for state in read_states(section) {
+            let destination = state.destination.map(Into::into);
+            let (id, position, sequenced) = (state.id, state.position, state.sequenced);
+            self.add_state(&StateEntry { id, position, sequenced, destination });
+        }
     }
 
     /// Adds one state entry.
@@ -130,7 +133,7 @@ impl FooterBuilder {
 
     /// Adds the queue ids of a DONE frame.
     pub(crate) fn add_done(&mut self, section: &[u8]) {
-        self.done.extend_from_slice(section);
+        self.done.extend_from_slice(section.as_chunks::<8>().0.as_flattened());
     }
 
     /// The second section of the SEAL frame.

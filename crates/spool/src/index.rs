@@ -411,7 +411,7 @@ impl Index {
             Some(now)
                 if to.state.status == Status::Done
                     || to.sequence > now.sequence
-                    || to.sequence == now.sequence && destination.is_some() =>
+                    || to.sequence == now.sequence && (destination.is_some() || to.sequence == u16::MAX) =>
             {
                 self.apply(id, position, to, destination)
             }

@@ -163,7 +163,9 @@ impl Janitor {
     fn evacuate(&mut self) -> bool {
         let failed: Vec<(u16, bool)> = {
             let book = lock(&self.shard.book);
-            let failed = book.segments.iter().filter(|(_, one)| one.phase == Phase::Failed && one.pins == 0);
+            // Frames about other shards' messages are nowhere else.
+            let ready = |one: &Segment| one.phase == Phase::Failed && one.pins == 0 && !one.foreign;
+            let failed = book.segments.iter().filter(|(_, one)| ready(one));
             failed.map(|(slot, _)| (slot, book.segments.has_maps(slot))).collect()
         };
         let mut progress = false;
@@ -281,7 +283,7 @@ impl Janitor {
         let entries = self.with_footer(slot, |footer, shard| present(shard, footer.states.iter().copied()));
         match entries {
             Some(entries) => Relocation::states(self, entries),
-            None => false,
+            None => self.carry_scanned(slot),
         }
     }
 
@@ -329,7 +331,11 @@ impl Janitor {
     fn grow_beyond(&mut self) -> bool {
         let used = lock(&self.shard.book).segments.usable() as u64;
         let excess = (used + 1).saturating_sub(u64::from(self.shard.config.segments_max()));
-        if excess > EXCESS_MAX || self.shard.disk.now_us() < self.grow_after_us {
+        let slots = lock(&self.shard.book).segments.len();
+        if excess > EXCESS_MAX
+            || slots > usize::from(crate::files::SLOT_MAX)
+            || self.shard.disk.now_us() < self.grow_after_us
+        {
             return false;
         }
         match self.add_segment() {
@@ -358,8 +364,9 @@ impl Janitor {
             let book = lock(&shard.book);
             (book.segments.usable() as u64, book.segments.len())
         };
-        let by_limit =
-            u64::from(shard.config.segments_max()).saturating_sub(used).min(65_000_u64.saturating_sub(slots as u64));
+        let by_limit = u64::from(shard.config.segments_max())
+            .saturating_sub(used)
+            .min(u64::from(crate::files::SLOT_MAX).saturating_sub(slots as u64));
         let free = shard.disk.space(&shard.directory).map_or(0, |space| space.free);
         let by_disk = free.saturating_sub(shard.config.free_min) / u64::from(shard.identity.segment_bytes);
         by_limit.min(by_disk)
@@ -368,15 +375,20 @@ impl Janitor {
     fn add_segment(&self) -> std::io::Result<()> {
         let shard = &self.shard;
         let slot = lock(&shard.book).segments.len();
-        let fresh = shard.directory.join(format!("new-{slot:06}"));
-        if let Err(error) = shard.disk.create_filled(&fresh, shard.identity.segment_bytes.into()) {
-            // What was begun is of no use; when it cannot be removed, the next start does it.
-            drop(shard.disk.remove(&fresh));
-            return Err(error);
-        }
         let path = shard.directory.join(segment_name(u16::try_from(slot).unwrap_or(u16::MAX)));
-        shard.disk.rename(&fresh, &path)?;
-        let file: Arc<dyn crate::disk::DiskFile> = shard.disk.open(&path, true)?.into();
+        let file = match shard.disk.open(&path, true) {
+            // An earlier try was made durable and then reported as failed.
+            Ok(file) if file.len()? == u64::from(shard.identity.segment_bytes) => file,
+            _ => {
+                let fresh = shard.directory.join(format!("new-{slot:06}"));
+                let made = shard.disk.create_filled(&fresh, shard.identity.segment_bytes.into());
+                let opened = made.and_then(|()| shard.disk.open(&fresh, true));
+                let named = opened.and_then(|file| shard.disk.rename(&fresh, &path).map(|()| file));
+                // What was begun is of no use; when it cannot be removed, the next start does it.
+                named.inspect_err(|_| drop(shard.disk.remove(&fresh)))?
+            }
+        };
+        let file: Arc<dyn crate::disk::DiskFile> = file.into();
         let mut book = lock(&shard.book);
         book.segments.add(Segment::new(file));
         shard.note_free(&book);
@@ -427,6 +439,15 @@ fn present<'a>(shard: &Shard, states: impl Iterator<Item = ReadState<'a>>) -> Ve
         }
     }
     entries
+}
+
+impl Drop for Janitor {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Without it segments run out and the committer would wait for ever.
+            self.shard.give_up();
+        }
+    }
 }
 
 /// Name of a segment file.

@@ -358,8 +358,10 @@ impl<'a> Builder<'a> {
                 let seed = self.reader.seed(candidate.generation);
                 let known = attested.get(&candidate.generation).copied().unwrap_or(0);
                 let mut found = scan(bytes.as_slice(), seed, candidate.generation, known);
-                if self.mapped(candidate.generation).is_some_and(MappedSegment::is_dead) {
-                    // It was dead already, so this may be a reuse that was cut off: nobody misses what was overwritten.
+                let mapped = self.mapped(candidate.generation);
+                if mapped.is_some_and(|mapped| mapped.is_dead() && known <= mapped.data_end) {
+                    // All that was durable of it was dead already, so this may be a reuse that was cut off: nobody misses
+                    // what was overwritten.
                     found.rot.clear();
                 }
                 self.reader.report.torn += u64::from(found.torn.is_some());
@@ -377,7 +379,7 @@ impl<'a> Builder<'a> {
 
     /// Puts the living messages of a segment into the books, and keeps its states for later.
     fn add_segment(&mut self, slot: u16, section: &[u8], foreign: bool) {
-        let Some(footer) = Footer::read(section) else { return };
+        let footer = Footer::read(section).expect("load gives only footers that read");
         let generation = self.book.segments.get(slot).generation;
         for (row, ordinal) in footer.rows.iter().zip(0_u32..) {
             if !row.is_message() || self.mapped(generation).is_some_and(|segment| !segment.is_live(ordinal)) {

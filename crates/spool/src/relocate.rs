@@ -157,6 +157,9 @@ impl<'a> Relocation<'a> {
             .fold((1, 0), |(n, bytes), (_, _, recipient)| (n + 2, bytes + recipient.destination.len()));
         let footer = FooterBuilder::message_bytes(recipients, names, list.as_ref().map_or(0, Vec::len));
         self.make_room(header.frame_bytes(), footer);
+        if self.halted {
+            return false;
+        }
         let content = Content::Moved { envelope: envelope.clone(), list: list.clone() };
         self.batch.push(header, &envelope, second, footer, content);
         true

@@ -145,6 +145,15 @@ impl Shard {
         }
     }
 
+    /// One of the shard's threads has panicked: nothing is taken any more, and nobody waits for it.
+    pub(crate) fn give_up(&self) {
+        self.read_only.store(true, Ordering::Release);
+        for cell in self.staging.poison().cells {
+            cell.settle(&Err(Error::Poisoned));
+        }
+        self.tell(Event::ReadOnly { shard: self.number });
+    }
+
     /// Keeps an event for whoever writes the log.
     pub(crate) fn tell(&self, event: Event) {
         let mut events = lock(&self.events);
@@ -304,7 +313,7 @@ impl Shard {
         }
         let mut recorded = Recorded::default();
         let mut book = lock(&self.book);
-        book.record(changes, &mut recorded);
+        book.record(changes, self.limits.name_bytes_max(), &mut recorded);
         let finished = recorded.done.clone();
         let commit = staging.record(recorded.states, recorded.done, instead.is_some(), now_us);
         drop(book);
@@ -354,10 +363,24 @@ impl Shard {
             return Ok(parts);
         }
         count(&self.counters.cache_misses, 1);
-        let found = self.read_message(id, true)?;
-        match found.chunks {
-            None => Ok(vec![found.body]),
-            Some(chunks) => chunks.iter().map(|chunk| self.read_chunk(id, chunk)).collect(),
+        loop {
+            let found = self.read_message(id, true)?;
+            let Some(chunks) = found.chunks else { return Ok(vec![found.body]) };
+            let read: Result<Vec<Bytes>, Error> = chunks.iter().map(|chunk| self.read_chunk(id, chunk)).collect();
+            match read {
+                Ok(parts) => return Ok(parts),
+                Err(error) => self.same_chunks(id, &chunks, error)?,
+            }
+        }
+    }
+
+    /// `Ok` if the message moved while it was read, so that reading again makes sense; `Unknown` if it finished.
+    fn same_chunks(&self, id: QueueId, chunks: &[ChunkPlace], error: Error) -> Result<(), Error> {
+        let book = lock(&self.book);
+        match book.index.chunks(id.to_u64()) {
+            _ if !book.index.contains(id.to_u64()) => Err(Error::Unknown(id)),
+            Some(now) if now != chunks => Ok(()),
+            _ => Err(error),
         }
     }
 
@@ -367,11 +390,29 @@ impl Shard {
             let clamp = |at: u64| usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX).min(from.len());
             from.slice(clamp(range.start)..clamp(range.end).max(clamp(range.start)))
         };
-        let chunks = lock(&self.book).index.chunks(id.to_u64()).map(<[_]>::to_vec);
-        let Some(chunks) = chunks else {
-            let parts = self.body(id)?;
-            return Ok(parts.first().map(|body| cut(body, 0)).unwrap_or_default());
-        };
+        loop {
+            let chunks = lock(&self.book).index.chunks(id.to_u64()).map(<[_]>::to_vec);
+            let Some(chunks) = chunks else {
+                let parts = self.body(id)?;
+                return Ok(parts.first().map(|body| cut(body, 0)).unwrap_or_default());
+            };
+            if chunks.is_empty() {
+                return Err(Error::Corrupt { id, what: "its chunk list cannot be read".to_owned() });
+            }
+            match self.chunk_range(id, &chunks, &range, cut) {
+                Ok(bytes) => return Ok(bytes.into()),
+                Err(error) => self.same_chunks(id, &chunks, error)?,
+            }
+        }
+    }
+
+    fn chunk_range(
+        &self,
+        id: QueueId,
+        chunks: &[ChunkPlace],
+        range: &Range<u64>,
+        cut: impl Fn(&Bytes, u64) -> Bytes,
+    ) -> Result<Vec<u8>, Error> {
         let cached = lock(&self.cache).body(id.to_u64());
         let mut bytes = Vec::new();
         let mut start = 0_u64;
@@ -380,19 +421,13 @@ impl Shard {
             if start < range.end && end > range.start {
                 let part = match cached.as_ref().and_then(|parts| parts.get(at)) {
                     Some(part) => part.clone(),
-                    None => self.read_chunk(id, chunk).or_else(|error| self.read_moved_chunk(id, at, error))?,
+                    None => self.read_chunk(id, chunk)?,
                 };
                 bytes.extend_from_slice(&cut(&part, start));
             }
             start = end;
         }
-        Ok(bytes.into())
-    }
-
-    /// A chunk whose message moved while it was read lies elsewhere now.
-    fn read_moved_chunk(&self, id: QueueId, at: usize, error: Error) -> Result<Bytes, Error> {
-        let chunk = lock(&self.book).index.chunks(id.to_u64()).and_then(|chunks| chunks.get(at).copied());
-        chunk.map_or(Err(error), |chunk| self.read_chunk(id, &chunk))
+        Ok(bytes)
     }
 
     /// Reads a message's frame; `whole` with its second section.
@@ -463,6 +498,11 @@ impl Shard {
         };
         if whole || header.has_chunk_list() {
             let Found::Whole(frame) = Frame::find(seed, bytes) else {
+                if !whole {
+                    // The envelope is sound: its sender can be told.
+                    message.body_bytes = 0;
+                    return Ok(message);
+                }
                 return Err(ReadError::Damaged("the body does not match its checksum"));
             };
             if header.has_chunk_list() {

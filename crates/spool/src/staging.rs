@@ -57,6 +57,11 @@ impl Limits {
         self.state_room
     }
 
+    /// Bytes of the longest destination that can be recorded: a state entry must fit into one batch.
+    pub(crate) fn name_bytes_max(&self) -> usize {
+        crate::sections::NAME_BYTES_MAX.min(self.state_room / 2)
+    }
+
     /// Bytes of frames that a batch's buffer holds.
     pub(crate) fn batch_capacity(&self) -> usize {
         self.batch_bytes_max + self.inline_bytes_max + self.state_room
@@ -260,7 +265,7 @@ impl Staging {
         if queue.poisoned {
             return Err(Error::Poisoned);
         }
-        if states.is_empty() && done.is_empty() && queue.own.is_empty() && queue.foreign.is_empty() {
+        if states.is_empty() && done.is_empty() && queue.recorded == queue.flushed {
             return Ok(Commit::settled(&Ok(())));
         }
         queue.recorded += (states.len() + done.len()) as u64;
@@ -396,8 +401,11 @@ impl Staging {
         cells.push(std::mem::take(&mut queue.states_cell));
         cells.extend(queue.room.take());
         queue.oldest_us = None;
-        let recorded = std::mem::take(&mut queue.own);
-        Left { cells, states: recorded.states.into(), done: recorded.done.into() }
+        // What it held for another shard is foreign to the next one as well.
+        let (own, foreign) = (std::mem::take(&mut queue.own), std::mem::take(&mut queue.foreign));
+        let states = own.states.into_iter().chain(foreign.states).collect();
+        let done = own.done.into_iter().chain(foreign.done).collect();
+        Left { cells, states, done }
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {

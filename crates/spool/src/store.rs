@@ -32,7 +32,7 @@ pub struct NewMessage<'a> {
 pub struct NewRecipient<'a> {
     /// What the envelope says of this recipient; opaque to the spool.
     pub data: &'a [u8],
-    /// Where it goes, as far as known: a domain or a next hop, at most 65,535 bytes. Queues are kept by this name.
+    /// Where it goes, as far as known: a domain or a next hop, at most 65,534 bytes. Queues are kept by this name.
     pub destination: &'a [u8],
 }
 
@@ -59,7 +59,7 @@ pub struct Change {
     pub recipient: u32,
     /// Its new state.
     pub state: State,
-    /// Its new destination, if that changed.
+    /// Its new destination, if that changed; one of over 65,534 bytes is ignored.
     pub destination: Option<Vec<u8>>,
 }
 

@@ -280,6 +280,10 @@ impl<E: Engine> Store for Grouped<E> {
     }
 
     fn envelope(&self, id: QueueId) -> Result<StoredEnvelope, Error> {
+        // The engine holds a finished message until the batch that removes it is written.
+        if !lock(&self.shared.index).contains(id.to_u64()) {
+            return Err(Error::Unknown(id));
+        }
         Ok(stored(self.shared.record_of(id)?))
     }
 
