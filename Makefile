@@ -41,6 +41,7 @@ clippy:
 
 unit: ## Run the tests of all crates, documentation examples included
 	$(CARGO) test --workspace --locked
+	$(CARGO) test --locked --package mailrace-bench --features engines --test reference
 
 $(RELEASE)/mailrace-bench: FORCE
 	$(CARGO) build --release --locked --package mailrace-bench
