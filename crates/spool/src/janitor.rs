@@ -263,6 +263,7 @@ impl Janitor {
         let dead: Vec<u16> = {
             let mut book = lock(&self.shard.book);
             self.shard.release_foreign(&mut book);
+            book.segments.note_dead();
             let slots = book.segments.iter().map(|(slot, _)| slot);
             slots.filter(|slot| book.segments.reclaimable(*slot, without_maps)).collect()
         };

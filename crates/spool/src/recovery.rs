@@ -303,7 +303,12 @@ impl<'a> Builder<'a> {
                     let foreign = loaded.foreign;
                     let (phase, data_end) = (loaded.phase, loaded.data_end);
                     let maps_at_close = u64::from(!self.closed_before_map(candidate.generation, data_end));
-                    self.book.segments.add(Segment { phase, data_end, footer, foreign, maps_at_close, ..segment });
+                    // Dead by the map already: no younger one need tell.
+                    let dead =
+                        maps_at_close == 0 && self.mapped(candidate.generation).is_some_and(MappedSegment::is_dead);
+                    let maps_at_death = dead.then_some(0);
+                    let segment = Segment { phase, data_end, footer, foreign, maps_at_close, maps_at_death, ..segment };
+                    self.book.segments.add(segment);
                     self.closed.extend(loaded.closed);
                     self.add_segment(slot, &loaded.section, foreign);
                 }

@@ -77,6 +77,9 @@ pub(crate) struct Segment {
     pub(crate) livemap: u32,
     /// SEAL frame: offset and size.
     pub(crate) footer: Option<(u32, u32)>,
+    /// LIVEMAPs that were durable when it was first seen dead. One younger than that must tell of its death before it is
+    /// reused: else a reuse that a crash cuts off looks like rot in frames that may live.
+    pub(crate) maps_at_death: Option<u64>,
     /// Its state entries are durable elsewhere once so many recorded states are durable. Counted when no frame of it lived
     /// any more, so that with them the ends of all its messages are durable too.
     pub(crate) carried: Option<u64>,
@@ -101,7 +104,12 @@ impl Segment {
             livemap: 0,
             footer: None,
             carried: None,
+            maps_at_death: None,
         }
+    }
+
+    fn is_dead(&self) -> bool {
+        self.phase == Phase::Sealed && self.live == 0 && self.pins == 0 && !self.foreign
     }
 
     pub(crate) fn is_live(&self, ordinal: u32) -> bool {
@@ -249,10 +257,21 @@ impl Segments {
         self.is_dead(slot) && (without_maps || self.has_maps(slot))
     }
 
-    /// Whether two LIVEMAPs younger than the segment are durable; one must do when no segment is free to write on.
+    /// Notes for dead segments when they were first seen so.
+    pub(crate) fn note_dead(&mut self) {
+        let maps = self.maps;
+        for segment in self.slots.iter_mut().filter(|segment| segment.is_dead()) {
+            segment.maps_at_death.get_or_insert(maps);
+        }
+    }
+
+    /// Whether two LIVEMAPs younger than the segment are durable, one of them younger than its death; one must do when no
+    /// segment is free to write on.
     pub(crate) fn has_maps(&self, slot: u16) -> bool {
+        let segment = self.get(slot);
         let enough = if self.free.is_empty() { 1 } else { 2 };
-        self.maps >= self.get(slot).maps_at_close + enough
+        let death_told = segment.maps_at_death.is_none_or(|maps| self.maps > maps);
+        self.maps >= segment.maps_at_close + enough && death_told
     }
 
     /// How many LIVEMAPs are known to be durable when the spool is opened: the one that was read, or none.
@@ -262,8 +281,7 @@ impl Segments {
 
     /// Whether only LIVEMAPs are missing for the segment to be used again.
     pub(crate) fn is_dead(&self, slot: u16) -> bool {
-        let segment = self.get(slot);
-        segment.phase == Phase::Sealed && segment.live == 0 && segment.pins == 0 && !segment.foreign
+        self.get(slot).is_dead()
     }
 
     /// Lets go of the foreign frames in segments of generations before `first`.
@@ -279,6 +297,7 @@ impl Segments {
         assert!(segment.live == 0 && segment.pins == 0, "only a dead segment is released");
         segment.phase = Phase::Free;
         segment.carried = None;
+        segment.maps_at_death = None;
         segment.bits = Vec::new();
         let generation = segment.generation;
         if self.by_generation.get(&generation) == Some(&slot) {
