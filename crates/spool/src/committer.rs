@@ -290,6 +290,8 @@ impl Committer {
         if (mapped || taken.recorded.is_some()) && shard.free_is_low() {
             shard.ring();
         }
+        count(&shard.counters.commits, commits);
+        count(&shard.counters.body_bytes, body_bytes);
         self.remember(taken);
         for cell in cells {
             cell.settle(&Ok(()));
@@ -300,8 +302,6 @@ impl Committer {
                 cell.settle(&Ok(()));
             }
         }
-        count(&shard.counters.commits, commits);
-        count(&shard.counters.body_bytes, body_bytes);
         self.unattested = (commits > 0).then(|| shard.disk.now_us());
         let batch = std::mem::replace(&mut taken.batch, Batch::new(0));
         shard.staging.finished(taken.staged, batch.into_buffer());

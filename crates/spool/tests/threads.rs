@@ -41,7 +41,7 @@ fn id(number: u64) -> QueueId {
 }
 
 fn body(number: u64) -> Vec<u8> {
-    let bytes = if number % 50 == 0 { 700_000 / 4 } else { 200 + number as usize * 37 % 9000 };
+    let bytes = if number.is_multiple_of(50) { 700_000 / 4 } else { 200 + number as usize * 37 % 9000 };
     (0..bytes).map(|at| (at as u64 * 31 + number) as u8).collect()
 }
 
@@ -95,7 +95,7 @@ fn sessions_deliveries_and_moves_at_once() {
                         give(&spool, number).expect("stored");
                         assert_eq!(spool.body(id(number)).expect("reads").concat(), body(number));
                         // One in twenty is a straggler.
-                        if number % 20 == 0 {
+                        if number.is_multiple_of(20) {
                             stay.lock().expect("sound").insert(number);
                             continue;
                         }
