@@ -287,7 +287,7 @@ impl Committer {
         if mapped {
             shard.mapped();
         }
-        if (mapped || taken.recorded.is_some()) && shard.free_is_low() {
+        if (mapped || taken.recorded.is_some()) && shard.lacking() != (0, 0) {
             shard.ring();
         }
         count(&shard.counters.commits, commits);

@@ -20,8 +20,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// Free segments beyond the reserved ones that the janitor works for.
-const FREE_EXTRA: usize = 2;
 /// Segments beyond the limit that may be made when none is free: one each for states and moves, and one more for each.
 const EXCESS_MAX: u64 = 4;
 /// How long growth, or moving, rests after the storage refused it, in microseconds.
@@ -97,14 +95,16 @@ impl Janitor {
         self.shard.attainable.store(attainable.min(self.shard.config.segments_max().into()), Ordering::Relaxed);
         let excess = used.saturating_sub(self.shard.config.segments_max().into());
         self.shard.excess.store(excess, Ordering::Relaxed);
-        while self.wanting() > 0 && !self.shard.is_read_only() {
+        while self.shard.lacking() != (0, 0) && !self.shard.is_read_only() {
             let (free, dead) = self.free_and_dead();
+            let (to_go_on, to_accept) = self.shard.lacking();
+            let reserved = usize::from(self.shard.config.segments_reserved);
             // What is dead comes back with the next LIVEMAPs; moving more meanwhile would only use up what is left.
-            let comes_back = dead >= self.wanting();
-            if comes_back && free >= usize::from(self.shard.config.segments_reserved) {
+            if dead >= to_go_on.max(to_accept) && free >= reserved {
                 break;
             }
-            let more = !comes_back && self.relocate() || self.grow() || free == 0 && self.grow_beyond();
+            let worth = dead < to_go_on || dead < to_accept && free > reserved;
+            let more = worth && self.relocate() || self.grow() || free == 0 && self.grow_beyond();
             if !more {
                 break;
             }
@@ -114,16 +114,10 @@ impl Janitor {
             self.reclaim();
         }
         let failed = lock(&self.shard.book).segments.count(Phase::Failed) > 0;
-        if (failed || self.wanting() > 0) && self.maps_missing() {
+        if (failed || self.shard.lacking() != (0, 0)) && self.maps_missing() {
             self.shard.staging.want_livemap();
         }
         progress
-    }
-
-    /// Segments that the pool lacks.
-    fn wanting(&self) -> usize {
-        let (free, _) = self.free_and_dead();
-        (usize::from(self.shard.config.segments_reserved) + FREE_EXTRA).saturating_sub(free)
     }
 
     fn free_and_dead(&self) -> (usize, usize) {

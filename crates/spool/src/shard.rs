@@ -106,6 +106,9 @@ pub(crate) struct Shard {
 const SLOW_PERCENT: u64 = 20;
 const FULL_PERCENT: u64 = 10;
 
+/// Segments beyond the reserved ones that are to be free, or to be had.
+const FREE_EXTRA: u64 = 2;
+
 /// Events kept until somebody takes them; the oldest go first.
 const EVENTS_MAX: usize = 1000;
 
@@ -195,9 +198,19 @@ impl Shard {
         self.bell.notify_all();
     }
 
-    /// Whether the janitor has reason to look for segments.
-    pub(crate) fn free_is_low(&self) -> bool {
-        self.free.load(Ordering::Relaxed) < u64::from(self.config.segments_reserved) + 2
+    /// Segments that the pool lacks: free ones to go on with, and room for ordinary mail to be taken again.
+    pub(crate) fn lacking(&self) -> (usize, usize) {
+        let free = self.free.load(Ordering::Relaxed);
+        let to_go_on = (u64::from(self.config.segments_reserved) + FREE_EXTRA).saturating_sub(free);
+        let to_accept = (self.kept() + FREE_EXTRA).saturating_sub(self.available());
+        let number = |of: u64| usize::try_from(of).unwrap_or(usize::MAX);
+        (number(to_go_on), number(to_accept))
+    }
+
+    /// Segments that ordinary mail may not use.
+    fn kept(&self) -> u64 {
+        let share = self.attainable.load(Ordering::Relaxed) * FULL_PERCENT / 100;
+        u64::from(self.config.segments_reserved).max(share)
     }
 
     /// Brings the copy of the number of free segments up to date.
@@ -229,9 +242,7 @@ impl Shard {
         if reserved {
             return Ok(());
         }
-        let share = self.attainable.load(Ordering::Relaxed) * FULL_PERCENT / 100;
-        let kept = u64::from(self.config.segments_reserved).max(share);
-        if self.available() <= kept { Err(Error::Full) } else { Ok(()) }
+        if self.available() <= self.kept() { Err(Error::Full) } else { Ok(()) }
     }
 
     pub(crate) fn append(&self, message: NewMessage<'_>) -> Result<Commit, Error> {

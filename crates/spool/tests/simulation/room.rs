@@ -61,8 +61,14 @@ fn fill(disk: &SimDisk, spool: &Spool, stepper: &mut Stepper) -> u64 {
 
 #[test]
 fn a_full_pool_refuses_mail_and_still_records_outcomes() {
+    // Small and large: a tenth is kept from ordinary mail, and must not keep it out for ever.
+    for segments in [20, 60] {
+        full_and_empty_again(small(segments));
+    }
+}
+
+fn full_and_empty_again(config: Config) {
     let disk = SimDisk::new(1);
-    let config = small(20);
     let (spool, mut stepper) = open(&disk, &config);
     assert_eq!(spool.pressure(), Pressure::None);
     let stored = fill(&disk, &spool, &mut stepper);
