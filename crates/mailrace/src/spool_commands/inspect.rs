@@ -53,6 +53,8 @@ fn fact_lines(output: &mut Output, root: &Path, fact: &Fact) {
         }
         Fact::Segment { path, generation, phase, cold, batches, data_end, live } => {
             let state = if *cold { format!("{phase}, cold") } else { (*phase).to_owned() };
+            // The epoch and the counter in it, as the documentation writes them.
+            let generation = format!("{}.{}", generation >> 32, generation & 0xffff_ffff);
             output.line(format_args!(
                 "{:<16}{state:<15}{generation:>10}{batches:>9}{:>14}{:>13}{:>14}",
                 below(root, path).to_string(),
