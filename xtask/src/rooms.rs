@@ -38,8 +38,8 @@ pub(crate) const ROOMS: &[Room] = &[
     Room { name: "cluster", pure: true, may_use: &["mail"] },
     Room { name: "server", pure: false, may_use: ALL_ROOMS },
     Room { name: "sim", pure: false, may_use: ALL_ROOMS },
-    Room { name: "bench", pure: false, may_use: &["mail", "spool"] },
-    Room { name: "mailrace", pure: false, may_use: &["mail", "spool", "bench", "server", "sim"] },
+    Room { name: "bench", pure: false, may_use: &["mail", "smtp", "spool", "observe", "server"] },
+    Room { name: "mailrace", pure: false, may_use: &["mail", "smtp", "spool", "observe", "bench", "server", "sim"] },
     Room { name: "xtask", pure: false, may_use: &[] },
 ];
 

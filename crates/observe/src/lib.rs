@@ -1,0 +1,3 @@
+//! What happened, as typed events, and the lines that tell of it.
+
+#![forbid(unsafe_code)]

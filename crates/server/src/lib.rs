@@ -1,0 +1,3 @@
+//! Sockets, TLS, names, threads and time for the pure rooms.
+
+pub mod config;
