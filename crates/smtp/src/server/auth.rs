@@ -9,9 +9,6 @@ use super::replies::Refusal;
 use super::session::{Asked, Phase, Session, check_class};
 use super::{Note, Question, Step, Verdict};
 
-/// What notes have in place of a line of an exchange.
-pub(super) const AUTH_RESPONSE: &[u8] = b"(AUTH response)";
-
 /// An exchange that has begun.
 #[derive(Debug)]
 pub(super) struct Exchange {
@@ -157,7 +154,7 @@ impl Session {
             }
             Err(refusal) => {
                 self.fail_exchange();
-                self.refuse(AUTH_RESPONSE, &refusal);
+                self.refuse(line, &refusal);
                 None
             }
         }

@@ -74,6 +74,8 @@ impl Session {
                 None
             }
             Command::Unknown(verb) => {
+                // The reply is noted too, and the word may be a password.
+                let verb = if self.ending.after == "AUTH" { b"(line behind AUTH)" } else { verb };
                 self.refuse(line, &Refusal::Unrecognized(verb));
                 None
             }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use mail::{Client, HeloName, Protocol, Recipient, Reply, ReplyClass};
 
-use super::auth::{AUTH_RESPONSE, Exchange};
+use super::auth::Exchange;
 use super::command::{self, TLS_RECORD};
 use super::content::Content;
 use super::lines::{Found, LineReader};
@@ -315,7 +315,7 @@ impl Session {
             self.fail_exchange();
         }
         self.phase = Phase::Command;
-        self.refuse(if is_auth { AUTH_RESPONSE } else { line }, refusal);
+        self.refuse(line, refusal);
     }
 
     fn overlong_line(&mut self, is_auth: bool, bare: bool) {
@@ -585,13 +585,21 @@ impl Session {
     /// Notes and counts a refusal whose reply has been given or will be.
     pub(super) fn refused(&mut self, command: &[u8], reply: Reply) {
         let is_error = reply.code().class() == ReplyClass::Permanent;
-        // A response may stand behind AUTH, and it is a secret.
-        let is_auth = command.get(..4).is_some_and(|verb| verb.eq_ignore_ascii_case(b"AUTH"));
-        let command = if is_auth { b"AUTH" } else { command };
-        self.note(Note::Refused { command: printable(command).into(), reply });
+        let command = self.without_secret(command);
+        self.note(Note::Refused { command, reply });
         if is_error {
             self.count_error();
         }
+    }
+
+    /// A line for a note. A password may stand in an AUTH command, and on the lines that a client sends behind one although
+    /// it was refused.
+    fn without_secret(&mut self, line: &[u8]) -> Box<str> {
+        if line.get(..4).is_some_and(|verb| verb.eq_ignore_ascii_case(b"AUTH")) {
+            self.ending.after = "AUTH";
+            return "AUTH".into();
+        }
+        if self.ending.after == "AUTH" { "(line behind AUTH)".into() } else { printable(line).into() }
     }
 
     /// Counts a command that did not work, and closes above the limit.
@@ -611,7 +619,8 @@ impl Session {
     }
 
     pub(super) fn foreign(&mut self, line: &[u8]) {
-        self.note(Note::ForeignProtocol { line: printable(line).into() });
+        let line = self.without_secret(line);
+        self.note(Note::ForeignProtocol { line });
         self.close(Farewell::Foreign);
     }
 
