@@ -8,6 +8,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
 use smtp::dialog::Dialog;
 use smtp::rehearsal::Rehearsal;
 use smtp::server::Settings;
@@ -39,6 +40,8 @@ struct Model {
     open: Option<Open>,
     stored: Vec<(String, Vec<String>, Vec<u8>)>,
     closed: bool,
+    /// The control: what a server does that forgets to end the transaction when its content is refused.
+    forgetful: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -166,6 +169,7 @@ impl Model {
 
     fn finish(&mut self, open: Open, content: Vec<u8>) -> u16 {
         if let Some(class) = fault(&content) {
+            self.open = Some(open).filter(|_| self.forgetful);
             return class;
         }
         if open.recipients.first().is_some_and(|first| first.starts_with("full@")) {
@@ -287,4 +291,23 @@ proptest! {
         let stored = stored(&broken);
         prop_assert_eq!(&stored[..], &model.stored[..stored.len()]);
     }
+}
+
+/// A model with one rule wrong is told from the session, so the sequences reach what they are for.
+#[test]
+fn a_forgetful_model_differs() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let found = (0..2_000).any(|_| {
+        let ops = vec(any_op(), 1..40).new_tree(&mut runner).expect("a sequence").current();
+        let mut model = Model { forgetful: true, hello: true, ..Model::default() };
+        let mut session = begin();
+        session.feed(b"EHLO a.test\r\n");
+        session.take_said();
+        ops.iter().take_while(|op| !matches!(op, Op::Quit)).any(|op| {
+            let (octets, replies) = model.apply(op);
+            session.feed(&octets);
+            classes(&session.take_said()) != replies
+        })
+    });
+    assert!(found);
 }

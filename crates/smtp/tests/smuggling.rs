@@ -127,3 +127,24 @@ fn a_forgiving_reader_is_caught() {
     });
     assert_eq!(split.count(), 16);
 }
+
+// RFC 3207 §5 (test)
+#[test]
+fn clear_text_behind_starttls_is_gone() {
+    let mut settings = Settings::new("mx.test");
+    settings.starttls = true;
+    let mut rehearsal = Rehearsal::new(settings, Dialog::parse("").unwrap());
+    rehearsal.greet();
+    let injected = b"EHLO evil.test\r\nMAIL FROM:<a@b.test>\r\n";
+    let input = [b"EHLO a.test\r\nMAIL FROM:<a@b.test>\r\nRSET\r\nSTARTTLS\r\n", &injected[..]].concat();
+    rehearsal.feed(&input);
+    assert!(rehearsal.wants_tls && rehearsal.said.ends_with(b"220 2.0.0 Ready to start TLS\r\n"));
+    rehearsal.take_said();
+    rehearsal.tls();
+    assert!(
+        rehearsal.said.is_empty() && rehearsal.session.helo().is_none() && rehearsal.session.transaction().is_none()
+    );
+    // The control: a driver that gives the octets again would be seen.
+    rehearsal.feed(injected);
+    assert!(rehearsal.said.ends_with(b"Sender ok\r\n"));
+}

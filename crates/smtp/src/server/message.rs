@@ -155,7 +155,7 @@ impl Session {
 
     fn hand_over(&mut self, is_full: bool) -> Option<Step> {
         is_full.then(|| {
-            self.times.content_taken();
+            self.times.pause();
             Step::Content
         })
     }

@@ -13,6 +13,7 @@ mod session;
 mod settings;
 mod step;
 mod times;
+mod view;
 mod xclient;
 
 pub use session::Session;

@@ -17,6 +17,8 @@ pub(super) struct Times {
     transaction: Option<Duration>,
     /// Since when the rate of content is measured, and the octets since then.
     window: Option<(Duration, u64)>,
+    /// The driver has been given content and has not come back.
+    is_paused: bool,
 }
 
 impl Times {
@@ -42,8 +44,15 @@ impl Times {
     }
 
     /// The time from here to the next content is ours: the driver takes what has come.
-    pub(super) fn content_taken(&mut self) {
-        self.window = None;
+    pub(super) fn pause(&mut self) {
+        self.is_paused = true;
+    }
+
+    /// The driver is back: what the client is asked for is counted from here.
+    pub(super) fn resume(&mut self, now: Duration) {
+        if std::mem::take(&mut self.is_paused) && self.window.is_some() {
+            self.window = Some((now, 0));
+        }
     }
 }
 
