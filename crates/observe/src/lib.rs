@@ -1,3 +1,19 @@
 //! What happened, as typed events, and the lines that tell of it.
+//!
+//! The server makes one [`Event`] where a thing is decided and hands it to its log. From the same value come sendmail's
+//! line, the JSON line and the counters; so they cannot disagree.
+//!
+//! The crate is pure: no clock, disk, socket, async, thread, lock, global or randomness. Time is given. Nothing here
+//! decides whether a line is wanted; the caller compares [`Event::level`] with its own.
 
 #![forbid(unsafe_code)]
+
+mod class;
+mod event;
+mod limit;
+mod relay;
+
+pub use class::{Class, Severity, Stop};
+pub use event::{Event, Ruleset};
+pub use limit::Limit;
+pub use relay::Relay;
