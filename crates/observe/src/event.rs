@@ -69,8 +69,8 @@ pub enum Event<'a> {
         path: &'a str,
         /// Whom it names.
         names: &'a str,
-        /// Its last second, in microseconds since the Unix epoch.
-        not_after_us: u64,
+        /// Its last second, as RFC 3339 has it.
+        not_after: &'a str,
     },
     /// Certificate or key cannot be read or do not fit; the old ones stay.
     CertificateRefused {
