@@ -2,3 +2,4 @@
 
 pub mod config;
 pub mod env;
+pub mod log;
