@@ -303,3 +303,42 @@ fn every_limit_of_a_session_is_counted_by_its_name() {
         assert_ne!(Limit::from_name(name), Limit::Other, "{name}");
     }
 }
+
+/// `cargo test -p mailrace-server --lib cost_of_a_line -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement, not a check"]
+fn cost_of_a_line() {
+    let directory = tempfile::tempdir().unwrap();
+    for (format, callers) in [(Format::Sendmail, 1), (Format::Sendmail, 2), (Format::Json, 1)] {
+        let target = Target::File(directory.path().join("log"));
+        let log = Log::start(&Settings { format, queue_lines_max: 1_000_000, ..settings(target) }).unwrap();
+        let event = Event::Accepted {
+            id: mail::QueueId::MIN,
+            from: "<bounces+4711@lists.example.org>",
+            size: 4_096,
+            class: 0,
+            nrcpts: 1,
+            msgid: Some("<20261120130000.4711@lists.example.org>"),
+            bodytype: Some(mail::Body::EightBitMime),
+            protocol: mail::Protocol::Esmtp(mail::Session { tls: true, auth: false, utf8: false }),
+            daemon: "MTA",
+            identity: None,
+            relay: Relay::Host {
+                name: Some("out.example.org"),
+                address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7)),
+                may_be_forged: false,
+            },
+        };
+        let lines = 200_000;
+        let begin = crate::env::clock::now();
+        std::thread::scope(|scope| {
+            for _ in 0..callers {
+                scope.spawn(|| (0..lines).for_each(|_| log.event(&event)));
+            }
+        });
+        let nanos = begin.elapsed().as_nanos() / lines;
+        assert!(log.flush_and_close());
+        let dropped = log.counter(Counter::LogDropped);
+        println!("{format:?}, {callers} callers: {nanos} ns per line and caller, {dropped} dropped");
+    }
+}
