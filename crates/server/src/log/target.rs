@@ -183,3 +183,35 @@ fn connect(path: &Path) -> io::Result<UnixDatagram> {
     socket.connect(path)?;
     Ok(socket)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_was_torn_is_written_anew_in_another_file() {
+        let mut lines = Lines::default();
+        lines.push("one\n");
+        lines.push("two\n");
+        lines.push("three\n");
+        for (done, left, rest) in
+            [(0, 3, "one\ntwo\nthree\n"), (4, 2, "two\nthree\n"), (6, 2, "two\nthree\n"), (14, 0, "")]
+        {
+            lines.done = done;
+            assert_eq!(lines.left(), left);
+            lines.rewind();
+            assert_eq!(lines.rest(), rest.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_second_attempt_goes_on_where_the_first_one_stopped() {
+        let mut lines = Lines::default();
+        lines.push("one\n");
+        lines.done = 2;
+        let mut file = tempfile::tempfile().unwrap();
+        write_stream(&mut file, &mut lines).unwrap();
+        assert_eq!(lines.left(), 0);
+        assert_eq!(file.metadata().unwrap().len(), 2);
+    }
+}

@@ -1,11 +1,14 @@
 //! The log with real files and sockets: nobody waits, nothing is lost without a word, and the order is kept.
 
+use super::queue::{Pushed, Queue};
+use super::render::Style;
 use super::{Format, Log, Settings, Target, facility};
 use observe::counters::Counter;
 use observe::{Event, Limit, Relay, Severity};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Far longer than anything here takes.
@@ -340,5 +343,48 @@ fn cost_of_a_line() {
         assert!(log.flush_and_close());
         let dropped = log.counter(Counter::LogDropped);
         println!("{format:?}, {callers} callers: {nanos} ns per line and caller, {dropped} dropped");
+    }
+}
+
+#[test]
+fn a_line_made_for_other_settings_is_made_again() {
+    let style = || Style::new(&settings(Target::Stdout));
+    let queue = Queue::new(style(), 1);
+    let current = Arc::clone(&queue.style());
+    assert_eq!(queue.push(&Arc::new(style()), "stale"), Pushed::Stale);
+    assert_eq!(queue.push(&current, "taken"), Pushed::Taken);
+    assert_eq!(queue.push(&current, "too many"), Pushed::Dropped);
+    queue.switch(style(), 1, Target::Stdout);
+    assert_eq!(queue.push(&current, "stale now"), Pushed::Stale);
+}
+
+#[test]
+fn the_configuration_names_the_target() {
+    use crate::config::{self, LogPath};
+    let config = |path| config::Log {
+        format: config::LogFormat::Json,
+        path,
+        level: 5,
+        queue_lines_max: 10,
+        tag: "mail".to_owned(),
+        facility: "local3".to_owned(),
+    };
+    let table = [
+        (LogPath::Stdout, Target::Stdout),
+        (LogPath::Syslog, Target::Syslog("/dev/log".into())),
+        (LogPath::Journald, Target::Journald("/run/systemd/journal/socket".into())),
+        (LogPath::File("a".into()), Target::File("a".into())),
+    ];
+    for (path, target) in table {
+        let wanted = Settings {
+            format: Format::Json,
+            target,
+            level: 5,
+            queue_lines_max: 10,
+            tag: "mail".to_owned(),
+            facility: 19,
+            hostname: "mx1".to_owned(),
+        };
+        assert_eq!(Settings::from_config(&config(path), "mx1.example.org"), wanted);
     }
 }
