@@ -21,6 +21,15 @@ Exit status:
   77  no permission
   78  the spool is newer than this program, or a setting cannot work";
 
+/// What `--help` of commands on the configuration says of the statuses.
+pub(crate) const CONFIG_HELP: &str = "\
+Exit status:
+   0  done; the configuration can be used
+  64  wrong arguments, or an unknown key
+  74  reading or writing failed
+  77  no permission
+  78  the configuration has an error, or the file is not there";
+
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {

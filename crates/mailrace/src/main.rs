@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod config_commands;
 mod exit;
 mod output;
 mod spool_commands;
@@ -23,6 +24,12 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Read the configuration and the files it names, and say everything that is wrong with them
+    #[command(after_help = exit::CONFIG_HELP)]
+    Check(config_commands::CheckArguments),
+    /// Print what can be set, what is set, and where
+    #[command(subcommand, after_help = exit::CONFIG_HELP)]
+    Config(config_commands::Command),
     /// Look into a spool, check it, or see one at work
     #[command(subcommand, after_help = exit::HELP)]
     Spool(spool_commands::Command),
@@ -39,6 +46,8 @@ fn main() -> ExitCode {
         }
     };
     let result = match arguments.command {
+        Command::Check(arguments) => config_commands::check(&arguments),
+        Command::Config(command) => config_commands::run(&command),
         Command::Spool(command) => spool_commands::run(command),
     };
     match result {
