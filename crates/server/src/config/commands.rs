@@ -135,11 +135,10 @@ fn one(parameter: &Parameter) -> String {
         // Writing to a String cannot fail.
         let _infallible = writeln!(text, "  {name:<10}{value}");
     };
-    add("value", &value_words(parameter));
+    add("value", &parameter.kind.expected());
     for (word, meaning) in words(parameter) {
         add("", &format!("\"{word}\": {meaning}"));
     }
-    add("expected", &parameter.kind.expected());
     add("default", &default_words(parameter));
     add("example", &format!("{} = {}", parameter.name(), example_text(parameter)));
     add("change", change_words(parameter));

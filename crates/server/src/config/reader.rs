@@ -284,12 +284,24 @@ fn group_of(key: &str) -> Option<&'static Section> {
 
 /// What somebody may have meant by a key that does not exist.
 pub(crate) fn meant(full: &str) -> String {
-    let tables = SECTIONS.iter().map(|section| section.key).filter(|key| !key.is_empty());
-    if let Some(near) = nearest(full, all().map(|parameter| parameter.key).chain(tables)) {
+    let (table, name) = full.rsplit_once('.').unwrap_or(("", full));
+    // In a table that exists only the name can be wrong; letters that are right already should not count for it.
+    let near = match section(table).filter(|_| !table.is_empty()) {
+        Some(section) => {
+            let name = nearest(name, section.parameters.iter().map(Parameter::name));
+            section.parameters.iter().find(|parameter| Some(parameter.name()) == name).map(|parameter| parameter.key)
+        }
+        // The right name without its table is spoken of below.
+        None if table.is_empty() && all().any(|parameter| parameter.name() == name) => None,
+        None => {
+            let tables = SECTIONS.iter().map(|section| section.key).filter(|key| !key.is_empty());
+            nearest(full, all().map(|parameter| parameter.key).chain(tables))
+        }
+    };
+    if let Some(near) = near {
         return did_you_mean(near);
     }
     // The right name in the wrong table.
-    let name = full.rsplit_once('.').map_or(full, |(_, name)| name);
     let same: Vec<&str> = all().filter(|parameter| parameter.name() == name).map(|parameter| parameter.key).collect();
     match same.as_slice() {
         [] => match full.rsplit_once('.').filter(|(table, _)| is_table(table)) {

@@ -1,9 +1,11 @@
 //! A configuration as TOML that reads back as the same one, with the default and the place of each value beside it.
 
 use super::build::{Loaded, instance};
+use super::number::time_text;
 use super::parameter::{Parameter, Preset, Section};
 use super::parameters::SECTIONS;
 use super::toml_text::value_text;
+use super::value::Value;
 use super::{Config, Machine};
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
@@ -61,11 +63,12 @@ pub(crate) fn json_list(loaded: &Loaded, keys: &[String]) -> Json {
         let count = section.group.map_or(1, |group| (group.len)(&loaded.config));
         for index in 0..count {
             for parameter in section.parameters.iter().filter(|parameter| is_wanted(parameter, keys)) {
-                let value = parameter.get(&loaded.config, index).map(|value| value_text(&parameter.kind, &value));
+                let value = parameter.get(&loaded.config, index);
+                let default = default_value(parameter, &loaded.config, &loaded.machine, index);
                 list.push(json!({
                     "key": instance(parameter, index),
-                    "value": value,
-                    "default": default_text(parameter, &loaded.config, &loaded.machine, index),
+                    "value": value.as_ref().map(json_value),
+                    "default": default.as_ref().map(json_value),
                     "set": loaded.origin(parameter, index).to_string(),
                 }));
             }
@@ -111,11 +114,28 @@ fn remark(parameter: &Parameter, loaded: &Loaded, index: usize) -> String {
 
 /// The default as the file would write it; nothing where a value is required.
 pub(crate) fn default_text(parameter: &Parameter, config: &Config, machine: &Machine, index: usize) -> Option<String> {
-    let value = match parameter.preset {
+    default_value(parameter, config, machine, index).map(|value| value_text(&parameter.kind, &value))
+}
+
+fn default_value(parameter: &Parameter, config: &Config, machine: &Machine, index: usize) -> Option<Value> {
+    match parameter.preset {
         Preset::Derived { value, .. } => Some(value(config, machine, index)),
         Preset::Fixed(_) | Preset::Required => parameter.fixed(),
-    };
-    value.map(|value| value_text(&parameter.kind, &value))
+    }
+}
+
+/// A value for other programs: sizes in bytes, times as the file writes them.
+fn json_value(value: &Value) -> Json {
+    match value {
+        Value::Flag(flag) => json!(flag),
+        Value::Number(number) => json!(number),
+        Value::Time(time) => json!(time_text(*time)),
+        Value::Text(text) => json!(text),
+        Value::Path(path) => json!(path.to_string_lossy()),
+        Value::Network(network) => json!(network.to_string()),
+        Value::Address(address) => json!(address.to_string()),
+        Value::List(items) | Value::Each(items) => items.iter().map(json_value).collect(),
+    }
 }
 
 /// Each table of a list on one line, without what is default.

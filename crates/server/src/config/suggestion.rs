@@ -1,17 +1,18 @@
 //! What somebody may have meant: the nearest word by edit distance.
 
-/// The nearest of the candidates, if one is near: a third of the letters may be wrong, and two in short words.
+/// The nearest of the candidates, if one is near: a third of the letters of the longer word may be wrong.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // No key is longer; the time for a distance grows with both lengths.
     if word.len() > 64 {
         return None;
     }
     let lower = word.to_lowercase();
-    let most = (lower.chars().count() / 3).max(if lower.len() > 3 { 2 } else { 1 });
+    let letters = lower.chars().count();
+    let most = |candidate: &str| ((letters.max(candidate.len()) + 1) / 3).max(1);
     candidates
         .into_iter()
         .map(|candidate| (distance(&lower, &candidate.to_lowercase()), candidate))
-        .filter(|(distance, _)| *distance <= most)
+        .filter(|(distance, candidate)| *distance <= most(candidate))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
@@ -64,6 +65,10 @@ mod tests {
         assert_eq!(nearest("relay.form", words), Some("relay.from"));
         assert_eq!(nearest("Spool.Pth", words), Some("spool.path"));
         assert_eq!(nearest("something else", words), None);
+        assert_eq!(
+            (nearest("lvl", ["level"]), nearest("x", ["to"]), nearest("foo", ["to"])),
+            (Some("level"), None, None)
+        );
         assert_eq!(nearest(&"x".repeat(100_000), words), None);
     }
 }

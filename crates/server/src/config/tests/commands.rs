@@ -30,7 +30,10 @@ fn show_says_where_values_come_from() {
     let json: Value =
         serde_json::from_str(&show(&loaded, &["listen".to_owned()], Form::Json).expect("keys")).expect("JSON");
     assert_eq!(json[0]["key"], "listen[0].address");
-    assert_eq!(json[0]["set"], "default");
+    assert_eq!((&json[0]["value"], &json[0]["set"]), (&"127.0.0.1:2525".into(), &"default".into()));
+    let json: Value =
+        serde_json::from_str(&show(&loaded, &["spool".to_owned()], Form::Json).expect("keys")).expect("JSON");
+    assert_eq!((&json[0]["set"], &json[1]["value"]), (&"/etc/m.toml:3".into(), &(8_u64 << 30).into()));
     assert_eq!(
         show(&loaded, &["relay.form".to_owned()], Form::Text),
         Err("unknown key \"relay.form\"; did you mean \"relay.from\"?".to_owned())
