@@ -1,3 +1,5 @@
 //! Sockets, TLS, names, threads and time for the pure rooms.
 
+pub mod auth;
 pub mod config;
+pub mod env;
