@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod auth_commands;
 mod exit;
 mod output;
 mod spool_commands;
@@ -26,6 +27,9 @@ enum Command {
     /// Look into a spool, check it, or see one at work
     #[command(subcommand, after_help = exit::HELP)]
     Spool(spool_commands::Command),
+    /// Make hashes for the password file, or try a password
+    #[command(subcommand, after_help = auth_commands::HELP)]
+    Auth(auth_commands::Command),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +44,7 @@ fn main() -> ExitCode {
     };
     let result = match arguments.command {
         Command::Spool(command) => spool_commands::run(command),
+        Command::Auth(command) => auth_commands::run(command),
     };
     match result {
         Ok(exit) => exit.into(),

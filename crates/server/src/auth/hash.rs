@@ -23,8 +23,7 @@ const SHA_CRYPT_ROUNDS_MAX: u32 = 5_000_000;
 /// For keys we make: 10 to 20 ms for the client, far above RFC 7677's 4096.
 const SCRAM_ITERATIONS: NonZeroU32 = NonZeroU32::new(100_000).expect("not zero");
 
-/// A stored hash.
-#[derive(Debug)]
+/// A stored hash. `Debug` shows its cost only.
 pub(super) enum Hash {
     Argon2id(Box<PasswordHash>),
     Bcrypt(Box<str>),
@@ -95,6 +94,12 @@ impl Hash {
             }
             Self::Scram(keys) => Cost("scram-sha-256", keys.iterations.get(), 0, 0),
         }
+    }
+}
+
+impl std::fmt::Debug for Hash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.cost().fmt(f)
     }
 }
 

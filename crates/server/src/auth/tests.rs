@@ -236,6 +236,21 @@ fn an_operator_tries_a_password() {
     assert!(test_password(&rig.authenticator, "anna", "").unwrap_err().is_some());
 }
 
+#[tokio::test]
+async fn secrets_are_not_for_logs() {
+    let rig = rig();
+    let mut exchange = rig.authenticator.exchange(TLS);
+    exchange.start("LOGIN", Some(b"anna")).await;
+    let users = rig.authenticator.file.as_ref().unwrap().users();
+    for text in [format!("{exchange:?}"), format!("{:?}", rig.authenticator), format!("{users:?}")] {
+        for secret in ["$2b$", "$6$", "JpAUZumO", "fq.JmBA36"] {
+            assert!(!text.contains(secret), "{text}");
+        }
+    }
+    let outcome = exchange.respond(b"very wrong").await;
+    assert!(!format!("{outcome:?}").contains("very wrong"));
+}
+
 #[test]
 fn what_went_wrong_long_ago_is_forgotten() {
     let rig = rig();
