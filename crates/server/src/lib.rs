@@ -1,5 +1,7 @@
 //! Sockets, TLS, names, threads and time for the pure rooms.
 
+#![deny(unsafe_code)]
+
 pub mod auth;
 pub mod config;
 pub mod env;

@@ -20,7 +20,7 @@ const ARGON2_PASSES_MAX: u32 = 64;
 /// 2^16 rounds, about 5 s.
 const BCRYPT_COST_MAX: u32 = 16;
 const SHA_CRYPT_ROUNDS_MAX: u32 = 5_000_000;
-/// For keys we make: 10 to 20 ms for the client, far above RFC 7677's 4096.
+/// For keys we make: 50 ms of the client's time, and far above RFC 7677's 4096.
 const SCRAM_ITERATIONS: NonZeroU32 = NonZeroU32::new(100_000).expect("not zero");
 
 /// A stored hash. `Debug` shows its cost only.
