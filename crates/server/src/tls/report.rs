@@ -85,14 +85,16 @@ impl fmt::Display for HandshakeError {
                 PeerIncompatible::Tls12NotOffered
                 | PeerIncompatible::Tls12NotOfferedOrEnabled
                 | PeerIncompatible::SupportedVersionsExtensionRequired
-                | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig,
+                | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
+                // OpenSSL 3.0's s_client with -tls1_1: TLS 1.1 does not know the extension.
+                | PeerIncompatible::SignatureAlgorithmsExtensionRequired,
             ) => f.write_str("client's TLS versions are below tls.version_min"),
             Error::PeerIncompatible(PeerIncompatible::NoSignatureSchemesInCommon) => {
-                f.write_str("no certificate of a kind that the client can verify")
+                f.write_str("no shared cipher or signature algorithm")
             }
-            // What rustls says when the resolver finds no certificate.
+            // What rustls says when no certificate fits; the client's signature algorithms are reduced to those of shared ciphers.
             Error::General(text) if text.contains("no server certificate chain") => {
-                f.write_str("no certificate of a kind that the client can verify")
+                f.write_str("no shared cipher or signature algorithm")
             }
             error => error.fmt(f),
         }
