@@ -2,3 +2,4 @@
 
 pub mod accept;
 pub mod config;
+pub mod dns;
