@@ -18,6 +18,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -131,6 +132,11 @@ impl fmt::Display for BindError {
                 f,
                 "cannot listen on {address}: this machine has no such address; ip addr lists those it has, 0.0.0.0 and \
                  [::] stand for all"
+            ),
+            _ if error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error()) => write!(
+                f,
+                "cannot listen on {address}: this machine has no IPv{}; remove the [[listen]] entry",
+                if address.is_ipv4() { 4 } else { 6 }
             ),
             _ => write!(f, "cannot listen on {address}: {error}"),
         }
@@ -387,19 +393,15 @@ fn is_of_one_connection(error: &io::Error) -> bool {
         error.kind(),
         ConnectionAborted | ConnectionReset | HostUnreachable | Interrupted | NetworkDown | NetworkUnreachable
     ) || error.raw_os_error().is_some_and(|code| {
-        [rustix::io::Errno::PROTO, rustix::io::Errno::HOSTDOWN, rustix::io::Errno::NOPROTOOPT, rustix::io::Errno::PERM]
-            .iter()
-            .any(|errno| errno.raw_os_error() == code)
+        [Errno::PROTO, Errno::HOSTDOWN, Errno::NOPROTOOPT, Errno::PERM].iter().any(|errno| errno.raw_os_error() == code)
     })
 }
 
 fn is_out_of_files(error: &io::Error) -> bool {
-    [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE]
-        .iter()
-        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+    [Errno::MFILE, Errno::NFILE].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Answers `reply` (ready for the wire, [`Limit::reply`]) and closes, without ever waiting: no task, no buffer, four
+/// Answers `reply` (ready for the wire, [`Limit::reply`]) and closes, without ever waiting: no task, no buffer, a few
 /// system calls. The reply fits the empty send buffer of a new connection, and the kernel goes on to deliver it after
 /// the close; a client that takes it slowly holds nothing of ours.
 ///

@@ -15,7 +15,6 @@ use std::time::Duration;
 use ipnet::IpNet;
 use mail::{DomainName, Recipient};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
 
 use super::relay::Rights;
 use super::{Facts, Policy, Ruling, refuse};
@@ -140,7 +139,7 @@ fn judge(list: &DnsblList, answer: IpAddr) -> Judged {
     if list.answers.iter().any(|network| network.contains(&answer)) {
         return Judged::Counts;
     }
-    // URIBL and SURBL say with 127.0.0.1 that they refuse the resolver; RFC 5782 §5 keeps it free for no entry.
+    // URIBL and SURBL say with 127.0.0.1 that they refuse the resolver.
     if code == Ipv4Addr::LOCALHOST {
         return Judged::Trouble(Trouble::Refuses(answer));
     }
@@ -173,15 +172,14 @@ async fn ask_all(
     time_max: Duration,
     client: IpAddr,
 ) -> Vec<Result<Vec<IpAddr>, Failure>> {
-    let until = Instant::now() + time_max;
     let mut answers = vec![Err(Failure::TimedOut); lists.len()];
     // Dropping the set ends its tasks.
     let mut tasks = JoinSet::new();
     for (index, list) in lists.iter().enumerate() {
         let (resolver, name) = (resolver.clone(), query_name(client, &list.zone));
-        tasks.spawn(async move { (index, resolver.a_records(&name).await) });
+        tasks.spawn(async move { (index, resolver.a_records_within(&name, time_max).await) });
     }
-    while let Ok(Some(Ok((index, answer)))) = timeout_at(until, tasks.join_next()).await {
+    while let Some(Ok((index, answer))) = tasks.join_next().await {
         if let Some(slot) = answers.get_mut(index) {
             *slot = answer;
         }
@@ -211,7 +209,9 @@ impl Policy for Blocklist {
 
     fn recipient(&self, facts: &Facts<'_>, recipient: &Recipient) -> Ruling {
         let Listings { listed, score, .. } = facts.listings;
-        let Some(ip) = facts.ip().filter(|_| !listed.is_empty() && *score >= self.refuse_at) else {
+        let zones: Vec<&str> =
+            listed.iter().filter(|listing| listing.weight > 0).map(|listing| listing.zone.as_str()).collect();
+        let Some(ip) = facts.ip().filter(|_| !zones.is_empty() && *score >= self.refuse_at) else {
             return Ruling::Continue;
         };
         // RFC 5321 §4.5.1: the postmaster is there for those who are refused elsewhere
@@ -219,8 +219,6 @@ impl Policy for Blocklist {
         if to_postmaster || self.rights.is_trusted(facts.client, facts.identity) {
             return Ruling::Continue;
         }
-        let zones: Vec<&str> =
-            listed.iter().filter(|listing| listing.weight > 0).map(|listing| listing.zone.as_str()).collect();
         let text = format!("5.7.1 Service unavailable; client [{ip}] rejected: listed at {}", zones.join(", "));
         Ruling::Decide(refuse(554, &text))
     }

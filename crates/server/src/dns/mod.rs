@@ -30,6 +30,7 @@ use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant as Timer, timeout_at};
 
 use breaker::{Breaker, Course};
 use cache::Cache;
@@ -144,7 +145,8 @@ impl std::error::Error for SetupError {}
 
 struct State {
     cache: Cache<Key, Answer>,
-    /// Questions under way; who waits gets the answer, or learns that the one who asked is gone.
+    /// Questions under way, as many as there are callers at most; who waits gets the answer, or learns that the one who
+    /// asked is gone.
     open: HashMap<Key, watch::Receiver<Option<Answer>>>,
     breaker: Breaker,
     counts: Counts,
@@ -205,9 +207,20 @@ impl Resolver {
     /// # Errors
     /// When the DNS did not tell.
     /// # Cancel safety
-    /// Cancel safe.
+    /// Cancel safe; but what was learned until then is lost, so a caller with a limit of its own had better take
+    /// [`Resolver::a_records_within`].
     pub async fn a_records(&self, name: &str) -> Result<Vec<IpAddr>, Failure> {
-        self.addresses(name, Kind::A).await
+        self.addresses(name, Kind::A, self.until(self.0.timeout)).await
+    }
+
+    /// The same in a shorter time. That there was no answer in it is kept for a while, and not asked again.
+    ///
+    /// # Errors
+    /// When the DNS did not tell.
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn a_records_within(&self, name: &str, time_max: Duration) -> Result<Vec<IpAddr>, Failure> {
+        self.addresses(name, Kind::A, self.until(time_max)).await
     }
 
     /// The IPv6 addresses of a name; as [`Resolver::a_records`].
@@ -217,7 +230,7 @@ impl Resolver {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn aaaa_records(&self, name: &str) -> Result<Vec<IpAddr>, Failure> {
-        self.addresses(name, Kind::Aaaa).await
+        self.addresses(name, Kind::Aaaa, self.until(self.0.timeout)).await
     }
 
     /// What happened so far.
@@ -233,19 +246,23 @@ impl Resolver {
         std::mem::take(&mut self.state().notes)
     }
 
-    async fn addresses(&self, name: &str, kind: Kind) -> Result<Vec<IpAddr>, Failure> {
-        let answer = self.ask(name, kind).await?;
+    fn until(&self, time_max: Duration) -> Timer {
+        Timer::now() + time_max.min(self.0.timeout)
+    }
+
+    async fn addresses(&self, name: &str, kind: Kind, until: Timer) -> Result<Vec<IpAddr>, Failure> {
+        let answer = self.ask(name, kind, until).await?;
         Ok(answer.iter().filter_map(|data| if let Data::Address(ip) = data { Some(*ip) } else { None }).collect())
     }
 
     /// Asks within the time limit, the waiting for a place and for others included.
-    async fn ask(&self, name: &str, kind: Kind) -> Answer {
+    async fn ask(&self, name: &str, kind: Kind, until: Timer) -> Answer {
         let key = (name.to_ascii_lowercase().into_boxed_str(), kind);
         // Whoever asks gives up in time by itself; this is for those who wait for somebody else's answer.
-        tokio::time::timeout(self.0.timeout, self.ask_or_share(&key)).await.unwrap_or(Err(Failure::TimedOut))
+        timeout_at(until, self.ask_or_share(&key, until)).await.unwrap_or(Err(Failure::TimedOut))
     }
 
-    async fn ask_or_share(&self, key: &Key) -> Answer {
+    async fn ask_or_share(&self, key: &Key, until: Timer) -> Answer {
         loop {
             let (mut other, mine) = {
                 let mut state = self.state();
@@ -267,7 +284,7 @@ impl Resolver {
             };
             if let Some(mine) = mine {
                 // A little before the limit of the caller, so that the answer is kept for others.
-                let limit = self.0.timeout.mul_f32(0.95);
+                let limit = (until - Timer::now()).mul_f32(0.95);
                 let (answer, time) = match tokio::time::timeout(limit, self.ask_now(key)).await {
                     Ok(answer) => answer,
                     Err(_) => self.silent(),
@@ -420,5 +437,5 @@ fn is_silence<T>(found: &Result<T, NetError>) -> bool {
 
 /// The time of tokio's timers, by which the limits here run too: a test that stops one stops the other.
 fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
+    Timer::now().into_std()
 }

@@ -39,15 +39,14 @@ impl Resolver {
     /// Cancel safe.
     pub async fn reverse(&self, ip: IpAddr) -> ClientName {
         let ip = ip.to_canonical();
-        // RFC 6761 §6.3: that name and these addresses need no server, and some servers do not know them.
+        // RFC 6761 §6.3: the name belongs to these addresses, whatever a server says; some do not know them.
         if ip.is_loopback() {
             return ClientName::Verified("localhost".into());
         }
-        tokio::time::timeout(self.0.timeout, self.reverse_unbounded(ip)).await.unwrap_or_default()
-    }
-
-    async fn reverse_unbounded(&self, ip: IpAddr) -> ClientName {
-        let Ok(records) = self.ask(&Name::from(ip).to_ascii(), Kind::Ptr).await else { return ClientName::Unknown };
+        let until = self.until(self.0.timeout);
+        let Ok(records) = self.ask(&Name::from(ip).to_ascii(), Kind::Ptr, until).await else {
+            return ClientName::Unknown;
+        };
         // Foreign bytes: only what is a host name comes through.
         let names = records.iter().filter_map(|data| match data {
             Data::Name(name) => DomainName::new(name.strip_suffix('.').unwrap_or(name)).ok(),
@@ -56,7 +55,7 @@ impl Resolver {
         let (mut forged, mut unknown) = (None, false);
         for name in names.take(NAMES_MAX) {
             let kind = if ip.is_ipv4() { Kind::A } else { Kind::Aaaa };
-            match self.addresses(name.as_str(), kind).await {
+            match self.addresses(name.as_str(), kind, until).await {
                 Ok(addresses) if addresses.contains(&ip) => return ClientName::Verified(name.as_str().into()),
                 Ok(_) => forged = forged.or(Some(name)),
                 Err(_) => unknown = true,

@@ -200,3 +200,13 @@ fn fuzz_body() {
         }
     }
 }
+
+proptest::proptest! {
+    #[test]
+    fn fuzz_body_on_anything(start in 0..4_usize, data in proptest::collection::vec(proptest::arbitrary::any::<u8>(), 0..80)) {
+        let starts = [&b""[..], b"PROXY TCP4 ", b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0", b"\r\n\r\n\0\r\nQUIT\n\x20"];
+        let mut input = starts[start].to_vec();
+        input.extend(data);
+        crate::accept::fuzz::proxy(&input);
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::dns::testing::{Server, a};
+use tokio::time::Instant;
 
 fn list(zone: &str, weight: i32, answers: &[&str]) -> DnsblList {
     let answers = answers.iter().map(|network| network.parse().unwrap()).collect();
@@ -97,4 +98,8 @@ async fn a_silent_list_holds_up_nobody_for_long() {
     assert!(began.elapsed() < Duration::from_secs(10), "bounded by dnsbl.time_max, not by dns.timeout");
     assert_eq!((found.score, found.notes.len()), (2, 1), "{found:?}");
     assert_eq!(found.notes[0].trouble, Trouble::Unanswered(Failure::TimedOut));
+    // The next client does not wait for what is known not to answer.
+    let asked = server.asked();
+    assert_eq!(ask(&resolver, &settings, &Rights::default(), ip("192.0.2.99")).await, found);
+    assert_eq!(server.asked(), asked);
 }
