@@ -1,3 +1,4 @@
 //! Sockets, TLS, names, threads and time for the pure rooms.
 
 pub mod config;
+pub mod env;
