@@ -9,6 +9,7 @@ use rustix::thread::{
     CapabilitySets, Gid, Uid, capabilities, no_new_privs, set_capabilities, set_keep_capabilities, set_thread_res_gid,
     set_thread_res_uid, set_thread_uid,
 };
+use server::control::ControlSocket;
 use server::env::accounts::Accounts;
 use server::env::machine;
 use server::env::privileges::{self, Account, Plan};
@@ -67,6 +68,10 @@ fn drop_and_look(dir: &Path) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     give_directories(dir, &account);
     privileges::harden().expect("hardened");
+    let path = dir.join("run/control");
+    let control = ControlSocket::bind(&path, Some((account.uid, account.gid))).expect("bound");
+    let found = fs::metadata(&path).expect("made");
+    assert_eq!((found.uid(), found.gid(), found.mode() & 0o777), (account.uid, account.gid, 0o660));
     privileges::drop_to(&account).expect("dropped");
 
     assert!(!machine::is_root());
@@ -86,6 +91,8 @@ fn drop_and_look(dir: &Path) {
     let log = fs::OpenOptions::new().append(true).open(dir.join("log"));
     log.and_then(|mut log| log.write_all(b"line\n")).expect("the log is the user's");
     drop(listener);
+    drop(control);
+    assert!(!path.exists(), "its directory is the user's");
 }
 
 /// The role, a negative control: a process that only acts as the user is found out, at each step on the way.
