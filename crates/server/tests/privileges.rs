@@ -66,8 +66,8 @@ fn account() -> Account {
 fn drop_and_look(dir: &Path) {
     let account = account();
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-    give_directories(dir, &account);
     privileges::harden().expect("hardened");
+    give_directories(dir, &account);
     let path = dir.join("run/control");
     let control = ControlSocket::bind(&path, Some((account.uid, account.gid))).expect("bound");
     let found = fs::metadata(&path).expect("made");
@@ -146,6 +146,7 @@ fn give_directories(dir: &Path, account: &Account) {
 
     own("deep/er/spool").expect("made");
     assert_eq!(["deep", "deep/er", "deep/er/spool"].map(owner), [0, 0, account.uid]);
+    assert_eq!(fs::metadata(dir.join("deep/er")).expect("made").mode() & 0o777, 0o755, "the user gets through");
     fs::create_dir(dir.join("empty")).expect("ours");
     own("empty").expect("an empty one of root's");
     own("empty").expect("its own");

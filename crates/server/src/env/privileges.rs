@@ -20,9 +20,9 @@ use rustix::thread::{
     set_thread_groups, set_thread_res_gid, set_thread_res_uid, set_thread_uid,
 };
 use std::fmt;
-use std::fs::Metadata;
+use std::fs::{Metadata, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 /// The user that is taken when `server.user` is empty and it exists.
@@ -148,12 +148,9 @@ impl Account {
             }
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let made = std::fs::DirBuilder::new().mode(0o700).recursive(false).create(path);
-                let made = match made {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => make_with_parents(path),
-                    made => made,
-                };
-                made.and_then(|()| self.own(path)).map_err(|error| failed("cannot be made", error))?;
+                make_with_parents(path)
+                    .and_then(|()| self.own(path))
+                    .map_err(|error| failed("cannot be made", error))?;
                 return Ok(());
             }
             Err(error) => return Err(failed("cannot be read", error)),
@@ -211,7 +208,7 @@ impl Account {
         for name in names(path)? {
             let entry = path.join(name);
             let found = std::fs::symlink_metadata(&entry)?;
-            if found.is_dir() && found.uid() == 0 && depth > 0 {
+            if found.is_dir() && found.uid() == 0 && found.mode() & 0o022 == 0 && depth > 0 {
                 self.own_below(&entry, depth - 1)?;
             } else if found.is_file() && is_only_roots(&found) {
                 self.own(&entry)?;
@@ -232,20 +229,25 @@ fn names(path: &Path) -> io::Result<Vec<std::ffi::OsString>> {
     std::fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
 }
 
-/// The directory above stays root's and is one that others may pass through.
+/// The directories above stay root's, and others may pass through them whatever the umask says.
 fn make_with_parents(path: &Path) -> io::Result<()> {
-    if let Some(parent) = path.parent() {
-        std::fs::DirBuilder::new().mode(0o755).recursive(true).create(parent)?;
+    let missing: Vec<&Path> = path.ancestors().skip(1).take_while(|above| !above.exists()).collect();
+    for above in missing.into_iter().rev().filter(|above| !above.as_os_str().is_empty()) {
+        std::fs::create_dir(above)?;
+        std::fs::set_permissions(above, Permissions::from_mode(0o755))?;
     }
     std::fs::DirBuilder::new().mode(0o700).create(path)
 }
 
-/// Files made from now on are nobody else's, and no program that this process starts gains rights by a set-user-id bit.
+/// Files made from now on are nobody else's, and no program that this process starts gains rights by a set-user-id bit or inherits
+/// a capability, as the one to bind low ports that a service unit gives.
 ///
+/// For every start, after binding, before threads. A kernel without ambient capabilities has none to inherit.
 /// # Errors
 /// `System`: the kernel refused.
 pub fn harden() -> Result<(), Error> {
     umask(Mode::from_raw_mode(0o077));
+    clear_ambient_capability_set().unwrap_or(());
     set_no_new_privs(true).map_err(|error| Error::System(format!("prctl(PR_SET_NO_NEW_PRIVS): {error}")))
 }
 
