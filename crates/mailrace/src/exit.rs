@@ -34,6 +34,8 @@ pub(crate) enum Exit {
     Damaged = 65,
     /// `EX_NOINPUT`: not a spool, or not there.
     NoSpool = 66,
+    /// `EX_UNAVAILABLE`: the server does not run.
+    Unavailable = 69,
     /// `EX_CANTCREAT`
     CannotCreate = 73,
     /// `EX_IOERR`

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod control_commands;
 mod exit;
 mod output;
 mod spool_commands;
@@ -23,6 +24,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[command(flatten)]
+    Control(control_commands::Command),
     /// Look into a spool, check it, or see one at work
     #[command(subcommand, after_help = exit::HELP)]
     Spool(spool_commands::Command),
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         }
     };
     let result = match arguments.command {
+        Command::Control(command) => control_commands::run(command),
         Command::Spool(command) => spool_commands::run(command),
     };
     match result {
