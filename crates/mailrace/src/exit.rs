@@ -38,8 +38,8 @@ pub(crate) enum Exit {
     CannotCreate = 73,
     /// `EX_IOERR`
     Io = 74,
-    /// `EX_TEMPFAIL`: in use.
-    InUse = 75,
+    /// `EX_TEMPFAIL`: in use, or not all mail was accepted.
+    TryLater = 75,
     /// `EX_NOPERM`
     NoPermission = 77,
     /// `EX_CONFIG`: newer format, or a value that cannot work.
@@ -79,7 +79,7 @@ impl fmt::Display for Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         let exit = match &error {
-            OpenError::Locked { .. } => Exit::InUse,
+            OpenError::Locked { .. } => Exit::TryLater,
             OpenError::NewerFormat { .. } | OpenError::Config(_) => Exit::Config,
             // The file SPOOL is there and does not read; without it the directory is named.
             OpenError::NotASpool { path, .. } if path.is_file() => Exit::Damaged,
@@ -93,7 +93,7 @@ impl From<OpenError> for Failure {
 fn of_kind(error: &io::Error) -> Exit {
     match error.kind() {
         io::ErrorKind::PermissionDenied => Exit::NoPermission,
-        io::ErrorKind::WouldBlock => Exit::InUse,
+        io::ErrorKind::WouldBlock => Exit::TryLater,
         _ => Exit::Io,
     }
 }

@@ -8,6 +8,7 @@
 mod exit;
 mod output;
 mod spool_commands;
+mod storm;
 
 use clap::{Parser, Subcommand};
 use exit::Exit;
@@ -26,6 +27,9 @@ enum Command {
     /// Look into a spool, check it, or see one at work
     #[command(subcommand, after_help = exit::HELP)]
     Spool(spool_commands::Command),
+    /// Send a storm of mail to a server of your own, and say what became of it
+    #[command(after_help = storm::HELP)]
+    Storm(storm::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +44,7 @@ fn main() -> ExitCode {
     };
     let result = match arguments.command {
         Command::Spool(command) => spool_commands::run(command),
+        Command::Storm(arguments) => storm::run(&arguments),
     };
     match result {
         Ok(exit) => exit.into(),
