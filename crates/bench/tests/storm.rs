@@ -186,7 +186,7 @@ fn every_way_brings_every_message_whole() {
         |plan| (plan.pipelining, plan.chunking) = (true, true),
         |plan| plan.split_dot = true,
         |plan| (plan.recipients, plan.pipelining) = (7, true),
-        |plan| plan.sizes = Sizes { from: 500, to: 1 << 20 },
+        |plan| plan.sizes = Sizes { from: 500, to: 200_000 },
         |plan| (plan.new_connection, plan.sources) = (true, 9),
         |plan| plan.rate = Some(5000.0),
     ];

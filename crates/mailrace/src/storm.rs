@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// Make a connection for each message
     #[arg(long)]
     new_connection: bool,
-    /// Messages per second; latency then counts from the time a message was due
+    /// Messages per second; the report then has the delay since each was due as well
     #[arg(long)]
     rate: Option<f64>,
     /// STARTTLS; the certificate is not checked

@@ -26,7 +26,7 @@ pub struct Plan {
     pub recipients: u32,
     /// A connection for each message.
     pub new_connection: bool,
-    /// Messages per second of all sessions together. Latency then counts from the time a message was due.
+    /// Messages per second of all sessions together, whatever the server does; lateness is reported as delay.
     pub rate: Option<f64>,
     /// TLS. Certificates are never checked.
     pub tls: Tls,

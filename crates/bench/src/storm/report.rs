@@ -42,10 +42,10 @@ pub struct Report {
     pub connects_failed: u64,
     /// Errors by text.
     pub errors: Vec<(String, u64)>,
-    /// Time to the final reply.
+    /// Time from the final dot to the final reply.
     pub latency: Percentiles,
-    /// Latency counts from the time a message was due, not from its final dot.
-    pub latency_from_due: bool,
+    /// Time from when a message was due to the final reply, so that waiting for a session counts; only with a rate.
+    pub delay: Option<Percentiles>,
     /// Time from connecting to the greeting.
     pub greeting: Percentiles,
 }
@@ -110,7 +110,7 @@ impl Report {
             connects_failed: tally.connects_failed,
             errors,
             latency: Percentiles::of(&tally.latency),
-            latency_from_due: plan.rate.is_some(),
+            delay: plan.rate.map(|_| Percentiles::of(&tally.delay)),
             greeting: Percentiles::of(&tally.greeting),
         }
     }
@@ -154,18 +154,16 @@ impl Report {
                 self.octets as f64 / 1e6 / seconds.max(1e-6)
             ),
         );
-        let since = if self.latency_from_due {
-            "from the time a message was due to its 250"
-        } else {
-            "from the final dot to 250"
-        };
-        row("latency", format!("{}, {since}", self.latency.text()));
+        row("latency", format!("{}, from the final dot to 250", self.latency.text()));
+        if let Some(delay) = self.delay {
+            row("delay", format!("{}, from the time a message was due to 250", delay.text()));
+        }
         row("greeting", format!("{}, from connect", self.greeting.text()));
         row(
             "connections",
             format!("{} greeted, {} refused, {} failed", self.connections, self.connects_refused, self.connects_failed),
         );
-        row("processor", format!("{:.1} us for each message, of the storm itself", self.cpu_us()));
+        row("processor", format!("{:.1} us for each accepted message, of the storm itself", self.cpu_us()));
         let Self { refused, failed, unanswered, not_sent, .. } = self;
         if refused + failed + unanswered + not_sent > 0 {
             row(
@@ -200,8 +198,8 @@ impl Report {
             "connections": {
                 "greeted": self.connections, "refused": self.connects_refused, "failed": self.connects_failed,
             },
-            "latency_from": if self.latency_from_due { "due" } else { "final dot" },
             "latency_us": self.latency.json(),
+            "delay_us": self.delay.map(Percentiles::json),
             "greeting_us": self.greeting.json(),
             "storm_cpu_us_per_message": self.cpu_us(),
             "errors": errors,

@@ -108,8 +108,8 @@ impl Session {
     async fn settle(&mut self, mut wire: Wire, letter: Letter, due: Option<Instant>, verdict: Verdict) {
         match verdict {
             Verdict::Accepted { id, at, sent } => {
-                let latency = at.duration_since(due.unwrap_or(sent));
-                self.shared.tally().accept(self.shared.plan.recipients, letter.size, latency);
+                let (latency, delay) = (at.duration_since(sent), due.map(|due| at.duration_since(due)));
+                self.shared.tally().accept(self.shared.plan.recipients, letter.size, latency, delay);
                 if let Some(ledger) = &self.shared.ledger {
                     ledger.add(letter.seq, &id);
                 }

@@ -89,8 +89,10 @@ pub(super) struct Tally {
     /// Connections that came to nothing in another way, a greeting that is not 220 included.
     pub(super) connects_failed: u64,
     pub(super) errors: BTreeMap<String, u64>,
-    /// Microseconds to the reply that acknowledged a message.
+    /// Microseconds from the final dot to the reply that acknowledged a message.
     pub(super) latency: Histogram<u64>,
+    /// Microseconds from the time a message was due to the same reply; empty without a rate.
+    pub(super) delay: Histogram<u64>,
     /// Microseconds from connecting to the greeting.
     pub(super) greeting: Histogram<u64>,
 }
@@ -110,6 +112,7 @@ impl Tally {
             connects_failed: 0,
             errors: BTreeMap::new(),
             latency: histogram(),
+            delay: histogram(),
             greeting: histogram(),
         }
     }
@@ -145,11 +148,14 @@ impl Tally {
         }
     }
 
-    pub(super) fn accept(&mut self, recipients: u32, octets: usize, time: Duration) {
+    pub(super) fn accept(&mut self, recipients: u32, octets: usize, latency: Duration, delay: Option<Duration>) {
         self.accepted += 1;
         self.recipients += u64::from(recipients);
         self.octets += octets as u64;
-        self.latency.saturating_record(micros(time));
+        self.latency.saturating_record(micros(latency));
+        if let Some(delay) = delay {
+            self.delay.saturating_record(micros(delay));
+        }
     }
 }
 
