@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 60
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup fmt tidy rfc licences clippy lint unit crash-short crash bench fuzz
+.PHONY: help run test setup fmt tidy rfc licences clippy lint unit crash-short crash bench bench-spool bench-accept fuzz
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,14 +37,15 @@ licences:
 	$(XTASK) licences
 
 clippy:
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features mailrace-bench/rigs --locked -- -D warnings
+	$(CARGO) clippy --package mailrace-bench --all-targets --locked -- -D warnings
 
 unit: ## Run the tests of all crates, documentation examples included
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --features mailrace-bench/rigs --locked
 	$(CARGO) test --locked --package mailrace-bench --features engines --test reference
 
 $(RELEASE)/mailrace-bench: FORCE
-	$(CARGO) build --release --locked --package mailrace-bench
+	$(CARGO) build --release --locked --package mailrace-bench --features rigs
 .PHONY: FORCE
 FORCE:
 
@@ -54,9 +55,16 @@ crash-short: $(RELEASE)/mailrace-bench ## Cut the power and kill the process a f
 crash: setup $(RELEASE)/mailrace-bench ## The same, a thousand times
 	$(RELEASE)/mailrace-bench crash
 
-bench: ## Measure the spool beside storage engines on this machine
+bench: bench-spool bench-accept ## Measure the spool beside storage engines, and accepting mail beside other servers
+
+bench-spool:
 	$(CARGO) build --release --locked --package mailrace-bench --features engines
 	$(RELEASE)/mailrace-bench spool
+
+bench-accept: $(RELEASE)/mailrace-bench
+	$(CARGO) build --release --locked --package mailrace
+	@./bench/peers/peer install || echo "bench: other servers are left out"
+	$(RELEASE)/mailrace-bench accept
 
 fuzz: ## Fuzz every decoder for FUZZ_SECONDS (60) each; needs nightly and cargo-fuzz
 	@$(CARGO) +nightly fuzz --version >/dev/null 2>&1 || { \

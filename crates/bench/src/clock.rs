@@ -27,6 +27,7 @@ pub(crate) fn cpu() -> Duration {
 }
 
 /// Lets the calling thread rest. A measurement lasts as long as it says: here sleeping is the point.
+#[cfg(feature = "rigs")]
 #[expect(clippy::disallowed_methods, reason = "this is the clock module")]
 pub(crate) fn pause(time: Duration) {
     std::thread::sleep(time);

@@ -1,8 +1,15 @@
-//! Measurements and proof rigs: what the program `mailrace-bench` is made of.
+//! Load for `mailrace storm`, and with the feature `rigs` what the program `mailrace-bench` is made of: measurements and
+//! proof rigs.
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "rigs")]
+pub mod accept_bench;
 mod clock;
+#[cfg(feature = "rigs")]
 pub mod crash;
+#[cfg(feature = "rigs")]
 pub mod engines;
+#[cfg(feature = "rigs")]
 pub mod spool_bench;
+pub mod storm;

@@ -17,6 +17,8 @@ struct Arguments {
 enum Command {
     /// Measure the spool beside storage engines and one file per message
     Spool(bench::spool_bench::Arguments),
+    /// Measure accepting mail beside a sink and beside other servers
+    Accept(bench::accept_bench::Arguments),
     #[command(flatten)]
     Crash(bench::crash::Part),
 }
@@ -24,6 +26,7 @@ enum Command {
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Spool(arguments) => bench::spool_bench::run(&arguments),
+        Command::Accept(arguments) => bench::accept_bench::run(&arguments),
         Command::Crash(part) => bench::crash::run(part),
     }
 }

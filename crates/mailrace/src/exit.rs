@@ -21,6 +21,15 @@ Exit status:
   77  no permission
   78  the spool is newer than this program, or a setting cannot work";
 
+/// What `--help` of commands on the configuration says of the statuses.
+pub(crate) const CONFIG_HELP: &str = "\
+Exit status:
+   0  done; the configuration can be used
+  64  wrong arguments, or an unknown key
+  74  reading or writing failed
+  77  no permission
+  78  the configuration has an error, or the file is not there";
+
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -34,12 +43,14 @@ pub(crate) enum Exit {
     Damaged = 65,
     /// `EX_NOINPUT`: not a spool, or not there.
     NoSpool = 66,
+    /// `EX_UNAVAILABLE`: the server does not run.
+    Unavailable = 69,
     /// `EX_CANTCREAT`
     CannotCreate = 73,
     /// `EX_IOERR`
     Io = 74,
-    /// `EX_TEMPFAIL`: in use.
-    InUse = 75,
+    /// `EX_TEMPFAIL`: in use, or not all mail was accepted.
+    TryLater = 75,
     /// `EX_NOPERM`
     NoPermission = 77,
     /// `EX_CONFIG`: newer format, or a value that cannot work.
@@ -79,7 +90,7 @@ impl fmt::Display for Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         let exit = match &error {
-            OpenError::Locked { .. } => Exit::InUse,
+            OpenError::Locked { .. } => Exit::TryLater,
             OpenError::NewerFormat { .. } | OpenError::Config(_) => Exit::Config,
             // The file SPOOL is there and does not read; without it the directory is named.
             OpenError::NotASpool { path, .. } if path.is_file() => Exit::Damaged,
@@ -93,7 +104,7 @@ impl From<OpenError> for Failure {
 fn of_kind(error: &io::Error) -> Exit {
     match error.kind() {
         io::ErrorKind::PermissionDenied => Exit::NoPermission,
-        io::ErrorKind::WouldBlock => Exit::InUse,
+        io::ErrorKind::WouldBlock => Exit::TryLater,
         _ => Exit::Io,
     }
 }

@@ -5,9 +5,15 @@
 
 #![forbid(unsafe_code)]
 
+mod auth_commands;
+mod config_commands;
+mod control_commands;
 mod exit;
 mod output;
+mod serve;
+mod sink;
 mod spool_commands;
+mod storm;
 
 use clap::{Parser, Subcommand};
 use exit::Exit;
@@ -23,9 +29,29 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Take mail: the server, in the foreground
+    #[command(after_help = serve::HELP)]
+    Serve(serve::Arguments),
+    #[command(flatten)]
+    Control(control_commands::Command),
+    /// Look for mistakes in the configuration
+    #[command(after_help = exit::CONFIG_HELP)]
+    Check(config_commands::CheckArguments),
+    /// Show and explain the configuration
+    #[command(subcommand, after_help = exit::CONFIG_HELP)]
+    Config(config_commands::Command),
     /// Look into a spool, check it, or see one at work
     #[command(subcommand, after_help = exit::HELP)]
     Spool(spool_commands::Command),
+    /// Make hashes for the password file, or try a password
+    #[command(subcommand, after_help = auth_commands::HELP)]
+    Auth(auth_commands::Command),
+    /// Take mail and forget it, to measure and to try senders
+    #[command(after_help = sink::HELP)]
+    Sink(sink::Arguments),
+    /// Send a storm of mail to a server of your own, and say what became of it
+    #[command(after_help = storm::HELP)]
+    Storm(storm::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -39,7 +65,14 @@ fn main() -> ExitCode {
         }
     };
     let result = match arguments.command {
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Sink(arguments) => sink::run(arguments),
+        Command::Check(arguments) => config_commands::check(&arguments),
+        Command::Config(command) => config_commands::run(&command),
+        Command::Control(command) => control_commands::run(command),
         Command::Spool(command) => spool_commands::run(command),
+        Command::Auth(command) => auth_commands::run(command),
+        Command::Storm(arguments) => storm::run(&arguments),
     };
     match result {
         Ok(exit) => exit.into(),

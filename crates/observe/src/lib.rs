@@ -1,3 +1,24 @@
 //! What happened, as typed events, and the lines that tell of it.
+//!
+//! The server makes one [`Event`] where a thing is decided and hands it to its log. From the same value come sendmail's
+//! line ([`sendmail`]), the JSON line ([`json`]) and the counters ([`counters`]); so they cannot disagree.
+//!
+//! The crate is pure: no clock, disk, socket, async, thread, lock, global or randomness. Time is given. Nothing here
+//! decides whether a line is wanted; the caller compares [`Event::level`] with its own.
 
 #![forbid(unsafe_code)]
+
+mod class;
+pub mod counters;
+mod escape;
+mod event;
+mod fields;
+pub mod json;
+mod limit;
+mod relay;
+pub mod sendmail;
+
+pub use class::{Class, Severity, Stop};
+pub use event::{Event, Ruleset};
+pub use limit::Limit;
+pub use relay::Relay;

@@ -1,3 +1,25 @@
 //! Sockets, TLS, names, threads and time for the pure rooms.
+//!
+//! The files follow the way of a message: [`accept`] takes connections, `session` drives the protocol, [`admit`] decides
+//! who may send to whom, [`commit`] makes messages durable. [`serve`] is the life of the whole, `house` what runs, `service`
+//! what all connections share. [`config`], [`log`], [`control`], [`auth`], [`tls`], [`dns`] and [`env`] serve them.
 
+#![deny(unsafe_code)]
+
+pub mod accept;
+pub mod admit;
+pub mod auth;
+pub mod commit;
 pub mod config;
+pub mod control;
+pub mod dns;
+pub mod env;
+mod house;
+pub mod log;
+pub mod serve;
+mod service;
+mod session;
+pub mod sink;
+pub mod tls;
+
+pub use house::{Ended, Source};

@@ -9,5 +9,11 @@
 
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub mod dialog;
+#[doc(hidden)]
+pub mod fuzz;
+#[doc(hidden)]
+pub mod rehearsal;
 pub mod server;
 pub mod trace;

@@ -1,6 +1,9 @@
 //! The trace line that this server puts in front of an accepted message.
+//!
+//! The layout is sendmail's, which log readers and filters know. What the client said about itself cannot leave its place:
+//! a name that is no plain token is written as `unknown` is by others, with every dangerous character replaced.
 
-use mail::{Address, QueueId, Received};
+use mail::{Address, Client, QueueId, Received};
 
 /// What a `Received:` field says.
 // RFC 5321 §4.4
@@ -18,4 +21,225 @@ pub struct Trace<'a> {
     pub id: QueueId,
     /// The recipient, if there is exactly one; others must not learn of each other.
     pub only_recipient: Option<&'a Address>,
+}
+
+/// Octets of a line without CRLF that folding aims at; a longer name stands on a line of its own.
+const LINE_OCTETS: usize = 78;
+const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+impl Trace<'_> {
+    /// Appends the field with its CRLF. The time is written for a zone `zone` seconds east of UTC, of which whole
+    /// minutes count.
+    // RFC 5321 §4.4: Time-stamp-line; RFC 5321 §7.6: recipients are not told of each other
+    pub fn write_to(&self, out: &mut Vec<u8>, zone: i32) {
+        let mut line = Folded { out, column: 0 };
+        line.start("Received:");
+        match self.received.client {
+            Client::Network(peer) => {
+                let ip = peer.ip().to_canonical();
+                let tag = if ip.is_ipv6() { "IPv6:" } else { "" };
+                let helo = self.received.helo.as_ref().map(|helo| harmless(helo.as_str()));
+                let name = self.client_name.map(|name| format!("{} ", harmless(name))).unwrap_or_default();
+                line.word("from");
+                line.word(helo.as_deref().unwrap_or("unknown"));
+                line.word(&format!("({name}[{tag}{ip}])"));
+            }
+            Client::Process { uid } => {
+                line.word(&format!("(from uid {uid})"));
+            }
+            Client::Internal => line.word("(from mailrace)"),
+        }
+        line.fold();
+        line.word("by");
+        line.word(&harmless(self.hostname));
+        line.word("(mailrace)");
+        line.word("with");
+        line.word(self.received.protocol.keyword());
+        line.word("id");
+        line.word(&self.id.to_string());
+        if let Some((version, cipher)) = self.tls {
+            line.fold();
+            line.word(&format!("(version={}", harmless(version)));
+            line.word(&format!("cipher={})", harmless(cipher)));
+        }
+        if let Some(recipient) = self.only_recipient {
+            line.fold();
+            line.word("for");
+            // An address has no control character, and brackets and quotes hold the rest.
+            line.word(&format!("<{recipient}>;"));
+        } else {
+            line.out.push(b';');
+        }
+        let date = date(self.received.at_us / 1_000_000, zone);
+        if line.column + 1 + date.len() > LINE_OCTETS {
+            line.fold();
+        }
+        line.word(&date);
+        line.out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// A field that is being written.
+struct Folded<'a> {
+    out: &'a mut Vec<u8>,
+    column: usize,
+}
+
+impl Folded<'_> {
+    fn start(&mut self, name: &str) {
+        self.out.extend_from_slice(name.as_bytes());
+        self.column = name.len();
+    }
+
+    /// A word behind a space, or on the next line if it does not fit.
+    fn word(&mut self, word: &str) {
+        if self.column > 1 && self.column + 1 + word.len() > LINE_OCTETS {
+            self.fold();
+        }
+        if self.column > 1 {
+            self.out.push(b' ');
+            self.column += 1;
+        }
+        self.out.extend_from_slice(word.as_bytes());
+        self.column += word.len();
+    }
+
+    // RFC 5322 §2.2.3
+    fn fold(&mut self) {
+        self.out.extend_from_slice(b"\r\n\t");
+        self.column = 1;
+    }
+}
+
+/// A foreign name as a token that ends nothing: no comment, quoted string, bracket or field part can begin or end in it.
+fn harmless(name: &str) -> String {
+    let is_safe = |c: char| {
+        let is_space = c.is_control() || c.is_whitespace();
+        !is_space && !matches!(c, '(' | ')' | '<' | '>' | '"' | '\\' | ';' | ',' | '@')
+    };
+    name.chars().map(|c| if is_safe(c) { c } else { '?' }).collect()
+}
+
+/// `Fri, 20 Nov 2026 13:00:00 +0000`
+// RFC 5322 §3.3
+fn date(unix: u64, zone: i32) -> String {
+    // Clocks are before the year 9999, and a zone that is none counts as UTC.
+    let zone = if zone.unsigned_abs() < 86_400 { zone / 60 * 60 } else { 0 };
+    let local = i64::try_from(unix).unwrap_or(0).min(253_402_214_400) + i64::from(zone);
+    let (days, of_day) = (local.div_euclid(86_400), local.rem_euclid(86_400));
+    let (year, month, day) = civil(days);
+    let name =
+        |names: &[&'static str], at: i64| usize::try_from(at).ok().and_then(|at| names.get(at).copied()).unwrap_or("?");
+    let sign = if zone < 0 { '-' } else { '+' };
+    let minutes = zone.abs() / 60;
+    format!(
+        "{}, {day} {} {year} {:02}:{:02}:{:02} {sign}{:02}{:02}",
+        name(&DAYS, days.rem_euclid(7)),
+        name(&MONTHS, month - 1),
+        of_day / 3_600,
+        of_day / 60 % 60,
+        of_day % 60,
+        minutes / 60,
+        minutes % 60,
+    )
+}
+
+/// Year, month and day of a day counted from 1970-01-01. Years begin in March here, so that the leap day is the last.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    (era * 400 + year_of_era + i64::from(month <= 2), month, of_year - (153 * from_march + 2) / 5 + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::{HeloName, Protocol, Session};
+    use proptest::prelude::*;
+
+    fn received(helo: &str) -> Received {
+        Received {
+            at_us: 1_795_179_600_000_000,
+            client: Client::Network("192.0.2.1:25".parse().unwrap()),
+            helo: HeloName::new(helo.as_bytes()),
+            protocol: Protocol::Esmtp(Session { tls: true, auth: false, utf8: false }),
+        }
+    }
+
+    fn write(trace: &Trace<'_>, zone: i32) -> String {
+        let mut out = Vec::new();
+        trace.write_to(&mut out, zone);
+        String::from_utf8(out).unwrap()
+    }
+
+    // RFC 5321 §4.4 (test), RFC 5322 §3.3 (test)
+    #[test]
+    fn layout() {
+        let received = received("client.example");
+        let recipient: Address = "a@b.example".parse().unwrap();
+        let mut trace = Trace {
+            hostname: "mx.example",
+            received: &received,
+            client_name: Some("host.example"),
+            tls: None,
+            id: "6AK84d0YHa0028".parse().unwrap(),
+            only_recipient: Some(&recipient),
+        };
+        assert_eq!(
+            write(&trace, 0),
+            "Received: from client.example (host.example [192.0.2.1])\r\n\
+             \tby mx.example (mailrace) with ESMTPS id 6AK84d0YHa0028\r\n\
+             \tfor <a@b.example>; Fri, 20 Nov 2026 13:00:00 +0000\r\n"
+        );
+        trace.tls = Some(("TLSv1.3", "TLS13_AES_256_GCM_SHA384"));
+        trace.client_name = None;
+        trace.only_recipient = None;
+        assert_eq!(
+            write(&trace, -12_600),
+            "Received: from client.example ([192.0.2.1])\r\n\
+             \tby mx.example (mailrace) with ESMTPS id 6AK84d0YHa0028\r\n\
+             \t(version=TLSv1.3 cipher=TLS13_AES_256_GCM_SHA384);\r\n\
+             \tFri, 20 Nov 2026 09:30:00 -0330\r\n"
+        );
+        let process =
+            Received { client: Client::Process { uid: 7 }, helo: None, protocol: Protocol::Local, ..received };
+        let text = write(&Trace { received: &process, tls: None, ..trace }, 0);
+        assert!(text.starts_with("Received: (from uid 7)\r\n\tby mx.example (mailrace) with local id"), "{text}");
+    }
+
+    #[test]
+    fn dates() {
+        assert_eq!(date(0, 0), "Thu, 1 Jan 1970 00:00:00 +0000");
+        assert_eq!(date(951_782_399, 1), "Mon, 28 Feb 2000 23:59:59 +0000");
+        assert_eq!(date(951_782_400, 3_600), "Tue, 29 Feb 2000 01:00:00 +0100");
+        assert_eq!(date(0, -60), "Wed, 31 Dec 1969 23:59:00 -0001");
+        assert_eq!(date(u64::MAX, i32::MAX), date(0, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_cannot_leave_its_place(helo in r#"[!-~\u{a1}-\u{ff}]{1,255}"#, name in r#"[ -~]{0,80}"#) {
+            let received = received(&helo);
+            let trace = Trace {
+                hostname: "mx.example",
+                received: &received,
+                client_name: Some(&name),
+                tls: None,
+                id: "6AK84d0YHa0028".parse().unwrap(),
+                only_recipient: None,
+            };
+            let text = write(&trace, 0);
+            prop_assert_eq!(text.matches('(').count(), 2);
+            prop_assert_eq!(text.matches(')').count(), 2);
+            prop_assert_eq!(text.matches(';').count(), 1);
+            prop_assert!(!text.contains(['"', '\\', '<', '>']));
+            prop_assert_eq!(text.matches("\r\n").count(), 1 + text.matches("\r\n\t").count());
+            prop_assert!(text.lines().all(|line| line.len() <= LINE_OCTETS || line.split_whitespace().count() <= 2), "{}", text);
+        }
+    }
 }

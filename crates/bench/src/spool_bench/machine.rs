@@ -6,15 +6,15 @@ use std::time::Duration;
 
 /// Facts of the machine. No names of hosts or directories.
 #[derive(Clone, Debug)]
-pub(super) struct Machine {
-    pub(super) processor: String,
-    pub(super) cores: usize,
-    pub(super) memory_gib: u64,
-    pub(super) kernel: String,
+pub(crate) struct Machine {
+    pub(crate) processor: String,
+    pub(crate) cores: usize,
+    pub(crate) memory_gib: u64,
+    pub(crate) kernel: String,
 }
 
 impl Machine {
-    pub(super) fn look() -> Self {
+    pub(crate) fn look() -> Self {
         let cpuinfo = read("/proc/cpuinfo");
         let processor = value(&cpuinfo, "model name").unwrap_or("unknown").to_owned();
         let memory_kib: u64 = value(&read("/proc/meminfo"), "MemTotal").and_then(number).unwrap_or(0);
@@ -30,7 +30,7 @@ impl Machine {
 /// Processor time in user mode of all processes but this one since the machine started, in ticks of 10 ms.
 ///
 /// Threads of the kernel, which work for us as well, spend theirs in system mode and do not count.
-pub(super) fn others_ticks() -> u64 {
+pub(crate) fn others_ticks() -> u64 {
     let stat = read("/proc/stat");
     let all: u64 = stat.split_whitespace().skip(1).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
     // The name of the program in its second field may hold spaces; fields are counted from the bracket after it.
@@ -41,18 +41,18 @@ pub(super) fn others_ticks() -> u64 {
 
 /// Share of the machine that others used between two readings of [`others_ticks`], 0 to 1.
 #[expect(clippy::cast_precision_loss, reason = "a share")]
-pub(super) fn share(ticks: u64, time: Duration) -> f64 {
+pub(crate) fn share(ticks: u64, time: Duration) -> f64 {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     ticks as f64 / 100.0 / cores as f64 / time.as_secs_f64().max(0.01)
 }
 
 /// Resident memory of this process, in bytes.
-pub(super) fn resident() -> u64 {
+pub(crate) fn resident() -> u64 {
     value(&read("/proc/self/status"), "VmRSS").and_then(number).unwrap_or(0) * 1024
 }
 
 /// The type of the file system that holds `dir`, as its administrator knows it.
-pub(super) fn file_system(dir: &Path) -> String {
+pub(crate) fn file_system(dir: &Path) -> String {
     let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     let mounts = read("/proc/self/mounts");
     let fields = mounts.lines().filter_map(|line| {
@@ -66,7 +66,7 @@ pub(super) fn file_system(dir: &Path) -> String {
 }
 
 /// Bytes this process may still put on the file system that holds `dir`.
-pub(super) fn free(dir: &Path) -> u64 {
+pub(crate) fn free(dir: &Path) -> u64 {
     rustix::fs::statvfs(dir).map_or(0, |space| space.f_bavail.saturating_mul(space.f_frsize))
 }
 

@@ -9,7 +9,7 @@
 
 mod bodies;
 mod load;
-mod machine;
+pub(crate) mod machine;
 mod plan;
 mod recovery;
 mod report;

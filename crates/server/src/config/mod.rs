@@ -1,6 +1,51 @@
-//! The configuration: one TOML file, every key optional.
+//! The configuration: one TOML file, every key optional, and where each value came from.
 //!
-//! SKELETON: the values; reading, checking and explaining them follow.
+//! What can be set is written once, in the table of `parameters`: keys, kinds, ranges, defaults and
+//! the words that explain them. Reading, checking, `mailrace config …`, the example file, the manual page and
+//! `docs/configuration.md` come from it. A file goes through three steps: `reader` walks the TOML and
+//! keeps what it understands, `build` fills in the defaults, `rules` looks at values that
+//! must fit each other. All problems of all steps come at once.
+//!
+//! Nothing here opens a file or asks the machine: the text, a [`Machine`] and, for `check`, [`Files`] are given in.
+//! A [`Config`] is a value; a reload makes a new one and [`differences`] says what that changes.
+
+mod blank;
+mod build;
+mod choice;
+pub mod commands;
+mod difference;
+mod domain;
+mod field;
+mod files;
+#[doc(hidden)]
+pub mod fuzz;
+mod generate;
+mod kind;
+mod machine;
+mod number;
+mod open;
+mod overrides;
+mod parameter;
+mod parameters;
+mod problem;
+mod reader;
+mod rules;
+mod settings;
+mod show;
+mod suggestion;
+#[cfg(test)]
+mod tests;
+mod toml_text;
+mod value;
+
+pub use build::{Loaded, Origin, load};
+pub use difference::{Difference, differences, refuses_reload};
+pub use domain::RelayDomain;
+pub use files::{Files, Found, RealFiles, check_files};
+pub use machine::Machine;
+pub use number::time;
+pub use open::{DEFAULT_PATH, VARIABLE, choose, open};
+pub use problem::{Problem, Severity, render};
 
 use ipnet::IpNet;
 use mail::DomainName;
@@ -8,169 +53,318 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Everything that can be set. Parts are grouped as in the file.
+/// Everything that can be set. Parts are grouped as in the file; what each value means in full is in the table of
+/// parameters, and `mailrace config explain KEY` prints it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Our name.
     pub hostname: String,
+    /// The process.
     pub server: Server,
+    /// Where accepted mail is kept.
     pub spool: Spool,
-    /// `[[listen]]`; if there is none, one SMTP listener on 127.0.0.1:2525 (unprivileged) or 0.0.0.0:25 and [::]:25 (root)
+    /// `[[listen]]`; at least one.
     pub listen: Vec<Listen>,
+    /// Who may connect, how often, and what he waits for.
     pub accept: Accept,
+    /// Who may send where.
     pub relay: Relay,
+    /// Limits of a message.
     pub message: Message,
+    /// Limits of a session.
     pub smtp: Smtp,
+    /// Passwords.
     pub auth: Auth,
+    /// Certificates.
     pub tls: Tls,
+    /// Names and addresses.
     pub dns: Dns,
+    /// Block lists.
     pub dnsbl: Dnsbl,
+    /// What happens after a message is accepted.
     pub delivery: Delivery,
+    /// The log.
     pub log: Log,
+    /// The socket for `mailrace reload` and its like.
     pub control: Control,
 }
-#[derive(Clone, Debug, PartialEq)]
+
+/// The process.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     /// Worker threads; 0: one per core.
     pub threads: u16,
     /// Become this user after binding, when started as root. Empty: stay.
     pub user: String,
+    /// Become this group; empty: the user's own.
     pub group: String,
     /// How long open transactions may go on after SIGTERM.
     pub shutdown_grace: Duration,
 }
-#[derive(Clone, Debug, PartialEq)]
+
+/// Where accepted mail is kept. Sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spool {
+    /// The directory.
     pub path: PathBuf,
+    /// The most all segments together may take.
     pub size_max: u64,
+    /// Room on the file system that is left to others.
     pub free_min: u64,
+    /// Committer threads, one directory each.
     pub shards: u16,
+    /// Size of a segment file.
     pub segment_bytes: u32,
+    /// Bodies kept in memory for their first delivery.
     pub cache_bytes: u64,
 }
+
+/// What is spoken on a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListenProtocol { Smtp, Submission, Lmtp }
+pub enum ListenProtocol {
+    /// SMTP between servers.
+    Smtp,
+    /// Mail from users (RFC 6409).
+    Submission,
+    /// Local delivery (RFC 2033).
+    Lmtp,
+}
+
+/// TLS on a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListenTls { None, StartTls, Implicit }
-#[derive(Clone, Debug, PartialEq)]
+pub enum ListenTls {
+    /// None.
+    None,
+    /// Offered by STARTTLS.
+    StartTls,
+    /// From the first byte.
+    Implicit,
+}
+
+/// One listening socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// Name in log lines (`daemon=`): MTA, MSA, LMTP by default.
+    /// Name in log lines (`daemon=`).
     pub name: String,
+    /// Where it listens.
     pub address: SocketAddr,
+    /// What is spoken.
     pub protocol: ListenProtocol,
+    /// TLS.
     pub tls: ListenTls,
     /// Refuse mail before TLS.
     pub tls_required: bool,
-    /// Clients from these networks begin with a PROXY header. `true` means every client.
+    /// Clients from these networks begin with a PROXY header; 0.0.0.0/0 and ::/0 for every client.
     pub proxy_protocol: Vec<IpNet>,
-    /// 0: only accept.connections_max counts
+    /// Connections at once; 0: only `accept.connections_max` counts.
     pub connections_max: u32,
-    /// Refuse MAIL without AUTH. Default true for submission.
+    /// Refuse MAIL without AUTH.
     pub auth_required: bool,
 }
-#[derive(Clone, Debug, PartialEq)]
+
+/// Who may connect, how often, and what he waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accept {
+    /// Connections that wait for `accept` in the kernel.
     pub backlog: u32,
+    /// Connections at once.
     pub connections_max: u32,
+    /// Connections at once from one client.
     pub connections_per_client: u32,
     /// New connections per second from one client; 0 no limit.
     pub rate_per_client: u32,
     /// New connections per second in all; 0 no limit.
     pub rate: u32,
-    /// Networks to which the limits per client do not apply (default loopback).
+    /// Networks to which the limits per client do not apply.
     pub exempt: Vec<IpNet>,
     /// Pause before the greeting, for clients no `greet_pause_for` names.
     pub greet_pause: Duration,
-    /// `[[accept.greet_pause_for]] networks = [...] pause = "5s"`; the first that fits. Loopback and relay.from: 0.
+    /// `[[accept.greet_pause_for]]`: the first that fits counts. Loopback and `relay.from` never pause.
     pub greet_pause_for: Vec<(Vec<IpNet>, Duration)>,
-    /// Look up the name of the client's address (and verify it forward).
+    /// Look up the name of the client's address and verify it forward.
     pub reverse_dns: bool,
     /// XCLIENT from these networks.
     pub xclient: Vec<IpNet>,
 }
-#[derive(Clone, Debug, PartialEq)]
-pub struct Relay { pub from: Vec<IpNet>, pub to: Vec<DomainName> }
-#[derive(Clone, Debug, PartialEq)]
+
+/// Who may send where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relay {
+    /// Networks that may send anywhere.
+    pub from: Vec<IpNet>,
+    /// Domains that anyone may send to.
+    pub to: Vec<RelayDomain>,
+}
+
+/// Limits of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
+    /// Octets.
     pub size_max: u64,
+    /// Recipients of a transaction.
     pub recipients_max: u32,
+    /// `Received:` fields.
     pub hops_max: u32,
+    /// Fields of the header section.
     pub header_fields_max: u32,
+    /// Octets of the header section.
     pub header_bytes_max: u64,
+    /// Octets of a line; 0 no limit.
     pub line_bytes_max: usize,
 }
-/// Maps onto smtp::server::Limits and Settings.
-#[derive(Clone, Debug, PartialEq)]
+
+/// Limits of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Smtp {
+    /// Bare CR or LF.
     pub bare_newline: smtp::server::BareNewline,
+    /// Octets of a command line.
     pub command_line_bytes_max: usize,
+    /// Octets of an AUTH line.
     pub auth_line_bytes_max: usize,
+    /// Transactions of a session; 0 no limit.
     pub transactions_max: u32,
+    /// Commands that did not work.
     pub errors_max: u32,
+    /// Recipients refused.
     pub refused_recipients_max: u32,
+    /// Commands that do nothing between two messages.
     pub idle_commands_max: u32,
+    /// Waiting for a command.
     pub command_time_max: Duration,
+    /// From MAIL to the end of the message.
     pub transaction_time_max: Duration,
+    /// The whole session.
     pub session_time_max: Duration,
+    /// Octets a second of content; 0 no limit.
     pub rate_bytes_min: u64,
+    /// Over what time the rate is measured.
     pub rate_window: Duration,
+    /// Offer VRFY and EXPN.
     pub verify: bool,
 }
-#[derive(Clone, Debug, PartialEq)]
+
+/// Passwords.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Auth {
+    /// SASL mechanisms in the order of preference.
     pub mechanisms: Vec<String>,
+    /// The password file.
     pub file: Option<PathBuf>,
+    /// A program that is asked, with its arguments; empty for none.
     pub program: Vec<String>,
+    /// How long the program may think.
     pub program_time_max: Duration,
+    /// Offer AUTH without TLS too.
     pub without_tls: bool,
 }
-#[derive(Clone, Debug, PartialEq)]
+
+/// Certificates.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// Files; several for an ECDSA and an RSA certificate. Key files in the same order.
+    /// Certificate chains; several for an ECDSA and an RSA certificate.
     pub certificate: Vec<PathBuf>,
+    /// Key files in the same order.
     pub key: Vec<PathBuf>,
-    /// "1.2" or "1.3"
+    /// `1.2` or `1.3`.
     pub version_min: String,
+    /// How long a handshake may take.
     pub handshake_time_max: Duration,
 }
-#[derive(Clone, Debug, PartialEq)]
+
+/// Names and addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dns {
-    /// Empty: /etc/resolv.conf
+    /// Empty: those of `/etc/resolv.conf`.
     pub servers: Vec<SocketAddr>,
+    /// How long one question may take.
     pub timeout: Duration,
+    /// Answers kept in memory.
     pub cache_entries_max: u32,
 }
-#[derive(Clone, Debug, PartialEq)]
+
+/// Block lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dnsbl {
     /// `[[dnsbl.list]]`
     pub list: Vec<DnsblList>,
     /// Sum of weights from which the client is refused.
     pub refuse_at: i32,
+    /// How long all lists together may take.
     pub time_max: Duration,
-    /// Not asked about these networks (default loopback and private; relay.from always).
+    /// Not asked about these networks, nor about `relay.from`.
     pub exempt: Vec<IpNet>,
 }
-#[derive(Clone, Debug, PartialEq)]
-pub struct DnsblList { pub zone: DomainName, pub weight: i32, /** Answers that count; empty: 127.0.0.0/8 */ pub answers: Vec<IpNet> }
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeliveryMode { Background, Queue }
-#[derive(Clone, Debug, PartialEq)]
-pub struct Delivery { pub mode: DeliveryMode }
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat { Sendmail, Json }
+
+/// One block list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LogPath { Stdout, Syslog, Journald, File(PathBuf) }
-#[derive(Clone, Debug, PartialEq)]
+pub struct DnsblList {
+    /// The zone that is asked.
+    pub zone: DomainName,
+    /// What a hit adds; negative for lists of good clients.
+    pub weight: i32,
+    /// Answers that count.
+    pub answers: Vec<IpNet>,
+}
+
+/// When delivery is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliveryMode {
+    /// At once.
+    Background,
+    /// Not by this process.
+    Queue,
+}
+
+/// What happens after a message is accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// When delivery is tried.
+    pub mode: DeliveryMode,
+}
+
+/// How lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// As sendmail writes them.
+    Sendmail,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Where lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogPath {
+    /// Standard output, `-`.
+    Stdout,
+    /// The socket of syslog.
+    Syslog,
+    /// The socket of journald.
+    Journald,
+    /// A file.
+    File(PathBuf),
+}
+
+/// The log.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
+    /// How lines look.
     pub format: LogFormat,
+    /// Where they go.
     pub path: LogPath,
-    /// sendmail's LogLevel, 0 to 20. Default 9.
+    /// sendmail's LogLevel.
     pub level: u8,
     /// Lines that may wait for the writer; more are dropped and counted.
     pub queue_lines_max: usize,
     /// The name in lines and for syslog.
     pub tag: String,
+    /// The facility for syslog.
     pub facility: String,
 }
-#[derive(Clone, Debug, PartialEq)]
-pub struct Control { pub path: PathBuf }
+
+/// The socket for `mailrace reload` and its like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// Where it lies.
+    pub path: PathBuf,
+}

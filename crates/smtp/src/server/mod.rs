@@ -1,8 +1,20 @@
 //! The server's side of a conversation.
 
+mod auth;
+mod base64;
+mod command;
+mod commands;
+mod content;
+mod header;
+mod lines;
+mod message;
+mod replies;
 mod session;
 mod settings;
 mod step;
+mod times;
+mod view;
+mod xclient;
 
 pub use session::Session;
 pub use settings::{AuthOffer, BareNewline, Dialect, Limits, Settings};

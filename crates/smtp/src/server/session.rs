@@ -1,92 +1,561 @@
-//! SKELETON: signatures only.
+//! One conversation, seen from the server: the calls of its driver, and what is remembered.
+//!
+//! `advance` works through input until it needs an answer, an action or more input; replies pile up in `output`, so that
+//! the replies to pipelined commands leave in one write. Commands are carried out in `commands.rs` and `message.rs`, AUTH
+//! in `auth.rs`, time in `times.rs`.
+//!
+//! Invariants: at most one question is open; a transaction ends at the latest with the message, with an error in its
+//! content, with RSET, with a new HELO, with TLS; after [`Step::Close`] no input is looked at any more.
 
-use super::{Ending, Note, Settings, Step, Tls, Transaction, Verdict, Xclient};
-use mail::{Client, HeloName, Protocol, Recipient, Reply};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mail::{Client, HeloName, Recipient, Reply, ReplyClass};
+
+use super::auth::Exchange;
+use super::command::{self, TLS_RECORD};
+use super::content::Content;
+use super::lines::{Found, LineReader};
+use super::message::Chunk;
+use super::replies::{Farewell, Refusal, printable, say};
+use super::times::Times;
+use super::{Dialect, Ending, Note, Question, Settings, Step, Tls, Transaction, Verdict, Xclient};
+
+/// Notes kept until they are taken.
+const NOTES_MAX: usize = 100;
+
 /// One conversation, seen from the server.
+///
+/// ```
+/// use smtp::server::{Question, Session, Settings, Step, Verdict};
+/// use std::{sync::Arc, time::Duration};
+///
+/// let client = mail::Client::Network("192.0.2.1:1025".parse().expect("an address"));
+/// let mut session = Session::new(Arc::new(Settings::new("mx.example")), client, None);
+/// let now = Duration::ZERO;
+/// session.greet(Verdict::Accept, now);
+/// assert_eq!(session.output(), b"220 mx.example ESMTP mailrace ready\r\n");
+/// session.sent(session.output().len());
+/// assert_eq!(session.advance(b"HELO a.example\r\nQUIT\r\n", now), (16, Step::Ask(Question::Helo)));
+/// session.answer(Verdict::Accept, now);
+/// assert_eq!(session.advance(b"QUIT\r\n", now), (6, Step::Close));
+/// ```
 #[derive(Debug)]
 pub struct Session {
-    settings: Arc<Settings>,
-    client: Client,
+    pub(super) settings: Arc<Settings>,
+    pub(super) next_settings: Option<Arc<Settings>>,
+    pub(super) client: Client,
+    pub(super) tls: Option<Tls>,
+    pub(super) phase: Phase,
+    output: Vec<u8>,
+    pub(super) lines: LineReader,
+    pub(super) hello: Option<Hello>,
+    /// What HELO said while the driver is asked.
+    pub(super) new_hello: Option<Hello>,
+    pub(super) identity: Option<Box<str>>,
+    pub(super) open: Option<Open>,
+    pub(super) new_transaction: Option<Transaction>,
+    pub(super) candidate: Option<Recipient>,
+    pub(super) argument: String,
+    pub(super) exchange: Option<Exchange>,
+    pub(super) xclient: Option<Xclient>,
+    pub(super) xclient_trusted: bool,
+    pub(super) counts: Counts,
+    pub(super) times: Times,
+    notes: Vec<Note>,
+    /// The driver has to forget content before anything else happens.
+    abandon: bool,
+    shutting_down: bool,
+    /// Greeted with 554: only QUIT is left.
+    pub(super) turned_away: bool,
+    pub(super) ending: Ending,
 }
 
-#[allow(unused_variables, missing_docs, clippy::todo, clippy::missing_panics_doc)]
+/// What input means now.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// Before the greeting.
+    Pause,
+    Command,
+    AuthLine,
+    Data,
+    Chunk(Chunk),
+    Asked(Asked),
+    Handshake,
+    Closing,
+}
+
+/// The open question, with what only its answer needs.
+#[derive(Debug)]
+pub(super) enum Asked {
+    Helo,
+    Mail,
+    Recipient,
+    Data,
+    /// Data, at the first BDAT.
+    FirstChunk {
+        octets: u64,
+        last: bool,
+    },
+    Message,
+    Auth,
+    Look,
+    Xclient,
+}
+
+/// Which of the three verbs, and the name.
+#[derive(Clone, Debug)]
+pub(super) struct Hello {
+    pub(super) name: HeloName,
+    pub(super) extended: bool,
+}
+
+/// The open transaction.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) transaction: Transaction,
+    /// From the acceptance of [`Question::Data`] on.
+    pub(super) content: Option<Content>,
+}
+
+/// What the limits of a session count.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) errors: u32,
+    pub(super) refused_recipients: u32,
+    pub(super) idle: u32,
+    pub(super) transactions: u32,
+}
+
 impl Session {
     /// A session that has said nothing yet. All times are counted from here.
     ///
     /// `tls` is given where the connection began with TLS.
-    pub fn new(settings: Arc<Settings>, client: Client, tls: Option<Tls>) -> Self { Self { settings, client } }
+    #[must_use]
+    pub fn new(settings: Arc<Settings>, client: Client, tls: Option<Tls>) -> Self {
+        let ending = Ending {
+            after: "startup",
+            issued_command: false,
+            in_transaction: false,
+            messages: 0,
+            quit: false,
+            timed_out: false,
+        };
+        Self {
+            settings,
+            next_settings: None,
+            client,
+            tls,
+            phase: Phase::Pause,
+            output: Vec::new(),
+            lines: LineReader::default(),
+            hello: None,
+            new_hello: None,
+            identity: None,
+            open: None,
+            new_transaction: None,
+            candidate: None,
+            argument: String::new(),
+            exchange: None,
+            xclient: None,
+            xclient_trusted: false,
+            counts: Counts::default(),
+            times: Times::default(),
+            notes: Vec::new(),
+            abandon: false,
+            shutting_down: false,
+            turned_away: false,
+            ending,
+        }
+    }
 
-    /// Ends the pause before the greeting: the client may speak (`Accept`), or is turned away (`Refuse` with 554 keeps the
-    /// connection and answers 503 to all but QUIT, RFC 5321 §3.1; `Close`). Input given to `advance` before makes
-    /// the client an early talker: 554 5.5.0 and close, whatever the verdict.
-    pub fn greet(&mut self, verdict: Verdict, now: Duration) { todo!() }
+    /// Ends the pause before the greeting: the client may speak (`Accept`), or is turned away (`Refuse` with 554 keeps
+    /// the connection and answers 503 to all but QUIT, RFC 5321 §3.1; `Close`). A client that spoke before was answered
+    /// 554 5.5.0 by `advance`, and the verdict counts no more.
+    pub fn greet(&mut self, verdict: Verdict, now: Duration) {
+        if !matches!(self.phase, Phase::Pause) {
+            return;
+        }
+        self.phase = Phase::Command;
+        self.times.wait_from(now);
+        if self.shutting_down {
+            return;
+        }
+        match verdict {
+            Verdict::Accept => self.push_greeting(),
+            Verdict::AcceptWith(reply) => self.push(&reply),
+            Verdict::Refuse(reply) => {
+                self.push(&reply);
+                self.turned_away = true;
+            }
+            Verdict::Close(reply) => {
+                self.push(&reply);
+                self.phase = Phase::Closing;
+            }
+        }
+    }
+
+    // RFC 5321 §4.3.1; RFC 2033 §3: the greeting says LMTP, no client needs it
+    pub(super) fn push_greeting(&mut self) {
+        let word = if self.settings.dialect == Dialect::Lmtp { "LMTP" } else { "ESMTP" };
+        say(&mut self.output, format_args!("220 {} {word} mailrace ready\r\n", self.settings.hostname));
+    }
 
     /// Uses input and says what to do next, and how much of `input` was used. What was not used is given again.
     ///
     /// # Panics
     /// When a question is open.
-    pub fn advance(&mut self, input: &[u8], now: Duration) -> (usize, Step) { todo!() }
+    pub fn advance(&mut self, input: &[u8], now: Duration) -> (usize, Step) {
+        self.times.resume(now);
+        let mut used = 0;
+        loop {
+            if std::mem::take(&mut self.abandon) {
+                return (used, Step::Abandon);
+            }
+            if self.shutting_down && self.may_shut_down() {
+                self.close(Farewell::ShutDown);
+            }
+            let rest = input.get(used..).unwrap_or_default();
+            let (octets, step) = match &self.phase {
+                Phase::Asked(asked) => panic!("advance() while {asked:?} is not answered"),
+                Phase::Closing => return (input.len(), Step::Close),
+                Phase::Handshake => return (input.len(), Step::StartTls),
+                _ if rest.is_empty() && !self.is_chunk_complete() => return (used, Step::Read),
+                Phase::Pause => {
+                    self.early_talker();
+                    (0, None)
+                }
+                Phase::Command | Phase::AuthLine => self.read_line(rest, now),
+                Phase::Data => self.read_data(rest, now),
+                Phase::Chunk(_) => self.read_chunk(rest, now),
+            };
+            used += octets;
+            match step {
+                // RFC 3207 §5: what came in clear behind STARTTLS is never looked at
+                Some(Step::StartTls) => return (input.len(), Step::StartTls),
+                Some(step) => return (used, step),
+                None => {}
+            }
+        }
+    }
+
+    // RFC 5321 §4.3.1: a client waits for the greeting
+    fn early_talker(&mut self) {
+        self.note(Note::EarlyTalker);
+        say(
+            &mut self.output,
+            format_args!("554 5.5.0 {} You spoke before the greeting, closing connection\r\n", self.settings.hostname),
+        );
+        self.phase = Phase::Closing;
+    }
+
+    fn read_line(&mut self, rest: &[u8], now: Duration) -> (usize, Option<Step>) {
+        let is_auth = matches!(self.phase, Phase::AuthLine);
+        if !is_auth && self.lines.first_two(rest) == Some(TLS_RECORD) {
+            self.foreign(b"TLS handshake");
+            return (0, None);
+        }
+        let limits = &self.settings.limits;
+        let max =
+            if is_auth { limits.auth_line_bytes } else { limits.command_line_bytes.max(self.auth_command_max(rest)) };
+        let (used, found) = self.lines.read(rest, max);
+        let step = match found {
+            None => None,
+            Some(Found::InInput) => self.line(rest.get(..used).unwrap_or_default(), now),
+            Some(Found::Held) => {
+                let line = self.lines.take();
+                let step = self.line(&line, now);
+                self.lines.give_back(line);
+                step
+            }
+            Some(Found::TooLong { bare }) => {
+                self.times.wait_from(now);
+                self.overlong_line(is_auth, bare);
+                None
+            }
+        };
+        (used, step)
+    }
+
+    /// A line that has just ended, with its line end.
+    fn line(&mut self, line: &[u8], now: Duration) -> Option<Step> {
+        self.times.wait_from(now);
+        let (line, bare) = match line.strip_suffix(b"\r\n") {
+            Some(line) => (line, false),
+            None => (line.strip_suffix(b"\n").unwrap_or(line), true),
+        };
+        if self.is_bare(bare || line.contains(&b'\r')) {
+            self.refuse_bare(line);
+            return None;
+        }
+        // RFC 5321 §2.3.8, §4.1.2: no control character belongs into a command
+        let line = command::trim_end(line);
+        if line.iter().any(|byte| byte.is_ascii_control()) {
+            self.refuse_line(line, &Refusal::ControlCharacter);
+            return None;
+        }
+        if matches!(self.phase, Phase::AuthLine) { self.auth_line(line) } else { self.command(line) }
+    }
+
+    /// Whether a bare CR or LF matters in a command.
+    fn is_bare(&self, found: bool) -> bool {
+        found && self.settings.bare_newline == super::BareNewline::Reject
+    }
+
+    /// Nobody knows which of the lines that follow the client means as commands, so none is carried out.
+    fn refuse_bare(&mut self, line: &[u8]) {
+        self.note(Note::BareNewline);
+        self.refuse_line(line, &Refusal::BareNewline);
+        self.close(Farewell::AfterNewline);
+    }
+
+    /// Refuses a line for its form; an AUTH exchange ends with it.
+    fn refuse_line(&mut self, line: &[u8], refusal: &Refusal<'_>) {
+        let is_auth = matches!(self.phase, Phase::AuthLine);
+        if is_auth {
+            self.fail_exchange();
+        }
+        self.phase = Phase::Command;
+        self.refuse(line, refusal);
+    }
+
+    fn overlong_line(&mut self, is_auth: bool, bare: bool) {
+        let (limit, refusal) = if is_auth {
+            ("smtp.auth_line_bytes_max", Refusal::AuthLineTooLong)
+        } else {
+            ("smtp.command_line_bytes_max", Refusal::LineTooLong)
+        };
+        self.note(Note::Limit(limit));
+        self.refuse_line(b"", &refusal);
+        if self.is_bare(bare) {
+            self.note(Note::BareNewline);
+            self.close(Farewell::AfterNewline);
+        }
+    }
 
     /// What is to be sent. The driver clears it with [`Session::sent`].
-    pub fn output(&self) -> &[u8] { todo!() }
+    #[must_use]
+    pub fn output(&self) -> &[u8] {
+        &self.output
+    }
+
     /// `bytes` of the output were sent.
-    pub fn sent(&mut self, bytes: usize) { todo!() }
+    ///
+    /// # Panics
+    /// When there was less to send.
+    pub fn sent(&mut self, bytes: usize) {
+        self.output.drain(..bytes);
+    }
 
     /// Answers Helo, Mail, Recipient, Xclient; Data when it is refused.
-    pub fn answer(&mut self, verdict: Verdict, now: Duration) { todo!() }
-    /// Answers Verify and Expand.
-    pub fn answer_with(&mut self, reply: Reply) { todo!() }
-    /// Answers Data: the content may come; `trace` is put in front of it and counts for no limit.
-    pub fn begin_content(&mut self, trace: &[u8], now: Duration) { todo!() }
-    /// Content so far that was not yet taken, with the trace line in front of the first piece. CRLF line ends, dots
-    /// unstuffed.
-    pub fn take_content(&mut self) -> Vec<u8> { todo!() }
-    /// Answers Message. One verdict, or in LMTP one for each recipient in order. The transaction is over.
-    pub fn finish(&mut self, verdicts: &[Verdict], now: Duration) { todo!() }
+    ///
+    /// # Panics
+    /// When none of these is asked, when Data is accepted by this call, and when a reply has the wrong class.
+    pub fn answer(&mut self, verdict: Verdict, now: Duration) {
+        check_class(&verdict);
+        self.times.wait_from(now);
+        match self.take_question() {
+            Asked::Helo => self.answer_helo(verdict),
+            Asked::Mail => self.answer_mail(verdict, now),
+            Asked::Recipient => self.answer_recipient(verdict),
+            Asked::Xclient => self.answer_xclient(verdict),
+            Asked::Data => self.refuse_data(verdict),
+            Asked::FirstChunk { octets, last } => self.refuse_first_chunk(verdict, octets, last),
+            asked => panic!("answer() when {asked:?} is asked"),
+        }
+    }
 
-    pub fn auth_mechanism(&self) -> &str { todo!() }
-    pub fn auth_response(&self) -> Option<&[u8]> { todo!() }
-    pub fn auth_challenge(&mut self, challenge: &[u8]) { todo!() }
-    /// `last` is data the mechanism sends with success; where it exists it goes as one more 334 whose answer is empty.
-    pub fn auth_succeeded(&mut self, identity: &str) { todo!() }
-    pub fn auth_failed(&mut self, verdict: Verdict) { todo!() }
+    /// Answers Verify and Expand.
+    ///
+    /// # Panics
+    /// When neither is asked.
+    pub fn answer_with(&mut self, reply: Reply) {
+        let asked = self.take_question();
+        assert!(matches!(asked, Asked::Look), "answer_with() when {asked:?} is asked");
+        self.push(&reply);
+        self.argument.clear();
+    }
+
+    /// Takes the open question; the session is ready for the next command.
+    pub(super) fn take_question(&mut self) -> Asked {
+        match std::mem::replace(&mut self.phase, Phase::Command) {
+            Phase::Asked(asked) => asked,
+            phase => panic!("an answer although nothing is asked, in {phase:?}"),
+        }
+    }
 
     /// After [`Step::StartTls`]: the session is as new, HELO and AUTH forgotten.
-    pub fn tls_started(&mut self, tls: Tls, now: Duration) { todo!() }
+    ///
+    /// # Panics
+    /// When no handshake was asked for.
+    // RFC 3207 §4.2: all that was learnt before is forgotten
+    pub fn tls_started(&mut self, tls: Tls, now: Duration) {
+        assert!(matches!(self.phase, Phase::Handshake), "tls_started() without Step::StartTls");
+        self.tls = Some(tls);
+        self.hello = None;
+        self.identity = None;
+        self.reset();
+        self.lines.clear();
+        self.phase = Phase::Command;
+        self.times.wait_from(now);
+    }
 
     /// XCLIENT is offered from now on.
-    pub fn trust_xclient(&mut self) { todo!() }
+    pub fn trust_xclient(&mut self) {
+        self.xclient_trusted = true;
+    }
 
-    /// When, counted from the beginning, [`Session::expire`] is to be called unless the session moves before.
-    pub fn deadline(&self) -> Duration { todo!() }
-    /// A deadline has passed: puts 421 in the output. The next step is Close (if the deadline has really passed).
-    pub fn expire(&mut self, now: Duration) -> bool { todo!() }
     /// The server is going down: 421 4.3.2 at the next point where no transaction is open. True if that is now.
-    pub fn shut_down(&mut self, now: Duration) -> bool { todo!() }
+    pub fn shut_down(&mut self, _now: Duration) -> bool {
+        self.shutting_down = true;
+        if self.may_shut_down() {
+            self.close(Farewell::ShutDown);
+        }
+        matches!(self.phase, Phase::Closing)
+    }
 
-    pub fn client(&self) -> &Client { &self.client }
-    pub fn settings(&self) -> &Arc<Settings> { &self.settings }
-    /// New settings from the next transaction on.
-    pub fn replace_settings(&mut self, settings: Arc<Settings>) { todo!() }
-    pub fn helo(&self) -> Option<&HeloName> { todo!() }
-    pub fn protocol(&self) -> Protocol { todo!() }
-    pub fn tls(&self) -> Option<&Tls> { todo!() }
-    /// The authenticated user.
-    pub fn identity(&self) -> Option<&str> { todo!() }
-    pub fn transaction(&self) -> Option<&Transaction> { todo!() }
-    /// The recipient that [`super::Question::Recipient`] is about.
-    pub fn candidate(&self) -> Option<&Recipient> { todo!() }
-    pub fn argument(&self) -> &str { todo!() }
-    pub fn xclient(&self) -> Option<&Xclient> { todo!() }
-    /// Octets of content of the open message, stored form, without trace line.
-    pub fn content_bytes(&self) -> u64 { todo!() }
-    /// The Message-ID of the open message once its header has passed, for the log; at most 256 octets, printable.
-    pub fn message_id(&self) -> Option<&str> { todo!() }
+    fn may_shut_down(&self) -> bool {
+        self.open.is_none() && matches!(self.phase, Phase::Pause | Phase::Command | Phase::AuthLine)
+    }
+
     /// Takes what is to be logged; at most 100 since the last call.
-    pub fn take_notes(&mut self) -> Vec<Note> { todo!() }
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
+    }
+
     /// The connection is gone or closed.
-    pub fn ending(&self) -> Ending { todo!() }
+    #[must_use]
+    pub fn ending(&self) -> Ending {
+        Ending { in_transaction: self.open.is_some(), ..self.ending }
+    }
+
+    pub(super) fn content(&self) -> Option<&Content> {
+        self.open.as_ref().and_then(|open| open.content.as_ref())
+    }
+
+    pub(super) fn content_mut(&mut self) -> Option<&mut Content> {
+        self.open.as_mut().and_then(|open| open.content.as_mut())
+    }
+
+    /// Ends the transaction without a message.
+    pub(super) fn reset(&mut self) {
+        if let Some(open) = self.open.take() {
+            self.abandon |= open.content.is_some();
+        }
+        self.transaction_over();
+    }
+
+    /// The transaction is gone: what was kept for it goes too.
+    pub(super) fn transaction_over(&mut self) {
+        self.new_transaction = None;
+        self.candidate = None;
+        self.times.transaction_over();
+        if let Some(settings) = self.next_settings.take() {
+            self.settings = settings;
+        }
+    }
+
+    pub(super) fn push(&mut self, reply: &Reply) {
+        reply.write_to(&mut self.output);
+    }
+
+    pub(super) fn push_text(&mut self, text: std::fmt::Arguments<'_>) {
+        say(&mut self.output, text);
+    }
+
+    pub(super) fn push_octets(&mut self, octets: &[u8]) {
+        self.output.extend_from_slice(octets);
+    }
+
+    /// Says 421 and closes.
+    pub(super) fn close(&mut self, farewell: Farewell) {
+        if matches!(self.phase, Phase::Closing) {
+            return;
+        }
+        let reply = farewell.reply(&self.settings.hostname);
+        self.push(&reply);
+        self.closing();
+    }
+
+    /// Closes; the last reply has been given.
+    pub(super) fn closing(&mut self) {
+        self.abandon |= self.content().is_some();
+        self.phase = Phase::Closing;
+    }
+
+    pub(super) fn forget_abandon(&mut self) {
+        self.abandon = false;
+    }
+
+    /// Refuses a command on our own account.
+    pub(super) fn refuse(&mut self, command: &[u8], refusal: &Refusal<'_>) {
+        let reply = refusal.reply(&self.settings.limits);
+        self.push(&reply);
+        self.refused(command, reply);
+    }
+
+    /// Notes and counts a refusal whose reply has been given or will be.
+    pub(super) fn refused(&mut self, command: &[u8], reply: Reply) {
+        let is_error = reply.code().class() == ReplyClass::Permanent;
+        let command = self.without_secret(command);
+        self.note(Note::Refused { command, reply });
+        if is_error {
+            self.count_error();
+        }
+    }
+
+    /// A line for a note. A password may stand in an AUTH command, and on the lines that a client sends behind one although
+    /// it was refused.
+    fn without_secret(&mut self, line: &[u8]) -> Box<str> {
+        if line.get(..4).is_some_and(|verb| verb.eq_ignore_ascii_case(b"AUTH")) {
+            self.ending.after = "AUTH";
+            return "AUTH".into();
+        }
+        if self.ending.after == "AUTH" { "(line behind AUTH)".into() } else { printable(line).into() }
+    }
+
+    /// Counts a command that did not work, and closes above the limit.
+    pub(super) fn count_error(&mut self) {
+        self.counts.errors = self.counts.errors.saturating_add(1);
+        if self.counts.errors >= self.settings.limits.errors {
+            self.limit("smtp.errors_max", Farewell::TooManyErrors);
+        }
+    }
+
+    /// Closes for a limit.
+    pub(super) fn limit(&mut self, name: &'static str, farewell: Farewell) {
+        if !matches!(self.phase, Phase::Closing) {
+            self.note(Note::Limit(name));
+            self.close(farewell);
+        }
+    }
+
+    pub(super) fn foreign(&mut self, line: &[u8]) {
+        let line = self.without_secret(line);
+        self.note(Note::ForeignProtocol { line });
+        self.close(Farewell::Foreign);
+    }
+
+    pub(super) fn note(&mut self, note: Note) {
+        if self.notes.len() < NOTES_MAX {
+            self.notes.push(note);
+        }
+    }
+
+    pub(super) fn ask(&mut self, asked: Asked, question: Question) -> Option<Step> {
+        self.phase = Phase::Asked(asked);
+        Some(Step::Ask(question))
+    }
+}
+
+/// A driver's verdict and its reply must say the same.
+pub(super) fn check_class(verdict: &Verdict) {
+    let (reply, fits): (_, fn(ReplyClass) -> bool) = match verdict {
+        Verdict::Accept => return,
+        Verdict::AcceptWith(reply) => (reply, |class| class == ReplyClass::Success),
+        Verdict::Refuse(reply) | Verdict::Close(reply) => {
+            (reply, |class| matches!(class, ReplyClass::Transient | ReplyClass::Permanent))
+        }
+    };
+    assert!(fits(reply.code().class()), "{verdict:?}: the reply says something else");
 }

@@ -98,6 +98,23 @@ pub struct Limits {
     pub content_piece_bytes: usize,
 }
 
+impl Settings {
+    /// SMTP under the name `hostname`, with default limits, without TLS and AUTH.
+    #[must_use]
+    pub fn new(hostname: &str) -> Self {
+        Self {
+            hostname: hostname.into(),
+            dialect: Dialect::Smtp,
+            starttls: false,
+            tls_required: false,
+            auth: AuthOffer::default(),
+            verify: false,
+            bare_newline: BareNewline::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

@@ -45,7 +45,7 @@ pub enum Question {
     Auth,
     /// The client's next response of the exchange, in [`super::Session::auth_response`]. The same calls.
     AuthResponse,
-    /// VRFY or EXPN, with [`super::Session::argument`]. [`super::Session::answer_with`]
+    /// VRFY, with [`super::Session::argument`]. [`super::Session::answer_with`]
     Verify,
     /// EXPN, with [`super::Session::argument`]. [`super::Session::answer_with`]
     Expand,

@@ -1,0 +1,70 @@
+# shellcheck shell=bash
+# OpenSMTPD. Its directories are compiled in: links to ours are made while it runs and taken away when it stops.
+# It acknowledges mail before it is on disk; say so beside its figures.
+
+opensmtpd_root=$PEERS/opensmtpd
+opensmtpd_program=$opensmtpd_root/usr/sbin/smtpd
+opensmtpd_libexec=/usr/libexec/opensmtpd
+opensmtpd_spool=/var/spool/smtpd
+opensmtpd_empty=/var/lib/opensmtpd/empty
+
+opensmtpd_is_here() { [ -x "$opensmtpd_program" ] && [ -z "$(libraries "$opensmtpd_program")" ]; }
+
+opensmtpd_install() {
+    user opensmtpd opensmtpd
+    user opensmtpq opensmtpq
+    unpack "$opensmtpd_root" opensmtpd || return 1
+    # smtpctl insists on its group.
+    chgrp opensmtpq "$opensmtpd_root/usr/sbin/smtpctl"
+    chmod 2755 "$opensmtpd_root/usr/sbin/smtpctl"
+    [ -z "$(libraries "$opensmtpd_program")" ] ||
+        DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-upgrade --no-install-recommends libasr0 libevent-2.1-7 libdb5.3 </dev/null
+}
+
+opensmtpd_start() {
+    for path in "$opensmtpd_libexec" "$opensmtpd_spool"; do
+        if [ -e "$path" ] && [ ! -L "$path" ] && [ -n "$(ls -A "$path" 2>/dev/null)" ]; then
+            echo "peer: $path is there already: an OpenSMTPD of this machine" >&2
+            return 1
+        fi
+    done
+    mkdir -p /usr/libexec "$opensmtpd_empty" "$opensmtpd_spool"
+    chmod 755 "$opensmtpd_empty"
+    chmod 711 "$queue"
+    ln -sfn "$opensmtpd_root/usr/libexec/opensmtpd" "$opensmtpd_libexec"
+    # It insists on a real directory.
+    mount --bind "$queue" "$opensmtpd_spool"
+    cat >"$dir/smtpd.conf" <<END
+queue ttl 4h
+smtp max-message-size 50M
+listen on 127.0.0.1 port 2504 hostname opensmtpd.peer.example
+action "out" relay host smtp://127.0.0.1:$RELAY_TO
+match from any for any action "out"
+END
+    "$opensmtpd_program" -f "$dir/smtpd.conf" >"$dir/start.log" 2>&1
+    listening 2504
+    [ "$mode" = relay ] || timeout 5 "$opensmtpd_root/usr/sbin/smtpctl" pause mta >"$dir/pause.log" 2>&1
+}
+
+opensmtpd_stop() {
+    finish "$(opensmtpd_pid)"
+    for _ in $(seq 20); do
+        umount "$opensmtpd_spool" 2>/dev/null && break
+        mountpoint -q "$opensmtpd_spool" || break
+        sleep 0.1
+    done
+    rmdir "$opensmtpd_spool" 2>/dev/null || true
+    rm -f "$opensmtpd_libexec"
+}
+
+opensmtpd_count() { find "$queue/queue" -name message 2>/dev/null | wc -l; }
+
+# The parent is the one whose program was started; its children have other names.
+opensmtpd_pid() {
+    for stat in /proc/[0-9]*; do
+        if [ "$(readlink "$stat/exe" 2>/dev/null)" = "$opensmtpd_program" ]; then
+            echo "${stat#/proc/}"
+            return
+        fi
+    done | sort -n | head -n 1
+}

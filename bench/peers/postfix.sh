@@ -1,0 +1,60 @@
+# shellcheck shell=bash
+# Postfix as its own instance, tuned: enough processes for 200 sessions, no delay against overload, no TLS.
+
+postfix_is_here() { [ -x /usr/lib/postfix/sbin/master ]; }
+
+postfix_install() {
+    echo "peer: postfix is installed by .ci/setup" >&2
+    return 1
+}
+
+postfix_start() {
+    mkdir -p "$dir/etc" "$dir/data"
+    chown postfix "$dir/data"
+    # The services of the distribution, outside a chroot, with the listener on our port.
+    awk -v OFS='\t' '
+        /^[[:space:]]*#/ || NF == 0 { next }
+        /^[[:space:]]/ { print; next }
+        $1 == "smtp" && $2 == "inet" { print "127.0.0.1:2501", "inet", "n", "-", "n", "-", "200", "smtpd"; next }
+        { $5 = "n"; print }
+    ' /usr/share/postfix/master.cf.dist >"$dir/etc/master.cf"
+    cat >"$dir/etc/main.cf" <<END
+compatibility_level = 3.6
+queue_directory = $queue
+data_directory = $dir/data
+command_directory = /usr/sbin
+daemon_directory = /usr/lib/postfix/sbin
+mail_owner = postfix
+setgid_group = postdrop
+myhostname = postfix.peer.example
+inet_interfaces = 127.0.0.1
+inet_protocols = ipv4
+mynetworks = 127.0.0.0/8
+mydestination =
+local_recipient_maps =
+alias_maps =
+relayhost = [127.0.0.1]:$RELAY_TO
+smtpd_relay_restrictions = permit_mynetworks, reject
+smtpd_peername_lookup = no
+smtpd_client_connection_count_limit = 0
+smtpd_tls_security_level = none
+smtp_tls_security_level = none
+maillog_file = /var/log/mailrace-peer-postfix.log
+default_process_limit = 200
+in_flow_delay = 0
+initial_destination_concurrency = 50
+default_destination_concurrency_limit = 100
+qmgr_message_active_limit = 50000
+END
+    [ "$mode" = relay ] || echo "defer_transports = smtp" >>"$dir/etc/main.cf"
+    postfix -c "$dir/etc" start >"$dir/start.log" 2>&1
+}
+
+postfix_stop() {
+    postfix -c "$dir/etc" stop >/dev/null 2>&1 || true
+    rm -f /var/log/mailrace-peer-postfix.log
+}
+
+postfix_count() { find "$queue/incoming" "$queue/active" "$queue/deferred" "$queue/maildrop" -type f 2>/dev/null | wc -l; }
+
+postfix_pid() { tr -d ' ' <"$queue/pid/master.pid"; }

@@ -1,0 +1,214 @@
+//! Ways to bring mail to a server, and what one sample of one way says.
+//!
+//! Processor time of the machine is that of all its processes, the client's included; processor time of the server is
+//! known where the server is one process.
+
+use super::servers::{Kind, Server, Site};
+use crate::clock;
+use crate::storm::{self, Plan, Sizes, Tls};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Messages of the short run by which `smtp-source` is told how many to send.
+const PROBE: u64 = 300;
+/// Ticks of /proc in a second.
+const TICKS: f64 = 100.0;
+
+/// A way to bring mail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Client {
+    /// The storm of mailrace.
+    Storm { sessions: u32, bytes: usize, new_connection: bool, tls: bool, split_dot: bool },
+    /// Postfix's `smtp-source`, kept alive or not.
+    Source { sessions: u32, bytes: usize, new_connection: bool },
+    /// Postal.
+    Postal { threads: u32, kilobytes: u32 },
+}
+
+impl Client {
+    pub(super) fn name(self) -> String {
+        let kept = |new_connection: bool| if new_connection { "new connections" } else { "kept alive" };
+        match self {
+            Self::Storm { sessions, bytes, new_connection, tls, split_dot } => {
+                let tls = if tls { ", STARTTLS" } else { "" };
+                let dot = if split_dot { ", dot by itself" } else { "" };
+                format!("storm, {sessions} sessions, {} KB, {}{tls}{dot}", bytes / 1000, kept(new_connection))
+            }
+            Self::Source { sessions, bytes, new_connection } => {
+                format!("smtp-source, {sessions} sessions, {} KB, {}", bytes / 1000, kept(new_connection))
+            }
+            Self::Postal { threads, kilobytes } => format!("postal, {threads} threads, {kilobytes} KB"),
+        }
+    }
+
+    fn tls(self) -> bool {
+        matches!(self, Self::Storm { tls: true, .. })
+    }
+}
+
+/// What one sample says.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sample {
+    pub(super) per_second: f64,
+    /// Microseconds of processor time for each message: the whole machine, and the server.
+    pub(super) machine_us: f64,
+    pub(super) server_us: Option<f64>,
+    /// 99 of 100 messages were answered within this, in microseconds.
+    pub(super) p99_us: Option<u64>,
+    /// Something that is not as it should be.
+    pub(super) complaint: Option<String>,
+}
+
+/// Starts a server, brings mail for about `seconds`, ends the server and counts.
+///
+/// # Errors
+/// Why there is no figure.
+pub(super) fn sample(site: &Site, kind: &Kind, client: Client, seconds: f64) -> Result<Sample, String> {
+    let server = Server::start(site, kind, client.tls())?;
+    // The server is warm and its pages are there when the clock starts.
+    let warm_up = bring(site, &server, client, seconds / 10.0, None)?;
+    let (machine, process) = (machine_ticks(), server.process().map(process_ticks));
+    let start = clock::now();
+    let rate = warm_up.accepted.map(|accepted| accepted / warm_up.seconds);
+    let brought = bring(site, &server, client, seconds, rate)?;
+    let elapsed = clock::now().duration_since(start).as_secs_f64();
+    let machine = machine_ticks().saturating_sub(machine);
+    let process = process.zip(server.process()).map(|(before, pid)| process_ticks(pid).saturating_sub(before));
+    let kept = server.stop_and_count()?;
+    // A client that does not count is measured by what the server keeps, from the beginning of the warm-up.
+    let (accepted, elapsed) = match (brought.accepted, kept) {
+        (Some(accepted), _) => (accepted, brought.seconds),
+        #[expect(clippy::cast_precision_loss, reason = "a number of messages")]
+        (None, Some(kept)) => (kept as f64 * elapsed / (elapsed + warm_up.seconds), elapsed),
+        (None, None) => return Err("neither the client nor the server counts".to_owned()),
+    };
+    if accepted < 1.0 {
+        return Err("no message was accepted".to_owned());
+    }
+    let all = warm_up.accepted.unwrap_or(0.0) + accepted;
+    #[expect(clippy::cast_precision_loss, reason = "a number of messages")]
+    let lost = kept.filter(|kept| brought.accepted.is_some() && (*kept as f64) < all);
+    let complaint = match lost {
+        Some(kept) => Some(format!("{all:.0} messages acknowledged, {kept} kept: MAIL WAS LOST")),
+        None => brought.complaint,
+    };
+    #[expect(clippy::cast_precision_loss, reason = "processor time")]
+    let us = |ticks: u64| ticks as f64 / TICKS * 1e6 / accepted;
+    Ok(Sample {
+        per_second: accepted / elapsed.max(1e-3),
+        machine_us: us(machine),
+        server_us: process.map(us),
+        p99_us: brought.p99_us,
+        complaint,
+    })
+}
+
+/// What a client did.
+struct Brought {
+    accepted: Option<f64>,
+    seconds: f64,
+    p99_us: Option<u64>,
+    complaint: Option<String>,
+}
+
+fn bring(site: &Site, server: &Server<'_>, client: Client, seconds: f64, rate: Option<f64>) -> Result<Brought, String> {
+    match client {
+        Client::Storm { .. } => run_storm(server.at, client, seconds),
+        Client::Source { sessions, bytes, new_connection } => {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of messages")]
+            let messages = rate.map_or(PROBE, |rate| (rate * seconds) as u64).max(PROBE);
+            let mut command = Command::new("smtp-source");
+            command.args(["-s", &sessions.to_string(), "-m", &messages.to_string(), "-l", &bytes.to_string()]);
+            command.args(["-f", "a@storm.example", "-t", "b@storm.example"]);
+            if !new_connection {
+                command.arg("-d");
+            }
+            command.arg(server.at.to_string());
+            let start = clock::now();
+            let output = command.stdin(Stdio::null()).output().map_err(|e| format!("smtp-source: {e}"))?;
+            let seconds = clock::now().duration_since(start).as_secs_f64();
+            if !output.status.success() {
+                let said = String::from_utf8_lossy(&output.stderr);
+                return Err(format!("smtp-source: {}", said.lines().last().unwrap_or("")));
+            }
+            #[expect(clippy::cast_precision_loss, reason = "a number of messages")]
+            Ok(Brought { accepted: Some(messages as f64), seconds, p99_us: None, complaint: None })
+        }
+        Client::Postal { threads, kilobytes } => run_postal(&site.memory, server.at, (threads, kilobytes), seconds),
+    }
+}
+
+fn run_storm(at: SocketAddr, client: Client, seconds: f64) -> Result<Brought, String> {
+    let Client::Storm { sessions, bytes, new_connection, tls, split_dot } = client else {
+        return Err("not a storm".to_owned());
+    };
+    let plan = Plan {
+        messages: None,
+        time: Some(Duration::from_secs_f64(seconds)),
+        sessions,
+        sizes: Sizes { from: bytes, to: bytes },
+        new_connection,
+        tls: if tls { Tls::Starttls } else { Tls::None },
+        split_dot,
+        // One source address has about 28,000 ports.
+        sources: if new_connection { 50 } else { 0 },
+        ..Plan::new(at)
+    };
+    let report = storm::run(&plan, &mut |_| {}).map_err(|e| e.to_string())?;
+    let complaint = report.errors.first().map(|(text, count)| format!("{count} x {text}"));
+    #[expect(clippy::cast_precision_loss, reason = "a number of messages")]
+    let accepted = Some(report.accepted as f64);
+    Ok(Brought { accepted, seconds: report.elapsed.as_secs_f64(), p99_us: Some(report.latency.p99), complaint })
+}
+
+/// Postal sends until it is killed and reports by the minute; the server counts.
+fn run_postal(
+    scratch: &Path,
+    at: SocketAddr,
+    (threads, kilobytes): (u32, u32),
+    seconds: f64,
+) -> Result<Brought, String> {
+    let dir = scratch.join(format!("mailrace-postal-{}", std::process::id()));
+    let told = |e: std::io::Error| format!("postal: {e}");
+    fs::create_dir_all(&dir).map_err(told)?;
+    let users = dir.join("users");
+    fs::write(&users, "user@storm.example\n").map_err(told)?;
+    let kilobytes = kilobytes.to_string();
+    let mut command = Command::new("postal");
+    // Without a limit of its own worth the name; a connection for up to 100 messages.
+    command.args(["-t", &threads.to_string(), "-m", &kilobytes, "-M", &kilobytes, "-c", "100", "-r", "6000000"]);
+    command.arg(format!("[{}]{}", at.ip(), at.port())).arg(&users).current_dir(&dir);
+    let start = clock::now();
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(told)?;
+    clock::pause(Duration::from_secs_f64(seconds));
+    let ended = child.try_wait().map_err(told)?;
+    drop(child.kill());
+    drop(child.wait());
+    drop(fs::remove_dir_all(&dir));
+    match ended {
+        Some(status) => Err(format!("postal ended early: {status}")),
+        None => {
+            let seconds = clock::now().duration_since(start).as_secs_f64();
+            Ok(Brought { accepted: None, seconds, p99_us: None, complaint: None })
+        }
+    }
+}
+
+/// Processor time all processes and the kernel have used, in ticks.
+fn machine_ticks() -> u64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let fields: Vec<u64> =
+        stat.lines().next().unwrap_or("").split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
+    // user nice system (idle iowait) irq softirq steal; guest time is within user.
+    [0, 1, 2, 5, 6].iter().filter_map(|at| fields.get(*at)).sum()
+}
+
+/// Processor time a process has used, in ticks.
+fn process_ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let rest = stat.rsplit(") ").next().unwrap_or("");
+    rest.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+}

@@ -1,0 +1,91 @@
+//! How fast mail is accepted durably, beside a sink of the same code that stores nothing and beside other servers.
+//!
+//! The command `mailrace-bench accept`: starts servers ([`servers`]) as child processes, each sample a fresh one with an
+//! empty queue, brings mail to them in several ways ([`clients`]), in turns, round after round, and prints medians,
+//! spreads and paired ratios ([`report`]). After each sample with `mailrace serve` the messages in its spool are
+//! compared with those that were acknowledged.
+//!
+//! Clients and servers share the machine, so figures mean something beside each other only. No figure makes it fail.
+//! Not here: the spool by itself (`spool_bench`), and whether mail survives crashes (`crash`).
+
+mod clients;
+mod idle;
+mod plan;
+mod report;
+mod servers;
+
+use crate::spool_bench::say;
+use clap::ValueEnum;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Measures accepting mail.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    /// Where spools and queues are put; the file system of this directory is what is measured
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+    /// A directory in memory (tmpfs), for the part "memory"
+    #[arg(long, default_value = "/dev/shm")]
+    memory: PathBuf,
+    /// The program mailrace [default: beside this program]
+    #[arg(long)]
+    mailrace: Option<PathBuf>,
+    /// The script that runs other servers
+    #[arg(long, default_value = "bench/peers/peer")]
+    peers: PathBuf,
+    /// Parts to run
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
+    parts: Vec<Part>,
+    /// Rounds of each part
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Seconds of each sample
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Seconds of the storm at twice the capacity
+    #[arg(long, default_value_t = 60.0)]
+    overload_seconds: f64,
+    /// Connections of the part "idle"
+    #[arg(long, default_value_t = 10_000)]
+    connections: usize,
+    /// A smoke run of about a minute
+    #[arg(long)]
+    quick: bool,
+    /// Where the figures go as JSON [default: accept.json beside this program]
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// A part of the whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// mailrace beside its own sink: sessions, sizes, connections, TLS
+    Sink,
+    /// On disk and in memory
+    Memory,
+    /// Beside other servers in queue-only mode, with smtp-source and postal
+    Peers,
+    /// One connection that sends the dot by itself
+    Single,
+    /// Connections that do nothing
+    Idle,
+    /// A storm at twice the capacity
+    Overload,
+}
+
+impl Part {
+    const ALL: [Self; 6] = [Self::Sink, Self::Memory, Self::Peers, Self::Single, Self::Idle, Self::Overload];
+}
+
+/// Runs what was asked for, prints it and writes it.
+#[must_use]
+pub fn run(arguments: &Arguments) -> ExitCode {
+    match plan::run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("accept: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Which samples are taken, in which order.
+//!
+//! Within a round the contenders take turns, and who begins moves on from round to round: what heats up or slows down
+//! hits each of them in turn. A contender that cannot run is left out with its reason and not asked again.
+
+use super::clients::{Client, Sample, sample};
+use super::report::{Report, Row, Table};
+use super::servers::{Kind, Server, Site, peer};
+use super::{Arguments, Part, idle};
+use crate::clock;
+use crate::spool_bench::machine::{self, Machine};
+use crate::spool_bench::say;
+use crate::storm::{self, Plan};
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Sessions of the storm at twice the capacity.
+const CROWD: u32 = 400;
+
+/// A running benchmark.
+struct Bench<'a> {
+    arguments: &'a Arguments,
+    site: Site,
+    rounds: usize,
+    seconds: f64,
+    report: Report,
+    /// Capacity with a connection for each message, as the part "sink" found it.
+    capacity: Option<f64>,
+}
+
+/// Takes all samples, prints and writes the report.
+///
+/// # Errors
+/// Why nothing could be measured, or where the report could not be written.
+pub(super) fn run(arguments: &Arguments) -> Result<(), String> {
+    let beside = std::env::current_exe().map_err(|e| e.to_string())?;
+    let beside = beside.parent().unwrap_or_else(|| Path::new("."));
+    let mailrace = arguments.mailrace.clone().unwrap_or_else(|| beside.join("mailrace"));
+    if !mailrace.is_file() {
+        return Err(format!("{} is missing; cargo build --release --package mailrace", mailrace.display()));
+    }
+    let work = Work::new(&arguments.dir)?;
+    let (certificate, key) = certificate(&work.0)?;
+    let site = Site {
+        mailrace,
+        peers: arguments.peers.clone(),
+        disk: work.0.clone(),
+        memory: arguments.memory.clone(),
+        certificate,
+        key,
+    };
+    let report = Report {
+        machine: Machine::look(),
+        file_system: machine::file_system(&arguments.dir),
+        tables: Vec::new(),
+        facts: Vec::new(),
+        left_out: Vec::new(),
+    };
+    let (rounds, seconds) =
+        if arguments.quick { (1, 0.3) } else { (arguments.rounds.max(1), arguments.seconds.max(0.1)) };
+    let mut bench = Bench { arguments, site, rounds, seconds, report, capacity: None };
+    for part in &arguments.parts {
+        bench.part(*part);
+    }
+    let report = bench.report;
+    let to = arguments.json.clone().unwrap_or_else(|| beside.join("accept.json"));
+    fs::write(&to, format!("{:#}\n", report.json())).map_err(|e| format!("{}: {e}", to.display()))?;
+    std::io::stdout().lock().write_all(report.markdown().as_bytes()).map_err(|e| format!("standard output: {e}"))?;
+    say(&format!("accept: all samples are in {}", to.display()));
+    Ok(())
+}
+
+impl Bench<'_> {
+    fn part(&mut self, part: Part) {
+        match part {
+            Part::Sink => self.beside_sink(),
+            Part::Memory => {
+                let load = storm(100, 4096);
+                self.table("Disk beside memory", load, &[Kind::Serve, Kind::ServeMemory]);
+            }
+            Part::Peers => self.beside_peers(),
+            Part::Single => {
+                let load =
+                    Client::Storm { sessions: 1, bytes: 4096, new_connection: false, tls: false, split_dot: true };
+                let kinds = self.kinds_with_peers(&[Kind::Serve, Kind::Sink]);
+                self.table("One connection, the dot by itself", load, &kinds);
+                self.milliseconds();
+            }
+            Part::Idle => self.idle(),
+            Part::Overload => self.overload(),
+        }
+    }
+
+    fn beside_sink(&mut self) {
+        let kinds = [Kind::Serve, Kind::Sink];
+        for tls in [false, true] {
+            for new_connection in [false, true] {
+                for bytes in [4096, 51_200] {
+                    for sessions in [20, 100] {
+                        let load = Client::Storm { sessions, bytes, new_connection, tls, split_dot: false };
+                        self.table("Durable beside a sink that stores nothing", load, &kinds);
+                    }
+                }
+            }
+        }
+    }
+
+    fn beside_peers(&mut self) {
+        let kinds = self.kinds_with_peers(&[Kind::Serve]);
+        let source = |new_connection| Client::Source { sessions: 20, bytes: 4096, new_connection };
+        for load in [source(false), source(true), Client::Postal { threads: 20, kilobytes: 4 }] {
+            self.table("Beside other servers, queue only (OpenSMTPD does not sync)", load, &kinds);
+        }
+    }
+
+    fn kinds_with_peers(&mut self, ours: &[Kind]) -> Vec<Kind> {
+        let names = match peer(&self.site, &["names"]) {
+            Ok(names) => names,
+            Err(why) => {
+                self.report.left_out.push(format!("other servers: {why}"));
+                String::new()
+            }
+        };
+        ours.iter().cloned().chain(names.split_whitespace().map(|name| Kind::Peer(name.to_owned()))).collect()
+    }
+
+    /// Measures all contenders under one load.
+    fn table(&mut self, part: &'static str, load: Client, kinds: &[Kind]) {
+        say(&format!("accept: {part}: {}", load.name()));
+        let mut rows: Vec<Row> = kinds.iter().map(|kind| Row::new(kind.name())).collect();
+        for round in 0..self.rounds {
+            for turn in 0..kinds.len() {
+                let at = (turn + round) % kinds.len();
+                let (Some(kind), Some(row)) = (kinds.get(at), rows.get_mut(at)) else { continue };
+                let is_out = row.samples.last().is_some_and(Option::is_none);
+                let taken = if is_out {
+                    Err("not asked again".to_owned())
+                } else {
+                    sample(&self.site, kind, load, self.seconds)
+                };
+                if is_out {
+                    row.samples.push(None);
+                } else {
+                    row.add(taken);
+                }
+            }
+        }
+        let is_overload_case =
+            load == Client::Storm { sessions: 100, bytes: 4096, new_connection: true, tls: false, split_dot: false };
+        if is_overload_case && let Some(row) = rows.first() {
+            self.capacity = best(&row.samples);
+        }
+        self.report.tables.push(Table { part, load: load.name(), rows });
+    }
+
+    /// The rates of the last table as times.
+    fn milliseconds(&mut self) {
+        let Some(table) = self.report.tables.last() else { return };
+        let facts = table.rows.iter().filter_map(|row| {
+            let rate = best(&row.samples)?;
+            Some((table.part, row.name.clone(), format!("{:.2} ms for each message", 1000.0 / rate)))
+        });
+        self.report.facts.extend(facts.collect::<Vec<_>>());
+    }
+
+    fn idle(&mut self) {
+        let wanted =
+            if self.arguments.quick { 500.min(self.arguments.connections) } else { self.arguments.connections };
+        say(&format!("accept: {wanted} idle connections"));
+        match idle::measure(&self.site, wanted) {
+            Ok(seen) => {
+                #[expect(clippy::cast_precision_loss, reason = "sizes for a person")]
+                let (each, all) = (seen.bytes_each as f64 / 1024.0, seen.bytes_all as f64 / f64::from(1 << 20));
+                let figure =
+                    format!("{} connections, {each:.1} KiB for each, {all:.0} MiB resident in all", seen.connections);
+                self.report.facts.push(("Idle connections", "mailrace serve".to_owned(), figure));
+            }
+            Err(why) => self.report.left_out.push(format!("idle connections: {why}")),
+        }
+    }
+
+    fn overload(&mut self) {
+        let seconds = if self.arguments.quick { 5.0 } else { self.arguments.overload_seconds };
+        let load = Client::Storm { sessions: 100, bytes: 4096, new_connection: true, tls: false, split_dot: false };
+        let capacity = match self
+            .capacity
+            .map_or_else(|| sample(&self.site, &Kind::Serve, load, self.seconds).map(|sample| sample.per_second), Ok)
+        {
+            Ok(capacity) => capacity,
+            Err(why) => return self.report.left_out.push(format!("overload: {why}")),
+        };
+        say(&format!("accept: {seconds} s at twice the capacity of {capacity:.0} messages/s"));
+        if let Err(why) = self.twice(capacity, seconds) {
+            self.report.left_out.push(format!("overload: {why}"));
+        }
+    }
+
+    fn twice(&mut self, capacity: f64, seconds: f64) -> Result<(), String> {
+        let server = Server::start(&self.site, &Kind::Serve, false)?;
+        let plan = Plan {
+            messages: None,
+            time: Some(Duration::from_secs_f64(seconds)),
+            sessions: CROWD,
+            new_connection: true,
+            rate: Some(2.0 * capacity),
+            sources: 200,
+            ..Plan::new(server.at)
+        };
+        let storm = storm::run(&plan, &mut |_| {}).map_err(|e| e.to_string())?;
+        let kept = server.stop_and_count()?.ok_or("the server has no spool")?;
+        #[expect(clippy::cast_precision_loss, reason = "times for a person")]
+        let ms = |us: u64| us as f64 / 1000.0;
+        let lost = storm.accepted.saturating_sub(kept);
+        let verdict = if lost == 0 { String::new() } else { format!(", {lost} ACKNOWLEDGED MESSAGES LOST") };
+        let lines = [
+            ("offered", format!("{:.0} messages/s by {CROWD} sessions, a connection for each", 2.0 * capacity)),
+            ("accepted", format!("{} ({:.0}/s); {kept} kept{verdict}", storm.accepted, storm.per_second())),
+            ("connections refused", format!("{}; failed otherwise {}", storm.connects_refused, storm.connects_failed)),
+            ("refused, failed, unanswered", format!("{}, {}, {}", storm.refused, storm.failed, storm.unanswered)),
+            ("final dot to 250", format!("p99 {:.1} ms, max {:.1} ms", ms(storm.latency.p99), ms(storm.latency.max))),
+            (
+                "connect to greeting",
+                format!("p99 {:.1} ms, max {:.1} ms", ms(storm.greeting.p99), ms(storm.greeting.max)),
+            ),
+        ];
+        let part = "A storm at twice the capacity";
+        self.report.facts.extend(lines.into_iter().map(|(name, figure)| (part, name.to_owned(), figure)));
+        for (text, count) in storm.errors.iter().take(5) {
+            self.report.facts.push((part, "error".to_owned(), format!("{count} x {}", text.escape_debug())));
+        }
+        Ok(())
+    }
+}
+
+fn storm(sessions: u32, bytes: usize) -> Client {
+    Client::Storm { sessions, bytes, new_connection: false, tls: false, split_dot: false }
+}
+
+/// The median rate of some samples.
+fn best(samples: &[Option<Sample>]) -> Option<f64> {
+    let mut rates: Vec<f64> = samples.iter().flatten().map(|sample| sample.per_second).collect();
+    rates.sort_by(f64::total_cmp);
+    rates.get(rates.len() / 2).copied()
+}
+
+/// The directory of a run; gone when the run is.
+struct Work(PathBuf);
+
+impl Work {
+    fn new(parent: &Path) -> Result<Self, String> {
+        let told = |e: std::io::Error| format!("{}: {e}", parent.display());
+        let parent = fs::canonicalize(parent).map_err(told)?;
+        let dir = parent.join(format!("mailrace-accept-{}-{}", std::process::id(), clock::unix_us()));
+        fs::create_dir(&dir).map_err(told)?;
+        Ok(Self(dir))
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// Makes a certificate for the servers of this run; nobody checks it.
+fn certificate(dir: &Path) -> Result<(PathBuf, PathBuf), String> {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).map_err(|e| format!("certificate: {e}"))?;
+    let (certificate, key) = (dir.join("certificate.pem"), dir.join("key.pem"));
+    let told = |e: std::io::Error| format!("{}: {e}", dir.display());
+    fs::write(&certificate, made.cert.pem()).map_err(told)?;
+    fs::write(&key, made.signing_key.serialize_pem()).map_err(told)?;
+    Ok((certificate, key))
+}

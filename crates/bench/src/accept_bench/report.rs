@@ -1,0 +1,202 @@
+//! The figures: medians and spreads for people, all samples for programs.
+
+use super::clients::Sample;
+use crate::spool_bench::machine::Machine;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// Samples of all contenders under one load; round `n` of one and of another stand in the same place.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) part: &'static str,
+    pub(super) load: String,
+    pub(super) rows: Vec<Row>,
+}
+
+/// One contender. `None` where a round gave no figure.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) samples: Vec<Option<Sample>>,
+    /// Why there is no figure, or what is wrong with one; each text once.
+    pub(super) remarks: Vec<String>,
+}
+
+impl Row {
+    pub(super) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), samples: Vec::new(), remarks: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, sample: Result<Sample, String>) {
+        let (sample, remark) = match sample {
+            Ok(sample) => (Some(sample.clone()), sample.complaint),
+            Err(why) => (None, Some(why)),
+        };
+        self.samples.push(sample);
+        self.remarks.extend(remark.filter(|remark| !self.remarks.contains(remark)));
+    }
+
+    fn values(&self, value: impl Fn(&Sample) -> Option<f64>) -> Vec<f64> {
+        self.samples.iter().flatten().filter_map(value).collect()
+    }
+}
+
+/// All of it.
+#[derive(Debug)]
+pub(super) struct Report {
+    pub(super) machine: Machine,
+    pub(super) file_system: String,
+    pub(super) tables: Vec<Table>,
+    /// Part, what was measured, the figure with its unit.
+    pub(super) facts: Vec<(&'static str, String, String)>,
+    pub(super) left_out: Vec<String>,
+}
+
+/// Median, least and most of some values.
+fn spread(mut values: Vec<f64>) -> Option<(f64, f64, f64)> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    let upper = *values.get(middle)?;
+    let median = if values.len() % 2 == 1 { upper } else { f64::midpoint(upper, *values.get(middle - 1)?) };
+    Some((median, *values.first()?, *values.last()?))
+}
+
+fn text(values: Vec<f64>, digits: usize) -> String {
+    spread(values).map_or_else(
+        || "-".to_owned(),
+        |(median, least, most)| format!("{median:.digits$} [{least:.digits$}–{most:.digits$}]"),
+    )
+}
+
+/// Quotients of the rates of two rows, round by round.
+fn ratios(of: &Row, by: &Row) -> Vec<f64> {
+    let pairs = of.samples.iter().zip(&by.samples);
+    pairs.filter_map(|(of, by)| Some(of.as_ref()?.per_second / by.as_ref()?.per_second)).collect()
+}
+
+impl Report {
+    pub(super) fn markdown(&self) -> String {
+        let Machine { processor, cores, memory_gib, kernel } = &self.machine;
+        let mut out = format!(
+            "{processor}, {cores} cores, {memory_gib} GiB, Linux {kernel}, {}; clients and servers share the machine.\n\
+             Medians with [least–most]; ratios are paired by round; processor time is for each message.\n",
+            self.file_system
+        );
+        let mut part = "";
+        for table in &self.tables {
+            if table.part != part {
+                part = table.part;
+                line(&mut out, format_args!("\n## {part}"));
+            }
+            line(&mut out, format_args!("\n{}\n", table.load));
+            out.push_str("| | messages/s | mailrace serve ÷ it | machine CPU, µs | server CPU, µs | p99, ms |\n|---|---|---|---|---|---|\n");
+            for row in &table.rows {
+                let ratio = match table.rows.first() {
+                    Some(first) if !std::ptr::eq(first, row) => text(ratios(first, row), 2),
+                    _ => String::new(),
+                };
+                #[expect(clippy::cast_precision_loss, reason = "a time")]
+                let p99 = row.values(|sample| Some(sample.p99_us? as f64 / 1000.0));
+                line(
+                    &mut out,
+                    format_args!(
+                        "| {} | {} | {ratio} | {} | {} | {} |",
+                        row.name,
+                        text(row.values(|sample| Some(sample.per_second)), 0),
+                        text(row.values(|sample| Some(sample.machine_us)), 0),
+                        text(row.values(|sample| sample.server_us), 0),
+                        text(p99, 1)
+                    ),
+                );
+            }
+            for row in &table.rows {
+                for remark in &row.remarks {
+                    line(&mut out, format_args!("\n- {}: {}", row.name, remark.escape_debug()));
+                }
+            }
+        }
+        for (of, name, figure) in &self.facts {
+            if *of != part {
+                part = of;
+                line(&mut out, format_args!("\n## {part}\n"));
+            }
+            line(&mut out, format_args!("- {name}: {figure}"));
+        }
+        if !self.left_out.is_empty() {
+            out.push_str("\n## Left out\n\n");
+            self.left_out.iter().for_each(|what| line(&mut out, format_args!("- {}", what.escape_debug())));
+        }
+        out
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let row = |first: &Row, row: &Row| {
+            let samples: Vec<Value> = row
+                .samples
+                .iter()
+                .flatten()
+                .map(|sample| {
+                    json!({
+                        "messages_per_second": sample.per_second, "machine_cpu_us": sample.machine_us,
+                        "server_cpu_us": sample.server_us, "p99_us": sample.p99_us,
+                    })
+                })
+                .collect();
+            let ratio = spread(ratios(first, row)).map(|(median, least, most)| json!([median, least, most]));
+            json!({ "name": row.name, "samples": samples, "first_by_this": ratio, "remarks": row.remarks })
+        };
+        let tables: Vec<Value> = self
+            .tables
+            .iter()
+            .filter_map(|table| {
+                let first = table.rows.first()?;
+                let rows: Vec<Value> = table.rows.iter().map(|each| row(first, each)).collect();
+                Some(json!({ "part": table.part, "load": table.load, "rows": rows }))
+            })
+            .collect();
+        let facts: Vec<Value> = self
+            .facts
+            .iter()
+            .map(|(part, name, figure)| json!({ "part": part, "name": name, "figure": figure }))
+            .collect();
+        let Machine { processor, cores, memory_gib, kernel } = &self.machine;
+        json!({
+            "machine": { "processor": processor, "cores": cores, "memory_gib": memory_gib, "kernel": kernel },
+            "file_system": self.file_system,
+            "tables": tables,
+            "facts": facts,
+            "left_out": self.left_out,
+        })
+    }
+}
+
+fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    let _infallible = writeln!(out, "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(rates: &[f64]) -> Row {
+        let mut row = Row::new("a");
+        for per_second in rates {
+            let sample = Sample { per_second: *per_second, ..Sample::default() };
+            row.add(if *per_second > 0.0 { Ok(sample) } else { Err("no".to_owned()) });
+        }
+        row
+    }
+
+    #[test]
+    fn medians_and_spreads() {
+        assert_eq!(spread(vec![3.0, 1.0, 2.0]), Some((2.0, 1.0, 3.0)));
+        assert_eq!(spread(vec![4.0, 1.0]), Some((2.5, 1.0, 4.0)));
+        assert_eq!(spread(vec![]), None);
+    }
+
+    #[test]
+    fn ratios_pair_rounds_and_leave_gaps() {
+        assert_eq!(ratios(&row(&[10.0, 0.0, 30.0]), &row(&[5.0, 5.0, 10.0])), [2.0, 3.0]);
+        assert_eq!(row(&[0.0, 0.0]).remarks, ["no"]);
+    }
+}

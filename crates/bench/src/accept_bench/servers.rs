@@ -1,0 +1,245 @@
+//! The servers under measurement: `mailrace serve` and `mailrace sink` as children, others through `bench/peers/peer`.
+//!
+//! Dropping a running server ends it and removes what it stored.
+
+use crate::clock;
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// The longest wait for a server to say that it is ready, and to end after SIGTERM.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What a server prints when it accepts connections, perhaps followed by " on ADDRESS:PORT".
+const READY: &str = "mailrace: ready";
+
+/// What can be measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// `mailrace serve` with its spool on the disk.
+    Serve,
+    /// The same on a tmpfs.
+    ServeMemory,
+    /// `mailrace sink`.
+    Sink,
+    /// Another server, by its name in the script.
+    Peer(String),
+}
+
+impl Kind {
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Serve => "mailrace serve",
+            Self::ServeMemory => "mailrace serve, tmpfs",
+            Self::Sink => "mailrace sink",
+            Self::Peer(name) => name,
+        }
+    }
+}
+
+/// Where programs and directories are.
+#[derive(Clone, Debug)]
+pub(super) struct Site {
+    pub(super) mailrace: PathBuf,
+    pub(super) peers: PathBuf,
+    pub(super) disk: PathBuf,
+    pub(super) memory: PathBuf,
+    /// Certificate and key in PEM, made for this run.
+    pub(super) certificate: PathBuf,
+    pub(super) key: PathBuf,
+}
+
+/// A running server.
+#[derive(Debug)]
+pub(super) struct Server<'a> {
+    pub(super) at: SocketAddr,
+    site: &'a Site,
+    made: Made,
+}
+
+#[derive(Debug)]
+enum Made {
+    Child { child: Child, dir: PathBuf },
+    Peer(String),
+}
+
+impl<'a> Server<'a> {
+    /// Starts a server with an empty queue and waits until it accepts connections.
+    ///
+    /// # Errors
+    /// Why it does not run, with its own last words.
+    pub(super) fn start(site: &'a Site, kind: &Kind, tls: bool) -> Result<Self, String> {
+        let parent = match kind {
+            Kind::ServeMemory => &site.memory,
+            Kind::Serve | Kind::Sink => &site.disk,
+            Kind::Peer(name) => return Self::start_peer(site, name),
+        };
+        let dir = parent.join(format!("mailrace-accept-{}", std::process::id()));
+        // Left by a run that was killed under the same number.
+        drop(fs::remove_dir_all(&dir));
+        fs::create_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        let mut command = Command::new(&site.mailrace);
+        let (certificate, key) = (site.certificate.display(), site.key.display());
+        if *kind == Kind::Sink {
+            command.args(["sink", "--listen", "127.0.0.1:0"]);
+            if tls {
+                command.arg("--tls-certificate").arg(&site.certificate).arg("--tls-key").arg(&site.key);
+            }
+        } else {
+            let mode = if tls { "starttls" } else { "none" };
+            let settings = [
+                format!("spool.path={}", dir.join("spool").display()),
+                format!("listen=[{{address=\"127.0.0.1:0\",tls=\"{mode}\"}}]"),
+                format!("log.path={}", dir.join("log").display()),
+                format!("control.path={}", dir.join("control").display()),
+                "delivery.mode=queue".to_owned(),
+                format!("tls.certificate={certificate}"),
+                format!("tls.key={key}"),
+            ];
+            command.arg("serve");
+            let kept = if tls { settings.len() } else { settings.len() - 2 };
+            for setting in settings.iter().take(kept) {
+                command.arg("--set").arg(setting);
+            }
+        }
+        match ready(command, &dir) {
+            Ok((child, at)) => Ok(Self { at, site, made: Made::Child { child, dir } }),
+            Err(error) => {
+                drop(fs::remove_dir_all(&dir));
+                Err(error)
+            }
+        }
+    }
+
+    fn start_peer(site: &'a Site, name: &str) -> Result<Self, String> {
+        // What a killed run left would hold the port.
+        drop(peer(site, &["stop", name]));
+        peer(site, &["start", name, "queue"])?;
+        let port = peer(site, &["port", name])?;
+        let port = port.trim().parse::<u16>().map_err(|e| format!("port of {name}: {e}"))?;
+        Ok(Self { at: SocketAddr::from(([127, 0, 0, 1], port)), site, made: Made::Peer(name.to_owned()) })
+    }
+
+    /// The process, where one process is the whole server.
+    pub(super) fn process(&self) -> Option<u32> {
+        match &self.made {
+            Made::Child { child, .. } => Some(child.id()),
+            Made::Peer(_) => None,
+        }
+    }
+
+    /// Ends the server and counts the messages it keeps; `None` if it keeps none by design.
+    ///
+    /// # Errors
+    /// They cannot be counted.
+    pub(super) fn stop_and_count(mut self) -> Result<Option<u64>, String> {
+        let read = |text: &str| text.trim().parse::<u64>().map_err(|e| format!("count {text:?}: {e}"));
+        match &mut self.made {
+            Made::Peer(name) => read(&peer(self.site, &["count", name])?).map(Some),
+            Made::Child { child, dir } => {
+                end(child);
+                let spool = dir.join("spool");
+                if !spool.exists() {
+                    return Ok(None);
+                }
+                let mut command = Command::new(&self.site.mailrace);
+                command.args(["spool", "stats", "--json"]).arg(&spool);
+                let text = output(&mut command)?;
+                let stats: Value = serde_json::from_str(&text).map_err(|e| format!("spool stats: {e}"))?;
+                stats
+                    .get("messages")
+                    .and_then(Value::as_u64)
+                    .map(Some)
+                    .ok_or_else(|| "spool stats: no messages".to_owned())
+            }
+        }
+    }
+}
+
+impl Drop for Server<'_> {
+    fn drop(&mut self) {
+        match &mut self.made {
+            Made::Child { child, dir } => {
+                end(child);
+                drop(fs::remove_dir_all(dir));
+            }
+            Made::Peer(name) => drop(peer(self.site, &["stop", name])),
+        }
+    }
+}
+
+/// Starts a child and waits for its word.
+fn ready(mut command: Command, dir: &Path) -> Result<(Child, SocketAddr), String> {
+    let words = dir.join("stderr");
+    let stderr = fs::File::create(&words).map_err(|e| format!("{}: {e}", words.display()))?;
+    let name = format!("{command:?}");
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn();
+    let mut child = child.map_err(|e| format!("{name}: {e}"))?;
+    let (said, lines) = channel();
+    if let Some(stdout) = child.stdout.take() {
+        // Reads until the child ends, so that it never waits for a reader.
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                drop(said.send(line));
+            }
+        });
+    }
+    let why = loop {
+        match lines.recv_timeout(PATIENCE) {
+            Ok(line) => {
+                let Some(rest) = line.strip_prefix(READY) else { continue };
+                match rest.trim().trim_start_matches("on ").parse() {
+                    Ok(at) => return Ok((child, at)),
+                    Err(_) => break format!("{line:?} names no address"),
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                break format!("it did not print \"{READY}\" in {} s", PATIENCE.as_secs());
+            }
+            Err(RecvTimeoutError::Disconnected) => break "it ended".to_owned(),
+        }
+    };
+    end(&mut child);
+    let last = fs::read_to_string(&words).unwrap_or_default();
+    let last: Vec<&str> = last.lines().rev().take(3).collect();
+    Err(format!("{name}: {why}: {}", last.join(" / ")))
+}
+
+/// Asks a child to end, and makes it.
+fn end(child: &mut Child) {
+    if let Ok(Some(_)) = child.try_wait() {
+        return;
+    }
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
+        // It may have ended by itself meanwhile.
+        let _gone = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
+    let until = clock::now() + PATIENCE;
+    while clock::now() < until {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return;
+        }
+        clock::pause(Duration::from_millis(10));
+    }
+    drop(child.kill());
+    drop(child.wait());
+}
+
+/// Calls the script of the peers.
+pub(super) fn peer(site: &Site, words: &[&str]) -> Result<String, String> {
+    output(Command::new(&site.peers).args(words).env("SPOOL", &site.disk))
+}
+
+fn output(command: &mut Command) -> Result<String, String> {
+    let name = format!("{command:?}");
+    let output = command.stdin(Stdio::null()).output().map_err(|e| format!("{name}: {e}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{name}: {}: {}", output.status, said.lines().last().unwrap_or("")))
+}

@@ -1,0 +1,99 @@
+//! `mailrace check` and `mailrace config`: what can be set, what is set, and what is wrong with it.
+//!
+//! The texts are those of `server::config::commands`; here arguments are read and statuses chosen.
+
+mod source;
+
+pub(crate) use source::Source;
+
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use clap::{Args, Subcommand};
+use server::config::commands::{self, Form};
+use server::config::{RealFiles, check_files, render};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Print every value, its default and where it was set
+    Show(ShowArguments),
+    /// Say everything about a key, or list the keys of a table
+    Explain(ExplainArguments),
+    /// Print an annotated file with all defaults
+    Defaults,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArguments {
+    #[command(flatten)]
+    source: Source,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArguments {
+    #[command(flatten)]
+    source: Source,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Keys or tables, such as spool.path or relay; all without
+    keys: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArguments {
+    /// A key or a table, such as spool.path or relay
+    key: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `mailrace config`.
+pub(crate) fn run(command: &Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Show(arguments) => show(arguments),
+        Command::Explain(arguments) => {
+            let text = commands::explain(&arguments.key, form(arguments.json));
+            print(&text.map_err(|message| Failure::new(Exit::Usage, message))?)
+        }
+        Command::Defaults => print(&commands::defaults()),
+    }
+}
+
+/// Runs `mailrace check`.
+pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, Failure> {
+    let path = arguments.source.path();
+    let loaded = arguments.source.open()?;
+    let files = loaded.as_ref().map(|loaded| check_files(loaded, &RealFiles)).unwrap_or_default();
+    let checked = commands::check(path.as_deref(), &loaded, &files, form(arguments.json));
+    print(&checked.text)?;
+    Ok(if checked.is_ok { Exit::Ok } else { Exit::Config })
+}
+
+fn show(arguments: &ShowArguments) -> Result<Exit, Failure> {
+    let loaded = match arguments.source.open()? {
+        Ok(loaded) => loaded,
+        Err(problems) => {
+            eprint!("{}", render(&problems));
+            let message = "the configuration has errors; correct them, \"mailrace check\" looks again";
+            return Err(Failure::new(Exit::Config, message));
+        }
+    };
+    let text = commands::show(&loaded, &arguments.keys, form(arguments.json));
+    print(&text.map_err(|message| Failure::new(Exit::Usage, message))?)
+}
+
+const fn form(json: bool) -> Form {
+    if json { Form::Json } else { Form::Text }
+}
+
+/// Prints a text that ends with its line end.
+fn print(text: &str) -> Result<Exit, Failure> {
+    let mut output = Output::new();
+    output.line(text.strip_suffix('\n').unwrap_or(text));
+    output.finish()?;
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,50 @@
+//! Arguments that name a configuration, for every command that needs one.
+
+use crate::exit::{Exit, Failure};
+use clap::Args;
+use server::config::{self, Loaded, Machine, Problem};
+use std::io;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct Source {
+    /// The file; without, that of $MAILRACE_CONFIG, else /etc/mailrace/mailrace.toml if it exists, else none
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Set a value over the file, such as log.level=10; may be given several times
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+impl Source {
+    /// The file that is read; `None` for defaults only.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        config::choose(self.config.clone(), std::env::var_os(config::VARIABLE), |path| path.exists())
+    }
+
+    /// What the server reads again at a reload.
+    pub(crate) fn for_reloads(&self) -> server::Source {
+        server::Source { path: self.path(), overrides: self.set.clone(), machine: Machine::here() }
+    }
+
+    /// Reads the configuration; the inner error has everything that is wrong with it.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn open(&self) -> Result<Result<Loaded, Vec<Problem>>, Failure> {
+        let path = self.path();
+        config::open(path.as_deref(), &self.set, &Machine::here()).map_err(|error| {
+            let name = path.unwrap_or_default();
+            match error.kind() {
+                io::ErrorKind::NotFound => Failure::new(
+                    Exit::Config,
+                    format!(
+                        "{}: there is no such file; \"mailrace config defaults\" prints one to begin with",
+                        name.display()
+                    ),
+                ),
+                _ => Failure::io(name.display(), &error),
+            }
+        })
+    }
+}

@@ -1,0 +1,68 @@
+//! `mailrace serve`: the server in the foreground, until a signal ends it.
+//!
+//! Reads arguments and says how it went; the server itself is `server::serve`.
+
+use crate::config_commands::Source;
+use crate::exit::{Exit, Failure};
+use clap::Args;
+use server::config::render;
+use server::serve::{Prepared, StartError};
+use std::io::Write as _;
+use std::net::SocketAddr;
+
+/// What `--help` says at its end.
+pub(crate) const HELP: &str = "\
+Without a configuration it takes mail on 127.0.0.1:2525, or as root on port 25 of every address. It stays in the foreground
+and prints \"mailrace: ready on ADDRESS\" when it takes connections.
+
+Signals: TERM and INT end it when open transactions are finished (a second one at once), HUP reads the configuration again,
+USR1 opens the log file anew.
+
+Exit status:
+   0  ended by a signal
+  64  wrong arguments
+  69  an address, the control socket or another resource cannot be had
+  74  the spool cannot be opened
+  75  the spool is in use by another process
+  78  the configuration cannot work";
+
+/// Runs the server.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Runs it to its end.
+///
+/// # Errors
+/// It could not be started.
+pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+    let source = arguments.source.for_reloads();
+    let loaded = arguments.source.open()?.map_err(|problems| {
+        eprint!("{}", render(&problems));
+        Failure::new(Exit::Config, "the configuration has errors; correct them, \"mailrace check\" looks again")
+    })?;
+    let prepared = Prepared::new(&loaded, source).map_err(failure)?;
+    prepared.run(say_ready).map_err(failure)?;
+    Ok(Exit::Ok)
+}
+
+/// One line for each address, for whoever started us and waits.
+pub(crate) fn say_ready(addresses: &[SocketAddr]) {
+    let mut out = std::io::stdout().lock();
+    for address in addresses {
+        // Nobody may be there to read it.
+        drop(writeln!(out, "mailrace: ready on {address}"));
+    }
+    drop(out.flush());
+}
+
+/// The exit status of a server that did not start.
+pub(crate) fn failure(error: StartError) -> Failure {
+    match error {
+        StartError::Config(text) => Failure::new(Exit::Config, text),
+        StartError::Unavailable(text) => Failure::new(Exit::Unavailable, text),
+        StartError::Spool(error) => error.into(),
+    }
+}

@@ -1,0 +1,174 @@
+//! `mailrace storm`: a storm of mail against a server of one's own, and what became of it.
+//!
+//! Reads arguments and prints; the storm itself is `bench::storm`.
+
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, Progress, thousands};
+use bench::storm::{self, Error, Plan, Sizes, Tls};
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What `--help` says at its end.
+pub(crate) const HELP: &str = "\
+Each message is unique and carries \"X-Mailrace-Storm: RUN/SEQ/CRC\", the CRC-32C of everything after the empty line. The \
+same seed makes the same messages. TLS certificates are not checked.
+
+Exit status:
+   0  every message was accepted
+  64  wrong arguments
+  74  the ledger could not be written
+  75  some message was not accepted; the report says why";
+
+/// Sends a storm.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
+pub(crate) struct Arguments {
+    /// The server
+    #[arg(long, value_name = "HOST:PORT")]
+    to: String,
+    /// Messages to send [default: 2030, or as many as fit into --seconds]
+    #[arg(long, short = 'n')]
+    messages: Option<u64>,
+    /// Begin no message after this time
+    #[arg(long, value_name = "T", value_parser = seconds)]
+    seconds: Option<Duration>,
+    /// Connections at a time
+    #[arg(long, short, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    sessions: u32,
+    /// Octets of a message, header included; k and M may follow
+    #[arg(long, default_value = "4k", value_name = "BYTES[-BYTES]")]
+    size: Sizes,
+    /// Recipients of each message
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    recipients: u32,
+    /// Make a connection for each message
+    #[arg(long)]
+    new_connection: bool,
+    /// Messages per second; the report then has the delay since each was due as well
+    #[arg(long)]
+    rate: Option<f64>,
+    /// STARTTLS; the certificate is not checked
+    #[arg(long, conflicts_with = "tls_implicit")]
+    tls: bool,
+    /// TLS from the first octet; the certificate is not checked
+    #[arg(long)]
+    tls_implicit: bool,
+    /// LMTP: a reply for each recipient
+    #[arg(long)]
+    lmtp: bool,
+    /// Write the content and the final dot separately, as Postal and Net::SMTP do
+    #[arg(long, conflicts_with = "chunking")]
+    split_dot: bool,
+    /// Send MAIL, RCPT and DATA in one write
+    #[arg(long)]
+    pipelining: bool,
+    /// Send BDAT; with --pipelining a whole transaction is one write
+    #[arg(long)]
+    chunking: bool,
+    /// Envelope sender
+    #[arg(long, default_value = "storm@storm.example", value_name = "ADDRESS")]
+    from: String,
+    /// Envelope recipient; {n} becomes the number of the recipient, {seq} that of the message
+    #[arg(long, default_value = "user{n}@storm.example", value_name = "ADDRESS")]
+    rcpt: String,
+    /// Decides sizes and texts
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Name of this run in every message [default: the process number]
+    #[arg(long)]
+    run: Option<String>,
+    /// Spread connections over this many source addresses from 127.0.0.1 on
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    sources: u8,
+    /// The longest wait for a connection or a reply, in seconds
+    #[arg(long, default_value = "60", value_name = "T", value_parser = seconds)]
+    timeout: Duration,
+    /// Append a line "SEQ ID MICROSECONDS" for each acknowledged message to this file
+    #[arg(long, value_name = "FILE")]
+    ledger: Option<PathBuf>,
+    /// Load a server that is neither on this machine nor in a private network
+    #[arg(long)]
+    i_own_this_host: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number = text.parse::<f64>().ok().filter(|number| *number > 0.0);
+    number
+        .and_then(|number| Duration::try_from_secs_f64(number).ok())
+        .ok_or_else(|| "seconds above 0, as in 60".to_owned())
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+    let plan = plan(arguments)?;
+    let line = Progress::new();
+    let report = storm::run(&plan, &mut |at| {
+        let of = at.messages.map_or_else(String::new, |messages| format!(" of {}", thousands(messages)));
+        line.show(format_args!(
+            "{:>4} s  {}{of} accepted, {:.0}/s, {} not",
+            at.elapsed.as_secs(),
+            thousands(at.accepted),
+            at.per_second,
+            thousands(at.others)
+        ));
+    });
+    line.clear();
+    let report = report?;
+    let mut output = Output::new();
+    if arguments.json {
+        output.json(&report.json());
+    } else {
+        output.line(report.text().trim_end());
+    }
+    output.finish()?;
+    Ok(if report.is_complete() { Exit::Ok } else { Exit::TryLater })
+}
+
+fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
+    let defaults = Plan::new(storm::resolve(&arguments.to)?);
+    let messages = match (arguments.messages, arguments.seconds) {
+        (None, None) => defaults.messages,
+        (messages, _) => messages,
+    };
+    Ok(Plan {
+        own_host: arguments.i_own_this_host,
+        messages,
+        time: arguments.seconds,
+        sessions: arguments.sessions,
+        sizes: arguments.size,
+        recipients: arguments.recipients,
+        new_connection: arguments.new_connection,
+        rate: arguments.rate,
+        tls: match (arguments.tls, arguments.tls_implicit) {
+            (_, true) => Tls::Implicit,
+            (true, false) => Tls::Starttls,
+            (false, false) => Tls::None,
+        },
+        lmtp: arguments.lmtp,
+        split_dot: arguments.split_dot,
+        pipelining: arguments.pipelining,
+        chunking: arguments.chunking,
+        from: arguments.from.clone(),
+        rcpt: arguments.rcpt.clone(),
+        seed: arguments.seed,
+        run: arguments.run.clone().unwrap_or_else(|| std::process::id().to_string()),
+        sources: arguments.sources,
+        patience: arguments.timeout,
+        ledger: arguments.ledger.clone(),
+        ..defaults
+    })
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let exit = match &error {
+            Error::Plan(_) => Exit::Usage,
+            Error::Io { .. } => Exit::Io,
+        };
+        Self::new(exit, error.to_string())
+    }
+}

@@ -1,0 +1,164 @@
+//! `mailrace reload`, `status` and `smtp` against the server's own control socket, with a handler of the test's behind it.
+
+use server::control::{Answer, ControlSocket, Gate, Handler, Peer, Problem, Reason, Request, serve};
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::UnixStream;
+use tokio::runtime::Runtime;
+
+/// A server whose configuration is good or not.
+struct Fake {
+    config_is_good: bool,
+}
+
+impl Handler for Fake {
+    async fn handle(&self, request: Request, peer: Peer) -> Answer {
+        match request {
+            Request::Reload if self.config_is_good => {
+                Answer::reloaded(&["message.size_max: 10 → 20".into()], &["listen: a → b".into()])
+            }
+            Request::Reload => Answer::Refused {
+                reason: Reason::Config,
+                error: "1 problem; the old configuration stays".into(),
+                problems: vec![Problem { file: "/m.toml".into(), line: 3, column: 9, text: "no such key".into() }],
+            },
+            Request::Status => {
+                let value = serde_json::json!({
+                    "version": "9.9", "hostname": "mx.example.org", "pid": 7, "uptime_seconds": 61,
+                    "listen": ["127.0.0.1:2525"], "messages": { "accepted": 4_000 }, "spool": { "durable": false },
+                });
+                Answer::Done(value.as_object().expect("an object").clone())
+            }
+            Request::Smtp => Answer::Takeover(Box::new(move |stream| Box::pin(session(stream, peer.uid)))),
+            Request::Ping | Request::LogReopen => Answer::done(),
+        }
+    }
+}
+
+/// Knows QUIT, and BREAK, which ends a session as a server that goes down does.
+async fn session(stream: UnixStream, uid: u32) {
+    let mut stream = BufReader::new(stream);
+    let mut reply = format!("220 user {uid}\r\n");
+    loop {
+        stream.get_mut().write_all(reply.as_bytes()).await.expect("the client reads");
+        if reply.starts_with("221") || reply.starts_with("421") {
+            return;
+        }
+        let mut line = String::new();
+        if stream.read_line(&mut line).await.expect("a line") == 0 {
+            return;
+        }
+        reply = match line.trim_end() {
+            "QUIT" => "221 bye\r\n".into(),
+            "BREAK" => "421 going down\r\n".into(),
+            other => format!("250 {other}\r\n"),
+        };
+    }
+}
+
+/// A server on a path, as long as this lives.
+struct Server {
+    _runtime: Runtime,
+    path: PathBuf,
+}
+
+fn server(test: &str, config_is_good: bool) -> Server {
+    // Names of sockets are short: not in the directory of the build.
+    let path = std::env::temp_dir().join(format!("mailrace-{}-{test}", std::process::id()));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("threads");
+    let socket = ControlSocket::bind(&path, None).expect("bound");
+    let gate = Gate::new(socket.gid());
+    runtime.spawn(serve(socket, gate, Arc::new(Fake { config_is_good }), std::future::pending()));
+    Server { _runtime: runtime, path }
+}
+
+/// Runs a command on a path with some input; its status, and both outputs in one.
+fn run(command: &[&str], path: &Path, input: &str) -> (Option<i32>, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_mailrace"))
+        .args(command)
+        .arg("--control")
+        .arg(path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut stdin = child.stdin.take().expect("piped");
+    // A command that does not read has ended by then.
+    drop(stdin.write_all(input.as_bytes()));
+    drop(stdin);
+    let Output { status, stdout, stderr } = child.wait_with_output().expect("it ends");
+    (status.code(), format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
+}
+
+#[test]
+fn a_reload_says_what_changed_or_what_is_wrong() {
+    let server_ = server("reload", true);
+    let expected = "reloaded\n  message.size_max: 10 → 20\n  waits for a restart: listen: a → b\n";
+    assert_eq!(run(&["reload"], &server_.path, ""), (Some(0), expected.into()));
+    drop(server_);
+    let server_ = server("reload", false);
+    let expected = "mailrace: 1 problem; the old configuration stays\n  /m.toml:3:9: no such key\n";
+    assert_eq!(run(&["reload"], &server_.path, ""), (Some(78), expected.into()));
+}
+
+#[test]
+fn a_status_is_for_people_or_for_programs() {
+    let server = server("status", true);
+    let (exit, text) = run(&["status"], &server.path, "");
+    assert_eq!(exit, Some(0), "{text}");
+    for part in
+        ["mailrace 9.9 on mx.example.org, process 7, up 1 min 1 s\n", "4,000 accepted", "NOT DURABLE", "127.0.0.1:2525"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let (exit, text) = run(&["status", "--json"], &server.path, "");
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((exit, value.pointer("/messages/accepted")), (Some(0), Some(&4_000.into())));
+}
+
+#[test]
+fn a_session_over_standard_input() {
+    let server = server("smtp", true);
+    let (exit, text) = run(&["smtp"], &server.path, "EHLO me\nQUIT\n");
+    assert!(
+        exit == Some(0) && text.starts_with("220 user ") && text.ends_with("\r\n250 EHLO me\r\n221 bye\r\n"),
+        "{text}"
+    );
+    let (exit, text) = run(&["smtp"], &server.path, "NOOP\n");
+    assert!(exit == Some(0) && text.ends_with("250 NOOP\r\n"), "input that ends without QUIT: {text}");
+
+    // The input stays open here: the server has ended it.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_mailrace"))
+        .args(["smtp", "--control"])
+        .arg(&server.path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut stdin = child.stdin.take().expect("piped");
+    stdin.write_all(b"BREAK\n").expect("it reads");
+    let mut text = String::new();
+    child.stderr.take().expect("piped").read_to_string(&mut text).expect("text");
+    assert_eq!(child.wait().expect("it ends").code(), Some(75), "{text}");
+    assert!(text.contains("before QUIT"), "{text}");
+}
+
+#[test]
+fn where_no_server_is() {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (exit, text) = run(&["status"], &dir.join("no-control"), "");
+    assert_eq!(exit, Some(69), "{text}");
+    assert!(text.contains("no-control") && text.contains("start mailrace"), "{text}");
+    // The name of a server that was killed.
+    let path = std::env::temp_dir().join(format!("mailrace-{}-left", std::process::id()));
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("bound"));
+    let (exit, text) = run(&["smtp"], &path, "EHLO me\n");
+    assert_eq!(exit, Some(69), "{text}");
+    std::fs::remove_file(&path).expect("left behind");
+    assert_eq!(run(&["reload", "--json"], &path, "").0, Some(64));
+}

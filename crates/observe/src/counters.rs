@@ -1,0 +1,323 @@
+//! What is counted, and what each event adds.
+//!
+//! Counters move by events and by nothing else, so the figures of a monitoring system cannot disagree with the log.
+//! Names follow the conventions of Prometheus. The server holds one number per [`Counter::index`] and adds
+//! [`increments`] of every event, whether its line is written or not. No time, no gauges here.
+
+use crate::{Event, Limit, Ruleset, Severity};
+use std::fmt::Write as _;
+
+/// One number that only grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Counter {
+    /// Connections taken.
+    Connections,
+    /// Refusals because of a limit: connections, commands, recipients, messages.
+    Refused(Limit),
+    /// Refusals by a rule, by ruleset and class of the reply.
+    Rejected(Ruleset, Temporary),
+    /// Transactions that ended without a recipient or with refused content.
+    TransactionsRefused,
+    /// Messages accepted: durable and answered with 250.
+    Messages,
+    /// Their octets, without our trace fields.
+    MessageBytes,
+    /// Their recipients.
+    Recipients,
+    /// Recipients of messages that wait for a queue run (`delivery.mode = "queue"`).
+    QueuedRecipients,
+    /// Clients that spoke before the greeting.
+    EarlyTalkers,
+    /// Answers of block lists that name a client.
+    DnsblListed,
+    /// TLS handshakes, done or failed.
+    Tls(Done),
+    /// Authentications, done or failed.
+    Auth(Done),
+    /// Sessions closed because the client spoke another protocol.
+    ForeignProtocol,
+    /// Bare CR, LF or NUL.
+    BareNewlines,
+    /// Sessions without a message or a question.
+    NoMail,
+    /// Connections that broke in the middle of a transaction.
+    LostInput,
+    /// Sessions closed because the client was silent too long.
+    Timeouts,
+    /// New configurations, in force or refused.
+    Reloads(Done),
+    /// Certificates, loaded or refused.
+    Certificates(Done),
+    /// Warnings about the configuration.
+    ConfigWarnings,
+    /// Events of the spool, by severity.
+    Spool(Severity),
+    /// Lines of the log that were lost.
+    LogDropped,
+    /// Faults of ours.
+    InternalErrors,
+}
+
+/// The class of a refusing reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Temporary {
+    /// 4xx: the client may try again.
+    Yes,
+    /// 5xx
+    No,
+}
+
+/// How something ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Done {
+    /// Well.
+    Ok,
+    /// Not.
+    Failed,
+}
+
+const LIMITS: usize = Limit::ALL.len();
+const RULESETS: usize = Ruleset::ALL.len();
+const SEVERITIES: [Severity; 5] =
+    [Severity::Critical, Severity::Error, Severity::Warning, Severity::Notice, Severity::Info];
+const BOTH: [Done; 2] = [Done::Ok, Done::Failed];
+
+const REFUSED: usize = 1;
+const REJECTED: usize = REFUSED + LIMITS;
+const PLAIN: usize = REJECTED + 2 * RULESETS;
+const TLS: usize = PLAIN + 13;
+const SPOOL: usize = TLS + 8;
+
+impl Counter {
+    /// How many counters there are.
+    pub const COUNT: usize = SPOOL + SEVERITIES.len() + 2;
+
+    /// Every counter, in the order in which they are shown; those of one family stand together.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let rejected = |ruleset| [Self::Rejected(ruleset, Temporary::Yes), Self::Rejected(ruleset, Temporary::No)];
+        let plain = [
+            Self::TransactionsRefused,
+            Self::Messages,
+            Self::MessageBytes,
+            Self::Recipients,
+            Self::QueuedRecipients,
+            Self::EarlyTalkers,
+            Self::DnsblListed,
+            Self::ForeignProtocol,
+            Self::BareNewlines,
+            Self::NoMail,
+            Self::LostInput,
+            Self::Timeouts,
+            Self::ConfigWarnings,
+        ];
+        std::iter::once(Self::Connections)
+            .chain(Limit::ALL.into_iter().map(Self::Refused))
+            .chain(Ruleset::ALL.into_iter().flat_map(rejected))
+            .chain(plain)
+            .chain(BOTH.map(Self::Tls))
+            .chain(BOTH.map(Self::Auth))
+            .chain(BOTH.map(Self::Reloads))
+            .chain(BOTH.map(Self::Certificates))
+            .chain(SEVERITIES.map(Self::Spool))
+            .chain([Self::LogDropped, Self::InternalErrors])
+    }
+
+    /// Its place in [`Counter::all`], below [`Counter::COUNT`].
+    #[must_use]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Connections => 0,
+            Self::Refused(limit) => REFUSED + limit as usize,
+            Self::Rejected(ruleset, temporary) => REJECTED + 2 * ruleset as usize + temporary as usize,
+            Self::TransactionsRefused => PLAIN,
+            Self::Messages => PLAIN + 1,
+            Self::MessageBytes => PLAIN + 2,
+            Self::Recipients => PLAIN + 3,
+            Self::QueuedRecipients => PLAIN + 4,
+            Self::EarlyTalkers => PLAIN + 5,
+            Self::DnsblListed => PLAIN + 6,
+            Self::ForeignProtocol => PLAIN + 7,
+            Self::BareNewlines => PLAIN + 8,
+            Self::NoMail => PLAIN + 9,
+            Self::LostInput => PLAIN + 10,
+            Self::Timeouts => PLAIN + 11,
+            Self::ConfigWarnings => PLAIN + 12,
+            Self::Tls(done) => TLS + done as usize,
+            Self::Auth(done) => TLS + 2 + done as usize,
+            Self::Reloads(done) => TLS + 4 + done as usize,
+            Self::Certificates(done) => TLS + 6 + done as usize,
+            // The first severity in use is 2.
+            Self::Spool(severity) => SPOOL + severity as usize - Severity::Critical as usize,
+            Self::LogDropped => SPOOL + SEVERITIES.len(),
+            Self::InternalErrors => SPOOL + SEVERITIES.len() + 1,
+        }
+    }
+
+    /// The name of its family: `smtpd_messages_total`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.described().0
+    }
+
+    /// What the family counts, in one sentence.
+    #[must_use]
+    pub const fn help(self) -> &'static str {
+        self.described().1
+    }
+
+    const fn described(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Connections => ("smtpd_connections_total", "Connections taken."),
+            Self::Refused(_) => ("smtpd_refused_total", "Refusals because of a limit."),
+            Self::Rejected(..) => ("smtpd_rejected_total", "Refusals by a rule, by ruleset and class of the reply."),
+            Self::TransactionsRefused => {
+                ("smtpd_transactions_refused_total", "Transactions without a recipient left, or with refused content.")
+            }
+            Self::Messages => ("smtpd_messages_total", "Messages accepted and durable."),
+            Self::MessageBytes => ("smtpd_message_bytes_total", "Octets of accepted messages."),
+            Self::Recipients => ("smtpd_recipients_total", "Recipients of accepted messages."),
+            Self::QueuedRecipients => ("smtpd_queued_recipients_total", "Recipients that wait for a queue run."),
+            Self::EarlyTalkers => ("smtpd_early_talkers_total", "Clients that spoke before the greeting."),
+            Self::DnsblListed => ("smtpd_dnsbl_listed_total", "Answers of block lists that name a client."),
+            Self::Tls(_) => ("smtpd_tls_handshakes_total", "TLS handshakes."),
+            Self::Auth(_) => ("smtpd_auth_total", "Authentications."),
+            Self::ForeignProtocol => ("smtpd_foreign_protocol_total", "Sessions in another protocol, closed."),
+            Self::BareNewlines => ("smtpd_bare_newlines_total", "Bare CR, LF or NUL in commands and content."),
+            Self::NoMail => ("smtpd_sessions_without_mail_total", "Sessions without a message or a question."),
+            Self::LostInput => ("smtpd_lost_connections_total", "Connections that broke within a transaction."),
+            Self::Timeouts => ("smtpd_timeouts_total", "Sessions closed because the client was silent."),
+            Self::Reloads(_) => ("config_reloads_total", "New configurations."),
+            Self::Certificates(_) => ("certificate_loads_total", "Certificates read."),
+            Self::ConfigWarnings => ("config_warnings_total", "Warnings about the configuration."),
+            Self::Spool(_) => ("spool_events_total", "Events of the spool, by severity."),
+            Self::LogDropped => ("log_lines_dropped_total", "Lines of the log that were lost."),
+            Self::InternalErrors => ("internal_errors_total", "Faults of mailrace itself."),
+        }
+    }
+
+    /// Appends the labels with their braces: `{limit="smtp.errors_max"}`; nothing where there are none.
+    pub fn write_labels(self, out: &mut String) {
+        let result = |done| if matches!(done, Done::Ok) { "ok" } else { "failed" };
+        let (key, text) = match self {
+            Self::Refused(limit) => ("limit", limit.name()),
+            Self::Tls(done) | Self::Auth(done) | Self::Reloads(done) | Self::Certificates(done) => {
+                ("result", result(done))
+            }
+            Self::Spool(severity) => ("severity", severity.name()),
+            Self::Rejected(ruleset, temporary) => {
+                let class = if matches!(temporary, Temporary::Yes) { "4xx" } else { "5xx" };
+                put(out, format_args!("{{ruleset=\"{}\",class=\"{class}\"}}", ruleset.name()));
+                return;
+            }
+            _ => return,
+        };
+        put(out, format_args!("{{{key}=\"{text}\"}}"));
+    }
+}
+
+/// What an event adds: the counters and by how much.
+pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
+    let big = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    let one = |counter| [Some((counter, 1)), None, None];
+    let found = match *event {
+        Event::Accepted { size, nrcpts, .. } => [
+            Some((Counter::Messages, 1)),
+            Some((Counter::MessageBytes, size)),
+            Some((Counter::Recipients, big(nrcpts))),
+        ],
+        Event::Queued { to, .. } => [Some((Counter::QueuedRecipients, big(to.len()))), None, None],
+        Event::LogDropped { lines } => [Some((Counter::LogDropped, lines)), None, None],
+        Event::Started { .. } | Event::Listening { .. } | Event::Stopping { .. } | Event::Stopped { .. } => [None; 3],
+        Event::Connected { .. } => one(Counter::Connections),
+        Event::ConnectionRefused { limit, .. } | Event::LimitReached { limit, .. } => one(Counter::Refused(limit)),
+        Event::Rejected { ruleset, reply, .. } => {
+            // Replies of refusals are 4xx or 5xx; whatever is no 4xx counts as final.
+            let temporary = if reply.code().get() / 100 == 4 { Temporary::Yes } else { Temporary::No };
+            one(Counter::Rejected(ruleset, temporary))
+        }
+        Event::TransactionRefused { .. } => one(Counter::TransactionsRefused),
+        Event::EarlyTalker { .. } => one(Counter::EarlyTalkers),
+        Event::DnsblListed { .. } => one(Counter::DnsblListed),
+        Event::StartTls { .. } => one(Counter::Tls(Done::Ok)),
+        Event::TlsFailed { .. } => one(Counter::Tls(Done::Failed)),
+        Event::Auth { .. } => one(Counter::Auth(Done::Ok)),
+        Event::AuthFailed { .. } => one(Counter::Auth(Done::Failed)),
+        Event::ForeignProtocol { .. } => one(Counter::ForeignProtocol),
+        Event::BareNewline { .. } => one(Counter::BareNewlines),
+        Event::NoMail { .. } => one(Counter::NoMail),
+        Event::LostInput { .. } => one(Counter::LostInput),
+        Event::TimedOut { .. } => one(Counter::Timeouts),
+        Event::Reloaded { .. } => one(Counter::Reloads(Done::Ok)),
+        Event::ReloadRefused { .. } => one(Counter::Reloads(Done::Failed)),
+        Event::CertificateLoaded { .. } => one(Counter::Certificates(Done::Ok)),
+        Event::CertificateRefused { .. } => one(Counter::Certificates(Done::Failed)),
+        Event::ConfigWarning { .. } => one(Counter::ConfigWarnings),
+        Event::Spool { severity, .. } => one(Counter::Spool(severity)),
+        Event::InternalError { .. } => one(Counter::InternalErrors),
+    };
+    found.into_iter().flatten()
+}
+
+/// Appends all counters in the text format of Prometheus. `prefix` stands before each name: `mailrace_`.
+pub fn exposition(prefix: &str, value: impl Fn(Counter) -> u64, out: &mut String) {
+    let mut family = "";
+    for counter in Counter::all() {
+        let name = counter.name();
+        if name != family {
+            put(out, format_args!("# HELP {prefix}{name} {}\n# TYPE {prefix}{name} counter\n", counter.help()));
+            family = name;
+        }
+        out.push_str(prefix);
+        out.push_str(name);
+        counter.write_labels(out);
+        put(out, format_args!(" {}\n", value(counter)));
+    }
+}
+
+fn put(out: &mut String, arguments: std::fmt::Arguments<'_>) {
+    out.write_fmt(arguments).expect("a string takes everything");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_has_one_place_and_one_name() {
+        let mut names = std::collections::HashSet::new();
+        for (index, counter) in Counter::all().enumerate() {
+            assert_eq!(counter.index(), index, "{counter:?}");
+            let mut name = counter.name().to_owned();
+            counter.write_labels(&mut name);
+            assert!(names.insert(name), "{counter:?}");
+        }
+        assert_eq!(names.len(), Counter::COUNT);
+    }
+
+    #[test]
+    fn every_limit_has_a_counter_and_moves_it() {
+        let relay = crate::Relay::Local { user: "ann" };
+        for limit in Limit::ALL {
+            let event = Event::LimitReached { id: None, relay, limit, max: 1 };
+            assert_eq!(increments(&event).collect::<Vec<_>>(), [(Counter::Refused(limit), 1)]);
+            let mut labels = String::new();
+            Counter::Refused(limit).write_labels(&mut labels);
+            assert_eq!(labels, format!("{{limit=\"{}\"}}", limit.name()));
+        }
+    }
+
+    #[test]
+    fn exposition_names_each_family_once() {
+        let mut text = String::new();
+        exposition("mailrace_", |counter| if counter == Counter::Messages { 7 } else { 0 }, &mut text);
+        assert!(text.contains("\nmailrace_smtpd_messages_total 7\n"));
+        assert!(text.contains("\nmailrace_smtpd_refused_total{limit=\"smtp.errors_max\"} 0\n"));
+        let mut families: Vec<&str> = text.lines().filter(|line| line.starts_with("# TYPE")).collect();
+        let count = families.len();
+        families.sort_unstable();
+        families.dedup();
+        assert_eq!(families.len(), count);
+    }
+}

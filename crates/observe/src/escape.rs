@@ -1,0 +1,138 @@
+//! Text from outside on its way into a line: nothing in it can end the line, fake a field, or make the line endless.
+//!
+//! Control characters (C0, DEL, C1), the separators U+2028 and U+2029 and the marks that turn the direction of writing
+//! become `\ooo`, three octal digits for each octet, as sendmail prints them. Other UTF-8 stays as it is, and so does
+//! the backslash, so that quoted local parts look as they do in sendmail's log; who needs the exact octets reads JSON.
+//! A value that is too long ends in `...`, and an escape is never cut through.
+
+/// Where the text stands in the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A word: a space becomes `\040` and a comma `\054`, since a space of ours may follow.
+    Word,
+    /// A value that other fields follow: the space in `, ` becomes `\040`, so that a line splits at `, ` into the
+    /// fields that we wrote.
+    Value,
+    /// One of several values with commas between them; otherwise as `Value`.
+    Item,
+    /// The end of the line: spaces and commas are as they are.
+    End,
+}
+
+/// What a shortened value ends in.
+const CUT: &str = "...";
+
+/// Appends `text`, escaped for its place, at most `max` octets.
+pub(crate) fn push(out: &mut String, text: &str, place: Place, max: usize) {
+    if text.len() <= max && is_plain(text, place) {
+        out.push_str(text);
+        return;
+    }
+    let start = out.len();
+    // Up to here there is room for the mark of a cut.
+    let mut keep = start;
+    let mut before = if place == Place::Item { ',' } else { '\0' };
+    for c in text.chars() {
+        push_char(out, c, before, place);
+        before = c;
+        let length = out.len() - start;
+        if length > max {
+            out.truncate(keep);
+            out.push_str(CUT);
+            return;
+        }
+        if length + CUT.len() <= max {
+            keep = out.len();
+        }
+    }
+}
+
+/// Appends a queue id.
+pub(crate) fn push_id(out: &mut String, id: mail::QueueId) {
+    out.extend(id.text().map(char::from));
+}
+
+/// How many octets [`push`] appends at most.
+pub(crate) fn cost(text: &str, place: Place, max: usize) -> usize {
+    if is_plain(text, place) { text.len().min(max) } else { max }
+}
+
+/// True when nothing has to be escaped; may say false too often.
+fn is_plain(text: &str, place: Place) -> bool {
+    match place {
+        Place::Word => text.bytes().all(|b| b.is_ascii_graphic() && b != b','),
+        Place::End => text.bytes().all(|b| matches!(b, b' '..=b'~')),
+        Place::Value | Place::Item => {
+            let mut before = if place == Place::Item { b',' } else { 0 };
+            text.bytes().all(|b| {
+                let plain = matches!(b, b' '..=b'~') && !(b == b' ' && before == b',');
+                before = b;
+                plain
+            })
+        }
+    }
+}
+
+fn push_char(out: &mut String, c: char, before: char, place: Place) {
+    let escaped = match place {
+        Place::Word => is_unsafe(c) || c.is_whitespace() || c == ',',
+        Place::Value | Place::Item => is_unsafe(c) || (c == ' ' && before == ','),
+        Place::End => is_unsafe(c),
+    };
+    if !escaped {
+        out.push(c);
+        return;
+    }
+    let mut octets = [0; 4];
+    for octet in c.encode_utf8(&mut octets).bytes() {
+        out.push('\\');
+        for shift in [6, 3, 0] {
+            out.push(char::from(b'0' + ((octet >> shift) & 7)));
+        }
+    }
+}
+
+/// True for what could end a line, move a terminal's cursor, or make a line read otherwise than it is.
+pub(crate) fn is_unsafe(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pushed(text: &str, place: Place, max: usize) -> String {
+        let mut out = String::new();
+        push(&mut out, text, place, max);
+        out
+    }
+
+    #[test]
+    fn what_is_escaped_and_what_is_not() {
+        let table = [
+            (Place::Value, "<a@b>", "<a@b>"),
+            (Place::Value, "<\"a\\\"b\"@c>", "<\"a\\\"b\"@c>"),
+            (Place::Value, "<a,b@c>", "<a,b@c>"),
+            (Place::Value, "<a, relay=[10.0.0.1]>", "<a,\\040relay=[10.0.0.1]>"),
+            (Place::Value, "a\r\nb\0\x7f", "a\\015\\012b\\000\\177"),
+            (Place::Value, "grün", "grün"),
+            (Place::Value, "a\u{85}b", "a\\302\\205b"),
+            (Place::End, "5.7.1 no, \u{202e}never", "5.7.1 no, \\342\\200\\256never"),
+            (Place::Word, "a b,", "a\\040b\\054"),
+            (Place::Item, " a", "\\040a"),
+            (Place::Word, "a\u{a0}b", "a\\302\\240b"),
+        ];
+        for (place, text, line) in table {
+            assert_eq!(pushed(text, place, 100), line);
+        }
+    }
+
+    #[test]
+    fn long_values_are_cut_between_characters() {
+        assert_eq!(pushed("abcdefgh", Place::Value, 8), "abcdefgh");
+        assert_eq!(pushed("abcdefghi", Place::Value, 8), "abcde...");
+        assert_eq!(pushed("abcd\r\n", Place::Value, 8), "abcd...");
+        assert_eq!(pushed("aü\u{fc}üü", Place::Value, 8), "aüü...");
+    }
+}

@@ -1,0 +1,348 @@
+//! The events: what can happen on a message's way from the connection to the commit, and to the process.
+//!
+//! Values are borrowed, so that an event costs nothing to make. Text may come straight from a peer, whatever is in it:
+//! the writers escape and shorten. What an event is called and how grave it is stands in [`Event::class`]. Events of
+//! delivery join with delivery.
+
+use crate::class::Severity;
+use crate::{Limit, Relay};
+use mail::{Body, Protocol, QueueId, Reply};
+use std::net::{IpAddr, SocketAddr};
+
+/// One thing that happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// The process is up; [`Event::Listening`] follows for each listener.
+    Started {
+        /// Of mailrace.
+        version: &'a str,
+        /// Directory of the spool.
+        spool: &'a str,
+        /// The spool lies in memory: a power cut loses mail.
+        volatile: bool,
+        /// How many there are.
+        listeners: usize,
+    },
+    /// A listener takes connections.
+    Listening {
+        /// Its name: `MTA`, `MSA`, `LMTP`.
+        daemon: &'a str,
+        /// Where.
+        address: SocketAddr,
+        /// `smtp`, `submission`, `lmtp`
+        protocol: &'a str,
+        /// `none`, `starttls`, `implicit`
+        tls: &'a str,
+    },
+    /// No new transactions from now on; open ones may finish.
+    Stopping {
+        /// What asked for it: `SIGTERM`, `control`.
+        why: &'a str,
+        /// Connections still open.
+        connections: usize,
+    },
+    /// The last line of the process.
+    Stopped {
+        /// Connections that were cut off when the grace time was over.
+        cut_off: usize,
+    },
+    /// A new configuration is in force.
+    Reloaded {
+        /// Its file.
+        path: &'a str,
+    },
+    /// The new configuration has errors; the old one stays.
+    ReloadRefused {
+        /// Its file.
+        path: &'a str,
+        /// Each with file, line, text and suggestion.
+        errors: &'a [String],
+    },
+    /// A value in the configuration that works and is probably not meant.
+    ConfigWarning {
+        /// With file, line and suggestion.
+        text: &'a str,
+    },
+    /// Certificate and key are in use from now on.
+    CertificateLoaded {
+        /// Its file.
+        path: &'a str,
+        /// Whom it names.
+        names: &'a str,
+        /// Its last second, as RFC 3339 has it.
+        not_after: &'a str,
+    },
+    /// Certificate or key cannot be read or do not fit; the old ones stay.
+    CertificateRefused {
+        /// Its file.
+        path: &'a str,
+        /// Why, and what to do.
+        error: &'a str,
+    },
+
+    /// A connection was taken.
+    Connected {
+        /// The client.
+        relay: Relay<'a>,
+        /// Name of the listener.
+        daemon: &'a str,
+    },
+    /// A connection was turned away by a limit, with a reply. For other reasons see [`Event::Rejected`].
+    ConnectionRefused {
+        /// The client.
+        relay: Relay<'a>,
+        /// Name of the listener.
+        daemon: &'a str,
+        /// Which limit.
+        limit: Limit,
+        /// What there was: connections, or connections per second.
+        value: u64,
+        /// What is allowed.
+        max: u64,
+        /// What the client was told.
+        reply: &'a Reply,
+    },
+    /// The client spoke before the greeting, and nothing it says is done.
+    EarlyTalker {
+        /// The client.
+        relay: Relay<'a>,
+        /// Since the connection began.
+        after_seconds: u64,
+    },
+    /// A block list names the client. Whether it is refused is told by [`Event::Rejected`].
+    DnsblListed {
+        /// The client.
+        relay: Relay<'a>,
+        /// The list.
+        zone: &'a str,
+        /// What it answered.
+        answer: IpAddr,
+        /// What the answer counts.
+        weight: i32,
+    },
+
+    /// The connection is encrypted.
+    StartTls {
+        /// The client.
+        relay: Relay<'a>,
+        /// `TLSv1.3`
+        version: &'a str,
+        /// `TLS_AES_256_GCM_SHA384`
+        cipher: &'a str,
+        /// Key bits.
+        bits: u16,
+    },
+    /// The handshake failed; the connection is closed.
+    TlsFailed {
+        /// The client.
+        relay: Relay<'a>,
+        /// The words of the TLS library.
+        reason: &'a str,
+    },
+    /// A user has proved who it is.
+    Auth {
+        /// The client.
+        relay: Relay<'a>,
+        /// The user.
+        identity: &'a str,
+        /// `PLAIN`, `SCRAM-SHA-256`
+        mechanism: &'a str,
+    },
+    /// Credentials were wrong, the exchange was broken off, or nobody could check them.
+    AuthFailed {
+        /// The client.
+        relay: Relay<'a>,
+        /// The user it claimed to be, if it got so far.
+        identity: Option<&'a str>,
+        /// `PLAIN`, `SCRAM-SHA-256`
+        mechanism: &'a str,
+        /// Why, without the secret.
+        reason: &'a str,
+    },
+    /// The client speaks HTTP or another protocol; the session is closed.
+    ForeignProtocol {
+        /// The client.
+        relay: Relay<'a>,
+        /// Its line.
+        command: &'a str,
+    },
+    /// A CR or LF that stands alone, or NUL, in a command or in content.
+    BareNewline {
+        /// The message, if it had come so far.
+        id: Option<QueueId>,
+        /// The client.
+        relay: Relay<'a>,
+        /// It was refused, not made CRLF.
+        refused: bool,
+    },
+    /// A limit was reached by a session. What followed is told by the reply.
+    LimitReached {
+        /// The message, if there is one.
+        id: Option<QueueId>,
+        /// The client.
+        relay: Relay<'a>,
+        /// Which limit.
+        limit: Limit,
+        /// What is allowed, in the unit of the limit; times in seconds.
+        max: u64,
+    },
+    /// The session ended without a message or a question.
+    NoMail {
+        /// The client.
+        relay: Relay<'a>,
+        /// Name of the listener.
+        daemon: &'a str,
+    },
+    /// The connection broke in the middle of a transaction.
+    LostInput {
+        /// The message, if it had an id.
+        id: Option<QueueId>,
+        /// The client.
+        relay: Relay<'a>,
+        /// Name of the listener.
+        daemon: &'a str,
+        /// The last command: `rcpt`, `data`; written in lower case.
+        after: &'a str,
+    },
+    /// The client was silent too long; the session is closed.
+    TimedOut {
+        /// The message, if it had an id.
+        id: Option<QueueId>,
+        /// The client.
+        relay: Relay<'a>,
+        /// What was waited for: `server cmd read`, `message content read`.
+        during: &'a str,
+    },
+
+    /// Somebody or something was refused by a rule. In sendmail's words a ruleset, its arguments and the reply.
+    Rejected {
+        /// The message, if it has an id.
+        id: Option<QueueId>,
+        /// Where it was refused.
+        ruleset: Ruleset,
+        /// The name of the client, the sender `<a@b>` or the recipient.
+        arg1: Option<&'a str>,
+        /// The address of the client.
+        arg2: Option<&'a str>,
+        /// The client.
+        relay: Relay<'a>,
+        /// What it was told.
+        reply: &'a Reply,
+    },
+    /// A transaction ended and no recipient was left, or its content was refused: `nrcpts=0`.
+    TransactionRefused {
+        /// The message, if it had an id.
+        id: Option<QueueId>,
+        /// The sender, `<a@b>` or `<>`.
+        from: &'a str,
+        /// Octets that had come.
+        size: u64,
+        /// How it came.
+        protocol: Protocol,
+        /// Name of the listener.
+        daemon: &'a str,
+        /// The client.
+        relay: Relay<'a>,
+    },
+    /// A message is durable; the 250 may go.
+    Accepted {
+        /// Its name from now on.
+        id: QueueId,
+        /// The sender, `<a@b>` or `<>`.
+        from: &'a str,
+        /// Octets as stored, without our trace field.
+        size: u64,
+        /// From `Precedence:`; 0 for ordinary mail.
+        class: i32,
+        /// Recipients.
+        nrcpts: usize,
+        /// `Message-ID:` with its brackets, if the message has one.
+        msgid: Option<&'a str>,
+        /// BODY, if the client said so.
+        bodytype: Option<Body>,
+        /// How it came.
+        protocol: Protocol,
+        /// Name of the listener.
+        daemon: &'a str,
+        /// The authenticated user.
+        identity: Option<&'a str>,
+        /// The client.
+        relay: Relay<'a>,
+    },
+    /// A message waits for a queue run (`delivery.mode = "queue"`).
+    Queued {
+        /// The message.
+        id: QueueId,
+        /// Its recipients, `<a@b>`.
+        to: &'a [&'a str],
+        /// `esmtp`
+        mailer: &'a str,
+        /// size − class·1800 + nrcpts·30000
+        priority: i64,
+    },
+
+    /// Something in the spool that a person may have to know.
+    Spool {
+        /// How grave.
+        severity: Severity,
+        /// What, where, and what to do.
+        text: &'a str,
+    },
+    /// Lines of the log were lost: the queue to its writer was full.
+    LogDropped {
+        /// How many since the last such line.
+        lines: u64,
+    },
+    /// A fault of ours. The session it happened in is closed, the process goes on.
+    InternalError {
+        /// Which part.
+        place: &'a str,
+        /// What did not hold.
+        text: &'a str,
+    },
+}
+
+/// Where something was refused, by the names of sendmail's rulesets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ruleset {
+    /// `check_relay`: the connection.
+    Relay,
+    /// `check_helo`: HELO, EHLO, LHLO.
+    Helo,
+    /// `check_mail`: the sender.
+    Mail,
+    /// `check_rcpt`: a recipient.
+    Rcpt,
+    /// `check_data`: before the content.
+    Data,
+    /// `check_eom`: the content, or that it could not be stored.
+    Eom,
+    /// `check_vrfy`
+    Vrfy,
+    /// `check_expn`
+    Expn,
+    /// `check_command`: any other command; sendmail has no such ruleset.
+    Command,
+}
+
+impl Ruleset {
+    /// The name in the log.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Relay => "check_relay",
+            Self::Helo => "check_helo",
+            Self::Mail => "check_mail",
+            Self::Rcpt => "check_rcpt",
+            Self::Data => "check_data",
+            Self::Eom => "check_eom",
+            Self::Vrfy => "check_vrfy",
+            Self::Expn => "check_expn",
+            Self::Command => "check_command",
+        }
+    }
+
+    /// Every ruleset.
+    pub const ALL: [Self; 9] =
+        [Self::Relay, Self::Helo, Self::Mail, Self::Rcpt, Self::Data, Self::Eom, Self::Vrfy, Self::Expn, Self::Command];
+}

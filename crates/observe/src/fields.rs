@@ -1,0 +1,216 @@
+//! The values of an event as a list of names and typed values.
+//!
+//! JSON is written from it; the test of the sendmail lines looks values up in it. The names are those of sendmail's
+//! fields where it has the field.
+
+use crate::{Event, Relay};
+use mail::Reply;
+use std::net::IpAddr;
+
+/// One value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Value<'a> {
+    Text(&'a str),
+    Number(u64),
+    Signed(i64),
+    Flag(bool),
+    Address(IpAddr),
+    Socket(std::net::SocketAddr),
+    Texts(&'a [String]),
+    List(&'a [&'a str]),
+}
+
+/// Takes the values of an event, one by one.
+pub(crate) struct Visitor<'v, 'a>(pub(crate) &'v mut dyn FnMut(&'static str, Value<'a>));
+
+impl<'a> Visitor<'_, 'a> {
+    fn text(&mut self, name: &'static str, text: &'a str) {
+        (self.0)(name, Value::Text(text));
+    }
+
+    fn number(&mut self, name: &'static str, number: u64) {
+        (self.0)(name, Value::Number(number));
+    }
+
+    fn count(&mut self, name: &'static str, count: usize) {
+        self.number(name, u64::try_from(count).unwrap_or(u64::MAX));
+    }
+
+    fn relay(&mut self, relay: Relay<'a>) {
+        match relay {
+            Relay::Host { name, address, may_be_forged } => {
+                if let Some(name) = name {
+                    self.text("client_name", name);
+                }
+                (self.0)("client_ip", Value::Address(address));
+                if may_be_forged {
+                    (self.0)("may_be_forged", Value::Flag(true));
+                }
+            }
+            Relay::Local { user } => self.text("client_user", user),
+        }
+    }
+
+    /// The code alone; the writer adds the enhanced code and the text, which have to be put together.
+    fn reply(&mut self, reply: &'a Reply) {
+        self.number("reply_code", u64::from(reply.code().get()));
+    }
+}
+
+impl<'a> Event<'a> {
+    /// Gives every value but the id and the text of the reply.
+    pub(crate) fn visit(&self, v: &mut Visitor<'_, 'a>) {
+        if let Some(relay) = self.relay() {
+            v.relay(relay);
+        }
+        if !self.visit_mail(v) && !self.visit_session(v) {
+            self.visit_process(v);
+        }
+        if let Some(reply) = self.reply() {
+            v.reply(reply);
+        }
+    }
+
+    /// The reply that the client was given.
+    pub(crate) const fn reply(&self) -> Option<&'a Reply> {
+        match *self {
+            Self::ConnectionRefused { reply, .. } | Self::Rejected { reply, .. } => Some(reply),
+            _ => None,
+        }
+    }
+
+    fn visit_mail(&self, v: &mut Visitor<'_, 'a>) -> bool {
+        match *self {
+            Self::Rejected { ruleset, arg1, arg2, .. } => {
+                v.text("ruleset", ruleset.name());
+                for (name, arg) in [("arg1", arg1), ("arg2", arg2)] {
+                    if let Some(arg) = arg {
+                        v.text(name, arg);
+                    }
+                }
+            }
+            Self::TransactionRefused { from, size, protocol, daemon, .. } => {
+                v.text("from", from);
+                v.number("size", size);
+                v.text("proto", protocol.keyword());
+                v.text("daemon", daemon);
+            }
+            Self::Accepted { from, size, class, nrcpts, msgid, bodytype, protocol, daemon, identity, .. } => {
+                v.text("from", from);
+                v.number("size", size);
+                (v.0)("class", Value::Signed(i64::from(class)));
+                v.count("nrcpts", nrcpts);
+                if let Some(msgid) = msgid {
+                    v.text("msgid", msgid);
+                }
+                if let Some(bodytype) = bodytype {
+                    v.text("bodytype", bodytype.keyword());
+                }
+                v.text("proto", protocol.keyword());
+                v.text("daemon", daemon);
+                if let Some(identity) = identity {
+                    v.text("authid", identity);
+                }
+            }
+            Self::Queued { to, mailer, priority, .. } => {
+                (v.0)("to", Value::List(to));
+                v.text("mailer", mailer);
+                (v.0)("pri", Value::Signed(priority));
+                v.text("stat", "queued");
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn visit_session(&self, v: &mut Visitor<'_, 'a>) -> bool {
+        match *self {
+            Self::Connected { daemon, .. } | Self::NoMail { daemon, .. } => v.text("daemon", daemon),
+            Self::ConnectionRefused { daemon, limit, value, max, .. } => {
+                v.text("daemon", daemon);
+                v.text("limit", limit.name());
+                v.number("value", value);
+                v.number("max", max);
+            }
+            Self::EarlyTalker { after_seconds, .. } => v.number("after_seconds", after_seconds),
+            Self::DnsblListed { zone, answer, weight, .. } => {
+                v.text("zone", zone);
+                (v.0)("answer", Value::Address(answer));
+                (v.0)("weight", Value::Signed(i64::from(weight)));
+            }
+            Self::StartTls { version, cipher, bits, .. } => {
+                v.text("version", version);
+                v.text("cipher", cipher);
+                v.number("bits", u64::from(bits));
+            }
+            Self::TlsFailed { reason, .. } => v.text("reason", reason),
+            Self::Auth { identity, mechanism, .. } => {
+                v.text("authid", identity);
+                v.text("mech", mechanism);
+            }
+            Self::AuthFailed { identity, mechanism, reason, .. } => {
+                if let Some(identity) = identity {
+                    v.text("user", identity);
+                }
+                v.text("mech", mechanism);
+                v.text("reason", reason);
+            }
+            Self::ForeignProtocol { command, .. } => v.text("command", command),
+            Self::BareNewline { refused, .. } => (v.0)("refused", Value::Flag(refused)),
+            Self::LimitReached { limit, max, .. } => {
+                v.text("limit", limit.name());
+                v.number("max", max);
+            }
+            Self::LostInput { daemon, after, .. } => {
+                v.text("daemon", daemon);
+                v.text("after", after);
+            }
+            Self::TimedOut { during, .. } => v.text("during", during),
+            _ => return false,
+        }
+        true
+    }
+
+    fn visit_process(&self, v: &mut Visitor<'_, 'a>) {
+        match *self {
+            Self::Started { version, spool, volatile, listeners } => {
+                v.text("version", version);
+                v.text("spool", spool);
+                (v.0)("volatile", Value::Flag(volatile));
+                v.count("listeners", listeners);
+            }
+            Self::Listening { daemon, address, protocol, tls } => {
+                v.text("daemon", daemon);
+                (v.0)("address", Value::Socket(address));
+                v.text("protocol", protocol);
+                v.text("tls", tls);
+            }
+            Self::Stopping { why, connections } => {
+                v.text("why", why);
+                v.count("connections", connections);
+            }
+            Self::Stopped { cut_off } => v.count("cut_off", cut_off),
+            Self::Reloaded { path } => v.text("file", path),
+            Self::ReloadRefused { path, errors } => {
+                v.text("file", path);
+                (v.0)("errors", Value::Texts(errors));
+            }
+            Self::ConfigWarning { text } | Self::Spool { text, .. } => v.text("text", text),
+            Self::CertificateLoaded { path, names, not_after } => {
+                v.text("file", path);
+                v.text("names", names);
+                v.text("not_after", not_after);
+            }
+            Self::CertificateRefused { path, error } => {
+                v.text("file", path);
+                v.text("error", error);
+            }
+            Self::LogDropped { lines } => v.number("lines", lines),
+            Self::InternalError { place, text } => {
+                v.text("place", place);
+                v.text("text", text);
+            }
+            _ => {}
+        }
+    }
+}

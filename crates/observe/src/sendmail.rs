@@ -1,0 +1,408 @@
+//! sendmail's lines: `Nov 20 13:00:00 host tag[pid]: ID: key=value, key=value`.
+//!
+//! Order and words of the fields are sendmail 8.18's, so that what operators built on its log goes on working. Where
+//! sendmail has no such line the words are ours. A line is one line whatever a peer sent, at most [`LINE_MAX`] octets,
+//! and splits at `, ` into the fields written here; only the last field may hold free text. See `escape`.
+
+use crate::escape::{self, Place};
+use crate::{Event, Limit, Relay};
+use mail::Reply;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+/// Longest line, in octets, with its prefix and without a line end.
+pub const LINE_MAX: usize = 2_048;
+/// Longest prefix, in octets.
+const PREFIX_MAX: usize = 16 + HOST_MAX + 1 + TAG_MAX + "[4294967295]: ".len();
+/// Longest part after the prefix.
+const PART_MAX: usize = LINE_MAX - PREFIX_MAX;
+
+const HOST_MAX: usize = 255;
+const TAG_MAX: usize = 64;
+/// RFC 5321 §4.5.3.1.3 gives a path 256 octets; some room for escapes.
+const PATH_MAX: usize = 300;
+const MSGID_MAX: usize = 300;
+const REPLY_MAX: usize = 400;
+const WORD_MAX: usize = 64;
+const TEXT_MAX: usize = 1_200;
+/// Recipients on one line; the others follow on lines of their own.
+const TO_MAX: usize = 1_000;
+
+/// A moment in the zone of the machine, as far as a line shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Civil {
+    /// 1..=12
+    pub month: u8,
+    /// 1..=31
+    pub day: u8,
+    /// 0..=23
+    pub hour: u8,
+    /// 0..=59
+    pub minute: u8,
+    /// 0..=60
+    pub second: u8,
+}
+
+/// Appends what stands before [`write`]'s part: `Nov 20 13:00:00 host tag[pid]: `, without the host if it is `None`.
+pub fn prefix(time: Civil, host: Option<&str>, tag: &str, pid: u32, out: &mut String) {
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let month = MONTHS.get(usize::from(time.month).wrapping_sub(1)).copied().unwrap_or("???");
+    let Civil { day, hour, minute, second, .. } = time;
+    put(out, format_args!("{month} {day:>2} {hour:02}:{minute:02}:{second:02} "));
+    if let Some(host) = host {
+        escape::push(out, host, Place::Word, HOST_MAX);
+        out.push(' ');
+    }
+    escape::push(out, tag, Place::Word, TAG_MAX);
+    put(out, format_args!("[{pid}]: "));
+}
+
+/// Appends the part of the line after the prefix, without a line end.
+///
+/// A list of recipients may need several lines: then what is left is returned as an event that is to be written next.
+pub fn write<'a>(event: &Event<'a>, out: &mut String) -> Option<Event<'a>> {
+    let start = out.len();
+    write_id(event, out);
+    let rest = match *event {
+        Event::Queued { .. } => write_queued(event, out),
+        Event::Accepted { .. } | Event::TransactionRefused { .. } => {
+            write_from(event, out);
+            None
+        }
+        _ => {
+            if !write_session(event, out) {
+                write_process(event, out);
+            }
+            None
+        }
+    };
+    // Every value has its own bound and they add up to less; this holds it whatever is added above.
+    if out.len() - start > PART_MAX {
+        let end = (start..=start + PART_MAX).rev().find(|end| out.is_char_boundary(*end));
+        out.truncate(end.unwrap_or(start));
+    }
+    rest
+}
+
+/// The queue id, `NOQUEUE` where a client has none yet, nothing where sendmail has nothing.
+fn write_id(event: &Event<'_>, out: &mut String) {
+    if let Some(id) = event.id() {
+        escape::push_id(out, id);
+        out.push_str(": ");
+    } else if event.relay().is_some()
+        && !matches!(event, Event::StartTls { .. } | Event::Auth { .. })
+        && !is_full(event)
+    {
+        out.push_str("NOQUEUE: ");
+    }
+}
+
+/// True for the refusals that concern every client, which sendmail logs about the listener.
+const fn is_full(event: &Event<'_>) -> bool {
+    let Event::ConnectionRefused { limit, .. } = event else { return false };
+    matches!(limit, Limit::AcceptConnectionsMax | Limit::ListenConnectionsMax | Limit::AcceptRate)
+}
+
+/// `from,size,class,nrcpts,msgid,bodytype,proto,daemon,relay`, in this order.
+fn write_from(event: &Event<'_>, out: &mut String) {
+    let (from, size, class, nrcpts, msgid, bodytype, protocol, daemon, identity, relay) = match *event {
+        Event::Accepted { from, size, class, nrcpts, msgid, bodytype, protocol, daemon, identity, relay, .. } => {
+            (from, size, class, nrcpts, msgid, bodytype, protocol, daemon, identity, relay)
+        }
+        Event::TransactionRefused { from, size, protocol, daemon, relay, .. } => {
+            (from, size, 0, 0, None, None, protocol, daemon, None, relay)
+        }
+        _ => return,
+    };
+    value(out, "from=", from, PATH_MAX);
+    put(out, format_args!(", size={size}, class={class}, nrcpts={nrcpts}"));
+    if let Some(msgid) = msgid {
+        value(out, ", msgid=", msgid, MSGID_MAX);
+    }
+    if let Some(bodytype) = bodytype {
+        out.push_str(", bodytype=");
+        out.push_str(bodytype.keyword());
+    }
+    out.push_str(", proto=");
+    out.push_str(protocol.keyword());
+    word(out, ", daemon=", daemon);
+    // Ours, where sendmail 8.17 and later have tls_verify= and auth=; readers of its log skip what they do not know.
+    if let Some(identity) = identity {
+        value(out, ", authid=", identity, 2 * WORD_MAX);
+    }
+    write_relay(", relay=", relay, out);
+}
+
+/// `to=<a>,<b>, delay=00:00:00, mailer=esmtp, pri=60015, stat=queued`; a list that goes on ends in ` [more]`.
+fn write_queued<'a>(event: &Event<'a>, out: &mut String) -> Option<Event<'a>> {
+    let Event::Queued { id, to, mailer, priority } = *event else { return None };
+    let (now, later) = split_recipients(to);
+    out.push_str("to=");
+    for (index, recipient) in now.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        escape::push(out, recipient, Place::Item, PATH_MAX);
+    }
+    if !later.is_empty() {
+        out.push_str(", [more]");
+    }
+    word(out, ", delay=00:00:00, mailer=", mailer);
+    put(out, format_args!(", pri={priority}, stat=queued"));
+    (!later.is_empty()).then_some(Event::Queued { id, to: later, mailer, priority })
+}
+
+/// The recipients that one line holds, at least one, and the others.
+pub(crate) fn split_recipients<'a>(to: &'a [&'a str]) -> (&'a [&'a str], &'a [&'a str]) {
+    let mut octets = 0;
+    let fit = to.iter().take_while(|recipient| {
+        octets += 1 + escape::cost(recipient, Place::Item, PATH_MAX);
+        octets <= TO_MAX
+    });
+    let fit = fit.count().max(1).min(to.len());
+    to.split_at(fit)
+}
+
+/// Lines about a client. False: the event is none of them.
+fn write_session(event: &Event<'_>, out: &mut String) -> bool {
+    match *event {
+        Event::Connected { relay, .. } => write_relay("connect from ", relay, out),
+        Event::ConnectionRefused { relay, daemon, limit, value, max, reply } => {
+            write_connection_refused(relay, daemon, limit, (value, max), reply, out);
+        }
+        Event::EarlyTalker { relay, after_seconds } => {
+            write_relay("rejecting commands from ", relay, out);
+            put(out, format_args!(" due to pre-greeting traffic after {after_seconds} seconds"));
+        }
+        Event::DnsblListed { relay, zone, answer, weight } => {
+            word(out, "dnsbl=", zone);
+            put(out, format_args!(", answer={answer}, weight={weight}"));
+            write_relay(", relay=", relay, out);
+        }
+        Event::StartTls { relay, version, cipher, bits } => {
+            write_relay("STARTTLS=server, relay=", relay, out);
+            word(out, ", version=", version);
+            // No certificate is asked of clients: NOT.
+            word(out, ", verify=NOT, cipher=", cipher);
+            put(out, format_args!(", bits={bits}/{bits}"));
+        }
+        Event::TlsFailed { relay, reason } => {
+            value(out, "STARTTLS=server, error: accept failed=-1, reason=", reason, PATH_MAX);
+            write_relay(", relay=", relay, out);
+        }
+        Event::Auth { relay, identity, mechanism } => {
+            write_relay("AUTH=server, relay=", relay, out);
+            value(out, ", authid=", identity, 2 * WORD_MAX);
+            word(out, ", mech=", mechanism);
+            out.push_str(", bits=0");
+        }
+        Event::AuthFailed { relay, identity, mechanism, reason } => {
+            word(out, "AUTH failure (", mechanism);
+            value(out, "): ", reason, PATH_MAX);
+            if let Some(identity) = identity {
+                value(out, ", user=", identity, 2 * WORD_MAX);
+            }
+            write_relay(", relay=", relay, out);
+        }
+        Event::ForeignProtocol { relay, command } => {
+            value(out, "probable open proxy: command=", command, WORD_MAX);
+            write_relay(", relay=", relay, out);
+        }
+        Event::BareNewline { relay, refused, .. } => {
+            out.push_str("bare CR or LF ");
+            out.push_str(if refused { "refused" } else { "made CRLF" });
+            write_relay(", relay=", relay, out);
+        }
+        Event::LimitReached { relay, limit, max, .. } => {
+            put(out, format_args!("limit={}, max={max}", limit.name()));
+            write_relay(", relay=", relay, out);
+        }
+        Event::NoMail { relay, daemon } => {
+            write_relay("", relay, out);
+            word(out, " did not issue MAIL/EXPN/VRFY/ETRN during connection to ", daemon);
+        }
+        Event::LostInput { relay, daemon, after, .. } => {
+            write_relay("lost input channel from ", relay, out);
+            word(out, " to ", daemon);
+            let from = out.len();
+            word(out, " after ", after);
+            if let Some(written) = out.get_mut(from..) {
+                written.make_ascii_lowercase();
+            }
+        }
+        Event::TimedOut { relay, during, .. } => {
+            write_relay("timeout waiting for input from ", relay, out);
+            value(out, " during ", during, WORD_MAX);
+        }
+        Event::Rejected { ruleset, arg1, arg2, relay, reply, .. } => {
+            put(out, format_args!("ruleset={}", ruleset.name()));
+            for (key, arg) in [(", arg1=", arg1), (", arg2=", arg2)] {
+                if let Some(arg) = arg {
+                    value(out, key, arg, PATH_MAX);
+                }
+            }
+            write_relay(", relay=", relay, out);
+            write_reply(reply, out);
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// About the listener when it is full for everybody, else as a ruleset would refuse the client.
+fn write_connection_refused(
+    relay: Relay<'_>,
+    daemon: &str,
+    limit: Limit,
+    (value, max): (u64, u64),
+    reply: &Reply,
+    out: &mut String,
+) {
+    match limit {
+        Limit::AcceptConnectionsMax | Limit::ListenConnectionsMax => {
+            word(out, "rejecting connections on daemon ", daemon);
+            put(out, format_args!(": {value} children, max {max}"));
+        }
+        Limit::AcceptRate => {
+            word(out, "rejecting connections on daemon ", daemon);
+            put(out, format_args!(": {value} per second, max {max}"));
+        }
+        _ => {
+            out.push_str("ruleset=check_relay");
+            if let Relay::Host { name, address, .. } = relay {
+                out.push_str(", arg1=");
+                match name {
+                    Some(name) => escape::push(out, name, Place::Word, HOST_MAX),
+                    None => write_address(address, out),
+                }
+                put(out, format_args!(", arg2={address}"));
+            }
+            write_relay(", relay=", relay, out);
+            write_reply(reply, out);
+        }
+    }
+}
+
+/// Lines about the process.
+fn write_process(event: &Event<'_>, out: &mut String) {
+    match *event {
+        Event::Started { version, spool, volatile, listeners } => {
+            word(out, "starting daemon (", version);
+            value(out, "): spool=", spool, PATH_MAX);
+            put(out, format_args!(", listeners={listeners}"));
+            if volatile {
+                out.push_str(", volatile: the spool lies in memory and a power cut loses mail");
+            }
+        }
+        Event::Listening { daemon, address, protocol, tls } => {
+            word(out, "listening: daemon=", daemon);
+            put(out, format_args!(", address={address}"));
+            word(out, ", protocol=", protocol);
+            word(out, ", tls=", tls);
+        }
+        Event::Stopping { why, connections } => {
+            value(out, "stopping daemon: why=", why, WORD_MAX);
+            put(out, format_args!(", connections={connections}"));
+        }
+        Event::Stopped { cut_off } => put(out, format_args!("stopped daemon: cut_off={cut_off}")),
+        Event::Reloaded { path } => value(out, "configuration reloaded: file=", path, PATH_MAX),
+        Event::ReloadRefused { path, errors } => {
+            value(out, "configuration not reloaded, the old one stays: file=", path, PATH_MAX);
+            put(out, format_args!(", errors={}, ", errors.len()));
+            let mut room = TEXT_MAX;
+            for (index, error) in errors.iter().enumerate() {
+                let start = out.len();
+                escape::push(out, if index > 0 { "; " } else { "" }, Place::End, room);
+                escape::push(out, error, Place::End, room.saturating_sub(2).max(3));
+                room = room.saturating_sub(out.len() - start);
+                if room < WORD_MAX {
+                    break;
+                }
+            }
+        }
+        Event::ConfigWarning { text } => end(out, "configuration: ", text),
+        Event::CertificateLoaded { path, names, not_after } => {
+            value(out, "certificate loaded: file=", path, PATH_MAX);
+            value(out, ", names=", names, PATH_MAX);
+            word(out, ", not_after=", not_after);
+        }
+        Event::CertificateRefused { path, error } => {
+            value(out, "certificate not loaded, the old one stays: file=", path, PATH_MAX);
+            end(out, ", ", error);
+        }
+        Event::Spool { text, .. } => end(out, "spool: ", text),
+        Event::LogDropped { lines } => {
+            put(out, format_args!("log: {lines} lines dropped, the writer cannot keep up"));
+        }
+        Event::InternalError { place, text } => {
+            word(out, "SYSERR: internal error in ", place);
+            end(out, ": ", text);
+        }
+        _ => {}
+    }
+}
+
+/// `name [ip]`, `[ip]`, `name [ip] (may be forged)`, `user@localhost`.
+fn write_relay(key: &str, relay: Relay<'_>, out: &mut String) {
+    out.push_str(key);
+    match relay {
+        Relay::Host { name, address, may_be_forged } => {
+            if let Some(name) = name {
+                escape::push(out, name, Place::Word, HOST_MAX);
+                out.push(' ');
+            }
+            write_address(address, out);
+            if may_be_forged {
+                out.push_str(" (may be forged)");
+            }
+        }
+        Relay::Local { user } => {
+            escape::push(out, user, Place::Word, WORD_MAX);
+            out.push_str("@localhost");
+        }
+    }
+}
+
+// RFC 5321 §4.1.3
+fn write_address(address: IpAddr, out: &mut String) {
+    match address {
+        IpAddr::V4(address) => put(out, format_args!("[{address}]")),
+        IpAddr::V6(address) => put(out, format_args!("[IPv6:{address}]")),
+    }
+}
+
+/// The reply on one line, its lines joined by spaces. It ends the line of the log: its commas are as they are.
+fn write_reply(reply: &Reply, out: &mut String) {
+    put(out, format_args!(", reject={}", reply.code().get()));
+    if let Some(enhanced) = reply.enhanced() {
+        put(out, format_args!(" {enhanced}"));
+    }
+    let start = out.len();
+    for line in reply.lines() {
+        let room = REPLY_MAX.saturating_sub(out.len() - start);
+        if room < 8 {
+            break;
+        }
+        out.push(' ');
+        escape::push(out, line, Place::End, room);
+    }
+}
+
+fn value(out: &mut String, key: &str, text: &str, max: usize) {
+    out.push_str(key);
+    escape::push(out, text, Place::Value, max);
+}
+
+fn word(out: &mut String, key: &str, text: &str) {
+    out.push_str(key);
+    escape::push(out, text, Place::Word, WORD_MAX);
+}
+
+fn end(out: &mut String, key: &str, text: &str) {
+    out.push_str(key);
+    escape::push(out, text, Place::End, TEXT_MAX);
+}
+
+fn put(out: &mut String, arguments: std::fmt::Arguments<'_>) {
+    out.write_fmt(arguments).expect("a string takes everything");
+}

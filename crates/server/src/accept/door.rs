@@ -1,0 +1,169 @@
+//! The accept loop, and the way of a connection until its greeting.
+//!
+//! ```text
+//! accept → limits → PROXY header → limits of its client → TLS, if implicit → names, block lists, pause → greeting
+//! ```
+//!
+//! One loop for each socket takes connections and spawns one task for each; it waits for nothing else, so a slow client
+//! holds up nobody. A connection over a limit gets its 421 from the loop itself and has no task.
+
+use crate::accept::limits::{Guard, Limit, Refusal};
+use crate::accept::listener::{Accepted, Acceptor, refuse};
+use crate::accept::proxy;
+use crate::env::clock;
+use crate::service::{Lane, Listener, Open, Service};
+use crate::session::{Connection, Opening, Transport};
+use mail::Client;
+use observe::{Event, Relay};
+use smtp::server::{Session, Tls};
+use socket2::SockRef;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+
+/// How long a proxy may take to send its header.
+const PROXY_TIME_MAX: Duration = Duration::from_secs(5);
+/// Trouble with accepting is said once in so much time.
+const TROUBLE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Takes connections from one socket until the server stops or the listener is closed.
+pub(crate) async fn take_connections(service: Arc<Service>, listener: Arc<Listener>, mut acceptor: Acceptor) {
+    let mut trouble_said: Option<Instant> = None;
+    let mut stop = pin!(service.stop.begun());
+    let mut closed = pin!(listener.closed.notified());
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = &mut stop => return,
+            () = &mut closed => return,
+            accepted = acceptor.accept() => accepted,
+        };
+        match accepted {
+            Accepted::Connection(stream, peer) => take(&service, &listener, stream, peer),
+            Accepted::Refused(peer) => {
+                let max = service.open_files_max;
+                let refusal = Refusal { limit: Limit::Files, value: u32::try_from(max).unwrap_or(u32::MAX) };
+                report_refusal(&service, &listener.lane.load(), peer, refusal);
+            }
+            Accepted::Trouble { error, .. } => {
+                let now = clock::now();
+                if trouble_said.is_none_or(|said| now.saturating_duration_since(said) >= TROUBLE_INTERVAL) {
+                    trouble_said = Some(now);
+                    let text =
+                        format!("{}: accepting failed: {error}; connections wait in the kernel", listener.address);
+                    service.tell(&Event::InternalError { place: "accept", text: &text });
+                }
+            }
+        }
+    }
+}
+
+/// Admits a connection and gives it its task, or turns it away.
+fn take(service: &Arc<Service>, listener: &Listener, stream: TcpStream, peer: SocketAddr) {
+    let began = clock::now();
+    let lane = listener.lane.load_full();
+    // Replies are whole flights already; waiting to fill packets only delays them. A failure costs nothing but time.
+    drop(stream.set_nodelay(true));
+    let comes_by_proxy = proxy::expected(&lane.listen.proxy_protocol, peer.ip());
+    let client = (!comes_by_proxy).then_some(peer.ip());
+    match service.limits.admit(listener.entry, client, began) {
+        Ok(guard) => {
+            let open = Open::new(service);
+            let arrival = Arrival { service: Arc::clone(service), lane, peer, began, guard };
+            tokio::spawn(async move {
+                if comes_by_proxy {
+                    Box::pin(arrival.proxied(stream)).await;
+                } else if arrival.lane.is_implicit_tls() {
+                    Box::pin(arrival.encrypted(stream)).await;
+                } else {
+                    arrival.open(Transport::Plain(stream), None).await;
+                }
+                drop(open);
+            });
+        }
+        Err(refusal) => turn_away(service, &lane, &stream, peer, refusal),
+    }
+}
+
+fn turn_away(service: &Service, lane: &Lane, stream: &TcpStream, peer: SocketAddr, refusal: Refusal) {
+    refuse(&SockRef::from(stream), refusal.limit.reply());
+    report_refusal(service, lane, peer, refusal);
+}
+
+fn report_refusal(service: &Service, lane: &Lane, peer: SocketAddr, refusal: Refusal) {
+    let reply = refusal.limit.reply().trim_end();
+    let (code, text) = reply.split_once(' ').unwrap_or((reply, ""));
+    service.tell(&Event::ConnectionRefused {
+        relay: Relay::address(peer.ip()),
+        daemon: &lane.listen.name,
+        limit: observe::Limit::from_name(refusal.limit.name()),
+        value: refusal.value.into(),
+        max: refusal.value.into(),
+        reply: &crate::session::reply(code.parse().unwrap_or(421), text),
+    });
+}
+
+/// A connection on its way to its greeting.
+struct Arrival {
+    service: Arc<Service>,
+    lane: Arc<Lane>,
+    peer: SocketAddr,
+    began: Instant,
+    guard: Guard,
+}
+
+impl Arrival {
+    /// A proxy speaks first, for the client.
+    async fn proxied(mut self, mut stream: TcpStream) {
+        let header = match proxy::receive(&mut stream, PROXY_TIME_MAX).await {
+            Ok(header) => header,
+            Err(proxy::NoHeader::Closed) => return,
+            Err(error) => {
+                let text = format!("{} on {}: {error}", self.peer, self.lane.listen.address);
+                return self.service.tell(&Event::ConfigWarning { text: &text });
+            }
+        };
+        if let Some(client) = header.client {
+            self.peer = client;
+        }
+        if let Err(refusal) = self.guard.admit_client(self.peer.ip(), clock::now()) {
+            return turn_away(&self.service, &self.lane, &stream, self.peer, refusal);
+        }
+        if self.lane.is_implicit_tls() {
+            return self.encrypted(stream).await;
+        }
+        self.open(Transport::Plain(stream), None).await;
+    }
+
+    async fn encrypted(self, stream: TcpStream) {
+        let Some(acceptor) = &self.lane.tls else { return };
+        let relay = Relay::address(self.peer.ip());
+        match acceptor.accept(stream, self.began + self.lane.handshake_time).await {
+            Ok((stream, tls)) => {
+                self.service.tell(&Event::StartTls {
+                    relay,
+                    version: &tls.version,
+                    cipher: &tls.cipher,
+                    bits: tls.bits,
+                });
+                self.open(Transport::Tls(Box::new(stream)), Some(tls)).await;
+            }
+            Err(error) => self.service.tell(&Event::TlsFailed { relay, reason: &error.to_string() }),
+        }
+    }
+
+    /// Lets the session run.
+    async fn open(self, transport: Transport, tls: Option<Tls>) {
+        let Self { service, lane, peer, began, guard } = self;
+        service.tell(&Event::Connected { relay: Relay::address(peer.ip()), daemon: &lane.listen.name });
+        let mut session = Session::new(Arc::clone(&lane.settings), Client::Network(peer), tls);
+        if service.live.load().trusts_xclient(peer.ip()) {
+            session.trust_xclient();
+        }
+        let connection = Connection::new(service, lane, session, Opening::default(), began);
+        connection.run(transport).await;
+        drop(guard);
+    }
+}

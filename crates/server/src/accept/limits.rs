@@ -1,0 +1,403 @@
+//! Whether one more connection may have a session: counts and rates, in all, per listener and per client.
+//!
+//! A client is an IPv4 address or an IPv6 /64, since whoever has one address of a /64 has them all. Every decision is
+//! one look at a few numbers and a few hash look-ups under one lock: a quarter of a microsecond for a connection's
+//! coming and going, with 30,000 clients. So the lock needs no shards: a hundred thousand connections a second hold it
+//! for a few percent of the time.
+//!
+//! Invariants: a connection that was admitted is counted until its [`Guard`] is dropped, exactly once; a refused one
+//! takes nothing, neither a place nor a token. The table of clients is bounded: those with open connections are at most
+//! `accept.connections_max`, those without at most [`IDLE_CLIENTS_MAX`]. An idle client is forgotten when its bucket
+//! must be full again, which changes no decision; only a flood of different addresses makes the table forget earlier,
+//! and what such a client wins is one fresh burst.
+//!
+//! Time is given; nothing here reads a clock.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use ipnet::IpNet;
+
+/// Clients without connections whose rate is remembered. About 2 MB.
+pub const IDLE_CLIENTS_MAX: usize = 65_536;
+
+/// A bucket holds what its rate gives in this many seconds: a client that was quiet may come with so much at once.
+pub const BURST_SECONDS: u64 = 5;
+
+/// The limits. 0 means none, except for `connections_max`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// `accept.connections_max`: open connections.
+    pub connections_max: u32,
+    /// `accept.connections_per_client`: open connections of one client.
+    pub connections_per_client: u32,
+    /// `accept.rate`: new connections a second.
+    pub rate: u32,
+    /// `accept.rate_per_client`: new connections a second of one client.
+    pub rate_per_client: u32,
+    /// `accept.exempt`: no limits per client for these.
+    pub exempt: Vec<IpNet>,
+    /// `listen.connections_max` of each listener, in order. A listener that is not here has none.
+    pub listeners: Vec<u32>,
+}
+
+impl Settings {
+    /// Takes the limits from the configuration.
+    #[must_use]
+    pub fn new(accept: &crate::config::Accept, listen: &[crate::config::Listen]) -> Self {
+        Self {
+            connections_max: accept.connections_max,
+            connections_per_client: accept.connections_per_client,
+            rate: accept.rate,
+            rate_per_client: accept.rate_per_client,
+            exempt: accept.exempt.clone(),
+            listeners: listen.iter().map(|listen| listen.connections_max).collect(),
+        }
+    }
+}
+
+/// A limit, for the reply, the event and the metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Limit {
+    /// Open connections.
+    Connections,
+    /// Open connections of one listener.
+    ListenerConnections,
+    /// Open connections of one client.
+    ClientConnections,
+    /// New connections a second.
+    Rate,
+    /// New connections a second of one client.
+    ClientRate,
+    /// File descriptors of the process; see [`super::listener`].
+    Files,
+}
+
+impl Limit {
+    /// Its name in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connections => "accept.connections_max",
+            Self::ListenerConnections => "listen.connections_max",
+            Self::ClientConnections => "accept.connections_per_client",
+            Self::Rate => "accept.rate",
+            Self::ClientRate => "accept.rate_per_client",
+            Self::Files => "RLIMIT_NOFILE",
+        }
+    }
+
+    /// The reply, ready to be sent. RFC 5321 §3.8 lets a server close after 421 at any time.
+    ///
+    /// 4.3.2 says that the system is busy, 4.7.0 that it is this client's doing.
+    #[must_use]
+    pub const fn reply(self) -> &'static str {
+        match self {
+            Self::Connections | Self::ListenerConnections | Self::Files => {
+                "421 4.3.2 Too many connections, try again later\r\n"
+            }
+            Self::Rate => "421 4.3.2 Connection rate limit exceeded, try again later\r\n",
+            Self::ClientConnections => "421 4.7.0 Too many connections from your address, try again later\r\n",
+            Self::ClientRate => "421 4.7.0 Connection rate limit exceeded for your address, try again later\r\n",
+        }
+    }
+}
+
+/// Why a connection may have no session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Which limit was reached.
+    pub limit: Limit,
+    /// Its value.
+    pub value: u32,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {} reached", self.limit.name(), self.value)
+    }
+}
+
+/// The counts now, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Open connections.
+    pub connections: u32,
+    /// Clients with open connections; exempt ones are not among them.
+    pub clients: usize,
+    /// Clients whose rate is remembered, without those.
+    pub idle_clients: usize,
+}
+
+/// Who shares the limits per client.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Key {
+    V4(u32),
+    V6(u64),
+}
+
+impl Key {
+    fn new(ip: IpAddr) -> Self {
+        match ip.to_canonical() {
+            IpAddr::V4(ip) => Self::V4(ip.to_bits()),
+            IpAddr::V6(ip) => Self::V6(u64::try_from(ip.to_bits() >> 64).expect("64 bits are left")),
+        }
+    }
+}
+
+/// A token bucket as one number: the time, in nanoseconds since the limits were made, at which it will be full again.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Bucket(u64);
+
+/// Nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+
+impl Bucket {
+    /// Whether it has a token.
+    fn has(self, rate: u32, now: u64) -> bool {
+        // What is missing may at most leave one token of the burst.
+        rate == 0 || self.0.saturating_sub(now) <= (BURST_SECONDS * SECOND).saturating_sub(Self::token(rate))
+    }
+
+    /// Takes a token.
+    fn take(&mut self, rate: u32, now: u64) {
+        if rate != 0 {
+            self.0 = self.0.max(now).saturating_add(Self::token(rate));
+        }
+    }
+
+    fn token(rate: u32) -> u64 {
+        SECOND / u64::from(rate)
+    }
+}
+
+#[derive(Default)]
+struct Client {
+    open: u32,
+    bucket: Bucket,
+}
+
+#[derive(Default)]
+struct State {
+    settings: Settings,
+    connections: u32,
+    listeners: Vec<u32>,
+    bucket: Bucket,
+    /// Clients with open connections.
+    open: HashMap<Key, Client>,
+    /// Buckets of clients without, those that were left since `rotated` and those from before.
+    young: HashMap<Key, Bucket>,
+    old: HashMap<Key, Bucket>,
+    rotated: u64,
+}
+
+impl State {
+    fn check_common(&self, listener: usize, now: u64) -> Result<(), Refusal> {
+        let Settings { connections_max, rate, ref listeners, .. } = self.settings;
+        if self.connections >= connections_max {
+            return Err(Refusal { limit: Limit::Connections, value: connections_max });
+        }
+        let listener_max = listeners.get(listener).copied().unwrap_or(0);
+        if listener_max != 0 && self.listeners.get(listener).copied().unwrap_or(0) >= listener_max {
+            return Err(Refusal { limit: Limit::ListenerConnections, value: listener_max });
+        }
+        if !self.bucket.has(rate, now) {
+            return Err(Refusal { limit: Limit::Rate, value: rate });
+        }
+        Ok(())
+    }
+
+    fn take_common(&mut self, listener: usize, now: u64) {
+        self.connections += 1;
+        if self.listeners.len() <= listener {
+            self.listeners.resize(listener + 1, 0);
+        }
+        if let Some(open) = self.listeners.get_mut(listener) {
+            *open += 1;
+        }
+        self.bucket.take(self.settings.rate, now);
+    }
+
+    fn check_client(&self, key: Key, now: u64) -> Result<(), Refusal> {
+        let Settings { connections_per_client, rate_per_client, .. } = self.settings;
+        let client = self.open.get(&key);
+        if connections_per_client != 0 && client.is_some_and(|client| client.open >= connections_per_client) {
+            return Err(Refusal { limit: Limit::ClientConnections, value: connections_per_client });
+        }
+        let bucket = match client {
+            Some(client) => client.bucket,
+            None => self.young.get(&key).or_else(|| self.old.get(&key)).copied().unwrap_or_default(),
+        };
+        if !bucket.has(rate_per_client, now) {
+            return Err(Refusal { limit: Limit::ClientRate, value: rate_per_client });
+        }
+        Ok(())
+    }
+
+    fn take_client(&mut self, key: Key, now: u64) {
+        self.rotate_when_due(now);
+        let mut idle = || self.young.remove(&key).or_else(|| self.old.remove(&key)).unwrap_or_default();
+        let client = self.open.entry(key).or_insert_with(|| Client { open: 0, bucket: idle() });
+        client.open += 1;
+        client.bucket.take(self.settings.rate_per_client, now);
+    }
+
+    fn leave_client(&mut self, key: Key) {
+        let Some(client) = self.open.get_mut(&key) else { return };
+        client.open -= 1;
+        if client.open > 0 {
+            return;
+        }
+        let bucket = client.bucket;
+        self.open.remove(&key);
+        // A table that was large in a storm does not stay large.
+        if self.open.capacity() > 1_024 && self.open.len() < self.open.capacity() / 8 {
+            self.open.shrink_to(self.open.len() * 2);
+        }
+        if self.settings.rate_per_client != 0 {
+            if self.young.len() >= IDLE_CLIENTS_MAX / 2 {
+                self.rotate();
+            }
+            self.young.insert(key, bucket);
+        }
+    }
+
+    /// Whoever is in `old` took its last token before the rotation; a burst later its bucket is full, as an unknown
+    /// client's is.
+    fn rotate_when_due(&mut self, now: u64) {
+        if now.saturating_sub(self.rotated) >= BURST_SECONDS * SECOND {
+            self.rotate();
+            self.rotated = now;
+        }
+    }
+
+    fn rotate(&mut self) {
+        self.old = std::mem::take(&mut self.young);
+    }
+}
+
+/// The limits and what is counted against them. Shared by all listeners.
+pub struct Limits {
+    state: Mutex<State>,
+    began: Instant,
+}
+
+impl Limits {
+    /// Makes limits against which nothing is counted yet. All later times are `began` or after.
+    #[must_use]
+    pub fn new(settings: Settings, began: Instant) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(State { settings, ..State::default() }), began })
+    }
+
+    /// Puts other numbers in the place of the old ones. Open connections stay open and counted.
+    pub fn replace(&self, settings: Settings) {
+        self.state().settings = settings;
+    }
+
+    /// Counts a new connection on the listener with this index, or says which limit it would exceed.
+    ///
+    /// `client` is `None` while a PROXY header is still to come; then [`Guard::admit_client`] follows.
+    ///
+    /// # Errors
+    /// The first limit that is reached, of: all connections, the listener's, the rate, the client's connections, the
+    /// client's rate. Nothing was counted.
+    pub fn admit(self: &Arc<Self>, listener: usize, client: Option<IpAddr>, now: Instant) -> Result<Guard, Refusal> {
+        let now = self.nanoseconds(now);
+        let mut state = self.state();
+        state.check_common(listener, now)?;
+        let key = client.filter(|ip| !is_exempt(&state.settings, *ip)).map(Key::new);
+        if let Some(key) = key {
+            state.check_client(key, now)?;
+            state.take_client(key, now);
+        }
+        state.take_common(listener, now);
+        drop(state);
+        Ok(Guard { limits: Arc::clone(self), listener, key })
+    }
+
+    /// The counts now.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let state = self.state();
+        Counts {
+            connections: state.connections,
+            clients: state.open.len(),
+            idle_clients: state.young.len() + state.old.len(),
+        }
+    }
+
+    fn nanoseconds(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.began).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change is complete before anything that could panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limits").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+fn is_exempt(settings: &Settings, ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    settings.exempt.iter().any(|network| network.contains(&ip))
+}
+
+/// The place of one admitted connection; dropping it gives the place back.
+#[must_use = "dropping it gives the place back"]
+pub struct Guard {
+    limits: Arc<Limits>,
+    listener: usize,
+    key: Option<Key>,
+}
+
+impl Guard {
+    /// Counts the connection for the client that a PROXY header named.
+    ///
+    /// # Errors
+    /// The client's limit that is reached. The connection stays counted in all and for its listener until the guard is
+    /// dropped.
+    pub fn admit_client(&mut self, client: IpAddr, now: Instant) -> Result<(), Refusal> {
+        let now = self.limits.nanoseconds(now);
+        let mut state = self.limits.state();
+        if let Some(before) = self.key.take() {
+            state.leave_client(before);
+        }
+        if !is_exempt(&state.settings, client) {
+            let key = Key::new(client);
+            state.check_client(key, now)?;
+            state.take_client(key, now);
+            self.key = Some(key);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let mut state = self.limits.state();
+        state.connections -= 1;
+        if let Some(open) = state.listeners.get_mut(self.listener) {
+            *open -= 1;
+        }
+        if let Some(key) = self.key {
+            state.leave_client(key);
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").field("listener", &self.listener).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

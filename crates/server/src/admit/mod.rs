@@ -1,0 +1,146 @@
+//! The stop between a command and its reply: may this client, this sender, this recipient?
+//!
+//! A [`Policy`] is a plain function over the [`Facts`] of a transaction: no I/O, no clock; what it needs from outside
+//! (names, block lists, maps) was looked up before and is a fact. [`Policies`] is the ordered list; the first policy
+//! that has an opinion decides, and its name goes to the log. The usual list is [`Policies::usual`]: sender checks,
+//! block lists, relay rights. Later stops of the project put the access map in front of it and the existence of
+//! recipients behind it.
+//!
+//! Invariant: a policy that has nothing against a command says [`Ruling::Continue`]; `Accept` is for one that overrides
+//! all behind it. Where nobody objects, the command is accepted, so relay rights belong to every list.
+
+pub mod dnsbl;
+mod greet_pause;
+pub mod relay;
+pub mod sender;
+
+use std::fmt;
+use std::net::IpAddr;
+
+use mail::{Client, HeloName, Recipient, Reply, ReplyCode, ReversePath};
+use smtp::server::Verdict;
+
+use crate::dns::ClientName;
+use dnsbl::Listings;
+pub use greet_pause::greet_pause;
+
+/// What is known when a command is to be judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// Who is connected, after PROXY protocol and XCLIENT.
+    pub client: Client,
+    /// The name of its address.
+    pub client_name: &'a ClientName,
+    /// What it called itself.
+    pub helo: Option<&'a HeloName>,
+    /// The authenticated user.
+    pub identity: Option<&'a str>,
+    /// From MAIL, when it was given.
+    pub sender: Option<&'a ReversePath>,
+    /// Recipients accepted so far.
+    pub recipients: usize,
+    /// What block lists say about the client.
+    pub listings: &'a Listings,
+}
+
+impl Facts<'_> {
+    /// The client's address, if it is on the network.
+    #[must_use]
+    pub fn ip(&self) -> Option<IpAddr> {
+        if let Client::Network(address) = self.client { Some(address.ip().to_canonical()) } else { None }
+    }
+}
+
+/// The opinion of one policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ruling {
+    /// Nothing against it: the next policy is asked.
+    Continue,
+    /// This is the answer, whatever later policies think.
+    Decide(Verdict),
+}
+
+/// One rule. Pure: the same facts give the same ruling.
+pub trait Policy: fmt::Debug + Send + Sync {
+    /// The name in log lines and metrics: `relay`.
+    fn name(&self) -> &'static str;
+
+    /// May this client go on after HELO?
+    fn helo(&self, _facts: &Facts<'_>) -> Ruling {
+        Ruling::Continue
+    }
+
+    /// May [`Facts::sender`] send?
+    fn sender(&self, _facts: &Facts<'_>) -> Ruling {
+        Ruling::Continue
+    }
+
+    /// May this recipient receive?
+    fn recipient(&self, _facts: &Facts<'_>, _recipient: &Recipient) -> Ruling {
+        Ruling::Continue
+    }
+}
+
+/// A verdict and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// What to answer.
+    pub verdict: Verdict,
+    /// The policy that decided; `None` when nobody objected.
+    pub by: Option<&'static str>,
+}
+
+/// Policies in the order in which they are asked.
+#[derive(Debug, Default)]
+pub struct Policies(Vec<Box<dyn Policy>>);
+
+impl Policies {
+    /// A list. See the invariant at the head of this module.
+    #[must_use]
+    pub fn new(policies: Vec<Box<dyn Policy>>) -> Self {
+        Self(policies)
+    }
+
+    /// Sender checks, block lists, relay rights.
+    #[must_use]
+    pub fn usual(rights: relay::Rights, dnsbl: &crate::config::Dnsbl) -> Self {
+        let sender = sender::Sender::new(rights.clone());
+        let blocklist = dnsbl::Blocklist::new(dnsbl, rights.clone());
+        Self(vec![Box::new(sender), Box::new(blocklist), Box::new(rights)])
+    }
+
+    /// Judges HELO.
+    #[must_use]
+    pub fn helo(&self, facts: &Facts<'_>) -> Decision {
+        self.first(|policy| policy.helo(facts))
+    }
+
+    /// Judges MAIL.
+    #[must_use]
+    pub fn sender(&self, facts: &Facts<'_>) -> Decision {
+        self.first(|policy| policy.sender(facts))
+    }
+
+    /// Judges RCPT.
+    #[must_use]
+    pub fn recipient(&self, facts: &Facts<'_>, recipient: &Recipient) -> Decision {
+        self.first(|policy| policy.recipient(facts, recipient))
+    }
+
+    fn first(&self, ask: impl Fn(&dyn Policy) -> Ruling) -> Decision {
+        for policy in &self.0 {
+            if let Ruling::Decide(verdict) = ask(&**policy) {
+                return Decision { verdict, by: Some(policy.name()) };
+            }
+        }
+        Decision { verdict: Verdict::Accept, by: None }
+    }
+}
+
+/// A refusal with a text that begins with its enhanced code.
+fn refuse(code: u16, text: &str) -> Verdict {
+    Verdict::Refuse(Reply::new(ReplyCode::of(code), None, text))
+}
+
+#[cfg(test)]
+mod tests;

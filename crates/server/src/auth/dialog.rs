@@ -1,0 +1,224 @@
+//! The messages of PLAIN, LOGIN and SCRAM-SHA-256, without checking anything: a machine that asks its driver.
+//!
+//! Pure: the driver brings the answers about passwords and keys, and the random nonce. Success comes only out of a driver's
+//! yes or of a proof that fits the keys.
+
+use super::scram::{Expected, First, Keys};
+use super::{Failure, FailureKind, prepare};
+
+/// The mechanisms, as they are offered: the strongest first.
+pub(super) const MECHANISMS: [&str; 3] = ["SCRAM-SHA-256", "PLAIN", "LOGIN"];
+
+/// What the driver does next. No `Debug`: it may hold a password.
+pub(super) enum Next {
+    /// Send this and come back with the response.
+    Challenge(Vec<u8>),
+    /// Check the password; the answer is the end of the exchange.
+    Check { user: String, password: String },
+    /// Find the SCRAM keys of the user, or a stand-in, and call [`Dialog::keys`].
+    Keys(First),
+    /// This user is who it claims to be.
+    Success(String),
+    /// The exchange is over.
+    Failed(Failure),
+}
+
+/// One exchange.
+#[derive(Debug, Default)]
+pub(super) struct Dialog {
+    state: State,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Start,
+    Plain,
+    LoginUser,
+    LoginPassword(String),
+    ScramFirst,
+    ScramFinal(String, Box<Expected>),
+    /// The server has proved itself; the client says that it has seen it.
+    ScramEnd(String),
+    /// An answer of the driver is awaited, or it is over.
+    Over,
+}
+
+impl Dialog {
+    /// Starts `mechanism` (in any case) with the initial response, if there is one.
+    // RFC 4954 §4
+    pub(super) fn start(&mut self, mechanism: &str, initial: Option<&[u8]>) -> Next {
+        if !matches!(self.state, State::Start) {
+            return self.over();
+        }
+        let is = |name: &str| mechanism.eq_ignore_ascii_case(name);
+        let (state, challenge) = match () {
+            () if is("PLAIN") => (State::Plain, ""),
+            () if is("LOGIN") => (State::LoginUser, "Username:"),
+            () if is("SCRAM-SHA-256") => (State::ScramFirst, ""),
+            () => return self.fail(FailureKind::Mechanism, "unknown mechanism"),
+        };
+        self.state = state;
+        match initial {
+            Some(initial) => self.respond(initial),
+            None => Next::Challenge(challenge.into()),
+        }
+    }
+
+    /// Takes the client's response to the last challenge.
+    pub(super) fn respond(&mut self, response: &[u8]) -> Next {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Plain => plain(response).unwrap_or_else(|why| self.fail(FailureKind::Malformed, why)),
+            State::LoginUser => match text(response).and_then(|user| prepare::user(user).ok_or(prepare::BAD_USER)) {
+                Ok(user) => {
+                    self.state = State::LoginPassword(user);
+                    Next::Challenge(b"Password:".to_vec())
+                }
+                Err(why) => self.fail(FailureKind::Credentials, why),
+            },
+            State::LoginPassword(user) => match text(response).map(prepare::password) {
+                Ok(Some(password)) => Next::Check { user, password },
+                Ok(None) => self.fail(FailureKind::Credentials, prepare::BAD_PASSWORD),
+                Err(why) => self.fail(FailureKind::Credentials, why),
+            },
+            State::ScramFirst => match First::parse(response) {
+                Ok(first) => Next::Keys(first),
+                Err(why) => self.fail(FailureKind::Malformed, why),
+            },
+            State::ScramFinal(user, expected) => match expected.judge(response) {
+                Ok(message) => {
+                    self.state = State::ScramEnd(user);
+                    Next::Challenge(message)
+                }
+                Err(why) => self.fail(FailureKind::Credentials, why),
+            },
+            // RFC 4954 §4: additional data with success goes as a challenge, and the response to it is empty
+            State::ScramEnd(user) if response.is_empty() => Next::Success(user),
+            State::ScramEnd(_) => self.fail(FailureKind::Malformed, "SCRAM: more than an empty response at the end"),
+            State::Start | State::Over => self.over(),
+        }
+    }
+
+    /// Goes on with the keys for [`Next::Keys`] and a fresh nonce.
+    pub(super) fn keys(&mut self, first: First, keys: Keys, nonce: &str) -> Next {
+        let user = first.user.clone();
+        let (expected, message) = first.answer(keys, nonce);
+        self.state = State::ScramFinal(user, Box::new(expected));
+        Next::Challenge(message)
+    }
+
+    fn over(&mut self) -> Next {
+        self.fail(FailureKind::Malformed, "a response without a challenge")
+    }
+
+    fn fail(&mut self, kind: FailureKind, why: &str) -> Next {
+        self.state = State::Over;
+        Next::Failed(Failure { kind, why: why.into() })
+    }
+}
+
+/// Reads `[authorization] NUL user NUL password`.
+// RFC 4616 §2
+fn plain(response: &[u8]) -> Result<Next, &'static str> {
+    let mut parts = response.split(|byte| *byte == 0);
+    let (Some(authorization), Some(user), Some(password), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err("PLAIN: not authorization NUL user NUL password");
+    };
+    let refused = |why: &str| Ok(Next::Failed(Failure { kind: FailureKind::Credentials, why: why.into() }));
+    let Some(user) = prepare::user(text(user)?) else { return refused(prepare::BAD_USER) };
+    // RFC 4616 §2 (gap: nobody may act as somebody else)
+    if !authorization.is_empty() && prepare::user(text(authorization)?).as_ref() != Some(&user) {
+        return refused("authorization identity differs from the user");
+    }
+    let Some(password) = prepare::password(text(password)?) else { return refused(prepare::BAD_PASSWORD) };
+    Ok(Next::Check { user, password })
+}
+
+fn text(response: &[u8]) -> Result<&str, &'static str> {
+    str::from_utf8(response).map_err(|_| "the response is not UTF-8")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(mechanism: &str, initial: Option<&[u8]>) -> (Dialog, Next) {
+        let mut dialog = Dialog::default();
+        let next = dialog.start(mechanism, initial);
+        (dialog, next)
+    }
+
+    fn asks(next: &Next) -> String {
+        match next {
+            Next::Challenge(challenge) => format!("challenge {}", challenge.escape_ascii()),
+            Next::Check { user, password } => format!("check {user} {password}"),
+            Next::Keys(first) => format!("keys {}", first.user),
+            Next::Success(user) => format!("success {user}"),
+            Next::Failed(failure) => format!("{:?}: {}", failure.kind, failure.why),
+        }
+    }
+
+    // RFC 4616 §2 (test)
+    #[test]
+    fn plain() {
+        for (response, expected) in [
+            (&b"\0tim\0tanstaaftanstaaf"[..], "check tim tanstaaftanstaaf"),
+            (b"tim\0tim\0x", "check tim x"),
+            (b"Ursel\0Kurt\0xipj3plmq", "Credentials: authorization identity differs from the user"),
+            (b"\0\0x", "Credentials: the user name"),
+            (b"\0tim\0", "Credentials: the password"),
+            (b"\0tim\0a\nb", "Credentials: the password"),
+            (b"\0tim", "Malformed: PLAIN"),
+            (b"\0tim\0x\0", "Malformed: PLAIN"),
+            (b"", "Malformed: PLAIN"),
+            (b"\0tim\0\xff", "Malformed: the response is not UTF-8"),
+        ] {
+            assert!(asks(&start("plain", Some(response)).1).starts_with(expected), "{}", response.escape_ascii());
+        }
+        let (mut dialog, next) = start("PLAIN", None);
+        assert_eq!(asks(&next), "challenge ");
+        assert_eq!(asks(&dialog.respond(b"\0tim\0x")), "check tim x");
+    }
+
+    #[test]
+    fn login_with_and_without_a_first_response() {
+        let (mut dialog, next) = start("LOGIN", None);
+        assert_eq!(asks(&next), "challenge Username:");
+        assert_eq!(asks(&dialog.respond(b"tim")), "challenge Password:");
+        assert_eq!(asks(&dialog.respond(b"secret")), "check tim secret");
+        let (mut dialog, next) = start("Login", Some(b"tim"));
+        assert_eq!(asks(&next), "challenge Password:");
+        assert!(asks(&dialog.respond(b"\xff")).starts_with("Credentials: the response is not UTF-8"));
+    }
+
+    #[test]
+    fn nothing_goes_on_after_the_end() {
+        let (mut dialog, _) = start("PLAIN", Some(b""));
+        assert!(asks(&dialog.respond(b"\0tim\0x")).starts_with("Malformed: a response without"));
+        let (mut dialog, _) = start("PLAIN", Some(b"\0tim\0x"));
+        assert!(asks(&dialog.respond(b"\0tim\0x")).starts_with("Malformed: a response without"));
+        assert!(asks(&dialog.start("PLAIN", None)).starts_with("Malformed: a response without"));
+        assert!(asks(&Dialog::default().respond(b"")).starts_with("Malformed: a response without"));
+        assert_eq!(asks(&start("SCRAM-SHA-256-PLUS", None).1), "Mechanism: unknown mechanism");
+    }
+
+    // RFC 7677 §3 (test)
+    #[test]
+    fn scram_ends_with_an_empty_response() {
+        for (end, expected) in [(&b""[..], "success user"), (b"x", "Malformed: SCRAM")] {
+            let salt = b"[m\x99h\x9d\x125\x8e\xec\xa0K\x14\x126\xfa\x81".to_vec();
+            let keys = Keys::derive("pencil", salt, std::num::NonZeroU32::new(4096).unwrap());
+            let (mut dialog, next) = start("SCRAM-SHA-256", Some(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"));
+            let Next::Keys(first) = next else { panic!("{}", asks(&next)) };
+            let next = dialog.keys(first, keys, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0");
+            assert!(asks(&next).starts_with("challenge r=rOprNGfwEbeRWgbNEkqO%hv"));
+            let next = dialog.respond(
+                b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=",
+            );
+            assert_eq!(asks(&next), "challenge v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
+            assert!(asks(&dialog.respond(end)).starts_with(expected));
+        }
+    }
+}

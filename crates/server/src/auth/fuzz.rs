@@ -1,0 +1,48 @@
+//! One body for all exchanges: any bytes as responses, and what must hold for all of them.
+
+use super::dialog::{Dialog, MECHANISMS, Next};
+use super::scram::{self, Keys};
+
+/// An exchange in which nobody knows a password. The first byte chooses the mechanism and whether there is an initial
+/// response; the rest, cut at 0xFE, are the responses. Asserts no panic, no success, and challenges that are printable and
+/// not out of proportion.
+///
+/// # Panics
+/// When one of these does not hold, which is its purpose.
+pub fn exchange(data: &[u8]) {
+    let (choice, rest) = data.split_first().unwrap_or((&0, &[]));
+    let mechanism = MECHANISMS.get(usize::from(choice % 4)).copied().unwrap_or("CRAM-MD5");
+    let mut responses = rest.split(|byte| *byte == 0xFE);
+    let initial = if choice & 4 == 0 { responses.next() } else { None };
+    let mut dialog = Dialog::default();
+    let mut next = dialog.start(mechanism, initial);
+    for round in 0..10 {
+        next = match next {
+            Next::Challenge(challenge) => {
+                assert!(challenge.len() <= data.len() + 256, "{} bytes from {}", challenge.len(), data.len());
+                assert!(challenge.iter().all(|byte| (b' '..=b'~').contains(byte)), "{}", challenge.escape_ascii());
+                dialog.respond(responses.next().unwrap_or_default())
+            }
+            Next::Check { user, password } => {
+                assert!(!user.is_empty() && !user.chars().any(char::is_control), "{user:?}");
+                assert!(!password.is_empty() && !password.chars().any(char::is_control));
+                assert!(user.len() <= 255 && password.len() <= 512);
+                // The driver said no: whatever comes now is out of place.
+                assert!(matches!(dialog.respond(b""), Next::Failed(_)));
+                return;
+            }
+            Next::Keys(first) => {
+                assert!(!first.user.is_empty() && !first.user.chars().any(char::is_control), "{:?}", first.user);
+                let keys = Keys::decoy(&first.user, &[0; scram::KEY_OCTETS], std::num::NonZeroU32::MIN, 16);
+                dialog.keys(first, keys, "nonce")
+            }
+            Next::Success(user) => panic!("{user:?} proved a password that nobody has"),
+            Next::Failed(failure) => {
+                assert!(!failure.why.is_empty() && !failure.why.chars().any(char::is_control), "{failure:?}");
+                assert!(matches!(dialog.respond(b""), Next::Failed(_)), "a failed exchange stays failed");
+                return;
+            }
+        };
+        assert!(round < 9, "exchanges end");
+    }
+}

@@ -1,0 +1,451 @@
+//! AUTH: who is the client? The driver's side of the exchanges that `smtp` carries.
+//!
+//! The stop is admit: a session that asks [`smtp::server::Question::Auth`] gets an [`Exchange`], feeds it the client's
+//! responses and tells the session the [`Outcome`]. Users come from a password file, or from a program for those who are not in
+//! it. Checking a hash costs 10 to 500 ms of CPU: it happens on the runtime's blocking threads, a bounded number at once, so
+//! that a flood of AUTH slows down AUTH and nothing else. Not here: the lines and base64 of SMTP, and who may relay.
+//!
+//! Invariants: success comes only from a hash, a proof or a program that said yes; a wrong password and an unknown user
+//! take the same time and get the same reply; no secret is in a message, an error or a `Debug` text.
+
+mod dialog;
+pub mod fuzz;
+mod hash;
+mod prepare;
+mod program;
+mod scram;
+#[cfg(test)]
+mod tests;
+mod users;
+
+pub use hash::{HashError, Scheme, hash_password};
+
+use crate::config;
+use dialog::{Dialog, MECHANISMS, Next};
+use mail::{EnhancedCode, Reply, ReplyCode};
+use smtp::server::Verdict;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use users::{Answer, UserFile, Users};
+
+/// More are forgotten, the oldest first: whoever does not fetch them does not want them.
+const PROBLEMS_MAX: usize = 100;
+
+/// Bounds that have no key in the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Failed exchanges in a session; with the last the session is closed with 421 4.7.0. Default 3.
+    pub failures_max: u8,
+    /// Hashes checked at once. Default half of the cores, so that mail keeps the other half.
+    pub checks_max: usize,
+    /// Programs running at once. Default 16.
+    pub programs_max: usize,
+    /// How long a check waits for its turn; then 454 4.7.0. Default 5 s.
+    pub wait_max: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { failures_max: 3, checks_max: cores.div_ceil(2), programs_max: 16, wait_max: Duration::from_secs(5) }
+    }
+}
+
+/// Something that the operator should know: a broken line, a file open to everybody, a setting that cannot work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    object: String,
+    line: Option<u32>,
+    reason: String,
+}
+
+impl Problem {
+    fn new(object: impl fmt::Display, line: Option<u32>, reason: impl Into<String>) -> Self {
+        Self { object: object.to_string(), line, reason: reason.into() }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{} line {line}: {}", self.object, self.reason),
+            None => write!(f, "{}: {}", self.object, self.reason),
+        }
+    }
+}
+
+impl std::error::Error for Problem {}
+
+/// Knows whom to believe. One for the server, shared by all sessions; a changed `[auth]` section needs a new one.
+pub struct Authenticator {
+    mechanisms: Vec<&'static str>,
+    without_tls: bool,
+    file: Option<Arc<UserFile>>,
+    program: Vec<String>,
+    program_time_max: Duration,
+    limits: Limits,
+    /// Of the stand-in keys that an unknown user gets.
+    secret: [u8; scram::KEY_OCTETS],
+    checks: Arc<Semaphore>,
+    lookups: Arc<Semaphore>,
+    programs: Semaphore,
+    problems: Mutex<Vec<Problem>>,
+}
+
+impl fmt::Debug for Authenticator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authenticator").field("mechanisms", &self.mechanisms).finish_non_exhaustive()
+    }
+}
+
+impl Authenticator {
+    /// Reads the password file. Broken lines of it wait in [`Self::take_problems`]. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a setting cannot work; all that is wrong.
+    pub fn open(settings: &config::Auth) -> Result<Arc<Self>, Vec<Problem>> {
+        Self::open_with(settings, Limits::default())
+    }
+
+    /// [`Self::open`] with other bounds.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub fn open_with(settings: &config::Auth, limits: Limits) -> Result<Arc<Self>, Vec<Problem>> {
+        let mut errors = Vec::new();
+        let mut wanted = Vec::new();
+        for name in &settings.mechanisms {
+            match MECHANISMS.iter().find(|known| name.eq_ignore_ascii_case(known)) {
+                Some(known) => wanted.push(*known),
+                None => errors.push(Problem::new(
+                    "auth.mechanisms",
+                    None,
+                    format!("{name:?} is not known; choose from {}", MECHANISMS.join(", ")),
+                )),
+            }
+        }
+        let (file, problems) = match settings.file.as_deref().map(UserFile::open) {
+            Some(Ok((file, problems))) => (Some(Arc::new(file)), problems),
+            Some(Err(problem)) => {
+                errors.push(problem);
+                (None, Vec::new())
+            }
+            None => (None, Vec::new()),
+        };
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        Ok(Arc::new(Self {
+            mechanisms: MECHANISMS.into_iter().filter(|known| wanted.contains(known)).collect(),
+            without_tls: settings.without_tls,
+            file,
+            program: settings.program.clone(),
+            program_time_max: settings.program_time_max,
+            limits,
+            secret: scram::random(),
+            checks: Arc::new(Semaphore::new(limits.checks_max.max(1))),
+            lookups: Arc::new(Semaphore::new(4)),
+            programs: Semaphore::new(limits.programs_max.max(1)),
+            problems: Mutex::new(problems),
+        }))
+    }
+
+    /// The mechanisms to offer, strongest first: none in clear unless `auth.without_tls`, none if nobody could succeed, and
+    /// SCRAM-SHA-256 only if a user has keys for it.
+    #[must_use]
+    pub fn mechanisms(&self, is_encrypted: bool) -> Vec<&'static str> {
+        if !is_encrypted && !self.without_tls {
+            return Vec::new();
+        }
+        let users = self.file.as_ref().map(|file| file.users());
+        let has_scram = users.as_ref().is_some_and(|users| users.have_scram());
+        let has_passwords = !self.program.is_empty() || users.is_some_and(|users| users.len() > 0);
+        let is_possible = |name: &&str| if *name == "SCRAM-SHA-256" { has_scram } else { has_passwords };
+        self.mechanisms.iter().copied().filter(is_possible).collect()
+    }
+
+    /// Reads the password file again, changed or not; what is wrong waits in [`Self::take_problems`], and the users of before
+    /// stay if it cannot be read. A changed file is also noticed at the next exchange. Blocks on the disk.
+    pub fn reload(&self) {
+        let mut problems = Vec::new();
+        if let Some(file) = &self.file {
+            file.reload(&mut problems);
+        }
+        self.report(problems);
+    }
+
+    /// How many users the password file holds.
+    #[must_use]
+    pub fn users(&self) -> usize {
+        self.file.as_ref().map_or(0, |file| file.users().len())
+    }
+
+    /// What was found wrong since the last call, for the log; 100 at most are kept.
+    pub fn take_problems(&self) -> Vec<Problem> {
+        std::mem::take(&mut *self.problems.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Begins an exchange for a session.
+    #[must_use]
+    pub fn exchange(self: &Arc<Self>, context: Context) -> Exchange {
+        Exchange { authenticator: Arc::clone(self), context, dialog: Dialog::default() }
+    }
+
+    /// The counter of failures for a new session.
+    #[must_use]
+    pub fn failures(&self) -> Failures {
+        Failures { left: self.limits.failures_max.max(1), pause: Duration::from_secs(1) }
+    }
+
+    fn report(&self, new: Vec<Problem>) {
+        if new.is_empty() {
+            return;
+        }
+        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        problems.extend(new);
+        let too_many = problems.len().saturating_sub(PROBLEMS_MAX);
+        problems.drain(..too_many);
+    }
+
+    /// Runs `work` with the users on a thread that may block, when it is its turn; what it found wrong is reported.
+    async fn with_users<T: Send + 'static>(
+        &self,
+        file: &Arc<UserFile>,
+        turns: &Arc<Semaphore>,
+        work: impl FnOnce(&Users) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let turn = tokio::time::timeout(self.limits.wait_max, Arc::clone(turns).acquire_owned());
+        let Ok(Ok(turn)) = turn.await else { return Err(self.too_busy("auth.checks_max")) };
+        let file = Arc::clone(file);
+        let job = tokio::task::spawn_blocking(move || {
+            let mut problems = Vec::new();
+            let users = file.fresh_users(&mut problems);
+            let result = work(&users);
+            // The turn ends with the work, not with the session that may have gone away.
+            drop(turn);
+            (result, problems)
+        });
+        match job.await {
+            Ok((result, problems)) => {
+                self.report(problems);
+                Ok(result)
+            }
+            Err(error) => Err(Failure::temporary(format!("the check broke off: {error}"))),
+        }
+    }
+
+    fn too_busy(&self, limit: &str) -> Failure {
+        Failure::temporary(format!("{limit} checks are running and none ended within {:?}", self.limits.wait_max))
+    }
+
+    async fn check(&self, user: String, password: String) -> Result<String, Failure> {
+        let has_program = !self.program.is_empty();
+        let mut answer = Answer::Unknown;
+        if let Some(file) = &self.file {
+            let (user, password) = (user.clone(), password.clone());
+            let work = move |users: &Users| users.check(&user, &password, has_program);
+            answer = self.with_users(file, &self.checks, work).await?;
+        }
+        if answer == Answer::Unknown && has_program {
+            let turn = tokio::time::timeout(self.limits.wait_max, self.programs.acquire()).await;
+            let Ok(Ok(_turn)) = turn else { return Err(self.too_busy("auth.programs_max")) };
+            answer = program::check(&self.program, self.program_time_max, &user, &password).await;
+        }
+        match answer {
+            Answer::Right => Ok(user),
+            Answer::Wrong | Answer::Unknown => {
+                Err(Failure { kind: FailureKind::Credentials, why: "wrong password or unknown user".into() })
+            }
+            Answer::Failed(reason) => Err(Failure::temporary(reason)),
+        }
+    }
+
+    async fn scram_keys(&self, user: &str) -> Result<scram::Keys, Failure> {
+        let none = || Failure { kind: FailureKind::Mechanism, why: "SCRAM-SHA-256 without a user who has keys".into() };
+        let file = self.file.as_ref().ok_or_else(none)?;
+        let (user, secret) = (user.to_owned(), self.secret);
+        self.with_users(file, &self.lookups, move |users| users.scram(&user, &secret)).await?.ok_or_else(none)
+    }
+}
+
+/// What an exchange knows of its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// The connection is encrypted.
+    pub is_encrypted: bool,
+}
+
+/// One AUTH command, up to its end.
+#[derive(Debug)]
+pub struct Exchange {
+    authenticator: Arc<Authenticator>,
+    context: Context,
+    dialog: Dialog,
+}
+
+/// What to tell the session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// [`smtp::server::Session::auth_challenge`], then [`Exchange::respond`].
+    Challenge(Vec<u8>),
+    /// [`smtp::server::Session::auth_succeeded`].
+    Success {
+        /// The user, after SASLprep.
+        identity: Box<str>,
+    },
+    /// [`Failures::verdict`], then [`smtp::server::Session::auth_failed`].
+    Failed(Failure),
+}
+
+impl Exchange {
+    /// Starts with what AUTH said: the mechanism, and the initial response, decoded, if there was one.
+    ///
+    /// # Cancel safety
+    /// A dropped future ends the exchange without an outcome. A hash whose check has begun is checked to its end, so that
+    /// clients that hang up cannot have more checked than the limit.
+    pub async fn start(&mut self, mechanism: &str, initial: Option<&[u8]>) -> Outcome {
+        let offered = self.authenticator.mechanisms(self.context.is_encrypted);
+        if !offered.iter().any(|name| mechanism.eq_ignore_ascii_case(name)) {
+            // RFC 4954 §6: 538 when the mechanism would be offered under encryption
+            let encrypted = self.authenticator.mechanisms(true);
+            let kind = match encrypted.iter().any(|name| mechanism.eq_ignore_ascii_case(name)) {
+                true => FailureKind::Encryption,
+                false => FailureKind::Mechanism,
+            };
+            return Outcome::Failed(Failure { kind, why: "a mechanism that was not offered".into() });
+        }
+        let next = self.dialog.start(mechanism, initial);
+        self.follow(next).await
+    }
+
+    /// Goes on with a response of the client, decoded. A client that gives up (`*`) drops the exchange.
+    ///
+    /// # Cancel safety
+    /// As for [`Self::start`].
+    pub async fn respond(&mut self, response: &[u8]) -> Outcome {
+        let next = self.dialog.respond(response);
+        self.follow(next).await
+    }
+
+    async fn follow(&mut self, mut next: Next) -> Outcome {
+        loop {
+            return match next {
+                Next::Challenge(challenge) => Outcome::Challenge(challenge),
+                Next::Check { user, password } => match self.authenticator.check(user, password).await {
+                    Ok(user) => Outcome::Success { identity: user.into() },
+                    Err(failure) => Outcome::Failed(failure),
+                },
+                Next::Keys(first) => match self.authenticator.scram_keys(&first.user).await {
+                    Ok(keys) => {
+                        next = self.dialog.keys(first, keys, &scram::nonce());
+                        continue;
+                    }
+                    Err(failure) => Outcome::Failed(failure),
+                },
+                Next::Success(user) => Outcome::Success { identity: user.into() },
+                Next::Failed(failure) => Outcome::Failed(failure),
+            };
+        }
+    }
+}
+
+/// Why an exchange failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What the client is told.
+    pub kind: FailureKind,
+    /// For the log; no secrets.
+    pub why: Box<str>,
+}
+
+/// What the client is told of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// 535 5.7.8: password, user or authorization identity.
+    Credentials,
+    /// 501 5.5.2: no message of the mechanism.
+    Malformed,
+    /// 504 5.5.4: the mechanism is not offered.
+    Mechanism,
+    /// 538 5.7.11: the mechanism is offered only under TLS.
+    Encryption,
+    /// 454 4.7.0: too busy, or a program or hash that cannot be asked.
+    Temporary,
+}
+
+impl Failure {
+    fn temporary(why: String) -> Self {
+        Self { kind: FailureKind::Temporary, why: why.into() }
+    }
+
+    /// It may work later.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        self.kind == FailureKind::Temporary
+    }
+
+    // RFC 4954 §6
+    fn reply(&self) -> Reply {
+        match self.kind {
+            FailureKind::Credentials => reply(535, permanent(7, 8), "Authentication credentials invalid"),
+            FailureKind::Malformed => reply(501, permanent(5, 2), "Cannot decode the response"),
+            FailureKind::Mechanism => reply(504, permanent(5, 4), "Mechanism not offered"),
+            FailureKind::Encryption => reply(538, permanent(7, 11), "Encryption required for this mechanism"),
+            FailureKind::Temporary => reply(454, transient(7, 0), "Temporary authentication failure"),
+        }
+    }
+}
+
+fn reply(code: u16, enhanced: EnhancedCode, text: &str) -> Reply {
+    Reply::new(ReplyCode::of(code), Some(enhanced), text)
+}
+
+const fn permanent(subject: u16, detail: u16) -> EnhancedCode {
+    EnhancedCode::of(mail::Outcome::Permanent, subject, detail)
+}
+
+const fn transient(subject: u16, detail: u16) -> EnhancedCode {
+    EnhancedCode::of(mail::Outcome::Transient, subject, detail)
+}
+
+/// The failures of one session: slower each time, and then closed.
+#[derive(Clone, Debug)]
+pub struct Failures {
+    left: u8,
+    pause: Duration,
+}
+
+impl Failures {
+    /// The answer to a failed exchange, for [`smtp::server::Session::auth_failed`], and how long to wait before it is sent: 1 s,
+    /// 2 s, 4 s and so on up to 16 s. Temporary failures neither count nor wait.
+    pub fn verdict(&mut self, failure: &Failure) -> (Verdict, Duration) {
+        if failure.is_temporary() {
+            return (Verdict::Refuse(failure.reply()), Duration::ZERO);
+        }
+        let pause = self.pause;
+        self.pause = (pause * 2).min(Duration::from_secs(16));
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            return (Verdict::Close(reply(421, transient(7, 0), "Too many failed authentications")), pause);
+        }
+        (Verdict::Refuse(failure.reply()), pause)
+    }
+}
+
+/// Asks as a client with PLAIN would, for an operator who tries a password. Blocks; not to be called from async code.
+///
+/// # Errors
+/// `Err(None)`: the password is wrong or the user unknown. `Err(Some(reason))`: it could not be found out.
+pub fn test_password(authenticator: &Arc<Authenticator>, user: &str, password: &str) -> Result<(), Option<String>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Some(format!("cannot start a runtime: {error}")))?;
+    let user = prepare::user(user).ok_or_else(|| Some(prepare::BAD_USER.to_owned()))?;
+    let password = prepare::password(password).ok_or_else(|| Some(prepare::BAD_PASSWORD.to_owned()))?;
+    match runtime.block_on(authenticator.check(user, password)) {
+        Ok(_) => Ok(()),
+        Err(failure) if failure.is_temporary() => Err(Some(failure.why.into())),
+        Err(_) => Err(None),
+    }
+}

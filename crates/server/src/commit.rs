@@ -1,0 +1,237 @@
+//! The stop *commit*: a whole transaction goes into the spool, and `250` is said when it is durable.
+//!
+//! A [`Keeper`] is where messages go: the spool, or nowhere (`mailrace sink`). A [`Content`] is one message on its way
+//! there. Small content is kept in memory until the end; larger content goes to the spool in chunks while it arrives,
+//! and no connection holds more than [`RAM_BYTES_MAX`] of it: the piece that the session hands over, the chunk that is
+//! filled, and the chunk that is written. A chunk is begun only when the one before is on the disk.
+//!
+//! A crash, or a client that goes away, at any point before the end leaves chunks that no message names; the spool counts
+//! them as dead. A client that goes away after the end may get its message delivered without having seen the `250`
+//! (RFC 5321 §6.1).
+
+use crate::env::clock;
+use bytes::Bytes;
+use mail::{Envelope, QueueId, QueueIds};
+use spool::{Chunk, Commit, Error, NewBody, Pressure, Spool, Store};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The most content of one message that a connection holds in memory.
+pub const RAM_BYTES_MAX: usize = PIECE_BYTES + READ_BYTES + 2 * CHUNK_BYTES;
+/// Content up to this travels inline; beyond, it goes in chunks.
+pub const PIECE_BYTES: usize = 64 << 10;
+/// The most that is read from a connection at once.
+pub const READ_BYTES: usize = 32 << 10;
+/// Content in one chunk: as much as leaves the sum within 256 KiB, and with its header a multiple of a block.
+const CHUNK_BYTES: usize = 76 << 10;
+const _: () = assert!(RAM_BYTES_MAX <= 256 << 10, "docs and the issue of limits promise 256 KiB");
+
+/// Where accepted messages go.
+#[derive(Debug)]
+pub enum Keeper {
+    /// The durable store.
+    Spool {
+        /// It.
+        spool: Arc<Spool>,
+        /// Names for new messages.
+        ids: Mutex<QueueIds>,
+    },
+    /// Nowhere: messages are counted and forgotten. What `mailrace sink` is made of.
+    Nothing {
+        /// Names, all the same.
+        ids: Mutex<QueueIds>,
+        /// Messages.
+        messages: AtomicU64,
+        /// Octets of content, with trace lines.
+        bytes: AtomicU64,
+    },
+}
+
+impl Keeper {
+    /// Keeps messages in `spool`.
+    #[must_use]
+    pub fn spool(spool: Arc<Spool>, ids: QueueIds) -> Self {
+        Self::Spool { spool, ids: Mutex::new(ids) }
+    }
+
+    /// Keeps nothing.
+    #[must_use]
+    pub fn nothing(ids: QueueIds) -> Self {
+        Self::Nothing { ids: Mutex::new(ids), messages: AtomicU64::new(0), bytes: AtomicU64::new(0) }
+    }
+
+    /// The name of a new message.
+    pub fn next_id(&self) -> QueueId {
+        let (Self::Spool { ids, .. } | Self::Nothing { ids, .. }) = self;
+        ids.lock().unwrap_or_else(PoisonError::into_inner).next(clock::unix_us())
+    }
+
+    /// How hard the store is pressed.
+    #[must_use]
+    pub fn pressure(&self) -> Pressure {
+        match self {
+            Self::Spool { spool, .. } => spool.pressure(),
+            Self::Nothing { .. } => Pressure::None,
+        }
+    }
+
+    /// What a spool holds and has done; zeroes for a sink.
+    #[must_use]
+    pub fn statistics(&self) -> spool::Statistics {
+        match self {
+            Self::Spool { spool, .. } => spool.statistics(),
+            Self::Nothing { .. } => spool::Statistics::default(),
+        }
+    }
+
+    /// Messages and octets forgotten so far; zero for a spool, whose own figures say more.
+    #[must_use]
+    pub fn forgotten(&self) -> (u64, u64) {
+        match self {
+            Self::Spool { .. } => (0, 0),
+            Self::Nothing { messages, bytes, .. } => (messages.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+/// The content of one message while it arrives.
+#[derive(Debug)]
+pub struct Content {
+    id: QueueId,
+    /// Chunks given to the spool.
+    chunks: u32,
+    /// Octets in them.
+    bytes: u64,
+    filling: Option<Chunk>,
+    writing: Option<Commit>,
+    /// What went wrong; the rest of the content is dropped.
+    failed: Option<Error>,
+}
+
+impl Content {
+    /// Nothing has come yet of the message `id`.
+    #[must_use]
+    pub const fn new(id: QueueId) -> Self {
+        Self { id, chunks: 0, bytes: 0, filling: None, writing: None, failed: None }
+    }
+
+    /// The name of the message.
+    #[must_use]
+    pub const fn id(&self) -> QueueId {
+        self.id
+    }
+
+    /// Takes the next piece of a large message. After a failure it takes all and keeps nothing; [`Self::commit`] tells.
+    ///
+    /// # Cancel safety
+    /// Not cancel-safe: a dropped call may have lost a part of `piece`. Call [`Self::abandon`] then.
+    pub async fn push(&mut self, keeper: &Keeper, piece: &[u8]) {
+        let spool = match keeper {
+            Keeper::Spool { spool, .. } => spool,
+            Keeper::Nothing { .. } => {
+                self.bytes += piece.len() as u64;
+                return;
+            }
+        };
+        let mut rest = piece;
+        while !rest.is_empty() && self.failed.is_none() {
+            let taken = match &mut self.filling {
+                Some(chunk) => chunk.push(rest),
+                None => {
+                    self.wait_for_chunk().await;
+                    self.filling = Some(Chunk::new(CHUNK_BYTES));
+                    continue;
+                }
+            };
+            rest = rest.get(taken..).unwrap_or_default();
+            if !rest.is_empty() {
+                self.hand_over(spool);
+            }
+        }
+    }
+
+    /// Makes the message durable with the `rest` of its content. Its frames are in the spool when this returns `Ok`.
+    ///
+    /// # Errors
+    /// As [`Store::append`]; nothing of the message will be delivered, except after `Failed`, where a frame that did
+    /// reach the disk is declared done by the spool.
+    /// # Cancel safety
+    /// Not cancel-safe before the transaction was given to the spool; afterwards the message is in it whatever happens
+    /// here.
+    pub async fn commit(mut self, keeper: &Keeper, envelope: &Envelope, rest: Vec<u8>) -> Result<u64, Error> {
+        let spool = match keeper {
+            Keeper::Spool { spool, .. } => Arc::clone(spool),
+            Keeper::Nothing { messages, bytes, .. } => {
+                let size = self.bytes + rest.len() as u64;
+                messages.fetch_add(1, Ordering::Relaxed);
+                bytes.fetch_add(size, Ordering::Relaxed);
+                return Ok(size);
+            }
+        };
+        let encoded = spool::envelope::Encoded::new(envelope);
+        let is_small = self.chunks == 0 && self.filling.is_none() && self.failed.is_none();
+        let (body, bytes) = if is_small {
+            let bytes = rest.len() as u64;
+            (NewBody::Whole(Bytes::from(rest)), bytes)
+        } else {
+            self.push(keeper, &rest).await;
+            drop(rest);
+            self.hand_over(&spool);
+            self.wait_for_chunk().await;
+            (NewBody::Chunks { count: self.chunks, bytes: self.bytes }, self.bytes)
+        };
+        let result = match self.failed.take() {
+            Some(error) => Err(error),
+            None => append(&spool, &encoded, body).await,
+        };
+        if result.is_err() && self.chunks > 0 {
+            spool.abort(self.id);
+        }
+        result.map(|()| bytes)
+    }
+
+    /// Forgets what has come: the transaction ended without a message.
+    pub fn abandon(self, keeper: &Keeper) {
+        if let Keeper::Spool { spool, .. } = keeper
+            && self.chunks > 0
+        {
+            spool.abort(self.id);
+        }
+    }
+
+    /// Gives the chunk that was filled to the spool.
+    fn hand_over(&mut self, spool: &Spool) {
+        let Some(chunk) = self.filling.take().filter(|_| self.failed.is_none()) else { return };
+        let bytes = chunk.len() as u64;
+        match spool.append_chunk(self.id, self.chunks, chunk) {
+            Ok(commit) => {
+                self.chunks += 1;
+                self.bytes += bytes;
+                self.writing = Some(commit);
+            }
+            Err(error) => self.failed = Some(error),
+        }
+    }
+
+    async fn wait_for_chunk(&mut self) {
+        if let Some(commit) = self.writing.take()
+            && let Err(error) = commit.await
+        {
+            self.failed.get_or_insert(error);
+        }
+    }
+}
+
+async fn append(spool: &Spool, encoded: &spool::envelope::Encoded, body: NewBody) -> Result<(), Error> {
+    let recipients = encoded.recipients();
+    loop {
+        let message = encoded.message(&recipients, body.clone());
+        let id = message.id;
+        match spool.append(message) {
+            Ok(commit) => return commit.await,
+            // The disk is behind: this client waits, and with it the network.
+            Err(Error::Busy) => spool.room(id).await?,
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! A configuration to write the values of the table over. None of these values is ever used.
+
+use super::{
+    Accept, Auth, Config, Control, Delivery, DeliveryMode, Dns, Dnsbl, DnsblList, Listen, ListenProtocol, ListenTls,
+    Log, LogFormat, LogPath, Message, Relay, Server, Smtp, Spool, Tls,
+};
+use mail::DomainName;
+use smtp::server::BareNewline;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Every field holds something that `n` (0 or 1) decides, so that a test finds a field without a parameter.
+pub(super) fn config(n: u8) -> Config {
+    let time = Duration::from_secs(n.into());
+    let text = "x".repeat(n.into());
+    let networks = vec![IpAddr::from(Ipv4Addr::LOCALHOST).into(); n.into()];
+    Config {
+        hostname: text.clone(),
+        server: Server { threads: n.into(), user: text.clone(), group: text.clone(), shutdown_grace: time },
+        spool: Spool {
+            path: PathBuf::from(&text),
+            size_max: n.into(),
+            free_min: n.into(),
+            shards: n.into(),
+            segment_bytes: n.into(),
+            cache_bytes: n.into(),
+        },
+        listen: Vec::new(),
+        accept: Accept {
+            backlog: n.into(),
+            connections_max: n.into(),
+            connections_per_client: n.into(),
+            rate_per_client: n.into(),
+            rate: n.into(),
+            exempt: networks.clone(),
+            greet_pause: time,
+            greet_pause_for: Vec::new(),
+            reverse_dns: n == 1,
+            xclient: networks.clone(),
+        },
+        relay: Relay {
+            from: networks.clone(),
+            to: vec![super::RelayDomain::new(DomainName::new("x").expect("a name"), false); n.into()],
+        },
+        message: Message {
+            size_max: n.into(),
+            recipients_max: n.into(),
+            hops_max: n.into(),
+            header_fields_max: n.into(),
+            header_bytes_max: n.into(),
+            line_bytes_max: n.into(),
+        },
+        smtp: session(n),
+        auth: Auth {
+            mechanisms: vec![text.clone(); n.into()],
+            file: (n == 1).then(|| PathBuf::from(&text)),
+            program: vec![text.clone(); n.into()],
+            program_time_max: time,
+            without_tls: n == 1,
+        },
+        tls: Tls {
+            certificate: vec![PathBuf::from(&text); n.into()],
+            key: vec![PathBuf::from(&text); n.into()],
+            version_min: text.clone(),
+            handshake_time_max: time,
+        },
+        dns: Dns {
+            servers: vec![SocketAddr::from(([0, 0, 0, 0], 0)); n.into()],
+            timeout: time,
+            cache_entries_max: n.into(),
+        },
+        dnsbl: Dnsbl { list: Vec::new(), refuse_at: n.into(), time_max: time, exempt: networks },
+        delivery: Delivery { mode: if n == 1 { DeliveryMode::Queue } else { DeliveryMode::Background } },
+        log: Log {
+            format: if n == 1 { LogFormat::Json } else { LogFormat::Sendmail },
+            path: if n == 1 { LogPath::Syslog } else { LogPath::Journald },
+            level: n,
+            queue_lines_max: n.into(),
+            tag: text.clone(),
+            facility: text.clone(),
+        },
+        control: Control { path: PathBuf::from(&text) },
+    }
+}
+
+fn session(n: u8) -> Smtp {
+    let time = Duration::from_secs(n.into());
+    Smtp {
+        bare_newline: if n == 1 { BareNewline::Reject } else { BareNewline::Normalize },
+        command_line_bytes_max: n.into(),
+        auth_line_bytes_max: n.into(),
+        transactions_max: n.into(),
+        errors_max: n.into(),
+        refused_recipients_max: n.into(),
+        idle_commands_max: n.into(),
+        command_time_max: time,
+        transaction_time_max: time,
+        session_time_max: time,
+        rate_bytes_min: n.into(),
+        rate_window: time,
+        verify: n == 1,
+    }
+}
+
+/// A listener.
+pub(super) fn listen() -> Listen {
+    Listen {
+        name: String::new(),
+        address: SocketAddr::from(([0, 0, 0, 0], 0)),
+        protocol: ListenProtocol::Smtp,
+        tls: ListenTls::None,
+        tls_required: false,
+        proxy_protocol: Vec::new(),
+        connections_max: 0,
+        auth_required: false,
+    }
+}
+
+/// A block list.
+pub(super) fn dnsbl_list() -> DnsblList {
+    DnsblList { zone: DomainName::new("x").expect("a name"), weight: 0, answers: Vec::new() }
+}

@@ -1,0 +1,221 @@
+//! From a text to a configuration: reads it, fills in defaults, checks rules, remembers where each value came from.
+
+use super::overrides;
+use super::parameter::{Parameter, Preset, Section};
+use super::parameters::{SECTIONS, section_of};
+use super::problem::{Place, Problem, Severity, Source};
+use super::reader::{Draft, Given, Reader, Table};
+use super::{Config, Machine, blank, rules};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody set it.
+    Default,
+    /// A file, and the line in it.
+    File {
+        /// As it was named.
+        file: String,
+        /// Counted from 1.
+        line: usize,
+    },
+    /// `--set`.
+    Override,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { file, line } => write!(f, "{file}:{line}"),
+            Self::Override => f.write_str("--set"),
+        }
+    }
+}
+
+/// A configuration that can be used, and what is to be said about it.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The values.
+    pub config: Config,
+    /// What somebody should look at.
+    pub warnings: Vec<Problem>,
+    /// The file, if there was one.
+    pub path: Option<PathBuf>,
+    /// The machine whose defaults hold.
+    pub machine: Machine,
+    pub(crate) places: Places,
+}
+
+impl Loaded {
+    /// How many keys were set.
+    #[must_use]
+    pub fn keys_set(&self) -> usize {
+        let set: BTreeSet<_> =
+            self.places.given.values().map(|place| (&place.file, place.line, place.column, &place.source)).collect();
+        set.len()
+    }
+
+    /// Where the value of a parameter came from.
+    pub(crate) fn origin(&self, parameter: &Parameter, index: usize) -> Origin {
+        match self.places.of(parameter.key, index) {
+            None => Origin::Default,
+            Some(place) if place.file == overrides::FILE => Origin::Override,
+            Some(place) => Origin::File { file: place.file.clone(), line: place.line },
+        }
+    }
+}
+
+/// Where values were set.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Places {
+    given: BTreeMap<(&'static str, usize), Place>,
+    tables: BTreeMap<(&'static str, usize), Place>,
+    /// Keys with values that could not be read.
+    unread: BTreeSet<&'static str>,
+}
+
+impl Places {
+    /// Where a key was set.
+    pub(crate) fn of(&self, key: &'static str, index: usize) -> Option<&Place> {
+        self.given.get(&(key, index))
+    }
+
+    /// Where a table of a list begins.
+    pub(crate) fn of_table(&self, key: &'static str, index: usize) -> Option<&Place> {
+        self.tables.get(&(key, index))
+    }
+
+    /// True if a value of this key is not what somebody wrote.
+    pub(crate) fn is_unread(&self, key: &str) -> bool {
+        self.unread.contains(key)
+    }
+}
+
+/// Reads a configuration: the text of the file at `path`, changed by overrides `KEY=VALUE`, on a machine.
+///
+/// Without a file the text is empty and there is no path. Relative paths in the file begin at its directory.
+/// # Errors
+/// All problems, at least one of them an error, in the order of the file.
+pub fn load(text: &str, path: Option<&Path>, overrides: &[String], machine: &Machine) -> Result<Loaded, Vec<Problem>> {
+    let (mut loaded, mut problems) = read(text, path, overrides, machine);
+    problems.extend(rules::check(&loaded));
+    problems.sort_by(|a, b| a.order().cmp(&b.order()));
+    if problems.iter().any(|problem| problem.severity == Severity::Error) {
+        return Err(problems);
+    }
+    loaded.warnings = problems;
+    Ok(loaded)
+}
+
+/// The same without the rules between values; what cannot be read has its default.
+pub(crate) fn read(text: &str, path: Option<&Path>, overrides: &[String], machine: &Machine) -> (Loaded, Vec<Problem>) {
+    let mut draft = Draft::default();
+    let mut problems = Vec::new();
+    let file = path.map_or_else(String::new, |path| path.display().to_string());
+    // A byte order mark of some editors is no part of the text.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let base = path.and_then(Path::parent);
+    let source = Source::new(&file, text);
+    Reader { source, base, draft: &mut draft, problems: &mut problems }.document(text);
+    for text in overrides {
+        overrides::apply(text, &mut draft, &mut problems);
+    }
+    let (config, places) = build(draft, machine);
+    let path = path.map(Path::to_owned);
+    (Loaded { config, warnings: Vec::new(), path, machine: machine.clone(), places }, problems)
+}
+
+/// Makes the values of a draft and of the defaults a configuration.
+fn build(mut draft: Draft, machine: &Machine) -> (Config, Places) {
+    fill(blank::config(0), &mut draft, machine)
+}
+
+/// The same over a configuration of which nothing is left, which a test wants to see.
+pub(crate) fn fill(mut config: Config, draft: &mut Draft, machine: &Machine) -> (Config, Places) {
+    let mut places = Places { unread: std::mem::take(&mut draft.unread), ..Places::default() };
+    let mut derived: Vec<(&'static Parameter, usize)> = Vec::new();
+    for section in SECTIONS {
+        let tables = tables_of(section, draft, machine, &mut config);
+        for (index, table) in tables.iter().enumerate() {
+            if let Some(place) = &table.place {
+                places.tables.insert((section.key, index), place.clone());
+            }
+            for parameter in section.parameters {
+                match (table.given.get(parameter.key), parameter.fixed()) {
+                    (Some(given), _) => {
+                        parameter.set(&mut config, index, &given.value);
+                        if given.place.line > 0 {
+                            places.given.insert((parameter.key, index), given.place.clone());
+                        }
+                    }
+                    (None, Some(value)) => parameter.set(&mut config, index, &value),
+                    (None, None) => derived.push((parameter, index)),
+                }
+            }
+        }
+    }
+    for (parameter, index) in derived {
+        if let Preset::Derived { value, .. } = parameter.preset {
+            let value = value(&config, machine, index);
+            parameter.set(&mut config, index, &value);
+        }
+    }
+    (config, places)
+}
+
+/// The tables of a section as they were given, or as they are by default, with room for them in the configuration.
+fn tables_of(section: &'static Section, draft: &mut Draft, machine: &Machine, config: &mut Config) -> Vec<Table> {
+    let mut tables = draft.tables.remove(section.key).unwrap_or_default();
+    let Some(group) = section.group else {
+        tables.resize_with(1, Table::default);
+        return tables;
+    };
+    if tables.is_empty() {
+        tables = (group.preset)(machine).iter().map(|table| preset_table(section, table)).collect();
+    }
+    for _ in &tables {
+        (group.push)(config);
+    }
+    tables
+}
+
+fn preset_table(section: &'static Section, texts: &[(&str, &str)]) -> Table {
+    let mut table = Table::default();
+    for parameter in section.parameters {
+        if let Some((_, text)) = texts.iter().find(|(name, _)| *name == parameter.name()) {
+            let value = parameter.kind.read_bare(text).expect("a test of the table reads all defaults");
+            let place = Place { file: String::new(), line: 0, column: 0, width: 0, source: String::new() };
+            table.given.insert(parameter.key, Given { value, place });
+        }
+    }
+    table
+}
+
+/// The name of a value of a parameter: `listen[0].address`, `spool.path`.
+pub(crate) fn instance(parameter: &Parameter, index: usize) -> String {
+    let section = section_of(parameter);
+    if section.group.is_some() {
+        format!("{}[{index}].{}", section.key, parameter.name())
+    } else {
+        parameter.key.to_owned()
+    }
+}
+
+impl Config {
+    /// The defaults on a machine.
+    #[must_use]
+    pub fn new(machine: &Machine) -> Self {
+        build(Draft::default(), machine).0
+    }
+}
+
+impl Default for Config {
+    /// The defaults on [`Machine::default`].
+    fn default() -> Self {
+        Self::new(&Machine::default())
+    }
+}

@@ -1,0 +1,87 @@
+//! The words of the file for values of which there are few, each with its meaning.
+
+use super::field::Field;
+use super::value::Value;
+use super::{DeliveryMode, ListenProtocol, ListenTls, LogFormat};
+use smtp::server::BareNewline;
+
+/// Words and what they mean.
+pub(crate) type Words = &'static [(&'static str, &'static str)];
+
+/// A type with a word for each of its values.
+pub(crate) trait Choice: Copy + PartialEq + 'static {
+    /// The words, in the order of [`Self::ALL`].
+    const WORDS: Words;
+    /// The values.
+    const ALL: &'static [Self];
+}
+
+macro_rules! choices {
+    ($($name:ident { $($variant:ident = $word:literal: $meaning:literal,)* })*) => {$(
+        impl Choice for $name {
+            const WORDS: Words = &[$(($word, $meaning)),*];
+            const ALL: &'static [Self] = &[$(Self::$variant),*];
+        }
+        impl Field for $name {
+            fn value(&self) -> Value {
+                let at = Self::ALL.iter().position(|value| value == self).unwrap_or_default();
+                Value::Text(Self::WORDS.get(at).map_or("", |(word, _)| word).to_owned())
+            }
+            fn of(value: &Value) -> Option<Self> {
+                let Value::Text(text) = value else { return None };
+                let at = Self::WORDS.iter().position(|(word, _)| word == text)?;
+                Self::ALL.get(at).copied()
+            }
+        }
+    )*};
+}
+
+choices! {
+    ListenProtocol {
+        Smtp = "smtp": "mail from other servers",
+        Submission = "submission": "mail from users (RFC 6409); AUTH is demanded unless auth_required = false",
+        Lmtp = "lmtp": "local delivery with a reply for each recipient (RFC 2033)",
+    }
+    ListenTls {
+        None = "none": "no TLS",
+        StartTls = "starttls": "offered by the STARTTLS command",
+        Implicit = "implicit": "from the first byte, as on port 465",
+    }
+    BareNewline {
+        Reject = "reject": "the message is refused",
+        Normalize = "normalize": "each becomes CRLF; still none of them ends DATA",
+    }
+    DeliveryMode {
+        Background = "background": "as soon as a message is accepted",
+        Queue = "queue": "accepted messages stay in the spool",
+    }
+    LogFormat {
+        Sendmail = "sendmail": "the lines that tools for sendmail's log read",
+        Json = "json": "one JSON object a line",
+    }
+}
+
+/// Facilities of syslog.
+pub(crate) const FACILITIES: Words = &[
+    ("mail", "mail system"),
+    ("daemon", "other daemons"),
+    ("user", "programs of users"),
+    ("local0", "local use"),
+    ("local1", "local use"),
+    ("local2", "local use"),
+    ("local3", "local use"),
+    ("local4", "local use"),
+    ("local5", "local use"),
+    ("local6", "local use"),
+    ("local7", "local use"),
+];
+
+/// Versions of TLS.
+pub(crate) const TLS_VERSIONS: Words = &[("1.2", "RFC 5246; old clients can do no more"), ("1.3", "RFC 8446 only")];
+
+/// SASL mechanisms.
+pub(crate) const MECHANISMS: Words = &[
+    ("SCRAM-SHA-256", "the password does not cross the wire; needs entries of that kind in auth.file"),
+    ("PLAIN", "the password in one line (RFC 4616)"),
+    ("LOGIN", "the same in two questions, for old clients"),
+];

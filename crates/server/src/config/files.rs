@@ -1,0 +1,169 @@
+//! The files a configuration names: are they there, and can they be read?
+//!
+//! `mailrace check` asks this, and the server before it starts. What is in the files is the business of their readers.
+
+use super::build::{Loaded, instance};
+use super::parameters::find;
+use super::problem::{Place, Problem, Severity};
+use super::{Config, LogPath};
+use std::io;
+use std::path::Path;
+
+/// What was found at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A file that can be read; `open_to_others`: by anybody on this host.
+    File {
+        /// Others than its owner and group may read it.
+        open_to_others: bool,
+    },
+    /// A directory.
+    Directory,
+    /// Nothing.
+    Missing,
+    /// Something that cannot be read, and why.
+    Unreadable(String),
+}
+
+/// Looks at files.
+pub trait Files {
+    /// Says what is at a path.
+    fn look(&self, path: &Path) -> Found;
+}
+
+/// The files of this machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealFiles;
+
+impl Files for RealFiles {
+    fn look(&self, path: &Path) -> Found {
+        use std::os::unix::fs::PermissionsExt as _;
+        let metadata = match std::fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Found::Missing,
+            Err(error) => return Found::Unreadable(error.to_string()),
+        };
+        if metadata.is_dir() {
+            return Found::Directory;
+        }
+        // Only a plain file is opened: opening a pipe would wait for its writer.
+        match if metadata.is_file() { std::fs::File::open(path).map(drop) } else { Ok(()) } {
+            Ok(()) => Found::File { open_to_others: metadata.permissions().mode() & 0o004 != 0 },
+            Err(error) => Found::Unreadable(error.to_string()),
+        }
+    }
+}
+
+/// Problems with the files that a configuration names.
+#[must_use]
+pub fn check_files(loaded: &Loaded, files: &dyn Files) -> Vec<Problem> {
+    let config = &loaded.config;
+    let mut check = Check { loaded, files, problems: Vec::new() };
+    for path in &config.tls.certificate {
+        check.readable("tls.certificate", path, false);
+    }
+    for path in &config.tls.key {
+        check.readable("tls.key", path, true);
+    }
+    if let Some(path) = &config.auth.file {
+        check.readable("auth.file", path, true);
+    }
+    if let Some(program) = config.auth.program.first() {
+        check.readable("auth.program", Path::new(program), false);
+    }
+    check.places(config);
+    check.problems.sort_by(|a, b| a.order().cmp(&b.order()));
+    check.problems
+}
+
+struct Check<'a> {
+    loaded: &'a Loaded,
+    files: &'a dyn Files,
+    problems: Vec<Problem>,
+}
+
+impl Check<'_> {
+    fn add(&mut self, severity: Severity, key: &'static str, text: String, suggestion: &str) {
+        let name = find(key).map_or_else(String::new, |parameter| instance(parameter, 0));
+        let mut problem = Place::problem(self.loaded.places.of(key, 0), severity, name, text);
+        problem.suggestion = (!suggestion.is_empty()).then(|| suggestion.to_owned());
+        self.problems.push(problem);
+    }
+
+    fn readable(&mut self, key: &'static str, path: &Path, is_secret: bool) {
+        let shown = path.display();
+        match self.files.look(path) {
+            Found::File { open_to_others: true } if is_secret => self.add(
+                Severity::Warning,
+                key,
+                format!("{key}: every user of this host can read {shown}"),
+                &format!("chmod o-r {shown}"),
+            ),
+            Found::File { .. } => {}
+            Found::Missing => {
+                self.add(
+                    Severity::Error,
+                    key,
+                    format!("{key}: there is no file {shown}"),
+                    "relative paths begin at the directory of the configuration file",
+                );
+            }
+            Found::Directory => {
+                self.add(Severity::Error, key, format!("{key}: {shown} is a directory"), "name the file in it")
+            }
+            Found::Unreadable(why) => {
+                self.add(Severity::Error, key, format!("{key}: {shown} cannot be read: {why}"), "")
+            }
+        }
+    }
+
+    /// Directories in which files will be made.
+    fn places(&mut self, config: &Config) {
+        match self.files.look(&config.spool.path) {
+            Found::Directory | Found::Missing => {}
+            Found::File { .. } => {
+                let text = format!("spool.path: {} is a file", config.spool.path.display());
+                self.add(Severity::Error, "spool.path", text, "name a directory, or one that can be made");
+            }
+            Found::Unreadable(why) => {
+                let text = format!("spool.path: {} cannot be read: {why}", config.spool.path.display());
+                self.add(Severity::Error, "spool.path", text, "");
+            }
+        }
+        if let LogPath::File(path) = &config.log.path {
+            if self.files.look(path) == Found::Directory {
+                self.add(
+                    Severity::Error,
+                    "log.path",
+                    format!("log.path: {} is a directory", path.display()),
+                    "name a file in it",
+                );
+            }
+            self.directory_of("log.path", path);
+        }
+        if self.loaded.places.of("control.path", 0).is_some() {
+            self.directory_of("control.path", &config.control.path);
+        }
+    }
+
+    fn directory_of(&mut self, key: &'static str, path: &Path) {
+        let directory = match path.parent() {
+            Some(directory) if directory.as_os_str().is_empty() => Path::new("."),
+            Some(directory) => directory,
+            None => return,
+        };
+        match self.files.look(directory) {
+            Found::Directory => {}
+            Found::Missing => {
+                let text = format!("{key}: there is no directory {}", directory.display());
+                self.add(Severity::Error, key, text, &format!("mkdir -p {}", directory.display()));
+            }
+            Found::File { .. } => {
+                self.add(Severity::Error, key, format!("{key}: {} is no directory", directory.display()), "");
+            }
+            Found::Unreadable(why) => {
+                self.add(Severity::Error, key, format!("{key}: {} cannot be read: {why}", directory.display()), "");
+            }
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! Kinds of values: what each takes in TOML, its range, and what to say to a value that does not fit.
+
+use super::RelayDomain;
+use super::choice::Words;
+use super::number::{self, NoSize, size_text, time_text};
+use super::suggestion::nearest;
+use super::toml_text::quoted;
+use super::value::Value;
+use ipnet::IpNet;
+use mail::DomainName;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+use toml::Spanned;
+use toml::de::{DeArray, DeValue};
+
+/// What values a parameter has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// `true` or `false`.
+    Flag,
+    /// A whole number; `unit` is what it counts.
+    Number { min: i64, max: i64, unit: &'static str },
+    /// Bytes: a number, or text with a unit.
+    Bytes { min: i64, max: i64 },
+    /// A time with its units.
+    Time { min: Duration, max: Duration },
+    /// One of some words.
+    Choice(Words),
+    /// The name of a host or a domain.
+    Domain,
+    /// A domain, with a dot before it for everything below as well.
+    RelayDomain,
+    /// A word for log lines or a user of the system; may be empty where `empty`.
+    Word { empty: bool },
+    /// Any text, such as an argument of a program.
+    Text,
+    /// A file or directory; empty for none where `empty`.
+    Path { empty: bool },
+    /// Where the log goes.
+    LogPath,
+    /// A network or one address.
+    Network,
+    /// An address and a port to listen on; `:25` for all addresses.
+    Listen,
+    /// An address, and a port where it is not this one.
+    Address { port: u16 },
+    /// Several, or one without brackets; `flag`: also `true` for all networks and `false` for none.
+    List { of: &'static Self, flag: bool },
+}
+
+/// A value that does not fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Misfit {
+    /// Where in the text.
+    pub(crate) span: Range<usize>,
+    /// What is wrong with it, the value first.
+    pub(crate) text: String,
+    /// What would be right.
+    pub(crate) expected: String,
+    /// What may have been meant.
+    pub(crate) suggestion: Option<String>,
+}
+
+/// What is wrong with a text, and a suggestion.
+type Complaint = (String, Option<String>);
+
+fn complaint<T>(text: &str, what: &str) -> Result<T, Complaint> {
+    Err((format!("{} {what}", quoted(text)), None))
+}
+
+fn complaint_but<T>(text: &str, what: &str, suggestion: impl Into<String>) -> Result<T, Complaint> {
+    Err((format!("{} {what}", quoted(text)), Some(suggestion.into())))
+}
+
+impl Kind {
+    /// The kind in a word or two, for pages.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Flag => "true or false".to_owned(),
+            Self::Number { unit: "", .. } => "number".to_owned(),
+            Self::Number { unit, .. } => format!("number of {unit}"),
+            Self::Bytes { .. } => "size".to_owned(),
+            Self::Time { .. } => "time".to_owned(),
+            Self::Choice(_) => "word".to_owned(),
+            Self::Domain => "domain".to_owned(),
+            Self::RelayDomain => "domain or .domain".to_owned(),
+            Self::Word { .. } => "name".to_owned(),
+            Self::Text => "text".to_owned(),
+            Self::Path { .. } => "path".to_owned(),
+            Self::LogPath => "\"-\", \"syslog\", \"journald\" or path".to_owned(),
+            Self::Network => "network".to_owned(),
+            Self::Listen => "address and port".to_owned(),
+            Self::Address { .. } => "address".to_owned(),
+            Self::List { of, flag: false } => format!("list of: {}", of.name()),
+            Self::List { of, flag: true } => format!("true, false, or list of: {}", of.name()),
+        }
+    }
+
+    /// What a value must be, in a phrase.
+    pub(crate) fn expected(&self) -> String {
+        match self {
+            Self::Flag => "true or false".to_owned(),
+            Self::Number { min, max, unit } => {
+                let of = if unit.is_empty() { String::new() } else { format!(" of {unit}") };
+                format!("a whole number{of} from {min} to {max}")
+            }
+            Self::Bytes { min, max } => {
+                format!("a size from {} to {}: bytes, or text such as \"64KiB\"", size_text(*min), size_text(*max))
+            }
+            Self::Time { min, max } => {
+                format!("a time from {} to {}, such as \"30s\" or \"1h30m\"", time_text(*min), time_text(*max))
+            }
+            Self::Choice(words) => {
+                let words: Vec<String> = words.iter().map(|(word, _)| quoted(word)).collect();
+                match words.split_last() {
+                    Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+                    _ => words.concat(),
+                }
+            }
+            Self::Domain => "a name such as \"mx.example.com\"".to_owned(),
+            Self::RelayDomain => "\"example.com\", or \".example.com\" for what is below it as well".to_owned(),
+            Self::Word { .. } => "a name of letters, digits, \"-\", \"_\" and \".\"".to_owned(),
+            Self::Text => "text".to_owned(),
+            Self::Path { .. } => "a path; a relative one begins at the directory of the file".to_owned(),
+            Self::LogPath => "\"-\" for standard output, \"syslog\", \"journald\", or the path of a file".to_owned(),
+            Self::Network => "a network such as \"10.0.0.0/8\" or an address such as \"192.0.2.1\"".to_owned(),
+            Self::Listen => {
+                "an address and a port: \"192.0.2.1:25\", \"[2001:db8::1]:25\", or \":25\" for all addresses".to_owned()
+            }
+            Self::Address { port } => {
+                format!(
+                    "an address such as \"192.0.2.53\" or \"[2001:db8::53]:{port}\"; the port is {port} unless given"
+                )
+            }
+            Self::List { of, flag } => {
+                format!("{}a list, each item {}", if *flag { "true, false, or " } else { "" }, of.expected())
+            }
+        }
+    }
+
+    /// Reads a value; what does not fit goes to `misfits`, all items of a list.
+    pub(crate) fn read(&self, value: &Spanned<DeValue<'_>>, misfits: &mut Vec<Misfit>) -> Option<Value> {
+        if let Self::List { of, flag } = self {
+            return match value.get_ref() {
+                DeValue::Boolean(all) if *flag => Some(Value::List(if *all { all_networks() } else { Vec::new() })),
+                DeValue::Array(items) => of.read_list(items, misfits),
+                // One item needs no brackets.
+                DeValue::String(text) => {
+                    let before = misfits.len();
+                    let item = of.read(value, misfits);
+                    for misfit in misfits.iter_mut().skip(before).filter(|_| *flag) {
+                        (_, misfit.suggestion) = Self::Flag.text_where_none_is(text);
+                        misfit.expected = self.expected();
+                    }
+                    item.map(|item| Value::List(vec![item]))
+                }
+                other => {
+                    misfits.push(self.misfit(value.span(), wrong_type(other)));
+                    None
+                }
+            };
+        }
+        let read = match (self, value.get_ref()) {
+            (Self::Flag, DeValue::Boolean(flag)) => Ok(Value::Flag(*flag)),
+            (Self::Number { .. } | Self::Bytes { .. }, DeValue::Integer(number)) => {
+                match i64::from_str_radix(number.as_str(), number.radix()) {
+                    Ok(number) => self.in_range(Value::Number(number), &number.to_string()),
+                    Err(_) => Err((format!("{number} is out of range"), None)),
+                }
+            }
+            (Self::Time { .. }, DeValue::Integer(number)) if number.as_str() == "0" => self.read_text("0"),
+            (Self::Time { .. }, DeValue::Integer(number)) => {
+                Err((format!("{number} has no unit"), Some(format!("write \"{number}s\" for seconds"))))
+            }
+            (Self::Flag | Self::Number { .. }, DeValue::String(text)) => Err(self.text_where_none_is(text)),
+            (_, DeValue::String(text)) => self.read_text(text),
+            (Self::Listen, DeValue::Integer(port)) => {
+                Err((format!("{port} is a number, not text"), Some(format!("write \":{port}\" for all addresses"))))
+            }
+            (Self::Flag, DeValue::Integer(number)) if matches!(number.as_str(), "0" | "1") => {
+                let flag = number.as_str() == "1";
+                Err((format!("{number} is neither true nor false"), Some(format!("write {flag}"))))
+            }
+            (Self::Choice(words), DeValue::Float(_) | DeValue::Integer(_) | DeValue::Boolean(_)) => {
+                let (text, _) = wrong_type(value.get_ref());
+                let written = plain_text(value.get_ref());
+                let meant = words.iter().find(|(word, _)| *word == written);
+                Err((text, meant.map(|(word, _)| format!("write it in quotes: \"{word}\""))))
+            }
+            (_, other) => Err(wrong_type(other)),
+        };
+        read.map_err(|complaint| misfits.push(self.misfit(value.span(), complaint))).ok()
+    }
+
+    fn read_list(&self, items: &DeArray<'_>, misfits: &mut Vec<Misfit>) -> Option<Value> {
+        let before = misfits.len();
+        let values: Vec<Value> = items.iter().filter_map(|item| self.read(item, misfits)).collect();
+        (misfits.len() == before).then_some(Value::List(values))
+    }
+
+    /// Reads the text of a default, of an example, of `--set`: TOML, or text that needs no quotes.
+    pub(crate) fn read_bare(&self, text: &str) -> Result<Value, Vec<Misfit>> {
+        let is_toml = match self {
+            Self::Flag | Self::Number { .. } => true,
+            Self::List { flag, .. } if *flag && matches!(text, "true" | "false") => true,
+            _ => {
+                text.starts_with(['"', '\'', '[', '{']) && !matches!(self, Self::Listen | Self::Address { .. })
+                    || text.starts_with(['"', '\''])
+            }
+        };
+        if text.is_empty() && matches!(self, Self::List { .. }) {
+            return Ok(Value::List(Vec::new()));
+        }
+        let mut misfits = Vec::new();
+        if is_toml {
+            let (value, errors) = DeValue::parse_recoverable(text);
+            if let Some(error) = errors.first() {
+                let span = error.span().unwrap_or_default();
+                return Err(vec![
+                    self.misfit(span, (format!("{text} is no value of TOML: {}", error.message()), None)),
+                ]);
+            }
+            return self.read(&value, &mut misfits).ok_or(misfits);
+        }
+        let value = Spanned::new(0..text.len(), DeValue::String(text.into()));
+        self.read(&value, &mut misfits).ok_or(misfits)
+    }
+
+    fn misfit(&self, span: Range<usize>, (text, suggestion): Complaint) -> Misfit {
+        Misfit { span, text, expected: self.expected(), suggestion }
+    }
+
+    fn text_where_none_is(&self, text: &str) -> Complaint {
+        let write = match (self, text) {
+            (Self::Flag, "true" | "yes" | "on" | "1") => Some("write true, without quotes".to_owned()),
+            (Self::Flag, "false" | "no" | "off" | "0") => Some("write false, without quotes".to_owned()),
+            (Self::Number { .. }, digits) if digits.parse::<i64>().is_ok() => {
+                Some(format!("write {digits}, without quotes"))
+            }
+            _ => None,
+        };
+        (format!("{} is text", quoted(text)), write)
+    }
+
+    fn in_range(&self, value: Value, text: &str) -> Result<Value, Complaint> {
+        let fits = match (self, &value) {
+            (Self::Number { min, max, .. } | Self::Bytes { min, max }, Value::Number(number)) => {
+                (min..=max).contains(&number)
+            }
+            (Self::Time { min, max }, Value::Time(time)) => (min..=max).contains(&time),
+            _ => true,
+        };
+        if fits { Ok(value) } else { Err((format!("{text} is out of range"), None)) }
+    }
+
+    fn read_text(&self, text: &str) -> Result<Value, Complaint> {
+        match self {
+            Self::Bytes { .. } => match number::size(text) {
+                Ok(bytes) => self.in_range(Value::Number(bytes), &quoted(text)),
+                Err(NoSize::Form) => complaint(text, "is no size"),
+                Err(NoSize::Ambiguous { binary, decimal }) => {
+                    complaint_but(text, "may mean two sizes", format!("write \"{binary}\" or {decimal}"))
+                }
+            },
+            Self::Time { .. } => match number::time(text) {
+                Some(time) => self.in_range(Value::Time(time), &quoted(text)),
+                None if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                    complaint_but(text, "has no unit", format!("write \"{text}s\" for seconds"))
+                }
+                None => complaint(text, "is no time"),
+            },
+            Self::Choice(words) => match words.iter().find(|(word, _)| *word == text) {
+                Some(_) => Ok(Value::Text(text.to_owned())),
+                None => {
+                    let near = nearest(text, words.iter().map(|(word, _)| *word));
+                    Err((format!("{} is none of the values", quoted(text)), near.map(did_you_mean)))
+                }
+            },
+            Self::Domain => match DomainName::new(text) {
+                Ok(_) => Ok(Value::Text(text.to_owned())),
+                Err(_) => match text.strip_suffix('.').filter(|name| DomainName::new(name).is_ok()) {
+                    Some(name) => complaint_but(text, "ends with a dot", did_you_mean(name)),
+                    None => complaint(text, "is no domain name"),
+                },
+            },
+            Self::RelayDomain => match text.parse::<RelayDomain>() {
+                Ok(_) => Ok(Value::Text(text.to_owned())),
+                Err(_) => match Some(text.trim_start_matches(['*', '@']).trim_end_matches('.'))
+                    .filter(|name| name.parse::<RelayDomain>().is_ok())
+                {
+                    Some(name) => complaint_but(text, "is no domain name", did_you_mean(name)),
+                    None => complaint(text, "is no domain name"),
+                },
+            },
+            Self::Word { empty } => {
+                let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+                if text.is_empty() && !empty {
+                    complaint(text, "is empty")
+                } else if text.len() > 32 {
+                    complaint(text, "is longer than 32 letters")
+                } else if text.chars().all(is_word) {
+                    Ok(Value::Text(text.to_owned()))
+                } else {
+                    complaint(text, "has a character that is not allowed in it")
+                }
+            }
+            Self::Text | Self::Path { .. } | Self::LogPath if text.contains('\0') => complaint(text, "has a NUL in it"),
+            Self::Text => Ok(Value::Text(text.to_owned())),
+            Self::Path { empty } if text.is_empty() && !empty => complaint(text, "is no path"),
+            Self::LogPath if text.is_empty() => complaint(text, "is no path"),
+            Self::LogPath if matches!(text, "-" | "syslog" | "journald") => Ok(Value::Text(text.to_owned())),
+            Self::Path { .. } | Self::LogPath => Ok(Value::Path(PathBuf::from(text))),
+            Self::Network => network(text),
+            Self::Listen => listen(text),
+            Self::Address { port } => address(text, *port),
+            Self::Flag | Self::Number { .. } | Self::List { .. } => Err(self.text_where_none_is(text)),
+        }
+    }
+}
+
+pub(crate) fn did_you_mean(word: &str) -> String {
+    format!("did you mean {}?", quoted(word))
+}
+
+/// Every address of both families.
+fn all_networks() -> Vec<Value> {
+    let all = [IpNet::from(IpAddr::from(Ipv4Addr::UNSPECIFIED)), IpNet::from(IpAddr::from(Ipv6Addr::UNSPECIFIED))];
+    all.into_iter().filter_map(|one| IpNet::new(one.addr(), 0).ok()).map(Value::Network).collect()
+}
+
+fn network(text: &str) -> Result<Value, Complaint> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(Value::Network(address.into()));
+    }
+    match text.parse::<IpNet>() {
+        Ok(network) if network == network.trunc() => Ok(Value::Network(network)),
+        Ok(network) => complaint_but(
+            text,
+            "has bits set behind its prefix",
+            format!("write \"{}\" for the network or \"{}\" for the address", network.trunc(), network.addr()),
+        ),
+        Err(_) => match text.split_once('/').map(|(address, prefix)| (address.parse::<IpAddr>(), prefix)) {
+            Some((Ok(address), prefix)) if prefix.parse::<u32>().is_ok() => {
+                let most = if address.is_ipv4() { 32 } else { 128 };
+                complaint(text, &format!("has a prefix longer than {most}"))
+            }
+            _ => complaint(text, "is no network"),
+        },
+    }
+}
+
+fn listen(text: &str) -> Result<Value, Complaint> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(Value::Address(address));
+    }
+    if let Some(port) = text.strip_prefix(':').and_then(|port| port.parse::<u16>().ok()) {
+        let all = [IpAddr::from(Ipv4Addr::UNSPECIFIED), IpAddr::from(Ipv6Addr::UNSPECIFIED)];
+        return Ok(Value::Each(all.into_iter().map(|ip| Value::Address(SocketAddr::new(ip, port))).collect()));
+    }
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return complaint_but(text, "has no port", did_you_mean(&SocketAddr::new(ip, 25).to_string()));
+    }
+    match text.rsplit_once(':') {
+        Some(("*", port)) if port.parse::<u16>().is_ok() => {
+            complaint_but(text, "is no address", did_you_mean(&format!(":{port}")))
+        }
+        Some(("localhost", port)) if port.parse::<u16>().is_ok() => {
+            complaint_but(text, "has a name where an address must be", did_you_mean(&format!("127.0.0.1:{port}")))
+        }
+        None if text.parse::<u16>().is_ok() => {
+            complaint_but(text, "is a port without a colon", did_you_mean(&format!(":{text}")))
+        }
+        _ => complaint(text, "is no address with a port"),
+    }
+}
+
+fn address(text: &str, port: u16) -> Result<Value, Complaint> {
+    let with_port = text.parse::<SocketAddr>().ok();
+    match with_port.or_else(|| text.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, port))) {
+        Some(address) => Ok(Value::Address(address)),
+        None => complaint(text, "is no address"),
+    }
+}
+
+/// A value of a type that the kind does not take.
+fn wrong_type(value: &DeValue<'_>) -> Complaint {
+    let text = plain_text(value);
+    (
+        match value {
+            DeValue::String(text) => format!("{} is text", quoted(text)),
+            DeValue::Integer(_) | DeValue::Float(_) => format!("{text} is a number"),
+            DeValue::Boolean(_) => format!("{text} is a boolean"),
+            DeValue::Datetime(_) => format!("{text} is a date"),
+            DeValue::Array(_) => "a list stands here".to_owned(),
+            DeValue::Table(_) => "a table stands here".to_owned(),
+        },
+        None,
+    )
+}
+
+fn plain_text(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(flag) => flag.to_string(),
+        DeValue::Datetime(date) => date.to_string(),
+        DeValue::Array(_) | DeValue::Table(_) => String::new(),
+    }
+}

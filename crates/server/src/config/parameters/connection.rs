@@ -1,0 +1,390 @@
+//! Parameters of connections: listeners, who may connect and relay, names and block lists.
+
+use super::super::choice::Choice as _;
+use super::super::field::Field as _;
+use super::super::parameter::{Group, Preset, Section, at};
+use super::super::{ListenProtocol, ListenTls, blank};
+use super::{Kind, NETWORKS, count, count_from_1, fixed, list, seconds};
+use std::time::Duration;
+
+pub(super) static LISTEN: Section = Section {
+    key: "listen",
+    summary: "a listening socket",
+    group: Some(Group {
+        len: |config| config.listen.len(),
+        push: |config| config.listen.push(blank::listen()),
+        preset: |machine| {
+            if machine.is_root {
+                &[&[("address", "0.0.0.0:25")], &[("address", "[::]:25")]]
+            } else {
+                &[&[("address", "127.0.0.1:2525")]]
+            }
+        },
+        preset_text: "one for SMTP: on port 25 of all addresses for root, else on 127.0.0.1:2525",
+    }),
+    parameters: &[
+        fixed(
+            "listen.address",
+            at!(listen[].address),
+            Kind::Listen,
+            "",
+            ":25",
+            "address and port; \":25\" stands for 0.0.0.0:25 and [::]:25",
+            "A reload binds new addresses and closes those that are gone; their connections go on. Port 0 takes one that \
+             is free.",
+        )
+        .preset(Preset::Required),
+        fixed(
+            "listen.protocol",
+            at!(listen[].protocol),
+            Kind::Choice(ListenProtocol::WORDS),
+            "smtp",
+            "submission",
+            "what is spoken",
+            "",
+        ),
+        fixed(
+            "listen.name",
+            at!(listen[].name),
+            Kind::Word { empty: false },
+            "",
+            "MTA-v6",
+            "the name of the listener in log lines (daemon=)",
+            "",
+        )
+        .preset(Preset::Derived {
+            text: "MTA, MSA or LMTP, by the protocol",
+            value: |config, _, index| {
+                let protocol = config.listen.get(index).map(|listen| listen.protocol);
+                let name = match protocol {
+                    None | Some(ListenProtocol::Smtp) => "MTA",
+                    Some(ListenProtocol::Submission) => "MSA",
+                    Some(ListenProtocol::Lmtp) => "LMTP",
+                };
+                name.to_owned().value()
+            },
+        }),
+        fixed(
+            "listen.tls",
+            at!(listen[].tls),
+            Kind::Choice(ListenTls::WORDS),
+            "",
+            "implicit",
+            "TLS: none, starttls or implicit",
+            "Both need tls.certificate and tls.key.",
+        )
+        .preset(Preset::Derived {
+            text: "\"starttls\" if there is a tls.certificate, else \"none\"",
+            value: |config, _, _| {
+                if config.tls.certificate.is_empty() { ListenTls::None } else { ListenTls::StartTls }.value()
+            },
+        }),
+        fixed(
+            "listen.tls_required",
+            at!(listen[].tls_required),
+            Kind::Flag,
+            "false",
+            "true",
+            "refuse mail before TLS (530 5.7.0)",
+            "RFC 3207 forbids this on a server for the public: mail of hosts without TLS would not arrive.",
+        ),
+        fixed(
+            "listen.proxy_protocol",
+            at!(listen[].proxy_protocol),
+            Kind::List { of: &Kind::Network, flag: true },
+            "[]",
+            "[\"10.0.0.5\", \"10.0.1.0/24\"]",
+            "networks whose connections begin with a PROXY header",
+            "For load balancers: the header (version 1 or 2) names the client, and all rules and logs use that address. \
+             true stands for every client; then anyone who reaches the port can claim any address.",
+        ),
+        fixed(
+            "listen.connections_max",
+            at!(listen[].connections_max),
+            count("connections"),
+            "0",
+            "500",
+            "connections at once on this listener; 0: only accept.connections_max counts",
+            "Above it a client gets 421 4.3.2 at once. The port stays open.",
+        ),
+        fixed(
+            "listen.auth_required",
+            at!(listen[].auth_required),
+            Kind::Flag,
+            "",
+            "false",
+            "refuse MAIL without AUTH (530 5.7.0)",
+            "",
+        )
+        .preset(Preset::Derived {
+            text: "true for protocol = \"submission\", else false",
+            value: |config, _, index| {
+                config.listen.get(index).is_some_and(|listen| listen.protocol == ListenProtocol::Submission).value()
+            },
+        }),
+    ],
+};
+
+pub(super) static ACCEPT: Section = Section {
+    key: "accept",
+    summary: "who may connect, how often, and what he waits for",
+    group: None,
+    parameters: &[
+        fixed(
+            "accept.backlog",
+            at!(accept.backlog),
+            Kind::Number { min: 1, max: 65_535, unit: "connections" },
+            "4096",
+            "16384",
+            "connections that wait in the kernel until they are accepted",
+            "The kernel cuts it to net.core.somaxconn.",
+        )
+        .restart(),
+        fixed(
+            "accept.connections_max",
+            at!(accept.connections_max),
+            count_from_1("connections"),
+            "10000",
+            "50000",
+            "connections at once",
+            "Above it a client gets 421 4.3.2 at once. Each takes a file descriptor and up to 256 KiB of memory while a large \
+             message arrives.",
+        ),
+        fixed(
+            "accept.connections_per_client",
+            at!(accept.connections_per_client),
+            count("connections"),
+            "100",
+            "20",
+            "connections at once from one client; 0 for no limit",
+            "A client is an IPv4 address or an IPv6 /64. Above it: 421 4.7.0.",
+        ),
+        fixed(
+            "accept.rate_per_client",
+            at!(accept.rate_per_client),
+            count("connections a second"),
+            "0",
+            "10",
+            "new connections a second from one client; 0 for no limit",
+            "Above it: 421 4.7.0. Good clients come back later.",
+        ),
+        fixed(
+            "accept.rate",
+            at!(accept.rate),
+            count("connections a second"),
+            "0",
+            "2000",
+            "new connections a second in all; 0 for no limit",
+            "Above it: 421 4.3.2.",
+        ),
+        fixed(
+            "accept.exempt",
+            at!(accept.exempt),
+            NETWORKS,
+            "[\"127.0.0.0/8\", \"::1/128\"]",
+            "[\"127.0.0.0/8\", \"::1/128\", \"10.0.0.0/8\"]",
+            "networks to which the limits per client do not apply",
+            "For own hosts and load balancers. The limits of all clients together hold for them too.",
+        ),
+        fixed(
+            "accept.greet_pause",
+            at!(accept.greet_pause),
+            Kind::Time { min: Duration::ZERO, max: Duration::from_secs(300) },
+            "0",
+            "5s",
+            "pause before the greeting; who talks before it is refused",
+            "Programs that send spam do not wait. A pause costs good clients as much time; more than 30 seconds and \
+             some of them give up. It holds no worker. Loopback and relay.from do not wait.",
+        ),
+        fixed(
+            "accept.reverse_dns",
+            at!(accept.reverse_dns),
+            Kind::Flag,
+            "true",
+            "false",
+            "look up the name of the client's address",
+            "The name is in the trace line and in the log, \"may be forged\" unless it leads back to the address.",
+        ),
+        fixed(
+            "accept.xclient",
+            at!(accept.xclient),
+            NETWORKS,
+            "[]",
+            "[\"10.0.0.5\"]",
+            "networks that may speak for other clients with XCLIENT",
+            "For filters and proxies in front. Whoever is in it can claim any address, those of relay.from included.",
+        ),
+    ],
+};
+
+pub(super) static GREET_PAUSE_FOR: Section = Section {
+    key: "accept.greet_pause_for",
+    summary: "another pause before the greeting for some networks; the first table that fits counts",
+    group: Some(Group {
+        len: |config| config.accept.greet_pause_for.len(),
+        push: |config| config.accept.greet_pause_for.push((Vec::new(), Duration::ZERO)),
+        preset: |_| &[],
+        preset_text: "none",
+    }),
+    parameters: &[
+        fixed(
+            "accept.greet_pause_for.networks",
+            at!(accept.greet_pause_for[].0),
+            NETWORKS,
+            "",
+            "[\"198.51.100.0/24\"]",
+            "the networks",
+            "",
+        )
+        .preset(Preset::Required),
+        fixed(
+            "accept.greet_pause_for.pause",
+            at!(accept.greet_pause_for[].1),
+            Kind::Time { min: Duration::ZERO, max: Duration::from_secs(300) },
+            "",
+            "10s",
+            "their pause; \"0\" for none",
+            "",
+        )
+        .preset(Preset::Required),
+    ],
+};
+
+pub(super) static RELAY: Section = Section {
+    key: "relay",
+    summary: "who may send where",
+    group: None,
+    parameters: &[
+        fixed(
+            "relay.from",
+            at!(relay.from),
+            NETWORKS,
+            "[\"127.0.0.0/8\", \"::1/128\"]",
+            "[\"127.0.0.0/8\", \"::1/128\", \"10.0.0.0/8\"]",
+            "networks that may send to any domain",
+            "Everybody else may send to relay.to only and gets 550 5.7.1 Relaying denied, unless AUTH has succeeded. A list \
+             replaces the default: name the loopback networks too.",
+        ),
+        fixed(
+            "relay.to",
+            at!(relay.to),
+            list(&Kind::RelayDomain),
+            "[]",
+            "[\"example.com\", \".example.org\"]",
+            "domains that anyone may send to",
+            "With a leading dot a domain and everything below it. Without any, only relay.from and users with AUTH can send \
+             mail.",
+        ),
+    ],
+};
+
+pub(super) static DNS: Section = Section {
+    key: "dns",
+    summary: "names and addresses",
+    group: None,
+    parameters: &[
+        fixed(
+            "dns.servers",
+            at!(dns.servers),
+            list(&Kind::Address { port: 53 }),
+            "[]",
+            "[\"127.0.0.1\", \"[2001:db8::53]:5353\"]",
+            "name servers; none for those of /etc/resolv.conf",
+            "Block lists refuse large public resolvers; a resolver on this host is best.",
+        ),
+        fixed(
+            "dns.timeout",
+            at!(dns.timeout),
+            Kind::Time { min: Duration::from_millis(100), max: Duration::from_secs(60) },
+            "5s",
+            "2s",
+            "how long a question may take",
+            "A name that is not found in time counts as unknown; nobody is refused for that.",
+        ),
+        fixed(
+            "dns.cache_entries_max",
+            at!(dns.cache_entries_max),
+            count("answers"),
+            "10000",
+            "100000",
+            "answers kept in memory",
+            "Each takes some 200 bytes.",
+        ),
+    ],
+};
+
+pub(super) static DNSBL: Section = Section {
+    key: "dnsbl",
+    summary: "block lists in the DNS",
+    group: None,
+    parameters: &[
+        fixed(
+            "dnsbl.refuse_at",
+            at!(dnsbl.refuse_at),
+            Kind::Number { min: 1, max: 1_000_000, unit: "" },
+            "1",
+            "3",
+            "the sum of weights from which a client is refused",
+            "Its recipients get 550 5.7.1 with the zone that weighed most.",
+        ),
+        fixed(
+            "dnsbl.time_max",
+            at!(dnsbl.time_max),
+            seconds(1, 60),
+            "5s",
+            "3s",
+            "how long all lists together may take",
+            "A list without an answer by then counts 0.",
+        ),
+        fixed(
+            "dnsbl.exempt",
+            at!(dnsbl.exempt),
+            NETWORKS,
+            "[\"127.0.0.0/8\", \"10.0.0.0/8\", \"172.16.0.0/12\", \"192.168.0.0/16\", \"::1/128\", \"fc00::/7\", \"fe80::/10\"]",
+            "[\"127.0.0.0/8\", \"192.0.2.0/24\"]",
+            "networks no list is asked about",
+            "Nor about relay.from.",
+        ),
+    ],
+};
+
+pub(super) static DNSBL_LIST: Section = Section {
+    key: "dnsbl.list",
+    summary: "a block list",
+    group: Some(Group {
+        len: |config| config.dnsbl.list.len(),
+        push: |config| config.dnsbl.list.push(blank::dnsbl_list()),
+        preset: |_| &[],
+        preset_text: "none",
+    }),
+    parameters: &[
+        fixed(
+            "dnsbl.list.zone",
+            at!(dnsbl.list[].zone),
+            Kind::Domain,
+            "",
+            "zen.spamhaus.org",
+            "the zone that is asked",
+            "Read its terms first: most lists want a contract from busy servers.",
+        )
+        .preset(Preset::Required),
+        fixed(
+            "dnsbl.list.weight",
+            at!(dnsbl.list[].weight),
+            Kind::Number { min: -1_000_000, max: 1_000_000, unit: "" },
+            "1",
+            "2",
+            "what a hit adds; negative for a list of good clients",
+            "",
+        ),
+        fixed(
+            "dnsbl.list.answers",
+            at!(dnsbl.list[].answers),
+            NETWORKS,
+            "[\"127.0.0.0/8\"]",
+            "[\"127.0.0.2\", \"127.0.0.4/30\"]",
+            "answers that count as a hit",
+            "Some lists say with 127.255.255.0/24 that they do not answer this resolver; that is never a hit.",
+        ),
+    ],
+};

@@ -1,0 +1,251 @@
+//! Parameters of the process: name, user, spool, log, control.
+
+use super::super::choice::{Choice as _, FACILITIES};
+use super::super::field::Field as _;
+use super::super::parameter::{Preset, Section, at};
+use super::super::{DeliveryMode, LogFormat};
+use super::{Kind, PATH, fixed, seconds};
+
+pub(super) static TOP: Section = Section {
+    key: "",
+    summary: "before the first table",
+    group: None,
+    parameters: &[fixed(
+        "hostname",
+        at!(hostname),
+        Kind::Domain,
+        "",
+        "mx.example.com",
+        "our name in the greeting, in replies and in trace lines",
+        "Other servers look it up, so it should be the full name that the address of this host has in the DNS. The name \
+         of the host as the system says it is often too short: \"mx\" and not \"mx.example.com\".",
+    )
+    .preset(Preset::Derived { text: "the machine's name for itself", value: |_, machine, _| machine.hostname.value() })],
+};
+
+pub(super) static SERVER: Section = Section {
+    key: "server",
+    summary: "the process",
+    group: None,
+    parameters: &[
+        fixed(
+            "server.threads",
+            at!(server.threads),
+            Kind::Number { min: 0, max: 1_024, unit: "threads" },
+            "0",
+            "4",
+            "worker threads; 0 for one per core",
+            "The threads do the protocol and TLS. Their number does not grow with the number of connections. Fewer than \
+             cores leaves room for other programs.",
+        )
+        .restart(),
+        fixed(
+            "server.user",
+            at!(server.user),
+            Kind::Word { empty: true },
+            "",
+            "mailrace",
+            "the user to become after ports are bound; empty to stay",
+            "Started as root, the process binds its ports, gives up root for this user and never gets it back. The spool \
+             must belong to this user. Without root it has no effect. Ports below 1,024 that a reload adds cannot be bound \
+             afterwards; systemd's socket activation can do both.",
+        )
+        .restart(),
+        fixed(
+            "server.group",
+            at!(server.group),
+            Kind::Word { empty: true },
+            "",
+            "mail",
+            "the group to become; empty for the user's own",
+            "Only together with server.user.",
+        )
+        .restart(),
+        fixed(
+            "server.shutdown_grace",
+            at!(server.shutdown_grace),
+            seconds(0, super::HOUR),
+            "30s",
+            "2m",
+            "how long open transactions may go on after SIGTERM",
+            "New transactions are refused at once with 421. Transactions that take longer end without a reply to DATA; \
+             their clients keep the message and try again. Keep it below systemd's TimeoutStopSec (90 seconds).",
+        ),
+    ],
+};
+
+pub(super) static SPOOL: Section = Section {
+    key: "spool",
+    summary: "where accepted mail is kept",
+    group: None,
+    parameters: &[
+        fixed(
+            "spool.path",
+            at!(spool.path),
+            PATH,
+            "",
+            "/var/spool/mailrace",
+            "the directory of the spool",
+            "Made if it is not there. It wants a local disk that keeps what it has synced; a network file system does \
+             not do. To move a spool, stop the server, move the directory, change the path, start.",
+        )
+        .preset(Preset::Derived {
+            text: "/var/spool/mailrace for root, else mailrace/spool in the user's state directory (~/.local/state)",
+            value: |_, machine, _| machine.spool.value(),
+        })
+        .restart(),
+        fixed(
+            "spool.size_max",
+            at!(spool.size_max),
+            Kind::Bytes { min: 1 << 20, max: 512 << 40 },
+            "8GiB",
+            "32GiB",
+            "the most the spool may take on the disk",
+            "When it is full, MAIL is answered 452 4.3.1 until there is room. It must hold eight segments per shard. Segments \
+             are made as they are needed and not given back.",
+        )
+        .restart(),
+        fixed(
+            "spool.free_min",
+            at!(spool.free_min),
+            Kind::Bytes { min: 0, max: 512 << 40 },
+            "1GiB",
+            "10GiB",
+            "room on the file system that is left to others",
+            "The spool does not grow while less than this is free. It goes on in the segments it has.",
+        )
+        .restart(),
+        fixed(
+            "spool.shards",
+            at!(spool.shards),
+            Kind::Number { min: 1, max: 64, unit: "shards" },
+            "1",
+            "4",
+            "committer threads, one directory each; fixed when the spool is made",
+            "One is right for one device: everything that arrives during a flush shares the next one. More pay on storage \
+             that can flush several at a time. An existing spool keeps its number.",
+        )
+        .restart(),
+        fixed(
+            "spool.segment_bytes",
+            at!(spool.segment_bytes),
+            Kind::Bytes { min: 64 << 10, max: 1 << 30 },
+            "64MiB",
+            "128MiB",
+            "the size of a segment file; fixed when the spool is made",
+            "A multiple of 4KiB. Large segments cost fewer flushes, small ones give their room back sooner. An existing \
+             spool keeps its size.",
+        )
+        .restart(),
+        fixed(
+            "spool.cache_bytes",
+            at!(spool.cache_bytes),
+            Kind::Bytes { min: 0, max: 1 << 40 },
+            "256MiB",
+            "1GiB",
+            "memory for bodies of messages that wait for their first delivery",
+            "A body in memory need not be read from the disk again. It is on the disk all the same before 250 is said.",
+        )
+        .restart(),
+    ],
+};
+
+pub(super) static DELIVERY: Section = Section {
+    key: "delivery",
+    summary: "what happens after a message is accepted",
+    group: None,
+    parameters: &[fixed(
+        "delivery.mode",
+        at!(delivery.mode),
+        Kind::Choice(DeliveryMode::WORDS),
+        "background",
+        "queue",
+        "when delivery is tried",
+        "With \"queue\" this process only accepts; messages wait in the spool until a process delivers them.",
+    )],
+};
+
+pub(super) static LOG: Section = Section {
+    key: "log",
+    summary: "the log",
+    group: None,
+    parameters: &[
+        fixed(
+            "log.format",
+            at!(log.format),
+            Kind::Choice(LogFormat::WORDS),
+            "sendmail",
+            "json",
+            "how lines look",
+            "Programs that read sendmail's log find the same fields in the same order. JSON has every field of an event, \
+             also those for which sendmail has no place.",
+        ),
+        fixed(
+            "log.path",
+            at!(log.path),
+            Kind::LogPath,
+            "-",
+            "/var/log/mailrace.log",
+            "where the log goes: \"-\" for standard output, \"syslog\", \"journald\", or a file",
+            "A file is opened again after SIGHUP, so that it can be rotated.",
+        ),
+        fixed(
+            "log.level",
+            at!(log.level),
+            Kind::Number { min: 0, max: 20, unit: "" },
+            "9",
+            "14",
+            "how much is logged, on the scale of sendmail's LogLevel",
+            "9 has a line for each message received and for each recipient's outcome; 10 and more tell of connections and \
+             look-ups; 0 to 4 only of what a person must see to.",
+        ),
+        fixed(
+            "log.queue_lines_max",
+            at!(log.queue_lines_max),
+            Kind::Number { min: 16, max: 10_000_000, unit: "lines" },
+            "65536",
+            "200000",
+            "lines that may wait for a slow log",
+            "Sessions never wait for the log. Lines above this number are dropped, and the log says how many.",
+        )
+        .restart(),
+        fixed(
+            "log.tag",
+            at!(log.tag),
+            Kind::Word { empty: false },
+            "mailrace",
+            "sm-mta",
+            "the name of the program in log lines",
+            "Tools that look for \"sendmail\" or \"sm-mta\" find it under that name.",
+        ),
+        fixed(
+            "log.facility",
+            at!(log.facility),
+            Kind::Choice(FACILITIES),
+            "mail",
+            "local3",
+            "the facility for syslog",
+            "Only for log.path = \"syslog\" and \"journald\".",
+        ),
+    ],
+};
+
+pub(super) static CONTROL: Section = Section {
+    key: "control",
+    summary: "the socket through which commands reach a running server",
+    group: None,
+    parameters: &[fixed(
+        "control.path",
+        at!(control.path),
+        PATH,
+        "",
+        "/run/mailrace/control",
+        "the socket for mailrace reload and other commands",
+        "Only root and the user of the server may use it.",
+    )
+    .preset(Preset::Derived {
+        text: "/run/mailrace/control for root, else mailrace/control in the user's state directory (~/.local/state)",
+        value: |_, machine, _| machine.control.value(),
+    })
+    .restart()],
+};

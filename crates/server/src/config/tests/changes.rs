@@ -1,0 +1,58 @@
+//! What a reload would change, and what it refuses.
+
+use super::super::{Config, Machine, differences, load, refuses_reload};
+
+fn config(text: &str) -> Config {
+    load(text, None, &[], &Machine::default())
+        .unwrap_or_else(|problems| panic!("{}", super::super::render(&problems)))
+        .config
+}
+
+#[track_caller]
+fn check(old: &str, new: &str, wanted: &[&str]) {
+    let found: Vec<String> = differences(&config(old), &config(new)).iter().map(ToString::to_string).collect();
+    assert_eq!(found, wanted);
+}
+
+#[test]
+fn values() {
+    check("", "", &[]);
+    check("", "message.size_max = 52428800", &[]);
+    check("", "message.size_max = '1M'", &["message.size_max changed from \"50MiB\" to \"1MiB\""]);
+    check(
+        "spool.path = '/a'",
+        "spool.path = '/b'\nhostname = 'mx.example'",
+        &[
+            "hostname changed from \"localhost\" to \"mx.example\"",
+            "spool.path changed from \"/a\" to \"/b\": takes effect after a restart",
+        ],
+    );
+}
+
+#[test]
+fn lists_of_tables() {
+    let one = "listen = [{ address = '127.0.0.1:25' }]";
+    let two = "listen = [{ address = '127.0.0.1:26', connections_max = 3 }, { address = '127.0.0.1:25' }]";
+    check(one, two, &["listen added: { address = \"127.0.0.1:26\", connections_max = 3 }"]);
+    check(two, one, &["listen removed: { address = \"127.0.0.1:26\", connections_max = 3 }"]);
+    let order = |a: &str, b: &str| format!("dnsbl.list = [{{ zone = '{a}' }}, {{ zone = '{b}' }}]");
+    check(
+        &order("a", "b"),
+        &order("b", "a"),
+        &["dnsbl.list changed from { zone = \"a\" }, { zone = \"b\" } to { zone = \"b\" }, { zone = \"a\" }"],
+    );
+}
+
+#[test]
+fn a_reload_is_whole_or_not_at_all() {
+    let live = differences(&config(""), &config("hostname = 'mx.example'"));
+    assert_eq!(refuses_reload(&live), None);
+    let both = differences(&config(""), &config("hostname = 'mx.example'\nserver.threads = 3"));
+    assert_eq!(
+        refuses_reload(&both).as_deref(),
+        Some(
+            "server.threads changed from 0 to 3: takes effect after a restart\n\
+             nothing was changed; restart the server, or take this back"
+        )
+    );
+}

@@ -1,0 +1,136 @@
+//! The manual page and `docs/configuration.md`, made from the table.
+
+use super::super::generate::{capital, change_words, default_words, example_text, header, line, value_words, words};
+use super::super::parameter::{Change, Preset};
+use super::super::parameters::SECTIONS;
+use std::fmt::Write as _;
+
+/// The page `docs/configuration.md`.
+pub(super) fn page() -> String {
+    let mut text = PAGE_BEGIN.to_owned();
+    for section in SECTIONS {
+        let header = header(section);
+        let title = if header.is_empty() { capital(section.summary).replace('.', "") } else { format!("`{header}`") };
+        line!(text, "\n## {title}\n");
+        if !header.is_empty() {
+            line!(text, "{}", capital(section.summary));
+        }
+        if let Some(group) = section.group {
+            line!(text, "As often as wanted. Default: {}.", group.preset_text);
+        }
+        for parameter in section.parameters {
+            line!(text, "\n### `{}`\n", parameter.key);
+            line!(text, "{}\n", capital(parameter.summary));
+            line!(text, "- Value: {}", value_words(parameter));
+            for (word, meaning) in words(parameter) {
+                line!(text, "  - `\"{word}\"`: {meaning}");
+            }
+            let quote = if matches!(parameter.preset, Preset::Fixed(_)) { "`" } else { "" };
+            line!(text, "- Default: {quote}{}{quote}", default_words(parameter));
+            line!(text, "- Example: `{} = {}`", parameter.name(), example_text(parameter));
+            line!(text, "- A changed value {}. Since {}.", change_words(parameter), parameter.since);
+            if !parameter.reason.is_empty() {
+                line!(text, "\n{}", parameter.reason);
+            }
+        }
+    }
+    text
+}
+
+const PAGE_BEGIN: &str = "\
+# Configuration
+
+Made from the table in `crates/server/src/config/parameters`; do not edit. `mailrace config explain KEY` prints the same.
+
+One TOML file, every key optional: with `--config FILE`, else `$MAILRACE_CONFIG`, else `/etc/mailrace/mailrace.toml` if it exists,
+else none. `--set KEY=VALUE` on the command line changes a value over the file; text needs no quotes there.
+[examples/mailrace.toml](../examples/mailrace.toml) has every key.
+
+| Command | What it does |
+|---|---|
+| `mailrace check` | reads the file and the files it names, prints all problems with line and column; exit status 78 if there is an error |
+| `mailrace config show [KEY…]` | every value, its default and where it was set |
+| `mailrace config explain KEY` | what is on this page about a key, or about all keys of a table |
+| `mailrace config defaults` | the annotated example |
+
+- **Sizes** are a number of bytes or text with a unit of 1,024: `\"64KiB\"`, `\"50MiB\"`, `\"8GiB\"`, `\"64k\"`. `MB` may mean two sizes and is refused.
+- **Times** are text with units: `\"500ms\"`, `\"5s\"`, `\"2m\"`, `\"1h30m\"`, `\"1d\"`; `0` needs none.
+- **Networks** are `\"10.0.0.0/8\"` or a single address.
+- **Relative paths** begin at the directory of the file; after `--set` at the working directory.
+- **A list of one** needs no brackets.
+
+A **reload** (`mailrace reload`, SIGHUP) is whole or not at all. A file with an error changes nothing. A file that changes a value which counts
+after a restart changes nothing either, and the refusal names the value: the running server always has the values of one file.
+";
+
+/// The manual page `mailrace.toml(5)`.
+pub(super) fn manual() -> String {
+    let mut text = ".\\\" Made from the table of parameters; do not edit.\n".to_owned();
+    line!(text, ".TH MAILRACE.TOML 5 \"\" \"mailrace {}\" \"File Formats\"", env!("CARGO_PKG_VERSION"));
+    text.push_str(
+        ".SH NAME\nmailrace.toml \\- configuration of mailrace\n.SH SYNOPSIS\n.B /etc/mailrace/mailrace.toml\n",
+    );
+    text.push_str(".SH DESCRIPTION\n");
+    text.push_str(&roff(MANUAL_DESCRIPTION));
+    for section in SECTIONS {
+        let header = header(section);
+        let title = if header.is_empty() { "keys before the first table" } else { header.as_str() };
+        line!(text, ".SH \"{}\"", roff(title).trim_end());
+        if !header.is_empty() {
+            text.push_str(&roff(&capital(section.summary)));
+        }
+        if let Some(group) = section.group {
+            text.push_str(&roff(&format!("As often as wanted. Default: {}.", group.preset_text)));
+        }
+        for parameter in section.parameters {
+            line!(text, ".TP\n.B {}", roff(parameter.key).trim_end());
+            text.push_str(&roff(&capital(parameter.summary)));
+            for (word, meaning) in words(parameter) {
+                line!(text, ".br\n\\fB{}\\fR: {}.", roff(word).trim_end(), roff(meaning).trim_end());
+            }
+            line!(
+                text,
+                ".br\nValue: {}. Default: {}.",
+                roff(&value_words(parameter)).trim_end(),
+                roff(&default_words(parameter)).trim_end()
+            );
+            if !parameter.reason.is_empty() {
+                text.push_str(".br\n");
+                text.push_str(&roff(parameter.reason));
+            }
+            if parameter.change == Change::Restart {
+                line!(text, ".br\nA changed value {}.", change_words(parameter));
+            }
+        }
+    }
+    text.push_str(".SH \"SEE ALSO\"\n.BR mailrace (1)\n");
+    text
+}
+
+const MANUAL_DESCRIPTION: &str = "\
+One TOML file, every key optional. The file is that of --config, else of $MAILRACE_CONFIG, else /etc/mailrace/mailrace.toml if it exists.
+Sizes are a number of bytes or text such as \"64KiB\", \"50MiB\", \"8GiB\"; times are text such as \"500ms\", \"5s\", \"1h30m\"; networks are \"10.0.0.0/8\" or
+a single address; relative paths begin at the directory of the file; a list of one needs no brackets.
+A reload is whole or not at all: a file with an error, or with a changed value that counts after a restart, changes nothing.";
+
+/// Text for roff: what it would take for a command or a sign of its own is escaped; ends with a line end.
+fn roff(text: &str) -> String {
+    let mut escaped = String::new();
+    for line in text.lines() {
+        if line.starts_with(['.', '\'']) {
+            escaped.push_str("\\&");
+        }
+        for character in line.chars() {
+            match character {
+                '\\' => escaped.push_str("\\e"),
+                '-' => escaped.push_str("\\-"),
+                '"' => escaped.push_str("\\(dq"),
+                '~' => escaped.push_str("\\(ti"),
+                '^' => escaped.push_str("\\(ha"),
+                c => escaped.push(c),
+            }
+        }
+        escaped.push('\n');
+    }
+    escaped
+}

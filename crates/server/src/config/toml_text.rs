@@ -1,0 +1,50 @@
+//! Values as the file writes them.
+
+use super::kind::Kind;
+use super::number::{size_text, time_text};
+use super::value::Value;
+use std::fmt::Write as _;
+
+/// A string in quotes, with escapes where TOML wants them.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            '\r' => quoted.push_str("\\r"),
+            c if c.is_control() => {
+                // Writing to a String cannot fail.
+                let _infallible = write!(quoted, "\\u{:04X}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// The value in TOML.
+pub(crate) fn value_text(kind: &Kind, value: &Value) -> String {
+    match value {
+        Value::Flag(flag) => flag.to_string(),
+        Value::Number(bytes) if matches!(kind, Kind::Bytes { .. }) => {
+            let text = size_text(*bytes);
+            if text.bytes().all(|byte| byte.is_ascii_digit()) { text } else { quoted(&text) }
+        }
+        Value::Number(number) => number.to_string(),
+        Value::Time(time) => quoted(&time_text(*time)),
+        Value::Text(text) => quoted(text),
+        Value::Path(path) => quoted(&path.to_string_lossy()),
+        Value::Network(network) => quoted(&network.to_string()),
+        Value::Address(address) => quoted(&address.to_string()),
+        Value::List(items) | Value::Each(items) => {
+            let of = if let Kind::List { of, .. } = kind { of } else { kind };
+            let items: Vec<String> = items.iter().map(|item| value_text(of, item)).collect();
+            format!("[{}]", items.join(", "))
+        }
+    }
+}

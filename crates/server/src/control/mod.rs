@@ -1,0 +1,29 @@
+//! The control socket: how a program on this machine asks the running server something.
+//!
+//! A UNIX stream socket at `control.path`. One request is one line of JSON, `{"command":"status"}`, and so is one answer; a
+//! long list comes as several lines, of which the last has the field `ok`. The files, in the order of a request:
+//!
+//! - [`socket`] claims the path and lets go of it;
+//! - [`peer`] says who is at the other end, and whether that one may ask;
+//! - [`request`] reads the line;
+//! - the server's [`Handler`] answers with an [`Answer`];
+//! - [`serve`] keeps the connections and their limits; [`status`] is the shape of the longest answer.
+//!
+//! A request does not change mail by itself: what commands mean is the handler's. The protocol is in `docs/operation.md`.
+
+mod answer;
+mod peer;
+mod request;
+mod serve;
+mod socket;
+mod status;
+
+pub use answer::{Answer, Problem, Reason, Takeover};
+pub use peer::{Gate, Peer};
+pub use request::{LINE_BYTES_MAX, Request, RequestError};
+pub use serve::{CONNECTIONS_MAX, Handler, LINE_TIME_MAX, RESERVED, serve};
+pub use socket::{BindError, ControlSocket};
+pub use status::Status;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! A line from the control socket as a request.
+//!
+//! Only a known command with its own fields is one: a misspelt field must not be taken for its absence. What is wrong is said
+//! with the column, because people write these lines by hand too.
+
+use serde_json::{Map, Value};
+use std::fmt;
+
+/// The longest line of a request, in octets, without its end.
+pub const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Is anybody there?
+    Ping,
+    /// Read the configuration again, whole or not at all.
+    Reload,
+    /// How is the server?
+    Status,
+    /// Open the log file anew, after somebody has moved it.
+    LogReopen,
+    /// An SMTP session on this connection.
+    Smtp,
+}
+
+impl Request {
+    /// Every command.
+    pub const ALL: [Self; 5] = [Self::Ping, Self::Reload, Self::Status, Self::LogReopen, Self::Smtp];
+
+    /// The name of the command.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ping => "ping",
+            Self::Reload => "reload",
+            Self::Status => "status",
+            Self::LogReopen => "log-reopen",
+            Self::Smtp => "smtp",
+        }
+    }
+
+    /// The request as a line, with its end.
+    #[must_use]
+    pub fn to_line(self) -> String {
+        format!("{}\n", serde_json::json!({ "command": self.name() }))
+    }
+
+    /// Reads a line without its end.
+    ///
+    /// # Errors
+    /// It is no request; the text says what is wrong with it.
+    pub fn parse(line: &[u8]) -> Result<Self, RequestError> {
+        let mut fields: Map<String, Value> = serde_json::from_slice(line).map_err(|error| {
+            RequestError(format!("not a JSON object: {error}; an example: {}", Self::Ping.to_line().trim_end()))
+        })?;
+        let command = match fields.remove("command") {
+            Some(Value::String(command)) => command,
+            Some(other) => return Err(RequestError(format!("\"command\" is {other}, not a string"))),
+            None => return Err(RequestError("there is no field \"command\"".to_owned())),
+        };
+        let Some(request) = Self::ALL.into_iter().find(|request| request.name() == command) else {
+            let names = Self::ALL.map(Self::name).join(", ");
+            return Err(RequestError(format!("there is no command {:?}; there are {names}", shortened(&command))));
+        };
+        match fields.keys().next() {
+            None => Ok(request),
+            Some(field) => Err(RequestError(format!("\"{command}\" has no field {:?}", shortened(field)))),
+        }
+    }
+}
+
+/// Why a line is no request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestError(String);
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for RequestError {}
+
+/// As much of somebody's word as is worth repeating.
+fn shortened(word: &str) -> String {
+    word.chars().take(60).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_read_back() {
+        for request in Request::ALL {
+            assert_eq!(Request::parse(request.to_line().trim_end().as_bytes()), Ok(request));
+        }
+        assert_eq!(Request::parse(b" { \"command\" : \"log-reopen\" } \r"), Ok(Request::LogReopen));
+    }
+
+    #[test]
+    fn other_lines_are_refused_with_a_reason() {
+        for (line, part) in [
+            (&b""[..], "not a JSON object"),
+            (b"ping", "line 1 column 1"),
+            (b"[\"ping\"]", "not a JSON object"),
+            (b"{\"command\":\"ping\"} {}", "trailing characters"),
+            (b"{\"command\":\"ping\xff\"}", "not a JSON object"),
+            (b"{}", "no field \"command\""),
+            (b"{\"command\":7}", "is 7"),
+            (b"{\"command\":\"halt\"}", "\"halt\"; there are ping, reload"),
+            (b"{\"command\":\"Ping\"}", "\"Ping\""),
+            (b"{\"command\":\"reload\",\"fil\\u0000e\":1}", "\"reload\" has no field \"fil\\0e\""),
+        ] {
+            let error = Request::parse(line).unwrap_err().to_string();
+            assert!(error.contains(part) && !error.contains(char::is_control), "{error}");
+        }
+        let nested = "[".repeat(LINE_BYTES_MAX);
+        assert!(Request::parse(nested.as_bytes()).is_err(), "depth is limited");
+    }
+}

@@ -1,0 +1,238 @@
+//! The connections of the control socket, each a task, all joined before [`serve`] returns.
+//!
+//! Limits: [`CONNECTIONS_MAX`] connections and [`RESERVED`] more for root and the server's own user (refused: reason `busy`),
+//! [`super::LINE_BYTES_MAX`] octets in a request (reason `request`, connection closed), [`LINE_TIME_MAX`] for a request to arrive and for
+//! each line of an answer to be taken (connection closed). How long the server may think is the handler's matter.
+
+use super::answer::{self, Answer, Reason};
+use super::peer::{Gate, Peer};
+use super::request::{LINE_BYTES_MAX, Request};
+use super::socket::ControlSocket;
+use crate::env::accounts::Accounts;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// Connections at the same time. A session that was taken over counts no more.
+pub const CONNECTIONS_MAX: usize = 32;
+/// Connections beyond them, for root and the server's own user alone: whoever fills the others does not lock them out.
+pub const RESERVED: usize = 4;
+/// How long a request may take to arrive, and a line of an answer to be taken.
+pub const LINE_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long nothing is accepted after the system had no descriptor for a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The server behind the socket.
+pub trait Handler: Send + Sync + 'static {
+    /// Does what is asked for and says what came of it. The peer is one that may ask.
+    ///
+    /// Runs to its end even if the peer is gone by then; only a dropped [`serve`] ends it early.
+    fn handle(&self, request: Request, peer: Peer) -> impl Future<Output = Answer> + Send;
+}
+
+/// Answers requests until `stop`. Then no request is begun; answers that are under way and sessions that were taken over are waited
+/// for.
+///
+/// # Errors
+/// The listening socket cannot be used.
+/// # Cancel safety
+/// Dropping this ends every connection at once, also those that were taken over.
+pub async fn serve<H: Handler>(
+    socket: ControlSocket,
+    gate: Gate,
+    handler: Arc<H>,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let listener = UnixListener::from_std(socket.listener()?)?;
+    let rooms = Rooms::default();
+    let (tell, stopping) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    tokio::pin!(stop);
+    loop {
+        tokio::select! {
+            () = &mut stop => break,
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    let Ok(peer) = Peer::of(&stream) else { continue };
+                    let Some(room) = rooms.take(&gate, &peer) else {
+                        turn_away(&stream);
+                        continue;
+                    };
+                    let (gate, handler) = (gate.clone(), Arc::clone(&handler));
+                    let connection = Connection { stream, peer, room, stopping: stopping.clone() };
+                    connections.spawn(async move { connection.converse(&gate, &*handler).await });
+                }
+                // The connection is gone again, or there is no descriptor left: the next attempt tells.
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            },
+        }
+    }
+    drop(listener);
+    drop(socket);
+    tell.send_replace(true);
+    while connections.join_next().await.is_some() {}
+    Ok(())
+}
+
+/// Room for connections.
+struct Rooms {
+    ordinary: Arc<Semaphore>,
+    reserved: Arc<Semaphore>,
+}
+
+impl Default for Rooms {
+    fn default() -> Self {
+        Self { ordinary: Arc::new(Semaphore::new(CONNECTIONS_MAX)), reserved: Arc::new(Semaphore::new(RESERVED)) }
+    }
+}
+
+impl Rooms {
+    fn take(&self, gate: &Gate, peer: &Peer) -> Option<OwnedSemaphorePermit> {
+        let take = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_owned().ok();
+        take(&self.ordinary).or_else(|| gate.is_keeper(peer).then(|| take(&self.reserved)).flatten())
+    }
+}
+
+/// Says that there is no room, without waiting: the line fits into the socket's buffer.
+fn turn_away(stream: &UnixStream) {
+    let error = format!("{CONNECTIONS_MAX} control connections are open; try again, or end some");
+    stream.try_write(answer::refusal_line(Reason::Busy, &error, &[]).as_bytes()).unwrap_or(0);
+}
+
+/// One connection.
+pub(super) struct Connection {
+    pub(super) stream: UnixStream,
+    pub(super) peer: Peer,
+    pub(super) room: OwnedSemaphorePermit,
+    pub(super) stopping: watch::Receiver<bool>,
+}
+
+/// What the reading of a line came to.
+enum Line {
+    Whole(Vec<u8>),
+    TooLong,
+    /// The peer has gone, or was too slow, or the server is going down.
+    Over,
+}
+
+impl Connection {
+    /// Answers the requests of one connection, in their order.
+    pub(super) async fn converse(mut self, gate: &Gate, handler: &impl Handler) {
+        if !is_admitted(gate, &self.peer).await {
+            let error = format!(
+                "user {} may not control mailrace; ask as root, as user {}, or as a member of group {}",
+                self.peer.uid, gate.uid, gate.gid
+            );
+            self.send(&answer::refusal_line(Reason::Permission, &error, &[])).await;
+            return;
+        }
+        let mut received = Vec::new();
+        loop {
+            let line = match self.next_line(&mut received).await {
+                Line::Whole(line) => line,
+                Line::TooLong => {
+                    let error = format!("a request has at most {LINE_BYTES_MAX} octets");
+                    self.send(&answer::refusal_line(Reason::Request, &error, &[])).await;
+                    return;
+                }
+                Line::Over => return,
+            };
+            let answer = match Request::parse(&line) {
+                Ok(request) => handler.handle(request, self.peer).await,
+                Err(error) => Answer::refused(Reason::Request, error.to_string()),
+            };
+            let is_sent = match answer {
+                Answer::Done(fields) => self.send(&answer::last_line(true, fields)).await,
+                Answer::List(lines) => self.send_list(lines).await,
+                Answer::Refused { reason, error, problems } => {
+                    self.send(&answer::refusal_line(reason, &error, &problems)).await
+                }
+                Answer::Takeover(_) if !received.is_empty() => {
+                    let error = "wait for the answer before the session begins";
+                    self.send(&answer::refusal_line(Reason::Request, error, &[])).await;
+                    return;
+                }
+                Answer::Takeover(session) => {
+                    if self.send(&answer::last_line(true, serde_json::Map::new())).await {
+                        drop(self.room);
+                        session(self.stream).await;
+                    }
+                    return;
+                }
+            };
+            if !is_sent {
+                return;
+            }
+        }
+    }
+
+    /// Takes a line out of `received`, reading until there is one. The last line before the end may lack its line feed.
+    async fn next_line(&mut self, received: &mut Vec<u8>) -> Line {
+        let stream = &mut self.stream;
+        let read = async {
+            let mut searched = 0;
+            loop {
+                if let Some(at) = received.iter().skip(searched).position(|byte| *byte == b'\n').map(|at| searched + at)
+                {
+                    let rest = received.split_off(at + 1);
+                    let mut line = std::mem::replace(received, rest);
+                    line.pop();
+                    return if line.len() > LINE_BYTES_MAX { Line::TooLong } else { Line::Whole(line) };
+                }
+                searched = received.len();
+                if searched > LINE_BYTES_MAX {
+                    return Line::TooLong;
+                }
+                match stream.read_buf(received).await {
+                    Ok(0) if received.is_empty() => return Line::Over,
+                    Ok(0) => return Line::Whole(std::mem::take(received)),
+                    Ok(_) => {}
+                    Err(_) => return Line::Over,
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = self.stopping.wait_for(|stopping| *stopping) => Line::Over,
+            line = timeout(LINE_TIME_MAX, read) => line.unwrap_or(Line::Over),
+        }
+    }
+
+    /// Sends lines as they come, then their number. A peer that does not take them ends the list.
+    async fn send_list(
+        &mut self,
+        mut lines: tokio::sync::mpsc::Receiver<serde_json::Map<String, serde_json::Value>>,
+    ) -> bool {
+        let mut count: u64 = 0;
+        while let Some(fields) = lines.recv().await {
+            count += 1;
+            if !self.send(&answer::list_line(fields)).await {
+                return false;
+            }
+        }
+        let fields = serde_json::Map::from_iter([("lines".to_owned(), count.into())]);
+        self.send(&answer::last_line(true, fields)).await
+    }
+
+    /// Whether the peer took it.
+    async fn send(&mut self, line: &str) -> bool {
+        timeout(LINE_TIME_MAX, self.stream.write_all(line.as_bytes())).await.is_ok_and(|written| written.is_ok())
+    }
+}
+
+async fn is_admitted(gate: &Gate, peer: &Peer) -> bool {
+    if gate.admits(peer, None) {
+        return true;
+    }
+    // Files are read where waiting for a disk holds up nobody.
+    match tokio::task::spawn_blocking(Accounts::read).await {
+        Ok(Ok(accounts)) => gate.admits(peer, Some(&accounts)),
+        _ => false,
+    }
+}

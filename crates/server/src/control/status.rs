@@ -1,0 +1,118 @@
+//! The answer to `status`: one value that the server fills in and that becomes JSON here.
+//!
+//! Field names are part of the protocol, `docs/operation.md` lists them; new ones may come, none changes its meaning.
+
+use super::answer::Answer;
+use serde_json::{Value, json};
+use spool::{Pressure, Statistics};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How the server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Of mailrace.
+    pub version: String,
+    /// `hostname`.
+    pub hostname: String,
+    /// Number of the process.
+    pub pid: u32,
+    /// Since the start.
+    pub uptime: Duration,
+    /// No transaction begins any more.
+    pub stopping: bool,
+    /// The file of the configuration in force, if there is one.
+    pub config: Option<PathBuf>,
+    /// Addresses that are listened on.
+    pub listen: Vec<String>,
+    /// Sessions that are open now.
+    pub connections: u64,
+    /// `accept.connections_max`.
+    pub connections_max: u64,
+    /// Sessions since the start.
+    pub connections_total: u64,
+    /// Connections turned away since the start, by any limit.
+    pub connections_refused: u64,
+    /// Messages answered with 250 since the start.
+    pub messages_accepted: u64,
+    /// Messages answered with 4xx or 5xx at their end since the start.
+    pub messages_refused: u64,
+    /// Lines the log had to drop since the start.
+    pub log_dropped: u64,
+    /// `spool.path`.
+    pub spool_path: PathBuf,
+    /// What it is on: `ext4`, `tmpfs`.
+    pub file_system: String,
+    /// A power cut takes the mail with it.
+    pub volatile: bool,
+    /// How short of room the spool is.
+    pub pressure: Pressure,
+    /// What it holds.
+    pub spool: Statistics,
+}
+
+impl Status {
+    /// The answer.
+    #[must_use]
+    pub fn into_answer(self) -> Answer {
+        match self.to_json() {
+            Value::Object(fields) => Answer::Done(fields),
+            other => unreachable!("{other} is no object"),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let spool = &self.spool;
+        json!({
+            "version": self.version,
+            "hostname": self.hostname,
+            "pid": self.pid,
+            "uptime_seconds": self.uptime.as_secs(),
+            "stopping": self.stopping,
+            "config": self.config.as_ref().map(|path| path.display().to_string()),
+            "listen": self.listen,
+            "connections": {
+                "open": self.connections,
+                "max": self.connections_max,
+                "total": self.connections_total,
+                "refused": self.connections_refused,
+            },
+            "messages": { "accepted": self.messages_accepted, "refused": self.messages_refused },
+            "log": { "dropped": self.log_dropped },
+            "spool": {
+                "path": self.spool_path.display().to_string(),
+                "file_system": self.file_system,
+                "durable": !self.volatile,
+                "pressure": pressure_name(self.pressure),
+                "messages": spool.messages,
+                "recipients": spool.recipients,
+                "destinations": spool.destinations,
+                "live_bytes": spool.live_bytes,
+                "segments": spool.segments,
+                "segments_free": spool.segments_free,
+                "segments_bad": spool.segments_bad,
+                "segments_max": spool.segments_max,
+                "commits": spool.commits,
+                "batches": spool.batches,
+                "syncs": spool.syncs,
+                "bytes_written": spool.bytes_written,
+                "body_bytes": spool.body_bytes,
+                "relocated": spool.relocated,
+                "failures": spool.failures,
+                "cache_hits": spool.cache_hits,
+                "cache_misses": spool.cache_misses,
+                "index_bytes": spool.index_bytes,
+                "cache_bytes": spool.cache_bytes,
+            },
+        })
+    }
+}
+
+fn pressure_name(pressure: Pressure) -> &'static str {
+    match pressure {
+        Pressure::None => "none",
+        Pressure::Slow => "slow",
+        Pressure::Full => "full",
+        Pressure::Poisoned => "poisoned",
+    }
+}

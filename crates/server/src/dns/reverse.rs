@@ -1,0 +1,70 @@
+//! The name of a client's address, believed only when it leads back.
+
+use std::net::IpAddr;
+
+use hickory_resolver::proto::rr::Name;
+use mail::DomainName;
+
+use super::{Data, Kind, Resolver};
+
+/// Names of one address that are tried; whoever has more has no name of his own.
+const NAMES_MAX: usize = 4;
+
+/// What the DNS says about a client's address.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum ClientName {
+    /// The name, whose addresses contain the client's.
+    Verified(Box<str>),
+    /// The address has this name, but the name does not have this address: `may be forged` in logs and trace lines.
+    Forged(Box<str>),
+    /// The address has no name.
+    None,
+    /// Not asked, or the DNS did not tell in time.
+    #[default]
+    Unknown,
+}
+
+impl ClientName {
+    /// The name, if it is verified: the only one that may decide anything.
+    #[must_use]
+    pub fn verified(&self) -> Option<&str> {
+        if let Self::Verified(name) = self { Some(name) } else { None }
+    }
+}
+
+impl Resolver {
+    /// The name of an address. Takes `dns.timeout` at most for all its questions together.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn reverse(&self, ip: IpAddr) -> ClientName {
+        let ip = ip.to_canonical();
+        // RFC 6761 §6.3: the name belongs to these addresses, whatever a server says; some do not know them.
+        if ip.is_loopback() {
+            return ClientName::Verified("localhost".into());
+        }
+        let until = self.until(self.0.timeout);
+        let Ok(records) = self.ask(&Name::from(ip).to_ascii(), Kind::Ptr, until).await else {
+            return ClientName::Unknown;
+        };
+        // Foreign bytes: only what is a host name comes through.
+        let names = records.iter().filter_map(|data| match data {
+            Data::Name(name) => DomainName::new(name.strip_suffix('.').unwrap_or(name)).ok(),
+            Data::Address(_) => None,
+        });
+        let (mut forged, mut unknown) = (None, false);
+        for name in names.take(NAMES_MAX) {
+            let kind = if ip.is_ipv4() { Kind::A } else { Kind::Aaaa };
+            match self.addresses(name.as_str(), kind, until).await {
+                Ok(addresses) if addresses.contains(&ip) => return ClientName::Verified(name.as_str().into()),
+                Ok(_) => forged = forged.or(Some(name)),
+                Err(_) => unknown = true,
+            }
+        }
+        match forged {
+            _ if unknown => ClientName::Unknown,
+            Some(name) => ClientName::Forged(name.as_str().into()),
+            None => ClientName::None,
+        }
+    }
+}

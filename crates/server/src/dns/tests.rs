@@ -1,0 +1,152 @@
+//! The resolver against a server of its own on loopback.
+
+use super::testing::{Server, a, ptr};
+use super::*;
+
+/// Long enough that no answer on loopback is late.
+const LONG: Duration = Duration::from_secs(20);
+/// For questions to which no answer will come; the clock jumps when all wait.
+const SHORT: Duration = Duration::from_millis(40);
+
+#[tokio::test]
+async fn names_of_clients() {
+    let server = Server::start(vec![
+        ptr("192.0.2.7", "mail.example.org."),
+        a("mail.example.org", "192.0.2.7"),
+        ptr("192.0.2.8", "mail.example.org."),
+        ptr("2001:db8::7", "six.example.org."),
+        a("six.example.org", "2001:db8::7"),
+        ptr("192.0.2.9", "no such.example.org."),
+        ptr("192.0.2.10", "broken.example.org."),
+        ptr("192.0.2.11", "other.example.org."),
+        ptr("192.0.2.11", "second.example.org."),
+        a("second.example.org", "192.0.2.11"),
+    ])
+    .await;
+    let resolver = server.resolver(LONG);
+    for (ip, name) in [
+        ("192.0.2.7", ClientName::Verified("mail.example.org".into())),
+        ("::ffff:192.0.2.7", ClientName::Verified("mail.example.org".into())),
+        ("2001:db8::7", ClientName::Verified("six.example.org".into())),
+        ("192.0.2.8", ClientName::Forged("mail.example.org".into())),
+        ("192.0.2.9", ClientName::None),
+        ("192.0.2.10", ClientName::Unknown),
+        ("192.0.2.11", ClientName::Verified("second.example.org".into())),
+        ("192.0.2.99", ClientName::None),
+        ("127.0.0.1", ClientName::Verified("localhost".into())),
+        ("::1", ClientName::Verified("localhost".into())),
+    ] {
+        assert_eq!(resolver.reverse(ip.parse().unwrap()).await, name, "{ip}");
+    }
+    assert_eq!(ClientName::Forged("a".into()).verified(), None);
+}
+
+#[tokio::test]
+async fn answers_are_kept_errors_too() {
+    let server = Server::start(vec![a("x.example", "127.0.0.2")]).await;
+    let resolver = server.resolver(LONG);
+    for _ in 0..3 {
+        assert_eq!(resolver.a_records("X.example").await.unwrap(), [IpAddr::from([127, 0, 0, 2])]);
+        assert_eq!(resolver.a_records("none.example").await.unwrap(), Vec::<IpAddr>::new());
+        assert_eq!(resolver.a_records("broken.example").await, Err(Failure::Failed));
+    }
+    let counts = resolver.counts();
+    assert_eq!((counts.asked, counts.cached, counts.cache_entries), (3, 6, 3), "{counts:?}");
+    assert_eq!(resolver.a_records("bad..name").await, Err(Failure::BadName));
+    assert!(server.asked() >= 3);
+}
+
+#[tokio::test]
+async fn one_question_for_many() {
+    let server = Server::start(vec![a("x.example", "127.0.0.2")]).await;
+    let resolver = server.resolver(LONG);
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..50 {
+        let resolver = resolver.clone();
+        tasks.spawn(async move { resolver.a_records("x.example").await.unwrap().len() });
+    }
+    assert_eq!(tasks.join_all().await, [1; 50]);
+    let counts = resolver.counts();
+    assert_eq!((counts.asked, counts.shared + counts.cached), (1, 49), "{counts:?}");
+    assert_eq!(server.asked(), 1);
+}
+
+#[tokio::test]
+async fn if_the_one_who_asks_goes_away_another_asks() {
+    let server = Server::start(vec![a("x.example", "127.0.0.2")]).await;
+    let resolver = server.resolver(LONG);
+    let mut first = Box::pin(resolver.a_records("x.example"));
+    let mut second = Box::pin(resolver.a_records("x.example"));
+    // The first has asked, the second waits for it.
+    std::future::poll_fn(|context| {
+        assert!(first.as_mut().poll(context).is_pending());
+        assert!(second.as_mut().poll(context).is_pending());
+        std::task::Poll::Ready(())
+    })
+    .await;
+    assert_eq!(resolver.counts().shared, 1);
+    drop(first);
+    assert_eq!(second.await.unwrap().len(), 1);
+    assert_eq!(resolver.counts().asked, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_name_costs_its_time_and_nobody_else_anything() {
+    let server = Server::start(vec![]).await;
+    server.silence(".");
+    let resolver = server.resolver(SHORT);
+    let began = tokio::time::Instant::now();
+    assert_eq!(resolver.reverse("192.0.2.7".parse().unwrap()).await, ClientName::Unknown);
+    assert!(began.elapsed() <= SHORT + Duration::from_millis(1), "{:?}", began.elapsed());
+    // Kept for a while.
+    let again = tokio::time::Instant::now();
+    assert_eq!(resolver.reverse("192.0.2.7".parse().unwrap()).await, ClientName::Unknown);
+    assert_eq!(again.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_resolver_is_skipped() {
+    let server = Server::start(vec![]).await;
+    server.silence(".");
+    let resolver = server.resolver(SHORT);
+    for number in 0..breaker::SUSPECT_AFTER {
+        assert_eq!(resolver.a_records(&format!("{number}.example")).await, Err(Failure::TimedOut));
+    }
+    assert_eq!(resolver.take_notes(), []);
+    // This one finds out that the resolver itself is dead; the others pay nothing.
+    assert_eq!(resolver.a_records("probe.example").await, Err(Failure::Skipped));
+    assert_eq!(resolver.take_notes(), [DnsNote::Dead]);
+    let began = tokio::time::Instant::now();
+    for number in 0..100 {
+        assert_eq!(resolver.a_records(&format!("skipped{number}.example")).await, Err(Failure::Skipped));
+    }
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    assert!(resolver.counts().dead);
+}
+
+/// In real time, with a limit that a loaded machine may exceed only by being stopped for it.
+#[tokio::test]
+async fn a_zone_that_is_silent_does_not_kill_the_resolver() {
+    let server = Server::start(vec![a("x.example", "127.0.0.2")]).await;
+    server.silence(".dead.");
+    let resolver = server.resolver(Duration::from_millis(200));
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..breaker::SUSPECT_AFTER * 2 {
+        let resolver = resolver.clone();
+        tasks.spawn(async move { resolver.a_records(&format!("{number}.dead")).await });
+    }
+    assert!(tasks.join_all().await.iter().all(|answer| *answer == Err(Failure::TimedOut)));
+    assert_eq!(resolver.a_records("x.example").await.unwrap().len(), 1);
+    assert_eq!(resolver.take_notes(), []);
+    // Dead for good, then alive again.
+    server.silence(".");
+    for _ in 0..100 {
+        resolver.state().breaker.timed_out();
+    }
+    assert_eq!(resolver.a_records("y.example").await, Err(Failure::Skipped));
+    server.speak();
+    resolver.state().breaker.skip_until(now());
+    assert_eq!(resolver.a_records("x.example").await.unwrap().len(), 1);
+    assert_eq!(resolver.a_records("z.example").await.unwrap(), Vec::<IpAddr>::new());
+    assert_eq!(resolver.take_notes(), [DnsNote::Dead, DnsNote::Alive]);
+}

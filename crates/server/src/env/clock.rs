@@ -1,0 +1,76 @@
+//! The clocks of the server, and the only file of this crate that reads one.
+//!
+//! Every stop takes the time from here and hands it to the pure rooms as an argument, so that a reader finds every reading of a
+//! clock by this file's name. Monotonic time is for limits and delays, wall time for trace lines and queue ids. Nothing here
+//! sleeps: who waits uses the timers of tokio.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use std::sync::Mutex;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// The monotonic clock.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "this is the clock module")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// Microseconds since 1970; 0 on a machine whose clock stands before that.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "this is the clock module")]
+pub fn unix_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0))
+}
+
+/// The answer for one minute of wall time.
+struct Cached {
+    minute: u64,
+    seconds: i32,
+}
+
+/// How far local time is ahead of UTC at `unix_us`, in seconds; negative to the west, 0 where the machine has no zone.
+///
+/// The zone is read again once a minute at most: a change of `/etc/localtime` or of daylight saving shows within that time.
+#[must_use]
+pub fn local_offset_seconds(unix_us: u64) -> i32 {
+    static CACHE: Mutex<Option<Cached>> = Mutex::new(None);
+    let minute = unix_us / 60_000_000;
+    let mut cache = CACHE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some(cached) = cache.as_ref().filter(|cached| cached.minute == minute) {
+        return cached.seconds;
+    }
+    let seconds = offset_in(&TimeZone::system(), unix_us);
+    *cache = Some(Cached { minute, seconds });
+    seconds
+}
+
+fn offset_in(zone: &TimeZone, unix_us: u64) -> i32 {
+    let Ok(microseconds) = i64::try_from(unix_us) else { return 0 };
+    Timestamp::from_microsecond(microseconds).map_or(0, |timestamp| zone.to_offset(timestamp).seconds())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_follow_daylight_saving() {
+        let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+        // 2026-01-15 and 2026-07-15, noon in UTC.
+        assert_eq!(offset_in(&zone, 1_768_478_400_000_000), 3600);
+        assert_eq!(offset_in(&zone, 1_784_116_800_000_000), 7200);
+    }
+
+    #[test]
+    fn times_nobody_can_write_down_have_no_offset() {
+        assert_eq!(offset_in(&TimeZone::UTC, u64::MAX), 0);
+        assert_eq!(offset_in(&TimeZone::UTC, i64::MAX as u64), 0);
+    }
+
+    #[test]
+    fn the_cache_answers_the_same() {
+        let at = unix_us();
+        assert_eq!(local_offset_seconds(at), local_offset_seconds(at));
+    }
+}

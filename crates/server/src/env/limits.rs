@@ -1,0 +1,54 @@
+//! How many files and sockets the process may have open.
+//!
+//! Each connection takes one, and the spool, the log and look-ups take some. Called once at start, before listening: a soft limit of
+//! 1,024, which most systems begin with, would turn clients away long before `accept.connections_max` does.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Descriptors set aside for everything that is no connection: segments, log, control socket, look-ups, programs.
+pub const RESERVED: u64 = 100;
+
+/// Raises the soft limit to the hard one and returns what holds now; `u64::MAX` where there is no limit.
+///
+/// A system that refuses leaves the limit as it was; [`open_files_warning`] then says what to do.
+#[must_use]
+pub fn raise_open_files() -> u64 {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // What counts is the limit read back, whatever the answer to this was.
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap_or(());
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// What to tell the operator when `limit` does not suffice for `connections_max` connections.
+#[must_use]
+pub fn open_files_warning(limit: u64, connections_max: u32) -> Option<String> {
+    let wanted = u64::from(connections_max) + RESERVED;
+    (limit < wanted).then(|| {
+        let room = limit.saturating_sub(RESERVED);
+        format!(
+            "{limit} open files are allowed, accept.connections_max = {connections_max} needs {wanted}; set LimitNOFILE={wanted} \
+             in the service unit (or \"ulimit -Hn {wanted}\" before the start), or accept.connections_max = {room}"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_soft_limit_becomes_the_hard_one() {
+        let hard = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        assert_eq!(raise_open_files(), hard);
+        assert_eq!(getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX), hard, "the hard limit stays");
+    }
+
+    #[test]
+    fn the_warning_names_numbers_and_the_next_step() {
+        assert_eq!(open_files_warning(1100, 1000), None);
+        assert_eq!(open_files_warning(u64::MAX, u32::MAX), None);
+        let warning = open_files_warning(1099, 1000).unwrap();
+        assert!(warning.contains("LimitNOFILE=1100") && warning.contains("connections_max = 999"), "{warning}");
+        assert!(open_files_warning(10, 1000).unwrap().ends_with("connections_max = 0"));
+    }
+}

@@ -1,0 +1,95 @@
+//! Signals as a stream of what they ask for.
+//!
+//! Made once inside the runtime, then awaited by the main loop. From then on the four signals no longer end the process.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGTERM or SIGINT: begin no transaction, let open ones finish within `server.shutdown_grace`, end.
+    Terminate,
+    /// A second one of them: the grace time is over.
+    TerminateNow,
+    /// SIGHUP: read the configuration and certificates again, open the log file again.
+    Hangup,
+    /// SIGUSR1: open the log file again.
+    User1,
+}
+
+/// The signals of this process.
+#[derive(Debug)]
+pub struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+    user1: tokio::signal::unix::Signal,
+    terminating: bool,
+}
+
+impl Signals {
+    /// Begins to catch them.
+    ///
+    /// # Errors
+    /// The system refuses a handler.
+    /// # Panics
+    /// Outside a tokio runtime with I/O.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+            user1: signal(SignalKind::user_defined1())?,
+            terminating: false,
+        })
+    }
+
+    /// Waits for the next signal. Several of a kind that arrive together count as one.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when this is dropped while it waits.
+    pub async fn next(&mut self) -> Signal {
+        poll_fn(|context| self.poll(context)).await
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Signal> {
+        // Every stream is asked although one is ready, so that SIGTERM and SIGINT at the same time are one request.
+        let asked = [self.terminate.poll_recv(context), self.interrupt.poll_recv(context)];
+        if asked.iter().any(Poll::is_ready) {
+            let again = std::mem::replace(&mut self.terminating, true);
+            return Poll::Ready(if again { Signal::TerminateNow } else { Signal::Terminate });
+        }
+        if self.hangup.poll_recv(context).is_ready() {
+            return Poll::Ready(Signal::Hangup);
+        }
+        self.user1.poll_recv(context).map(|_| Signal::User1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{Signal as Number, getpid, kill_process};
+
+    #[test]
+    fn signals_become_requests() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut signals = Signals::new().unwrap();
+            for (number, expected) in [
+                (Number::HUP, Signal::Hangup),
+                (Number::USR1, Signal::User1),
+                (Number::INT, Signal::Terminate),
+                (Number::HUP, Signal::Hangup),
+                (Number::TERM, Signal::TerminateNow),
+                (Number::TERM, Signal::TerminateNow),
+            ] {
+                kill_process(getpid(), number).unwrap();
+                assert_eq!(signals.next().await, expected);
+            }
+        });
+    }
+}

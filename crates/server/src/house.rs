@@ -1,0 +1,512 @@
+//! The running server: its listeners, its reload, its answers to the operator, its end.
+//!
+//! A reload is whole or not at all. Everything that can fail is done first, beside what is in force: the file is read, passwords
+//! and certificates are loaded, new addresses are bound, the log file is opened. Only then are the values put in place, and
+//! nothing of that can fail. Open connections keep the [`Lane`] they came by.
+
+use crate::accept::listener::{self, Acceptor as Socket};
+use crate::accept::{door, limits};
+use crate::config::{self, Config, Listen, ListenProtocol, ListenTls, Loaded, Machine};
+use crate::control::{self, Answer, ControlSocket, Gate, Handler, Peer, Reason, Request, Status};
+use crate::env::{clock, machine, signals, systemd};
+use crate::log;
+use crate::serve::{lines, load_tls, open_authenticator};
+use crate::service::{Lane, Listener, Live, Open, Service};
+use crate::session::{Connection, Opening, Transport};
+use crate::tls::Acceptor;
+use arc_swap::ArcSwap;
+use mail::Client;
+use observe::counters::{Counter, Temporary};
+use observe::{Event, Ruleset, Severity};
+use smtp::server::{Dialect, Session, Settings};
+use spool::Spool;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::net::UnixStream;
+use tokio::task::JoinSet;
+
+/// How often the spool and others are asked for what an operator should know.
+const NOTES_INTERVAL: Duration = Duration::from_secs(1);
+/// How often certificates are looked at for their end.
+const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(24 * 3_600);
+
+/// Where the configuration comes from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The file, if there is one.
+    pub path: Option<PathBuf>,
+    /// `--set` of the command line.
+    pub overrides: Vec<String>,
+    /// What defaults depend on.
+    pub machine: Machine,
+}
+
+impl Source {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// Every problem.
+    pub fn read(&self) -> Result<Loaded, Vec<config::Problem>> {
+        let text = match self.path.as_deref().map(std::fs::read_to_string) {
+            None => String::new(),
+            Some(Ok(text)) => text,
+            Some(Err(error)) => return Err(vec![unreadable(self.path.as_deref(), &error)]),
+        };
+        config::load(&text, self.path.as_deref(), &self.overrides, &self.machine)
+    }
+}
+
+/// How the server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Sessions that were cut off when the grace time was over.
+    pub cut_off: usize,
+    /// Messages and octets that a sink took.
+    pub forgotten: (u64, u64),
+}
+
+/// The running server.
+#[derive(Debug)]
+pub(crate) struct House {
+    service: Arc<Service>,
+    listeners: Mutex<Vec<Arc<Listener>>>,
+    tls: Mutex<Option<Arc<Acceptor>>>,
+    source: Option<Source>,
+    manager: Arc<systemd::Manager>,
+    tasks: Mutex<JoinSet<()>>,
+    /// One reload at a time.
+    reloading: AtomicBool,
+}
+
+impl House {
+    pub(crate) fn new(
+        service: Arc<Service>,
+        tls: Option<Arc<Acceptor>>,
+        source: Option<Source>,
+        manager: Arc<systemd::Manager>,
+    ) -> Self {
+        Self {
+            service,
+            listeners: Mutex::default(),
+            tls: Mutex::new(tls),
+            source,
+            manager,
+            tasks: Mutex::default(),
+            reloading: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes connections on all listeners of the start.
+    ///
+    /// # Errors
+    /// A socket cannot be registered with the runtime.
+    pub(crate) fn open_all(self: &Arc<Self>, bound: Vec<listener::Listener>) -> Result<(), String> {
+        let live = self.service.live.load_full();
+        let tls = lock(&self.tls).clone();
+        for listener in bound {
+            let Some(listen) = live.config.listen.get(listener.entry) else { continue };
+            let lane = Lane::new(&live.config, listen, live.authenticator.as_deref(), tls.as_ref());
+            let sockets = register(listener.address, listener.sockets)?;
+            self.open(listener.address, lane, sockets);
+        }
+        Ok(())
+    }
+
+    fn open(self: &Arc<Self>, address: SocketAddr, lane: Lane, sockets: Vec<Socket>) {
+        let mut listeners = lock(&self.listeners);
+        let listener = Arc::new(Listener {
+            entry: listeners.len(),
+            address,
+            lane: ArcSwap::from_pointee(lane),
+            closed: tokio::sync::Notify::new(),
+            is_closed: AtomicBool::new(false),
+        });
+        listeners.push(Arc::clone(&listener));
+        drop(listeners);
+        let lane = listener.lane.load();
+        self.service.tell(&Event::Listening {
+            daemon: &lane.listen.name,
+            address,
+            protocol: protocol_word(lane.listen.protocol),
+            tls: tls_word(lane.listen.tls),
+        });
+        drop(lane);
+        let mut tasks = lock(&self.tasks);
+        for socket in sockets {
+            tasks.spawn(door::take_connections(Arc::clone(&self.service), Arc::clone(&listener), socket));
+        }
+    }
+
+    /// Passes on what spool, users, names and certificates have to say.
+    pub(crate) fn watch(self: &Arc<Self>, spool: Option<Arc<Spool>>) {
+        let house = Arc::clone(self);
+        lock(&self.tasks).spawn(async move {
+            let mut ticks = tokio::time::interval(NOTES_INTERVAL);
+            let mut looked_at = clock::now();
+            loop {
+                tokio::select! {
+                    () = house.service.stop.begun() => return,
+                    _ = ticks.tick() => {}
+                }
+                house.pass_notes(spool.as_deref());
+                if clock::now().saturating_duration_since(looked_at) >= CERTIFICATE_INTERVAL {
+                    looked_at = clock::now();
+                    house.warn_of_certificates();
+                }
+            }
+        });
+        let house = Arc::clone(self);
+        lock(&self.tasks).spawn(async move {
+            let alive = || house.is_alive();
+            tokio::select! {
+                () = house.service.stop.begun() => {}
+                () = house.manager.watch(alive) => {}
+            }
+        });
+        self.warn_of_certificates();
+    }
+
+    /// For the watchdog: this runs on the runtime, so the runtime moves; the spool must take writes.
+    fn is_alive(&self) -> bool {
+        self.service.keeper.pressure() != spool::Pressure::Poisoned
+    }
+
+    fn pass_notes(&self, spool: Option<&Spool>) {
+        for event in spool.map(Spool::take_events).unwrap_or_default() {
+            let severity = match event {
+                spool::Event::SegmentRetired { .. } => Severity::Warning,
+                spool::Event::ReadOnly { .. } => Severity::Critical,
+                _ => Severity::Error,
+            };
+            self.service.tell(&Event::Spool { severity, text: &event.to_string() });
+        }
+        for note in self.service.resolver.take_notes() {
+            self.service.tell(&Event::ConfigWarning { text: &note.to_string() });
+        }
+        let live = self.service.live.load_full();
+        for problem in live.authenticator.iter().flat_map(|authenticator| authenticator.take_problems()) {
+            self.service.tell(&Event::ConfigWarning { text: &problem.to_string() });
+        }
+    }
+
+    fn warn_of_certificates(&self) {
+        let tls = lock(&self.tls).clone();
+        for warning in tls.iter().flat_map(|acceptor| acceptor.warnings()) {
+            self.service.tell(&Event::ConfigWarning { text: &warning.to_string() });
+        }
+    }
+
+    /// Answers the operator until the server stops.
+    pub(crate) fn answer_on(self: &Arc<Self>, socket: ControlSocket) {
+        let house = Arc::clone(self);
+        lock(&self.tasks).spawn(async move {
+            let gate = Gate::new(socket.gid());
+            let service = Arc::clone(&house.service);
+            let stop = async { service.stop.begun().await };
+            if let Err(error) = control::serve(socket, gate, Arc::new(Answers(house)), stop).await {
+                service.tell(&Event::InternalError { place: "control", text: &error.to_string() });
+            }
+        });
+    }
+
+    /// Does what signals ask for, until one ends the server and its sessions are over.
+    pub(crate) async fn until_stopped(self: &Arc<Self>, signals: &mut signals::Signals) -> Ended {
+        let why = loop {
+            match signals.next().await {
+                signals::Signal::Terminate | signals::Signal::TerminateNow => break "signal",
+                signals::Signal::Hangup => {
+                    drop(self.reload().await);
+                    self.service.log.reopen();
+                }
+                signals::Signal::User1 => self.service.log.reopen(),
+            }
+        };
+        let service = &self.service;
+        service.tell(&Event::Stopping { why, connections: service.stop.open() });
+        self.manager.stopping("finishing open transactions");
+        service.stop.begin();
+        let grace = service.live.load().config.server.shutdown_grace;
+        let again = async { while signals.next().await != signals::Signal::TerminateNow {} };
+        tokio::select! {
+            () = service.stop.drained() => {}
+            () = tokio::time::sleep(grace) => {}
+            () = again => {}
+        }
+        let ended = Ended { cut_off: service.stop.open(), forgotten: service.keeper.forgotten() };
+        // The control socket may hold a session that was cut off; the others have ended by themselves.
+        let mut tasks = std::mem::take(&mut *lock(&self.tasks));
+        tasks.abort_all();
+        while tasks.join_next().await.is_some() {}
+        service.tell(&Event::Stopped { cut_off: ended.cut_off });
+        ended
+    }
+
+    /// Reads the configuration again, and puts all of it in force or nothing.
+    async fn reload(self: &Arc<Self>) -> Answer {
+        if self.reloading.swap(true, Ordering::SeqCst) {
+            return Answer::refused(Reason::Busy, "a reload is going on");
+        }
+        self.manager.reloading();
+        let house = Arc::clone(self);
+        // Reading files, hashing and binding block.
+        let answer = tokio::task::spawn_blocking(move || house.reload_now()).await;
+        self.reloading.store(false, Ordering::SeqCst);
+        self.manager.ready("accepting mail");
+        answer.unwrap_or_else(|_| Answer::refused(Reason::Failed, "the reload broke off; the old configuration stays"))
+    }
+
+    fn reload_now(self: &Arc<Self>) -> Answer {
+        let Some(source) = &self.source else { return Answer::refused(Reason::Failed, "a sink has no configuration") };
+        let path = source.path.as_ref().map_or_else(|| "(no file)".to_owned(), |path| path.display().to_string());
+        match self.try_reload(source) {
+            Ok((changed, warnings)) => {
+                self.service.tell(&Event::Reloaded { path: &path });
+                for text in &warnings {
+                    self.service.tell(&Event::ConfigWarning { text });
+                }
+                self.warn_of_certificates();
+                Answer::reloaded(&changed, &[])
+            }
+            Err(Refused { error, problems }) => {
+                let errors: Vec<String> = match problems.as_slice() {
+                    [] => vec![error.clone()],
+                    problems => problems.iter().map(ToString::to_string).collect(),
+                };
+                self.service.tell(&Event::ReloadRefused { path: &path, errors: &errors });
+                Answer::Refused { reason: Reason::Config, error, problems }
+            }
+        }
+    }
+
+    fn try_reload(self: &Arc<Self>, source: &Source) -> Result<(Vec<String>, Vec<String>), Refused> {
+        // All that can fail, first.
+        let loaded = source.read().map_err(|problems| Refused::of(&problems))?;
+        let old = self.service.live.load_full();
+        let differences = config::differences(&old.config, &loaded.config);
+        if let Some(why) = config::refuses_reload(&differences) {
+            return Err(Refused::because(why));
+        }
+        let config = loaded.config;
+        let authenticator = open_authenticator(&config).map_err(|error| Refused::because(error.to_string()))?;
+        let tls = load_tls(&config).map_err(|error| Refused::because(error.to_string()))?;
+        let added = self.bind_added(&config)?;
+        // From here on nothing fails.
+        self.service.log.reconfigure(&log::Settings::from_config(&config.log, &config.hostname));
+        *lock(&self.tls) = tls.clone();
+        self.replace_lanes(&config, authenticator.as_deref(), tls.as_ref());
+        for (address, listen, sockets) in added {
+            self.open(address, Lane::new(&config, &listen, authenticator.as_deref(), tls.as_ref()), sockets);
+        }
+        self.service.limits.replace(self.limits(&config));
+        self.service.live.store(Arc::new(Live::new(config, authenticator)));
+        let changed = differences.iter().map(ToString::to_string).collect();
+        Ok((changed, loaded.warnings.iter().map(ToString::to_string).collect()))
+    }
+
+    /// Binds the addresses that are new.
+    fn bind_added(&self, config: &Config) -> Result<Vec<(SocketAddr, Listen, Vec<Socket>)>, Refused> {
+        let known: Vec<SocketAddr> = self.open_listeners().iter().map(|one| one.lane.load().listen.address).collect();
+        let added: Vec<Listen> =
+            config.listen.iter().filter(|listen| !known.contains(&listen.address)).cloned().collect();
+        let bound = listener::bind(&added, Vec::new(), config.accept.backlog, 1)
+            .map_err(|errors| Refused::because(lines(&errors)))?;
+        let mut opened = Vec::new();
+        for (listen, bound) in added.into_iter().zip(bound.listeners) {
+            let sockets = register(bound.address, bound.sockets).map_err(Refused::because)?;
+            opened.push((bound.address, listen, sockets));
+        }
+        Ok(opened)
+    }
+
+    /// Gives listeners that stay their new lanes, and closes those that go.
+    fn replace_lanes(
+        &self,
+        config: &Config,
+        authenticator: Option<&crate::auth::Authenticator>,
+        tls: Option<&Arc<Acceptor>>,
+    ) {
+        for listener in self.open_listeners() {
+            let address = listener.lane.load().listen.address;
+            match config.listen.iter().find(|listen| listen.address == address) {
+                Some(listen) => listener.lane.store(Arc::new(Lane::new(config, listen, authenticator, tls))),
+                None => listener.close(),
+            }
+        }
+    }
+
+    fn open_listeners(&self) -> Vec<Arc<Listener>> {
+        lock(&self.listeners).iter().filter(|one| !one.is_closed()).cloned().collect()
+    }
+
+    /// Limits by the numbers of listeners, closed ones included: their connections may still be open.
+    fn limits(&self, config: &Config) -> limits::Settings {
+        let mut settings = limits::Settings::new(&config.accept, &[]);
+        settings.listeners = lock(&self.listeners).iter().map(|one| one.lane.load().listen.connections_max).collect();
+        settings
+    }
+
+    fn status(&self) -> Status {
+        let service = &self.service;
+        let live = service.live.load_full();
+        let count = |counter| service.log.counter(counter);
+        let eom = |temporary| count(Counter::Rejected(Ruleset::Eom, temporary));
+        let refused = [
+            observe::Limit::AcceptConnectionsMax,
+            observe::Limit::AcceptConnectionsPerClient,
+            observe::Limit::AcceptRate,
+            observe::Limit::AcceptRatePerClient,
+            observe::Limit::ListenConnectionsMax,
+        ];
+        let space = machine::file_system(&live.config.spool.path);
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            hostname: live.config.hostname.clone(),
+            pid: machine::pid(),
+            uptime: clock::now().saturating_duration_since(service.began),
+            stopping: service.stop.has_begun(),
+            config: self.source.as_ref().and_then(|source| source.path.clone()),
+            listen: self.open_listeners().iter().map(|one| one.address.to_string()).collect(),
+            connections: u64::try_from(service.stop.open()).unwrap_or(u64::MAX),
+            connections_max: live.config.accept.connections_max.into(),
+            connections_total: count(Counter::Connections),
+            connections_refused: refused.into_iter().map(|limit| count(Counter::Refused(limit))).sum(),
+            messages_accepted: count(Counter::Messages),
+            messages_refused: eom(Temporary::Yes) + eom(Temporary::No),
+            log_dropped: service.log.counter(Counter::LogDropped),
+            spool_path: live.config.spool.path.clone(),
+            file_system: space.as_ref().map_or_else(|_| "unknown".to_owned(), |space| space.file_system.to_string()),
+            volatile: space.is_ok_and(|space| space.volatile),
+            pressure: service.keeper.pressure(),
+            spool: service.keeper.statistics(),
+        }
+    }
+
+    /// A session for a process of this machine on the control socket.
+    fn process_session(self: &Arc<Self>, peer: &Peer) -> Answer {
+        let service = Arc::clone(&self.service);
+        let config = service.live.load().config.clone();
+        let listen = process_listen();
+        let mut settings: Settings = config.smtp_settings(&listen);
+        settings.dialect = Dialect::Stdin;
+        settings.auth.mechanisms.clear();
+        let lane = Arc::new(Lane { listen, settings: Arc::new(settings), tls: None, handshake_time: Duration::ZERO });
+        let uid = peer.uid;
+        Answer::Takeover(Box::new(move |stream: UnixStream| {
+            Box::pin(async move {
+                let open = Open::new(&service);
+                let session = Session::new(Arc::clone(&lane.settings), Client::Process { uid }, None);
+                let accounts = crate::env::accounts::Accounts::read().ok();
+                let user = accounts
+                    .and_then(|accounts| accounts.user(&uid.to_string()))
+                    .map_or_else(|| uid.to_string(), |user| user.name);
+                let connection = Connection::new(service, lane, session, Opening::process(&user), clock::now());
+                connection.run(Transport::Local(stream)).await;
+                drop(open);
+            })
+        }))
+    }
+}
+
+/// The server as the control socket sees it.
+struct Answers(Arc<House>);
+
+impl Handler for Answers {
+    async fn handle(&self, request: Request, peer: Peer) -> Answer {
+        let house = &self.0;
+        match request {
+            Request::Ping => Answer::done(),
+            Request::Reload => house.reload().await,
+            Request::Status => house.status().into_answer(),
+            Request::LogReopen => {
+                house.service.log.reopen();
+                Answer::done()
+            }
+            Request::Smtp if house.service.stop.has_begun() => {
+                Answer::refused(Reason::Busy, "the server is going down")
+            }
+            Request::Smtp => house.process_session(&peer),
+        }
+    }
+}
+
+/// Why a reload was refused.
+struct Refused {
+    error: String,
+    problems: Vec<control::Problem>,
+}
+
+impl Refused {
+    fn because(error: impl Into<String>) -> Self {
+        Self { error: error.into(), problems: Vec::new() }
+    }
+
+    fn of(problems: &[config::Problem]) -> Self {
+        let error = format!("{} problems in the configuration; the old one stays", problems.len());
+        let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let problems = problems.iter().map(|problem| control::Problem {
+            file: PathBuf::from(&problem.file),
+            line: number(problem.line),
+            column: number(problem.column),
+            text: problem.to_string(),
+        });
+        Self { error, problems: problems.collect() }
+    }
+}
+
+fn unreadable(path: Option<&Path>, error: &std::io::Error) -> config::Problem {
+    config::Problem {
+        severity: config::Severity::Error,
+        file: path.map(|path| path.display().to_string()).unwrap_or_default(),
+        line: 0,
+        column: 0,
+        width: 0,
+        source: String::new(),
+        key: String::new(),
+        text: format!("the configuration cannot be read: {error}"),
+        expected: "a file in TOML".to_owned(),
+        suggestion: Some("name another file with --config, or correct its rights".to_owned()),
+    }
+}
+
+const fn protocol_word(protocol: ListenProtocol) -> &'static str {
+    match protocol {
+        ListenProtocol::Smtp => "smtp",
+        ListenProtocol::Submission => "submission",
+        ListenProtocol::Lmtp => "lmtp",
+    }
+}
+
+const fn tls_word(tls: ListenTls) -> &'static str {
+    match tls {
+        ListenTls::None => "none",
+        ListenTls::StartTls => "starttls",
+        ListenTls::Implicit => "implicit",
+    }
+}
+
+/// The listener that stands for the control socket: `daemon=stdin` in log lines.
+fn process_listen() -> Listen {
+    Listen {
+        name: "stdin".to_owned(),
+        address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        protocol: ListenProtocol::Smtp,
+        tls: ListenTls::None,
+        tls_required: false,
+        proxy_protocol: Vec::new(),
+        connections_max: 0,
+        auth_required: false,
+    }
+}
+
+fn register(address: SocketAddr, sockets: Vec<std::net::TcpListener>) -> Result<Vec<Socket>, String> {
+    let register = |socket| Socket::new(socket).map_err(|error| format!("listen.address = {address}: {error}"));
+    sockets.into_iter().map(register).collect()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every change under these locks is a single step.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,249 @@
+//! The log of the server: events in, lines out, and nobody waits for it.
+//!
+//! A caller renders its line itself ([`render`]) and puts it into a bounded queue ([`queue`]) behind one short lock; one thread
+//! ([`writer`]) takes all that waits and writes it at once to the target ([`target`]). When the target is slower than the
+//! mail, lines are dropped, counted, and said. Lines of one caller keep their order.
+//!
+//! Every event moves the counters, whether its line is written or not, so the metrics cannot disagree with the log.
+//! Not here: what events there are and what their lines say (`observe`), and files other than the log's own.
+
+mod queue;
+mod render;
+mod target;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use crate::config;
+use crate::env::clock;
+use observe::Event;
+use observe::counters::{self, Counter};
+use queue::{Pushed, Queue, Work};
+use render::{Local, Style};
+use std::cell::RefCell;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long [`Log::flush_and_close`] waits for a target that does not take its lines.
+const CLOSE_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// The form of lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// As sendmail has them.
+    Sendmail,
+    /// An object each.
+    Json,
+}
+
+/// Where lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Standard output.
+    Stdout,
+    /// Appended to; made if it is missing.
+    File(PathBuf),
+    /// A syslog daemon behind this datagram socket, usually [`Target::SYSLOG`].
+    Syslog(PathBuf),
+    /// systemd's journal behind this datagram socket, usually [`Target::JOURNALD`].
+    Journald(PathBuf),
+}
+
+impl Target {
+    /// Where syslog daemons listen.
+    pub const SYSLOG: &str = "/dev/log";
+    /// Where the journal listens.
+    pub const JOURNALD: &str = "/run/systemd/journal/socket";
+}
+
+/// What can be set, and changed by [`Log::reconfigure`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The form of lines.
+    pub format: Format,
+    /// Where they go.
+    pub target: Target,
+    /// sendmail's LogLevel: events above it are not written.
+    pub level: u8,
+    /// Lines that may wait for the target; more are dropped.
+    pub queue_lines_max: usize,
+    /// The name of the program in lines and for syslog.
+    pub tag: String,
+    /// syslog's number, see [`facility`].
+    pub facility: u8,
+    /// The name of the machine, up to its first dot as syslog daemons write it.
+    pub hostname: String,
+}
+
+impl Settings {
+    /// Takes them from the configuration. A facility that does not exist, which the configuration refuses, counts as
+    /// `mail`.
+    #[must_use]
+    pub fn from_config(log: &config::Log, hostname: &str) -> Self {
+        let format = match log.format {
+            config::LogFormat::Sendmail => Format::Sendmail,
+            config::LogFormat::Json => Format::Json,
+        };
+        let target = match &log.path {
+            config::LogPath::Stdout => Target::Stdout,
+            config::LogPath::Syslog => Target::Syslog(Target::SYSLOG.into()),
+            config::LogPath::Journald => Target::Journald(Target::JOURNALD.into()),
+            config::LogPath::File(path) => Target::File(path.clone()),
+        };
+        Self {
+            format,
+            target,
+            level: log.level,
+            queue_lines_max: log.queue_lines_max,
+            tag: log.tag.clone(),
+            facility: facility(&log.facility).unwrap_or(2),
+            hostname: hostname.split('.').next().unwrap_or(hostname).to_owned(),
+        }
+    }
+}
+
+/// The number of a facility of syslog by its name: `mail` is 2. `None` if there is none of that name.
+// RFC 5424 §6.2.1
+#[must_use]
+pub fn facility(name: &str) -> Option<u8> {
+    const NAMES: [&str; 24] = [
+        "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "ntp",
+        "security", "console", "clock", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
+    ];
+    NAMES.iter().position(|known| *known == name).and_then(|number| u8::try_from(number).ok())
+}
+
+/// A handle to the log; clones are the same log. Its owner ends it with [`Log::flush_and_close`].
+#[derive(Clone)]
+pub struct Log {
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log").field("level", &self.shared.level).finish_non_exhaustive()
+    }
+}
+
+struct Shared {
+    queue: Queue,
+    level: AtomicU8,
+    counters: [AtomicU64; Counter::COUNT],
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+thread_local! {
+    /// The line that the thread makes, and the parts of it that change only every second.
+    static LOCAL: RefCell<Local> = RefCell::new(Local::default());
+}
+
+impl Log {
+    /// Starts the writer. A target that cannot be used is no error: it is said on standard error and tried again.
+    ///
+    /// # Errors
+    /// The thread could not be started.
+    pub fn start(settings: &Settings) -> io::Result<Self> {
+        let log = Self {
+            shared: Arc::new(Shared {
+                queue: Queue::new(Style::new(settings), settings.queue_lines_max),
+                level: AtomicU8::new(settings.level),
+                counters: [const { AtomicU64::new(0) }; Counter::COUNT],
+                writer: Mutex::new(None),
+            }),
+        };
+        let shared = Arc::clone(&log.shared);
+        let target = settings.target.clone();
+        let writer = std::thread::Builder::new().name("log".to_owned()).spawn(move || writer::run(&shared, &target))?;
+        *log.shared.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(writer);
+        Ok(log)
+    }
+
+    /// Counts the event and, if its level is wanted, puts its line into the queue. Never waits for the target.
+    pub fn event(&self, event: &Event<'_>) {
+        self.shared.count(event);
+        if event.level() > self.shared.level.load(Ordering::Relaxed) {
+            return;
+        }
+        let sent = LOCAL.try_with(|local| self.shared.send(event, &mut local.borrow_mut()));
+        if sent.is_err() {
+            // The thread is ending and has no such variables any more.
+            self.shared.send(event, &mut Local::default());
+        }
+    }
+
+    /// True when events of this level are written; for callers whose event takes work to make.
+    #[must_use]
+    pub fn writes(&self, level: u8) -> bool {
+        level <= self.shared.level.load(Ordering::Relaxed)
+    }
+
+    /// How often it has been counted since the start.
+    #[must_use]
+    pub fn counter(&self, counter: Counter) -> u64 {
+        self.shared.counters.get(counter.index()).map_or(0, |value| value.load(Ordering::Relaxed))
+    }
+
+    /// Opens the file again, or connects again: after a rotation. Lines from before go to the old one.
+    pub fn reopen(&self) {
+        self.shared.queue.control(Work::Reopen);
+    }
+
+    /// Other settings from now on. Lines from before are written as and where they should have been, if that works at once.
+    pub fn reconfigure(&self, settings: &Settings) {
+        self.shared.queue.switch(Style::new(settings), settings.queue_lines_max, settings.target.clone());
+        self.shared.level.store(settings.level, Ordering::Relaxed);
+    }
+
+    /// Waits until all lines from before are written or given up, `time_max` at most. False if it took longer.
+    #[must_use]
+    pub fn flush(&self, time_max: Duration) -> bool {
+        let (done, wait) = mpsc::sync_channel(1);
+        self.shared.queue.control(Work::Flush(done));
+        wait.recv_timeout(time_max).is_ok()
+    }
+
+    /// Writes what waits and ends the writer. Events after it are counted and not written.
+    ///
+    /// A target that takes nothing is waited for two seconds; then the lines are lost, and false is returned.
+    pub fn flush_and_close(&self) -> bool {
+        let (done, wait) = mpsc::sync_channel(1);
+        self.shared.queue.control(Work::Close(done));
+        let closed = wait.recv_timeout(CLOSE_TIME_MAX).is_ok();
+        let writer = self.shared.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match writer {
+            // Its last act was to say so.
+            Some(writer) if closed => writer.join().is_ok(),
+            _ => closed,
+        }
+    }
+}
+
+impl Shared {
+    fn count(&self, event: &Event<'_>) {
+        for (counter, by) in counters::increments(event) {
+            if let Some(value) = self.counters.get(counter.index()) {
+                value.fetch_add(by, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn send(&self, event: &Event<'_>, local: &mut Local) {
+        let now_us = clock::unix_us();
+        let mut next = Some(*event);
+        while let Some(event) = next {
+            let style = self.queue.style();
+            next = local.render(&style, &event, now_us);
+            match self.queue.push(&style, local.line()) {
+                Pushed::Taken => {}
+                Pushed::Dropped => self.count(&Event::LogDropped { lines: 1 }),
+                // The settings changed since: once more, in the new form.
+                Pushed::Stale => next = Some(event),
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The thread that writes the log.
+//!
+//! It takes all that waits and writes it in one go. When the target fails it says so once on standard error, keeps what it has
+//! and tries again each second, or at once when it is told to open the file again; meanwhile the queue fills up and then drops.
+//! Settings that change, and the end, do not wait for a target that fails: what it does not take at one more attempt is
+//! lost and counted.
+
+use super::queue::Work;
+use super::target::{Lines, Sink};
+use super::{Shared, Target};
+use crate::env::clock;
+use observe::Event;
+use std::collections::VecDeque;
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+/// Between two attempts to use a target that fails.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Writes until it is told to close.
+pub(super) fn run(shared: &Shared, target: &Target) {
+    let mut writer = Writer { shared, sink: Sink::new(target), work: VecDeque::new(), failing: false };
+    // Opened before the first line, so that a wrong path is known at the start.
+    writer.reopen();
+    let mut busy = false;
+    loop {
+        shared.queue.take(&mut writer.work, busy);
+        busy = true;
+        while let Some(work) = writer.work.pop_front() {
+            match work {
+                Work::Lines(lines) => writer.write(lines),
+                Work::Reopen => writer.reopen(),
+                Work::Switch(target) => writer.switch(&target),
+                // Nobody may wait any more; that is no fault.
+                Work::Flush(done) => {
+                    done.try_send(()).ok();
+                }
+                Work::Close(done) => {
+                    writer.finish();
+                    done.try_send(()).ok();
+                    return;
+                }
+            }
+        }
+    }
+}
+
+struct Writer<'a> {
+    shared: &'a Shared,
+    sink: Sink,
+    /// Taken from the queue and not done.
+    work: VecDeque<Work>,
+    /// The last attempt to use the target failed, and that has been said.
+    failing: bool,
+}
+
+impl Writer<'_> {
+    fn write(&mut self, mut lines: Lines) {
+        let Err(error) = self.sink.write(&mut lines) else {
+            self.failing = false;
+            self.count_lost(lines.skipped());
+            self.shared.queue.written(lines, clock::unix_us());
+            return;
+        };
+        self.complain(&error);
+        if self.work.iter().any(|work| matches!(work, Work::Switch(_) | Work::Flush(_) | Work::Close(_))) {
+            let lost = self.shared.queue.lost(&lines);
+            self.count_lost(lost);
+            return;
+        }
+        self.shared.queue.take_control(&mut self.work, RETRY);
+        if let Some(at) = self.work.iter().position(|work| matches!(work, Work::Reopen)) {
+            self.work.remove(at);
+            self.reopen();
+            lines.rewind();
+        }
+        self.work.push_front(Work::Lines(lines));
+    }
+
+    /// Writes what came between the call to close and now, if the target takes it.
+    fn finish(&mut self) {
+        let late = self.shared.queue.close();
+        for work in std::mem::take(&mut self.work).into_iter().chain(late) {
+            if let Work::Lines(mut lines) = work
+                && self.sink.write(&mut lines).is_err()
+            {
+                self.count_lost(lines.left());
+            }
+        }
+    }
+
+    fn count_lost(&self, lines: u64) {
+        if lines > 0 {
+            self.shared.count(&Event::LogDropped { lines });
+        }
+    }
+
+    fn reopen(&mut self) {
+        if let Err(error) = self.sink.reopen() {
+            self.complain(&error);
+        }
+    }
+
+    fn switch(&mut self, target: &Target) {
+        self.sink = Sink::new(target);
+        self.failing = false;
+        self.reopen();
+        self.shared.queue.switched(clock::unix_us());
+    }
+
+    fn complain(&mut self, error: &io::Error) {
+        if self.failing {
+            return;
+        }
+        self.failing = true;
+        let name = self.sink.name();
+        let text = format!("mailrace: log: {name}: {error}; tried again each second, mail goes on without a log\n");
+        // If even that cannot be written there is nobody left to tell.
+        io::stderr().write_all(text.as_bytes()).ok();
+    }
+}

@@ -1,0 +1,310 @@
+//! The life of the server: start, run, stop.
+//!
+//! The start has two halves. [`Prepared::new`] does what needs rights and a single thread: open files raised, sockets of systemd
+//! taken, addresses bound, certificates and passwords read, directories made, rights given up. [`Prepared::run`] starts threads:
+//! log, spool, runtime. Most of what can go wrong goes wrong in the first half, with nothing changed on the disk.
+//!
+//! The end: after SIGTERM no new transaction begins and idle sessions are closed; open transactions may finish within
+//! `server.shutdown_grace`. Then the spool is closed, which writes what is staged, and the process ends with status 0. Nothing
+//! that was answered 250 depends on any of this: it was durable before.
+
+use crate::accept::{limits, listener};
+use crate::auth::Authenticator;
+use crate::commit::Keeper;
+use crate::config::{Config, Loaded};
+use crate::control::ControlSocket;
+use crate::dns::Resolver;
+use crate::env::{accounts, clock, limits as files, machine, privileges, signals, systemd};
+use crate::house::Source;
+use crate::house::{Ended, House};
+use crate::log::{self, Log};
+use crate::service::{Live, Service, Stop};
+use crate::sink::Behaviour;
+use crate::tls::Acceptor;
+use arc_swap::ArcSwap;
+use mail::{Node, QueueId, QueueIds};
+use observe::{Event, Severity};
+use spool::disk::real::RealDisk;
+use spool::{Recovery, Spool};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The file that marks a directory as a spool.
+const SPOOL_MARKER: &str = "SPOOL";
+
+/// Why the server does not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// The configuration cannot work here; exit status 78.
+    Config(String),
+    /// An address, a directory or another resource cannot be had; exit status 71 or 69.
+    Unavailable(String),
+    /// The spool cannot be opened; nothing in it was changed.
+    Spool(spool::OpenError),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(text) | Self::Unavailable(text) => f.write_str(text),
+            Self::Spool(error) => write!(f, "spool.path: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<privileges::Error> for StartError {
+    fn from(error: privileges::Error) -> Self {
+        match error {
+            privileges::Error::Config(text) => Self::Config(text),
+            privileges::Error::System(text) => Self::Unavailable(text),
+        }
+    }
+}
+
+/// A server that has bound its addresses and given up its rights, and has no thread yet.
+#[derive(Debug)]
+pub struct Prepared {
+    config: Config,
+    /// Where the configuration comes from, for reloads; none for a sink.
+    source: Option<Source>,
+    warnings: Vec<String>,
+    bound: listener::Bound,
+    control: Option<ControlSocket>,
+    manager: systemd::Manager,
+    authenticator: Option<Arc<Authenticator>>,
+    tls: Option<Arc<Acceptor>>,
+    open_files_max: u64,
+    behaviour: Option<Behaviour>,
+    /// Messages are counted and forgotten.
+    keeps_nothing: bool,
+}
+
+impl Prepared {
+    /// Prepares a server.
+    ///
+    /// # Errors
+    /// What is wrong, with the next step. Nothing is bound then.
+    pub fn new(loaded: &Loaded, source: Source) -> Result<Self, StartError> {
+        let mut prepared = Self::bare(loaded.config.clone())?;
+        prepared.warnings.extend(loaded.warnings.iter().map(ToString::to_string));
+        prepared.source = Some(source);
+        let config = &prepared.config;
+        prepared.authenticator = open_authenticator(config)?;
+        prepared.tls = load_tls(config)?;
+        let plan = privileges::plan(machine::is_root(), &config.server.user, &config.server.group, &read_accounts()?)?;
+        prepared.warnings.extend(plan.warning());
+        let account = match &plan {
+            privileges::Plan::Become(account) => Some(account),
+            _ => None,
+        };
+        if let Some(account) = account {
+            account.own_directory("spool.path", &config.spool.path, SPOOL_MARKER)?;
+            if let crate::config::LogPath::File(path) = &config.log.path {
+                account.own_file("log.path", path)?;
+            }
+        }
+        let owner = account.map(|account| (account.uid, account.gid));
+        let control = ControlSocket::bind(&config.control.path, owner);
+        prepared.control = Some(control.map_err(|error| StartError::Unavailable(error.to_string()))?);
+        privileges::harden()?;
+        if let Some(account) = account {
+            privileges::drop_to(account)?;
+        }
+        Ok(prepared)
+    }
+
+    /// Prepares a sink: the same protocol, and nothing is kept.
+    ///
+    /// # Errors
+    /// An address cannot be bound.
+    pub fn sink(config: Config, behaviour: Behaviour) -> Result<Self, StartError> {
+        let mut prepared = Self::bare(config)?;
+        prepared.tls = load_tls(&prepared.config)?;
+        prepared.behaviour = Some(behaviour).filter(|behaviour| !behaviour.is_plain());
+        prepared.keeps_nothing = true;
+        Ok(prepared)
+    }
+
+    fn bare(config: Config) -> Result<Self, StartError> {
+        let handover = systemd::Handover::take()?;
+        let open_files_max = files::raise_open_files();
+        let warnings = files::open_files_warning(open_files_max, config.accept.connections_max).into_iter().collect();
+        let sockets_each = usize::from(threads(&config));
+        let bound = listener::bind(&config.listen, handover.listeners, config.accept.backlog, sockets_each)
+            .map_err(|errors| StartError::Unavailable(lines(&errors)))?;
+        Ok(Self {
+            config,
+            source: None,
+            warnings,
+            bound,
+            control: None,
+            manager: handover.manager,
+            authenticator: None,
+            tls: None,
+            open_files_max,
+            behaviour: None,
+            keeps_nothing: false,
+        })
+    }
+
+    /// Runs the server until a signal ends it. `ready` is called with the bound addresses when connections are taken.
+    ///
+    /// # Errors
+    /// The log, the spool or the runtime cannot be had.
+    pub fn run(self, ready: impl FnOnce(&[std::net::SocketAddr]) + Send) -> Result<Ended, StartError> {
+        let log = Log::start(&log::Settings::from_config(&self.config.log, &self.config.hostname))
+            .map_err(|error| StartError::Unavailable(format!("cannot start a thread for the log: {error}")))?;
+        let opened = if self.keeps_nothing { None } else { Some(open_spool(&self.config)?) };
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        runtime.enable_all().worker_threads(usize::from(threads(&self.config))).thread_name("mailrace");
+        let runtime =
+            runtime.build().map_err(|error| StartError::Unavailable(format!("cannot start threads: {error}")))?;
+        let ended = runtime.block_on(self.live(log.clone(), opened, ready));
+        // What is left are sessions that were cut off; their transactions were not answered.
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        // A target that takes nothing has been waited for; its lines are lost and nobody is left to be told.
+        let _: bool = log.flush_and_close();
+        ended
+    }
+
+    async fn live(
+        self,
+        log: Log,
+        opened: Option<(Arc<Spool>, Recovery)>,
+        ready: impl FnOnce(&[std::net::SocketAddr]) + Send,
+    ) -> Result<Ended, StartError> {
+        let Self {
+            config,
+            source,
+            warnings,
+            bound,
+            control,
+            manager,
+            authenticator,
+            tls,
+            open_files_max,
+            behaviour,
+            ..
+        } = self;
+        let mut signals = signals::Signals::new()
+            .map_err(|error| StartError::Unavailable(format!("cannot catch signals: {error}")))?;
+        let resolver = Resolver::new(&config.dns).map_err(|error| StartError::Config(error.to_string()))?;
+        let began = clock::now();
+        let keeper = keeper(opened.as_ref());
+        let spool = opened.as_ref().map(|(spool, _)| Arc::clone(spool));
+        let limits = limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began);
+        let service = Arc::new(Service {
+            keeper,
+            log,
+            resolver,
+            limits,
+            stop: Stop::default(),
+            behaviour,
+            open_files_max,
+            began,
+            live: ArcSwap::from_pointee(Live::new(config, authenticator)),
+        });
+        for text in &warnings {
+            service.tell(&Event::ConfigWarning { text });
+        }
+        for note in &bound.notes {
+            service.tell(&Event::ConfigWarning { text: &note.to_string() });
+        }
+        say_started(&service, opened.as_ref().map(|(_, recovery)| recovery), bound.listeners.len());
+
+        let manager = Arc::new(manager);
+        let house = Arc::new(House::new(service, tls, source, Arc::clone(&manager)));
+        let addresses: Vec<_> = bound.listeners.iter().map(|listener| listener.address).collect();
+        house.open_all(bound.listeners).map_err(StartError::Unavailable)?;
+        house.watch(spool);
+        if let Some(socket) = control {
+            house.answer_on(socket);
+        }
+        ready(&addresses);
+        manager.ready(&format!("accepting mail on {}", joined(&addresses)));
+        Ok(house.until_stopped(&mut signals).await)
+    }
+}
+
+fn read_accounts() -> Result<accounts::Accounts, StartError> {
+    accounts::Accounts::read()
+        .map_err(|error| StartError::Unavailable(format!("/etc/passwd or /etc/group cannot be read: {error}")))
+}
+
+/// Worker threads: as configured, or one for each core.
+fn threads(config: &Config) -> u16 {
+    let cores =
+        || std::thread::available_parallelism().map_or(1, |cores| u16::try_from(cores.get()).unwrap_or(u16::MAX));
+    if config.server.threads == 0 { cores() } else { config.server.threads }
+}
+
+/// Reads the password file, if users are configured. Also used by reloads.
+pub(crate) fn open_authenticator(config: &Config) -> Result<Option<Arc<Authenticator>>, StartError> {
+    if config.auth.file.is_none() && config.auth.program.is_empty() {
+        return Ok(None);
+    }
+    Authenticator::open(&config.auth).map(Some).map_err(|problems| StartError::Config(lines(&problems)))
+}
+
+/// Reads certificates, if there are any.
+pub(crate) fn load_tls(config: &Config) -> Result<Option<Arc<Acceptor>>, StartError> {
+    if config.tls.certificate.is_empty() {
+        return Ok(None);
+    }
+    let loaded = Acceptor::load(&config.tls);
+    loaded.map(|acceptor| Some(Arc::new(acceptor))).map_err(|problems| StartError::Config(lines(&problems)))
+}
+
+fn open_spool(config: &Config) -> Result<(Arc<Spool>, Recovery), StartError> {
+    let (spool, recovery) = Spool::open(config.spool(), Arc::new(RealDisk::new())).map_err(StartError::Spool)?;
+    Ok((Arc::new(spool), recovery))
+}
+
+fn keeper(opened: Option<&(Arc<Spool>, Recovery)>) -> Keeper {
+    // One machine has one node; others come with the cluster.
+    let node = Node::default();
+    match opened {
+        None => Keeper::nothing(QueueIds::new(node)),
+        Some((spool, recovery)) => {
+            let ids = QueueId::from_u64(recovery.largest_id)
+                .map_or_else(|| QueueIds::new(node), |largest| QueueIds::after(node, largest));
+            Keeper::spool(Arc::clone(spool), ids)
+        }
+    }
+}
+
+fn say_started(service: &Service, recovery: Option<&Recovery>, listeners: usize) {
+    let live = service.live.load();
+    let path = &live.config.spool.path;
+    let Some(recovery) = recovery else { return };
+    let volatile = machine::file_system(path).is_ok_and(|space| space.volatile);
+    let spool = path.display().to_string();
+    service.tell(&Event::Started { version: env!("CARGO_PKG_VERSION"), spool: &spool, volatile, listeners });
+    let found = format!(
+        "{spool}: opened in {} ms: {} messages for {} recipients wait, {} torn batches dropped",
+        recovery.took_us / 1_000,
+        recovery.messages,
+        recovery.recipients,
+        recovery.torn
+    );
+    service.tell(&Event::Spool { severity: Severity::Info, text: &found });
+    for damage in &recovery.damage {
+        let text = format!("{damage}; run mailrace spool verify on a copy");
+        service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+    }
+}
+
+pub(crate) fn lines<T: fmt::Display>(problems: &[T]) -> String {
+    joined_by(problems, "\n")
+}
+
+fn joined<T: fmt::Display>(values: &[T]) -> String {
+    joined_by(values, ", ")
+}
+
+fn joined_by<T: fmt::Display>(values: &[T], between: &str) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
+}

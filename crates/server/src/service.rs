@@ -1,0 +1,266 @@
+//! What all connections share: where messages go, what is configured now, the log, and the end of it all.
+//!
+//! What a reload replaces lies behind [`ArcSwap`]s and is replaced as a whole; a connection keeps the [`Lane`] it came by.
+
+use crate::accept::limits::Limits;
+use crate::admit::Policies;
+use crate::admit::relay::Rights;
+use crate::auth::Authenticator;
+use crate::commit::Keeper;
+use crate::config::{Config, DeliveryMode, Listen, ListenTls};
+use crate::dns::Resolver;
+use crate::log::Log;
+use crate::sink::Behaviour;
+use crate::tls::Acceptor;
+use arc_swap::ArcSwap;
+use observe::{Event, Limit};
+use smtp::server::Settings;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// Everything that outlives a connection.
+#[derive(Debug)]
+pub(crate) struct Service {
+    /// Where messages go.
+    pub(crate) keeper: Keeper,
+    /// The log and the counters, which come from the same events.
+    pub(crate) log: Log,
+    /// What is configured now.
+    pub(crate) live: ArcSwap<Live>,
+    /// Names and block lists.
+    pub(crate) resolver: Resolver,
+    /// Connections and their rates.
+    pub(crate) limits: Arc<Limits>,
+    /// The end.
+    pub(crate) stop: Stop,
+    /// Faults played on purpose, in `mailrace sink`.
+    pub(crate) behaviour: Option<Behaviour>,
+    /// Descriptors the process may have.
+    pub(crate) open_files_max: u64,
+    /// Since when it runs.
+    pub(crate) began: Instant,
+}
+
+impl Service {
+    /// Tells the log and the counters.
+    pub(crate) fn tell(&self, event: &Event<'_>) {
+        self.log.event(event);
+    }
+}
+
+/// What a reload replaces as a whole.
+#[derive(Debug)]
+pub(crate) struct Live {
+    /// The configuration.
+    pub(crate) config: Config,
+    /// Users.
+    pub(crate) authenticator: Option<Arc<Authenticator>>,
+    /// Who may send where.
+    pub(crate) rights: Rights,
+    /// What decides on senders and recipients.
+    pub(crate) policies: Policies,
+}
+
+impl Live {
+    /// What follows from a configuration and its users.
+    pub(crate) fn new(config: Config, authenticator: Option<Arc<Authenticator>>) -> Self {
+        let rights = Rights::new(&config);
+        let policies = Policies::usual(rights.clone(), &config.dnsbl);
+        Self { config, authenticator, rights, policies }
+    }
+
+    /// What is allowed by a limit, in its unit; times in seconds.
+    pub(crate) fn limit(&self, limit: Limit) -> u64 {
+        let (accept, message, smtp) = (&self.config.accept, &self.config.message, &self.config.smtp);
+        let octets = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        match limit {
+            Limit::AcceptConnectionsMax => accept.connections_max.into(),
+            Limit::AcceptConnectionsPerClient => accept.connections_per_client.into(),
+            Limit::AcceptRate => accept.rate.into(),
+            Limit::AcceptRatePerClient => accept.rate_per_client.into(),
+            Limit::MessageSizeMax => message.size_max,
+            Limit::MessageRecipientsMax => message.recipients_max.into(),
+            Limit::MessageHopsMax => message.hops_max.into(),
+            Limit::MessageHeaderFieldsMax => message.header_fields_max.into(),
+            Limit::MessageHeaderBytesMax => message.header_bytes_max,
+            Limit::MessageLineBytesMax => octets(message.line_bytes_max),
+            Limit::SmtpCommandLineBytesMax => octets(smtp.command_line_bytes_max),
+            Limit::SmtpAuthLineBytesMax => octets(smtp.auth_line_bytes_max),
+            Limit::SmtpTransactionsMax => smtp.transactions_max.into(),
+            Limit::SmtpErrorsMax => smtp.errors_max.into(),
+            Limit::SmtpRefusedRecipientsMax => smtp.refused_recipients_max.into(),
+            Limit::SmtpIdleCommandsMax => smtp.idle_commands_max.into(),
+            Limit::SmtpCommandTimeMax => smtp.command_time_max.as_secs(),
+            Limit::SmtpTransactionTimeMax => smtp.transaction_time_max.as_secs(),
+            Limit::SmtpSessionTimeMax => smtp.session_time_max.as_secs(),
+            Limit::SmtpRateBytesMin => smtp.rate_bytes_min,
+            Limit::SmtpRateWindow => smtp.rate_window.as_secs(),
+            Limit::TlsHandshakeTimeMax => self.config.tls.handshake_time_max.as_secs(),
+            Limit::AuthProgramTimeMax => self.config.auth.program_time_max.as_secs(),
+            Limit::DnsTimeout => self.config.dns.timeout.as_secs(),
+            Limit::DnsblTimeMax => self.config.dnsbl.time_max.as_secs(),
+            Limit::SpoolSizeMax => self.config.spool.size_max,
+            Limit::SpoolFreeMin => self.config.spool.free_min,
+            Limit::ServerShutdownGrace => self.config.server.shutdown_grace.as_secs(),
+            // Belongs to one listener, or is no key.
+            Limit::ListenConnectionsMax | Limit::Other => 0,
+        }
+    }
+
+    /// Whether XCLIENT is offered to a client.
+    pub(crate) fn trusts_xclient(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        self.config.accept.xclient.iter().any(|network| network.contains(&ip))
+    }
+
+    /// Whether messages wait for a queue run.
+    pub(crate) fn queues_only(&self) -> bool {
+        self.config.delivery.mode == DeliveryMode::Queue
+    }
+}
+
+/// One listener, for as long as it listens.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    /// Its number in [`Limits`].
+    pub(crate) entry: usize,
+    /// As it was bound.
+    pub(crate) address: SocketAddr,
+    /// What its connections find.
+    pub(crate) lane: ArcSwap<Lane>,
+    /// Its loops end.
+    pub(crate) closed: Notify,
+    /// It listens no more: a reload took it away.
+    pub(crate) is_closed: AtomicBool,
+}
+
+impl Listener {
+    /// Ends its loops; connections that were taken go on.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.closed.notify_waiters();
+    }
+
+    /// Whether it listens no more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+}
+
+/// What the connections of a listener find. A connection keeps the one it came by.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    /// As configured.
+    pub(crate) listen: Listen,
+    /// What its sessions offer and allow.
+    pub(crate) settings: Arc<Settings>,
+    /// Certificates, if it has TLS.
+    pub(crate) tls: Option<Arc<Acceptor>>,
+    /// How long a handshake may take.
+    pub(crate) handshake_time: Duration,
+}
+
+impl Lane {
+    /// The lane of a configured listener.
+    pub(crate) fn new(
+        config: &Config,
+        listen: &Listen,
+        authenticator: Option<&Authenticator>,
+        tls: Option<&Arc<Acceptor>>,
+    ) -> Self {
+        let mut settings = config.smtp_settings(listen);
+        settings.auth.mechanisms = authenticator
+            .map(|authenticator| authenticator.mechanisms(true).into_iter().map(Into::into).collect())
+            .unwrap_or_default();
+        Self {
+            listen: listen.clone(),
+            settings: Arc::new(settings),
+            tls: tls.filter(|_| listen.tls != ListenTls::None).cloned(),
+            handshake_time: config.tls.handshake_time_max,
+        }
+    }
+
+    /// Whether connections begin with a handshake.
+    pub(crate) fn is_implicit_tls(&self) -> bool {
+        self.listen.tls == ListenTls::Implicit
+    }
+}
+
+/// The end of the server: no new transactions, open ones finish.
+#[derive(Default)]
+pub(crate) struct Stop {
+    has_begun: AtomicBool,
+    begins: Notify,
+    open: AtomicUsize,
+    last_closed: Notify,
+}
+
+impl fmt::Debug for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stop").field("has_begun", &self.has_begun()).field("open", &self.open()).finish_non_exhaustive()
+    }
+}
+
+impl Stop {
+    /// Begins the end and wakes every connection.
+    pub(crate) fn begin(&self) {
+        self.has_begun.store(true, Ordering::SeqCst);
+        self.begins.notify_waiters();
+    }
+
+    /// Whether the end has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::SeqCst)
+    }
+
+    /// Resolves when the end begins, or at once if it has.
+    pub(crate) async fn begun(&self) {
+        let mut begins = std::pin::pin!(self.begins.notified());
+        // Registered before the flag is read, so that a beginning in between is not missed.
+        begins.as_mut().enable();
+        if !self.has_begun() {
+            begins.await;
+        }
+    }
+
+    /// Connections that are open.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
+    }
+
+    /// Resolves when no connection is open.
+    pub(crate) async fn drained(&self) {
+        loop {
+            let mut last = std::pin::pin!(self.last_closed.notified());
+            last.as_mut().enable();
+            if self.open() == 0 {
+                return;
+            }
+            last.await;
+        }
+    }
+}
+
+/// Counts one connection while it lives.
+#[derive(Debug)]
+pub(crate) struct Open(Arc<Service>);
+
+impl Open {
+    /// Counts a connection.
+    pub(crate) fn new(service: &Arc<Service>) -> Self {
+        service.stop.open.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(service))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if self.0.stop.open.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.stop.last_closed.notify_waiters();
+        }
+    }
+}

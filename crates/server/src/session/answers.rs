@@ -1,0 +1,301 @@
+//! The answers to a session's questions: what *admit* thinks of sender and recipient, and what *commit* made of the
+//! message.
+
+use super::Connection;
+use crate::admit::Facts;
+use crate::admit::dnsbl::Listings;
+use crate::auth::{self, Outcome};
+use crate::commit::Content;
+use crate::dns::ClientName;
+use crate::env::clock;
+use mail::{Envelope, Received, Reply, ReplyCode};
+use observe::Ruleset;
+use smtp::server::{Dialect, Question, Verdict};
+use smtp::trace::Trace;
+use spool::{Error, Pressure};
+use std::time::Duration;
+
+/// How much later a message is answered while the spool is short of room, so that what is delivered can catch up.
+const SLOW_DOWN: Duration = Duration::from_millis(100);
+
+impl Connection {
+    /// Answers what needs no waiting. `false`: the question is still open.
+    pub(super) fn answer_at_once(&mut self, question: Question, now: Duration) -> bool {
+        if self.service.behaviour.as_ref().is_some_and(|behaviour| behaviour.takes_its_time(question)) {
+            return false;
+        }
+        self.answer_plainly(question, now)
+    }
+
+    fn answer_plainly(&mut self, question: Question, now: Duration) -> bool {
+        match question {
+            Question::Helo => self.session.answer(Verdict::Accept, now),
+            Question::Mail => {
+                let verdict = self.admit_sender();
+                self.session.answer(verdict, now);
+            }
+            Question::Recipient => {
+                let verdict = self.admit_recipient();
+                self.session.answer(verdict, now);
+            }
+            Question::Data => self.begin_message(now),
+            Question::Verify => {
+                self.session.answer_with(reply(252, "2.5.2 Cannot VRFY user; try RCPT to attempt delivery"))
+            }
+            Question::Expand => self.session.answer_with(reply(502, "5.7.0 Sorry, we do not allow this operation")),
+            Question::Xclient => self.become_client(now),
+            Question::Message | Question::Auth | Question::AuthResponse => return false,
+        }
+        true
+    }
+
+    /// Answers what has to be waited for: the disk, a password check, or the pauses of a sink.
+    ///
+    /// `false`: the connection is to be dropped without another word.
+    pub(super) async fn answer_in_time(&mut self, question: Question) -> bool {
+        if let Some(behaviour) = &self.service.behaviour
+            && behaviour.takes_its_time(question)
+        {
+            let limit = self.session.settings().limits.command_time;
+            let played = tokio::select! {
+                played = tokio::time::timeout(limit, behaviour.play(question)) => played,
+                () = self.service.stop.begun() => return false,
+            };
+            match played {
+                Ok(None) => {}
+                Ok(Some(refusal)) => {
+                    self.answer_as_told(question, refusal);
+                    return true;
+                }
+                Err(_) => return false,
+            }
+        }
+        match question {
+            Question::Message => self.commit().await,
+            Question::Auth | Question::AuthResponse => Box::pin(self.authenticate(question)).await,
+            other => {
+                let now = self.elapsed();
+                let answered = self.answer_plainly(other, now);
+                debug_assert!(answered, "{other:?} needs no waiting");
+            }
+        }
+        true
+    }
+
+    /// A refusal that a sink was told to play.
+    fn answer_as_told(&mut self, question: Question, refusal: Reply) {
+        let now = self.elapsed();
+        let verdict = Verdict::Refuse(refusal.clone());
+        match question {
+            Question::Message => {
+                if let Some(content) = self.content.take() {
+                    content.abandon(&self.service.keeper);
+                }
+                let recipients = self.verdicts_due();
+                self.forget_transaction();
+                self.session.finish(&vec![verdict; recipients], now);
+            }
+            Question::Auth | Question::AuthResponse => self.session.auth_failed(verdict),
+            Question::Verify | Question::Expand => self.session.answer_with(refusal),
+            _ => self.session.answer(verdict, now),
+        }
+    }
+
+    /// One verdict, or in LMTP one for each recipient (RFC 2033 §4.2).
+    fn verdicts_due(&self) -> usize {
+        match self.session.settings().dialect {
+            Dialect::Lmtp => self.session.transaction().map_or(1, |transaction| transaction.recipients.len()),
+            _ => 1,
+        }
+    }
+
+    /// What the client may do is decided by plain functions over the transaction.
+    fn admit_sender(&mut self) -> Verdict {
+        self.end_transaction();
+        if self.service.stop.has_begun() {
+            return Verdict::Close(reply(421, "4.3.2 System shutting down"));
+        }
+        match self.service.keeper.pressure() {
+            Pressure::None | Pressure::Slow => {}
+            Pressure::Full => return self.refuse(Ruleset::Mail, Verdict::Refuse(full())),
+            Pressure::Poisoned => return self.refuse(Ruleset::Mail, Verdict::Close(poisoned())),
+        }
+        self.begin_transaction();
+        let verdict = self.service.live.load().policies.sender(&self.facts()).verdict;
+        self.refuse(Ruleset::Mail, verdict)
+    }
+
+    fn admit_recipient(&mut self) -> Verdict {
+        let Some(candidate) = self.session.candidate() else { return Verdict::Accept };
+        let verdict = self.service.live.load().policies.recipient(&self.facts(), candidate).verdict;
+        self.refuse(Ruleset::Rcpt, verdict)
+    }
+
+    /// What policies are told.
+    fn facts(&self) -> Facts<'_> {
+        let transaction = self.session.transaction();
+        Facts {
+            client: *self.session.client(),
+            client_name: &self.opening.name,
+            helo: self.session.helo(),
+            identity: self.session.identity(),
+            sender: transaction.map(|transaction| &transaction.sender),
+            recipients: transaction.map_or(0, |transaction| transaction.recipients.len()),
+            listings: &self.opening.listings,
+        }
+    }
+
+    /// XCLIENT: the client speaks for another from now on.
+    fn become_client(&mut self, now: Duration) {
+        if let Some(name) = self.session.xclient().and_then(|xclient| xclient.name.as_ref()) {
+            self.opening.name = name.as_deref().map_or(ClientName::None, |name| ClientName::Verified(name.into()));
+        }
+        self.opening.listings = Listings::default();
+        self.session.answer(Verdict::Accept, now);
+    }
+
+    /// Lets the content come, with our trace line in front of it.
+    fn begin_message(&mut self, now: Duration) {
+        if self.service.keeper.pressure() >= Pressure::Full {
+            let verdict = self.refuse(Ruleset::Data, Verdict::Refuse(full()));
+            return self.session.answer(verdict, now);
+        }
+        let id = self.transaction_id();
+        let received = self.received();
+        let mut trace = Vec::with_capacity(256);
+        Trace {
+            hostname: &self.session.settings().hostname,
+            received: &received,
+            client_name: self.opening.name(),
+            tls: self.session.tls().map(|tls| (&*tls.version, &*tls.cipher)),
+            id,
+            only_recipient: match self.session.transaction().map(|transaction| transaction.recipients.as_slice()) {
+                Some([only]) => Some(&only.address),
+                _ => None,
+            },
+        }
+        .write_to(&mut trace, clock::local_offset_seconds(received.at_us));
+        self.content = Some(Content::new(id));
+        self.session.begin_content(&trace, now);
+    }
+
+    /// Gives a piece of a large message to the spool.
+    pub(super) async fn store_content(&mut self) {
+        let piece = self.session.take_content();
+        if let Some(content) = &mut self.content {
+            content.push(&self.service.keeper, &piece).await;
+        }
+    }
+
+    /// Makes the message durable, and only then says so.
+    async fn commit(&mut self) {
+        let rest = self.session.take_content();
+        let (Some(content), Some(transaction)) = (self.content.take(), self.session.transaction()) else {
+            let verdict = Verdict::Refuse(reply(451, "4.3.0 Internal error, message not taken"));
+            self.report_internal("session", "a message ended that had not begun");
+            return self.session.finish(&[verdict], self.elapsed());
+        };
+        let id = content.id();
+        let envelope = Envelope {
+            id,
+            sender: transaction.sender.clone(),
+            params: transaction.params.clone(),
+            received: self.received(),
+            recipients: transaction.recipients.clone(),
+        };
+        let verdict = match content.commit(&self.service.keeper, &envelope, rest).await {
+            Ok(_) => {
+                self.report_accepted(id, &envelope);
+                Verdict::AcceptWith(accepted(&id.to_string()))
+            }
+            Err(error) => {
+                let verdict = not_stored(&error);
+                self.report_not_stored(&error);
+                self.refuse(Ruleset::Eom, verdict)
+            }
+        };
+        if self.service.keeper.pressure() == Pressure::Slow {
+            tokio::time::sleep(SLOW_DOWN).await;
+        }
+        let recipients = self.verdicts_due();
+        self.forget_transaction();
+        let now = self.elapsed();
+        self.session.finish(&vec![verdict; recipients], now);
+    }
+
+    async fn authenticate(&mut self, question: Question) {
+        let response = self.session.auth_response().map(<[u8]>::to_vec);
+        let outcome = match (question, self.exchange.as_mut()) {
+            (Question::AuthResponse, Some(exchange)) => exchange.respond(response.as_deref().unwrap_or_default()).await,
+            _ => {
+                let Some(authenticator) = self.service.live.load().authenticator.clone() else {
+                    let refusal = Verdict::Refuse(reply(454, "4.7.0 Temporary authentication failure"));
+                    return self.session.auth_failed(refusal);
+                };
+                self.failures.get_or_insert_with(|| authenticator.failures());
+                let context = auth::Context { is_encrypted: self.session.tls().is_some() };
+                let exchange = self.exchange.insert(authenticator.exchange(context));
+                exchange.start(self.session.auth_mechanism(), response.as_deref()).await
+            }
+        };
+        match outcome {
+            Outcome::Challenge(challenge) => return self.session.auth_challenge(&challenge),
+            Outcome::Success { identity } => {
+                self.report_auth(&identity);
+                self.session.auth_succeeded(&identity);
+            }
+            Outcome::Failed(failure) => {
+                self.report_auth_failure(&failure.why);
+                let (verdict, pause) = match &mut self.failures {
+                    Some(failures) => failures.verdict(&failure),
+                    None => (Verdict::Refuse(reply(454, "4.7.0 Temporary authentication failure")), Duration::ZERO),
+                };
+                tokio::time::sleep(pause).await;
+                self.session.auth_failed(verdict);
+            }
+        }
+        self.exchange = None;
+    }
+
+    fn received(&self) -> Received {
+        Received {
+            at_us: clock::unix_us(),
+            client: *self.session.client(),
+            helo: self.session.helo().cloned(),
+            protocol: self.session.protocol(),
+        }
+    }
+}
+
+/// A reply of ours; `text` begins with its enhanced code.
+pub(crate) fn reply(code: u16, text: &str) -> Reply {
+    Reply::new(ReplyCode::of(code), None, text)
+}
+
+/// The one reply that means the message is safe.
+fn accepted(id: &str) -> Reply {
+    let mut text = String::with_capacity(64);
+    text.push_str("2.0.0 ");
+    text.push_str(id);
+    text.push_str(" Message accepted for delivery");
+    reply(250, &text)
+}
+
+/// `spool.size_max` is reached.
+fn full() -> Reply {
+    reply(452, "4.3.1 Insufficient system storage, try again later")
+}
+
+fn poisoned() -> Reply {
+    reply(421, "4.3.0 Storage failure, closing connection")
+}
+
+/// What the client hears when the spool did not take the message.
+fn not_stored(error: &Error) -> Verdict {
+    match error {
+        Error::Full | Error::Busy => Verdict::Refuse(full()),
+        Error::Poisoned => Verdict::Close(poisoned()),
+        Error::TooLarge { .. } => Verdict::Refuse(reply(552, "5.3.4 Message too large for this system")),
+        _ => Verdict::Refuse(reply(451, "4.3.0 Message could not be stored, try again later")),
+    }
+}

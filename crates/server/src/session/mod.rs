@@ -1,0 +1,355 @@
+//! The stop *session*: drives one [`smtp::server::Session`] over a connection, from the greeting to the end.
+//!
+//! The machine in `smtp` knows the protocol; this drives it: gives it bytes and time, sends what it says, and carries its
+//! questions to the stops *admit* and *commit*. Questions that need no waiting are answered while the input is still in
+//! the buffer it was read into, so that a pipelined transaction costs one read and one write.
+//!
+//! What a connection waits for, it waits for here and only here: input, the time limit of the machine, or the end of the
+//! server ([`Wait`]). Each connection is one task; the server counts it and at its end waits for it.
+
+mod answers;
+mod opening;
+mod report;
+mod transport;
+
+pub(crate) use answers::reply;
+pub(crate) use opening::Opening;
+pub(crate) use transport::Transport;
+
+use crate::auth::{Exchange, Failures};
+use crate::commit::Content;
+use crate::env::clock;
+use crate::service::{Lane, Service, Stop};
+use mail::QueueId;
+use smtp::server::{Session, Step};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+use tokio::time::Sleep;
+
+/// How long a connection that is to be closed may take to read the last reply, and how much it may still send: closing
+/// with unread input would make the kernel throw the reply away.
+const LINGER_TIME: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 256 << 10;
+
+/// One connection with its session.
+pub(crate) struct Connection {
+    service: Arc<Service>,
+    lane: Arc<Lane>,
+    session: Session,
+    /// What is known of the client besides its address.
+    opening: Opening,
+    began: Instant,
+    /// Input behind a question that had to wait.
+    pending: Vec<u8>,
+    /// The message that is arriving.
+    content: Option<Content>,
+    /// The AUTH exchange that is going on.
+    exchange: Option<Exchange>,
+    /// Failed authentications of this session.
+    failures: Option<Failures>,
+    /// The name of the open transaction.
+    id: Option<QueueId>,
+    /// Its sender, as the log writes it.
+    from: String,
+    /// Refusals in it.
+    refused: u32,
+    /// The client was turned away instead of greeted.
+    turned_away: bool,
+}
+
+/// Why a session is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The session closed it.
+    Closed,
+    /// The client is gone.
+    Lost,
+}
+
+/// What came of waiting.
+enum Event {
+    /// Input was used; this is next.
+    Step(Step),
+    /// The client has closed its side.
+    EndOfInput,
+    /// The time limit has passed, or the server is going down: ask the session.
+    Woken,
+}
+
+/// The time limit and the end of the server, kept over all waits of a connection.
+///
+/// The timer is set anew only when the limit comes earlier than it is set to, or when it has fired: most sessions never
+/// touch it after the first time.
+struct Wait<'a, N> {
+    timer: Pin<&'a mut Sleep>,
+    stop: &'a Stop,
+    stopping: Pin<&'a mut N>,
+    stopping_is_polled: bool,
+    stop_seen: bool,
+}
+
+impl<N: Future<Output = ()>> Wait<'_, N> {
+    /// Ready when `deadline` has passed, or once when the server begins to stop.
+    fn poll(&mut self, context: &mut Context<'_>, deadline: Instant) -> Poll<()> {
+        // One poll registers the task, which stays the same; polling again would only take the lock all tasks share.
+        if !self.stop_seen && (!self.stopping_is_polled || self.stop.has_begun()) {
+            self.stopping_is_polled = true;
+            if self.stopping.as_mut().poll(context).is_ready() {
+                self.stop_seen = true;
+                return Poll::Ready(());
+            }
+        }
+        loop {
+            if tokio::time::Instant::from_std(deadline) < self.timer.deadline() {
+                self.timer.as_mut().reset(deadline.into());
+            }
+            ready!(self.timer.as_mut().poll(context));
+            if clock::now() >= deadline {
+                return Poll::Ready(());
+            }
+            self.timer.as_mut().reset(deadline.into());
+        }
+    }
+}
+
+impl Connection {
+    /// A connection whose client may speak from now on, or is turned away.
+    pub(crate) fn new(
+        service: Arc<Service>,
+        lane: Arc<Lane>,
+        session: Session,
+        opening: Opening,
+        began: Instant,
+    ) -> Self {
+        Self {
+            service,
+            lane,
+            session,
+            opening,
+            began,
+            pending: Vec::new(),
+            content: None,
+            exchange: None,
+            failures: None,
+            id: None,
+            from: String::new(),
+            refused: 0,
+            turned_away: false,
+        }
+    }
+
+    /// Drives the session to its end and closes the connection.
+    pub(crate) async fn run(mut self, mut transport: Transport) {
+        let service = Arc::clone(&self.service);
+        let timer = pin!(tokio::time::sleep_until(self.deadline().into()));
+        let stop = &service.stop;
+        let stopping = pin!(stop.begun());
+        let mut wait = Wait { timer, stop, stopping, stopping_is_polled: false, stop_seen: false };
+        let end = match self.greet(&mut transport).await {
+            Ok(()) => self.drive(&mut transport, &mut wait).await,
+            Err(_) => End::Lost,
+        };
+        let content = self.content.take();
+        self.report_end(end, content.is_some());
+        if let Some(content) = content {
+            content.abandon(&self.service.keeper);
+        }
+        if end == End::Closed {
+            linger(&mut transport).await;
+        }
+    }
+
+    async fn drive<N: Future<Output = ()>>(&mut self, transport: &mut Transport, wait: &mut Wait<'_, N>) -> End {
+        loop {
+            let step = if self.pending.is_empty() {
+                if self.flush(transport, wait).await.is_err() {
+                    return End::Lost;
+                }
+                match self.next(transport, wait).await {
+                    Ok(Event::Step(step)) => step,
+                    Ok(Event::EndOfInput) | Err(_) => return End::Lost,
+                    Ok(Event::Woken) => {
+                        if self.woken() {
+                            return self.close(transport, wait).await;
+                        }
+                        continue;
+                    }
+                }
+            } else {
+                let input = std::mem::take(&mut self.pending);
+                self.advance(&input)
+            };
+            self.report_notes();
+            match step {
+                Step::Read => {}
+                Step::Close => return self.close(transport, wait).await,
+                Step::StartTls => {
+                    self.pending = Vec::new();
+                    if self.flush(transport, wait).await.is_err() || !Box::pin(self.start_tls(transport)).await {
+                        return End::Lost;
+                    }
+                }
+                Step::Abandon => {
+                    if let Some(content) = self.content.take() {
+                        content.abandon(&self.service.keeper);
+                    }
+                }
+                Step::Content => Box::pin(self.store_content()).await,
+                Step::Ask(question) => {
+                    // What was said so far goes out before anything is waited for.
+                    if self.flush(transport, wait).await.is_err() {
+                        return End::Lost;
+                    }
+                    if !self.answer_in_time(question).await {
+                        return End::Lost;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Works through `input` as far as no waiting is needed; what is behind that point is kept.
+    fn advance(&mut self, input: &[u8]) -> Step {
+        let now = self.elapsed();
+        let mut rest = input;
+        loop {
+            let (used, step) = self.session.advance(rest, now);
+            rest = rest.get(used..).unwrap_or_default();
+            let step = match step {
+                Step::Ask(question) => match self.answer_at_once(question, now) {
+                    true => continue,
+                    false => step,
+                },
+                Step::Abandon => {
+                    if let Some(content) = self.content.take() {
+                        content.abandon(&self.service.keeper);
+                    }
+                    continue;
+                }
+                other => other,
+            };
+            if !rest.is_empty() {
+                self.pending = rest.to_vec();
+            }
+            return step;
+        }
+    }
+
+    /// Reads, and uses what was read.
+    async fn next<N: Future<Output = ()>>(
+        &mut self,
+        transport: &mut Transport,
+        wait: &mut Wait<'_, N>,
+    ) -> io::Result<Event> {
+        let deadline = self.deadline();
+        let event = poll_fn(|context| {
+            let read = transport.poll_input(context, |input| match input {
+                [] => Event::EndOfInput,
+                _ => Event::Step(self.advance(input)),
+            });
+            match read {
+                Poll::Ready(event) => Poll::Ready(event),
+                Poll::Pending => wait.poll(context, deadline).map(|()| Ok(Event::Woken)),
+            }
+        })
+        .await;
+        let answered = !self.session.output().is_empty();
+        if matches!(event, Ok(Event::Step(_))) && !answered {
+            transport.acknowledge();
+        }
+        event
+    }
+
+    /// Sends all output.
+    async fn flush<N: Future<Output = ()>>(
+        &mut self,
+        transport: &mut Transport,
+        wait: &mut Wait<'_, N>,
+    ) -> io::Result<()> {
+        while !self.session.output().is_empty() {
+            let deadline = self.deadline();
+            let sent = {
+                let mut write = pin!(transport.write(self.session.output()));
+                poll_fn(|context| match write.as_mut().poll(context) {
+                    Poll::Ready(sent) => Poll::Ready(sent),
+                    // A client that does not read its replies has the same time as one that does not speak.
+                    Poll::Pending => match ready!(wait.poll(context, deadline)) {
+                        () if clock::now() >= deadline => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                        () => {
+                            context.waker().wake_by_ref();
+                            Poll::Pending
+                        }
+                    },
+                })
+                .await?
+            };
+            self.session.sent(sent);
+        }
+        Ok(())
+    }
+
+    /// The time limit has passed or the server stops. Whether the session is over.
+    fn woken(&mut self) -> bool {
+        let now = self.elapsed();
+        if self.session.expire(now) {
+            return true;
+        }
+        self.service.stop.has_begun() && self.session.shut_down(now)
+    }
+
+    async fn close<N: Future<Output = ()>>(&mut self, transport: &mut Transport, wait: &mut Wait<'_, N>) -> End {
+        match self.flush(transport, wait).await {
+            Ok(()) => End::Closed,
+            Err(_) => End::Lost,
+        }
+    }
+
+    /// Does the handshake. `false`: the connection is of no more use.
+    async fn start_tls(&mut self, transport: &mut Transport) -> bool {
+        let Transport::Plain(stream) = std::mem::replace(transport, Transport::Closed) else { return false };
+        let Some(acceptor) = &self.lane.tls else { return false };
+        match acceptor.accept(stream, clock::now() + self.lane.handshake_time).await {
+            Ok((stream, tls)) => {
+                *transport = Transport::Tls(Box::new(stream));
+                self.end_transaction();
+                self.report_tls(&tls);
+                let now = self.elapsed();
+                self.session.tls_started(tls, now);
+                true
+            }
+            Err(error) => {
+                self.report_tls_failure(&error);
+                false
+            }
+        }
+    }
+
+    fn elapsed(&self) -> Duration {
+        clock::now().saturating_duration_since(self.began)
+    }
+
+    fn deadline(&self) -> Instant {
+        self.began + self.session.deadline()
+    }
+}
+
+/// Lets the client read the last reply before the connection goes.
+async fn linger(transport: &mut Transport) {
+    if transport.shut_down().await.is_err() {
+        return;
+    }
+    let mut drained = 0;
+    let drain = async {
+        while drained < LINGER_BYTES {
+            match poll_fn(|context| transport.poll_input(context, <[u8]>::len)).await {
+                Ok(0) | Err(_) => return,
+                Ok(bytes) => drained += bytes,
+            }
+        }
+    };
+    drop(tokio::time::timeout(LINGER_TIME, drain).await);
+}

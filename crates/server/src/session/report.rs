@@ -1,0 +1,225 @@
+//! What a session tells the log: events made of what it knows.
+
+use super::{Connection, End};
+use crate::tls::HandshakeError;
+use mail::{Envelope, QueueId};
+use observe::{Event, Limit, Relay, Ruleset, Severity};
+use smtp::server::{Note, Tls, Verdict};
+use spool::Error;
+use std::fmt::Write as _;
+
+impl Connection {
+    /// The client, as log lines name it.
+    pub(super) fn relay(&self) -> Relay<'_> {
+        self.opening.relay(self.session.client())
+    }
+
+    fn daemon(&self) -> &str {
+        &self.lane.listen.name
+    }
+
+    /// Begins a transaction: gives it a name, and remembers its sender for the log.
+    pub(super) fn begin_transaction(&mut self) {
+        self.id = Some(self.service.keeper.next_id());
+        self.from.clear();
+        if let Some(transaction) = self.session.transaction() {
+            write!(self.from, "{}", transaction.sender).expect("a string takes everything");
+        }
+    }
+
+    /// The name of the open transaction.
+    pub(super) fn transaction_id(&mut self) -> QueueId {
+        *self.id.get_or_insert_with(|| self.service.keeper.next_id())
+    }
+
+    /// The transaction became a message.
+    pub(super) fn forget_transaction(&mut self) {
+        self.id = None;
+        self.refused = 0;
+    }
+
+    /// A transaction that became no message, if there was one, gets its line when somebody was refused in it.
+    pub(super) fn end_transaction(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        if std::mem::take(&mut self.refused) > 0 {
+            self.service.tell(&Event::TransactionRefused {
+                id: Some(id),
+                from: &self.from,
+                size: self.session.content_bytes(),
+                protocol: self.session.protocol(),
+                daemon: self.daemon(),
+                relay: self.relay(),
+            });
+        }
+    }
+
+    /// Passes a verdict on, and logs it when it is a refusal.
+    pub(super) fn refuse(&mut self, ruleset: Ruleset, verdict: Verdict) -> Verdict {
+        let (Verdict::Refuse(reply) | Verdict::Close(reply)) = &verdict else { return verdict };
+        self.refused += 1;
+        let recipient;
+        let arg1 = match (ruleset, self.session.candidate()) {
+            (Ruleset::Rcpt, Some(candidate)) => {
+                recipient = format!("<{}>", candidate.address);
+                Some(recipient.as_str())
+            }
+            (Ruleset::Relay, _) => self.opening.name(),
+            _ => Some(self.from.as_str()),
+        };
+        let event = Event::Rejected { id: self.id, ruleset, arg1, arg2: None, relay: self.relay(), reply };
+        self.service.tell(&event);
+        verdict
+    }
+
+    /// The message is durable.
+    pub(super) fn report_accepted(&mut self, id: QueueId, envelope: &Envelope) {
+        let relay = self.relay();
+        self.service.tell(&Event::Accepted {
+            id,
+            from: &self.from,
+            size: self.session.content_bytes(),
+            class: 0,
+            nrcpts: envelope.recipients.len(),
+            msgid: self.session.message_id(),
+            bodytype: envelope.params.body,
+            protocol: envelope.received.protocol,
+            daemon: self.daemon(),
+            identity: self.session.identity(),
+            relay,
+        });
+        if self.service.live.load().queues_only() {
+            let recipients: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
+            let to: Vec<&str> = recipients.iter().map(String::as_str).collect();
+            let size = i64::try_from(self.session.content_bytes()).unwrap_or(i64::MAX);
+            // sendmail's formula with class 0.
+            let priority = size.saturating_add(30_000 * i64::try_from(to.len()).unwrap_or(0));
+            self.service.tell(&Event::Queued { id, to: &to, mailer: "esmtp", priority });
+        }
+    }
+
+    /// The spool did not take the message. The refusal itself is logged with the reply.
+    pub(super) fn report_not_stored(&self, error: &Error) {
+        let severity = match error {
+            Error::Full | Error::Busy | Error::TooLarge { .. } => Severity::Warning,
+            Error::Poisoned => Severity::Critical,
+            _ => Severity::Error,
+        };
+        self.service.tell(&Event::Spool { severity, text: &error.to_string() });
+        if *error == Error::Full {
+            self.report_limit("spool.size_max");
+        }
+    }
+
+    /// Notes of the machine become events.
+    pub(super) fn report_notes(&mut self) {
+        for note in self.session.take_notes() {
+            self.report_note(&note);
+        }
+    }
+
+    fn report_note(&self, note: &Note) {
+        let relay = self.relay();
+        let service = &self.service;
+        match note {
+            Note::Refused { command, reply } => service.tell(&Event::Rejected {
+                id: self.id,
+                ruleset: Ruleset::Command,
+                arg1: Some(command),
+                arg2: None,
+                relay,
+                reply,
+            }),
+            Note::Content { reply } => service.tell(&Event::Rejected {
+                id: self.id,
+                ruleset: Ruleset::Eom,
+                arg1: Some(&self.from),
+                arg2: None,
+                relay,
+                reply,
+            }),
+            Note::Limit(name) => self.report_limit(name),
+            Note::EarlyTalker => {
+                service.tell(&Event::EarlyTalker { relay, after_seconds: self.elapsed().as_secs() });
+            }
+            Note::ForeignProtocol { line } => service.tell(&Event::ForeignProtocol { relay, command: line }),
+            Note::BareNewline => {
+                let refused = self.session.settings().bare_newline == smtp::server::BareNewline::Reject;
+                service.tell(&Event::BareNewline { id: self.id, relay, refused });
+            }
+            Note::AuthFailed { mechanism } => {
+                service.tell(&Event::AuthFailed { relay, identity: None, mechanism, reason: "given up by the client" });
+            }
+        }
+    }
+
+    fn report_limit(&self, name: &str) {
+        let limit = Limit::from_name(name);
+        let max = self.service.live.load().limit(limit);
+        self.service.tell(&Event::LimitReached { id: self.id, relay: self.relay(), limit, max });
+    }
+
+    /// Block lists have spoken.
+    pub(super) fn report_listings(&self) {
+        let relay = self.relay();
+        for listing in &self.opening.listings.listed {
+            for answer in &listing.answers {
+                let zone = listing.zone.as_str();
+                self.service.tell(&Event::DnsblListed { relay, zone, answer: *answer, weight: listing.weight });
+            }
+        }
+        for note in &self.opening.listings.notes {
+            self.service.tell(&Event::ConfigWarning { text: &note.to_string() });
+        }
+    }
+
+    /// The connection is encrypted.
+    pub(super) fn report_tls(&self, tls: &Tls) {
+        self.service.tell(&Event::StartTls {
+            relay: self.relay(),
+            version: &tls.version,
+            cipher: &tls.cipher,
+            bits: tls.bits,
+        });
+    }
+
+    /// The handshake failed.
+    pub(super) fn report_tls_failure(&self, error: &HandshakeError) {
+        self.service.tell(&Event::TlsFailed { relay: self.relay(), reason: &error.to_string() });
+    }
+
+    /// A user is known.
+    pub(super) fn report_auth(&self, identity: &str) {
+        let mechanism = self.session.auth_mechanism();
+        self.service.tell(&Event::Auth { relay: self.relay(), identity, mechanism });
+    }
+
+    /// A user is not known.
+    pub(super) fn report_auth_failure(&self, reason: &str) {
+        let mechanism = self.session.auth_mechanism();
+        self.service.tell(&Event::AuthFailed { relay: self.relay(), identity: None, mechanism, reason });
+    }
+
+    /// A fault of ours.
+    pub(super) fn report_internal(&self, place: &str, text: &str) {
+        self.service.tell(&Event::InternalError { place, text });
+    }
+
+    /// The last line of the session.
+    pub(super) fn report_end(&mut self, end: End, in_content: bool) {
+        self.report_notes();
+        let ending = self.session.ending();
+        let id = self.id;
+        let relay = self.relay();
+        let service = &self.service;
+        let daemon = self.daemon();
+        if ending.timed_out {
+            let during = if in_content { "message content read" } else { "server cmd read" };
+            service.tell(&Event::TimedOut { id, relay, during });
+        } else if end == End::Lost && ending.in_transaction {
+            service.tell(&Event::LostInput { id, relay, daemon, after: ending.after });
+        } else if !ending.issued_command && !self.turned_away {
+            service.tell(&Event::NoMail { relay, daemon });
+        }
+        self.end_transaction();
+    }
+}

@@ -1,0 +1,97 @@
+//! The bytes of a session: a TCP connection, plain or under TLS, or a UNIX socket.
+//!
+//! A connection owns no read buffer: input is read into one buffer of the worker thread and used there and then, so an
+//! idle connection costs its socket, its task and its state, and nothing else.
+
+use crate::env::quickack;
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::server::TlsStream;
+
+use crate::commit::READ_BYTES;
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) enum Transport {
+    /// In clear.
+    Plain(TcpStream),
+    /// Under TLS.
+    Tls(Box<TlsStream<TcpStream>>),
+    /// From a process of this machine.
+    Local(UnixStream),
+    /// Nothing: a handshake has taken the connection.
+    Closed,
+}
+
+thread_local! {
+    static INPUT: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into_boxed_slice());
+}
+
+impl Transport {
+    /// Reads once into the buffer of this thread and gives what came to `uses`; an empty slice is the end of input.
+    pub(crate) fn poll_input<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        uses: impl FnOnce(&[u8]) -> T,
+    ) -> Poll<io::Result<T>> {
+        INPUT.with_borrow_mut(|buffer| {
+            let mut input = ReadBuf::new(buffer);
+            ready!(self.poll_read(context, &mut input))?;
+            Poll::Ready(Ok(uses(input.filled())))
+        })
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>, input: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, input),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(context, input),
+            Self::Local(stream) => Pin::new(stream).poll_read(context, input),
+            Self::Closed => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
+    }
+
+    /// Writes some of `output`, at least one octet.
+    pub(crate) async fn write(&mut self, output: &[u8]) -> io::Result<usize> {
+        let written = poll_fn(|context| match self {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, output),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write(context, output),
+            Self::Local(stream) => Pin::new(stream).poll_write(context, output),
+            Self::Closed => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        })
+        .await?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        if let Self::Tls(stream) = self {
+            stream.flush().await?;
+        }
+        Ok(written)
+    }
+
+    /// Says that nothing more will be written.
+    pub(crate) async fn shut_down(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.shutdown().await,
+            Self::Tls(stream) => stream.shutdown().await,
+            Self::Local(stream) => stream.shutdown().await,
+            Self::Closed => Ok(()),
+        }
+    }
+
+    /// Sends the acknowledgement that the kernel would hold back.
+    ///
+    /// A client that sends its final dot in a write of its own, without TCP_NODELAY, waits for the acknowledgement of
+    /// the write before it. When no reply is due, nothing carries that acknowledgement for 40 ms.
+    pub(crate) fn acknowledge(&self) {
+        match self {
+            Self::Plain(stream) => quickack::acknowledge_now(stream),
+            Self::Tls(stream) => quickack::acknowledge_now(stream.get_ref().0),
+            Self::Local(_) | Self::Closed => {}
+        }
+    }
+}

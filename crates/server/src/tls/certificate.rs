@@ -1,0 +1,159 @@
+//! Certificates and keys from PEM files, and which of them a client gets.
+//!
+//! A certificate that cannot work is refused when it is read; one that works badly (expired, its key open to others) is used and
+//! reported, because mail under an expired certificate is better than no mail.
+
+use crate::config;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{Error, InconsistentKeys, SignatureAlgorithm};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{TlsProblem, validity};
+
+/// A chain has a few KiB.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+const DAY: u64 = 86_400;
+/// Long enough for a person to act, short enough to stay silent while renewal works: it happens 30 days before.
+const WARN_DAYS: u64 = 14;
+
+/// A certificate with its chain and key.
+#[derive(Debug)]
+pub(super) struct Identity {
+    key: Arc<CertifiedKey>,
+    path: PathBuf,
+    /// Seconds since 1970.
+    expires: Option<u64>,
+    /// About the key file.
+    warning: Option<TlsProblem>,
+}
+
+impl Identity {
+    /// What the operator should know at the time `now`, in seconds since 1970.
+    pub(super) fn warnings(&self, now: u64) -> Vec<TlsProblem> {
+        let left = self.expires.map(|expires| (expires.saturating_sub(now) / DAY, expires <= now));
+        let expiry = match left {
+            Some((_, true)) => Some("has expired; clients that verify will not send; renew it and reload".to_owned()),
+            Some((days, false)) if days < WARN_DAYS => Some(format!("expires in {days} days; renew it and reload")),
+            Some(_) => None,
+            None => Some("cannot find out when it expires".to_owned()),
+        };
+        self.warning.iter().cloned().chain(expiry.map(|reason| TlsProblem::of(&self.path, reason))).collect()
+    }
+
+    fn is_rsa(&self) -> bool {
+        self.key.key.algorithm() == SignatureAlgorithm::RSA
+    }
+}
+
+/// Reads all pairs of files; problems are added.
+pub(super) fn read_all(
+    settings: &config::Tls,
+    provider: &CryptoProvider,
+    problems: &mut Vec<TlsProblem>,
+) -> Vec<Identity> {
+    let (certificates, keys) = (&settings.certificate, &settings.key);
+    if certificates.is_empty() {
+        let reason = "no file named, but a listener has tls = \"starttls\" or \"implicit\"; \
+                      name a certificate in tls.certificate and its key in tls.key, or set tls = \"none\" there";
+        problems.push(TlsProblem::new("tls.certificate", reason));
+    } else if certificates.len() != keys.len() {
+        let (certificates, keys) = (certificates.len(), keys.len());
+        let reason =
+            format!("{keys} files, but tls.certificate names {certificates}; name a key for each, in the same order");
+        problems.push(TlsProblem::new("tls.key", reason));
+    }
+    let mut identities = Vec::new();
+    for (certificate, key) in certificates.iter().zip(keys) {
+        match read(certificate, key, provider) {
+            Ok(identity) => identities.push(identity),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    identities
+}
+
+fn read(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<Identity, TlsProblem> {
+    let (text, _) = read_file(certificate)?;
+    let chain = CertificateDer::pem_slice_iter(&text)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| TlsProblem::of(certificate, format!("broken PEM: {error}; write the file anew")))?;
+    let Some(own) = chain.first() else {
+        return Err(TlsProblem::of(
+            certificate,
+            "no certificate in it (BEGIN CERTIFICATE); name the file with the chain in PEM",
+        ));
+    };
+    let expires = validity::not_after(own);
+    let (text, mode) = read_file(key)?;
+    // PKCS#8, PKCS#1 or SEC1, as the PEM label says.
+    let secret = PrivateKeyDer::from_pem_slice(&text).map_err(|error| {
+        TlsProblem::of(
+            key,
+            format!("no private key that can be read ({error}); name a PEM file with a key without passphrase"),
+        )
+    })?;
+    let signer = provider.key_provider.load_private_key(secret).map_err(|error| {
+        TlsProblem::of(key, format!("the key cannot be used: {error}; make one with ECDSA P-256 or RSA 2048"))
+    })?;
+    let identity = CertifiedKey::new(chain, signer);
+    match identity.keys_match() {
+        Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
+        Err(Error::InconsistentKeys(_)) => {
+            let reason = format!(
+                "the key is not that of the first certificate in {}; name its key, and put the server's own certificate first",
+                certificate.display(),
+            );
+            return Err(TlsProblem::of(key, reason));
+        }
+        Err(error) => return Err(TlsProblem::of(certificate, format!("the first certificate is broken: {error}"))),
+    }
+    let warning = (mode & 0o004 != 0).then(|| {
+        TlsProblem::of(
+            key,
+            format!("mode {:04o} lets everybody on this machine read the key; chmod 0640 it", mode & 0o7777),
+        )
+    });
+    Ok(Identity { key: Arc::new(identity), path: certificate.to_owned(), expires, warning })
+}
+
+/// The contents and the mode of a file.
+fn read_file(path: &Path) -> Result<(Vec<u8>, u32), TlsProblem> {
+    let read = || {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
+            return Err(io::Error::other(format!("not a file of at most {FILE_BYTES_MAX} bytes")));
+        }
+        let mut text = Vec::new();
+        file.take(FILE_BYTES_MAX).read_to_end(&mut text)?;
+        Ok((text, metadata.mode()))
+    };
+    read().map_err(|error| TlsProblem::of(path, format!("cannot be read: {error}; name a file that mailrace may read")))
+}
+
+/// Chooses the certificate for a client: the first that it can verify, ECDSA and Ed25519 before RSA, which costs ten times the
+/// CPU to sign with. The name the client asks for does not matter.
+// RFC 6066 §3 (gap: one host name)
+#[derive(Debug)]
+pub(super) struct Certificates(Box<[Arc<CertifiedKey>]>);
+
+impl Certificates {
+    pub(super) fn new(identities: &[Identity]) -> Self {
+        let (rsa, other): (Vec<&Identity>, Vec<&Identity>) = identities.iter().partition(|identity| identity.is_rsa());
+        Self(other.into_iter().chain(rsa).map(|identity| Arc::clone(&identity.key)).collect())
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, client: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.0.iter().find(|key| key.key.choose_scheme(client.signature_schemes()).is_some()).cloned()
+    }
+}

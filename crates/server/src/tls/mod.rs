@@ -1,0 +1,177 @@
+//! TLS of the server: certificates, the handshake, and what the log says of both.
+//!
+//! The stop is accept, for implicit TLS, and session, for STARTTLS; both use the same [`Acceptor`]. TLS 1.2 and 1.3 by rustls;
+//! no client certificates (`verify=NOT` in log lines), no ALPN, no early data. Resumption is by tickets, whose keys change
+//! every few hours and live as long as the process; nothing is stored for a session that ended.
+//!
+//! Invariant: a connection keeps the certificate it began with; a reload changes all settings or none.
+
+mod certificate;
+mod report;
+#[cfg(test)]
+mod tests;
+mod validity;
+
+pub use report::HandshakeError;
+
+use crate::config;
+use crate::env::clock;
+use arc_swap::ArcSwap;
+use certificate::{Certificates, Identity};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::server::{NoServerSessionStorage, ProducesTickets};
+use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsAcceptor;
+
+/// What log lines say of the client's certificate: we ask for none.
+pub const VERIFY: &str = "NOT";
+
+/// An encrypted connection.
+pub type Stream<S> = tokio_rustls::server::TlsStream<S>;
+
+/// Plain text that rustls may hold for a client that does not read: one record.
+const SEND_BUFFER_BYTES: usize = 16 * 1024;
+
+/// Something about a certificate, a key or a setting that the operator should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsProblem {
+    object: String,
+    reason: String,
+}
+
+impl TlsProblem {
+    fn new(object: impl fmt::Display, reason: impl Into<String>) -> Self {
+        Self { object: object.to_string(), reason: reason.into() }
+    }
+
+    fn of(path: &Path, reason: impl Into<String>) -> Self {
+        Self::new(path.display(), reason)
+    }
+}
+
+impl fmt::Display for TlsProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.object, self.reason)
+    }
+}
+
+impl std::error::Error for TlsProblem {}
+
+/// Accepts TLS connections. One for the server, shared by all listeners.
+pub struct Acceptor {
+    provider: Arc<CryptoProvider>,
+    /// Kept over reloads, so that clients can go on with their tickets.
+    ticketer: Arc<dyn ProducesTickets>,
+    current: ArcSwap<Loaded>,
+}
+
+struct Loaded {
+    config: Arc<ServerConfig>,
+    identities: Arc<[Identity]>,
+}
+
+impl fmt::Debug for Acceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acceptor").finish_non_exhaustive()
+    }
+}
+
+impl Acceptor {
+    /// Reads certificates and keys. What is doubtful but works is in [`Self::warnings`]. Blocks on the disk.
+    ///
+    /// # Errors
+    /// Everything that is wrong: no certificate, a file that cannot be read, a key that does not fit.
+    pub fn load(settings: &config::Tls) -> Result<Self, Vec<TlsProblem>> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let ticketer = aws_lc_rs::Ticketer::new()
+            .map_err(|error| vec![TlsProblem::new("tls", format!("cannot make keys for tickets: {error}"))])?;
+        let current = ArcSwap::from_pointee(load(settings, &provider, &ticketer)?);
+        Ok(Self { provider, ticketer, current })
+    }
+
+    /// Reads certificates and keys again. New connections get the new ones, open connections keep theirs. Blocks on the disk.
+    ///
+    /// # Errors
+    /// As for [`Self::load`]; then everything stays as it was.
+    pub fn reload(&self, settings: &config::Tls) -> Result<(), Vec<TlsProblem>> {
+        self.current.store(Arc::new(load(settings, &self.provider, &self.ticketer)?));
+        Ok(())
+    }
+
+    /// What the operator should know of the certificates in use: expired, soon to expire, keys that others can read. For the
+    /// log after loading, and once a day since time passes.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<TlsProblem> {
+        let now = clock::unix_us() / 1_000_000;
+        self.current.load().identities.iter().flat_map(|identity| identity.warnings(now)).collect()
+    }
+
+    /// Does the handshake, after STARTTLS or at once, until `deadline`.
+    ///
+    /// # Errors
+    /// There is no TLS connection; the client has been sent an alert if it could be. The error's text is for the log.
+    /// # Cancel safety
+    /// Dropping the future drops the connection.
+    pub async fn accept<S>(
+        &self,
+        stream: S,
+        deadline: Instant,
+    ) -> Result<(Stream<S>, smtp::server::Tls), HandshakeError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let config = Arc::clone(&self.current.load().config);
+        let limit = |connection: &mut ServerConnection| connection.set_buffer_limit(Some(SEND_BUFFER_BYTES));
+        let handshake = TlsAcceptor::from(config).accept_with(stream, limit);
+        match tokio::time::timeout_at(deadline.into(), handshake).await {
+            Ok(Ok(stream)) => {
+                let tls = report::describe(stream.get_ref().1);
+                Ok((stream, tls))
+            }
+            Ok(Err(error)) => Err(HandshakeError::from_io(error)),
+            Err(_) => Err(HandshakeError::TimedOut),
+        }
+    }
+}
+
+fn load(
+    settings: &config::Tls,
+    provider: &Arc<CryptoProvider>,
+    ticketer: &Arc<dyn ProducesTickets>,
+) -> Result<Loaded, Vec<TlsProblem>> {
+    let mut problems = Vec::new();
+    let versions = versions(&settings.version_min).unwrap_or_else(|problem| {
+        problems.push(problem);
+        rustls::ALL_VERSIONS
+    });
+    let identities = certificate::read_all(settings, provider, &mut problems);
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let identities: Arc<[Identity]> = identities.into();
+    let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
+        .with_protocol_versions(versions)
+        .map_err(|error| vec![TlsProblem::new("tls.version_min", error.to_string())])?;
+    let certificates = Certificates::new(&identities);
+    let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::new(certificates));
+    config.ticketer = Arc::clone(ticketer);
+    // Tickets hold the state on the client's side; a store of ours would only be a lock.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok(Loaded { config: Arc::new(config), identities })
+}
+
+static ONLY_1_3: [&SupportedProtocolVersion; 1] = [&rustls::version::TLS13];
+
+// RFC 8996: nothing below TLS 1.2
+fn versions(min: &str) -> Result<&'static [&'static SupportedProtocolVersion], TlsProblem> {
+    match min {
+        "1.2" => Ok(rustls::ALL_VERSIONS),
+        "1.3" => Ok(&ONLY_1_3),
+        _ => Err(TlsProblem::new("tls.version_min", format!("{min:?} is not possible; choose \"1.2\" or \"1.3\""))),
+    }
+}
