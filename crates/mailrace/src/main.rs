@@ -19,6 +19,9 @@ use clap::{Parser, Subcommand};
 use exit::Exit;
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A mail transfer agent for mail storms and large lists
 #[derive(Debug, Parser)]
 #[command(name = "mailrace", version)]

@@ -157,6 +157,7 @@ impl Prepared {
     pub fn run(self, ready: impl FnOnce(&[std::net::SocketAddr]) + Send) -> Result<Ended, StartError> {
         let log = Log::start(&log::Settings::from_config(&self.config.log, &self.config.hostname))
             .map_err(|error| StartError::Unavailable(format!("cannot start a thread for the log: {error}")))?;
+        report_panics(&log);
         let opened = if self.keeps_nothing { None } else { Some(open_spool(&self.config)?) };
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         runtime.enable_all().worker_threads(usize::from(threads(&self.config))).thread_name("mailrace");
@@ -227,6 +228,17 @@ impl Prepared {
         manager.ready(&format!("accepting mail on {}", joined(&addresses)));
         Ok(house.until_stopped(&mut signals).await)
     }
+}
+
+/// A fault of ours ends the session or task it happens in, and the log says so.
+fn report_panics(log: &Log) {
+    let (log, usual) = (log.clone(), std::panic::take_hook());
+    std::panic::set_hook(Box::new(move |panic| {
+        let place = panic.location().map_or_else(|| "unknown place".to_owned(), ToString::to_string);
+        let text = panic.payload_as_str().unwrap_or("panic without a text");
+        log.event(&Event::InternalError { place: &place, text });
+        usual(panic);
+    }));
 }
 
 fn read_accounts() -> Result<accounts::Accounts, StartError> {

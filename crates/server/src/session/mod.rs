@@ -34,6 +34,8 @@ use tokio::time::Sleep;
 /// with unread input would make the kernel throw the reply away.
 const LINGER_TIME: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 256 << 10;
+/// A limit so late that the clock cannot say it.
+const FAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// One connection with its session.
 pub(crate) struct Connection {
@@ -332,8 +334,14 @@ impl Connection {
         clock::now().saturating_duration_since(self.began)
     }
 
+    /// When the client must have moved. Where the session has no limit of its own, because it is our turn or because it
+    /// is closing, the client still has to take what we send.
     fn deadline(&self) -> Instant {
-        self.began + self.session.deadline()
+        let limit = match self.session.deadline() {
+            Duration::MAX => self.elapsed().saturating_add(self.session.settings().limits.command_time),
+            limit => limit,
+        };
+        self.began.checked_add(limit).unwrap_or_else(|| clock::now() + FAR)
     }
 }
 
