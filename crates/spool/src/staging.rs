@@ -324,7 +324,17 @@ impl Staging {
     /// As [`Staging::take`], sleeping until there is something to do; `clock` reads the disk's clock.
     pub(crate) fn wait(&self, clock: impl Fn() -> u64, attest: Option<u64>) -> Work {
         let mut queue = self.lock();
+        let mut has_yielded = false;
         loop {
+            if !has_yielded && !queue.batches.is_empty() {
+                // Where processors are short, threads that are about to stage run first and ride with this batch; where one
+                // is idle this costs a system call. No time is waited for.
+                has_yielded = true;
+                drop(queue);
+                std::thread::yield_now();
+                queue = self.lock();
+                continue;
+            }
             let now_us = clock();
             match self.take_locked(&mut queue, now_us, attest) {
                 Work::Sleep(until) => {
