@@ -34,6 +34,8 @@ use tokio::time::Sleep;
 /// with unread input would make the kernel throw the reply away.
 const LINGER_TIME: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 256 << 10;
+/// Stands for no limit where a moment is needed.
+const NO_LIMIT: Duration = Duration::from_secs(24 * 3_600);
 
 /// One connection with its session.
 pub(crate) struct Connection {
@@ -332,8 +334,9 @@ impl Connection {
         clock::now().saturating_duration_since(self.began)
     }
 
+    /// When the machine wants to be asked; far away when it has no limit.
     fn deadline(&self) -> Instant {
-        self.began + self.session.deadline()
+        self.began.checked_add(self.session.deadline()).unwrap_or_else(|| clock::now() + NO_LIMIT)
     }
 }
 
