@@ -52,7 +52,7 @@ impl Report {
         let Arguments { messages, sessions, .. } = &self.arguments;
         let durable = match self.space.volatile {
             true => "VOLATILE: a power cut takes all; choose a disk with --dir",
-            false => "what is answered 250 survives a power cut",
+            false => "a message with 250 survives a power cut",
         };
         format!(
             "mailrace demo: a server, a storm, a kill -9, and a count\n\n\
@@ -94,8 +94,7 @@ impl Report {
         let Counted { earlier, acknowledged, found, unanswered, lost, recovery, wrong } = counted;
         let more = match unanswered {
             0 => String::new(),
-            1 => "; 1 was durable before its 250 left".to_owned(),
-            number => format!("; {} were durable before their 250 left", thousands(*number)),
+            number => format!("; {} whose 250 was on its way", thousands(*number)),
         };
         let wrong: Vec<String> = wrong.iter().cloned().chain(recovery.damage.iter().map(ToString::to_string)).collect();
         let findings = match wrong.len() {

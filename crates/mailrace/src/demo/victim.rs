@@ -66,7 +66,7 @@ impl Victim {
         Control::connect(&self.control)?.ask(Request::Status)
     }
 
-    /// Kills it with SIGKILL and waits until it is gone.
+    /// Kills it with SIGKILL, waits until it is gone and removes its control socket.
     ///
     /// # Errors
     /// It had ended by itself.
@@ -76,7 +76,10 @@ impl Victim {
             return Err(Failure::new(Exit::Io, format!("the server ended before it was killed: {status}")));
         }
         self.child.kill().map_err(failed)?;
-        self.child.wait().map_err(failed).map(drop)
+        self.child.wait().map_err(failed)?;
+        // It ran, so the socket is its own; killed, it could not remove it.
+        drop(std::fs::remove_file(&self.control));
+        Ok(())
     }
 }
 
