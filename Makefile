@@ -8,16 +8,15 @@ FUZZ_SECONDS ?= 60
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup fmt tidy rfc licences clippy lint unit crash-short crash bench bench-spool bench-accept fuzz
+.PHONY: help run test setup fmt tidy rfc licences clippy lint unit clients crash-short crash bench bench-spool bench-accept fuzz
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-run: ## Build the program and show the spool at work
-	$(CARGO) build --release --locked --package mailrace
-	$(RELEASE)/mailrace spool demo
+run: $(RELEASE)/mailrace ## Build the program, show a server under a storm and a kill -9, and leave it up on 127.0.0.1:2525
+	$(RELEASE)/mailrace demo
 
-test: setup lint unit crash-short ## Run every check: lints, tests, tidy, RFC marks, licences, short crash rig
+test: setup lint unit clients crash-short ## Run every check: lints, tests, RFC marks, licences, real clients, short crash rigs
 
 setup: ## Install the programs the checks use that are not Rust (as root on Debian)
 	@./.ci/setup
@@ -44,15 +43,20 @@ unit: ## Run the tests of all crates, documentation examples included
 	$(CARGO) test --workspace --features mailrace-bench/rigs --locked
 	$(CARGO) test --locked --package mailrace-bench --features engines --test reference
 
+$(RELEASE)/mailrace: FORCE
+	$(CARGO) build --release --locked --package mailrace
 $(RELEASE)/mailrace-bench: FORCE
 	$(CARGO) build --release --locked --package mailrace-bench --features rigs
 .PHONY: FORCE
 FORCE:
 
-crash-short: $(RELEASE)/mailrace-bench ## Cut the power and kill the process a few times; no acknowledged message may be lost
+clients: setup $(RELEASE)/mailrace ## Have every real client that is installed send to the server, and look for its mail
+	@./bench/clients/against-mailrace.sh $(RELEASE)/mailrace
+
+crash-short: $(RELEASE)/mailrace $(RELEASE)/mailrace-bench ## Cut the power and kill the process a few times; no acknowledged message may be lost
 	$(RELEASE)/mailrace-bench crash --short
 
-crash: setup $(RELEASE)/mailrace-bench ## The same, a thousand times
+crash: setup $(RELEASE)/mailrace $(RELEASE)/mailrace-bench ## The same, a thousand times
 	$(RELEASE)/mailrace-bench crash
 
 bench: bench-spool bench-accept ## Measure the spool beside storage engines, and accepting mail beside other servers
@@ -61,8 +65,7 @@ bench-spool:
 	$(CARGO) build --release --locked --package mailrace-bench --features engines
 	$(RELEASE)/mailrace-bench spool
 
-bench-accept: $(RELEASE)/mailrace-bench
-	$(CARGO) build --release --locked --package mailrace
+bench-accept: $(RELEASE)/mailrace $(RELEASE)/mailrace-bench
 	@./bench/peers/peer install || echo "bench: other servers are left out"
 	$(RELEASE)/mailrace-bench accept
 

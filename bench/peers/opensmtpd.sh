@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # OpenSMTPD. Its directories are compiled in: links to ours are made while it runs and taken away when it stops.
-# It acknowledges mail before it is on disk; say so beside its figures.
+# It acknowledges mail before it is on disk; say so beside its figures. Its listen queue is five long, compiled in: many new
+# connections at once wait for a second and more until their SYN is sent again.
 
 opensmtpd_root=$PEERS/opensmtpd
 opensmtpd_program=$opensmtpd_root/usr/sbin/smtpd
@@ -37,6 +38,7 @@ opensmtpd_start() {
     cat >"$dir/smtpd.conf" <<END
 queue ttl 4h
 smtp max-message-size 50M
+smtp limit max-mails 1000000
 listen on 127.0.0.1 port 2504 hostname opensmtpd.peer.example
 action "out" relay host smtp://127.0.0.1:$RELAY_TO
 match from any for any action "out"

@@ -44,7 +44,7 @@ FEATURE(\`promiscuous_relay')dnl
 FEATURE(\`accept_unqualified_senders')dnl
 FEATURE(\`accept_unresolvable_domains')dnl
 FEATURE(\`nocanonify')dnl
-DAEMON_OPTIONS(\`Family=inet, Name=MTA, Addr=127.0.0.1, Port=2503')dnl
+DAEMON_OPTIONS(\`Family=inet, Name=MTA, Addr=127.0.0.1, Port=2503, Listen=400')dnl
 MAILER(\`smtp')dnl
 END
     m4 "-D_CF_DIR_=$cf/" "$dir/peer.mc" >"$dir/peer.cf" 2>"$dir/m4.log"

@@ -71,6 +71,7 @@ fn certificate() -> Arc<ServerConfig> {
 
 fn serve(tcp: TcpStream, manners: Manners, tls: Option<Arc<ServerConfig>>, seen: &Mutex<Seen>) -> std::io::Result<()> {
     seen.lock().unwrap().connections += 1;
+    tcp.set_nodelay(true)?;
     let secure = |tcp: TcpStream| StreamOwned::new(ServerConnection::new(tls.clone().unwrap()).unwrap(), tcp);
     let mut io: BufReader<Box<dyn Stream>> = match manners.tls {
         Tls::Implicit => BufReader::new(Box::new(secure(tcp.try_clone()?))),

@@ -230,13 +230,17 @@ impl Target {
 }
 
 /// A connection to the control socket.
-struct Control {
+pub(crate) struct Control {
     stream: BufReader<UnixStream>,
     path: PathBuf,
 }
 
 impl Control {
-    fn connect(path: &Path) -> Result<Self, Failure> {
+    /// Connects.
+    ///
+    /// # Errors
+    /// No server answers there, or it may not be asked.
+    pub(crate) fn connect(path: &Path) -> Result<Self, Failure> {
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Failure::new(
                 Exit::Unavailable,
@@ -261,7 +265,7 @@ impl Control {
     }
 
     /// Asks, and returns the answer where it is a good one.
-    fn ask(&mut self, request: Request) -> Result<Value, Failure> {
+    pub(crate) fn ask(&mut self, request: Request) -> Result<Value, Failure> {
         let path = self.path.display();
         // A server that turns us away has answered and closed before it reads anything: its answer counts, not this.
         drop(self.stream.get_mut().write_all(request.to_line().as_bytes()));

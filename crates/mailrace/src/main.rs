@@ -8,8 +8,10 @@
 mod auth_commands;
 mod config_commands;
 mod control_commands;
+mod demo;
 mod exit;
 mod output;
+mod place;
 mod serve;
 mod sink;
 mod spool_commands;
@@ -35,6 +37,9 @@ enum Command {
     /// Take mail: the server, in the foreground
     #[command(after_help = serve::HELP)]
     Serve(serve::Arguments),
+    /// Show a server under a storm, killed and counted; then stay up to be tried
+    #[command(after_help = demo::HELP)]
+    Demo(demo::Arguments),
     #[command(flatten)]
     Control(control_commands::Command),
     /// Look for mistakes in the configuration
@@ -69,6 +74,7 @@ fn main() -> ExitCode {
     };
     let result = match arguments.command {
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
         Command::Sink(arguments) => sink::run(arguments),
         Command::Check(arguments) => config_commands::check(&arguments),
         Command::Config(command) => config_commands::run(&command),

@@ -31,6 +31,9 @@ Exit status:
 pub(crate) struct Arguments {
     #[command(flatten)]
     source: Source,
+    /// Die when the process that started this one does, for programs that start a server to kill it
+    #[arg(long, hide = true)]
+    with_parent: bool,
 }
 
 /// Runs it to its end.
@@ -38,6 +41,9 @@ pub(crate) struct Arguments {
 /// # Errors
 /// It could not be started.
 pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+    if arguments.with_parent {
+        die_with_parent()?;
+    }
     let source = arguments.source.for_reloads();
     let loaded = arguments.source.open()?.map_err(|problems| {
         eprint!("{}", render(&problems));
@@ -46,6 +52,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let prepared = Prepared::new(&loaded, source).map_err(failure)?;
     prepared.run(say_ready).map_err(failure)?;
     Ok(Exit::Ok)
+}
+
+/// Has the kernel kill this process with its parent.
+///
+/// # Errors
+/// The kernel does not know how.
+pub(crate) fn die_with_parent() -> Result<(), Failure> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .map_err(|error| Failure::io("--with-parent", &error.into()))
 }
 
 /// One line for each address, for whoever started us and waits.

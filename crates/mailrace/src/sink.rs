@@ -3,7 +3,7 @@
 //! For load tests, and for trying how a sender bears a slow or refusing host. The code of the sessions is the server's own.
 
 use crate::exit::{Exit, Failure};
-use crate::serve::{failure, say_ready};
+use crate::serve::{die_with_parent, failure, say_ready};
 use clap::Args;
 use server::config::{self, Machine};
 use server::serve::Prepared;
@@ -51,6 +51,9 @@ pub(crate) struct Arguments {
     /// Its key
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<String>,
+    /// Die when the process that started this one does
+    #[arg(long, hide = true)]
+    with_parent: bool,
 }
 
 /// Runs it to its end.
@@ -58,6 +61,9 @@ pub(crate) struct Arguments {
 /// # Errors
 /// It could not be started.
 pub(crate) fn run(arguments: Arguments) -> Result<Exit, Failure> {
+    if arguments.with_parent {
+        die_with_parent()?;
+    }
     let mut listen = format!("listen=[{{address={:?}", arguments.listen);
     if arguments.lmtp {
         listen.push_str(", protocol=\"lmtp\"");

@@ -303,7 +303,7 @@ impl House {
         self.service.limits.replace(self.limits(&config));
         self.service.live.store(Arc::new(Live::new(config, authenticator)));
         let changed = differences.iter().map(ToString::to_string).collect();
-        Ok((changed, loaded.warnings.iter().map(ToString::to_string).collect()))
+        Ok((changed, loaded.warnings.iter().map(config::Problem::in_one_line).collect()))
     }
 
     /// Binds the addresses that are new.
@@ -444,13 +444,17 @@ impl Refused {
     }
 
     fn of(problems: &[config::Problem]) -> Self {
-        let error = format!("{} problems in the configuration; the old one stays", problems.len());
+        // Warnings refuse nothing, and `mailrace check` shows them.
+        let problems = problems.iter().filter(|problem| problem.severity == config::Severity::Error);
+        let plural = if problems.clone().count() == 1 { "" } else { "s" };
+        let error =
+            format!("{} error{plural} in the configuration; the old one stays in force", problems.clone().count());
         let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        let problems = problems.iter().map(|problem| control::Problem {
+        let problems = problems.map(|problem| control::Problem {
             file: PathBuf::from(&problem.file),
             line: number(problem.line),
             column: number(problem.column),
-            text: problem.to_string(),
+            text: problem.in_one_line(),
         });
         Self { error, problems: problems.collect() }
     }

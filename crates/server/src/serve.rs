@@ -89,7 +89,7 @@ impl Prepared {
     /// What is wrong, with the next step. Nothing is bound then.
     pub fn new(loaded: &Loaded, source: Source) -> Result<Self, StartError> {
         let mut prepared = Self::bare(loaded.config.clone())?;
-        prepared.warnings.extend(loaded.warnings.iter().map(ToString::to_string));
+        prepared.warnings.extend(loaded.warnings.iter().map(crate::config::Problem::in_one_line));
         prepared.source = Some(source);
         let config = &prepared.config;
         prepared.authenticator = open_authenticator(config)?;

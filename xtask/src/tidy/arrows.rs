@@ -86,10 +86,28 @@ fn check_sabotage(packages: &[Value], findings: &mut Vec<Finding>) {
     while let Some(name) = reached.get(at).copied() {
         at += 1;
         let Some(package) = packages.iter().find(|package| field(package, "name") == name) else { continue };
+        // A feature of its own may forward to it; bench does that in `rigs`, which must stay off.
+        let forwarding = forwarding(package);
+        if forwarding.contains(&"default") {
+            let message = format!(
+                "the program mailrace reaches {name}, whose default features turn on {SABOTAGE}; take it out of them"
+            );
+            findings.push(Finding::error("crates/mailrace/Cargo.toml", 0, message));
+        }
         for dependency in list(package, "dependencies") {
             let target = field(dependency, "name");
             if dependency.get("kind").and_then(Value::as_str) == Some("dev") {
                 continue;
+            }
+            let asked =
+                packages.iter().find(|other| field(other, "name") == target).map(self::forwarding).unwrap_or_default();
+            for feature in
+                list(dependency, "features").iter().filter_map(Value::as_str).filter(|feature| asked.contains(feature))
+            {
+                let message = format!(
+                    "the program mailrace reaches {name}, which turns on {target}/{feature} and so {SABOTAGE}; leave it off"
+                );
+                findings.push(Finding::error("crates/mailrace/Cargo.toml", 0, message));
             }
             if list(dependency, "features").iter().any(|feature| feature.as_str() == Some(SABOTAGE)) {
                 let message = format!(
@@ -101,6 +119,25 @@ fn check_sabotage(packages: &[Value], findings: &mut Vec<Finding>) {
             if !reached.contains(&target) {
                 reached.push(target);
             }
+        }
+    }
+}
+
+/// Features of a package that turn on `SABOTAGE` of a dependency, directly or through one another.
+fn forwarding(package: &Value) -> Vec<&str> {
+    let Some(features) = package.get("features").and_then(Value::as_object) else { return Vec::new() };
+    let mut found: Vec<&str> = Vec::new();
+    loop {
+        let more = features.iter().find(|(name, turned_on)| {
+            let leads = |value: &str| {
+                found.contains(&value) || value.rsplit('/').next() == Some(SABOTAGE) && value.contains('/')
+            };
+            !found.contains(&name.as_str())
+                && turned_on.as_array().is_some_and(|all| all.iter().filter_map(Value::as_str).any(leads))
+        });
+        match more {
+            Some((name, _)) => found.push(name),
+            None => return found,
         }
     }
 }
@@ -168,6 +205,23 @@ mod tests {
             let mut findings = Vec::new();
             check_sabotage(&packages, &mut findings);
             assert_eq!(findings.len(), count, "{packages:?}");
+        }
+    }
+
+    #[test]
+    fn sabotage_is_not_forwarded() {
+        for (default, asked, count) in [
+            (json!([]), json!([]), 0),
+            (json!(["engines"]), json!([]), 1),
+            (json!([]), json!(["rigs"]), 1),
+            (json!([]), json!(["engines"]), 1),
+        ] {
+            let features = json!({"default": default, "rigs": ["mailrace-spool/sabotage"], "engines": ["rigs"]});
+            let bench = json!({"name": "mailrace-bench", "dependencies": [], "features": features});
+            let program = json!({"name": "mailrace", "dependencies": [{"name": "mailrace-bench", "features": asked}]});
+            let mut findings = Vec::new();
+            check_sabotage(&[program, bench], &mut findings);
+            assert_eq!(findings.len(), count, "{findings:?}");
         }
     }
 

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// Messages of the short run by which `smtp-source` is told how many to send.
 const PROBE: u64 = 300;
+/// What a client with a number of messages may take beyond five times its share.
+const GRACE: Duration = Duration::from_secs(15);
 /// Ticks of /proc in a second.
 const TICKS: f64 = 100.0;
 
@@ -128,16 +130,32 @@ fn bring(site: &Site, server: &Server<'_>, client: Client, seconds: f64, rate: O
             }
             command.arg(server.at.to_string());
             let start = clock::now();
-            let output = command.stdin(Stdio::null()).output().map_err(|e| format!("smtp-source: {e}"))?;
+            finish(command, Duration::from_secs_f64(5.0 * seconds) + GRACE)?;
             let seconds = clock::now().duration_since(start).as_secs_f64();
-            if !output.status.success() {
-                let said = String::from_utf8_lossy(&output.stderr);
-                return Err(format!("smtp-source: {}", said.lines().last().unwrap_or("")));
-            }
             #[expect(clippy::cast_precision_loss, reason = "a number of messages")]
             Ok(Brought { accepted: Some(messages as f64), seconds, p99_us: None, complaint: None })
         }
         Client::Postal { threads, kilobytes } => run_postal(&site.memory, server.at, (threads, kilobytes), seconds),
+    }
+}
+
+/// Runs a client that ends by itself, and ends it when it does not.
+fn finish(mut command: Command, longest: Duration) -> Result<(), String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let told = |e: std::io::Error| format!("{name}: {e}");
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(told)?;
+    let until = clock::now() + longest;
+    loop {
+        match child.try_wait().map_err(told)? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => return Err(format!("{name}: {status}")),
+            None if clock::now() > until => {
+                drop(child.kill());
+                drop(child.wait());
+                return Err(format!("{name} had not ended after {:.0} s", longest.as_secs_f64()));
+            }
+            None => clock::pause(Duration::from_millis(2)),
+        }
     }
 }
 

@@ -78,14 +78,7 @@ impl Subject {
         if let Some(path) = adopt {
             command.arg("--adopt").arg(path);
         }
-        let (status, said, complaints) = finish(command)?;
-        let mut lines = said.lines();
-        let Some(findings) = lines.next().and_then(Findings::parse).filter(|_| status) else {
-            let findings = Findings { unusable: 1, ..Findings::default() };
-            return Ok(Checked { findings, details: vec![format!("! the checker failed: {}", complaints.trim_end())] });
-        };
-        let details = lines.filter(|line| line.starts_with('!')).map(str::to_owned).collect();
-        Ok(Checked { findings, details })
+        checked(command)
     }
 
     /// Checks after a crash that left everything written standing, takes what is there as the new promises and counts
@@ -236,6 +229,21 @@ impl Tally {
             segments: [value("segments"), value("free"), value("bad")],
         }
     }
+}
+
+/// Runs a checker. One that fails, or takes too long, is no error but a finding.
+///
+/// # Errors
+/// It cannot be started.
+pub(crate) fn checked(command: Command) -> Result<Checked, Stop> {
+    let (status, said, complaints) = finish(command)?;
+    let mut lines = said.lines();
+    let Some(findings) = lines.next().and_then(Findings::parse).filter(|_| status) else {
+        let findings = Findings { unusable: 1, ..Findings::default() };
+        return Ok(Checked { findings, details: vec![format!("! the checker failed: {}", complaints.trim_end())] });
+    };
+    let details = lines.filter(|line| line.starts_with('!')).map(str::to_owned).collect();
+    Ok(Checked { findings, details })
 }
 
 /// Runs a child to its end within [`CHECK_WAIT`]: whether it succeeded, what it said, what it complained of.

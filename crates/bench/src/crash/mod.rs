@@ -2,9 +2,10 @@
 //!
 //! Each rig runs the writer (`writer`), a program that accepts mail and keeps a ledger of what it was promised, breaks it
 //! in its way (`kill`, `images`, `faults`) and holds what is left against the ledger (`checker`). Each also runs spools
-//! broken on purpose and must notice. `docs/crash-tests.md` says what is and is not proved by them.
+//! broken on purpose and must notice. A fourth rig (`storms`) kills the whole server under a load of mail.
+//! `docs/crash-tests.md` says what is and is not proved by them.
 //!
-//! The disk of the last two is memory behind FUSE behind a loop device (`device`, `cut`, `fuse`, `server`, `disk`); what they
+//! The disk of `images` and `faults` is memory behind FUSE behind a loop device (`device`, `cut`, `fuse`, `server`, `disk`); what they
 //! do to the machine is undone by `host`.
 
 mod checker;
@@ -24,6 +25,7 @@ mod random;
 mod report;
 mod server;
 mod spools;
+mod storms;
 mod writer;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -37,6 +39,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use checker::CheckerArguments;
 pub use findings::Findings;
+pub use storms::PostCheckerArguments;
 pub use writer::WriterArguments;
 
 /// Kills and images of a full run.
@@ -57,6 +60,9 @@ pub enum Part {
     /// Holds a spool against a ledger.
     #[command(hide = true)]
     CrashChecker(CheckerArguments),
+    /// Holds the spool of a killed server against ledgers of storms.
+    #[command(hide = true)]
+    CrashPostChecker(PostCheckerArguments),
     /// The process behind a disk.
     #[command(hide = true)]
     CrashDisk {
@@ -74,7 +80,7 @@ pub enum Part {
 /// What to run.
 #[derive(Args, Clone, Debug)]
 pub struct Arguments {
-    /// 15 kills and 20 images instead of 1,000 each
+    /// 15 kills of the spool, 12 of the server and 20 images instead of 1,000 each
     #[arg(long)]
     short: bool,
     /// Run one rig only
@@ -100,6 +106,7 @@ enum Rig {
     Kill,
     Images,
     Faults,
+    Server,
 }
 
 /// What the rigs share in a run.
@@ -131,6 +138,7 @@ pub fn run(part: Part) -> ExitCode {
         Part::Crash(arguments) => return crash(&arguments),
         Part::CrashWriter(arguments) => writer::run(arguments),
         Part::CrashChecker(arguments) => checker::run(&arguments),
+        Part::CrashPostChecker(arguments) => storms::check(&arguments),
         Part::CrashDisk { mount_point } => server::serve(&mount_point, io::stdin().lock(), io::stdout()),
         Part::CrashJanitor { dirs } => {
             host::janitor(&dirs);
@@ -166,6 +174,9 @@ fn crash(arguments: &Arguments) -> ExitCode {
     let mut report = Report::default();
     if wanted(Rig::Kill) {
         kill::run(&context, &mut report);
+    }
+    if wanted(Rig::Server) {
+        storms::run(&context, count(arguments.kills, storms::SHORT), &mut report);
     }
     if wanted(Rig::Images) {
         images::run(&context, &mut report);

@@ -17,6 +17,8 @@ const FILLER: usize = 64 << 10;
 const SEQ_DIGITS: usize = 12;
 /// Stands before filler that would end between CR and LF.
 const SHIFT: &str = "x";
+/// The line by which a message is known where it arrives.
+pub(super) const HEADER: &str = "X-Mailrace-Storm:";
 /// The end of every message.
 pub(super) const CRLF: &[u8] = b"\r\n";
 
@@ -96,7 +98,7 @@ impl Letters {
         let run = &self.run;
         format!(
             "Message-ID: <{run}.{seq:0SEQ_DIGITS$}@storm.example>\r\nSubject: storm {run} {seq:0SEQ_DIGITS$}\r\n\
-             X-Mailrace-Storm: {run}/{seq:0SEQ_DIGITS$}/{crc:08x}\r\n\r\n"
+             {HEADER} {run}/{seq:0SEQ_DIGITS$}/{crc:08x}\r\n\r\n"
         )
     }
 

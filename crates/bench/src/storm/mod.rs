@@ -8,6 +8,7 @@
 //! the same messages. The client is not the delivery client of mailrace: it asks for speed and sends what it is told to.
 //! It does not look up names in DNS by MX, does not queue and does not check certificates.
 
+mod arrived;
 mod ledger;
 mod message;
 mod plan;
@@ -17,6 +18,7 @@ mod session;
 mod tally;
 mod wire;
 
+pub use arrived::{Acknowledged, Arrived, NotSent, acknowledged, arrived};
 pub use plan::{NotPrivate, Plan, Sizes, Tls};
 pub use report::{Percentiles, Report};
 

@@ -5,6 +5,9 @@ use super::message;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 /// Everything that decides a run. Public fields: the command line fills them, [`Plan::check`] judges them.
@@ -52,6 +55,10 @@ pub struct Plan {
     pub patience: Duration,
     /// A line for each acknowledged message goes here.
     pub ledger: Option<PathBuf>,
+    /// The number of each acknowledged message goes here at once. For callers that break the server in the middle.
+    pub told: Option<Sender<u64>>,
+    /// No message is begun once this is true; those under way come to their end.
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 /// Whether and how TLS is spoken.
@@ -146,6 +153,8 @@ impl Plan {
             sources: 0,
             patience: Duration::from_secs(60),
             ledger: None,
+            told: None,
+            stop: None,
         }
     }
 

@@ -113,6 +113,10 @@ impl Session {
                 if let Some(ledger) = &self.shared.ledger {
                     ledger.add(letter.seq, &id);
                 }
+                if let Some(told) = &self.shared.plan.told {
+                    // Nobody may listen any more.
+                    told.send(letter.seq).unwrap_or(());
+                }
                 self.wire = Some(wire);
             }
             Verdict::Refused { reply, is_open } => {

@@ -46,6 +46,9 @@ impl Shared {
 
     /// The next message and, with a rate, when it is due. `None` ends a session.
     pub(super) fn next(&self, now: Instant) -> Option<(Letter, Option<Instant>)> {
+        if self.plan.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Acquire)) {
+            return None;
+        }
         let end = self.plan.time.map(|time| self.start + time);
         if end.is_some_and(|end| now >= end) {
             return None;

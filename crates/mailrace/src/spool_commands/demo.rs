@@ -6,7 +6,6 @@
 
 mod letter;
 mod load;
-mod place;
 mod report;
 mod writer;
 
@@ -14,10 +13,10 @@ pub(super) use writer::write_until_killed;
 
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Progress, count, thousands};
+use crate::place::Place;
 use clap::Args;
 use load::Load;
 use mail::{Node, QueueId, QueueIds};
-use place::Place;
 use report::{Report, Second};
 use spool::disk::Disk;
 use spool::disk::real::RealDisk;
@@ -67,7 +66,9 @@ impl Arguments {
 /// Runs the demonstration.
 pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
-    let place = Place::make(arguments, disk.as_ref())?;
+    let config = arguments.config();
+    let needed = arguments.bytes() + 8 * u64::from(config.segment_bytes) + config.free_min;
+    let place = Place::make(&arguments.dir, needed, disk.as_ref())?;
     let mut report = Report::new(arguments, place.space.clone());
     let mut output = Output::new();
     let tell = |output: &mut Output, lines: String| {

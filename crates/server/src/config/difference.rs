@@ -91,5 +91,5 @@ pub fn refuses_reload(differences: &[Difference]) -> Option<String> {
     let lines: Vec<String> =
         differences.iter().filter(|difference| difference.needs_restart).map(ToString::to_string).collect();
     (!lines.is_empty())
-        .then(|| format!("{}\nnothing was changed; restart the server, or take this back", lines.join("\n")))
+        .then(|| format!("{}; nothing was changed: restart the server, or take this back", lines.join("; ")))
 }

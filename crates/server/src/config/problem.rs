@@ -62,6 +62,19 @@ impl Problem {
         })
     }
 
+    /// The same in one line, without place and source: for logs, and for lists that have the place.
+    #[must_use]
+    pub fn in_one_line(&self) -> String {
+        let mut line = visible(&self.text);
+        if !self.expected.is_empty() {
+            line.push_str(&format!("; expected {}", self.expected));
+        }
+        if let Some(suggestion) = &self.suggestion {
+            line.push_str(&format!("; {}", visible(suggestion)));
+        }
+        line
+    }
+
     /// Where the problem stands among others.
     pub(crate) fn order(&self) -> (bool, &str, usize, usize) {
         (self.file == super::overrides::FILE, &self.file, self.line, self.column)

@@ -1,9 +1,10 @@
 //! The half that dies: a process of its own that commits and says so on a pipe, and the one that kills it.
 
+use super::Arguments;
 use super::load::Load;
-use super::{Arguments, place};
 use crate::exit::{Exit, Failure};
 use crate::output::{Progress, count, thousands};
+use crate::place;
 use mail::{Node, QueueId, QueueIds};
 use spool::Spool;
 use spool::disk::Disk;

@@ -51,8 +51,8 @@ fn a_reload_is_whole_or_not_at_all() {
     assert_eq!(
         refuses_reload(&both).as_deref(),
         Some(
-            "server.threads changed from 0 to 3: takes effect after a restart\n\
-             nothing was changed; restart the server, or take this back"
+            "server.threads changed from 0 to 3: takes effect after a restart; nothing was changed: restart the server, \
+             or take this back"
         )
     );
 }

@@ -1,9 +1,8 @@
-//! Where the demonstration puts its spool, and what it must not touch.
+//! Where demonstrations put their spools, and what they must not touch.
 //!
 //! A directory is ours if it holds the marker file with our words in it and nothing but what a spool has. Only then are those
 //! files removed, one by one by their names.
 
-use super::Arguments;
 use crate::exit::{Exit, Failure};
 use crate::output::bytes;
 use spool::disk::{Disk, Space};
@@ -14,25 +13,27 @@ use std::time::UNIX_EPOCH;
 
 /// The file that says whose directory this is.
 const MARKER: &str = "demo";
-const MARKER_TEXT: &str = "Made by mailrace spool demo. The next demonstration removes this directory's spool.\n";
+const MARKER_TEXT: &str = "Made by a demonstration of mailrace. The next one removes this directory's spool.\n";
+/// What it said before.
+const MARKER_TEXT_OLD: &str = "Made by mailrace spool demo. The next demonstration removes this directory's spool.\n";
 
 /// A directory made ready.
-pub(super) struct Place {
+pub(crate) struct Place {
     /// When the marker was written, in microseconds since 1970: near enough to now for queue ids.
-    pub(super) start_us: u64,
-    pub(super) space: Space,
+    pub(crate) start_us: u64,
+    pub(crate) space: Space,
 }
 
 impl Place {
-    /// Removes an earlier demonstration and begins a new one.
-    pub(super) fn make(arguments: &Arguments, disk: &dyn Disk) -> Result<Self, Failure> {
-        let dir = &arguments.dir;
+    /// Removes an earlier demonstration and begins a new one, which takes up to `needed` bytes.
+    ///
+    /// # Errors
+    /// The directory is not ours, is in use, or has too little room; nothing is removed in the first two cases.
+    pub(crate) fn make(dir: &Path, needed: u64, disk: &dyn Disk) -> Result<Self, Failure> {
         remove_earlier(dir, disk)?;
         let fails = |error: io::Error| Failure::io(dir.display(), &error);
         disk.create_dir(dir).map_err(fails)?;
         let space = disk.space(dir).map_err(fails)?;
-        let config = arguments.config();
-        let needed = arguments.bytes() + 8 * u64::from(config.segment_bytes) + config.free_min;
         if space.free < needed {
             let message = format!(
                 "{}: {} free, the demonstration takes up to {}; give it fewer --messages or another --dir",
@@ -48,7 +49,7 @@ impl Place {
 }
 
 /// When the demonstration began, in microseconds since 1970.
-pub(super) fn start_us(dir: &Path) -> Result<u64, Failure> {
+pub(crate) fn start_us(dir: &Path) -> Result<u64, Failure> {
     let path = dir.join(MARKER);
     let written = fs::metadata(&path).and_then(|metadata| metadata.modified());
     let written = written.map_err(|error| Failure::io(path.display(), &error))?;
@@ -68,7 +69,8 @@ fn remove_earlier(dir: &Path, disk: &dyn Disk) -> Result<(), Failure> {
     if names.is_empty() {
         return Ok(());
     }
-    if fs::read(dir.join(MARKER)).ok().as_deref() != Some(MARKER_TEXT.as_bytes()) {
+    let said = fs::read_to_string(dir.join(MARKER)).unwrap_or_default();
+    if ![MARKER_TEXT, MARKER_TEXT_OLD].contains(&said.as_str()) {
         return Err(not_ours(dir, &format!("it has no file {MARKER} from an earlier demonstration")));
     }
     let (mut files, mut shards) = (Vec::new(), Vec::new());

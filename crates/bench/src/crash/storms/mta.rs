@@ -1,0 +1,116 @@
+//! The server that is killed: `mailrace serve`, or `mailrace sink` for the control.
+//!
+//! It dies with the rig (`--with-parent`), whatever the rig dies of.
+
+use crate::crash::host::Stop;
+use crate::crash::spools::SpoolArguments;
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+/// How long a server may take until it accepts connections; it may have much to recover.
+const READY_WAIT: Duration = Duration::from_secs(60);
+/// What it prints then.
+const READY: &str = "mailrace: ready on ";
+
+/// Which server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// The one that keeps mail.
+    Serve,
+    /// The one that does not.
+    Sink,
+}
+
+/// A server at work. Dropping it kills it with SIGKILL.
+#[derive(Debug)]
+pub(super) struct Mta {
+    child: Child,
+    lines: Receiver<String>,
+    dir: PathBuf,
+}
+
+impl Mta {
+    /// Starts a server with its files in `dir`.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub(super) fn start(mailrace: &Path, what: What, dir: &Path, spool: &SpoolArguments) -> Result<Self, Stop> {
+        let failed = |error| Stop::broken("starting mailrace", error);
+        let mut command = Command::new(mailrace);
+        match what {
+            What::Sink => drop(command.args(["sink", "--with-parent", "--listen", "127.0.0.1:0"])),
+            What::Serve => {
+                command.args(["serve", "--with-parent"]);
+                for setting in settings(dir, spool) {
+                    command.arg("--set").arg(setting);
+                }
+            }
+        }
+        let stderr = OpenOptions::new().create(true).append(true).open(words(dir)).map_err(failed)?;
+        // No file of the machine decides anything here.
+        command.env("MAILRACE_CONFIG", "/dev/null").env("RUST_BACKTRACE", "0");
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn().map_err(failed)?;
+        let (said, lines) = channel();
+        if let Some(stdout) = child.stdout.take() {
+            thread::spawn(move || {
+                for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                    drop(said.send(line));
+                }
+            });
+        }
+        Ok(Self { child, lines, dir: dir.to_owned() })
+    }
+
+    /// Waits until it accepts connections, and returns where.
+    ///
+    /// # Errors
+    /// It ends instead, or takes too long.
+    pub(super) fn ready(&self) -> Result<SocketAddr, Stop> {
+        let line = self.lines.recv_timeout(READY_WAIT).unwrap_or_default();
+        line.strip_prefix(READY).and_then(|address| address.parse().ok()).ok_or_else(|| {
+            let said = complaints(&self.dir);
+            Stop::Broken(format!("mailrace did not start: {}", said.lines().last().unwrap_or("it says nothing")))
+        })
+    }
+
+    /// Kills it with SIGKILL and waits until nothing of it runs.
+    pub(super) fn kill(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Mta {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// What all servers in `dir` have said on standard error.
+pub(super) fn complaints(dir: &Path) -> String {
+    fs::read(words(dir)).map(|said| String::from_utf8_lossy(&said).into_owned()).unwrap_or_default()
+}
+
+fn words(dir: &Path) -> PathBuf {
+    dir.join("stderr")
+}
+
+fn settings(dir: &Path, spool: &SpoolArguments) -> Vec<String> {
+    vec![
+        format!("spool.path={}", spool.path.display()),
+        format!("spool.segment_bytes={}", spool.segment_bytes),
+        format!("spool.size_max={}", spool.size_max),
+        format!("spool.free_min={}", spool.free_min),
+        "message.size_max=8MiB".to_owned(),
+        "listen=[{address=\"127.0.0.1:0\"}]".to_owned(),
+        format!("log.path={}", dir.join("log").display()),
+        format!("control.path={}", dir.join("control").display()),
+        "delivery.mode=queue".to_owned(),
+    ]
+}
