@@ -107,6 +107,17 @@ impl Settings {
     }
 }
 
+/// Whether the file that lines should go to can be had; syslog and the journal come and go by themselves.
+///
+/// # Errors
+/// Why it cannot be opened.
+pub(crate) fn check(settings: &Settings) -> io::Result<()> {
+    match &settings.target {
+        Target::File(path) => target::open(Some(path)).map(drop),
+        Target::Stdout | Target::Syslog(_) | Target::Journald(_) => Ok(()),
+    }
+}
+
 /// The number of a facility of syslog by its name: `mail` is 2. `None` if there is none of that name.
 // RFC 5424 §6.2.1
 #[must_use]
