@@ -180,9 +180,13 @@ impl Log {
         if event.level() > self.shared.level.load(Ordering::Relaxed) {
             return;
         }
-        let sent = LOCAL.try_with(|local| self.shared.send(event, &mut local.borrow_mut()));
-        if sent.is_err() {
-            // The thread is ending and has no such variables any more.
+        let sent = LOCAL.try_with(|local| {
+            let Ok(mut local) = local.try_borrow_mut() else { return false };
+            self.shared.send(event, &mut local);
+            true
+        });
+        if sent != Ok(true) {
+            // The thread is ending and has no such variables any more, or a panic in making a line is told as it happens.
             self.shared.send(event, &mut Local::default());
         }
     }
