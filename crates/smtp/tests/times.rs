@@ -1,4 +1,5 @@
-//! Time that passes while the driver is busy, which dialogs cannot show: it is never held against the client.
+//! Time that passes while the driver is busy, which dialogs cannot show: it is never held against the client. And time that
+//! ran for a transaction that is over.
 
 use mail::{Client, Reply, ReplyCode};
 use smtp::server::{AuthOffer, Question, Session, Settings, Step, Verdict};
@@ -68,4 +69,14 @@ fn the_disk_is_not_the_clients_time() {
     // The disk took four minutes, and the driver looks at the time before it reads again.
     assert!(!session.expire(at(241)), "nobody has looked for content since second 1");
     assert!(session.expire(at(241 + 180)), "now somebody has");
+}
+
+#[test]
+fn the_time_of_a_transaction_ends_with_it() {
+    let mut session = session(|settings| settings.limits.command_time = at(7_200));
+    assert_eq!(session.advance(b"MAIL FROM:<a@b.test>\r\n", at(0)).1, Step::Ask(Question::Mail));
+    session.answer(Verdict::Accept, at(0));
+    session.advance(b"RSET\r\n", at(1));
+    assert!(!session.expire(at(3_601)), "no transaction is open");
+    assert!(session.expire(at(7_201)));
 }
