@@ -21,6 +21,8 @@ struct Manners {
     messages: Option<usize>,
     /// Closes instead of answering the content.
     silent: bool,
+    /// Takes the second message of a connection whole and closes without any reply to it.
+    mute: bool,
     lmtp: bool,
     tls: Tls,
 }
@@ -88,6 +90,10 @@ fn serve(tcp: TcpStream, manners: Manners, tls: Option<Arc<ServerConfig>>, seen:
             return Ok(());
         }
         let command = line.trim_end();
+        let is_mute = manners.mute && messages == 1;
+        if is_mute && !command.starts_with("BDAT") && command != "QUIT" {
+            continue;
+        }
         let content = match command.split([' ', ':']).next().unwrap() {
             "EHLO" | "LHLO" => {
                 say(&mut io, "250-here\r\n250 PIPELINING")?;
@@ -135,6 +141,9 @@ fn serve(tcp: TcpStream, manners: Manners, tls: Option<Arc<ServerConfig>>, seen:
             let mut seen = seen.lock().unwrap();
             seen.messages.push(content);
             seen.recipients += recipients;
+        }
+        if is_mute {
+            return Ok(());
         }
         for _ in 0..answers(recipients) {
             say(&mut io, manners.content.unwrap_or("250 2.0.0 0123456789 Message accepted for delivery"))?;
@@ -235,6 +244,15 @@ fn counts(manners: Manners, change: impl Fn(&mut Plan), wanted: (u64, u64, u64, 
     assert!(!report.is_complete());
     assert!(report.errors[0].0.contains(error), "{}", report.text());
     assert_eq!(report.errors.iter().map(|(_, count)| count).sum::<u64>(), 3);
+}
+
+#[test]
+fn a_message_that_left_whole_is_not_brought_again() {
+    let server = Server::start(Manners { mute: true, ..Manners::default() });
+    let plan = Plan { messages: Some(3), sessions: 1, pipelining: true, chunking: true, ..server.plan() };
+    let report = storm(&plan);
+    assert_eq!((report.accepted, report.unanswered), (2, 1), "{}", report.text());
+    assert_eq!(server.seen.lock().unwrap().messages.len(), 3, "one of them came twice");
 }
 
 #[test]

@@ -6,8 +6,9 @@ use crate::config_commands::Source;
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use server::config::render;
+use server::control::BindError;
 use server::serve::{Prepared, StartError};
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;
 
 /// What `--help` says at its end.
@@ -78,6 +79,34 @@ pub(crate) fn failure(error: StartError) -> Failure {
     match error {
         StartError::Config(text) => Failure::new(Exit::Config, text),
         StartError::Unavailable(text) => Failure::new(Exit::Unavailable, text),
+        StartError::Control(error) => {
+            let exit = match &error {
+                BindError::InUse { .. } => Exit::TryLater,
+                BindError::NotASocket(_) => Exit::Config,
+                BindError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => Exit::NoPermission,
+                BindError::Io { .. } => Exit::CannotCreate,
+            };
+            Failure::new(exit, error.to_string())
+        }
         StartError::Spool(error) => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    #[test]
+    fn statuses_of_a_control_socket_that_cannot_be_had() {
+        let io = |kind: ErrorKind| BindError::Io { path: PathBuf::from("/run/x"), source: kind.into() };
+        for (error, exit) in [
+            (BindError::InUse { path: PathBuf::from("/run/x"), pid: Some(7) }, Exit::TryLater),
+            (BindError::NotASocket(PathBuf::from("/run/x")), Exit::Config),
+            (io(ErrorKind::PermissionDenied), Exit::NoPermission),
+            (io(ErrorKind::NotFound), Exit::CannotCreate),
+        ] {
+            assert_eq!(failure(StartError::Control(error)).exit, exit);
+        }
     }
 }

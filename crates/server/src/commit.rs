@@ -24,6 +24,9 @@ pub const PIECE_BYTES: usize = 64 << 10;
 pub const READ_BYTES: usize = 32 << 10;
 /// Content in one chunk: as much as leaves the sum within 256 KiB, and with its header a multiple of a block.
 const CHUNK_BYTES: usize = 76 << 10;
+/// The smallest segment that takes chunks and inline content of these sizes: a frame has a quarter of it at most, and a
+/// chunk half of that.
+pub const SEGMENT_BYTES_MIN: u32 = 1 << 20;
 const _: () = assert!(RAM_BYTES_MAX <= 256 << 10, "docs and the issue of limits promise 256 KiB");
 
 /// Where accepted messages go.
@@ -235,3 +238,6 @@ async fn append(spool: &Spool, encoded: &spool::envelope::Encoded, body: NewBody
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use crate::config::{self, Config, Listen, ListenProtocol, ListenTls, Loaded, Mac
 use crate::control::{self, Answer, ControlSocket, Gate, Handler, Peer, Reason, Request, Status};
 use crate::env::{clock, machine, signals, systemd};
 use crate::log;
-use crate::serve::{lines, load_tls, open_authenticator};
+use crate::serve::{lines, load_tls, open_authenticator, threads};
 use crate::service::{Lane, Listener, Live, Open, Service};
 use crate::session::{Connection, Opening, Transport};
 use crate::tls::Acceptor;
@@ -291,16 +291,29 @@ impl House {
         }
         let config = loaded.config;
         let authenticator = open_authenticator(&config).map_err(|error| Refused::because(error.to_string()))?;
-        let tls = load_tls(&config).map_err(|error| Refused::because(error.to_string()))?;
+        let log = log::Settings::from_config(&config.log, &config.hostname);
+        log::check(&log)
+            .map_err(|error| Refused::because(format!("log.path: {error}; name a file that mailrace may write")))?;
         let added = self.bind_added(&config)?;
+        // The last that can fail, since it takes effect by itself: open connections too meet the new certificate at their
+        // handshake, and tickets stay good.
+        let tls = match lock(&self.tls).clone().filter(|_| !config.tls.certificate.is_empty()) {
+            Some(acceptor) => {
+                acceptor.reload(&config.tls).map_err(|problems| Refused::because(lines(&problems)))?;
+                Some(acceptor)
+            }
+            None => load_tls(&config).map_err(|error| Refused::because(error.to_string()))?,
+        };
         // From here on nothing fails.
-        self.service.log.reconfigure(&log::Settings::from_config(&config.log, &config.hostname));
+        self.service.log.reconfigure(&log);
         *lock(&self.tls) = tls.clone();
         self.replace_lanes(&config, authenticator.as_deref(), tls.as_ref());
+        let mut limits = self.limits(&config);
+        limits.listeners.extend(added.iter().map(|(_, listen, _)| listen.connections_max));
+        self.service.limits.replace(limits);
         for (address, listen, sockets) in added {
             self.open(address, Lane::new(&config, &listen, authenticator.as_deref(), tls.as_ref()), sockets);
         }
-        self.service.limits.replace(self.limits(&config));
         self.service.live.store(Arc::new(Live::new(config, authenticator)));
         let changed = differences.iter().map(ToString::to_string).collect();
         Ok((changed, loaded.warnings.iter().map(config::Problem::in_one_line).collect()))
@@ -311,7 +324,7 @@ impl House {
         let known: Vec<SocketAddr> = self.open_listeners().iter().map(|one| one.lane.load().listen.address).collect();
         let added: Vec<Listen> =
             config.listen.iter().filter(|listen| !known.contains(&listen.address)).cloned().collect();
-        let bound = listener::bind(&added, Vec::new(), config.accept.backlog, 1)
+        let bound = listener::bind(&added, Vec::new(), config.accept.backlog, usize::from(threads(config)))
             .map_err(|errors| Refused::because(lines(&errors)))?;
         let mut opened = Vec::new();
         for (listen, bound) in added.into_iter().zip(bound.listeners) {
@@ -514,3 +527,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Every change under these locks is a single step.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

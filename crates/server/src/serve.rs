@@ -12,7 +12,7 @@ use crate::accept::{limits, listener};
 use crate::auth::Authenticator;
 use crate::commit::Keeper;
 use crate::config::{Config, Loaded};
-use crate::control::ControlSocket;
+use crate::control::{self, ControlSocket};
 use crate::dns::Resolver;
 use crate::env::{accounts, clock, limits as files, machine, privileges, signals, systemd};
 use crate::house::Source;
@@ -38,8 +38,10 @@ const SPOOL_MARKER: &str = "SPOOL";
 pub enum StartError {
     /// The configuration cannot work here; exit status 78.
     Config(String),
-    /// An address, a directory or another resource cannot be had; exit status 71 or 69.
+    /// An address or another resource cannot be had; exit status 69.
     Unavailable(String),
+    /// The control socket cannot be had; the exit status is named there.
+    Control(control::BindError),
     /// The spool cannot be opened; nothing in it was changed.
     Spool(spool::OpenError),
 }
@@ -48,6 +50,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Config(text) | Self::Unavailable(text) => f.write_str(text),
+            Self::Control(error) => error.fmt(f),
             Self::Spool(error) => write!(f, "spool.path: {error}"),
         }
     }
@@ -108,7 +111,7 @@ impl Prepared {
         }
         let owner = account.map(|account| (account.uid, account.gid));
         let control = ControlSocket::bind(&config.control.path, owner);
-        prepared.control = Some(control.map_err(|error| StartError::Unavailable(error.to_string()))?);
+        prepared.control = Some(control.map_err(StartError::Control)?);
         privileges::harden()?;
         if let Some(account) = account {
             privileges::drop_to(account)?;
@@ -247,7 +250,7 @@ fn read_accounts() -> Result<accounts::Accounts, StartError> {
 }
 
 /// Worker threads: as configured, or one for each core.
-fn threads(config: &Config) -> u16 {
+pub(crate) fn threads(config: &Config) -> u16 {
     let cores =
         || std::thread::available_parallelism().map_or(1, |cores| u16::try_from(cores.get()).unwrap_or(u16::MAX));
     if config.server.threads == 0 { cores() } else { config.server.threads }

@@ -264,3 +264,25 @@ impl Drop for Open {
         }
     }
 }
+
+#[cfg(test)]
+impl Service {
+    /// A service for trials, that keeps and logs nothing.
+    pub(crate) fn trial(config: Config, behaviour: Behaviour) -> Arc<Self> {
+        let mut log = crate::log::Settings::from_config(&config.log, &config.hostname);
+        log.target = crate::log::Target::File("/dev/null".into());
+        let began = crate::env::clock::now();
+        let limits = crate::accept::limits::Settings::new(&config.accept, &config.listen);
+        Arc::new(Self {
+            keeper: Keeper::nothing(mail::QueueIds::new(mail::Node::default())),
+            log: Log::start(&log).unwrap(),
+            resolver: Resolver::new(&config.dns).unwrap(),
+            limits: Limits::new(limits, began),
+            stop: Stop::default(),
+            behaviour: Some(behaviour).filter(|behaviour| !behaviour.is_plain()),
+            open_files_max: 1_024,
+            began,
+            live: ArcSwap::from_pointee(Live::new(config, None)),
+        })
+    }
+}

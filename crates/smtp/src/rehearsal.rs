@@ -223,14 +223,14 @@ impl Rehearsal {
             Verdict::Accept => Reply::new(ReplyCode::of(252), "2.5.2".parse().ok(), "Perhaps"),
             Verdict::AcceptWith(reply) | Verdict::Refuse(reply) | Verdict::Close(reply) => reply,
         };
-        self.session.answer_with(reply);
+        self.session.answer_with(reply, self.now);
     }
 
     /// PLAIN in one or two steps; any other mechanism is LOGIN's dance.
     fn auth(&mut self) {
         let Some(response) = self.session.auth_response().map(<[u8]>::to_vec) else {
             let is_plain = self.session.auth_mechanism() == "PLAIN";
-            return self.session.auth_challenge(if is_plain { b"" } else { b"Username:" });
+            return self.session.auth_challenge(if is_plain { b"" } else { b"Username:" }, self.now);
         };
         let text = String::from_utf8_lossy(&response).into_owned();
         let name = match (self.session.auth_mechanism(), text.split('\0').collect::<Vec<_>>().as_slice()) {
@@ -243,10 +243,10 @@ impl Rehearsal {
             _ => None,
         };
         match name {
-            Some(name) => self.session.auth_succeeded(&name),
+            Some(name) => self.session.auth_succeeded(&name, self.now),
             None => {
                 let reply = Reply::new(ReplyCode::of(535), "5.7.8".parse().ok(), "Authentication credentials invalid");
-                self.session.auth_failed(Verdict::Refuse(reply));
+                self.session.auth_failed(Verdict::Refuse(reply), self.now);
             }
         }
     }

@@ -210,7 +210,8 @@ impl Session {
         let (pipelining, chunking) = (plan.pipelining, plan.chunking);
         if pipelining && chunking {
             let sent = self.send_content(wire, letter).await.map_err(early)?;
-            let refusal = self.replies(wire, commands).await?;
+            // The content is behind the commands already: whatever breaks now, the server may have the message.
+            let refusal = self.replies(wire, commands).await.map_err(|b| Broken { after_content: true, ..b })?;
             return self.final_reply(wire, sent, refusal).await;
         }
         let refusal = if pipelining {

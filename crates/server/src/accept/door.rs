@@ -33,7 +33,8 @@ pub(crate) async fn take_connections(service: Arc<Service>, listener: Arc<Listen
     let mut trouble_said: Option<Instant> = None;
     let mut stop = pin!(service.stop.begun());
     let mut closed = pin!(listener.closed.notified());
-    loop {
+    // A reload that closes it before this runs calls nobody.
+    while !listener.is_closed() {
         let accepted = tokio::select! {
             biased;
             () = &mut stop => return,

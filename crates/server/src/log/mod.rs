@@ -107,6 +107,17 @@ impl Settings {
     }
 }
 
+/// Whether the file that lines should go to can be had; syslog and the journal come and go by themselves.
+///
+/// # Errors
+/// Why it cannot be opened.
+pub(crate) fn check(settings: &Settings) -> io::Result<()> {
+    match &settings.target {
+        Target::File(path) => target::open(Some(path)).map(drop),
+        Target::Stdout | Target::Syslog(_) | Target::Journald(_) => Ok(()),
+    }
+}
+
 /// The number of a facility of syslog by its name: `mail` is 2. `None` if there is none of that name.
 // RFC 5424 §6.2.1
 #[must_use]
@@ -169,9 +180,13 @@ impl Log {
         if event.level() > self.shared.level.load(Ordering::Relaxed) {
             return;
         }
-        let sent = LOCAL.try_with(|local| self.shared.send(event, &mut local.borrow_mut()));
-        if sent.is_err() {
-            // The thread is ending and has no such variables any more.
+        let sent = LOCAL.try_with(|local| {
+            let Ok(mut local) = local.try_borrow_mut() else { return false };
+            self.shared.send(event, &mut local);
+            true
+        });
+        if sent != Ok(true) {
+            // The thread is ending and has no such variables any more, or a panic in making a line is told as it happens.
             self.shared.send(event, &mut Local::default());
         }
     }

@@ -128,7 +128,7 @@ impl Sink {
     }
 }
 
-fn open(path: Option<&Path>) -> io::Result<File> {
+pub(super) fn open(path: Option<&Path>) -> io::Result<File> {
     match path {
         Some(path) => OpenOptions::new().append(true).create(true).mode(0o640).open(path),
         // Its own handle, past the buffer and the lock of `std::io::stdout`: a write is one system call.

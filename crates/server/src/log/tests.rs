@@ -63,6 +63,20 @@ fn each_caller_finds_its_lines_in_order() {
 }
 
 #[test]
+fn a_panic_in_making_a_line_can_be_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    let log = Log::start(&settings(Target::File(path.clone()))).unwrap();
+    // The hook runs where the panic happened, with the thread's line still in use.
+    super::LOCAL.with(|local| {
+        let _line_in_use = local.borrow_mut();
+        log.event(&spool("panic"));
+    });
+    assert!(log.flush_and_close());
+    assert_eq!(lines(&path), ["spool: panic"]);
+}
+
+#[test]
 fn lines_look_as_syslog_daemons_write_them() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("log");

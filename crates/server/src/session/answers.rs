@@ -40,9 +40,11 @@ impl Connection {
             }
             Question::Data => self.begin_message(now),
             Question::Verify => {
-                self.session.answer_with(reply(252, "2.5.2 Cannot VRFY user; try RCPT to attempt delivery"))
+                self.session.answer_with(reply(252, "2.5.2 Cannot VRFY user; try RCPT to attempt delivery"), now)
             }
-            Question::Expand => self.session.answer_with(reply(502, "5.7.0 Sorry, we do not allow this operation")),
+            Question::Expand => {
+                self.session.answer_with(reply(502, "5.7.0 Sorry, we do not allow this operation"), now)
+            }
             Question::Xclient => self.become_client(now),
             Question::Message | Question::Auth | Question::AuthResponse => return false,
         }
@@ -95,8 +97,8 @@ impl Connection {
                 self.forget_transaction();
                 self.session.finish(&vec![verdict; recipients], now);
             }
-            Question::Auth | Question::AuthResponse => self.session.auth_failed(verdict),
-            Question::Verify | Question::Expand => self.session.answer_with(refusal),
+            Question::Auth | Question::AuthResponse => self.session.auth_failed(verdict, now),
+            Question::Verify | Question::Expand => self.session.answer_with(refusal, now),
             _ => self.session.answer(verdict, now),
         }
     }
@@ -147,8 +149,16 @@ impl Connection {
 
     /// XCLIENT: the client speaks for another from now on.
     fn become_client(&mut self, now: Duration) {
-        if let Some(name) = self.session.xclient().and_then(|xclient| xclient.name.as_ref()) {
-            self.opening.name = name.as_deref().map_or(ClientName::None, |name| ClientName::Verified(name.into()));
+        if let Some(xclient) = self.session.xclient() {
+            match &xclient.name {
+                Some(name) => {
+                    let verified = |name: &str| ClientName::Verified(name.into());
+                    self.opening.name = name.as_deref().map_or(ClientName::None, verified);
+                }
+                // The name that is known is the front end's.
+                None if xclient.address.is_some() => self.opening.name = ClientName::Unknown,
+                None => {}
+            }
         }
         self.opening.listings = Listings::default();
         self.session.answer(Verdict::Accept, now);
@@ -230,7 +240,7 @@ impl Connection {
             _ => {
                 let Some(authenticator) = self.service.live.load().authenticator.clone() else {
                     let refusal = Verdict::Refuse(reply(454, "4.7.0 Temporary authentication failure"));
-                    return self.session.auth_failed(refusal);
+                    return self.session.auth_failed(refusal, self.elapsed());
                 };
                 self.failures.get_or_insert_with(|| authenticator.failures());
                 let context = auth::Context { is_encrypted: self.session.tls().is_some() };
@@ -239,10 +249,10 @@ impl Connection {
             }
         };
         match outcome {
-            Outcome::Challenge(challenge) => return self.session.auth_challenge(&challenge),
+            Outcome::Challenge(challenge) => return self.session.auth_challenge(&challenge, self.elapsed()),
             Outcome::Success { identity } => {
                 self.report_auth(&identity);
-                self.session.auth_succeeded(&identity);
+                self.session.auth_succeeded(&identity, self.elapsed());
             }
             Outcome::Failed(failure) => {
                 self.report_auth_failure(&failure.why);
@@ -251,7 +261,7 @@ impl Connection {
                     None => (Verdict::Refuse(reply(454, "4.7.0 Temporary authentication failure")), Duration::ZERO),
                 };
                 tokio::time::sleep(pause).await;
-                self.session.auth_failed(verdict);
+                self.session.auth_failed(verdict, self.elapsed());
             }
         }
         self.exchange = None;

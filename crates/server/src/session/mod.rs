@@ -11,6 +11,8 @@ mod answers;
 mod opening;
 mod report;
 mod transport;
+#[cfg(test)]
+mod trials;
 
 pub(crate) use answers::reply;
 pub(crate) use opening::Opening;
@@ -59,8 +61,6 @@ pub(crate) struct Connection {
     from: String,
     /// Refusals in it.
     refused: u32,
-    /// The client was turned away instead of greeted.
-    turned_away: bool,
 }
 
 /// Why a session is over.
@@ -119,7 +119,7 @@ impl<N: Future<Output = ()>> Wait<'_, N> {
 }
 
 impl Connection {
-    /// A connection whose client may speak from now on, or is turned away.
+    /// A connection whose client may speak from now on.
     pub(crate) fn new(
         service: Arc<Service>,
         lane: Arc<Lane>,
@@ -140,7 +140,6 @@ impl Connection {
             id: None,
             from: String::new(),
             refused: 0,
-            turned_away: false,
         }
     }
 
@@ -151,8 +150,9 @@ impl Connection {
         let stop = &service.stop;
         let stopping = pin!(stop.begun());
         let mut wait = Wait { timer, stop, stopping, stopping_is_polled: false, stop_seen: false };
-        let end = match self.greet(&mut transport).await {
-            Ok(()) => self.drive(&mut transport, &mut wait).await,
+        let end = match self.greet(&mut transport, &mut wait).await {
+            Ok(Step::Close) => self.close(&mut transport, &mut wait).await,
+            Ok(_) => self.drive(&mut transport, &mut wait).await,
             Err(_) => End::Lost,
         };
         let content = self.content.take();
@@ -170,6 +170,10 @@ impl Connection {
             let step = if self.pending.is_empty() {
                 if self.flush(transport, wait).await.is_err() {
                     return End::Lost;
+                }
+                // Told while it could not close, or while its output waited: nobody tells it again.
+                if self.service.stop.has_begun() && self.woken() {
+                    return self.close(transport, wait).await;
                 }
                 match self.next(transport, wait).await {
                     Ok(Event::Step(step)) => step,
@@ -266,19 +270,22 @@ impl Connection {
         event
     }
 
-    /// Sends all output.
+    /// Sends all output. A client that does not read its replies has the same time as one that does not speak.
     async fn flush<N: Future<Output = ()>>(
         &mut self,
         transport: &mut Transport,
         wait: &mut Wait<'_, N>,
     ) -> io::Result<()> {
+        if self.session.output().is_empty() {
+            return Ok(());
+        }
+        // Set once: whoever takes an octet now and then gains no time.
+        let deadline = self.deadline();
         while !self.session.output().is_empty() {
-            let deadline = self.deadline();
             let sent = {
                 let mut write = pin!(transport.write(self.session.output()));
                 poll_fn(|context| match write.as_mut().poll(context) {
                     Poll::Ready(sent) => Poll::Ready(sent),
-                    // A client that does not read its replies has the same time as one that does not speak.
                     Poll::Pending => match ready!(wait.poll(context, deadline)) {
                         () if clock::now() >= deadline => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
                         () => {
@@ -347,11 +354,12 @@ impl Connection {
 
 /// Lets the client read the last reply before the connection goes.
 async fn linger(transport: &mut Transport) {
-    if transport.shut_down().await.is_err() {
-        return;
-    }
     let mut drained = 0;
     let drain = async {
+        // Under TLS this writes, and the client may not read.
+        if transport.shut_down().await.is_err() {
+            return;
+        }
         while drained < LINGER_BYTES {
             match poll_fn(|context| transport.poll_input(context, <[u8]>::len)).await {
                 Ok(0) | Err(_) => return,

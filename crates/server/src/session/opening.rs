@@ -1,6 +1,6 @@
 //! What is found out about a client before it is greeted: its name, its standing with block lists, its patience.
 
-use super::{Connection, Transport};
+use super::{Connection, Transport, Wait};
 use crate::admit;
 use crate::admit::dnsbl::{self, Listings};
 use crate::dns::ClientName;
@@ -12,8 +12,8 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::Instant;
+use std::task::{Poll, ready};
+use std::time::{Duration, Instant};
 
 /// What is known of a client besides its address.
 #[derive(Debug, Default)]
@@ -57,25 +57,40 @@ impl Opening {
 impl Connection {
     /// Finds out about the client, then greets it.
     ///
-    /// A client that speaks before is answered by the session, whatever was found out.
+    /// A client that speaks before is answered by the session, whatever was found out. The step is `Close` or `Read`.
     /// # Errors
     /// The connection is gone.
     // RFC 5321 §4.3.1: a client waits for the greeting
-    pub(super) async fn greet(&mut self, transport: &mut Transport) -> io::Result<()> {
-        if let Some(Found { name, listings }) = self.find_out(transport).await? {
+    pub(super) async fn greet<N: Future<Output = ()>>(
+        &mut self,
+        transport: &mut Transport,
+        wait: &mut Wait<'_, N>,
+    ) -> io::Result<Step> {
+        // A process has no name to be found, and its input is ready before it is greeted.
+        let found = match *self.session.client() {
+            Client::Network(address) => self.find_out(address.ip().to_canonical(), transport, wait).await?,
+            Client::Process { .. } | Client::Internal => None,
+        };
+        if let Some(Found { name, listings }) = found {
             self.opening.name = name;
             self.opening.listings = listings;
             self.report_listings();
         }
         let now = self.elapsed();
         self.session.greet(Verdict::Accept, now);
-        Ok(())
+        Ok(self.session.advance(&[], now).1)
     }
 
-    /// `None`: the client spoke, and the session has seen it.
-    async fn find_out(&mut self, transport: &mut Transport) -> io::Result<Option<Found>> {
+    /// `None`: the client spoke, or the server stops, and the session has been told.
+    async fn find_out<N: Future<Output = ()>>(
+        &mut self,
+        ip: IpAddr,
+        transport: &mut Transport,
+        wait: &mut Wait<'_, N>,
+    ) -> io::Result<Option<Found>> {
         let service = Arc::clone(&self.service);
-        let mut finding = Box::pin(find(&service, *self.session.client(), self.began));
+        let deadline = self.deadline();
+        let mut finding = Box::pin(find(&service, ip, self.began));
         poll_fn(|context| {
             let now = self.elapsed();
             match transport.poll_input(context, |input| {
@@ -87,7 +102,14 @@ impl Connection {
                 Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
                 Poll::Ready(Ok(_)) => Poll::Ready(Ok(None)),
                 Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                Poll::Pending => finding.as_mut().poll(context).map(|found| Ok(Some(found))),
+                Poll::Pending => match finding.as_mut().poll(context) {
+                    Poll::Ready(found) => Poll::Ready(Ok(Some(found))),
+                    Poll::Pending => {
+                        ready!(wait.poll(context, deadline));
+                        self.woken();
+                        Poll::Ready(Ok(None))
+                    }
+                },
             }
         })
         .await
@@ -100,12 +122,8 @@ struct Found {
     listings: Listings,
 }
 
-/// Asks the DNS and waits out the pause, side by side. Nothing of it applies to processes.
-async fn find(service: &Service, client: Client, began: Instant) -> Found {
-    let Client::Network(address) = client else {
-        return Found { name: ClientName::Unknown, listings: Listings::default() };
-    };
-    let ip = address.ip().to_canonical();
+/// Asks the DNS and waits out the pause, side by side.
+async fn find(service: &Service, ip: IpAddr, began: Instant) -> Found {
     let live = service.live.load_full();
     let (config, rights) = (&live.config, &live.rights);
     let name = async {
@@ -116,7 +134,8 @@ async fn find(service: &Service, client: Client, began: Instant) -> Found {
     };
     let listings = dnsbl::ask(&service.resolver, &config.dnsbl, rights, ip);
     let pause = async {
-        let pause = admit::greet_pause(ip, &config.accept, rights);
+        let played = service.behaviour.as_ref().map_or(Duration::ZERO, |behaviour| behaviour.greeting_delay);
+        let pause = admit::greet_pause(ip, &config.accept, rights).max(played);
         if !pause.is_zero() {
             tokio::time::sleep_until((began + pause).into()).await;
         }

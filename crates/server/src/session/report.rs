@@ -217,7 +217,7 @@ impl Connection {
             service.tell(&Event::TimedOut { id, relay, during });
         } else if end == End::Lost && ending.in_transaction {
             service.tell(&Event::LostInput { id, relay, daemon, after: ending.after });
-        } else if !ending.issued_command && !self.turned_away {
+        } else if !ending.issued_command {
             service.tell(&Event::NoMail { relay, daemon });
         }
         self.end_transaction();

@@ -2,7 +2,7 @@
 //!
 //! Base64 is read and written here; the exchange ends by the driver's verdict, by `*`, or by a line that cannot be read.
 
-use mail::ReplyClass;
+use std::time::Duration;
 
 use super::base64;
 use super::replies::Refusal;
@@ -35,8 +35,8 @@ impl Session {
     /// # Panics
     /// When neither is asked.
     // RFC 4954 §4: server challenges are 334 and base64; success data are a challenge with an empty response
-    pub fn auth_challenge(&mut self, challenge: &[u8]) {
-        self.take_auth("auth_challenge");
+    pub fn auth_challenge(&mut self, challenge: &[u8], now: Duration) {
+        self.take_auth("auth_challenge", now);
         let mut line = b"334 ".to_vec();
         base64::encode(challenge, &mut line);
         line.extend_from_slice(b"\r\n");
@@ -48,8 +48,8 @@ impl Session {
     ///
     /// # Panics
     /// When neither is asked.
-    pub fn auth_succeeded(&mut self, identity: &str) {
-        self.take_auth("auth_succeeded");
+    pub fn auth_succeeded(&mut self, identity: &str, now: Duration) {
+        self.take_auth("auth_succeeded", now);
         self.exchange = None;
         self.identity = Some(identity.into());
         self.push_octets(b"235 2.7.0 Authentication successful\r\n");
@@ -59,31 +59,25 @@ impl Session {
     ///
     /// # Panics
     /// When neither is asked, and when the verdict is no refusal.
-    pub fn auth_failed(&mut self, verdict: Verdict) {
-        self.take_auth("auth_failed");
+    pub fn auth_failed(&mut self, verdict: Verdict, now: Duration) {
+        self.take_auth("auth_failed", now);
         check_class(&verdict);
-        self.fail_exchange();
-        match verdict {
-            Verdict::Refuse(reply) => {
-                self.push(&reply);
-                if reply.code().class() == ReplyClass::Permanent {
-                    self.count_error();
-                }
-            }
-            Verdict::Close(reply) => {
-                self.push(&reply);
-                self.closing();
-            }
-            verdict => panic!("auth_failed() with {verdict:?}"),
-        }
+        // No note: the driver knows why.
+        self.exchange = None;
+        assert!(
+            matches!(verdict, Verdict::Refuse(_) | Verdict::Close(_)),
+            "auth_failed() with {verdict:?}, which is no refusal"
+        );
+        self.push_refusal(verdict);
     }
 
-    fn take_auth(&mut self, call: &str) {
+    fn take_auth(&mut self, call: &str, now: Duration) {
+        self.times.wait_from(now);
         let asked = self.take_question();
         assert!(matches!(asked, Asked::Auth), "{call}() when {asked:?} is asked");
     }
 
-    /// The exchange, if there is one, has failed.
+    /// The exchange, if there is one, ends without the driver.
     pub(super) fn fail_exchange(&mut self) {
         if let Some(exchange) = self.exchange.take() {
             self.note(Note::AuthFailed { mechanism: exchange.mechanism });

@@ -16,6 +16,9 @@ use super::session::{Asked, Hello, Open, Phase, Session};
 use super::xclient;
 use super::{Dialect, Note, Question, Step, Transaction, Verdict};
 
+/// The largest number that LIMITS can say.
+const LIMIT_SHOWN_MAX: u32 = 999_999;
+
 impl Session {
     /// Carries out a command line.
     pub(super) fn command(&mut self, line: &[u8]) -> Option<Step> {
@@ -182,10 +185,10 @@ impl Session {
         if settings.starttls && self.tls.is_none() {
             self.push_octets(b"250-STARTTLS\r\n");
         }
-        // RFC 9422 §4.1, §4.3
-        self.push_text(format_args!("250-LIMITS RCPTMAX={}", limits.recipients));
+        // RFC 9422 §4.1, §4.2: a value has six digits at most
+        self.push_text(format_args!("250-LIMITS RCPTMAX={}", limits.recipients.min(LIMIT_SHOWN_MAX)));
         if limits.transactions > 0 {
-            self.push_text(format_args!(" MAILMAX={}", limits.transactions));
+            self.push_text(format_args!(" MAILMAX={}", limits.transactions.min(LIMIT_SHOWN_MAX)));
         }
         self.push_octets(b"\r\n");
         if settings.verify {

@@ -97,6 +97,8 @@ impl Refusal<'_> {
     /// The reply.
     pub(super) fn reply(&self, limits: &Limits) -> Reply {
         let (code, status, text) = self.parts(limits);
+        // RFC 6531 §3.7.4.1: replies are ASCII for a client that did not ask for more; what is beyond is foreign here
+        let text = if text.is_ascii() { text } else { text.replace(|c: char| !c.is_ascii(), "?").into() };
         Reply::new(ReplyCode::of(code), status.parse::<EnhancedCode>().ok(), &text)
     }
 

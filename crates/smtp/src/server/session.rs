@@ -23,6 +23,8 @@ use super::{Dialect, Ending, Note, Question, Settings, Step, Tls, Transaction, V
 
 /// Notes kept until they are taken.
 const NOTES_MAX: usize = 100;
+/// Room for output that is kept while there is none.
+const IDLE_OUTPUT_OCTETS: usize = 1_024;
 
 /// One conversation, seen from the server.
 ///
@@ -345,6 +347,10 @@ impl Session {
     /// When there was less to send.
     pub fn sent(&mut self, bytes: usize) {
         self.output.drain(..bytes);
+        // A client that once had many replies need not cost their memory for hours.
+        if self.output.is_empty() && self.output.capacity() > IDLE_OUTPUT_OCTETS {
+            self.output = Vec::new();
+        }
     }
 
     /// Answers Helo, Mail, Recipient, Xclient; Data when it is refused.
@@ -369,7 +375,8 @@ impl Session {
     ///
     /// # Panics
     /// When neither is asked.
-    pub fn answer_with(&mut self, reply: Reply) {
+    pub fn answer_with(&mut self, reply: Reply, now: Duration) {
+        self.times.wait_from(now);
         let asked = self.take_question();
         assert!(matches!(asked, Asked::Look), "answer_with() when {asked:?} is asked");
         self.push(&reply);
@@ -507,7 +514,8 @@ impl Session {
     /// A line for a note. A password may stand in an AUTH command, and on the lines that a client sends behind one although
     /// it was refused.
     fn without_secret(&mut self, line: &[u8]) -> Box<str> {
-        if line.get(..4).is_some_and(|verb| verb.eq_ignore_ascii_case(b"AUTH")) {
+        let verb = line.trim_ascii_start().get(..4);
+        if verb.is_some_and(|verb| verb.eq_ignore_ascii_case(b"AUTH")) {
             self.ending.after = "AUTH";
             return "AUTH".into();
         }
@@ -558,4 +566,40 @@ pub(super) fn check_class(verdict: &Verdict) {
         }
     };
     assert!(fits(reply.code().class()), "{verdict:?}: the reply says something else");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_replies_leave_no_memory_behind() {
+        let mut settings = Settings::new("mx.test");
+        settings.limits.idle_commands = u32::MAX;
+        let client = Client::Network("192.0.2.1:1025".parse().unwrap());
+        let mut session = Session::new(Arc::new(settings), client, None);
+        session.greet(Verdict::Accept, Duration::ZERO);
+        let flood = b"HELP\r\n".repeat(1_000);
+        assert_eq!(session.advance(&flood, Duration::ZERO), (flood.len(), Step::Read));
+        assert!(session.output().len() > 100_000);
+        session.sent(session.output().len() - 1);
+        session.sent(1);
+        assert!(session.output.capacity() <= IDLE_OUTPUT_OCTETS);
+    }
+
+    #[test]
+    fn a_failure_that_the_driver_found_is_not_noted_as_well() {
+        let mut settings = Settings::new("mx.test");
+        settings.auth =
+            super::super::AuthOffer { mechanisms: vec!["PLAIN".into()], without_tls: true, required: false };
+        let client = Client::Network("192.0.2.1:1025".parse().unwrap());
+        let mut session = Session::new(Arc::new(settings), client, None);
+        session.greet(Verdict::Accept, Duration::ZERO);
+        session.advance(b"EHLO a.test\r\n", Duration::ZERO);
+        session.answer(Verdict::Accept, Duration::ZERO);
+        assert_eq!(session.advance(b"AUTH PLAIN AHQAeA==\r\n", Duration::ZERO).1, Step::Ask(Question::Auth));
+        let no = Reply::new(mail::ReplyCode::of(535), None, "5.7.8 No");
+        session.auth_failed(Verdict::Refuse(no), Duration::ZERO);
+        assert_eq!(session.take_notes(), []);
+    }
 }

@@ -132,7 +132,7 @@ pub enum Note {
         /// What was answered.
         reply: Reply,
     },
-    /// AUTH failed or was given up.
+    /// AUTH was given up by the client, or a line of it could not be read. Failures that the driver found are its own.
     AuthFailed {
         /// The mechanism.
         mechanism: Box<str>,

@@ -90,6 +90,8 @@ impl Session {
     // RFC 5321 §4.5.3.2.7: at least five minutes for a command; RFC 5321 §4.5.3.2.4, §4.5.3.2.5 (gap: a client that
     // sends slowly but steadily is closed although the RFC asks no rate; the default asks a tenth of a slow modem)
     pub fn expire(&mut self, now: Duration) -> bool {
+        // Nothing came because nobody looked: the driver was away with the content.
+        self.times.resume(now);
         if now < self.deadline() {
             return false;
         }
