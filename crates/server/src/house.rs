@@ -216,7 +216,9 @@ impl House {
     pub(crate) async fn until_stopped(self: &Arc<Self>, signals: &mut signals::Signals) -> Ended {
         let why = loop {
             match signals.next().await {
-                signals::Signal::Terminate | signals::Signal::TerminateNow => break "signal",
+                signals::Signal::Terminate { name } => break name,
+                // There is no second one before the first.
+                signals::Signal::TerminateNow => break "SIGTERM",
                 signals::Signal::Hangup => {
                     drop(self.reload().await);
                     self.service.log.reopen();
@@ -303,7 +305,7 @@ impl House {
         self.service.limits.replace(self.limits(&config));
         self.service.live.store(Arc::new(Live::new(config, authenticator)));
         let changed = differences.iter().map(ToString::to_string).collect();
-        Ok((changed, loaded.warnings.iter().map(ToString::to_string).collect()))
+        Ok((changed, loaded.warnings.iter().map(config::Problem::line).collect()))
     }
 
     /// Binds the addresses that are new.
@@ -444,13 +446,16 @@ impl Refused {
     }
 
     fn of(problems: &[config::Problem]) -> Self {
-        let error = format!("{} problems in the configuration; the old one stays", problems.len());
+        let is_error = |problem: &&config::Problem| problem.severity == config::Severity::Error;
+        let problems: Vec<_> = problems.iter().filter(is_error).collect();
+        let problem = if problems.len() == 1 { "problem" } else { "problems" };
+        let error = format!("{} {problem} in the configuration; the old one stays", problems.len());
         let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let problems = problems.iter().map(|problem| control::Problem {
             file: PathBuf::from(&problem.file),
             line: number(problem.line),
             column: number(problem.column),
-            text: problem.to_string(),
+            text: problem.sentence(),
         });
         Self { error, problems: problems.collect() }
     }

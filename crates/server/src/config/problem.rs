@@ -62,6 +62,28 @@ impl Problem {
         })
     }
 
+    /// What is wrong and what to do, on one line and without the place: for the log and for answers to commands.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let mut text = visible(&self.text);
+        for (before, part) in [("; expected: ", Some(&self.expected)), ("; ", self.suggestion.as_ref())] {
+            if let Some(part) = part.filter(|part| !part.is_empty()) {
+                text.push_str(before);
+                text.push_str(&visible(part));
+            }
+        }
+        text
+    }
+
+    /// [`Self::sentence`] with its place in front.
+    #[must_use]
+    pub fn line(&self) -> String {
+        match self.line {
+            0 => self.sentence(),
+            line => format!("{}:{line}:{}: {}", self.file, self.column, self.sentence()),
+        }
+    }
+
     /// Where the problem stands among others.
     pub(crate) fn order(&self) -> (bool, &str, usize, usize) {
         (self.file == super::overrides::FILE, &self.file, self.line, self.column)
