@@ -28,8 +28,14 @@ impl Connection {
     }
 
     fn answer_plainly(&mut self, question: Question, now: Duration) -> bool {
+        // What was noted before belongs to what was before.
+        self.report_notes();
         match question {
-            Question::Helo => self.session.answer(Verdict::Accept, now),
+            Question::Helo => {
+                let verdict = self.service.live.load().policies.helo(&self.facts()).verdict;
+                let verdict = self.refuse(Ruleset::Helo, verdict);
+                self.session.answer(verdict, now);
+            }
             Question::Mail => {
                 let verdict = self.admit_sender();
                 self.session.answer(verdict, now);
@@ -147,8 +153,13 @@ impl Connection {
 
     /// XCLIENT: the client speaks for another from now on.
     fn become_client(&mut self, now: Duration) {
-        if let Some(name) = self.session.xclient().and_then(|xclient| xclient.name.as_ref()) {
-            self.opening.name = name.as_deref().map_or(ClientName::None, |name| ClientName::Verified(name.into()));
+        let xclient = self.session.xclient();
+        match xclient.and_then(|xclient| xclient.name.as_ref()) {
+            Some(Some(name)) => self.opening.name = ClientName::Verified(name.clone()),
+            Some(None) => self.opening.name = ClientName::None,
+            // Another address does not keep the name of the one before.
+            None if xclient.is_some_and(|xclient| xclient.address.is_some()) => self.opening.name = ClientName::Unknown,
+            None => {}
         }
         self.opening.listings = Listings::default();
         self.session.answer(Verdict::Accept, now);
@@ -211,7 +222,9 @@ impl Connection {
             Err(error) => {
                 let verdict = not_stored(&error);
                 self.report_not_stored(&error);
-                self.refuse(Ruleset::Eom, verdict)
+                let verdict = self.refuse(Ruleset::Eom, verdict);
+                self.end_transaction();
+                verdict
             }
         };
         if self.service.keeper.pressure() == Pressure::Slow {

@@ -11,6 +11,7 @@ use smtp::server::{Step, Verdict};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
@@ -57,7 +58,8 @@ impl Opening {
 impl Connection {
     /// Finds out about the client, then greets it.
     ///
-    /// A client that speaks before is answered by the session, whatever was found out.
+    /// A client that speaks before is answered by the session, whatever was found out. When the server stops, nobody
+    /// waits for his greeting any more.
     /// # Errors
     /// The connection is gone.
     // RFC 5321 §4.3.1: a client waits for the greeting
@@ -68,14 +70,20 @@ impl Connection {
             self.report_listings();
         }
         let now = self.elapsed();
+        if self.service.stop.has_begun() {
+            self.session.shut_down(now);
+        }
         self.session.greet(Verdict::Accept, now);
+        // An early talker may say nothing more.
+        self.report_notes();
         Ok(())
     }
 
-    /// `None`: the client spoke, and the session has seen it.
+    /// `None`: the client spoke, and the session has seen it; or the server stops.
     async fn find_out(&mut self, transport: &mut Transport) -> io::Result<Option<Found>> {
         let service = Arc::clone(&self.service);
         let mut finding = Box::pin(find(&service, *self.session.client(), self.began));
+        let mut stopping = pin!(service.stop.begun());
         poll_fn(|context| {
             let now = self.elapsed();
             match transport.poll_input(context, |input| {
@@ -87,7 +95,10 @@ impl Connection {
                 Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
                 Poll::Ready(Ok(_)) => Poll::Ready(Ok(None)),
                 Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                Poll::Pending => finding.as_mut().poll(context).map(|found| Ok(Some(found))),
+                Poll::Pending => match finding.as_mut().poll(context) {
+                    Poll::Ready(found) => Poll::Ready(Ok(Some(found))),
+                    Poll::Pending => stopping.as_mut().poll(context).map(|()| Ok(None)),
+                },
             }
         })
         .await

@@ -131,6 +131,8 @@ pub enum Note {
     Content {
         /// What was answered.
         reply: Reply,
+        /// Octets that had come, without trace line.
+        bytes: u64,
     },
     /// AUTH failed or was given up.
     AuthFailed {
