@@ -216,7 +216,9 @@ impl House {
     pub(crate) async fn until_stopped(self: &Arc<Self>, signals: &mut signals::Signals) -> Ended {
         let why = loop {
             match signals.next().await {
-                signals::Signal::Terminate | signals::Signal::TerminateNow => break "signal",
+                signals::Signal::Terminate { name } => break name,
+                // There is no second one before the first.
+                signals::Signal::TerminateNow => break "SIGTERM",
                 signals::Signal::Hangup => {
                     drop(self.reload().await);
                     self.service.log.reopen();
@@ -316,7 +318,7 @@ impl House {
         }
         self.service.live.store(Arc::new(Live::new(config, authenticator)));
         let changed = differences.iter().map(ToString::to_string).collect();
-        Ok((changed, loaded.warnings.iter().map(config::Problem::in_one_line).collect()))
+        Ok((changed, loaded.warnings.iter().map(config::Problem::line).collect()))
     }
 
     /// Binds the addresses that are new.
@@ -467,7 +469,7 @@ impl Refused {
             file: PathBuf::from(&problem.file),
             line: number(problem.line),
             column: number(problem.column),
-            text: problem.in_one_line(),
+            text: problem.sentence(),
         });
         Self { error, problems: problems.collect() }
     }

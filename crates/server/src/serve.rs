@@ -11,7 +11,7 @@
 use crate::accept::{limits, listener};
 use crate::auth::Authenticator;
 use crate::commit::Keeper;
-use crate::config::{Config, Loaded};
+use crate::config::{self, Config, Loaded};
 use crate::control::{self, ControlSocket};
 use crate::dns::Resolver;
 use crate::env::{accounts, clock, limits as files, machine, privileges, signals, systemd};
@@ -92,7 +92,7 @@ impl Prepared {
     /// What is wrong, with the next step. Nothing is bound then.
     pub fn new(loaded: &Loaded, source: Source) -> Result<Self, StartError> {
         let mut prepared = Self::bare(loaded.config.clone())?;
-        prepared.warnings.extend(loaded.warnings.iter().map(crate::config::Problem::in_one_line));
+        prepared.warnings.extend(loaded.warnings.iter().map(config::Problem::line));
         prepared.source = Some(source);
         let config = &prepared.config;
         prepared.authenticator = open_authenticator(config)?;
@@ -105,7 +105,7 @@ impl Prepared {
         };
         if let Some(account) = account {
             account.own_directory("spool.path", &config.spool.path, SPOOL_MARKER)?;
-            if let crate::config::LogPath::File(path) = &config.log.path {
+            if let config::LogPath::File(path) = &config.log.path {
                 account.own_file("log.path", path)?;
             }
         }
@@ -299,17 +299,27 @@ fn say_started(service: &Service, recovery: Option<&Recovery>, listeners: usize)
     let spool = path.display().to_string();
     service.tell(&Event::Started { version: env!("CARGO_PKG_VERSION"), spool: &spool, volatile, listeners });
     let found = format!(
-        "{spool}: opened in {} ms: {} messages for {} recipients wait, {} torn batches dropped",
+        "{spool}: opened in {} ms, {} for {} waiting, {} dropped",
         recovery.took_us / 1_000,
-        recovery.messages,
-        recovery.recipients,
-        recovery.torn
+        counted(recovery.messages, "message"),
+        counted(recovery.recipients, "recipient"),
+        counted(recovery.torn, "torn batch"),
     );
     service.tell(&Event::Spool { severity: Severity::Info, text: &found });
     for damage in &recovery.damage {
         let text = format!("{damage}; run mailrace spool verify on a copy");
         service.tell(&Event::Spool { severity: Severity::Error, text: &text });
     }
+}
+
+/// `1 message`, `2 messages`.
+fn counted(number: u64, what: &str) -> String {
+    let plural = match number {
+        1 => "",
+        _ if what.ends_with("ch") => "es",
+        _ => "s",
+    };
+    format!("{number} {what}{plural}")
 }
 
 pub(crate) fn lines<T: fmt::Display>(problems: &[T]) -> String {

@@ -25,6 +25,8 @@ use tokio::net::TcpStream;
 
 /// How long a proxy may take to send its header.
 const PROXY_TIME_MAX: Duration = Duration::from_secs(5);
+/// What a client hears whose proxy has not yet said who it is when the server stops.
+const SHUTTING_DOWN: &str = "421 4.3.2 Shutting down, closing connection\r\n";
 /// Trouble with accepting is said once in so much time.
 const TROUBLE_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -33,8 +35,12 @@ pub(crate) async fn take_connections(service: Arc<Service>, listener: Arc<Listen
     let mut trouble_said: Option<Instant> = None;
     let mut stop = pin!(service.stop.begun());
     let mut closed = pin!(listener.closed.notified());
-    // A reload that closes it before this runs calls nobody.
-    while !listener.is_closed() {
+    // A reload may have closed it before this task began.
+    closed.as_mut().enable();
+    if listener.is_closed() {
+        return;
+    }
+    loop {
         let accepted = tokio::select! {
             biased;
             () = &mut stop => return,
@@ -118,7 +124,11 @@ struct Arrival {
 impl Arrival {
     /// A proxy speaks first, for the client.
     async fn proxied(mut self, mut stream: TcpStream) {
-        let header = match proxy::receive(&mut stream, PROXY_TIME_MAX).await {
+        let received = tokio::select! {
+            received = proxy::receive(&mut stream, PROXY_TIME_MAX) => received,
+            () = self.service.stop.begun() => return refuse(&SockRef::from(&stream), SHUTTING_DOWN),
+        };
+        let header = match received {
             Ok(header) => header,
             Err(proxy::NoHeader::Closed) => return,
             Err(error) => {
@@ -141,7 +151,12 @@ impl Arrival {
     async fn encrypted(self, stream: TcpStream) {
         let Some(acceptor) = &self.lane.tls else { return };
         let relay = Relay::address(self.peer.ip());
-        match acceptor.accept(stream, self.began + self.lane.handshake_time).await {
+        let shaken = tokio::select! {
+            shaken = acceptor.accept(stream, self.began + self.lane.handshake_time) => shaken,
+            // Before the handshake there is no way to say why.
+            () = self.service.stop.begun() => return,
+        };
+        match shaken {
             Ok((stream, tls)) => {
                 self.service.tell(&Event::StartTls {
                     relay,

@@ -62,17 +62,26 @@ impl Problem {
         })
     }
 
-    /// The same in one line, without place and source: for logs, and for lists that have the place.
+    /// What is wrong and what to do, on one line and without the place: for the log and for answers to commands.
     #[must_use]
-    pub fn in_one_line(&self) -> String {
-        let mut line = visible(&self.text);
-        if !self.expected.is_empty() {
-            line.push_str(&format!("; expected {}", self.expected));
+    pub fn sentence(&self) -> String {
+        let mut text = visible(&self.text);
+        for (before, part) in [("; expected: ", Some(&self.expected)), ("; ", self.suggestion.as_ref())] {
+            if let Some(part) = part.filter(|part| !part.is_empty()) {
+                text.push_str(before);
+                text.push_str(&visible(part));
+            }
         }
-        if let Some(suggestion) = &self.suggestion {
-            line.push_str(&format!("; {}", visible(suggestion)));
+        text
+    }
+
+    /// [`Self::sentence`] with its place in front.
+    #[must_use]
+    pub fn line(&self) -> String {
+        match self.line {
+            0 => self.sentence(),
+            line => format!("{}:{line}:{}: {}", self.file, self.column, self.sentence()),
         }
-        line
     }
 
     /// Where the problem stands among others.

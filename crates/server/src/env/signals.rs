@@ -11,7 +11,10 @@ use tokio::signal::unix::{SignalKind, signal};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// SIGTERM or SIGINT: begin no transaction, let open ones finish within `server.shutdown_grace`, end.
-    Terminate,
+    Terminate {
+        /// Which it was.
+        name: &'static str,
+    },
     /// A second one of them: the grace time is over.
     TerminateNow,
     /// SIGHUP: read the configuration and certificates again, open the log file again.
@@ -57,10 +60,11 @@ impl Signals {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Signal> {
         // Every stream is asked although one is ready, so that SIGTERM and SIGINT at the same time are one request.
-        let asked = [self.terminate.poll_recv(context), self.interrupt.poll_recv(context)];
-        if asked.iter().any(Poll::is_ready) {
+        let [terminate, interrupt] = [self.terminate.poll_recv(context), self.interrupt.poll_recv(context)];
+        if terminate.is_ready() || interrupt.is_ready() {
             let again = std::mem::replace(&mut self.terminating, true);
-            return Poll::Ready(if again { Signal::TerminateNow } else { Signal::Terminate });
+            let name = if terminate.is_ready() { "SIGTERM" } else { "SIGINT" };
+            return Poll::Ready(if again { Signal::TerminateNow } else { Signal::Terminate { name } });
         }
         if self.hangup.poll_recv(context).is_ready() {
             return Poll::Ready(Signal::Hangup);
@@ -82,7 +86,7 @@ mod tests {
             for (number, expected) in [
                 (Number::HUP, Signal::Hangup),
                 (Number::USR1, Signal::User1),
-                (Number::INT, Signal::Terminate),
+                (Number::INT, Signal::Terminate { name: "SIGINT" }),
                 (Number::HUP, Signal::Hangup),
                 (Number::TERM, Signal::TerminateNow),
                 (Number::TERM, Signal::TerminateNow),

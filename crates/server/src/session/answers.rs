@@ -28,8 +28,14 @@ impl Connection {
     }
 
     fn answer_plainly(&mut self, question: Question, now: Duration) -> bool {
+        // What was noted before belongs to what was before.
+        self.report_notes();
         match question {
-            Question::Helo => self.session.answer(Verdict::Accept, now),
+            Question::Helo => {
+                let verdict = self.service.live.load().policies.helo(&self.facts()).verdict;
+                let verdict = self.refuse(Ruleset::Helo, verdict);
+                self.session.answer(verdict, now);
+            }
             Question::Mail => {
                 let verdict = self.admit_sender();
                 self.session.answer(verdict, now);
@@ -221,7 +227,9 @@ impl Connection {
             Err(error) => {
                 let verdict = not_stored(&error);
                 self.report_not_stored(&error);
-                self.refuse(Ruleset::Eom, verdict)
+                let verdict = self.refuse(Ruleset::Eom, verdict);
+                self.end_transaction();
+                verdict
             }
         };
         if self.service.keeper.pressure() == Pressure::Slow {

@@ -61,6 +61,8 @@ pub(crate) struct Connection {
     from: String,
     /// Refusals in it.
     refused: u32,
+    /// Octets of its content, when that was refused.
+    refused_bytes: u64,
 }
 
 /// Why a session is over.
@@ -140,6 +142,7 @@ impl Connection {
             id: None,
             from: String::new(),
             refused: 0,
+            refused_bytes: 0,
         }
     }
 
@@ -166,8 +169,16 @@ impl Connection {
     }
 
     async fn drive<N: Future<Output = ()>>(&mut self, transport: &mut Transport, wait: &mut Wait<'_, N>) -> End {
+        // Who spoke before the greeting may have been turned away already.
+        if matches!(self.advance(&[]), Step::Close) {
+            return self.close(transport, wait).await;
+        }
         loop {
             let step = if self.pending.is_empty() {
+                // A transaction that has ended since the server stops is the last one, whether the client goes on or not.
+                if self.service.stop.has_begun() && self.session.shut_down(self.elapsed()) {
+                    return self.close(transport, wait).await;
+                }
                 if self.flush(transport, wait).await.is_err() {
                     return End::Lost;
                 }
@@ -321,7 +332,13 @@ impl Connection {
     async fn start_tls(&mut self, transport: &mut Transport) -> bool {
         let Transport::Plain(stream) = std::mem::replace(transport, Transport::Closed) else { return false };
         let Some(acceptor) = &self.lane.tls else { return false };
-        match acceptor.accept(stream, clock::now() + self.lane.handshake_time).await {
+        let handshake = acceptor.accept(stream, clock::now() + self.lane.handshake_time);
+        let shaken = tokio::select! {
+            shaken = handshake => shaken,
+            // Nothing is open that could be lost.
+            () = self.service.stop.begun() => return false,
+        };
+        match shaken {
             Ok((stream, tls)) => {
                 *transport = Transport::Tls(Box::new(stream));
                 self.end_transaction();
@@ -369,3 +386,6 @@ async fn linger(transport: &mut Transport) {
     };
     drop(tokio::time::timeout(LINGER_TIME, drain).await);
 }
+
+#[cfg(test)]
+mod tests;

@@ -77,7 +77,12 @@ impl Connection {
             self.report_listings();
         }
         let now = self.elapsed();
+        if self.service.stop.has_begun() {
+            self.session.shut_down(now);
+        }
         self.session.greet(Verdict::Accept, now);
+        // An early talker may say nothing more.
+        self.report_notes();
         Ok(self.session.advance(&[], now).1)
     }
 

@@ -45,7 +45,7 @@ impl Connection {
             self.service.tell(&Event::TransactionRefused {
                 id: Some(id),
                 from: &self.from,
-                size: self.session.content_bytes(),
+                size: std::mem::take(&mut self.refused_bytes).max(self.session.content_bytes()),
                 protocol: self.session.protocol(),
                 daemon: self.daemon(),
                 relay: self.relay(),
@@ -110,10 +110,17 @@ impl Connection {
         }
     }
 
-    /// Notes of the machine become events.
+    /// Notes of the machine become events. A transaction that is over by then loses its name, so that no later line has it.
     pub(super) fn report_notes(&mut self) {
         for note in self.session.take_notes() {
             self.report_note(&note);
+            if let Note::Content { bytes, .. } = note {
+                self.refused += 1;
+                self.refused_bytes = bytes;
+            }
+        }
+        if self.id.is_some() && self.session.transaction().is_none() {
+            self.end_transaction();
         }
     }
 
@@ -129,7 +136,7 @@ impl Connection {
                 relay,
                 reply,
             }),
-            Note::Content { reply } => service.tell(&Event::Rejected {
+            Note::Content { reply, .. } => service.tell(&Event::Rejected {
                 id: self.id,
                 ruleset: Ruleset::Eom,
                 arg1: Some(&self.from),

@@ -24,6 +24,9 @@ pub(crate) enum Transport {
     Tls(Box<TlsStream<TcpStream>>),
     /// From a process of this machine.
     Local(UnixStream),
+    /// Nowhere: the other end is held by a test.
+    #[cfg(test)]
+    Memory(tokio::io::DuplexStream),
     /// Nothing: a handshake has taken the connection.
     Closed,
 }
@@ -51,6 +54,8 @@ impl Transport {
             Self::Plain(stream) => Pin::new(stream).poll_read(context, input),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(context, input),
             Self::Local(stream) => Pin::new(stream).poll_read(context, input),
+            #[cfg(test)]
+            Self::Memory(stream) => Pin::new(stream).poll_read(context, input),
             Self::Closed => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
@@ -61,6 +66,8 @@ impl Transport {
             Self::Plain(stream) => Pin::new(stream).poll_write(context, output),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write(context, output),
             Self::Local(stream) => Pin::new(stream).poll_write(context, output),
+            #[cfg(test)]
+            Self::Memory(stream) => Pin::new(stream).poll_write(context, output),
             Self::Closed => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         })
         .await?;
@@ -79,6 +86,8 @@ impl Transport {
             Self::Plain(stream) => stream.shutdown().await,
             Self::Tls(stream) => stream.shutdown().await,
             Self::Local(stream) => stream.shutdown().await,
+            #[cfg(test)]
+            Self::Memory(stream) => stream.shutdown().await,
             Self::Closed => Ok(()),
         }
     }
@@ -92,6 +101,8 @@ impl Transport {
             Self::Plain(stream) => quickack::acknowledge_now(stream),
             Self::Tls(stream) => quickack::acknowledge_now(stream.get_ref().0),
             Self::Local(_) | Self::Closed => {}
+            #[cfg(test)]
+            Self::Memory(_) => {}
         }
     }
 }

@@ -234,7 +234,7 @@ impl Session {
             Problem::HeaderFields => self.note(Note::Limit("message.header_fields_max")),
             Problem::Hops => self.note(Note::Limit("message.hops_max")),
         }
-        self.note(Note::Content { reply });
+        self.note(Note::Content { reply, bytes: self.content_bytes() });
         self.reset();
         self.count_error();
     }

@@ -131,6 +131,8 @@ pub enum Note {
     Content {
         /// What was answered.
         reply: Reply,
+        /// Octets that had come, without trace line.
+        bytes: u64,
     },
     /// AUTH was given up by the client, or a line of it could not be read. Failures that the driver found are its own.
     AuthFailed {

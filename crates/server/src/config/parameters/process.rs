@@ -133,7 +133,7 @@ pub(super) static SPOOL: Section = Section {
             "64MiB",
             "128MiB",
             "the size of a segment file; fixed when the spool is made",
-            "A multiple of 4KiB. Large segments cost fewer flushes, small ones give their room back sooner. An existing \
+            "A multiple of 4KiB; at least 1MiB, so that content and chunks of it fit in. Large segments cost fewer flushes, small ones give their room back sooner. An existing \
              spool keeps its size.",
         )
         .restart(),

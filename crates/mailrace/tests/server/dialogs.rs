@@ -1,0 +1,224 @@
+//! The dialog files of `smtp`, played over TCP to the running server, and the spool compared with what they say.
+//!
+//! Left out is what cannot be set up from outside: verdicts laid down in the file, limits below what the configuration
+//! allows, the passing of minutes.
+
+use crate::client::{Client, connect, tls};
+use crate::harness::{Server, Setup};
+use crate::tls::with_certificate;
+use server::auth::{Scheme, hash_password};
+use smtp::dialog::{Dialog, Step, fits};
+use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+/// What a message that was accepted should be: content, if the dialog says it.
+type Accepted = BTreeMap<String, Option<Vec<u8>>>;
+
+trait Stream: Read + Write {}
+impl<T: Read + Write> Stream for T {}
+
+/// The key and value of the configuration, `None` where there is none, `Err` where the value is out of range there.
+fn setting(name: &str, value: &str) -> Result<Option<(&'static str, String)>, ()> {
+    let flag = || (value == "yes").to_string();
+    let at_least = |min: u64| match value.parse::<u64>() {
+        Ok(number) if number >= min => Ok(value.to_owned()),
+        _ => Err(()),
+    };
+    Ok(Some(match name {
+        "bare_newline" => ("smtp.bare_newline", format!("{value:?}")),
+        "verify" => ("smtp.verify", flag()),
+        "auth.mechanisms" => {
+            let names: Vec<String> = value.split(' ').map(|name| format!("{name:?}")).collect();
+            ("auth.mechanisms", format!("[{}]", names.join(", ")))
+        }
+        "auth.without_tls" => ("auth.without_tls", flag()),
+        "limits.message_bytes" => ("message.size_max", at_least(1_024)?),
+        "limits.recipients" => ("message.recipients_max", at_least(1)?),
+        "limits.transactions" => ("smtp.transactions_max", at_least(1)?),
+        "limits.command_line_bytes" => ("smtp.command_line_bytes_max", at_least(512)?),
+        "limits.auth_line_bytes" => ("smtp.auth_line_bytes_max", at_least(512)?),
+        "limits.content_line_bytes" => ("message.line_bytes_max", at_least(1)?),
+        "limits.header_fields" => ("message.header_fields_max", at_least(1)?),
+        "limits.header_bytes" => ("message.header_bytes_max", at_least(1_024)?),
+        "limits.hops" => ("message.hops_max", at_least(1)?),
+        "limits.errors" => ("smtp.errors_max", at_least(1)?),
+        "limits.refused_recipients" => ("smtp.refused_recipients_max", at_least(1)?),
+        "limits.idle_commands" => ("smtp.idle_commands_max", at_least(1)?),
+        // Settings of the listener, and what the wire does not show.
+        "dialect" if value == "stdin" => return Err(()),
+        "dialect" | "starttls" | "tls_required" | "auth.required" | "limits.content_piece_bytes" => return Ok(None),
+        _ => return Err(()),
+    }))
+}
+
+fn value<'a>(dialog: &'a Dialog, name: &str) -> Option<&'a str> {
+    dialog.sets.iter().find(|(_, set, _)| set == name).map(|(_, _, value)| value.as_str())
+}
+
+/// The server that a dialog wants, or `None` where it cannot be had.
+fn setup(dialog: &Dialog) -> Option<Setup> {
+    let is_out_of_reach = |step: &Step| matches!(step, Step::Wait(_) | Step::Pause | Step::ShutDown);
+    if !dialog.rules.is_empty() || dialog.steps.iter().any(|(_, step)| is_out_of_reach(step)) {
+        return None;
+    }
+    let mut setup = Setup::new().set("relay.from", "[\"192.0.2.0/24\"]");
+    setup = setup.set("spool.size_max", "\"128MiB\"").set("message.size_max", "\"50MiB\"");
+    for (_, name, value) in &dialog.sets {
+        if let Some((key, value)) = setting(name, value).ok()? {
+            setup = setup.set(key, value);
+        }
+    }
+    let is = |name| value(dialog, name) == Some("yes");
+    let protocol = value(dialog, "dialect").unwrap_or("smtp");
+    let entry = format!(
+        "protocol = \"{protocol}\", proxy_protocol = [\"127.0.0.1\"], auth_required = {}, tls_required = {}",
+        is("auth.required"),
+        is("tls_required")
+    );
+    setup = setup.listen(&entry);
+    if is("starttls") || is("tls_required") {
+        setup = with_certificate(setup);
+    }
+    if value(dialog, "auth.mechanisms").is_some() {
+        let path = setup.path("users");
+        let line = |(name, password): &(String, String)| {
+            format!("{name}:{}\n", hash_password(password, Scheme::ScramSha256).expect("a hash"))
+        };
+        // Without a user with such keys SCRAM is not offered.
+        let somebody = [("somebody".to_owned(), "secret".to_owned())];
+        let lines: String = somebody.iter().chain(&dialog.users).map(line).collect();
+        std::fs::write(&path, lines).expect("written");
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
+        setup = setup.set("auth.file", format!("{path:?}"));
+    }
+    if dialog.steps.iter().any(|(_, step)| *step == Step::TrustXclient) {
+        setup = setup.set("accept.xclient", "[\"192.0.2.1\"]");
+    }
+    Some(setup)
+}
+
+struct Player<'a> {
+    client: Client<Box<dyn Stream>>,
+    raw: TcpStream,
+    certificate: &'a Path,
+    pending: Vec<u8>,
+    /// What was accepted, oldest first.
+    ids: Vec<String>,
+    accepted: &'a mut Accepted,
+}
+
+impl Player<'_> {
+    fn play(&mut self, step: &Step) -> Result<(), String> {
+        if let Step::Send(bytes) = step {
+            self.pending.extend_from_slice(bytes);
+            return Ok(());
+        }
+        let input = std::mem::take(&mut self.pending);
+        if !input.is_empty() {
+            self.client.send(&input);
+        }
+        match step {
+            Step::Expect(pattern) => return self.expect(pattern),
+            Step::Tls => {
+                let raw = self.raw.try_clone().expect("open");
+                self.client = Client::over(Box::new(tls(raw, self.certificate).stream));
+            }
+            Step::Closed => {
+                if let Some(line) = self.client.line() {
+                    return Err(format!("instead of closing it said: {line}"));
+                }
+            }
+            Step::Stored(count) if self.ids.len() != *count => return Err(format!("accepted are {:?}", self.ids)),
+            Step::Content(content) => {
+                let last = self.ids.last().ok_or("nothing is accepted")?;
+                self.accepted.insert(last.clone(), Some(content.clone()));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn expect(&mut self, pattern: &str) -> Result<(), String> {
+        let Some(mut line) = self.client.line() else { return Err("the server has closed".to_owned()) };
+        let id = line.strip_prefix("250 2.0.0 ").and_then(|rest| rest.strip_suffix(" Message accepted for delivery"));
+        if let Some(id) = id.map(str::to_owned) {
+            // The reply has the queue id, which dialogs cannot know.
+            line = "250 2.0.0 Message accepted for delivery".to_owned();
+            if self.ids.last() != Some(&id) {
+                self.accepted.entry(id.clone()).or_default();
+                self.ids.push(id);
+            }
+        }
+        if fits(pattern, &line) { Ok(()) } else { Err(format!("the server said: {line}")) }
+    }
+}
+
+fn play(dialog: &Dialog, server: &Server, accepted: &mut Accepted) -> Result<(), String> {
+    let mut plain = connect(server.address());
+    plain.send(b"PROXY TCP4 192.0.2.1 192.0.2.9 1025 25\r\n");
+    // Too little time for a server that says too little; none for one that says what it should.
+    plain.stream.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
+    let raw = plain.stream.try_clone().expect("open");
+    let certificate = server.setup.path("certificate.pem");
+    let client = Client::over(Box::new(plain.stream) as Box<dyn Stream>);
+    let mut player = Player { client, raw, certificate: &certificate, pending: Vec::new(), ids: Vec::new(), accepted };
+    for (number, step) in &dialog.steps {
+        player.play(step).map_err(|why| format!("line {number}: {step:?}: {why}"))?;
+    }
+    if !player.pending.is_empty() {
+        player.client.send(&std::mem::take(&mut player.pending));
+    }
+    drop(player.raw.shutdown(std::net::Shutdown::Write));
+    match player.client.line() {
+        None => Ok(()),
+        Some(line) => Err(format!("at the end it said: {line}")),
+    }
+}
+
+#[test]
+fn dialogs_over_tcp() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../smtp/tests/dialogs");
+    let mut groups: BTreeMap<String, Vec<(String, Dialog)>> = BTreeMap::new();
+    let mut played = 0;
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        let dialog = Dialog::parse(&crate::harness::read(&path)).expect("a dialog");
+        let sets: Vec<_> = dialog.sets.iter().map(|(_, name, value)| (name, value)).collect();
+        let xclient = dialog.steps.iter().any(|(_, step)| *step == Step::TrustXclient);
+        groups.entry(format!("{sets:?} {:?} {xclient}", dialog.users)).or_default().push((name, dialog));
+    }
+    let mut failures = Vec::new();
+    for dialogs in groups.into_values() {
+        let dialogs: Vec<_> = dialogs.into_iter().filter(|(_, dialog)| setup(dialog).is_some()).collect();
+        let Some(server) = dialogs.first().and_then(|(_, dialog)| setup(dialog)).map(Setup::start) else { continue };
+        let mut accepted = Accepted::new();
+        for (name, dialog) in &dialogs {
+            played += 1;
+            if let Err(why) = play(dialog, &server, &mut accepted) {
+                failures.push(format!("{name}: {why}"));
+            }
+        }
+        let letters = server.letters_after_kill();
+        let names: Vec<String> = letters.iter().map(|letter| letter.id.to_string()).collect();
+        let mut said: Vec<String> = accepted.keys().cloned().collect();
+        said.sort_by_key(|id| names.iter().position(|name| name == id));
+        if names != said {
+            failures.push(format!("{:?}: accepted {said:?}, stored {names:?}", dialogs.first().map(|(name, _)| name)));
+        }
+        for letter in &letters {
+            if let Some(Some(content)) = accepted.get(&letter.id.to_string())
+                && letter.own_content() != content
+            {
+                failures.push(format!("{}: stored is {}", letter.id, letter.content.escape_ascii()));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+    assert!(played >= 45, "only {played} dialogs could be played");
+}

@@ -1,0 +1,350 @@
+//! Starts the built program on free ports with a spool of its own, and looks into that spool afterwards.
+
+use mail::{Envelope, QueueId};
+use rustix::process::{Pid, Signal, kill_process};
+use spool::disk::real::RealDisk;
+use spool::{Config, Spool, Store as _};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// Far longer than anything here takes.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+/// The program.
+pub(crate) fn program() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_mailrace"))
+}
+
+/// A configuration, and a directory that goes with it.
+pub(crate) struct Setup {
+    values: BTreeMap<String, String>,
+    pub(crate) dir: Arc<tempfile::TempDir>,
+}
+
+impl Setup {
+    pub(crate) fn new() -> Self {
+        let dir = Arc::new(tempfile::tempdir().expect("a directory"));
+        let at = |name: &str| format!("{:?}", dir.path().join(name));
+        let values = [
+            ("hostname", "\"mx.test\"".to_owned()),
+            // As root it would warn, and there may be no other user.
+            ("server.user", "\"root\"".to_owned()),
+            ("spool.path", at("spool")),
+            ("spool.segment_bytes", "\"1MiB\"".to_owned()),
+            ("spool.size_max", "\"32MiB\"".to_owned()),
+            ("spool.free_min", "0".to_owned()),
+            ("message.size_max", "\"10MiB\"".to_owned()),
+            ("control.path", at("control")),
+            ("log.path", "\"-\"".to_owned()),
+            ("listen", "[{address = \"127.0.0.1:0\"}]".to_owned()),
+            ("accept.reverse_dns", "false".to_owned()),
+        ];
+        Self { values: values.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(), dir }
+    }
+
+    /// Sets a key to a value in TOML.
+    pub(crate) fn set(mut self, key: &str, value: impl Into<String>) -> Self {
+        self.values.insert(key.to_owned(), value.into());
+        self
+    }
+
+    pub(crate) fn values_remove(&mut self, key: &str) {
+        self.values.remove(key);
+    }
+
+    pub(crate) fn listen(self, entry: &str) -> Self {
+        let entry = if entry.is_empty() { String::new() } else { format!(", {entry}") };
+        self.set("listen", format!("[{{address = \"127.0.0.1:0\"{entry}}}]"))
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Writes the file and returns its name.
+    pub(crate) fn write(&self) -> PathBuf {
+        let mut text = String::new();
+        for (key, value) in &self.values {
+            writeln!(text, "{key} = {value}").expect("a string takes everything");
+        }
+        let path = self.path("mailrace.toml");
+        std::fs::write(&path, text).expect("written");
+        path
+    }
+
+    /// `mailrace serve` with this configuration.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = program();
+        command.arg("serve").arg("--config").arg(self.write());
+        command
+    }
+
+    pub(crate) fn start(self) -> Server {
+        let command = self.command();
+        Server::start(self, command)
+    }
+
+    /// Runs a server that does not start: its exit status and what it said on standard error.
+    pub(crate) fn fails(&self) -> (Option<i32>, String) {
+        failed(self.command())
+    }
+}
+
+/// Runs a command that is to end by itself.
+pub(crate) fn failed(mut command: Command) -> (Option<i32>, String) {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program runs");
+    let stderr = reader(child.stderr.take().expect("piped"));
+    let mut text = String::new();
+    loop {
+        match stderr.recv_timeout(SOON) {
+            Ok(line) => writeln!(text, "{line}").expect("a string takes everything"),
+            Err(RecvTimeoutError::Disconnected) => return (child.wait().expect("it ends").code(), text),
+            Err(RecvTimeoutError::Timeout) => {
+                child.kill().expect("killed");
+                panic!("it does not end; it said: {text}");
+            }
+        }
+    }
+}
+
+fn reader(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(from).lines() {
+            let Ok(line) = line else { return };
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// A running server. It is killed when this is dropped.
+pub(crate) struct Server {
+    pub(crate) setup: Setup,
+    child: Child,
+    stdout: Receiver<String>,
+    stderr: Receiver<String>,
+    /// In the order of the configuration.
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// What it has logged, as far as it was read.
+    pub(crate) log: Vec<String>,
+    /// Lines of it up to the one that was found last.
+    found: usize,
+}
+
+/// How a server ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) log: Vec<String>,
+    pub(crate) stderr: String,
+}
+
+impl Server {
+    /// Runs `command`, which is `mailrace serve` with the setup, and waits until it is ready.
+    pub(crate) fn start(setup: Setup, mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs");
+        let stdout = reader(child.stdout.take().expect("piped"));
+        let stderr = reader(child.stderr.take().expect("piped"));
+        let listeners = setup.values.get("listen").map_or(1, |listen| listen.matches("address").count());
+        let mut server = Self { setup, child, stdout, stderr, addresses: Vec::new(), log: Vec::new(), found: 0 };
+        while server.addresses.len() < listeners {
+            match server.stdout.recv_timeout(SOON) {
+                Ok(line) => match line.strip_prefix("mailrace: ready on ") {
+                    Some(address) => server.addresses.push(address.parse().expect("an address")),
+                    None => server.log.push(line),
+                },
+                Err(_) => {
+                    let said: Vec<String> = server.stderr.try_iter().collect();
+                    panic!("no server: {:?} {said:?} {:?}", server.log, server.child.try_wait());
+                }
+            }
+        }
+        server
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        *self.addresses.first().expect("a server has an address")
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).expect("a process has a number");
+        kill_process(pid, signal).expect("it lives");
+    }
+
+    /// Waits for a line of the log with `part` in it, behind the one that was found last.
+    pub(crate) fn wait_log(&mut self, part: &str) -> String {
+        if let Some(at) = self.log.iter().skip(self.found).position(|line| line.contains(part)) {
+            self.found += at + 1;
+            return self.log[self.found - 1].clone();
+        }
+        loop {
+            match self.stdout.recv_timeout(SOON) {
+                Ok(line) => {
+                    self.log.push(line.clone());
+                    if line.contains(part) {
+                        self.found = self.log.len();
+                        return line;
+                    }
+                }
+                Err(error) => panic!("no line with {part:?}, {error}: {:#?}", self.log),
+            }
+        }
+    }
+
+    /// Asks it to end and waits until it has.
+    pub(crate) fn stop(self) -> Ended {
+        self.signal(Signal::TERM);
+        self.ended()
+    }
+
+    /// Waits until it has ended.
+    pub(crate) fn ended(mut self) -> Ended {
+        loop {
+            match self.stdout.recv_timeout(SOON) {
+                Ok(line) => self.log.push(line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("it does not end: {:#?}", self.log),
+            }
+        }
+        let status = self.child.wait().expect("it has ended");
+        let stderr = self.stderr.iter().collect::<Vec<_>>().join("\n");
+        Ended { status, log: std::mem::take(&mut self.log), stderr }
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("it lives");
+        self.child.wait().expect("it is dead");
+    }
+
+    /// Kills it and returns what is in the spool.
+    pub(crate) fn letters_after_kill(mut self) -> Vec<Letter> {
+        self.kill();
+        letters(&self.setup.path("spool"))
+    }
+
+    /// Runs `mailrace COMMAND --control …` with some input.
+    pub(crate) fn control(&self, command: &[&str], input: &[u8]) -> Output {
+        control(&self.setup.path("control"), command, input)
+    }
+
+    /// A figure of /proc/PID/status in KiB.
+    pub(crate) fn memory_kib(&self, name: &str) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it lives");
+        let line = text.lines().find(|line| line.starts_with(name)).expect("the kernel says it");
+        line.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok()).expect("a number")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+        if std::thread::panicking() {
+            self.log.extend(self.stdout.try_iter());
+            let mut stderr = String::new();
+            stderr.extend(self.stderr.try_iter());
+            eprintln!("log: {:#?}\nstderr: {stderr}", self.log);
+        }
+    }
+}
+
+/// Runs `mailrace COMMAND --control …` with some input.
+pub(crate) fn control(path: &Path, command: &[&str], input: &[u8]) -> Output {
+    use std::io::Write as _;
+    let mut child = program()
+        .args(command)
+        .arg("--control")
+        .arg(path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut stdin = child.stdin.take().expect("piped");
+    drop(stdin.write_all(input));
+    drop(stdin);
+    child.wait_with_output().expect("it ends")
+}
+
+/// A message in a spool.
+#[derive(Debug)]
+pub(crate) struct Letter {
+    pub(crate) id: QueueId,
+    pub(crate) envelope: Envelope,
+    /// As stored, with the trace line.
+    pub(crate) content: Vec<u8>,
+}
+
+impl Letter {
+    /// The content without our trace line, which must be the first field and be ours.
+    pub(crate) fn own_content(&self) -> &[u8] {
+        let (trace, rest) = self.split();
+        assert!(trace.starts_with(b"Received: from "), "{}", trace.escape_ascii());
+        rest
+    }
+
+    /// The trace line, unfolded.
+    pub(crate) fn trace(&self) -> String {
+        String::from_utf8(self.split().0.to_vec()).expect("our line").replace("\r\n\t", " ").trim_end().to_owned()
+    }
+
+    fn split(&self) -> (&[u8], &[u8]) {
+        let mut at = 0;
+        while let Some(end) = self.content.get(at..).and_then(|rest| rest.windows(2).position(|two| two == b"\r\n")) {
+            at += end + 2;
+            if !matches!(self.content.get(at), Some(b' ' | b'\t')) {
+                break;
+            }
+        }
+        self.content.split_at(at)
+    }
+}
+
+/// All messages of a spool that nobody has open, in the order of their names.
+pub(crate) fn letters(path: &Path) -> Vec<Letter> {
+    let mut config = Config::new(path);
+    config.free_min = 0;
+    let (spool, recovery) = Spool::open(config, Arc::new(RealDisk::new())).expect("a spool");
+    assert!(recovery.damage.is_empty(), "{:?}", recovery.damage);
+    let mut ids = spool.messages();
+    ids.sort_unstable_by_key(|id| id.to_u64());
+    let letter = |id: QueueId| Letter {
+        id,
+        envelope: spool::envelope::decode(id, &spool.envelope(id).expect("stored")).expect("an envelope"),
+        content: spool.body(id).expect("stored").concat(),
+    };
+    ids.into_iter().map(letter).collect()
+}
+
+/// The text of both outputs.
+pub(crate) fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// The words of a command for `exec`, with its own first.
+pub(crate) fn words(command: &Command) -> Vec<OsString> {
+    std::iter::once(command.get_program()).chain(command.get_args()).map(OsString::from).collect()
+}
+
+/// Reads a whole file.
+pub(crate) fn read(path: &Path) -> String {
+    let mut text = String::new();
+    std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)).expect("a file");
+    text
+}

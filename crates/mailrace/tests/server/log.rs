@@ -1,0 +1,146 @@
+//! The log of whole sessions, to the letter.
+
+use crate::client::{connect, greeted};
+use crate::harness::{Setup, read};
+use rustix::process::Signal;
+
+/// A session with most that can happen; the queue id of the message that was taken.
+fn session(address: std::net::SocketAddr) -> String {
+    let mut client = greeted(address);
+    client.expect("MAIL FROM:<nobody@client.test>", "250");
+    client.expect("RCPT TO:<x@elsewhere.test>", "550");
+    client.expect("RSET", "250");
+    client.expect("MAIL FROM:<a@client.test> BODY=8BITMIME", "250");
+    client.expect("RCPT TO:<b@example.com>", "250");
+    client.expect("RCPT TO:<c@example.com>", "250");
+    let id = client.data(b"Message-ID: <1@client.test>\r\n\r\nhi\r\n");
+    client.expect("FROB", "500");
+    client.expect("MAIL FROM:<a@client.test>", "250");
+    client.expect("RCPT TO:<b@example.com>", "250");
+    drop(client);
+    let mut idle = connect(address);
+    idle.reply();
+    idle.quit();
+    id
+}
+
+fn setup(format: &str) -> Setup {
+    let setup = Setup::new().set("relay.from", "[]").set("relay.to", "[\"example.com\"]");
+    setup.set("log.format", format!("{format:?}")).set("log.level", "9")
+}
+
+#[test]
+fn lines_in_sendmails_form() {
+    let mut server = setup("sendmail").set("delivery.mode", "\"queue\"").start();
+    let (address, pid) = (server.address(), server.pid());
+    let id = session(address);
+    server.wait_log("did not issue");
+    let ended = server.stop();
+    assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
+    let lines: Vec<&str> = ended
+        .log
+        .iter()
+        .filter_map(|line| line.split_once(&format!(" mx mailrace[{pid}]: ")))
+        .map(|(_, rest)| rest)
+        .collect();
+    assert_eq!(lines.len(), ended.log.len(), "{:#?}", ended.log);
+    let [started, opened, listening, refused, nobody, taken, queued, frob, lost, idle, stopping, stopped] =
+        lines.as_slice()
+    else {
+        panic!("{lines:#?}")
+    };
+    assert!(started.starts_with(concat!("starting daemon (", env!("CARGO_PKG_VERSION"), "): spool=/")), "{started}");
+    assert!(opened.contains("ms, 0 messages for 0 recipients waiting, 0 torn batches dropped"), "{opened}");
+    assert_eq!(*listening, format!("listening: daemon=MTA, address={address}, protocol=smtp, tls=none"));
+    let (first, refused) = refused.split_once(": ").expect("an id");
+    assert_eq!(
+        refused,
+        "ruleset=check_rcpt, arg1=<x@elsewhere.test>, relay=[127.0.0.1], reject=550 5.7.1 <x@elsewhere.test>... Relaying denied"
+    );
+    assert_eq!(
+        *nobody,
+        format!(
+            "{first}: from=<nobody@client.test>, size=0, class=0, nrcpts=0, proto=ESMTP, daemon=MTA, relay=[127.0.0.1]"
+        )
+    );
+    assert_eq!(
+        *taken,
+        format!(
+            "{id}: from=<a@client.test>, size=35, class=0, nrcpts=2, msgid=<1@client.test>, bodytype=8BITMIME, proto=ESMTP, \
+             daemon=MTA, relay=[127.0.0.1]"
+        )
+    );
+    assert_eq!(
+        *queued,
+        format!("{id}: to=<b@example.com>,<c@example.com>, delay=00:00:00, mailer=esmtp, pri=60035, stat=queued")
+    );
+    assert!(frob.starts_with("NOQUEUE: ") && frob.contains("FROB") && frob.contains("reject=500 5.5.1 "), "{frob}");
+    assert!(lost.ends_with(": lost input channel from [127.0.0.1] to MTA after rcpt"), "{lost}");
+    assert!(!lost.starts_with("NOQUEUE"), "{lost}");
+    assert_eq!(*idle, "NOQUEUE: [127.0.0.1] did not issue MAIL/EXPN/VRFY/ETRN during connection to MTA");
+    assert_eq!(*stopping, "stopping daemon: why=SIGTERM, connections=0");
+    assert_eq!(*stopped, "stopped daemon: cut_off=0");
+}
+
+#[test]
+fn lines_in_json() {
+    let mut server = setup("json").start();
+    let id = session(server.address());
+    server.wait_log("no_mail");
+    let ended = server.stop();
+    let lines: Vec<serde_json::Value> =
+        ended.log.iter().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
+    let events: Vec<&str> = lines.iter().map(|line| line["event"].as_str().expect("a name")).collect();
+    let expected = [
+        "started",
+        "spool",
+        "listening",
+        "rejected",
+        "transaction_refused",
+        "accepted",
+        "rejected",
+        "lost_input",
+        "no_mail",
+        "stopping",
+        "stopped",
+    ];
+    assert_eq!(events, expected, "{:#?}", ended.log);
+    let accepted = &lines[5];
+    assert_eq!(
+        (accepted["id"].as_str(), accepted["size"].as_u64(), accepted["nrcpts"].as_u64()),
+        (Some(&*id), Some(35), Some(2))
+    );
+    assert!(lines.iter().all(|line| line["ts"].is_string()), "{lines:?}");
+}
+
+#[test]
+fn a_file_is_opened_again() {
+    let setup = Setup::new();
+    let _directory = setup.dir.clone();
+    let (path, moved) = (setup.path("log"), setup.path("log.1"));
+    let server = setup.set("log.path", format!("{path:?}")).start();
+    let first = greeted(server.address()).message(b"one\r\n");
+    #[expect(clippy::disallowed_methods, reason = "what logrotate does")]
+    std::fs::rename(&path, &moved).expect("renamed");
+    let before = greeted(server.address()).message(b"two\r\n");
+    // Its answer comes when the configuration is read; the log is opened anew behind all lines of before.
+    server.signal(Signal::HUP);
+    while !path.exists() {
+        greeted(server.address()).quit();
+    }
+    let after = greeted(server.address()).message(b"three\r\n");
+    server.stop();
+    let (old, new) = (read(&moved), read(&path));
+    assert!(old.contains(&first) && old.contains(&before) && new.contains(&after), "{old}\n---\n{new}");
+    assert!(!new.contains(&first) && new.contains("stopped daemon"), "{new}");
+}
+
+#[test]
+fn commands_cannot_forge_lines() {
+    let mut server = Setup::new().start();
+    let mut client = greeted(server.address());
+    client.expect("FROB \x1b[31m\tx, stat=Sent", "500");
+    client.quit();
+    let line = server.wait_log("reject=500");
+    assert!(!line.contains('\x1b') && !line.contains(", stat=Sent"), "{line}");
+}
