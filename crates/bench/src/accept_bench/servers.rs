@@ -87,7 +87,7 @@ impl<'a> Server<'a> {
         if *kind == Kind::Sink {
             command.args(["sink", "--listen", "127.0.0.1:0"]);
             if tls {
-                command.arg("--tls-certificate").arg(&site.certificate).arg("--tls-key").arg(&site.key);
+                command.arg("--certificate").arg(&site.certificate).arg("--key").arg(&site.key);
             }
         } else {
             let mode = if tls { "starttls" } else { "none" };
