@@ -17,13 +17,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The most content of one message that a connection holds in memory.
-pub const RAM_BYTES_MAX: usize = PIECE_BYTES + READ_BYTES + 2 * CHUNK_BYTES;
-/// Content up to this travels inline; beyond, it goes in chunks.
+pub const RAM_BYTES_MAX: usize = 2 * PIECE_BYTES + 2 * CHUNK_BYTES;
+/// Content up to this travels inline; beyond, it goes in chunks. A piece that grows past it by what one read brings may hold
+/// twice as much, since it grows by doubling.
 pub const PIECE_BYTES: usize = 64 << 10;
-/// The most that is read from a connection at once.
+/// The most that is read from a connection at once, into a buffer that all connections of a thread share.
 pub const READ_BYTES: usize = 32 << 10;
 /// Content in one chunk: as much as leaves the sum within 256 KiB, and with its header a multiple of a block.
-const CHUNK_BYTES: usize = 76 << 10;
+const CHUNK_BYTES: usize = 60 << 10;
 /// The smallest segment that takes chunks and inline content of these sizes: a frame has a quarter of it at most, and a
 /// chunk half of that.
 pub const SEGMENT_BYTES_MIN: u32 = 1 << 20;

@@ -18,7 +18,7 @@ use arc_swap::ArcSwap;
 use mail::Client;
 use observe::counters::{Counter, Temporary};
 use observe::{Event, Ruleset, Severity};
-use smtp::server::{Dialect, Session, Settings};
+use smtp::server::{BareNewline, Dialect, Session, Settings};
 use spool::Spool;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -406,6 +406,9 @@ impl House {
         let listen = process_listen();
         let mut settings: Settings = config.smtp_settings(&listen);
         settings.dialect = Dialect::Stdin;
+        // Programs write lines as their system has them; nothing is smuggled into a session of one's own.
+        settings.bare_newline = BareNewline::Normalize;
+        settings.limits.content_piece_bytes = crate::commit::PIECE_BYTES;
         settings.auth.mechanisms.clear();
         let lane = Arc::new(Lane { listen, settings: Arc::new(settings), tls: None, handshake_time: Duration::ZERO });
         let uid = peer.uid;

@@ -173,6 +173,7 @@ impl Lane {
         tls: Option<&Arc<Acceptor>>,
     ) -> Self {
         let mut settings = config.smtp_settings(listen);
+        settings.limits.content_piece_bytes = crate::commit::PIECE_BYTES;
         settings.auth.mechanisms = authenticator
             .map(|authenticator| authenticator.mechanisms(true).into_iter().map(Into::into).collect())
             .unwrap_or_default();

@@ -41,7 +41,7 @@ fn a_broken_file_changes_nothing() {
     change(&mut server, "smtp.errors_max", "\"many\"");
     let (status, said) = reload(&server);
     assert_eq!(status, Some(78), "{said}");
-    for part in ["2 problems", "mailrace.toml:", "message.hop_max", "message.hops_max", "smtp.errors_max"] {
+    for part in ["2 errors", "mailrace.toml:", "message.hop_max", "message.hops_max", "smtp.errors_max"] {
         assert!(said.contains(part), "{part}: {said}");
     }
     let line = server.wait_log("configuration not reloaded, the old one stays: file=");
@@ -60,7 +60,7 @@ fn a_broken_file_changes_nothing() {
     // One problem is one.
     change(&mut server, "message.hop_max", "7");
     let (_, said) = reload(&server);
-    assert!(said.contains("1 problem in the configuration"), "{said}");
+    assert!(said.contains("1 error in the configuration"), "{said}");
     std::fs::remove_file(server.setup.path("mailrace.toml")).expect("removed");
     let (status, said) = reload(&server);
     assert_eq!(status, Some(78), "{said}");

@@ -70,7 +70,7 @@ fn one_port_and_one_control_socket_have_one_server() {
     );
     let second = Setup::new().set("control.path", format!("{:?}", server.setup.path("control")));
     let (status, said) = second.fails();
-    assert_eq!(status, Some(69), "{said}");
+    assert_eq!(status, Some(75), "{said}");
     assert!(said.contains("control"), "{said}");
     assert!(server.control(&["status"], b"").status.success(), "the first is not disturbed");
 }

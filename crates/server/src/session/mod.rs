@@ -169,21 +169,15 @@ impl Connection {
     }
 
     async fn drive<N: Future<Output = ()>>(&mut self, transport: &mut Transport, wait: &mut Wait<'_, N>) -> End {
-        // Who spoke before the greeting may have been turned away already.
-        if matches!(self.advance(&[]), Step::Close) {
-            return self.close(transport, wait).await;
-        }
         loop {
             let step = if self.pending.is_empty() {
-                // A transaction that has ended since the server stops is the last one, whether the client goes on or not.
-                if self.service.stop.has_begun() && self.session.shut_down(self.elapsed()) {
-                    return self.close(transport, wait).await;
-                }
                 if self.flush(transport, wait).await.is_err() {
                     return End::Lost;
                 }
-                // Told while it could not close, or while its output waited: nobody tells it again.
-                if self.service.stop.has_begun() && self.woken() {
+                // Told of the stop while it could not close, or while its output waited: nobody tells it again. And whoever
+                // sends without a pause is never waited for, and still has limits.
+                let is_due = self.service.stop.has_begun() || self.elapsed() >= self.session.deadline();
+                if is_due && self.woken() {
                     return self.close(transport, wait).await;
                 }
                 match self.next(transport, wait).await {
