@@ -163,7 +163,9 @@ impl Connection {
         if let Some(content) = content {
             content.abandon(&self.service.keeper);
         }
-        if end == End::Closed {
+        // Who has said QUIT sends nothing more that could make the kernel throw the reply away.
+        let says_farewell = !self.session.ending().quit || transport.has_farewell();
+        if end == End::Closed && says_farewell {
             linger(&mut transport).await;
         }
     }
@@ -268,8 +270,9 @@ impl Connection {
             }
         })
         .await;
-        let answered = !self.session.output().is_empty();
-        if matches!(event, Ok(Event::Step(_))) && !answered {
+        // A reply carries the acknowledgement, the 250 of a whole message too: its client has nothing more to send.
+        let awaits_more = matches!(event, Ok(Event::Step(Step::Read | Step::Content)));
+        if awaits_more && self.session.output().is_empty() {
             transport.acknowledge();
         }
         event

@@ -92,6 +92,11 @@ impl Transport {
         }
     }
 
+    /// Whether the end has to be told by more than closing: TLS has its own word for it, so that nobody can cut it short.
+    pub(crate) const fn has_farewell(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+
     /// Sends the acknowledgement that the kernel would hold back.
     ///
     /// A client that sends its final dot in a write of its own, without TCP_NODELAY, waits for the acknowledgement of
