@@ -68,7 +68,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit, Failure> {
     if arguments.lmtp {
         listen.push_str(", protocol=\"lmtp\"");
     }
-    let mut overrides = vec!["relay.from=[\"0.0.0.0/0\", \"::/0\"]".to_owned(), "message.size_max=\"1GiB\"".to_owned()];
+    // What it took is said at the end, not line by line.
+    let mut overrides = ["relay.from=[\"0.0.0.0/0\", \"::/0\"]", "message.size_max=\"1GiB\"", "log.level=0"]
+        .map(str::to_owned)
+        .to_vec();
     if let (Some(certificate), Some(key)) = (&arguments.certificate, &arguments.key) {
         listen.push_str(", tls=\"starttls\"");
         overrides.push(format!("tls.certificate={certificate:?}"));

@@ -72,11 +72,14 @@ impl Mta {
     /// # Errors
     /// It ends instead, or takes too long.
     pub(super) fn ready(&self) -> Result<SocketAddr, Stop> {
-        let line = self.lines.recv_timeout(READY_WAIT).unwrap_or_default();
-        line.strip_prefix(READY).and_then(|address| address.parse().ok()).ok_or_else(|| {
-            let said = complaints(&self.dir);
-            Stop::Broken(format!("mailrace did not start: {}", said.lines().last().unwrap_or("it says nothing")))
-        })
+        // Lines of the log may come on standard output too, and before this one.
+        while let Ok(line) = self.lines.recv_timeout(READY_WAIT) {
+            if let Some(address) = line.strip_prefix(READY).and_then(|address| address.parse().ok()) {
+                return Ok(address);
+            }
+        }
+        let said = complaints(&self.dir);
+        Err(Stop::Broken(format!("mailrace did not start: {}", said.lines().last().unwrap_or("it says nothing"))))
     }
 
     /// Kills it with SIGKILL and waits until nothing of it runs.
