@@ -97,6 +97,8 @@ impl<'a> Server<'a> {
                 format!("log.path={}", dir.join("log").display()),
                 format!("control.path={}", dir.join("control").display()),
                 "delivery.mode=queue".to_owned(),
+                // The part with 10,000 idle connections needs room for the others too.
+                "accept.connections_max=20000".to_owned(),
                 format!("tls.certificate={certificate}"),
                 format!("tls.key={key}"),
             ];
