@@ -154,7 +154,7 @@ struct State {
 }
 
 struct Inner {
-    library: TokioResolver,
+    hickory: TokioResolver,
     timeout: Duration,
     places: Semaphore,
     state: Mutex<State>,
@@ -195,7 +195,7 @@ impl Resolver {
             notes: Vec::new(),
         };
         Ok(Self(Arc::new(Inner {
-            library: builder.build().map_err(setup)?,
+            hickory: builder.build().map_err(setup)?,
             timeout: settings.timeout,
             places: Semaphore::new(QUESTIONS_MAX),
             state: Mutex::new(state),
@@ -317,7 +317,7 @@ impl Resolver {
         full_name.set_fqdn(true);
         let Ok(_place) = self.0.places.acquire().await else { return (Err(Failure::Failed), Duration::ZERO) };
         self.state().counts.asked += 1;
-        let found = self.0.library.lookup(full_name, kind.record_type()).await;
+        let found = self.0.hickory.lookup(full_name, kind.record_type()).await;
         if !is_silence(&found) {
             self.answered();
         }
@@ -351,7 +351,7 @@ impl Resolver {
 
     /// Whether the resolver answers a question that needs nobody else, within half the time limit.
     async fn probe(&self) -> bool {
-        let asking = self.0.library.lookup(Name::root(), RecordType::NS);
+        let asking = self.0.hickory.lookup(Name::root(), RecordType::NS);
         let answered = tokio::time::timeout(self.0.timeout / 2, asking).await.is_ok_and(|found| !is_silence(&found));
         if answered {
             self.answered();
