@@ -198,17 +198,13 @@ impl Connection {
             };
             self.report_notes();
             match step {
-                Step::Read => {}
+                // What is abandoned was forgotten by `advance`.
+                Step::Read | Step::Abandon => {}
                 Step::Close => return self.close(transport, wait).await,
                 Step::StartTls => {
                     self.pending = Vec::new();
                     if self.flush(transport, wait).await.is_err() || !Box::pin(self.start_tls(transport)).await {
                         return End::Lost;
-                    }
-                }
-                Step::Abandon => {
-                    if let Some(content) = self.content.take() {
-                        content.abandon(&self.service.keeper);
                     }
                 }
                 Step::Content => Box::pin(self.store_content()).await,
