@@ -1,0 +1,189 @@
+//! What a client session and its driver say to each other.
+
+use std::fmt;
+use std::sync::Arc;
+
+use mail::{MailParams, Recipient, Reply, ReversePath};
+
+/// A message for some of its recipients, without its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transaction {
+    /// The driver's name for it, given back in [`Finished`].
+    pub token: u64,
+    /// For MAIL.
+    pub sender: ReversePath,
+    /// What the message came with. The session passes on what the server offers and drops the rest; what may not be
+    /// dropped is found by [`super::Session::fits`].
+    pub params: MailParams,
+    /// For RCPT, in this order; at least one.
+    pub recipients: Arc<[Recipient]>,
+    /// Octets of the content as it will be given to [`super::Session::content`].
+    pub content_bytes: u64,
+}
+
+/// Why a transaction may not be sent to this server as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// BODY=8BITMIME, and no 8BITMIME is offered: convert or give it back.
+    EightBit,
+    /// BODY=BINARYMIME, and BINARYMIME with CHUNKING is not offered.
+    Binary,
+    /// SMTPUTF8, and it is not offered.
+    Smtputf8,
+    /// The content is longer than the server takes.
+    Size {
+        /// Octets that it takes.
+        max: u64,
+    },
+    /// REQUIRETLS, and it is not offered.
+    RequireTls,
+    /// An address that cannot be written in ASCII, and SMTPUTF8 is not offered.
+    Address,
+}
+
+/// What the driver has to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Send the output, read, mind [`super::Session::deadline`].
+    Wait,
+    /// All output is sent: do the TLS handshake, then [`super::Session::tls_started`]. If it fails, drop the session.
+    StartTls,
+    /// It takes a transaction now, perhaps while others await replies: [`super::Session::begin`]. A driver that has none
+    /// waits as with [`Step::Wait`], or calls [`super::Session::quit`].
+    Ready,
+    /// Give the next piece of the content of the transaction that was begun last to [`super::Session::content`], or
+    /// [`super::Session::abort_content`].
+    Content,
+    /// A transaction is over.
+    Done(Finished),
+    /// The conversation is over, see [`super::Session::closing`]: close the connection. All open transactions came out
+    /// as [`Step::Done`] before.
+    Closed,
+}
+
+/// A transaction that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Which one.
+    pub token: u64,
+    /// One for each recipient, in their order.
+    pub outcomes: Vec<Outcome>,
+    /// The content had begun, and the rest of it is not wanted.
+    pub stopped_content: bool,
+}
+
+/// What became of a recipient.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What was answered, or not.
+    pub stage: Stage,
+    /// The answer.
+    pub answer: Answer,
+}
+
+impl Outcome {
+    /// Whether the server has taken the message for this recipient.
+    #[must_use]
+    pub fn is_delivered(&self) -> bool {
+        let is_success = |reply: &Reply| reply.code().class() == mail::ReplyClass::Success;
+        self.stage == Stage::End && matches!(&self.answer, Answer::Reply(reply) if is_success(reply))
+    }
+}
+
+/// The answer to a recipient.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// 2xx, only with [`Stage::End`]: delivered. 4xx or 5xx: refused with it.
+    Reply(Reply),
+    /// There was none. With [`Stage::End`] the server had all of the message and may have taken it.
+    Lost(Loss),
+    /// The connection ended before the server had to do with it. Try it elsewhere at once: this was no attempt.
+    NotTried,
+}
+
+/// Why there is no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Loss {
+    /// A time limit passed.
+    TimedOut,
+    /// The server or the network closed the connection.
+    Closed,
+    /// What came is no SMTP; what it was, for the log.
+    Protocol(&'static str),
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TimedOut => "timed out",
+            Self::Closed => "connection closed",
+            Self::Protocol(what) => what,
+        })
+    }
+}
+
+/// A part of the conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// The greeting.
+    Greeting,
+    /// EHLO, HELO or LHLO.
+    Hello,
+    /// STARTTLS and the handshake.
+    StartTls,
+    /// RSET.
+    Rset,
+    /// MAIL.
+    Mail,
+    /// RCPT.
+    Rcpt,
+    /// DATA, up to the 354.
+    Data,
+    /// The content, before its end was sent.
+    Content,
+    /// The end of the content: the dot, or the last octet of BDAT LAST.
+    End,
+    /// QUIT.
+    Quit,
+    /// Nothing was going on.
+    Idle,
+}
+
+impl Stage {
+    /// As sendmail's log names the phase of a client: `client MAIL`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Greeting => "client greeting",
+            Self::Hello => "client EHLO",
+            Self::StartTls => "client STARTTLS",
+            Self::Rset => "client RSET",
+            Self::Mail => "client MAIL",
+            Self::Rcpt => "client RCPT",
+            Self::Data => "client DATA 354",
+            Self::Content => "client message body",
+            Self::End => "client DATA status",
+            Self::Quit => "client QUIT",
+            Self::Idle => "client idle",
+        }
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Why and where a conversation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closing {
+    /// What was going on.
+    pub stage: Stage,
+    /// What the server said last, if that ended it.
+    pub reply: Option<Reply>,
+    /// What was missing, if that ended it. None with no reply: the driver ended it.
+    pub loss: Option<Loss>,
+    /// Both sides knew that it ended: QUIT, or 421.
+    pub orderly: bool,
+}
