@@ -1,0 +1,38 @@
+//! When which message is handed to which connection: destinations, windows, back-off and walks.
+//!
+//! This is the stop *dispatch*, without its sockets. The server tells the [`Scheduler`] what happened (a message was
+//! committed, a connection was greeted, a transaction is over) and asks it by [`Scheduler::poll`] what to do. All
+//! recipients are in the spool, in one list for each destination; in memory there is only what is next
+//! (`docs/schedule.md` has the whole).
+//!
+//! The crate is pure: no clock, disk, socket, async, thread, lock or global. Time is given, as a [`Duration`] since 1970;
+//! randomness comes from the seed. The same calls give the same answers.
+//!
+//! | File | What it holds |
+//! |---|---|
+//! | `job` | what goes in and out: jobs, entries of the spool, actions |
+//! | `settings` | limits, and how long to wait |
+//! | `scheduler` | the calls, and what is next to do |
+//! | `destination` | one destination: health, window, jobs in memory |
+//! | `walk` | reading the spool's list of a destination page by page |
+//! | `pool` | connections and the budget |
+//! | `view` | what an operator sees |
+//! | `chance` | the seed's stream, and hashing of ids |
+//!
+//! Left for later, with the place where each goes: a slow lane for hosts that hang (`pool`: a second budget),
+//! priority classes and deficit round robin between jobs (`destination`: the line of ready jobs becomes one for each
+//! class), stragglers in one drain (`walk`: a job may name several messages).
+//!
+//! [`Duration`]: std::time::Duration
+
+#![forbid(unsafe_code)]
+
+mod job;
+mod scheduler;
+mod settings;
+mod view;
+
+pub use job::{Action, Added, ConnectionId, DestinationId, Feedback, Job, Overdue, Positions, Take, Waiting};
+pub use scheduler::Scheduler;
+pub use settings::{Settings, retry_after};
+pub use view::{Health, View};

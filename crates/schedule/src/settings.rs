@@ -1,0 +1,109 @@
+//! Limits of the scheduler, and how long to wait after a failure.
+
+use std::time::Duration;
+
+/// The limits. All can be changed while it runs, by [`Scheduler::set`](crate::Scheduler::set).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Connections of the whole server, opening ones included. 1,000.
+    pub connections_max: usize,
+    /// Connections a destination may have before anything is known of it. 5.
+    pub window_start: u32,
+    /// Connections a destination may ever have. 20.
+    pub window_max: u32,
+    /// Recipients of one job. 100.
+    pub recipients_per_transaction: usize,
+    /// Jobs after which a connection is closed. 1,000.
+    pub messages_per_connection: u32,
+    /// Jobs of a destination in memory that wait for a connection. 1,024.
+    pub ready_max: usize,
+    /// Wait after the first failed attempt of a message. 5 minutes.
+    pub retry_first: Duration,
+    /// The longest wait between attempts of a message. 1 hour.
+    pub retry_max: Duration,
+    /// Wait after a destination was found unreachable. 1 minute.
+    pub down_first: Duration,
+    /// The longest wait between probes of a destination. 1 hour.
+    pub down_max: Duration,
+    /// Age at which the sender hears of the delay; `None`: never. 4 hours.
+    pub warn_after: Option<Duration>,
+    /// Age at which a recipient that still waits fails. 5 days.
+    pub give_up_after: Duration,
+    /// Fresh mail waits for a person: entries whose `due_s` is 0 are not eligible. False.
+    pub fresh_waits: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        const MINUTE: u64 = 60;
+        const HOUR: u64 = 60 * MINUTE;
+        Self {
+            connections_max: 1_000,
+            window_start: 5,
+            window_max: 20,
+            recipients_per_transaction: 100,
+            messages_per_connection: 1_000,
+            ready_max: 1_024,
+            retry_first: Duration::from_secs(5 * MINUTE),
+            retry_max: Duration::from_secs(HOUR),
+            down_first: Duration::from_secs(MINUTE),
+            down_max: Duration::from_secs(HOUR),
+            warn_after: Some(Duration::from_secs(4 * HOUR)),
+            give_up_after: Duration::from_secs(5 * 24 * HOUR),
+            fresh_waits: false,
+        }
+    }
+}
+
+/// How long a recipient waits after its `attempts`th attempt failed for now.
+///
+/// `retry_first`, doubled with each attempt up to `retry_max`, and up to a quarter more or less by the seed.
+/// Give each message and attempt its own seed, so that what failed together is not tried together.
+#[must_use]
+pub fn retry_after(attempts: u8, settings: &Settings, seed: u64) -> Duration {
+    back_off(u32::from(attempts), settings.retry_first, settings.retry_max, seed)
+}
+
+/// `first · 2^(failures − 1)`, at most `max`, ± 25 % by the seed.
+pub(crate) fn back_off(failures: u32, first: Duration, max: Duration, seed: u64) -> Duration {
+    let doublings = failures.saturating_sub(1).min(31);
+    jitter(first.saturating_mul(1 << doublings).min(max), seed)
+}
+
+/// Between three and five quarters of `wait`, evenly by the seed.
+pub(crate) fn jitter(wait: Duration, seed: u64) -> Duration {
+    let share = u32::try_from(splitmix(seed) % 501).unwrap_or(250);
+    (wait / 1_000).saturating_mul(750 + share)
+}
+
+/// One step of splitmix64: a number from which nothing of `seed` can be seen.
+pub(crate) const fn splitmix(seed: u64) -> u64 {
+    let z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_to_the_longest_and_scatter_by_a_quarter() {
+        let settings = Settings::default();
+        for (attempts, minutes) in [(0, 5), (1, 5), (2, 10), (3, 20), (4, 40), (5, 60), (6, 60), (127, 60), (255, 60)] {
+            let middle = Duration::from_secs(60 * minutes);
+            let waits: Vec<Duration> = (0..2_000).map(|seed| retry_after(attempts, &settings, seed)).collect();
+            let (least, most) = (waits.iter().min().unwrap(), waits.iter().max().unwrap());
+            assert!(*least >= middle * 3 / 4 && *least < middle * 78 / 100, "{attempts}: {least:?}");
+            assert!(*most <= middle * 5 / 4 && *most > middle * 122 / 100, "{attempts}: {most:?}");
+        }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_wait_and_extremes_do_not_overflow() {
+        let settings = Settings { retry_first: Duration::MAX, retry_max: Duration::MAX, ..Settings::default() };
+        assert_eq!(retry_after(200, &settings, 7), retry_after(200, &settings, 7));
+        assert_eq!(back_off(u32::MAX, Duration::ZERO, Duration::ZERO, 1), Duration::ZERO);
+    }
+}
