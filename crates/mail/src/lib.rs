@@ -11,6 +11,8 @@
 //! | [`QueueId`] | the spool, the operator | commit and all later |
 //! | [`Reply`], [`EnhancedCode`] | next hops, filters | session, deliver, settle |
 //! | [`header`], [`header_address`], [`encoded_word`] | the content | screen, settle |
+//! | [`seven_bit`] | the content, for a next hop without 8BITMIME | deliver |
+//! | [`report`] | outcomes of recipients, the envelope, the content | settle |
 //!
 //! ```
 //! use mail::{MailParams, ReversePath};
@@ -42,7 +44,9 @@ pub mod header_address;
 mod parameter;
 mod queue_id;
 mod reply;
+pub mod report;
 mod scan;
+pub mod seven_bit;
 mod xtext;
 
 pub use address::{
