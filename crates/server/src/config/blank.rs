@@ -1,8 +1,9 @@
 //! A configuration to write the values of the table over. None of these values is ever used.
 
 use super::{
-    Accept, Auth, Config, Control, Delivery, DeliveryMode, Dns, Dnsbl, DnsblList, Listen, ListenProtocol, ListenTls,
-    Log, LogFormat, LogPath, Message, Relay, Server, Smtp, Spool, Tls,
+    Accept, AddressFamily, Auth, Config, Control, Delivery, DeliveryMode, Dns, Dnsbl, DnsblList, Listen,
+    ListenProtocol, ListenTls, Log, LogFormat, LogPath, Message, Relay, Route, RouteProtocol, RouteTls, Server, Smtp,
+    Spool, Tls,
 };
 use mail::DomainName;
 use smtp::server::BareNewline;
@@ -71,7 +72,13 @@ pub(super) fn config(n: u8) -> Config {
             cache_entries_max: n.into(),
         },
         dnsbl: Dnsbl { list: Vec::new(), refuse_at: n.into(), time_max: time, exempt: networks },
-        delivery: Delivery { mode: if n == 1 { DeliveryMode::Queue } else { DeliveryMode::Background } },
+        route: Route {
+            smart_host: vec![Vec::new(); n.into()],
+            protocol: if n == 1 { RouteProtocol::Lmtp } else { RouteProtocol::Smtp },
+            tls: if n == 1 { RouteTls::Required } else { RouteTls::None },
+            port: n.into(),
+        },
+        delivery: delivery(n),
         log: Log {
             format: if n == 1 { LogFormat::Json } else { LogFormat::Sendmail },
             path: if n == 1 { LogPath::Syslog } else { LogPath::Journald },
@@ -100,6 +107,33 @@ fn session(n: u8) -> Smtp {
         rate_bytes_min: n.into(),
         rate_window: time,
         verify: n == 1,
+    }
+}
+
+fn delivery(n: u8) -> Delivery {
+    let time = Duration::from_secs(n.into());
+    Delivery {
+        mode: if n == 1 { DeliveryMode::Queue } else { DeliveryMode::Background },
+        connections_max: n.into(),
+        connections_per_destination: n.into(),
+        recipients_per_transaction: n.into(),
+        messages_per_connection: n.into(),
+        idle_time: time,
+        retry_first: time,
+        retry_max: time,
+        warn_after: time,
+        give_up_after: time,
+        postmaster: (n == 1).then(|| "x@x".parse().expect("an address")),
+        return_bytes_max: n.into(),
+        connect_time: time,
+        greeting_time: time,
+        command_time: time,
+        data_time: time,
+        block_time: time,
+        end_time: time,
+        pipelining: n == 1,
+        chunking: n == 1,
+        address_family: if n == 1 { AddressFamily::Ipv4 } else { AddressFamily::Any },
     }
 }
 

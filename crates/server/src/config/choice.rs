@@ -2,7 +2,7 @@
 
 use super::field::Field;
 use super::value::Value;
-use super::{DeliveryMode, ListenProtocol, ListenTls, LogFormat};
+use super::{AddressFamily, DeliveryMode, ListenProtocol, ListenTls, LogFormat, RouteProtocol, RouteTls};
 use smtp::server::BareNewline;
 
 /// Words and what they mean.
@@ -53,7 +53,21 @@ choices! {
     }
     DeliveryMode {
         Background = "background": "as soon as a message is accepted",
-        Queue = "queue": "accepted messages stay in the spool",
+        Queue = "queue": "on command, with mailrace queue retry; until then messages stay in the spool",
+    }
+    RouteProtocol {
+        Smtp = "smtp": "SMTP (RFC 5321)",
+        Lmtp = "lmtp": "LMTP, with a reply for each recipient (RFC 2033); needs route.smart_host",
+    }
+    RouteTls {
+        None = "none": "no TLS",
+        Opportunistic = "opportunistic": "STARTTLS where it is offered; without TLS where it is not, or fails",
+        Required = "required": "STARTTLS, and no mail to a next hop without it",
+    }
+    AddressFamily {
+        Any = "any": "IPv6 and IPv4",
+        Ipv4 = "ipv4": "IPv4 alone",
+        Ipv6 = "ipv6": "IPv6 alone",
     }
     LogFormat {
         Sendmail = "sendmail": "the lines that tools for sendmail's log read",

@@ -4,9 +4,9 @@
 //! field, which a test of the table finds.
 
 use super::value::Value;
-use super::{LogPath, RelayDomain};
+use super::{HostPort, LogPath, RelayDomain};
 use ipnet::IpNet;
-use mail::DomainName;
+use mail::{Address, DomainName};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -85,6 +85,27 @@ impl Field for RelayDomain {
 
     fn of(value: &Value) -> Option<Self> {
         if let Value::Text(text) = value { text.parse().ok() } else { None }
+    }
+}
+
+impl Field for HostPort {
+    fn value(&self) -> Value {
+        Value::Text(self.to_string())
+    }
+
+    fn of(value: &Value) -> Option<Self> {
+        if let Value::Text(text) = value { text.parse().ok() } else { None }
+    }
+}
+
+impl Field for Option<Address> {
+    fn value(&self) -> Value {
+        Value::Text(self.as_ref().map_or_else(String::new, ToString::to_string))
+    }
+
+    fn of(value: &Value) -> Option<Self> {
+        let Value::Text(text) = value else { return None };
+        if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) }
     }
 }
 

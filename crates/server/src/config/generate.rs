@@ -49,7 +49,14 @@ pub(crate) fn range_words(parameter: &Parameter) -> Option<String> {
         Kind::Time { min, max } => {
             Some(format!("{} to {}", super::number::time_text(min), super::number::time_text(max)))
         }
-        Kind::Flag | Kind::Choice(_) | Kind::Domain | Kind::RelayDomain | Kind::Word { .. } | Kind::Text => None,
+        Kind::Flag
+        | Kind::Choice(_)
+        | Kind::Domain
+        | Kind::RelayDomain
+        | Kind::Host
+        | Kind::Mailbox { .. }
+        | Kind::Word { .. }
+        | Kind::Text => None,
         Kind::Path { .. } | Kind::LogPath | Kind::Network | Kind::Listen | Kind::Address { .. } => None,
         Kind::List { .. } => None,
     }

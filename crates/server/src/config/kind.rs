@@ -1,13 +1,13 @@
 //! Kinds of values: what each takes in TOML, its range, and what to say to a value that does not fit.
 
-use super::RelayDomain;
 use super::choice::Words;
 use super::number::{self, NoSize, size_text, time_text};
 use super::suggestion::nearest;
 use super::toml_text::quoted;
 use super::value::Value;
+use super::{HostPort, NoHost, RelayDomain};
 use ipnet::IpNet;
-use mail::DomainName;
+use mail::{Address, DomainName};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -32,6 +32,10 @@ pub(crate) enum Kind {
     Domain,
     /// A domain, with a dot before it for everything below as well.
     RelayDomain,
+    /// A host and a port; 25 where there is none.
+    Host,
+    /// A mail address; empty for none where `empty`.
+    Mailbox { empty: bool },
     /// A word for log lines or a user of the system; may be empty where `empty`.
     Word { empty: bool },
     /// Any text, such as an argument of a program.
@@ -86,6 +90,8 @@ impl Kind {
             Self::Choice(_) => "word".to_owned(),
             Self::Domain => "domain".to_owned(),
             Self::RelayDomain => "domain or .domain".to_owned(),
+            Self::Host => "host and port".to_owned(),
+            Self::Mailbox { .. } => "mail address".to_owned(),
             Self::Word { .. } => "name".to_owned(),
             Self::Text => "text".to_owned(),
             Self::Path { .. } => "path".to_owned(),
@@ -93,6 +99,9 @@ impl Kind {
             Self::Network => "network".to_owned(),
             Self::Listen => "address and port".to_owned(),
             Self::Address { .. } => "address".to_owned(),
+            Self::List { of: Self::List { of, .. }, flag: false } => {
+                format!("list of: {0}, or list of: {0}", of.name())
+            }
             Self::List { of, flag: false } => format!("list of: {}", of.name()),
             Self::List { of, flag: true } => format!("true, false, or list of: {}", of.name()),
         }
@@ -121,6 +130,12 @@ impl Kind {
             }
             Self::Domain => "a name such as \"mx.example.com\"".to_owned(),
             Self::RelayDomain => "\"example.com\", or \".example.com\" for what is below it as well".to_owned(),
+            Self::Host => {
+                "a host and a port: \"mx.example.com:25\", \"[192.0.2.1]:25\" or \"[2001:db8::1]:25\"; the port is 25 \
+                 unless given"
+                    .to_owned()
+            }
+            Self::Mailbox { .. } => "a mail address such as \"postmaster@example.com\"".to_owned(),
             Self::Word { .. } => "a name of letters, digits, \"-\", \"_\" and \".\"".to_owned(),
             Self::Text => "text".to_owned(),
             Self::Path { .. } => "a path; a relative one begins at the directory of the file".to_owned(),
@@ -133,6 +148,9 @@ impl Kind {
                 format!(
                     "an address such as \"192.0.2.53\" or \"[2001:db8::53]:{port}\"; the port is {port} unless given"
                 )
+            }
+            Self::List { of: Self::List { of, .. }, .. } => {
+                format!("a list, each item {}, or a list of such", of.expected())
             }
             Self::List { of, flag } => {
                 format!("{}a list, each item {}", if *flag { "true, false, or " } else { "" }, of.expected())
@@ -205,10 +223,11 @@ impl Kind {
         let is_toml = match self {
             Self::Flag | Self::Number { .. } => true,
             Self::List { flag, .. } if *flag && matches!(text, "true" | "false") => true,
-            _ => {
-                text.starts_with(['"', '\'', '[', '{']) && !matches!(self, Self::Listen | Self::Address { .. })
-                    || text.starts_with(['"', '\''])
-            }
+            _ if text.starts_with(['"', '\'']) => true,
+            // An address in brackets is no list.
+            _ if matches!(self.innermost(), Self::Host) && text.parse::<HostPort>().is_ok() => false,
+            Self::Listen | Self::Address { .. } => false,
+            _ => text.starts_with(['[', '{']),
         };
         if text.is_empty() && matches!(self, Self::List { .. }) {
             return Ok(Value::List(Vec::new()));
@@ -226,6 +245,11 @@ impl Kind {
         }
         let value = Spanned::new(0..text.len(), DeValue::String(text.into()));
         self.read(&value, &mut misfits).ok_or(misfits)
+    }
+
+    /// What the items of lists are.
+    fn innermost(&self) -> &Self {
+        if let Self::List { of, .. } = self { of.innermost() } else { self }
     }
 
     fn misfit(&self, span: Range<usize>, (text, suggestion): Complaint) -> Misfit {
@@ -294,6 +318,9 @@ impl Kind {
                     None => complaint(text, "is no domain name"),
                 },
             },
+            Self::Host => host(text),
+            Self::Mailbox { empty: true } if text.is_empty() => Ok(Value::Text(String::new())),
+            Self::Mailbox { .. } => mailbox(text),
             Self::Word { empty } => {
                 let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
                 if text.is_empty() && !empty {
@@ -381,6 +408,42 @@ fn address(text: &str, port: u16) -> Result<Value, Complaint> {
     match with_port.or_else(|| text.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, port))) {
         Some(address) => Ok(Value::Address(address)),
         None => complaint(text, "is no address"),
+    }
+}
+
+fn host(text: &str) -> Result<Value, Complaint> {
+    let no_host = match text.parse::<HostPort>() {
+        Ok(host) => return Ok(Value::Text(host.to_string())),
+        Err(no_host) => no_host,
+    };
+    let what = no_host.to_string();
+    let suggestion = match no_host {
+        NoHost::Ipv6WithoutBrackets(address) => Some(format!("[{address}]:25")),
+        NoHost::NameInBrackets(name) => Some(text.replacen(&format!("[{name}]"), name.as_str(), 1)),
+        // sendmail and Postfix name the mailer or the service first, others write a URL.
+        NoHost::Form | NoHost::Port => ["esmtp:", "smtp://", "smtp:", "lmtp://", "lmtp:inet:", "lmtp:", "relay:"]
+            .into_iter()
+            .find_map(|before| text.strip_prefix(before))
+            .and_then(|rest| match rest.parse::<HostPort>() {
+                Ok(_) => Some(rest.to_owned()),
+                Err(NoHost::NameInBrackets(name)) => Some(rest.replacen(&format!("[{name}]"), name.as_str(), 1)),
+                Err(_) => None,
+            }),
+    };
+    // Only what can be read in its turn is proposed.
+    let suggestion = suggestion.filter(|text| text.parse::<HostPort>().is_ok()).map(|text| did_you_mean(&text));
+    Err((format!("{} {what}", quoted(text)), suggestion))
+}
+
+fn mailbox(text: &str) -> Result<Value, Complaint> {
+    if let Ok(address) = text.parse::<Address>() {
+        return Ok(Value::Text(address.to_string()));
+    }
+    match text.strip_prefix('<').and_then(|text| text.strip_suffix('>')).filter(|text| text.parse::<Address>().is_ok())
+    {
+        Some(address) => complaint_but(text, "is in brackets", did_you_mean(address)),
+        None if !text.contains('@') && !text.is_empty() => complaint(text, "has no domain"),
+        None => complaint(text, "is no mail address"),
     }
 }
 

@@ -22,6 +22,7 @@ pub mod fuzz;
 mod generate;
 mod kind;
 mod machine;
+mod next_host;
 mod number;
 mod open;
 mod overrides;
@@ -43,12 +44,13 @@ pub use difference::{Difference, differences, refuses_reload};
 pub use domain::RelayDomain;
 pub use files::{Files, Found, RealFiles, check_files};
 pub use machine::Machine;
+pub use next_host::{Host, HostPort, NoHost};
 pub use number::time;
 pub use open::{DEFAULT_PATH, VARIABLE, choose, open};
 pub use problem::{Problem, Severity, render};
 
 use ipnet::IpNet;
-use mail::DomainName;
+use mail::{Address, DomainName};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -81,7 +83,9 @@ pub struct Config {
     pub dns: Dns,
     /// Block lists.
     pub dnsbl: Dnsbl,
-    /// What happens after a message is accepted.
+    /// The next hop of a message.
+    pub route: Route,
+    /// When and how accepted messages are delivered.
     pub delivery: Delivery,
     /// The log.
     pub log: Log,
@@ -312,15 +316,100 @@ pub struct DnsblList {
 pub enum DeliveryMode {
     /// At once.
     Background,
-    /// Not by this process.
+    /// On command: `mailrace queue retry`.
     Queue,
 }
 
-/// What happens after a message is accepted.
+/// What is spoken with the next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteProtocol {
+    /// SMTP (RFC 5321).
+    Smtp,
+    /// LMTP (RFC 2033).
+    Lmtp,
+}
+
+/// TLS with the next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteTls {
+    /// Never.
+    None,
+    /// Where it is offered and works.
+    Opportunistic,
+    /// No mail without it.
+    Required,
+}
+
+/// Which addresses of a host are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressFamily {
+    /// All.
+    Any,
+    /// IPv4 alone.
+    Ipv4,
+    /// IPv6 alone.
+    Ipv6,
+}
+
+/// The next hop of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Hosts that take all mail, in the order to try them; those of one inner list share the load and are at least
+    /// one. Empty: MX records.
+    pub smart_host: Vec<Vec<HostPort>>,
+    /// What is spoken.
+    pub protocol: RouteProtocol,
+    /// TLS.
+    pub tls: RouteTls,
+    /// The port of MX hosts, not 0.
+    pub port: u16,
+}
+
+/// When and how accepted messages are delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// When delivery is tried.
     pub mode: DeliveryMode,
+    /// Connections to next hops at once.
+    pub connections_max: u32,
+    /// Connections at once to one destination.
+    pub connections_per_destination: u32,
+    /// Recipients of a message in one transaction.
+    pub recipients_per_transaction: u32,
+    /// Messages over one connection.
+    pub messages_per_connection: u32,
+    /// How long a connection without work is kept; 0: not at all.
+    pub idle_time: Duration,
+    /// The pause after the first failed attempt.
+    pub retry_first: Duration,
+    /// The longest pause between attempts.
+    pub retry_max: Duration,
+    /// When the sender is told that his message waits; 0: never.
+    pub warn_after: Duration,
+    /// When a recipient is given up.
+    pub give_up_after: Duration,
+    /// Who gets reports that nobody else takes; `None`: see [`Config::postmaster`].
+    pub postmaster: Option<Address>,
+    /// Up to what size a message is returned whole, in octets.
+    pub return_bytes_max: u64,
+    /// For a connection to come about.
+    pub connect_time: Duration,
+    /// For the greeting.
+    pub greeting_time: Duration,
+    /// For the reply to a command before DATA.
+    pub command_time: Duration,
+    /// For the reply to DATA.
+    pub data_time: Duration,
+    /// For a block of content to be taken.
+    pub block_time: Duration,
+    /// For the reply to the end of the content.
+    pub end_time: Duration,
+    /// Use PIPELINING where it is offered.
+    pub pipelining: bool,
+    /// Use CHUNKING where it is offered.
+    pub chunking: bool,
+    /// Which addresses of a host are used.
+    pub address_family: AddressFamily,
 }
 
 /// How lines look.

@@ -301,17 +301,18 @@ pub(crate) fn meant(full: &str) -> String {
     if let Some(near) = near {
         return did_you_mean(near);
     }
+    let list = || format!("\"mailrace config explain {table}\" lists the keys of the table");
     // The right name in the wrong table.
     let same: Vec<&str> = all().filter(|parameter| parameter.name() == name).map(|parameter| parameter.key).collect();
     match same.as_slice() {
-        [] => match full.rsplit_once('.').filter(|(table, _)| is_table(table)) {
-            Some((table, _)) => format!("\"mailrace config explain {table}\" lists the keys of the table"),
-            None => "\"mailrace config defaults\" prints all keys".to_owned(),
-        },
+        [] if is_table(table) => list(),
+        [] => "\"mailrace config defaults\" prints all keys".to_owned(),
         [key] if !key.contains('.') => format!("\"{key}\" stands before the first [table]"),
         keys => {
             let keys: Vec<String> = keys.iter().map(|key| format!("\"{key}\"")).collect();
-            format!("did you mean {}?", keys.join(" or "))
+            let meant = format!("did you mean {}?", keys.join(" or "));
+            // Keys of a [[table]] are about one of several things; the same name elsewhere may be something else.
+            if group_of(full).is_some() { format!("{meant} {}", list()) } else { meant }
         }
     }
 }

@@ -3,6 +3,8 @@
 //! A rule speaks at the key that somebody set; it is silent where one of its keys could not be read, since the value
 //! it would judge is not the one that was written.
 
+mod delivery;
+
 use super::build::{Loaded, instance};
 use super::number::{size_text, time_text};
 use super::parameters::find;
@@ -27,6 +29,8 @@ pub(crate) fn check(loaded: &Loaded) -> Vec<Problem> {
     rules.networks();
     rules.block_lists();
     rules.limits();
+    rules.route();
+    rules.delivery();
     rules.user();
     rules.problems
 }

@@ -43,7 +43,14 @@ pub(crate) fn value_text(kind: &Kind, value: &Value) -> String {
         Value::Address(address) => quoted(&address.to_string()),
         Value::List(items) | Value::Each(items) => {
             let of = if let Kind::List { of, .. } = kind { of } else { kind };
-            let items: Vec<String> = items.iter().map(|item| value_text(of, item)).collect();
+            let text = |item: &Value| match (of, item) {
+                // In a list a list of one needs no brackets.
+                (Kind::List { of, .. }, Value::List(one)) if one.len() == 1 => {
+                    one.iter().map(|item| value_text(of, item)).collect()
+                }
+                _ => value_text(of, item),
+            };
+            let items: Vec<String> = items.iter().map(text).collect();
             format!("[{}]", items.join(", "))
         }
     }

@@ -3,6 +3,7 @@
 //! The order is the order of the pages and of the example file. A value that is derived from others stands behind them.
 
 mod connection;
+mod delivery;
 mod process;
 mod session;
 
@@ -26,7 +27,8 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &connection::DNS,
     &connection::DNSBL,
     &connection::DNSBL_LIST,
-    &process::DELIVERY,
+    &delivery::ROUTE,
+    &delivery::DELIVERY,
     &process::LOG,
     &process::CONTROL,
 ];

@@ -1,9 +1,9 @@
 //! Parameters of the process: name, user, spool, log, control.
 
+use super::super::LogFormat;
 use super::super::choice::{Choice as _, FACILITIES};
 use super::super::field::Field as _;
 use super::super::parameter::{Preset, Section, at};
-use super::super::{DeliveryMode, LogFormat};
 use super::{Kind, PATH, fixed, seconds};
 
 pub(super) static TOP: Section = Section {
@@ -148,21 +148,6 @@ pub(super) static SPOOL: Section = Section {
         )
         .restart(),
     ],
-};
-
-pub(super) static DELIVERY: Section = Section {
-    key: "delivery",
-    summary: "what happens after a message is accepted",
-    group: None,
-    parameters: &[fixed(
-        "delivery.mode",
-        at!(delivery.mode),
-        Kind::Choice(DeliveryMode::WORDS),
-        "background",
-        "queue",
-        "when delivery is tried",
-        "With \"queue\" this process only accepts; messages wait in the spool until a process delivers them.",
-    )],
 };
 
 pub(super) static LOG: Section = Section {

@@ -33,6 +33,16 @@ fn any_value(kind: &Kind) -> BoxedStrategy<Value> {
         Kind::Choice(words) => select(words).prop_map(|(word, _)| Value::Text(word.to_owned())).boxed(),
         Kind::Domain => "[a-zA-Z0-9]{1,8}(\\.[a-z]{2,5}){0,2}".prop_map(Value::Text).boxed(),
         Kind::RelayDomain => "\\.?[a-zA-Z0-9]{1,8}(\\.[a-z]{2,5}){0,2}".prop_map(Value::Text).boxed(),
+        Kind::Host => prop_oneof![
+            "[a-z]{1,8}(\\.[a-z]{2,5}){0,2}:[1-9][0-9]{0,3}",
+            (any::<std::net::IpAddr>(), 1..=u16::MAX).prop_map(|(ip, port)| format!("[{ip}]:{port}")),
+        ]
+        .prop_map(Value::Text)
+        .boxed(),
+        Kind::Mailbox { .. } => "([a-zA-Z0-9+.]{0,2}[a-z]@[a-z]{1,8}\\.example)?"
+            .prop_filter("dots at ends", |text| text.parse::<mail::Address>().is_ok() || text.is_empty())
+            .prop_map(Value::Text)
+            .boxed(),
         Kind::Word { .. } => "[a-zA-Z0-9_.-]{1,32}".prop_map(Value::Text).boxed(),
         Kind::Text => "[^\\x00]{0,12}".prop_map(Value::Text).boxed(),
         Kind::Path { .. } | Kind::LogPath => {
