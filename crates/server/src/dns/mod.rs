@@ -11,6 +11,7 @@
 
 mod breaker;
 mod cache;
+mod mail_hosts;
 mod reverse;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -34,6 +35,7 @@ use tokio::time::{Instant as Timer, timeout_at};
 
 use breaker::{Breaker, Course};
 use cache::Cache;
+pub use mail_hosts::{ADDRESSES_MAX, Family, HOSTS_MAX, MailHost, MailHosts, NoHosts, Ourselves};
 pub use reverse::ClientName;
 
 /// Questions under way; more wait, within their time limit.

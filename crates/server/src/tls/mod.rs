@@ -7,11 +7,13 @@
 //! Invariant: a connection keeps the certificate it began with; a reload changes all settings or none.
 
 mod certificate;
+mod connector;
 mod report;
 #[cfg(test)]
 mod tests;
 mod validity;
 
+pub use connector::{ClientStream, Connector, TlsInfo};
 pub use report::HandshakeError;
 
 use crate::config;
