@@ -2,7 +2,8 @@
 //!
 //! The files follow the way of a message: [`accept`] takes connections, `session` drives the protocol, [`admit`] decides
 //! who may send to whom, [`commit`] makes messages durable. [`serve`] is the life of the whole, `house` what runs, `service`
-//! what all connections share. [`config`], [`log`], [`control`], [`auth`], [`tls`], [`dns`] and [`env`] serve them.
+//! what all connections share. [`config`], [`log`], [`control`], [`queue`], [`auth`], [`tls`], [`dns`] and [`env`]
+//! serve them.
 
 #![deny(unsafe_code)]
 
@@ -16,6 +17,7 @@ pub mod dns;
 pub mod env;
 mod house;
 pub mod log;
+pub mod queue;
 pub mod serve;
 mod service;
 mod session;

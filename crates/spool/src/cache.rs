@@ -101,7 +101,7 @@ impl Cache {
         self.entries.get(&id).filter(|recent| recent.whole).map(|recent| recent.parts.clone())
     }
 
-    /// The envelope section as it was written first, if it is here.
+    /// The envelope section as it was written first with the size of its body, if both are here.
     pub(crate) fn envelope(&self, id: u64) -> Option<(Bytes, u64)> {
         let recent = self.entries.get(&id).filter(|recent| recent.whole)?;
         Some((recent.envelope.clone(), recent.parts.iter().map(|part| part.len() as u64).sum()))

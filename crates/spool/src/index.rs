@@ -148,6 +148,7 @@ pub(crate) struct Index {
     chunks: HashMap<u32, Box<[ChunkPlace]>>,
     live_messages: u64,
     live_recipients: u64,
+    held_recipients: u64,
 }
 
 fn hash_id(id: u64) -> u64 {
@@ -172,6 +173,11 @@ impl Index {
 
     pub(crate) fn recipients(&self) -> u64 {
         self.live_recipients
+    }
+
+    /// Recipients that are held.
+    pub(crate) fn held(&self) -> u64 {
+        self.held_recipients
     }
 
     pub(crate) fn destinations(&self) -> u64 {
@@ -266,6 +272,7 @@ impl Index {
             };
             recipient.set(sequenced);
             self.recipients[at as usize] = recipient;
+            self.held_recipients += u64::from(sequenced.state.status == Status::Held);
             if sequenced.state.status != Status::Done {
                 let destination = self.intern(name.unwrap_or_default());
                 self.link(at, destination);
@@ -434,6 +441,8 @@ impl Index {
         let Some((slot, at)) = self.find(id).and_then(|slot| Some((slot, self.recipient(slot, position)?))) else {
             return Applied::Nothing;
         };
+        self.held_recipients += u64::from(to.state.status == Status::Held);
+        self.held_recipients -= u64::from(self.recipients[at as usize].status() == Status::Held);
         self.recipients[at as usize].set(to);
         if to.state.status == Status::Done {
             self.unlink(at);
@@ -474,7 +483,9 @@ impl Index {
         let mut count = 0;
         loop {
             count += 1;
-            if self.recipients[at as usize].status() != Status::Done {
+            let status = self.recipients[at as usize].status();
+            self.held_recipients -= u64::from(status == Status::Held);
+            if status != Status::Done {
                 self.unlink(at);
                 self.live_recipients -= 1;
             }

@@ -11,7 +11,6 @@ use crate::format::{Frame, Identity, Kind, Seed};
 use crate::recovery::{self, Damage, Recovery};
 use crate::scan::{Scan, scan};
 use crate::sections::{Envelope, Listed, Livemap, read_chunk_list, read_ids, read_states};
-use crate::store::State;
 use mail::QueueId;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -288,8 +287,10 @@ fn describe(frame: &Frame<'_>) -> String {
         Kind::Chunk => format!("{} bytes of body", frame.second.len()),
         Kind::State => {
             let states = read_states(frame.second).map(|state| {
-                let State { status, attempts, .. } = state.sequenced.state;
-                format!("{}/{} {status:?} {attempts}", name_of(state.id), state.position)
+                let state_now = state.sequenced.state;
+                let (status, tries) = (state_now.status, state_now.tries());
+                let warned = if state_now.is_warned() { " warned" } else { "" };
+                format!("{}/{} {status:?} {tries}{warned}", name_of(state.id), state.position)
             });
             enumerate("states", states)
         }

@@ -341,14 +341,40 @@ impl Shard {
 
     /// Reads the envelope with the present states.
     pub(crate) fn envelope(&self, id: QueueId) -> Result<StoredEnvelope, Error> {
-        let number = id.to_u64();
-        let cached = lock(&self.cache).envelope(number);
+        let cached = lock(&self.cache).envelope(id.to_u64());
         let (section, body_bytes) = match cached {
             Some(found) => found,
             None => self.read_message(id, false).map(|found| (found.envelope, found.body_bytes))?,
         };
+        self.at_present(id, &section, body_bytes)
+    }
+
+    /// The envelope with the present states, and the body in pieces, if both are in memory.
+    pub(crate) fn recent(&self, id: QueueId) -> Option<(StoredEnvelope, Vec<Bytes>)> {
+        let number = id.to_u64();
+        let (section, body_bytes, parts) = {
+            let cache = lock(&self.cache);
+            let (section, body_bytes) = cache.envelope(number)?;
+            (section, body_bytes, cache.body(number)?)
+        };
+        let envelope = self.at_present(id, &section, body_bytes).ok()?;
+        count(&self.counters.cache_hits, 1);
+        Some((envelope, parts))
+    }
+
+    /// The recipients of a message that are not done, with their destinations.
+    pub(crate) fn states(&self, id: QueueId) -> Option<Vec<(Entry, Bytes)>> {
+        let states = lock(&self.book).index.states(id.to_u64())?;
+        let live = states.into_iter().zip(0_u32..).filter(|((one, _), _)| one.state.status != Status::Done);
+        let entry = |recipient, one: Sequenced| Entry { id, recipient, state: one.state };
+        Some(live.map(|((one, name), position)| (entry(position, one), name.unwrap_or_default())).collect())
+    }
+
+    /// A stored envelope section with the states its recipients have now.
+    fn at_present(&self, id: QueueId, section: &Bytes, body_bytes: u64) -> Result<StoredEnvelope, Error> {
+        let number = id.to_u64();
         let states = lock(&self.book).index.states(number).ok_or(Error::Unknown(id))?;
-        let envelope = Envelope::parse(&section)
+        let envelope = Envelope::parse(section)
             .ok_or_else(|| Error::Corrupt { id, what: "the envelope makes no sense".to_owned() })?;
         let mut recipients = Vec::new();
         for (position, _, recipient) in envelope.positions() {
@@ -582,6 +608,7 @@ impl Shard {
         Statistics {
             messages: book.index.messages(),
             recipients: book.index.recipients(),
+            held: book.index.held(),
             destinations: book.index.destinations(),
             live_bytes,
             segments: segments.usable() as u64,

@@ -189,6 +189,22 @@ impl Spool {
         }
     }
 
+    /// The envelope with the present states of its recipients, and the whole body, if both are still in memory.
+    ///
+    /// Never reads from the disk: what a fresh message's first delivery asks. `None` says nothing of the message; ask
+    /// [`Store::envelope`] and [`Store::body`] where waiting for a disk holds up nobody.
+    #[must_use]
+    pub fn recent(&self, id: QueueId) -> Option<(StoredEnvelope, Vec<Bytes>)> {
+        self.holder(id).ok()?.recent(id)
+    }
+
+    /// The recipients of a message that are not done, by position, with their destinations; none of a message that is
+    /// finished or unknown. From memory.
+    #[must_use]
+    pub fn states(&self, id: QueueId) -> Vec<(Entry, Bytes)> {
+        self.holder(id).ok().and_then(|shard| shard.states(id)).unwrap_or_default()
+    }
+
     /// What an operator should read since the last call.
     #[must_use]
     pub fn take_events(&self) -> Vec<Event> {

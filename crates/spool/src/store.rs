@@ -68,10 +68,42 @@ pub struct Change {
 pub struct State {
     /// What is to be done with it.
     pub status: Status,
-    /// Delivery attempts so far; stays at 255.
+    /// Delivery attempts so far, and whether the sender was warned: see [`State::tries`] and [`State::is_warned`].
     pub attempts: u8,
-    /// When it is to be tried next, in seconds since 1970.
+    /// When it is to be tried next, in seconds since 1970; 0 for one that nobody has tried or released yet.
     pub due: u32,
+}
+
+impl State {
+    /// The most attempts that are counted.
+    pub const TRIES_MAX: u8 = 0x7f;
+    /// In [`State::attempts`]: the sender was told of the delay.
+    const WARNED: u8 = 0x80;
+
+    /// Delivery attempts so far; stays at [`State::TRIES_MAX`].
+    #[must_use]
+    pub const fn tries(self) -> u8 {
+        self.attempts & Self::TRIES_MAX
+    }
+
+    /// Whether the sender was told of the delay.
+    #[must_use]
+    pub const fn is_warned(self) -> bool {
+        self.attempts & Self::WARNED != 0
+    }
+
+    /// The same with one attempt more.
+    #[must_use]
+    pub const fn tried(self) -> Self {
+        let more = if self.tries() < Self::TRIES_MAX { 1 } else { 0 };
+        Self { attempts: self.attempts + more, ..self }
+    }
+
+    /// The same, and the sender was told of the delay.
+    #[must_use]
+    pub const fn warned(self) -> Self {
+        Self { attempts: self.attempts | Self::WARNED, ..self }
+    }
 }
 
 /// What is to be done with a recipient.
@@ -128,6 +160,8 @@ pub struct Statistics {
     pub messages: u64,
     /// Recipients that are not done.
     pub recipients: u64,
+    /// Recipients that are held; among those that are not done.
+    pub held: u64,
     /// Destinations with recipients that are not done.
     pub destinations: u64,
     /// Bytes of frames of unfinished messages.
@@ -170,6 +204,7 @@ impl Statistics {
         Self {
             messages: self.messages + other.messages,
             recipients: self.recipients + other.recipients,
+            held: self.held + other.held,
             destinations: self.destinations + other.destinations,
             live_bytes: self.live_bytes + other.live_bytes,
             segments: self.segments + other.segments,

@@ -1,9 +1,10 @@
-//! Recorded states: when they count as durable, and what those that cannot be stored do to the others.
+//! Recorded states: when they count as durable, what those that cannot be stored do to the others, and what of them is known
+//! without reading from the disk.
 
 use crate::disk::{Call, HookedDisk};
-use crate::{append, change, done, id, open, small, work};
+use crate::{append, append_chunks, body, change, done, give, id, open, small, work};
 use spool::disk::sim::SimDisk;
-use spool::{Status, Store};
+use spool::{NewBody, State, Status, Store};
 use std::sync::{Arc, Mutex};
 
 #[test]
@@ -77,4 +78,87 @@ fn a_state_larger_than_a_batch_takes_does_not_hold_up_those_behind_it() {
         work(&disk, &mut stepper);
     }
     assert_eq!(behind.poll_now(), Some(Ok(())));
+}
+
+#[test]
+fn attempts_and_the_warning_share_a_byte() {
+    let mut state = State { due: 9, ..State::default() };
+    assert_eq!((state.tries(), state.is_warned()), (0, false));
+    for tries in 1..=200_u8 {
+        state = state.tried();
+        assert_eq!((state.tries(), state.is_warned(), state.due), (tries.min(State::TRIES_MAX), false, 9));
+    }
+    let warned = state.warned().tried();
+    assert_eq!((warned.tries(), warned.is_warned()), (State::TRIES_MAX, true));
+    let early = State::default().warned().tried();
+    assert_eq!((early.tries(), early.is_warned(), early.warned()), (1, true, early));
+}
+
+#[test]
+fn a_recent_message_is_given_without_the_disk_and_with_its_present_states() {
+    let disk = SimDisk::new(1);
+    let hooked = HookedDisk::new(&disk);
+    let (spool, mut stepper, _) = open(hooked.clone(), &small(20));
+    drop(append(&spool, 1, 100).expect("room"));
+    assert_eq!(spool.recent(id(1)), None, "not committed yet");
+    let text = body(2, 5_000);
+    append_chunks(&spool, 2, &text, 2_000);
+    drop(give(&spool, 2, NewBody::Chunks { count: 3, bytes: 5_000 }, false).expect("room"));
+    while stepper.commit(0) {}
+    hooked.set(|call, _| {
+        assert_ne!(call, Call::Read, "nothing is to be read");
+        Ok(())
+    });
+    for (number, bytes, pieces) in [(1, 100, 1), (2, 5_000, 3)] {
+        let (envelope, parts) = spool.recent(id(number)).expect("it came just now");
+        assert_eq!((envelope.recipients.len(), envelope.body_bytes), (2, bytes as u64));
+        assert_eq!((parts.len(), parts.concat()), (pieces, body(number, bytes)));
+    }
+    drop(spool.record(&[change(1, 0, Status::Done), change(1, 1, Status::Held)]).expect("recorded"));
+    let (envelope, _) = spool.recent(id(1)).expect("still there");
+    let [left] = envelope.recipients.as_slice() else { panic!("{envelope:?}") };
+    assert_eq!((left.position, left.state.status), (1, Status::Held));
+    let states = spool.states(id(1));
+    let [(entry, destination)] = states.as_slice() else { panic!("{states:?}") };
+    assert_eq!((entry.recipient, entry.state.status, &destination[..]), (1, Status::Held, &b"b.example"[..]));
+    drop(spool.record(&[change(1, 1, Status::Done)]).expect("recorded"));
+    assert_eq!((spool.recent(id(1)), spool.states(id(1))), (None, Vec::new()), "finished");
+    // The cache has 16 KiB: others push it out, and nothing is read for it.
+    for number in 3..6 {
+        drop(append(&spool, number, 5_000).expect("room"));
+        stepper.commit(0);
+    }
+    assert_eq!(spool.recent(id(2)), None);
+    assert_eq!(spool.states(id(2)).len(), 2, "it is still queued");
+    hooked.clear();
+    assert_eq!(spool.body(id(2)).expect("there").concat(), text);
+}
+
+#[test]
+fn held_recipients_are_counted() {
+    let disk = SimDisk::new(1);
+    let (spool, mut stepper, _) = open(disk.clone(), &small(20));
+    for number in 1..4 {
+        drop(append(&spool, number, 100).expect("room"));
+    }
+    stepper.commit(0);
+    let mut held = Vec::new();
+    for (number, recipient, status) in [
+        (1, 0, Status::Held),
+        (1, 1, Status::Held),
+        (2, 0, Status::Held),
+        (1, 0, Status::Held),
+        (2, 0, Status::Waiting),
+        (1, 0, Status::Done),
+        (3, 1, Status::Held),
+        (1, 1, Status::Done),
+    ] {
+        drop(spool.record(&[change(number, recipient, status)]).expect("recorded"));
+        held.push(spool.statistics().held);
+    }
+    assert_eq!(held, [1, 2, 3, 3, 2, 1, 2, 1]);
+    work(&disk, &mut stepper);
+    drop((spool, stepper));
+    let (spool, _stepper, _) = open(disk.crash(1), &small(20));
+    assert_eq!((spool.statistics().held, spool.statistics().recipients), (1, 4), "known again after a crash");
 }

@@ -1,0 +1,80 @@
+//! What the queue tools ask of the dispatcher, and what they tell it.
+//!
+//! The spool is where a command takes effect; this is the other half: the dispatcher looks again at what was changed, and
+//! knows what the spool does not keep (the last answer of a next hop, what is being delivered now). Everything here returns
+//! at once, and may be called from any thread.
+
+use bytes::Bytes;
+use mail::QueueId;
+use std::fmt;
+use std::time::Duration;
+
+/// Destinations that a command changed something at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destinations<'a> {
+    /// Perhaps all.
+    All,
+    /// These.
+    These(&'a [Bytes]),
+}
+
+/// The dispatcher as the queue tools see it.
+pub trait Nudge: Send + Sync + fmt::Debug + 'static {
+    /// Recipients at these destinations are no longer held: they wait and are due. Told after the spool has it.
+    fn released(&self, destinations: Destinations<'_>);
+
+    /// Recipients at these destinations were made due: try them now, whatever a back-off says. Told after the spool has it.
+    fn retry(&self, destinations: Destinations<'_>);
+
+    /// Why the recipient was not delivered when it was last tried, as far as that is still known.
+    fn reason(&self, id: QueueId, recipient: u32) -> Option<String>;
+
+    /// Whether an attempt for the recipient is under way. What such an attempt comes to is decided by the next hop: a command
+    /// on the recipient takes effect after it.
+    fn is_active(&self, id: QueueId, recipient: u32) -> bool;
+
+    /// How a destination is, if the dispatcher has anything to do with it now.
+    fn destination(&self, name: &[u8]) -> Option<DestinationState>;
+}
+
+/// How a destination is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DestinationState {
+    /// It cannot be reached, and waits for its time.
+    pub down: Option<Down>,
+    /// Connections to it.
+    pub connections: u64,
+    /// Messages on their way over them.
+    pub in_flight: u64,
+}
+
+/// Why and how long a destination is left alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Down {
+    /// What happened at the last attempt.
+    pub why: String,
+    /// When the next one is made, since 1970.
+    pub retry_at: Duration,
+}
+
+/// Nobody: nothing is delivered, the server only accepts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nobody;
+
+impl Nudge for Nobody {
+    fn released(&self, _: Destinations<'_>) {}
+
+    fn retry(&self, _: Destinations<'_>) {}
+
+    fn reason(&self, _: QueueId, _: u32) -> Option<String> {
+        None
+    }
+
+    fn is_active(&self, _: QueueId, _: u32) -> bool {
+        false
+    }
+
+    fn destination(&self, _: &[u8]) -> Option<DestinationState> {
+        None
+    }
+}
