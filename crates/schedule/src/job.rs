@@ -32,7 +32,7 @@ impl ConnectionId {
     }
 }
 
-/// Which recipients of a message, by their position in it. Never empty when the scheduler made it.
+/// Which recipients of a message, by their position in it. When the scheduler made it: not empty, ascending, each once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Positions {
     /// Exactly one.

@@ -14,6 +14,7 @@
 //! | `settings` | limits, and how long to wait |
 //! | `scheduler` | the calls, and what is next to do |
 //! | `destination` | one destination: health, window, jobs in memory |
+//! | `active` | which recipients must not be taken again |
 //! | `walk` | reading the spool's list of a destination page by page |
 //! | `pool` | connections and the budget |
 //! | `view` | what an operator sees |
@@ -27,10 +28,15 @@
 
 #![forbid(unsafe_code)]
 
+mod active;
+mod chance;
+mod destination;
 mod job;
+mod pool;
 mod scheduler;
 mod settings;
 mod view;
+mod walk;
 
 pub use job::{Action, Added, ConnectionId, DestinationId, Feedback, Job, Overdue, Positions, Take, Waiting};
 pub use scheduler::Scheduler;

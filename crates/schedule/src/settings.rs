@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::chance::splitmix;
+
 /// The limits. All can be changed while it runs, by [`Scheduler::set`](crate::Scheduler::set).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -74,14 +76,6 @@ pub(crate) fn back_off(failures: u32, first: Duration, max: Duration, seed: u64)
 pub(crate) fn jitter(wait: Duration, seed: u64) -> Duration {
     let share = u32::try_from(splitmix(seed) % 501).unwrap_or(250);
     (wait / 1_000).saturating_mul(750 + share)
-}
-
-/// One step of splitmix64: a number from which nothing of `seed` can be seen.
-pub(crate) const fn splitmix(seed: u64) -> u64 {
-    let z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -1,0 +1,114 @@
+//! What a destination has in memory or in flight, so that no walk takes it a second time.
+//!
+//! A recipient is *active* from the moment its job is formed to the moment the job is over. So are recipients that are
+//! overdue, until the sender was told. A message may have several jobs at a destination, each with its own recipients.
+
+use mail::QueueId;
+
+use crate::chance::ById;
+use crate::job::Positions;
+
+/// The recipients that must not be taken again.
+#[derive(Debug, Default)]
+pub(crate) struct Active {
+    messages: ById<QueueId, Parts>,
+}
+
+#[derive(Debug)]
+enum Parts {
+    One(Positions),
+    Several(Vec<Positions>),
+}
+
+impl Active {
+    /// Marks recipients, in ascending order, of which none is active yet.
+    pub(crate) fn insert(&mut self, message: QueueId, recipients: Positions) {
+        debug_assert!(recipients.as_slice().is_sorted(), "contains() searches by halves");
+        debug_assert!(!self.has_any(message, &recipients), "{message:?} is active already");
+        match self.messages.entry(message) {
+            std::collections::hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(Parts::One(recipients));
+            }
+            std::collections::hash_map::Entry::Occupied(mut occupied) => match occupied.get_mut() {
+                Parts::One(first) => {
+                    let first = first.clone();
+                    occupied.insert(Parts::Several(vec![first, recipients]));
+                }
+                Parts::Several(parts) => parts.push(recipients),
+            },
+        }
+    }
+
+    /// Frees what was inserted together; false if it was not.
+    pub(crate) fn remove(&mut self, message: QueueId, recipients: &Positions) -> bool {
+        let std::collections::hash_map::Entry::Occupied(mut occupied) = self.messages.entry(message) else {
+            return false;
+        };
+        match occupied.get_mut() {
+            Parts::One(only) => {
+                let is_it = only == recipients;
+                if is_it {
+                    occupied.remove();
+                }
+                is_it
+            }
+            Parts::Several(parts) => {
+                let Some(at) = parts.iter().position(|part| part == recipients) else { return false };
+                parts.swap_remove(at);
+                if parts.is_empty() {
+                    occupied.remove();
+                }
+                true
+            }
+        }
+    }
+
+    pub(crate) fn contains(&self, message: QueueId, recipient: u32) -> bool {
+        let holds = |part: &Positions| part.as_slice().binary_search(&recipient).is_ok();
+        match self.messages.get(&message) {
+            None => false,
+            Some(Parts::One(part)) => holds(part),
+            Some(Parts::Several(parts)) => parts.iter().any(holds),
+        }
+    }
+
+    pub(crate) fn has_any(&self, message: QueueId, recipients: &Positions) -> bool {
+        self.messages.contains_key(&message) && recipients.iter().any(|recipient| self.contains(message, recipient))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Gives memory back after a time of much mail.
+    pub(crate) fn shrink(&mut self) {
+        if self.messages.is_empty() && self.messages.capacity() > 64 {
+            self.messages.shrink_to_fit();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u64) -> QueueId {
+        QueueId::new(1_700_000_000_000_000 + number, mail::Node::default()).unwrap()
+    }
+
+    #[test]
+    fn parts_of_a_message_come_and_go_apart() {
+        let mut active = Active::default();
+        let parts: Vec<Positions> = vec![[1, 4].into_iter().collect(), Positions::One(2), [3, 9].into_iter().collect()];
+        for part in &parts {
+            active.insert(id(1), part.clone());
+        }
+        assert!([1, 2, 3, 4, 9].into_iter().all(|recipient| active.contains(id(1), recipient)));
+        assert!(!active.contains(id(1), 5) && !active.contains(id(2), 1));
+        assert!(active.remove(id(1), &parts[0]) && !active.remove(id(1), &parts[0]));
+        assert!(!active.contains(id(1), 4) && active.contains(id(1), 9));
+        assert!(!active.has_any(id(1), &parts[0]) && active.has_any(id(1), &parts[2]));
+        assert!(active.remove(id(1), &parts[1]) && active.remove(id(1), &parts[2]));
+        assert!(active.is_empty());
+    }
+}
