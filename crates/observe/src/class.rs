@@ -2,7 +2,7 @@
 //!
 //! One table for all of it. Names are stable: tools of operators match them.
 
-use crate::{Event, Relay, Ruleset};
+use crate::{Event, NextHop, Relay, Ruleset, Stat};
 use mail::QueueId;
 
 /// How grave an event is: the severities of syslog (RFC 5424 §6.2.1) that are in use.
@@ -48,6 +48,14 @@ pub enum Stop {
     Screen,
     /// The transaction goes into the spool.
     Commit,
+    /// A recipient gets a next hop.
+    Resolve,
+    /// It is decided what is tried when.
+    Dispatch,
+    /// The message is handed to the next hop.
+    Deliver,
+    /// The outcome is recorded, and reported if it must be.
+    Settle,
 }
 
 impl Stop {
@@ -60,6 +68,10 @@ impl Stop {
             Self::Admit => "admit",
             Self::Screen => "screen",
             Self::Commit => "commit",
+            Self::Resolve => "resolve",
+            Self::Dispatch => "dispatch",
+            Self::Deliver => "deliver",
+            Self::Settle => "settle",
         }
     }
 }
@@ -80,12 +92,13 @@ pub struct Class {
 impl<'a> Event<'a> {
     /// The table of names, levels, severities and stops.
     ///
-    /// Levels are sendmail's: 1 failures and security, 2 lost connections, 4 refusals by rules, 6 errors, 9 the
-    /// default and the usual course, 10 authentication, 12 connections. What the process itself does is 0.
+    /// Levels are sendmail's: 1 failures and security, 2 lost connections, 4 refusals by rules, 6 errors, 7 failed, 8
+    /// sent and 9 deferred deliveries, 9 the default and the usual course, 10 authentication, 12 connections. What the
+    /// process itself does is 0, and so is what an operator does to mail.
     #[must_use]
     pub const fn class(&self) -> Class {
         use Severity::{Error, Info, Notice, Warning};
-        use Stop::{Accept, Admit, Commit, Screen, Session};
+        use Stop::{Accept, Admit, Commit, Deliver, Dispatch, Screen, Session, Settle};
         let (name, level, severity, stop) = match *self {
             Self::Started { volatile: true, .. } => ("started", 0, Warning, None),
             Self::Started { .. } => ("started", 0, Info, None),
@@ -127,6 +140,17 @@ impl<'a> Event<'a> {
             Self::Accepted { .. } => ("accepted", 5, Info, Some(Commit)),
             Self::Queued { .. } => ("queued", 9, Info, Some(Commit)),
 
+            Self::Delivery { stat: Stat::Sent(_), .. } => ("sent", 8, Info, Some(Settle)),
+            Self::Delivery { stat: Stat::Deferred(_), .. } => ("deferred", 9, Info, Some(Settle)),
+            Self::Delivery { stat: Stat::Failed(_), .. } => ("failed", 7, Notice, Some(Settle)),
+            Self::Reported { .. } => ("reported", 6, Info, Some(Settle)),
+            Self::Unreportable { .. } => ("unreportable", 1, Warning, Some(Settle)),
+            Self::StartTlsClient { .. } => ("starttls_client", 9, Info, Some(Deliver)),
+            Self::TlsClientFailed { .. } => ("tls_client_failed", 6, Warning, Some(Deliver)),
+            Self::DestinationDown { .. } => ("destination_down", 6, Notice, Some(Dispatch)),
+            Self::DestinationUp { .. } => ("destination_up", 6, Info, Some(Dispatch)),
+            Self::QueueCommand { .. } => ("queue_command", 0, Info, Some(Dispatch)),
+
             Self::Spool { severity, .. } => ("spool", 1, severity, Some(Commit)),
             Self::LogDropped { .. } => ("log_dropped", 0, Warning, None),
             Self::InternalError { .. } => ("internal_error", 0, Error, None),
@@ -162,18 +186,34 @@ impl<'a> Event<'a> {
     #[must_use]
     pub const fn id(&self) -> Option<QueueId> {
         match *self {
-            Self::Accepted { id, .. } | Self::Queued { id, .. } => Some(id),
+            Self::Accepted { id, .. }
+            | Self::Queued { id, .. }
+            | Self::Delivery { id, .. }
+            | Self::Reported { id, .. }
+            | Self::Unreportable { id, .. } => Some(id),
             Self::BareNewline { id, .. }
             | Self::LimitReached { id, .. }
             | Self::LostInput { id, .. }
             | Self::TimedOut { id, .. }
             | Self::Rejected { id, .. }
-            | Self::TransactionRefused { id, .. } => id,
+            | Self::TransactionRefused { id, .. }
+            | Self::QueueCommand { id, .. } => id,
             _ => None,
         }
     }
 
-    /// The other side, where there is one.
+    /// The next hop, where the event has to do with one.
+    #[must_use]
+    pub const fn next_hop(&self) -> Option<NextHop<'a>> {
+        match *self {
+            Self::Delivery { relay, .. } | Self::StartTlsClient { relay, .. } | Self::TlsClientFailed { relay, .. } => {
+                Some(relay)
+            }
+            _ => None,
+        }
+    }
+
+    /// The client, where there is one.
     #[must_use]
     pub const fn relay(&self) -> Option<Relay<'a>> {
         match *self {

@@ -4,8 +4,9 @@
 //! Names follow the conventions of Prometheus. The server holds one number per [`Counter::index`] and adds
 //! [`increments`] of every event, whether its line is written or not. No time, no gauges here.
 
-use crate::{Event, Limit, Ruleset, Severity};
+use crate::{Event, Limit, ReportKind, Ruleset, Severity, Stat};
 use std::fmt::Write as _;
+use std::time::Duration;
 
 /// One number that only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +27,26 @@ pub enum Counter {
     Recipients,
     /// Recipients of messages that wait for a queue run (`delivery.mode = "queue"`).
     QueuedRecipients,
+    /// Deliveries: transactions with next hops, and attempts that did not come to one.
+    Deliveries(Outcome),
+    /// Their recipients.
+    DeliveryRecipients(Outcome),
+    /// Milliseconds from acceptance to delivery, over all deliveries that were sent.
+    DeliveryDelay,
+    /// Milliseconds that attempts took, over all deliveries that were sent.
+    DeliveryTime,
+    /// Reports that were made.
+    Reports(ReportKind),
+    /// Reports that nobody could take.
+    ReportsDropped,
+    /// TLS handshakes with next hops, done or failed.
+    TlsClient(Done),
+    /// Destinations that could not be reached any more.
+    DestinationsDown,
+    /// Destinations that were reached again.
+    DestinationsUp,
+    /// Changes of the queue by operators.
+    QueueCommands,
     /// Clients that spoke before the greeting.
     EarlyTalkers,
     /// Answers of block lists that name a client.
@@ -68,6 +89,38 @@ pub enum Temporary {
     No,
 }
 
+/// What came of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Outcome {
+    /// The next hop has taken it.
+    Sent,
+    /// It is tried again.
+    Deferred,
+    /// It is not tried again.
+    Failed,
+}
+
+impl Outcome {
+    const ALL: [Self; 3] = [Self::Sent, Self::Deferred, Self::Failed];
+
+    const fn of(stat: Stat<'_>) -> Self {
+        match stat {
+            Stat::Sent(_) => Self::Sent,
+            Stat::Deferred(_) => Self::Deferred,
+            Stat::Failed(_) => Self::Failed,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Sent => "sent",
+            Self::Deferred => "deferred",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// How something ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -88,7 +141,10 @@ const REFUSED: usize = 1;
 const REJECTED: usize = REFUSED + LIMITS;
 const PLAIN: usize = REJECTED + 2 * RULESETS;
 const TLS: usize = PLAIN + 13;
-const SPOOL: usize = TLS + 8;
+const DELIVERY: usize = TLS + 8;
+const REPORTS: usize = DELIVERY + 2 * Outcome::ALL.len() + 2;
+const DESTINATIONS: usize = REPORTS + ReportKind::ALL.len() + 1 + BOTH.len();
+const SPOOL: usize = DESTINATIONS + 3;
 
 impl Counter {
     /// How many counters there are.
@@ -120,6 +176,13 @@ impl Counter {
             .chain(BOTH.map(Self::Auth))
             .chain(BOTH.map(Self::Reloads))
             .chain(BOTH.map(Self::Certificates))
+            .chain(Outcome::ALL.map(Self::Deliveries))
+            .chain(Outcome::ALL.map(Self::DeliveryRecipients))
+            .chain([Self::DeliveryDelay, Self::DeliveryTime])
+            .chain(ReportKind::ALL.map(Self::Reports))
+            .chain([Self::ReportsDropped])
+            .chain(BOTH.map(Self::TlsClient))
+            .chain([Self::DestinationsDown, Self::DestinationsUp, Self::QueueCommands])
             .chain(SEVERITIES.map(Self::Spool))
             .chain([Self::LogDropped, Self::InternalErrors])
     }
@@ -148,6 +211,16 @@ impl Counter {
             Self::Auth(done) => TLS + 2 + done as usize,
             Self::Reloads(done) => TLS + 4 + done as usize,
             Self::Certificates(done) => TLS + 6 + done as usize,
+            Self::Deliveries(outcome) => DELIVERY + outcome as usize,
+            Self::DeliveryRecipients(outcome) => DELIVERY + 3 + outcome as usize,
+            Self::DeliveryDelay => DELIVERY + 6,
+            Self::DeliveryTime => DELIVERY + 7,
+            Self::Reports(kind) => REPORTS + kind as usize,
+            Self::ReportsDropped => REPORTS + 3,
+            Self::TlsClient(done) => REPORTS + 4 + done as usize,
+            Self::DestinationsDown => DESTINATIONS,
+            Self::DestinationsUp => DESTINATIONS + 1,
+            Self::QueueCommands => DESTINATIONS + 2,
             // The first severity in use is 2.
             Self::Spool(severity) => SPOOL + severity as usize - Severity::Critical as usize,
             Self::LogDropped => SPOOL + SEVERITIES.len(),
@@ -179,6 +252,22 @@ impl Counter {
             Self::MessageBytes => ("smtpd_message_bytes_total", "Octets of accepted messages."),
             Self::Recipients => ("smtpd_recipients_total", "Recipients of accepted messages."),
             Self::QueuedRecipients => ("smtpd_queued_recipients_total", "Recipients that wait for a queue run."),
+            Self::Deliveries(_) => {
+                ("deliveries_total", "Deliveries by outcome: transactions and attempts without one.")
+            }
+            Self::DeliveryRecipients(_) => ("delivery_recipients_total", "Recipients of deliveries by outcome."),
+            Self::DeliveryDelay => {
+                ("delivery_delay_milliseconds_total", "Time from acceptance to delivery, over all that were sent.")
+            }
+            Self::DeliveryTime => {
+                ("delivery_time_milliseconds_total", "Time of the attempt, over all deliveries that were sent.")
+            }
+            Self::Reports(_) => ("reports_total", "Reports to senders and to the postmaster."),
+            Self::ReportsDropped => ("reports_dropped_total", "Reports that nobody could take."),
+            Self::TlsClient(_) => ("delivery_tls_handshakes_total", "TLS handshakes with next hops."),
+            Self::DestinationsDown => ("destinations_down_total", "Destinations that could not be reached any more."),
+            Self::DestinationsUp => ("destinations_up_total", "Destinations that were reached again."),
+            Self::QueueCommands => ("queue_commands_total", "Changes of the queue by operators."),
             Self::EarlyTalkers => ("smtpd_early_talkers_total", "Clients that spoke before the greeting."),
             Self::DnsblListed => ("smtpd_dnsbl_listed_total", "Answers of block lists that name a client."),
             Self::Tls(_) => ("smtpd_tls_handshakes_total", "TLS handshakes."),
@@ -202,9 +291,13 @@ impl Counter {
         let result = |done| if matches!(done, Done::Ok) { "ok" } else { "failed" };
         let (key, text) = match self {
             Self::Refused(limit) => ("limit", limit.name()),
-            Self::Tls(done) | Self::Auth(done) | Self::Reloads(done) | Self::Certificates(done) => {
-                ("result", result(done))
-            }
+            Self::Deliveries(outcome) | Self::DeliveryRecipients(outcome) => ("result", outcome.name()),
+            Self::Reports(kind) => ("kind", kind.name()),
+            Self::Tls(done)
+            | Self::TlsClient(done)
+            | Self::Auth(done)
+            | Self::Reloads(done)
+            | Self::Certificates(done) => ("result", result(done)),
             Self::Spool(severity) => ("severity", severity.name()),
             Self::Rejected(ruleset, temporary) => {
                 let class = if matches!(temporary, Temporary::Yes) { "4xx" } else { "5xx" };
@@ -220,16 +313,37 @@ impl Counter {
 /// What an event adds: the counters and by how much.
 pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
     let big = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let one = |counter| [Some((counter, 1)), None, None];
+    let one = |counter| [Some((counter, 1)), None, None, None];
     let found = match *event {
         Event::Accepted { size, nrcpts, .. } => [
             Some((Counter::Messages, 1)),
             Some((Counter::MessageBytes, size)),
             Some((Counter::Recipients, big(nrcpts))),
+            None,
         ],
-        Event::Queued { to, .. } => [Some((Counter::QueuedRecipients, big(to.len()))), None, None],
-        Event::LogDropped { lines } => [Some((Counter::LogDropped, lines)), None, None],
-        Event::Started { .. } | Event::Listening { .. } | Event::Stopping { .. } | Event::Stopped { .. } => [None; 3],
+        Event::Queued { to, .. } => [Some((Counter::QueuedRecipients, big(to.len()))), None, None, None],
+        Event::Delivery { to, delay, xdelay, stat, .. } => {
+            let outcome = Outcome::of(stat);
+            let of_sent = |counter, time: Duration| {
+                let milliseconds = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+                matches!(stat, Stat::Sent(_)).then_some((counter, milliseconds))
+            };
+            [
+                Some((Counter::Deliveries(outcome), 1)),
+                Some((Counter::DeliveryRecipients(outcome), big(to.len()))),
+                of_sent(Counter::DeliveryDelay, delay),
+                of_sent(Counter::DeliveryTime, xdelay),
+            ]
+        }
+        Event::Reported { kind, .. } => one(Counter::Reports(kind)),
+        Event::Unreportable { .. } => one(Counter::ReportsDropped),
+        Event::StartTlsClient { .. } => one(Counter::TlsClient(Done::Ok)),
+        Event::TlsClientFailed { .. } => one(Counter::TlsClient(Done::Failed)),
+        Event::DestinationDown { .. } => one(Counter::DestinationsDown),
+        Event::DestinationUp { .. } => one(Counter::DestinationsUp),
+        Event::QueueCommand { .. } => one(Counter::QueueCommands),
+        Event::LogDropped { lines } => [Some((Counter::LogDropped, lines)), None, None, None],
+        Event::Started { .. } | Event::Listening { .. } | Event::Stopping { .. } | Event::Stopped { .. } => [None; 4],
         Event::Connected { .. } => one(Counter::Connections),
         Event::ConnectionRefused { limit, .. } | Event::LimitReached { limit, .. } => one(Counter::Refused(limit)),
         Event::Rejected { ruleset, reply, .. } => {
@@ -309,11 +423,45 @@ mod tests {
     }
 
     #[test]
+    fn what_is_sent_adds_its_delay() {
+        let event = |stat| Event::Delivery {
+            id: mail::QueueId::MIN,
+            to: &["<a@b>", "<c@d>"],
+            delay: Duration::from_millis(1_250),
+            xdelay: Duration::from_micros(7_900),
+            mailer: "esmtp",
+            priority: 0,
+            relay: crate::NextHop::None,
+            dsn: mail::EnhancedCode::of(mail::Outcome::Success, 0, 0),
+            reply: None,
+            stat,
+        };
+        let found: Vec<_> = increments(&event(Stat::Sent(""))).collect();
+        assert_eq!(
+            found,
+            [
+                (Counter::Deliveries(Outcome::Sent), 1),
+                (Counter::DeliveryRecipients(Outcome::Sent), 2),
+                (Counter::DeliveryDelay, 1_250),
+                (Counter::DeliveryTime, 7),
+            ]
+        );
+        let found: Vec<_> = increments(&event(Stat::Failed(""))).collect();
+        assert_eq!(
+            found,
+            [(Counter::Deliveries(Outcome::Failed), 1), (Counter::DeliveryRecipients(Outcome::Failed), 2)]
+        );
+    }
+
+    #[test]
     fn exposition_names_each_family_once() {
         let mut text = String::new();
         exposition("mailrace_", |counter| if counter == Counter::Messages { 7 } else { 0 }, &mut text);
         assert!(text.contains("\nmailrace_smtpd_messages_total 7\n"));
         assert!(text.contains("\nmailrace_smtpd_refused_total{limit=\"smtp.errors_max\"} 0\n"));
+        assert!(text.contains("\nmailrace_deliveries_total{result=\"deferred\"} 0\n"));
+        assert!(text.contains("\nmailrace_reports_total{kind=\"postmaster\"} 0\n"));
+        assert!(text.contains("\nmailrace_delivery_tls_handshakes_total{result=\"failed\"} 0\n"));
         let mut families: Vec<&str> = text.lines().filter(|line| line.starts_with("# TYPE")).collect();
         let count = families.len();
         families.sort_unstable();

@@ -1,13 +1,13 @@
-//! The events: what can happen on a message's way from the connection to the commit, and to the process.
+//! The events: what can happen on a message's way from the connection to the report, and to the process.
 //!
 //! Values are borrowed, so that an event costs nothing to make. Text may come straight from a peer, whatever is in it:
-//! the writers escape and shorten. What an event is called and how grave it is stands in [`Event::class`]. Events of
-//! delivery join with delivery.
+//! the writers escape and shorten. What an event is called and how grave it is stands in [`Event::class`].
 
 use crate::class::Severity;
-use crate::{Limit, Relay};
-use mail::{Body, Protocol, QueueId, Reply};
+use crate::{Limit, NextHop, Relay, ReportKind, Stat};
+use mail::{Body, EnhancedCode, Protocol, QueueId, Reply};
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 /// One thing that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,6 +279,99 @@ pub enum Event<'a> {
         mailer: &'a str,
         /// size − class·1800 + nrcpts·30000
         priority: i64,
+    },
+
+    /// A transaction with a next hop is over for these recipients, or an attempt that did not come to one: sendmail's
+    /// `to=` line. One event for all recipients with the same outcome and reply.
+    Delivery {
+        /// The message.
+        id: QueueId,
+        /// The recipients, `<a@b>`.
+        to: &'a [&'a str],
+        /// Since the message was accepted.
+        delay: Duration,
+        /// Of this attempt.
+        xdelay: Duration,
+        /// `esmtp`, `smtp`, `lmtp`
+        mailer: &'a str,
+        /// size − class·1800 + nrcpts·30000, + 90000 for each attempt before.
+        priority: i64,
+        /// Where it went.
+        relay: NextHop<'a>,
+        /// The status: of the reply, or of what kept it from coming to one.
+        dsn: EnhancedCode,
+        /// What the next hop said, if it said it.
+        reply: Option<&'a Reply>,
+        /// What came of it.
+        stat: Stat<'a>,
+    },
+    /// A report was made and is a message of its own: `ID: ID2: DSN: User unknown`.
+    Reported {
+        /// The message that it is about.
+        id: QueueId,
+        /// The report.
+        report: QueueId,
+        /// To whom and why.
+        kind: ReportKind,
+        /// The reason in a few words, as in `stat=`; for delays for example
+        /// `Warning: could not send message for past 4 hours`.
+        text: &'a str,
+    },
+    /// A report could not be delivered to anybody and is dropped.
+    Unreportable {
+        /// The report, or the message that none could be made of.
+        id: QueueId,
+        /// Why.
+        text: &'a str,
+    },
+    /// The connection to a next hop is encrypted.
+    StartTlsClient {
+        /// The next hop.
+        relay: NextHop<'a>,
+        /// `TLSv1.3`
+        version: &'a str,
+        /// `TLS_AES_256_GCM_SHA384`
+        cipher: &'a str,
+        /// Key bits.
+        bits: u16,
+        /// sendmail's word for what is known of the certificate: `NOT` not asked, `OK`, `FAIL`.
+        verify: &'a str,
+    },
+    /// The handshake with a next hop failed. Whether it goes on without TLS is told by what follows.
+    TlsClientFailed {
+        /// The next hop.
+        relay: NextHop<'a>,
+        /// The words of the TLS library.
+        reason: &'a str,
+    },
+    /// A destination cannot be reached; its messages wait and are not tried one by one.
+    DestinationDown {
+        /// Its name in the queue.
+        destination: &'a str,
+        /// What happened.
+        why: &'a str,
+        /// Until the next attempt.
+        retry: Duration,
+    },
+    /// A destination is reached again.
+    DestinationUp {
+        /// Its name in the queue.
+        destination: &'a str,
+        /// How long it was not.
+        down: Duration,
+    },
+    /// An operator has changed the queue.
+    QueueCommand {
+        /// The message, where the event is about one.
+        id: Option<QueueId>,
+        /// `retry`, `hold`, `release`, `delete`
+        what: &'a str,
+        /// How many.
+        messages: u64,
+        /// Of these messages.
+        recipients: u64,
+        /// The user of the system who asked for it.
+        uid: u32,
     },
 
     /// Something in the spool that a person may have to know.

@@ -3,9 +3,10 @@
 //! JSON is written from it; the test of the sendmail lines looks values up in it. The names are those of sendmail's
 //! fields where it has the field.
 
-use crate::{Event, Relay};
-use mail::Reply;
+use crate::{Event, NextHop, Relay};
+use mail::{EnhancedCode, QueueId, Reply};
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// One value.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +15,10 @@ pub(crate) enum Value<'a> {
     Number(u64),
     Signed(i64),
     Flag(bool),
+    /// In JSON with milliseconds.
+    Seconds(Duration),
+    Id(QueueId),
+    Enhanced(EnhancedCode),
     Address(IpAddr),
     Socket(std::net::SocketAddr),
     Texts(&'a [String]),
@@ -51,6 +56,15 @@ impl<'a> Visitor<'_, 'a> {
         }
     }
 
+    fn next_hop(&mut self, next_hop: NextHop<'a>) {
+        if let Some(name) = next_hop.name() {
+            self.text("relay", name);
+        }
+        if let Some(address) = next_hop.address() {
+            (self.0)("relay_ip", Value::Address(address));
+        }
+    }
+
     /// The code alone; the writer adds the enhanced code and the text, which have to be put together.
     fn reply(&mut self, reply: &'a Reply) {
         self.number("reply_code", u64::from(reply.code().get()));
@@ -63,18 +77,22 @@ impl<'a> Event<'a> {
         if let Some(relay) = self.relay() {
             v.relay(relay);
         }
-        if !self.visit_mail(v) && !self.visit_session(v) {
+        if !self.visit_mail(v) && !self.visit_session(v) && !self.visit_delivery(v) {
             self.visit_process(v);
+        }
+        if let Some(next_hop) = self.next_hop() {
+            v.next_hop(next_hop);
         }
         if let Some(reply) = self.reply() {
             v.reply(reply);
         }
     }
 
-    /// The reply that the client was given.
+    /// The reply that the client was given, or that the next hop gave.
     pub(crate) const fn reply(&self) -> Option<&'a Reply> {
         match *self {
             Self::ConnectionRefused { reply, .. } | Self::Rejected { reply, .. } => Some(reply),
+            Self::Delivery { reply, .. } => reply,
             _ => None,
         }
     }
@@ -166,6 +184,51 @@ impl<'a> Event<'a> {
                 v.text("after", after);
             }
             Self::TimedOut { during, .. } => v.text("during", during),
+            _ => return false,
+        }
+        true
+    }
+
+    fn visit_delivery(&self, v: &mut Visitor<'_, 'a>) -> bool {
+        match *self {
+            Self::Delivery { to, delay, xdelay, mailer, priority, dsn, stat, .. } => {
+                (v.0)("to", Value::List(to));
+                (v.0)("delay", Value::Seconds(delay));
+                (v.0)("xdelay", Value::Seconds(xdelay));
+                v.text("mailer", mailer);
+                (v.0)("pri", Value::Signed(priority));
+                (v.0)("dsn", Value::Enhanced(dsn));
+                v.text("stat", stat.word());
+                v.text("text", stat.text());
+            }
+            Self::Reported { report, kind, text, .. } => {
+                (v.0)("report", Value::Id(report));
+                v.text("kind", kind.name());
+                v.text("text", text);
+            }
+            Self::Unreportable { text, .. } => v.text("text", text),
+            Self::StartTlsClient { version, cipher, bits, verify, .. } => {
+                v.text("version", version);
+                v.text("verify", verify);
+                v.text("cipher", cipher);
+                v.number("bits", u64::from(bits));
+            }
+            Self::TlsClientFailed { reason, .. } => v.text("reason", reason),
+            Self::DestinationDown { destination, why, retry } => {
+                v.text("destination", destination);
+                (v.0)("retry", Value::Seconds(retry));
+                v.text("why", why);
+            }
+            Self::DestinationUp { destination, down } => {
+                v.text("destination", destination);
+                (v.0)("down", Value::Seconds(down));
+            }
+            Self::QueueCommand { what, messages, recipients, uid, .. } => {
+                v.text("queue", what);
+                v.number("messages", messages);
+                v.number("recipients", recipients);
+                v.number("uid", u64::from(uid));
+            }
             _ => return false,
         }
         true

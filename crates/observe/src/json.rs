@@ -8,7 +8,7 @@
 use crate::Event;
 use crate::escape::{self, is_unsafe};
 use crate::fields::{Value, Visitor};
-use crate::sendmail::split_recipients;
+use crate::sendmail::split;
 use std::fmt::Write as _;
 
 /// Longest string, in octets of UTF-8 before JSON's own escapes.
@@ -63,20 +63,19 @@ pub fn write<'a>(event: &Event<'a>, ts: &str, out: &mut String) -> Option<Event<
     rest
 }
 
-/// The event with as many recipients as go on one line, and the event with the others.
-fn split<'a>(event: &Event<'a>) -> (Event<'a>, Option<Event<'a>>) {
-    let Event::Queued { id, to, mailer, priority } = *event else { return (*event, None) };
-    let (now, later) = split_recipients(to);
-    let with = |to| Event::Queued { id, to, mailer, priority };
-    (with(now), (!later.is_empty()).then(|| with(later)))
-}
-
 fn value(value: Value<'_>, out: &mut String) {
     match value {
         Value::Text(text) => string(text, out),
         Value::Number(number) => put(out, format_args!("{number}")),
         Value::Signed(number) => put(out, format_args!("{number}")),
+        Value::Seconds(time) => put(out, format_args!("{}.{:03}", time.as_secs(), time.subsec_millis())),
         Value::Flag(flag) => out.push_str(if flag { "true" } else { "false" }),
+        Value::Id(id) => {
+            out.push('"');
+            escape::push_id(out, id);
+            out.push('"');
+        }
+        Value::Enhanced(code) => put(out, format_args!("\"{code}\"")),
         Value::Address(address) => put(out, format_args!("\"{address}\"")),
         Value::Socket(address) => put(out, format_args!("\"{address}\"")),
         Value::Texts(texts) => list(texts.iter().map(String::as_str), out),

@@ -10,6 +10,7 @@
 
 mod class;
 pub mod counters;
+mod delivery;
 mod escape;
 mod event;
 mod fields;
@@ -19,6 +20,7 @@ mod relay;
 pub mod sendmail;
 
 pub use class::{Class, Severity, Stop};
+pub use delivery::{NextHop, ReportKind, Stat};
 pub use event::{Event, Ruleset};
 pub use limit::Limit;
 pub use relay::Relay;

@@ -4,6 +4,10 @@
 //! sendmail has no such line the words are ours. A line is one line whatever a peer sent, at most [`LINE_MAX`] octets,
 //! and splits at `, ` into the fields written here; only the last field may hold free text. See `escape`.
 
+mod delivery;
+
+pub(crate) use delivery::split;
+
 use crate::escape::{self, Place};
 use crate::{Event, Limit, Relay};
 use mail::Reply;
@@ -25,8 +29,6 @@ const MSGID_MAX: usize = 300;
 const REPLY_MAX: usize = 400;
 const WORD_MAX: usize = 64;
 const TEXT_MAX: usize = 1_200;
-/// Recipients on one line; the others follow on lines of their own.
-const TO_MAX: usize = 1_000;
 
 /// A moment in the zone of the machine, as far as a line shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,13 +66,13 @@ pub fn write<'a>(event: &Event<'a>, out: &mut String) -> Option<Event<'a>> {
     let start = out.len();
     write_id(event, out);
     let rest = match *event {
-        Event::Queued { .. } => write_queued(event, out),
+        Event::Queued { .. } | Event::Delivery { .. } => delivery::write_to(event, out),
         Event::Accepted { .. } | Event::TransactionRefused { .. } => {
             write_from(event, out);
             None
         }
         _ => {
-            if !write_session(event, out) {
+            if !write_session(event, out) && !delivery::write(event, out) {
                 write_process(event, out);
             }
             None
@@ -131,36 +133,6 @@ fn write_from(event: &Event<'_>, out: &mut String) {
         value(out, ", authid=", identity, 2 * WORD_MAX);
     }
     write_relay(", relay=", relay, out);
-}
-
-/// `to=<a>,<b>, delay=00:00:00, mailer=esmtp, pri=60015, stat=queued`; a list that goes on ends in ` [more]`.
-fn write_queued<'a>(event: &Event<'a>, out: &mut String) -> Option<Event<'a>> {
-    let Event::Queued { id, to, mailer, priority } = *event else { return None };
-    let (now, later) = split_recipients(to);
-    out.push_str("to=");
-    for (index, recipient) in now.iter().enumerate() {
-        if index > 0 {
-            out.push(',');
-        }
-        escape::push(out, recipient, Place::Item, PATH_MAX);
-    }
-    if !later.is_empty() {
-        out.push_str(", [more]");
-    }
-    word(out, ", delay=00:00:00, mailer=", mailer);
-    put(out, format_args!(", pri={priority}, stat=queued"));
-    (!later.is_empty()).then_some(Event::Queued { id, to: later, mailer, priority })
-}
-
-/// The recipients that one line holds, at least one, and the others.
-pub(crate) fn split_recipients<'a>(to: &'a [&'a str]) -> (&'a [&'a str], &'a [&'a str]) {
-    let mut octets = 0;
-    let fit = to.iter().take_while(|recipient| {
-        octets += 1 + escape::cost(recipient, Place::Item, PATH_MAX);
-        octets <= TO_MAX
-    });
-    let fit = fit.count().max(1).min(to.len());
-    to.split_at(fit)
 }
 
 /// Lines about a client. False: the event is none of them.
@@ -371,20 +343,25 @@ fn write_address(address: IpAddr, out: &mut String) {
     }
 }
 
-/// The reply on one line, its lines joined by spaces. It ends the line of the log: its commas are as they are.
+/// The reply at the end of the line: its commas are as they are.
 fn write_reply(reply: &Reply, out: &mut String) {
-    put(out, format_args!(", reject={}", reply.code().get()));
+    write_reply_text(", reject=", reply, Place::End, REPLY_MAX, out);
+}
+
+/// Codes and text on one line, the lines joined by spaces.
+fn write_reply_text(key: &str, reply: &Reply, place: Place, max: usize, out: &mut String) {
+    put(out, format_args!("{key}{}", reply.code().get()));
     if let Some(enhanced) = reply.enhanced() {
         put(out, format_args!(" {enhanced}"));
     }
     let start = out.len();
     for line in reply.lines() {
-        let room = REPLY_MAX.saturating_sub(out.len() - start);
+        let room = max.saturating_sub(out.len() - start);
         if room < 8 {
             break;
         }
         out.push(' ');
-        escape::push(out, line, Place::End, room);
+        escape::push(out, line, place, room - 1);
     }
 }
 

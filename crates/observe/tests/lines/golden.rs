@@ -1,7 +1,9 @@
 //! One event of each kind with its exact line in sendmail's form.
 //!
-//! The lines about accepted and refused mail, connections, STARTTLS and AUTH are those of sendmail 8.18 in a laboratory,
+//! The lines about accepted, refused and delivered mail, connections, STARTTLS and AUTH are those of sendmail 8.18 in a laboratory,
 //! but for names and ids. `docs/log.md` shows the same events.
+
+mod delivery;
 
 use crate::kinds;
 use mail::{Body, Protocol, QueueId, Reply, ReplyCode, Session};
@@ -252,9 +254,9 @@ pub(crate) fn id() -> QueueId {
 /// Events in the order of the message's way, each with its line.
 pub(crate) fn all() -> Vec<(Event<'static>, String)> {
     let id = id();
-    let lines = [accept_lines(), session_lines(id), mail_lines(id), process_lines()].concat();
+    let lines = [accept_lines(), session_lines(id), mail_lines(id), delivery::lines(id), process_lines()].concat();
     let with_id = |(event, line): (Event<'static>, &str)| {
-        let line = line.strip_prefix("ID: ").map_or_else(|| line.to_owned(), |rest| format!("{id}: {rest}"));
+        let line = line.replace("ID: ", &format!("{id}: "));
         (event, line)
     };
     lines.into_iter().map(with_id).collect()

@@ -2,7 +2,7 @@
 
 use crate::kinds::{self, Values};
 use mail::{Reply, ReplyCode};
-use observe::{Event, Limit, Ruleset, json, sendmail};
+use observe::{Event, Limit, Ruleset, Stat, json, sendmail};
 use proptest::prelude::*;
 use std::net::IpAddr;
 
@@ -44,7 +44,7 @@ fn values() -> impl Strategy<Value = Values> {
     )
 }
 
-/// A reader as operators have them: drops the id, splits at `, ` and the first `=`; `reject=` takes the rest.
+/// A reader as operators have them: drops the id, splits at `, ` and the first `=`; what may stand last takes the rest.
 fn read(line: &str) -> Vec<(&str, &str)> {
     let mut rest = match line.split_once(": ") {
         Some((id, rest)) if id.bytes().all(|b| b.is_ascii_alphanumeric()) => rest,
@@ -52,7 +52,7 @@ fn read(line: &str) -> Vec<(&str, &str)> {
     };
     let mut fields = Vec::new();
     while !rest.is_empty() {
-        let field = if rest.starts_with("reject=") {
+        let field = if ["reject=", "stat=", "why="].iter().any(|last| rest.starts_with(last)) {
             std::mem::take(&mut rest)
         } else {
             let (field, after) = rest.split_once(", ").unwrap_or((rest, ""));
@@ -116,9 +116,52 @@ fn keys(event: &Event<'_>) -> Option<Vec<&'static str>> {
         Event::LimitReached { .. } => keys.extend(["limit", "max", "relay"]),
         Event::DnsblListed { .. } => keys.extend(["dnsbl", "answer", "weight", "relay"]),
         Event::Queued { .. } => keys.extend(["to", "delay", "mailer", "pri", "stat"]),
+        Event::Delivery { reply, relay, stat, .. } => {
+            keys.extend(["to", "delay", "xdelay", "mailer", "pri"]);
+            keys.extend((*relay != observe::NextHop::None).then_some("relay"));
+            keys.push("dsn");
+            keys.extend(reply.filter(|_| !matches!(stat, Stat::Sent(_))).map(|_| "reply"));
+            keys.push("stat");
+        }
+        Event::StartTlsClient { relay, .. } => {
+            keys.push("STARTTLS");
+            keys.extend((*relay != observe::NextHop::None).then_some("relay"));
+            keys.extend(["version", "verify", "cipher", "bits"]);
+        }
+        Event::DestinationDown { .. } => keys.extend(["destination", "state", "retry", "why"]),
+        Event::DestinationUp { .. } => keys.extend(["destination", "state", "down"]),
+        Event::QueueCommand { .. } => keys.extend(["queue", "messages", "recipients", "uid"]),
         _ => return None,
     }
     Some(keys)
+}
+
+/// Every value of a `to=` line at its bound: nothing is cut off at the end.
+#[test]
+fn a_delivery_fits_into_its_line() {
+    let long = "\u{1}".repeat(2_000);
+    let reply = Reply::new(ReplyCode::of(451), None, &format!("4.999.999 {}", "a, b\n".repeat(400)));
+    let to = [long.as_str(), long.as_str()];
+    let mut line = String::new();
+    let time = sendmail::Civil { month: 12, day: 31, hour: 23, minute: 59, second: 60 };
+    sendmail::prefix(time, Some(&long), &long, u32::MAX, &mut line);
+    let event = Event::Delivery {
+        id: kinds::queue_id(),
+        to: &to,
+        delay: std::time::Duration::MAX,
+        xdelay: std::time::Duration::MAX,
+        mailer: &long,
+        priority: i64::MIN,
+        relay: observe::NextHop::Host { name: Some(&long), address: IpAddr::V6(std::net::Ipv6Addr::from(u128::MAX)) },
+        dsn: mail::EnhancedCode::of(mail::Outcome::Transient, 999, 999),
+        reply: Some(&reply),
+        stat: Stat::Deferred(&long),
+    };
+    assert!(sendmail::write(&event, &mut line).is_some(), "a second line for the second recipient");
+    assert!(line.ends_with("\\001..."), "{line}");
+    assert!(line.len() <= sendmail::LINE_MAX, "{}", line.len());
+    let stat = line.split_once(", stat=Deferred: ").unwrap().1;
+    assert_eq!(stat.len(), 399);
 }
 
 /// JSON keeps text exactly, up to its bound.
@@ -153,6 +196,14 @@ proptest! {
                 Event::Accepted { .. } | Event::TransactionRefused { .. } => assert_holds(value("from"), &v.a),
                 Event::Rejected { arg1: Some(arg1), .. } => assert_holds(value("arg1"), arg1),
                 Event::Auth { .. } => assert_holds(value("authid"), &v.a),
+                Event::Delivery { stat: Stat::Failed(text), .. } => assert_holds(value("stat"), text),
+                Event::Delivery { stat: Stat::Deferred(text), .. } if !text.is_empty() => {
+                    assert_holds(value("stat").strip_prefix("Deferred: ").unwrap(), text);
+                }
+                Event::Delivery { stat: Stat::Sent(text), .. } if !text.is_empty() => {
+                    assert_holds(value("stat").strip_prefix("Sent (").unwrap().strip_suffix(')').unwrap(), text);
+                }
+                Event::DestinationDown { .. } => assert_holds(value("why"), &v.a),
                 _ => {}
             }
         }
@@ -190,6 +241,13 @@ proptest! {
                 let text = reply.lines().collect::<Vec<_>>().join(" ");
                 prop_assert_eq!(string("reply"), cut(&text));
             }
+            Event::Delivery { reply, stat, .. } => {
+                prop_assert_eq!(string("stat"), stat.word());
+                prop_assert_eq!(string("text"), cut(stat.text()));
+                prop_assert_eq!(object.get("reply").is_some(), reply.is_some());
+            }
+            Event::Reported { .. } | Event::Unreportable { .. } => prop_assert_eq!(string("text"), cut(&v.a)),
+            Event::DestinationDown { .. } => prop_assert_eq!(string("why"), cut(&v.a)),
             Event::AuthFailed { .. } => prop_assert_eq!(string("reason"), cut(&v.a)),
             Event::StartTls { .. } => prop_assert_eq!(string("cipher"), cut(&v.a)),
             Event::ForeignProtocol { .. } => prop_assert_eq!(string("command"), cut(&v.a)),

@@ -1,8 +1,9 @@
 //! Events of every kind over the same few values.
 
-use mail::{Body, Node, Protocol, QueueId, Reply};
-use observe::{Event, Limit, Relay, Ruleset, Severity};
+use mail::{Body, EnhancedCode, Node, Outcome, Protocol, QueueId, Reply};
+use observe::{Event, Limit, NextHop, Relay, ReportKind, Ruleset, Severity, Stat};
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// Values to make events of.
 #[derive(Clone, Debug)]
@@ -25,7 +26,7 @@ pub(crate) fn queue_id() -> QueueId {
 }
 
 /// How many kinds there are.
-pub(crate) const COUNT: usize = 30;
+pub(crate) const COUNT: usize = 38;
 
 /// The number of the event's kind. No `_` here: a new event has to be added below too.
 pub(crate) fn kind(event: &Event<'_>) -> usize {
@@ -60,10 +61,18 @@ pub(crate) fn kind(event: &Event<'_>) -> usize {
         Event::Spool { .. } => 27,
         Event::LogDropped { .. } => 28,
         Event::InternalError { .. } => 29,
+        Event::Delivery { .. } => 30,
+        Event::Reported { .. } => 31,
+        Event::Unreportable { .. } => 32,
+        Event::StartTlsClient { .. } => 33,
+        Event::TlsClientFailed { .. } => 34,
+        Event::DestinationDown { .. } => 35,
+        Event::DestinationUp { .. } => 36,
+        Event::QueueCommand { .. } => 37,
     }
 }
 
-/// An event of a kind. `to` is `v.list` as `Queued` wants it.
+/// An event of a kind. `to` is `v.list` as `Queued` and `Delivery` want it.
 pub(crate) fn event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<'a> {
     let relay = if v.flag {
         Relay::Host { name: Some(&v.c), address: v.address, may_be_forged: v.number.is_multiple_of(2) }
@@ -118,6 +127,50 @@ pub(crate) fn event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<
         26 => Event::Queued { id: queue_id(), to, mailer: b, priority: -i64::from(small) },
         27 => Event::Spool { severity: Severity::Critical, text: a },
         28 => Event::LogDropped { lines: number },
-        _ => Event::InternalError { place: b, text: a },
+        29 => Event::InternalError { place: b, text: a },
+        _ => delivery_event(kind, v, to),
+    }
+}
+
+fn delivery_event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<'a> {
+    let (a, b, c) = (v.a.as_str(), v.b.as_str(), v.c.as_str());
+    let relay = match v.number % 4 {
+        0 => NextHop::None,
+        1 => NextHop::Name(c),
+        2 => NextHop::Host { name: None, address: v.address },
+        _ => NextHop::Host { name: Some(c), address: v.address },
+    };
+    let stat = match v.number % 3 {
+        0 => Stat::Sent(a),
+        1 => Stat::Deferred(a),
+        _ => Stat::Failed(a),
+    };
+    let time = Duration::from_millis(v.number);
+    match kind {
+        30 => Event::Delivery {
+            id: queue_id(),
+            to,
+            delay: time,
+            xdelay: Duration::MAX,
+            mailer: b,
+            priority: i64::MIN,
+            relay,
+            dsn: EnhancedCode::of(Outcome::Transient, 999, 999),
+            reply: v.flag.then_some(&v.reply),
+            stat,
+        },
+        31 => Event::Reported { id: queue_id(), report: queue_id(), kind: ReportKind::Delayed, text: a },
+        32 => Event::Unreportable { id: queue_id(), text: a },
+        33 => Event::StartTlsClient { relay, version: b, cipher: a, bits: u16::MAX, verify: b },
+        34 => Event::TlsClientFailed { relay, reason: a },
+        35 => Event::DestinationDown { destination: b, why: a, retry: time },
+        36 => Event::DestinationUp { destination: b, down: time },
+        _ => Event::QueueCommand {
+            id: v.flag.then(queue_id),
+            what: b,
+            messages: v.number,
+            recipients: v.number,
+            uid: u32::MAX,
+        },
     }
 }

@@ -1,0 +1,224 @@
+//! Lines of delivery; those with `to=` are sendmail 8.18's, but for names and ids, and for `\040` in `reply=`.
+
+use super::{CLIENT, id, reply};
+use mail::{EnhancedCode, Outcome, QueueId, Reply};
+use observe::{Event, NextHop, ReportKind, Stat};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+const HOP: NextHop<'_> = NextHop::Host { name: Some("mx.ok.test"), address: CLIENT };
+
+/// A delivery to one recipient, of which a line shows `what`.
+fn delivery(
+    id: QueueId,
+    what: (Outcome, u16, u16),
+    reply: Option<&'static Reply>,
+    stat: Stat<'static>,
+) -> Event<'static> {
+    Event::Delivery {
+        id,
+        to: &["<u1@ok.test>"],
+        delay: Duration::ZERO,
+        xdelay: Duration::ZERO,
+        mailer: "esmtp",
+        priority: 30_238,
+        relay: HOP,
+        dsn: EnhancedCode::of(what.0, what.1, what.2),
+        reply,
+        stat,
+    }
+}
+
+/// The same with other times, recipients and next hop.
+fn with(event: Event<'static>, to: &'static [&'static str], delay: u64, relay: NextHop<'static>) -> Event<'static> {
+    let Event::Delivery { id, xdelay, mailer, dsn, reply, stat, .. } = event else { panic!("{event:?}") };
+    let (delay, priority) = (Duration::from_secs(delay), 120_240);
+    Event::Delivery { id, to, delay, xdelay, mailer, priority, relay, dsn, reply, stat }
+}
+
+pub(super) fn lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
+    [to_lines(id), report_lines(id), host_lines(id)].concat()
+}
+
+fn to_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
+    use Outcome::{Permanent, Success, Transient};
+    let greylisted = reply(451, "4.7.1 Greylisted, try again later");
+    let unknown = reply(550, "5.1.1 <nouser>: Recipient address rejected: User unknown");
+    let deferred = Stat::Deferred("451 4.7.1 Greylisted, try again later");
+    let refused = delivery(id, (Transient, 4, 1), None, Stat::Deferred("Connection refused by [127.0.0.3]"));
+    let address = |last| NextHop::Host { name: None, address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)) };
+    let no_host = Stat::Failed("Host unknown (Name server: nowhere.test: host not found)");
+    vec![
+        (
+            delivery(
+                id,
+                (Success, 0, 0),
+                Some(reply(250, "2.0.0 Ok: queued as 4F1D2A")),
+                Stat::Sent("Ok: queued as 4F1D2A"),
+            ),
+            "ID: to=<u1@ok.test>, delay=00:00:00, xdelay=00:00:00, mailer=esmtp, pri=30238, relay=mx.ok.test [192.0.2.7], \
+             dsn=2.0.0, stat=Sent (Ok: queued as 4F1D2A)",
+        ),
+        (
+            with(
+                delivery(id, (Success, 0, 0), None, Stat::Sent("")),
+                &["<u1@ok.test>", "<u2@ok.test>"],
+                90_061,
+                address(1),
+            ),
+            "ID: to=<u1@ok.test>,<u2@ok.test>, delay=1+01:01:01, xdelay=00:00:00, mailer=esmtp, pri=120240, \
+             relay=[127.0.0.1] [127.0.0.1], dsn=2.0.0, stat=Sent",
+        ),
+        (
+            with(delivery(id, (Transient, 7, 1), Some(greylisted), deferred), &["<grey@ok.test>"], 449, HOP),
+            "ID: to=<grey@ok.test>, delay=00:07:29, xdelay=00:00:00, mailer=esmtp, pri=120240, \
+             relay=mx.ok.test [192.0.2.7], dsn=4.7.1, reply=451 4.7.1 Greylisted,\\040try again later, \
+             stat=Deferred: 451 4.7.1 Greylisted, try again later",
+        ),
+        (
+            with(refused, &["<u@down.test>"], 59, address(3)),
+            "ID: to=<u@down.test>, delay=00:00:59, xdelay=00:00:00, mailer=esmtp, pri=120240, \
+             relay=[127.0.0.3] [127.0.0.3], dsn=4.4.1, stat=Deferred: Connection refused by [127.0.0.3]",
+        ),
+        (
+            delivery(id, (Permanent, 1, 1), Some(unknown), Stat::Failed(Stat::refusal(unknown, true))),
+            "ID: to=<u1@ok.test>, delay=00:00:00, xdelay=00:00:00, mailer=esmtp, pri=30238, relay=mx.ok.test [192.0.2.7], \
+             dsn=5.1.1, reply=550 5.1.1 <nouser>: Recipient address rejected: User unknown, stat=User unknown",
+        ),
+        (
+            with(
+                delivery(id, (Permanent, 1, 2), None, no_host),
+                &["<u@nowhere.test>"],
+                0,
+                NextHop::Name("nowhere.test"),
+            ),
+            "ID: to=<u@nowhere.test>, delay=00:00:00, xdelay=00:00:00, mailer=esmtp, pri=120240, relay=nowhere.test, \
+             dsn=5.1.2, stat=Host unknown (Name server: nowhere.test: host not found)",
+        ),
+        (
+            with(
+                delivery(id, (Permanent, 4, 7), None, Stat::Failed("Cannot send message for 5 days")),
+                &["<u@down.test>"],
+                432_000,
+                NextHop::None,
+            ),
+            "ID: to=<u@down.test>, delay=5+00:00:00, xdelay=00:00:00, mailer=esmtp, pri=120240, dsn=5.4.7, \
+             stat=Cannot send message for 5 days",
+        ),
+    ]
+}
+
+fn report_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
+    vec![
+        (Event::Reported { id, report: id, kind: ReportKind::Dsn, text: "User unknown" }, "ID: ID: DSN: User unknown"),
+        (
+            Event::Reported {
+                id,
+                report: id,
+                kind: ReportKind::Delayed,
+                text: "Warning: could not send message for past 4 hours",
+            },
+            "ID: ID: sender notify: Warning: could not send message for past 4 hours",
+        ),
+        (
+            Event::Reported { id, report: id, kind: ReportKind::Postmaster, text: "User unknown" },
+            "ID: ID: postmaster notify: User unknown",
+        ),
+        (
+            Event::Unreportable { id, text: "postmaster@lab.test: Host unknown" },
+            "ID: report dropped: postmaster@lab.test: Host unknown",
+        ),
+    ]
+}
+
+fn host_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
+    let address = NextHop::Host { name: None, address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 3)) };
+    vec![
+        (
+            Event::StartTlsClient {
+                relay: HOP,
+                version: "TLSv1.3",
+                cipher: "TLS_AES_256_GCM_SHA384",
+                bits: 256,
+                verify: "NOT",
+            },
+            "STARTTLS=client, relay=mx.ok.test, version=TLSv1.3, verify=NOT, cipher=TLS_AES_256_GCM_SHA384, bits=256/256",
+        ),
+        (
+            Event::TlsClientFailed { relay: address, reason: "the peer sent no certificate" },
+            "STARTTLS=client, error: connect failed=-1, reason=the peer sent no certificate, relay=[127.0.0.3]",
+        ),
+        (
+            Event::DestinationDown {
+                destination: "down.test",
+                why: "Connection refused by [127.0.0.3]",
+                retry: Duration::from_secs(60),
+            },
+            "destination=down.test, state=down, retry=00:01:00, why=Connection refused by [127.0.0.3]",
+        ),
+        (
+            Event::DestinationUp { destination: "down.test", down: Duration::from_millis(3_725_500) },
+            "destination=down.test, state=up, down=01:02:05",
+        ),
+        (
+            Event::QueueCommand { id: None, what: "retry", messages: 12, recipients: 15, uid: 1_000 },
+            "queue=retry, messages=12, recipients=15, uid=1000",
+        ),
+        (
+            Event::QueueCommand { id: Some(id), what: "delete", messages: 1, recipients: 2, uid: 0 },
+            "ID: queue=delete, messages=1, recipients=2, uid=0",
+        ),
+    ]
+}
+
+#[test]
+fn a_long_delivery_is_counted_once_and_told_in_several_lines() {
+    use observe::counters::{Counter, Outcome, increments};
+    let names: Vec<String> = (0..100).map(|n| format!("<user{n}@lab.test>")).collect();
+    let to: Vec<&str> = names.iter().map(String::as_str).collect();
+    let answer = reply(452, &format!("4.3.1 {}, later", "no room ".repeat(80)));
+    let stat = Stat::Deferred("452 4.3.1 no room");
+    let Event::Delivery { id, delay, xdelay, mailer, priority, relay, dsn, reply, .. } =
+        delivery(id(), (mail::Outcome::Transient, 3, 1), Some(answer), stat)
+    else {
+        panic!("no delivery")
+    };
+    let whole = Event::Delivery { id, to: &to, delay, xdelay, mailer, priority, relay, dsn, reply, stat };
+    assert_eq!(
+        increments(&whole).collect::<Vec<_>>(),
+        [(Counter::Deliveries(Outcome::Deferred), 1), (Counter::DeliveryRecipients(Outcome::Deferred), 100)]
+    );
+    let mut next = Some(whole);
+    let mut seen = Vec::new();
+    while let Some(event) = next {
+        let mut out = String::new();
+        next = observe::sendmail::write(&event, &mut out);
+        assert!(
+            out.ends_with(", stat=Deferred: 452 4.3.1 no room") && out.contains(", reply=452 4.3.1 no room"),
+            "{out}"
+        );
+        let (_, rest) = out.split_once(" to=").unwrap();
+        let (list, rest) = rest.split_once(", ").unwrap();
+        assert_eq!(rest.starts_with("[more], "), next.is_some(), "{out}");
+        seen.extend(list.split(',').map(str::to_owned));
+        let mut json = String::new();
+        assert_eq!(observe::json::write(&event, "", &mut json), next);
+    }
+    assert_eq!(seen, names);
+}
+
+#[test]
+fn words_for_refusals() {
+    for (code, text, of_recipient, words) in [
+        (550, "5.1.1 no", true, "User unknown"),
+        (550, "no such user", true, "User unknown"),
+        (553, "no", true, "User unknown"),
+        (550, "no", false, "Service unavailable"),
+        (550, "5.7.1 blocked", true, "Service unavailable"),
+        (550, "5.1.2 bad domain", true, "Host unknown"),
+        (554, "5.1.8 sender's domain", false, "Service unavailable"),
+        (554, "spam", true, "Service unavailable"),
+    ] {
+        assert_eq!(Stat::refusal(reply(code, text), of_recipient), words, "{code} {text}");
+    }
+}
