@@ -103,6 +103,11 @@ impl Pool {
         self.connections.len()
     }
 
+    /// The jobs of all connections.
+    pub(crate) fn flights(&self) -> impl Iterator<Item = &Flight> {
+        self.connections.values().flat_map(|connection| &connection.flights)
+    }
+
     /// Connections that were told to close and are not over.
     pub(crate) fn closing(&self) -> usize {
         self.closing

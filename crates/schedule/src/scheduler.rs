@@ -303,6 +303,12 @@ impl Scheduler {
         self.pool.len()
     }
 
+    /// Whether a connection has a job with this recipient. Looks at all connections: for people who ask.
+    #[must_use]
+    pub fn is_in_flight(&self, message: QueueId, recipient: u32) -> bool {
+        self.pool.flights().any(|flight| flight.message == message && flight.recipients.contains(recipient))
+    }
+
     fn intern(&mut self, name: &[u8]) -> DestinationId {
         if let Some(id) = self.names.get(name) {
             return *id;

@@ -10,8 +10,10 @@
 //! (RFC 5321 §6.1).
 
 use crate::env::clock;
+use crate::service::Service;
 use bytes::Bytes;
 use mail::{Envelope, QueueId, QueueIds};
+use spool::envelope::Encoded;
 use spool::{Chunk, Commit, Error, NewBody, Pressure, Spool, Store};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -162,7 +164,7 @@ impl Content {
     /// # Cancel safety
     /// Not cancel-safe before the transaction was given to the spool; afterwards the message is in it whatever happens
     /// here.
-    pub async fn commit(mut self, keeper: &Keeper, envelope: &Envelope, rest: Vec<u8>) -> Result<u64, Error> {
+    pub async fn commit(mut self, keeper: &Keeper, envelope: &Encoded, rest: Vec<u8>) -> Result<u64, Error> {
         let spool = match keeper {
             Keeper::Spool { spool, .. } => Arc::clone(spool),
             Keeper::Nothing { messages, bytes, .. } => {
@@ -172,7 +174,6 @@ impl Content {
                 return Ok(size);
             }
         };
-        let encoded = spool::envelope::Encoded::new(envelope);
         let is_small = self.chunks == 0 && self.filling.is_none() && self.failed.is_none();
         let (body, bytes) = if is_small {
             let bytes = rest.len() as u64;
@@ -186,7 +187,7 @@ impl Content {
         };
         let result = match self.failed.take() {
             Some(error) => Err(error),
-            None => append(&spool, &encoded, body).await,
+            None => append(&spool, envelope, body, false).await,
         };
         if result.is_err() && self.chunks > 0 {
             spool.abort(self.id);
@@ -226,10 +227,38 @@ impl Content {
     }
 }
 
-async fn append(spool: &Spool, encoded: &spool::envelope::Encoded, body: NewBody) -> Result<(), Error> {
+/// Stores a message of our own, a report, and hands it to *dispatch*. It may use the room that is kept from ordinary mail.
+///
+/// # Errors
+/// As [`Store::append`]; nothing of it will be delivered.
+/// # Cancel safety
+/// No: the message may be durable and not in line; it is after the next start.
+pub(crate) async fn submit(service: &Service, envelope: &Envelope, content: Vec<u8>) -> Result<(), Error> {
+    let Some(spool) = service.spool() else { return Ok(()) };
+    let encoded = service.live.load().encode(envelope);
+    let bytes = content.len() as u64;
+    let body = if content.len() <= PIECE_BYTES {
+        NewBody::Whole(Bytes::from(content))
+    } else {
+        let mut pieces = Content::new(envelope.id);
+        pieces.push(&service.keeper, &content).await;
+        pieces.hand_over(spool);
+        pieces.wait_for_chunk().await;
+        if let Some(error) = pieces.failed {
+            spool.abort(envelope.id);
+            return Err(error);
+        }
+        NewBody::Chunks { count: pieces.chunks, bytes: pieces.bytes }
+    };
+    append(spool, &encoded, body, true).await?;
+    service.dispatch(envelope, &encoded, bytes);
+    Ok(())
+}
+
+async fn append(spool: &Spool, encoded: &Encoded, body: NewBody, reserved: bool) -> Result<(), Error> {
     let recipients = encoded.recipients();
     loop {
-        let message = encoded.message(&recipients, body.clone());
+        let message = spool::NewMessage { reserved, ..encoded.message(&recipients, body.clone()) };
         let id = message.id;
         match spool.append(message) {
             Ok(commit) => return commit.await,

@@ -8,6 +8,7 @@ use crate::accept::listener::{self, Acceptor as Socket};
 use crate::accept::{door, limits};
 use crate::config::{self, Config, Listen, ListenProtocol, ListenTls, Loaded, Machine};
 use crate::control::{self, Answer, ControlSocket, Gate, Handler, Peer, Reason, Request, Status};
+use crate::dispatch;
 use crate::env::{clock, machine, signals, systemd};
 use crate::log;
 use crate::serve::{lines, load_tls, open_authenticator, threads};
@@ -77,6 +78,8 @@ pub(crate) struct House {
     source: Option<Source>,
     manager: Arc<systemd::Manager>,
     tasks: Mutex<JoinSet<()>>,
+    /// Deliveries, until the end waits for them.
+    deliveries: Mutex<Option<tokio::task::JoinHandle<()>>>,
     /// One reload at a time.
     reloading: AtomicBool,
 }
@@ -95,6 +98,7 @@ impl House {
             source,
             manager,
             tasks: Mutex::default(),
+            deliveries: Mutex::default(),
             reloading: AtomicBool::new(false),
         }
     }
@@ -199,6 +203,11 @@ impl House {
         }
     }
 
+    /// Delivers what is accepted, and what the spool holds from before.
+    pub(crate) fn deliver(self: &Arc<Self>) {
+        *lock(&self.deliveries) = Some(tokio::spawn(dispatch::run(Arc::clone(&self.service))));
+    }
+
     /// Answers the operator until the server stops.
     pub(crate) fn answer_on(self: &Arc<Self>, socket: ControlSocket) {
         let house = Arc::clone(self);
@@ -232,10 +241,21 @@ impl House {
         service.stop.begin();
         let grace = service.live.load().config.server.shutdown_grace;
         let again = async { while signals.next().await != signals::Signal::TerminateNow {} };
+        let mut deliveries = lock(&self.deliveries).take();
+        let finished = async {
+            service.stop.drained().await;
+            if let Some(deliveries) = &mut deliveries {
+                // A panic in it was told when it happened.
+                drop(deliveries.await);
+            }
+        };
         tokio::select! {
-            () = service.stop.drained() => {}
+            () = finished => {}
             () = tokio::time::sleep(grace) => {}
             () = again => {}
+        }
+        if let Some(deliveries) = deliveries {
+            deliveries.abort();
         }
         let ended = Ended { cut_off: service.stop.open(), forgotten: service.keeper.forgotten() };
         // The control socket may hold a session that was cut off; the others have ended by themselves.
@@ -317,6 +337,7 @@ impl House {
             self.open(address, Lane::new(&config, &listen, authenticator.as_deref(), tls.as_ref()), sockets);
         }
         self.service.live.store(Arc::new(Live::new(config, authenticator)));
+        dispatch::reconfigure(&self.service);
         let changed = differences.iter().map(ToString::to_string).collect();
         Ok((changed, loaded.warnings.iter().map(config::Problem::line).collect()))
     }

@@ -13,14 +13,18 @@ pub mod auth;
 pub mod commit;
 pub mod config;
 pub mod control;
+mod deliver;
+mod dispatch;
 pub mod dns;
 pub mod env;
 mod house;
 pub mod log;
 pub mod queue;
+mod resolve;
 pub mod serve;
 mod service;
 mod session;
+mod settle;
 pub mod sink;
 pub mod tls;
 

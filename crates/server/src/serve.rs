@@ -13,6 +13,7 @@ use crate::auth::Authenticator;
 use crate::commit::Keeper;
 use crate::config::{self, Config, Loaded};
 use crate::control::{self, ControlSocket};
+use crate::dispatch::Dispatch;
 use crate::dns::Resolver;
 use crate::env::{accounts, clock, limits as files, machine, privileges, signals, systemd};
 use crate::house::Source;
@@ -20,7 +21,7 @@ use crate::house::{Ended, House};
 use crate::log::{self, Log};
 use crate::service::{Live, Service, Stop};
 use crate::sink::Behaviour;
-use crate::tls::Acceptor;
+use crate::tls::{Acceptor, Connector};
 use arc_swap::ArcSwap;
 use mail::{Node, QueueId, QueueIds};
 use observe::{Event, Severity};
@@ -200,6 +201,8 @@ impl Prepared {
         let keeper = keeper(opened.as_ref());
         let spool = opened.as_ref().map(|(spool, _)| Arc::clone(spool));
         let limits = limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began);
+        let connector = Connector::new(&config.tls).map_err(|error| StartError::Config(error.to_string()))?;
+        let dispatch = spool.as_ref().map(|spool| Dispatch::new(Arc::clone(spool), &config));
         let service = Arc::new(Service {
             keeper,
             log,
@@ -209,6 +212,10 @@ impl Prepared {
             behaviour,
             open_files_max,
             began,
+            dispatch,
+            connector,
+            #[cfg(test)]
+            internet: None,
             live: ArcSwap::from_pointee(Live::new(config, authenticator)),
         });
         for text in &warnings {
@@ -224,6 +231,7 @@ impl Prepared {
         let addresses: Vec<_> = bound.listeners.iter().map(|listener| listener.address).collect();
         house.open_all(bound.listeners).map_err(StartError::Unavailable)?;
         house.watch(spool);
+        house.deliver();
         if let Some(socket) = control {
             house.answer_on(socket);
         }

@@ -8,13 +8,19 @@ use crate::admit::relay::Rights;
 use crate::auth::Authenticator;
 use crate::commit::Keeper;
 use crate::config::{Config, DeliveryMode, Listen, ListenTls};
-use crate::dns::Resolver;
+use crate::dispatch::Dispatch;
+use crate::dns::{Ourselves, Resolver};
+use crate::env::clock;
 use crate::log::Log;
+use crate::resolve;
 use crate::sink::Behaviour;
-use crate::tls::Acceptor;
+use crate::tls::{Acceptor, Connector};
 use arc_swap::ArcSwap;
+use mail::Envelope;
 use observe::{Event, Limit};
 use smtp::server::Settings;
+use spool::Spool;
+use spool::envelope::Encoded;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -31,6 +37,13 @@ pub(crate) struct Service {
     pub(crate) log: Log,
     /// What is configured now.
     pub(crate) live: ArcSwap<Live>,
+    /// Where accepted messages go from here; a sink has none.
+    pub(crate) dispatch: Option<Arc<Dispatch>>,
+    /// TLS towards next hops.
+    pub(crate) connector: Connector,
+    /// Other hosts, as a test invents them.
+    #[cfg(test)]
+    pub(crate) internet: Option<crate::deliver::Internet>,
     /// Names and block lists.
     pub(crate) resolver: Resolver,
     /// Connections and their rates.
@@ -49,6 +62,38 @@ impl Service {
     /// Tells the log and the counters.
     pub(crate) fn tell(&self, event: &Event<'_>) {
         self.log.event(event);
+    }
+
+    /// The spool; a sink has none.
+    pub(crate) fn spool(&self) -> Option<&Arc<Spool>> {
+        match &self.keeper {
+            Keeper::Spool { spool, .. } => Some(spool),
+            Keeper::Nothing { .. } => None,
+        }
+    }
+
+    /// A message is durable: it goes in line, unless delivery waits for a command.
+    pub(crate) fn dispatch(&self, envelope: &Envelope, encoded: &Encoded, bytes: u64) {
+        let Some(dispatch) = self.dispatch.as_ref().filter(|_| !self.live.load().queues_only()) else { return };
+        let deferred = dispatch.accepted(envelope, encoded);
+        if !deferred.is_empty() {
+            crate::dispatch::log_deferred(self, envelope, bytes, &deferred);
+        }
+    }
+
+    /// The time since 1970 by which delivery goes: it does not jump.
+    pub(crate) fn unix_now(&self) -> Duration {
+        self.dispatch.as_ref().map_or_else(|| Duration::from_micros(clock::unix_us()), |dispatch| dispatch.now())
+    }
+
+    /// Who we are, so that mail is not sent to ourselves.
+    pub(crate) fn ourselves(&self) -> Ourselves {
+        let live = self.live.load();
+        Ourselves {
+            names: vec![live.config.hostname.as_str().into()],
+            listeners: live.config.listen.iter().map(|listen| listen.address).collect(),
+            addresses: Vec::new(),
+        }
     }
 }
 
@@ -115,6 +160,16 @@ impl Live {
     pub(crate) fn trusts_xclient(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         self.config.accept.xclient.iter().any(|network| network.contains(&ip))
+    }
+
+    /// An envelope in bytes, each recipient with the destination that the configuration gives it.
+    pub(crate) fn encode(&self, envelope: &Envelope) -> Encoded {
+        let route = &self.config.route;
+        if route.smart_host.is_empty() {
+            return Encoded::new(envelope);
+        }
+        let all = resolve::smart_hosts(route);
+        Encoded::to(envelope, |_| all.clone())
     }
 
     /// Whether messages wait for a queue run.
@@ -272,7 +327,7 @@ impl Service {
     pub(crate) fn trial(config: Config, behaviour: Behaviour) -> Arc<Self> {
         let mut log = crate::log::Settings::from_config(&config.log, &config.hostname);
         log.target = crate::log::Target::File("/dev/null".into());
-        let began = crate::env::clock::now();
+        let began = clock::now();
         let limits = crate::accept::limits::Settings::new(&config.accept, &config.listen);
         Arc::new(Self {
             keeper: Keeper::nothing(mail::QueueIds::new(mail::Node::default())),
@@ -283,6 +338,9 @@ impl Service {
             behaviour: Some(behaviour).filter(|behaviour| !behaviour.is_plain()),
             open_files_max: 1_024,
             began,
+            dispatch: None,
+            connector: Connector::new(&config.tls).unwrap(),
+            internet: None,
             live: ArcSwap::from_pointee(Live::new(config, None)),
         })
     }

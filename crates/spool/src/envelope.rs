@@ -58,12 +58,24 @@ impl Encoded {
     /// Encodes all of an envelope; each recipient gets its [`default_destination`].
     #[must_use]
     pub fn new(envelope: &Envelope) -> Self {
+        Self::to(envelope, default_destination)
+    }
+
+    /// Encodes all of an envelope; each recipient gets the destination that `destination` says.
+    #[must_use]
+    pub fn to(envelope: &Envelope, destination: impl Fn(&Address) -> Vec<u8>) -> Self {
         let recipients = envelope.recipients.iter();
         Self {
             id: envelope.id,
             head: encode_head(envelope),
-            recipients: recipients.map(|one| (encode_recipient(one), default_destination(&one.address))).collect(),
+            recipients: recipients.map(|one| (encode_recipient(one), destination(&one.address))).collect(),
         }
+    }
+
+    /// The destination of the recipient at `position`.
+    #[must_use]
+    pub fn destination(&self, position: usize) -> &[u8] {
+        self.recipients.get(position).map(|(_, destination)| destination.as_slice()).unwrap_or_default()
     }
 
     /// The recipients as the spool takes them.

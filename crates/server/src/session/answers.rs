@@ -219,9 +219,11 @@ impl Connection {
             received: self.received(),
             recipients: transaction.recipients.clone(),
         };
-        let verdict = match content.commit(&self.service.keeper, &envelope, rest).await {
-            Ok(_) => {
+        let encoded = self.service.live.load().encode(&envelope);
+        let verdict = match content.commit(&self.service.keeper, &encoded, rest).await {
+            Ok(bytes) => {
                 self.report_accepted(id, &envelope);
+                self.service.dispatch(&envelope, &encoded, bytes);
                 Verdict::AcceptWith(accepted(&id.to_string()))
             }
             Err(error) => {

@@ -37,7 +37,7 @@ use tokio::time::Sleep;
 const LINGER_TIME: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 256 << 10;
 /// A limit so late that the clock cannot say it.
-const FAR: Duration = Duration::from_secs(365 * 24 * 3_600);
+pub(crate) const FAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// One connection with its session.
 pub(crate) struct Connection {
@@ -88,7 +88,7 @@ enum Event {
 ///
 /// The timer is set anew only when the limit comes earlier than it is set to, or when it has fired: most sessions never
 /// touch it after the first time.
-struct Wait<'a, N> {
+pub(crate) struct Wait<'a, N> {
     timer: Pin<&'a mut Sleep>,
     stop: &'a Stop,
     stopping: Pin<&'a mut N>,
@@ -96,9 +96,14 @@ struct Wait<'a, N> {
     stop_seen: bool,
 }
 
-impl<N: Future<Output = ()>> Wait<'_, N> {
+impl<'a, N: Future<Output = ()>> Wait<'a, N> {
+    /// Waits with `timer`, and for the `stopping` of `stop`.
+    pub(crate) fn new(timer: Pin<&'a mut Sleep>, stop: &'a Stop, stopping: Pin<&'a mut N>) -> Self {
+        Self { timer, stop, stopping, stopping_is_polled: false, stop_seen: false }
+    }
+
     /// Ready when `deadline` has passed, or once when the server begins to stop.
-    fn poll(&mut self, context: &mut Context<'_>, deadline: Instant) -> Poll<()> {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>, deadline: Instant) -> Poll<()> {
         // One poll registers the task, which stays the same; polling again would only take the lock all tasks share.
         if !self.stop_seen && (!self.stopping_is_polled || self.stop.has_begun()) {
             self.stopping_is_polled = true;
@@ -152,7 +157,7 @@ impl Connection {
         let timer = pin!(tokio::time::sleep_until(self.deadline().into()));
         let stop = &service.stop;
         let stopping = pin!(stop.begun());
-        let mut wait = Wait { timer, stop, stopping, stopping_is_polled: false, stop_seen: false };
+        let mut wait = Wait::new(timer, stop, stopping);
         let end = match self.greet(&mut transport, &mut wait).await {
             Ok(Step::Close) => self.close(&mut transport, &mut wait).await,
             Ok(_) => self.drive(&mut transport, &mut wait).await,

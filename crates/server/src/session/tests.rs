@@ -114,6 +114,9 @@ impl Rig {
             behaviour: None,
             open_files_max: 1_024,
             began,
+            dispatch: None,
+            connector: crate::tls::Connector::new(&config.tls).unwrap(),
+            internet: None,
             live: ArcSwap::from_pointee(live),
         };
         Self { service: Arc::new(service), spool, disk, directory }

@@ -6,7 +6,7 @@
 use crate::env::quickack;
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -22,6 +22,8 @@ pub(crate) enum Transport {
     Plain(TcpStream),
     /// Under TLS.
     Tls(Box<TlsStream<TcpStream>>),
+    /// Under TLS, towards a next hop.
+    TlsOut(Box<tokio_rustls::client::TlsStream<TcpStream>>),
     /// From a process of this machine.
     Local(UnixStream),
     /// Nowhere: the other end is held by a test.
@@ -53,6 +55,7 @@ impl Transport {
         match self {
             Self::Plain(stream) => Pin::new(stream).poll_read(context, input),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(context, input),
+            Self::TlsOut(stream) => Pin::new(stream.as_mut()).poll_read(context, input),
             Self::Local(stream) => Pin::new(stream).poll_read(context, input),
             #[cfg(test)]
             Self::Memory(stream) => Pin::new(stream).poll_read(context, input),
@@ -62,22 +65,32 @@ impl Transport {
 
     /// Writes some of `output`, at least one octet.
     pub(crate) async fn write(&mut self, output: &[u8]) -> io::Result<usize> {
-        let written = poll_fn(|context| match self {
-            Self::Plain(stream) => Pin::new(stream).poll_write(context, output),
-            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write(context, output),
-            Self::Local(stream) => Pin::new(stream).poll_write(context, output),
-            #[cfg(test)]
-            Self::Memory(stream) => Pin::new(stream).poll_write(context, output),
-            Self::Closed => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
-        })
-        .await?;
-        if written == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
-        }
-        if let Self::Tls(stream) = self {
-            stream.flush().await?;
-        }
+        let written = poll_fn(|context| self.poll_write(context, &[IoSlice::new(output)])).await?;
+        poll_fn(|context| self.poll_flush(context)).await?;
         Ok(written)
+    }
+
+    /// Writes some of `output`, at least one octet; under TLS it leaves only with [`Self::poll_flush`].
+    pub(crate) fn poll_write(&mut self, context: &mut Context<'_>, output: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let written = ready!(match self {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(context, output),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write_vectored(context, output),
+            Self::TlsOut(stream) => Pin::new(stream.as_mut()).poll_write_vectored(context, output),
+            Self::Local(stream) => Pin::new(stream).poll_write_vectored(context, output),
+            #[cfg(test)]
+            Self::Memory(stream) => Pin::new(stream).poll_write_vectored(context, output),
+            Self::Closed => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        })?;
+        Poll::Ready(if written == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(written) })
+    }
+
+    /// Sends what TLS holds back.
+    pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(context),
+            Self::TlsOut(stream) => Pin::new(stream.as_mut()).poll_flush(context),
+            _ => Poll::Ready(Ok(())),
+        }
     }
 
     /// Says that nothing more will be written.
@@ -85,6 +98,7 @@ impl Transport {
         match self {
             Self::Plain(stream) => stream.shutdown().await,
             Self::Tls(stream) => stream.shutdown().await,
+            Self::TlsOut(stream) => stream.shutdown().await,
             Self::Local(stream) => stream.shutdown().await,
             #[cfg(test)]
             Self::Memory(stream) => stream.shutdown().await,
@@ -94,7 +108,7 @@ impl Transport {
 
     /// Whether the end has to be told by more than closing: TLS has its own word for it, so that nobody can cut it short.
     pub(crate) const fn has_farewell(&self) -> bool {
-        matches!(self, Self::Tls(_))
+        matches!(self, Self::Tls(_) | Self::TlsOut(_))
     }
 
     /// Sends the acknowledgement that the kernel would hold back.
@@ -105,6 +119,7 @@ impl Transport {
         match self {
             Self::Plain(stream) => quickack::acknowledge_now(stream),
             Self::Tls(stream) => quickack::acknowledge_now(stream.get_ref().0),
+            Self::TlsOut(stream) => quickack::acknowledge_now(stream.get_ref().0),
             Self::Local(_) | Self::Closed => {}
             #[cfg(test)]
             Self::Memory(_) => {}

@@ -1,0 +1,34 @@
+//! Other hosts as a test invents them: connections that lead to a script instead of the network.
+
+use crate::session::Transport;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+type Connecting = Pin<Box<dyn Future<Output = io::Result<Transport>> + Send>>;
+
+/// Where connections lead.
+#[derive(Clone)]
+pub(crate) struct Internet(Arc<dyn Fn(SocketAddr) -> Connecting + Send + Sync>);
+
+impl Internet {
+    /// Hosts that answer as `connect` says.
+    #[expect(dead_code, reason = "the simulation makes them")]
+    pub(crate) fn new(connect: impl Fn(SocketAddr) -> Connecting + Send + Sync + 'static) -> Self {
+        Self(Arc::new(connect))
+    }
+
+    /// Connects to a host.
+    pub(super) async fn connect(&self, address: SocketAddr) -> io::Result<Transport> {
+        (self.0)(address).await
+    }
+}
+
+impl fmt::Debug for Internet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Internet")
+    }
+}

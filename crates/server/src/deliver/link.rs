@@ -1,0 +1,154 @@
+//! A connection to a next hop: bytes and time between a [`Transport`] and the client's side of `smtp`.
+//!
+//! Sending and reading go on at the same time, so that a server that answers early, or does not read, is heard. All output of a
+//! turn leaves in one write. Input is read into the buffer that all connections of a thread share.
+//!
+//! Invariant: whatever the transport does, [`Link::next`] ends: by a step, by the time limit of the session, or by the bell.
+
+use super::Candidate;
+use crate::env::clock;
+use crate::session::{FAR, Transport, Wait};
+use smtp::client::{Session, Step};
+use std::future::{Future, poll_fn};
+use std::io::IoSlice;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+/// Slices of one write.
+const SLICES: usize = 32;
+
+/// A connection and its session.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// The protocol.
+    pub(super) session: Session,
+    /// The bytes.
+    pub(super) transport: Transport,
+    /// It speaks LMTP.
+    pub(super) is_lmtp: bool,
+    /// Whom it leads to.
+    pub(super) peer: Candidate,
+    began: Instant,
+}
+
+/// Why waiting was over.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// The session wants something, [`Step::Wait`] excepted.
+    Step(Step),
+    /// Somebody rang.
+    Rung,
+    /// The limit of the caller has passed.
+    Idle,
+    /// The server is going down; told once.
+    Stopping,
+}
+
+impl Link {
+    /// A connection that is open and has said nothing yet.
+    pub(super) fn new(session: Session, transport: Transport, peer: Candidate, is_lmtp: bool) -> Self {
+        Self { session, transport, is_lmtp, peer, began: clock::now() }
+    }
+
+    /// The time of the session.
+    pub(super) fn now(&self) -> Duration {
+        clock::now().saturating_duration_since(self.began)
+    }
+
+    /// Moves bytes until the session wants something, or something else happens. With `is_sated`, that it could take a
+    /// transaction is nothing to return for.
+    ///
+    /// # Cancel safety
+    /// Yes: what was moved was told to the session.
+    pub(super) async fn next<N, B>(
+        &mut self,
+        wait: &mut Wait<'_, N>,
+        mut bell: Pin<&mut B>,
+        is_sated: bool,
+        idle_until: Option<Instant>,
+    ) -> Next
+    where
+        N: Future<Output = ()>,
+        B: Future<Output = ()>,
+    {
+        poll_fn(|context| {
+            loop {
+                match self.session.step() {
+                    Step::Wait => {}
+                    Step::Ready if is_sated => {}
+                    step => return Poll::Ready(Next::Step(step)),
+                }
+                if self.poll_bytes(context) {
+                    continue;
+                }
+                if bell.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(Next::Rung);
+                }
+                let limit = self.limit();
+                let until = idle_until.map_or(limit, |idle| idle.min(limit));
+                if wait.poll(context, until).is_pending() {
+                    return Poll::Pending;
+                }
+                let now = clock::now();
+                if now >= limit {
+                    self.session.expire(now.saturating_duration_since(self.began));
+                } else if idle_until.is_some_and(|idle| now >= idle) {
+                    return Poll::Ready(Next::Idle);
+                } else {
+                    return Poll::Ready(Next::Stopping);
+                }
+            }
+        })
+        .await
+    }
+
+    /// When the session's patience ends.
+    fn limit(&self) -> Instant {
+        match self.session.deadline() {
+            Duration::MAX => clock::now() + FAR,
+            deadline => self.began.checked_add(deadline).unwrap_or_else(|| clock::now() + FAR),
+        }
+    }
+
+    /// Sends and reads what can be. Whether the session was told anything.
+    fn poll_bytes(&mut self, context: &mut Context<'_>) -> bool {
+        let now = self.now();
+        let mut has_failed = false;
+        let mut is_told = false;
+        while self.session.has_output() && !has_failed {
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let filled = self.session.output_slices(&mut slices);
+            let output = slices.get(..filled).unwrap_or_default();
+            match self.transport.poll_write(context, output) {
+                Poll::Ready(Ok(octets)) => {
+                    self.session.sent(octets, now);
+                    is_told = true;
+                }
+                Poll::Ready(Err(_)) => has_failed = true,
+                Poll::Pending => break,
+            }
+        }
+        if let Poll::Ready(Err(_)) = self.transport.poll_flush(context) {
+            has_failed = true;
+        }
+        let session = &mut self.session;
+        let read = self.transport.poll_input(context, |input| match input {
+            [] => session.end_of_input(now),
+            _ => session.receive(input, now),
+        });
+        match read {
+            Poll::Ready(Ok(())) => true,
+            Poll::Ready(Err(_)) => {
+                self.session.end_of_input(now);
+                true
+            }
+            // What the peer said before it closed is read first; then there is nobody left.
+            Poll::Pending if has_failed => {
+                self.session.end_of_input(now);
+                true
+            }
+            Poll::Pending => is_told,
+        }
+    }
+}

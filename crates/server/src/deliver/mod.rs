@@ -1,0 +1,510 @@
+//! The stop *deliver*: messages are handed to the next hop over connections that are fed while there is work.
+//!
+//! [`run`] is the life of one connection: hosts are found and tried ([`connect`]), then the [`Conversation`] takes jobs from
+//! *dispatch*, sends them as the client's machine of `smtp` says, and gives what became of them to *settle*. A connection
+//! takes the next job while the last one still awaits its reply, so that a busy one never waits for a round trip more
+//! than it must. Idle, it waits for `delivery.idle_time` at its [`Post`].
+//!
+//! What a crash or a bad peer does here: nothing is written before an outcome is known, so a crash repeats at most what
+//! was under way. A peer that is silent costs its connection until the time limits of RFC 5321 §4.5.3.2; one that closes
+//! in the middle costs an attempt; one that closes a connection it had used before costs nothing, the message goes
+//! first over the next one.
+
+mod connect;
+#[cfg(test)]
+mod internet;
+mod link;
+mod message;
+
+pub(crate) use crate::resolve::Candidate;
+#[cfg(test)]
+pub(crate) use internet::Internet;
+pub(crate) use message::Outgoing;
+
+use crate::dispatch::{Dispatch, Post};
+use crate::env::clock;
+use crate::service::Service;
+use crate::session::Wait;
+use crate::settle::{self, Attempt, Cause, Fate};
+use connect::{Trouble, next_hop};
+use link::{Link, Next};
+use mail::{Body, EnhancedCode, Outcome, QueueId, Reply, ReplyClass};
+use message::{Content, Unfit};
+use observe::{Event, NextHop, Severity, Stat};
+use schedule::{ConnectionId, Feedback, Job, Take};
+use smtp::client::{Answer, Finished, Loss, Misfit, Stage, Step, Transaction};
+use spool::{Change, State, Status, Store as _};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long a recipient waits whose message could not be read.
+const UNREADABLE_RETRY: Duration = Duration::from_secs(3_600);
+
+/// Opens a connection for a destination and feeds it until there is no work, or it breaks.
+///
+/// # Cancel safety
+/// No: what was delivered may not be recorded. The server's end waits for it.
+pub(crate) async fn run(service: Arc<Service>, destination: Arc<[u8]>, connection: ConnectionId, post: Arc<Post>) {
+    let Some(dispatch) = service.dispatch.clone() else { return };
+    let timer = pin!(tokio::time::sleep(Duration::from_secs(3_600)));
+    let stopping = pin!(service.stop.begun());
+    let mut wait = Wait::new(timer, &service.stop, stopping);
+    let opened = Box::pin(connect::open(&service, &destination, connection.get(), &mut wait)).await;
+    let mut work = Work {
+        service: &service,
+        dispatch: &dispatch,
+        connection,
+        destination: Arc::clone(&destination),
+        changes: Vec::new(),
+        records: Vec::new(),
+    };
+    match opened {
+        Ok(link) => {
+            dispatch.reached(&service, &destination, connection);
+            let mut conversation = Conversation {
+                work,
+                link,
+                post: &post,
+                open: VecDeque::new(),
+                tokens: 0,
+                appetite: Appetite::Hungry,
+                idle_since: clock::now(),
+                delivered: 0,
+            };
+            Box::pin(conversation.hold(&mut wait)).await;
+            work = conversation.work;
+            work.flush();
+        }
+        Err(trouble) if trouble.is_ours => {}
+        Err(trouble) if trouble.is_permanent => Box::pin(work.refuse_all(&trouble)).await,
+        Err(trouble) => {
+            let jobs = dispatch.unreachable(&service, &destination, connection, &trouble.text);
+            Box::pin(work.defer_all(jobs, &trouble)).await;
+        }
+    }
+    let jobs = dispatch.closed(connection);
+    if !jobs.is_empty() {
+        // It could be reached, and then there was not one answer: for what waits that is the same.
+        let status = EnhancedCode::of(Outcome::Transient, 4, 2);
+        let text = "Connection closed before a message was answered".to_owned();
+        let trouble = Trouble { is_permanent: false, status, text, reply: None, peer: None, is_ours: false };
+        Box::pin(work.defer_all(jobs, &trouble)).await;
+    }
+}
+
+/// What a connection tells spool and dispatch.
+struct Work<'a> {
+    service: &'a Arc<Service>,
+    dispatch: &'a Arc<Dispatch>,
+    connection: ConnectionId,
+    destination: Arc<[u8]>,
+    /// Outcomes that the spool does not know yet; never kept over a wait for the peer.
+    changes: Vec<Change>,
+    /// What dispatch is told after them.
+    records: Vec<(QueueId, Feedback, Option<Duration>)>,
+}
+
+impl Work<'_> {
+    /// Gives outcomes to the spool, and then the jobs to dispatch: not before, since a job that is over may be loaded again.
+    fn flush(&mut self) {
+        if !self.changes.is_empty() {
+            let recorded = self.service.spool().map(|spool| spool.record(&self.changes));
+            if let Some(Err(error)) = recorded {
+                let text = format!("{} outcomes are not recorded and will be repeated: {error}", self.changes.len());
+                self.service.tell(&Event::Spool { severity: Severity::Critical, text: &text });
+            }
+            self.changes.clear();
+        }
+        for (id, feedback, retry) in self.records.drain(..) {
+            self.dispatch.done(self.connection, id, feedback, retry);
+        }
+    }
+
+    /// Settles one attempt; its changes wait for [`Self::flush`].
+    async fn settle(&mut self, attempt: &Attempt<'_>, fates: Vec<Fate>, feedback: Feedback) {
+        let settled = settle::settle(self.service, attempt, fates).await;
+        self.changes.extend(settled.changes);
+        self.records.push((attempt.envelope.id, feedback, settled.retry));
+    }
+
+    /// Every message for a destination that does not exist has failed.
+    async fn refuse_all(&mut self, trouble: &Trouble) {
+        self.dispatch.reached(self.service, &self.destination, self.connection);
+        while let Take::Job(job) = self.dispatch.take(self.connection) {
+            self.fail(&job, trouble).await;
+            self.flush();
+            if self.service.stop.has_begun() {
+                return;
+            }
+        }
+    }
+
+    /// The destination cannot be reached: these were to go there now. They are logged, and wait as they are: not a message but
+    /// its destination is tried again.
+    async fn defer_all(&mut self, jobs: Vec<Job>, trouble: &Trouble) {
+        let Some(spool) = self.service.spool() else { return };
+        for job in jobs {
+            let Ok(outgoing) = Outgoing::load(spool, job.message, &job.recipients).await else { continue };
+            let relay = trouble.peer.as_ref().map_or(NextHop::None, next_hop);
+            let attempt = outgoing.attempt(relay, "esmtp", Duration::ZERO, false);
+            settle::log_deferred(self.service, &attempt, &trouble.cause());
+        }
+    }
+
+    /// Settles a job that cannot be sent to anybody.
+    async fn fail(&mut self, job: &Job, trouble: &Trouble) {
+        let Some(spool) = self.service.spool() else { return };
+        let Ok(outgoing) = Outgoing::load(spool, job.message, &job.recipients).await else {
+            return self.records.push((job.message, Feedback::Neutral, None));
+        };
+        let fates = vec![Fate::Failed(trouble.cause()); outgoing.positions.len()];
+        let relay = trouble.peer.as_ref().map_or(NextHop::None, next_hop);
+        self.settle(&outgoing.attempt(relay, "esmtp", Duration::ZERO, false), fates, Feedback::Neutral).await;
+    }
+
+    /// The spool cannot read a message: it waits, or is held if it is damaged.
+    fn put_aside(&mut self, job: &Job, why: &str) {
+        let text = format!("message {} cannot be read: {why}; run mailrace spool verify on a copy", job.message);
+        self.service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+        let due = self.service.unix_now() + UNREADABLE_RETRY;
+        let state =
+            State { status: Status::Waiting, attempts: 0, due: u32::try_from(due.as_secs()).unwrap_or(u32::MAX) };
+        self.changes.extend(job.recipients.iter().map(|recipient| Change {
+            id: job.message,
+            recipient,
+            state,
+            destination: None,
+        }));
+        self.records.push((job.message, Feedback::Neutral, Some(due)));
+    }
+}
+
+/// Whether a connection wants work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Appetite {
+    /// It asks for the next job.
+    Hungry,
+    /// There was none: the bell tells.
+    Sated,
+    /// It finishes what is open and closes.
+    Leaving,
+}
+
+/// A message on its way.
+struct Open {
+    token: u64,
+    job: Job,
+    outgoing: Outgoing,
+    began: Instant,
+}
+
+/// A connection that is ready for mail.
+struct Conversation<'a> {
+    work: Work<'a>,
+    link: Box<Link>,
+    post: &'a Post,
+    open: VecDeque<Open>,
+    /// Names of transactions between the session and us.
+    tokens: u64,
+    appetite: Appetite,
+    idle_since: Instant,
+    /// Transactions that came to an answer.
+    delivered: u64,
+}
+
+impl Conversation<'_> {
+    async fn hold<N: Future<Output = ()>>(&mut self, wait: &mut Wait<'_, N>) {
+        let post = self.post;
+        let mut bell = Box::pin(post.bell.notified());
+        loop {
+            match self.link.session.step() {
+                Step::Ready if self.appetite == Appetite::Hungry => {
+                    self.take().await;
+                    continue;
+                }
+                Step::Ready if self.appetite == Appetite::Leaving && self.link.session.in_flight() == 0 => {
+                    let now = self.link.now();
+                    self.link.session.quit(now);
+                    continue;
+                }
+                Step::Content => {
+                    self.feed().await;
+                    continue;
+                }
+                Step::Done(finished) => {
+                    Box::pin(self.finish(finished)).await;
+                    continue;
+                }
+                Step::Closed => return,
+                Step::Wait | Step::Ready | Step::StartTls => {}
+            }
+            self.work.flush();
+            let is_idle = self.link.session.in_flight() == 0 && self.appetite == Appetite::Sated;
+            let idle_time = self.work.service.live.load().config.delivery.idle_time;
+            let idle_until = is_idle.then(|| self.idle_since + idle_time);
+            match self.link.next(wait, bell.as_mut(), true, idle_until).await {
+                Next::Step(step) => self.follow(step).await,
+                Next::Rung => {
+                    bell = Box::pin(post.bell.notified());
+                    if post.is_called_off.load(Ordering::Acquire) {
+                        self.appetite = Appetite::Leaving;
+                    } else if self.appetite == Appetite::Sated {
+                        self.appetite = Appetite::Hungry;
+                    }
+                }
+                Next::Idle | Next::Stopping => self.appetite = Appetite::Leaving,
+            }
+            if self.link.session.closing().is_some() && self.open.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Does what a step asks that came out of a wait.
+    async fn follow(&mut self, step: Step) {
+        match step {
+            Step::Content => self.feed().await,
+            Step::Done(finished) => Box::pin(self.finish(finished)).await,
+            // The loop sees these again.
+            Step::Wait | Step::Ready | Step::StartTls | Step::Closed => {}
+        }
+    }
+
+    /// Takes the next job, if there is one.
+    async fn take(&mut self) {
+        let work = &mut self.work;
+        if work.service.stop.has_begun() {
+            self.appetite = Appetite::Leaving;
+            return;
+        }
+        // What is done must be known before more is asked for.
+        work.flush();
+        let job = match work.dispatch.take(work.connection) {
+            Take::Job(job) => job,
+            Take::Idle => {
+                self.appetite = Appetite::Sated;
+                self.idle_since = clock::now();
+                return;
+            }
+            Take::Close => {
+                self.appetite = Appetite::Leaving;
+                return;
+            }
+        };
+        let Some(spool) = work.service.spool() else { return };
+        match Outgoing::load(spool, job.message, &job.recipients).await {
+            Ok(outgoing) => self.begin(job, outgoing).await,
+            Err(Unfit::Nothing) => work.records.push((job.message, Feedback::Neutral, None)),
+            Err(Unfit::Unreadable(why)) => work.put_aside(&job, &why),
+        }
+    }
+
+    /// Begins the transaction of a job, or settles it when this peer cannot take it.
+    async fn begin(&mut self, job: Job, mut outgoing: Outgoing) {
+        self.tokens += 1;
+        let mut transaction = outgoing.transaction(self.tokens);
+        let mut fits = self.link.session.fits(&transaction);
+        let needs_seven_bit = fits == Err(Misfit::EightBit)
+            || fits.is_ok() && !self.link.session.offers().eight_bit_mime && !outgoing.is_plain();
+        if needs_seven_bit {
+            match self.convert(&mut outgoing).await {
+                Ok(()) => {
+                    transaction = outgoing.transaction(self.tokens);
+                    fits = self.link.session.fits(&transaction);
+                }
+                Err(text) => {
+                    let status = EnhancedCode::of(Outcome::Permanent, 6, 3);
+                    return self.refuse(&outgoing, Cause { status, text, reply: None }).await;
+                }
+            }
+        }
+        if let Err(misfit) = fits {
+            let cause = misfit_cause(misfit, &self.link.peer);
+            return self.refuse(&outgoing, cause).await;
+        }
+        let now = self.link.now();
+        self.link.session.begin(transaction, now);
+        self.open.push_back(Open { token: self.tokens, job, outgoing, began: clock::now() });
+    }
+
+    /// Makes the content 7-bit for a peer that takes nothing else.
+    // RFC 6152 §3: convert, or give it back
+    async fn convert(&self, outgoing: &mut Outgoing) -> Result<(), String> {
+        let Some(spool) = self.work.service.spool() else { return Ok(()) };
+        let content = Outgoing::whole(spool, outgoing.envelope.id).await?;
+        if mail::seven_bit::is_seven_bit(&content) {
+            outgoing.envelope.params.body = None;
+            return Ok(());
+        }
+        let converted = mail::seven_bit::convert(&content)
+            .map_err(|reason| format!("{} does not offer 8BITMIME: {reason}", self.link.peer.name))?;
+        outgoing.content_bytes = converted.len() as u64;
+        outgoing.envelope.params.body = Some(Body::SevenBit);
+        outgoing.content = Content::Here(VecDeque::from([converted.into()]));
+        Ok(())
+    }
+
+    /// This peer will never take the message.
+    async fn refuse(&mut self, outgoing: &Outgoing, cause: Cause) {
+        let fates = vec![Fate::Failed(cause); outgoing.positions.len()];
+        let attempt = outgoing.attempt(next_hop(&self.link.peer), self.mailer(), Duration::ZERO, false);
+        Box::pin(self.work.settle(&attempt, fates, Feedback::Neutral)).await;
+    }
+
+    /// Gives the session the next piece of the content that it sends.
+    async fn feed(&mut self) {
+        let now = self.link.now();
+        let (Some(open), Some(spool)) = (self.open.back_mut(), self.work.service.spool()) else {
+            return self.link.session.abort_content(now);
+        };
+        match open.outgoing.next_piece(spool).await {
+            Ok(Some(piece)) => self.link.session.content(piece, now),
+            Ok(None) => self.link.session.abort_content(now),
+            Err(why) => {
+                let text = format!("message {} cannot be read: {why}", open.job.message);
+                self.work.service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+                self.link.session.abort_content(now);
+            }
+        }
+    }
+
+    /// A transaction is over.
+    async fn finish(&mut self, finished: Finished) {
+        let token = finished.token;
+        let Some(at) = self.open.iter().position(|open| open.token == token) else { return };
+        let Some(open) = self.open.remove(at) else { return };
+        if self.appetite == Appetite::Sated && self.open.is_empty() {
+            self.idle_since = clock::now();
+        }
+        if self.is_untried(&finished) {
+            return self.work.dispatch.give_back(self.work.connection, &open.job);
+        }
+        let mut feedback = Feedback::Neutral;
+        let mut fates = Vec::with_capacity(finished.outcomes.len());
+        for outcome in finished.outcomes {
+            let (fate, says) = self.fate(outcome.stage, outcome.answer);
+            if says != Feedback::Neutral && feedback != Feedback::Good {
+                feedback = says;
+            }
+            fates.push(fate);
+        }
+        self.delivered += 1;
+        let xdelay = clock::now().saturating_duration_since(open.began);
+        let passes_dsn = self.link.session.offers().dsn;
+        let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, passes_dsn);
+        self.work.settle(&attempt, fates, feedback).await;
+    }
+
+    /// Whether the peer had nothing to do with the transaction: it was behind one that ended the connection, or the
+    /// peer closed a connection that had served before.
+    fn is_untried(&self, finished: &Finished) -> bool {
+        finished.outcomes.iter().all(|outcome| match (&outcome.answer, outcome.stage) {
+            (Answer::NotTried, _) => true,
+            (Answer::Lost(Loss::Closed), Stage::Mail | Stage::Rset) => self.delivered > 0,
+            (Answer::Reply(reply), Stage::Mail | Stage::Rset) => self.delivered > 0 && reply.code().get() == 421,
+            _ => false,
+        })
+    }
+
+    fn fate(&self, stage: Stage, answer: Answer) -> (Fate, Feedback) {
+        let name = &self.link.peer.name;
+        let lost = EnhancedCode::of(Outcome::Transient, 4, 2);
+        match answer {
+            Answer::Reply(reply) => judge_reply(stage, reply),
+            Answer::Lost(loss) => {
+                let stage = stage.as_str();
+                let text = match loss {
+                    Loss::TimedOut => format!("Connection timed out with {name} during {stage}"),
+                    Loss::Closed => format!("Connection closed by {name} during {stage}"),
+                    Loss::Protocol(what) => format!("{name} does not speak SMTP during {stage}: {what}"),
+                };
+                (Fate::Deferred(Cause { status: lost, text, reply: None }), Feedback::Slowdown)
+            }
+            Answer::NotTried => {
+                let text = format!("Connection closed by {name}");
+                (Fate::Deferred(Cause { status: lost, text, reply: None }), Feedback::Neutral)
+            }
+        }
+    }
+
+    fn mailer(&self) -> &'static str {
+        match self.link.session.offers() {
+            _ if self.link.is_lmtp => "lmtp",
+            offers if *offers == smtp::client::Offers::default() => "smtp",
+            _ => "esmtp",
+        }
+    }
+}
+
+/// What a reply means for a recipient, and for the destination.
+fn judge_reply(stage: Stage, reply: Reply) -> (Fate, Feedback) {
+    let text = reply.to_string();
+    let status = |outcome| reply.status().unwrap_or_else(|| EnhancedCode::of(outcome, 0, 0)).with_outcome(outcome);
+    match reply.code().class() {
+        ReplyClass::Success if stage == Stage::End => (Fate::Delivered(reply), Feedback::Good),
+        ReplyClass::Permanent => {
+            let words = Stat::refusal(&reply, stage == Stage::Rcpt);
+            let status = status(Outcome::Permanent);
+            (Fate::Failed(Cause { status, text: words.to_owned(), reply: Some(reply) }), Feedback::Neutral)
+        }
+        // A success where none belongs is no promise.
+        _ => {
+            let feedback = match (reply.code().get(), stage) {
+                (421, _) | (_, Stage::Mail | Stage::End) => Feedback::Slowdown,
+                _ => Feedback::Neutral,
+            };
+            let status = status(Outcome::Transient);
+            (Fate::Deferred(Cause { status, text, reply: Some(reply) }), feedback)
+        }
+    }
+}
+
+/// Why a peer can never take a message, for the sender.
+fn misfit_cause(misfit: Misfit, peer: &Candidate) -> Cause {
+    let name = &peer.name;
+    let ((subject, detail), text) = match misfit {
+        Misfit::EightBit => ((6, 3), format!("{name} does not offer 8BITMIME")),
+        Misfit::Binary => ((6, 1), format!("{name} does not offer BINARYMIME")),
+        Misfit::Smtputf8 | Misfit::Address => ((6, 7), format!("{name} does not offer SMTPUTF8")),
+        Misfit::Size { max } => ((3, 4), format!("{name} takes messages of at most {max} octets")),
+        Misfit::RequireTls => ((7, 30), format!("{name} does not offer REQUIRETLS")),
+    };
+    Cause { status: EnhancedCode::of(Outcome::Permanent, subject, detail), text, reply: None }
+}
+
+impl Outgoing {
+    /// As the session takes it.
+    fn transaction(&self, token: u64) -> Transaction {
+        Transaction {
+            token,
+            sender: self.envelope.sender.clone(),
+            params: self.envelope.params.clone(),
+            recipients: self.envelope.recipients.as_slice().into(),
+            content_bytes: self.content_bytes,
+        }
+    }
+
+    /// As *settle* takes it.
+    fn attempt<'a>(
+        &'a self,
+        next_hop: NextHop<'a>,
+        mailer: &'a str,
+        xdelay: Duration,
+        passes_dsn: bool,
+    ) -> Attempt<'a> {
+        Attempt {
+            envelope: &self.envelope,
+            positions: &self.positions,
+            content_bytes: self.content_bytes,
+            recipients_left: self.recipients_left,
+            next_hop,
+            mailer,
+            xdelay,
+            passes_dsn,
+        }
+    }
+}

@@ -1,0 +1,507 @@
+//! The stop *dispatch*: spool, clock and the health of hosts give attempts.
+//!
+//! The decisions are those of [`schedule::Scheduler`]; this gives it the time, the lists of the spool and what became of
+//! attempts, and does what it says: connections are opened, idle ones woken, lists read. Whoever tells it something (a
+//! session that stored a message, a connection that finished one) carries out at once what follows from it, so that a
+//! message finds its connection without a further task. One task ([`run`]) owns the connections and waits for times.
+//!
+//! A crash forgets everything here. At the start each destination that the spool has recipients for is due.
+
+mod overdue;
+
+use crate::config::{Config, DeliveryMode};
+use crate::deliver;
+use crate::env::clock;
+use crate::queue::{DestinationState, Destinations, Down, Nudge};
+use crate::resolve;
+use crate::service::Service;
+use crate::settle;
+use mail::{Envelope, QueueId};
+use observe::{Event, Severity};
+use schedule::{
+    Action, Added, ConnectionId, DestinationId, Feedback, Health, Job, Overdue, Positions, Scheduler, Settings, Take,
+    Waiting,
+};
+use spool::envelope::Encoded;
+use spool::{Entry, Spool, Status, Store as _};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
+
+/// Connections of a destination of which nothing is known yet.
+const WINDOW_START: u32 = 5;
+/// Jobs of a destination that are in memory while they wait.
+const READY_MAX: usize = 1_024;
+/// The first pause before a destination that cannot be reached is tried again, which doubles up to `delivery.retry_max`.
+const DOWN_FIRST: Duration = Duration::from_secs(60);
+
+/// Where a connection waits for work.
+#[derive(Debug, Default)]
+pub(crate) struct Post {
+    /// There is work, or the place is needed.
+    pub(crate) bell: Notify,
+    /// The place is needed: close.
+    pub(crate) is_called_off: AtomicBool,
+}
+
+/// What the task that owns connections is to begin.
+enum Errand {
+    Restore,
+    Connect { destination: Arc<[u8]>, connection: ConnectionId, post: Arc<Post> },
+    Overdue { destination: DestinationId, name: Arc<[u8]>, message: QueueId, recipients: Positions, kind: Overdue },
+}
+
+/// The scheduler with what it needs around it.
+pub(crate) struct Dispatch {
+    spool: Arc<Spool>,
+    state: Mutex<State>,
+    errands: mpsc::UnboundedSender<Errand>,
+    /// Until [`run`] takes it.
+    inbox: Mutex<Option<mpsc::UnboundedReceiver<Errand>>>,
+    /// Something is due before `sleeps_until`.
+    earlier: Notify,
+    /// Until when [`run`] sleeps, in microseconds since 1970.
+    sleeps_until: AtomicU64,
+    /// Why recipients were deferred last; for people who ask.
+    pub(crate) reasons: settle::Reasons,
+    /// The wall time at `began`: a wall clock that does not jump.
+    epoch: Duration,
+    began: Instant,
+}
+
+struct State {
+    scheduler: Scheduler,
+    posts: HashMap<ConnectionId, Arc<Post>>,
+    /// Since when destinations cannot be reached; those that are forgotten by the scheduler are found when they come back.
+    down: HashMap<Arc<[u8]>, Duration>,
+}
+
+impl fmt::Debug for Dispatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dispatch").finish_non_exhaustive()
+    }
+}
+
+/// The scheduler's limits as they are configured.
+pub(crate) fn settings(config: &Config) -> Settings {
+    let delivery = &config.delivery;
+    let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+    Settings {
+        connections_max: count(delivery.connections_max),
+        window_start: WINDOW_START.min(delivery.connections_per_destination),
+        window_max: delivery.connections_per_destination,
+        recipients_per_transaction: count(delivery.recipients_per_transaction),
+        messages_per_connection: delivery.messages_per_connection,
+        ready_max: READY_MAX,
+        retry_first: delivery.retry_first,
+        retry_max: delivery.retry_max,
+        down_first: DOWN_FIRST.min(delivery.retry_first),
+        down_max: delivery.retry_max,
+        warn_after: Some(delivery.warn_after).filter(|after| !after.is_zero()),
+        give_up_after: delivery.give_up_after,
+        fresh_waits: delivery.mode == DeliveryMode::Queue,
+    }
+}
+
+/// An entry of the spool's list as the scheduler reads it, and back.
+const fn waiting(entry: &Entry) -> Waiting {
+    Waiting {
+        message: entry.id,
+        recipient: entry.recipient,
+        due_s: entry.state.due,
+        attempts: entry.state.tries(),
+        warned: entry.state.is_warned(),
+        held: matches!(entry.state.status, Status::Held),
+    }
+}
+
+impl Dispatch {
+    /// Dispatches what `spool` holds. Nothing happens before [`run`].
+    pub(crate) fn new(spool: Arc<Spool>, config: &Config) -> Arc<Self> {
+        let (errands, inbox) = mpsc::unbounded_channel();
+        let epoch = Duration::from_micros(clock::unix_us());
+        let seed = u64::try_from(epoch.as_nanos() & u128::from(u64::MAX)).unwrap_or(0);
+        Arc::new(Self {
+            spool,
+            state: Mutex::new(State {
+                scheduler: Scheduler::new(settings(config), seed),
+                posts: HashMap::new(),
+                down: HashMap::new(),
+            }),
+            errands,
+            inbox: Mutex::new(Some(inbox)),
+            earlier: Notify::new(),
+            sleeps_until: AtomicU64::new(u64::MAX),
+            reasons: settle::Reasons::default(),
+            epoch,
+            began: clock::now(),
+        })
+    }
+
+    /// Time since 1970.
+    pub(crate) fn now(&self) -> Duration {
+        self.epoch + clock::now().saturating_duration_since(self.began)
+    }
+
+    /// A message is durable: its recipients go in line. Returns those that are deferred at once, since their destination is
+    /// down, with the reason.
+    pub(crate) fn accepted(&self, envelope: &Envelope, encoded: &Encoded) -> Vec<(Positions, Arc<str>)> {
+        let id = envelope.id;
+        let mut deferred = Vec::new();
+        let mut add = |scheduler: &mut Scheduler, name: &[u8], recipients: Positions, now| {
+            let job = Job { message: id, recipients: recipients.clone(), probe: false };
+            if let Added::Down { why, .. } = scheduler.add(name, job, now) {
+                deferred.push((recipients, why));
+            }
+        };
+        if let [_] = envelope.recipients.as_slice() {
+            self.tell(|scheduler, now| add(scheduler, encoded.destination(0), Positions::One(0), now));
+            return deferred;
+        }
+        let mut jobs: BTreeMap<&[u8], Vec<u32>> = BTreeMap::new();
+        for (number, position) in (0..envelope.recipients.len()).zip(0_u32..) {
+            jobs.entry(encoded.destination(number)).or_default().push(position);
+        }
+        self.tell(|scheduler, now| {
+            for (name, positions) in jobs {
+                add(scheduler, name, Positions::from(positions.as_slice()), now);
+            }
+        });
+        deferred
+    }
+
+    /// Everything the spool holds is due, as at the start.
+    pub(crate) fn restore(&self) {
+        let names = self.spool.destinations();
+        self.tell(|scheduler, now| {
+            for (name, _) in &names {
+                scheduler.restore(name, now);
+            }
+        });
+    }
+
+    /// Other limits are in force.
+    pub(crate) fn configure(&self, config: &Config) {
+        self.tell(|scheduler, now| scheduler.set(settings(config), now));
+    }
+
+    /// A connection can take work: its destination is alive.
+    pub(crate) fn reached(&self, service: &Service, destination: &Arc<[u8]>, connection: ConnectionId) {
+        self.tell(|scheduler, now| scheduler.ready(connection, now));
+        let since = self.lock().down.remove(destination);
+        if let Some(since) = since {
+            let down = self.now().saturating_sub(since);
+            service.tell(&Event::DestinationUp { destination: &String::from_utf8_lossy(destination), down });
+        }
+    }
+
+    /// The next job for a connection.
+    pub(crate) fn take(&self, connection: ConnectionId) -> Take {
+        self.tell(|scheduler, now| scheduler.take(connection, now))
+    }
+
+    /// A job is over and recorded.
+    pub(crate) fn done(&self, connection: ConnectionId, id: QueueId, feedback: Feedback, retry: Option<Duration>) {
+        self.tell(|scheduler, now| scheduler.done(connection, id, feedback, retry, now));
+    }
+
+    /// A job was not tried.
+    pub(crate) fn give_back(&self, connection: ConnectionId, job: &Job) {
+        self.tell(|scheduler, now| scheduler.give_back(connection, job, now));
+    }
+
+    /// No host of the destination could be reached. Returns the jobs that are deferred by it.
+    pub(crate) fn unreachable(
+        &self,
+        service: &Service,
+        destination: &Arc<[u8]>,
+        connection: ConnectionId,
+        why: &str,
+    ) -> Vec<Job> {
+        let jobs = self.tell(|scheduler, now| scheduler.unreachable(connection, why, now));
+        let now = self.now();
+        let mut state = self.lock();
+        state.posts.remove(&connection);
+        let until = match state.scheduler.state(destination).map(|view| view.health) {
+            Some(Health::Down { until, .. }) if !state.down.contains_key(destination) => until,
+            _ => return jobs,
+        };
+        state.down.insert(Arc::clone(destination), now);
+        drop(state);
+        let (destination, retry) = (&*String::from_utf8_lossy(destination), until.saturating_sub(now));
+        service.tell(&Event::DestinationDown { destination, why, retry });
+        jobs
+    }
+
+    /// A connection is over. Returns the jobs that are deferred by it.
+    pub(crate) fn closed(&self, connection: ConnectionId) -> Vec<Job> {
+        let jobs = self.tell(|scheduler, now| scheduler.closed(connection, now));
+        self.lock().posts.remove(&connection);
+        jobs
+    }
+
+    /// Those that were overdue were settled, or are to be looked at again.
+    pub(crate) fn settled(&self, destination: DestinationId, message: QueueId, recipients: &Positions) {
+        self.tell(|scheduler, now| scheduler.settled(destination, message, recipients, now));
+    }
+
+    /// Tells the scheduler something and does what follows.
+    fn tell<T>(&self, what: impl FnOnce(&mut Scheduler, Duration) -> T) -> T {
+        let now = self.now();
+        let mut state = self.lock();
+        let answer = what(&mut state.scheduler, now);
+        self.follow(&mut state, now);
+        let wake = state.scheduler.wake_at().map_or(u64::MAX, micros);
+        drop(state);
+        if wake < self.sleeps_until.load(Ordering::Acquire) {
+            self.earlier.notify_one();
+        }
+        answer
+    }
+
+    /// Does what the scheduler wants until it wants nothing more.
+    fn follow(&self, state: &mut State, now: Duration) {
+        while let Some(action) = state.scheduler.poll(now) {
+            match action {
+                Action::Open { destination, connection } => {
+                    let Some(name) = state.scheduler.name(destination).cloned() else { continue };
+                    let post = Arc::new(Post::default());
+                    state.posts.insert(connection, Arc::clone(&post));
+                    self.send(Errand::Connect { destination: name, connection, post });
+                }
+                Action::Wake(connection) => {
+                    if let Some(post) = state.posts.get(&connection) {
+                        post.bell.notify_one();
+                    }
+                }
+                Action::Close(connection) => {
+                    if let Some(post) = state.posts.get(&connection) {
+                        post.is_called_off.store(true, Ordering::Release);
+                        post.bell.notify_one();
+                    }
+                }
+                Action::Load { destination, after, limit } => {
+                    let name = state.scheduler.name(destination).cloned().unwrap_or_else(|| Arc::from([]));
+                    let entries = self.load(&name, after, limit);
+                    let is_end = entries.len() < limit;
+                    state.scheduler.loaded(destination, &entries, is_end, now);
+                }
+                Action::Overdue { destination, message, recipients, kind } => {
+                    let name = state.scheduler.name(destination).cloned().unwrap_or_else(|| Arc::from([]));
+                    self.send(Errand::Overdue { destination, name, message, recipients, kind });
+                }
+            }
+        }
+    }
+
+    /// A page of the spool's list: from memory, at most a thousand entries.
+    fn load(&self, name: &[u8], after: Option<Waiting>, limit: usize) -> Vec<Waiting> {
+        // The spool looks at the name of the entry alone.
+        let after =
+            after.map(|one| Entry { id: one.message, recipient: one.recipient, state: spool::State::default() });
+        self.spool.by_destination(name, after, limit).iter().map(waiting).collect()
+    }
+
+    fn send(&self, errand: Errand) {
+        // At the end of the server nobody begins anything any more.
+        drop(self.errands.send(errand));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Owns connections and waits for times, until the server ends and its connections are over.
+pub(crate) async fn run(service: Arc<Service>) {
+    let Some(dispatch) = service.dispatch.clone() else { return };
+    let taken = dispatch.inbox.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(mut inbox) = taken else { return };
+    restore(&service, &dispatch).await;
+    let mut tasks = JoinSet::new();
+    loop {
+        let now = dispatch.now();
+        let wake = dispatch.lock().scheduler.wake_at();
+        dispatch.sleeps_until.store(wake.map_or(u64::MAX, micros), Ordering::Release);
+        let pause = wake.map_or(Duration::from_secs(3_600), |at| at.saturating_sub(now));
+        tokio::select! {
+            () = service.stop.begun() => break,
+            Some(errand) = inbox.recv() => begin(&service, &dispatch, &mut tasks, errand),
+            Some(_) = tasks.join_next() => {}
+            () = dispatch.earlier.notified() => {}
+            () = tokio::time::sleep(pause) => dispatch.tell(|_, _| ()),
+        }
+    }
+    // Connections see the end themselves, and finish what is open.
+    while tasks.join_next().await.is_some() {}
+}
+
+/// All that waits is due: at the start, and when the configuration may have changed where it goes.
+async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>) {
+    let (live, spool) = (service.live.load_full(), Arc::clone(&dispatch.spool));
+    let config = live.config.clone();
+    let moved = tokio::task::spawn_blocking(move || rehome(&spool, &config)).await;
+    if let Ok(Err(error)) = moved {
+        let text = format!("mail that waits for old smart hosts cannot be given new destinations: {error}");
+        service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+    }
+    if !live.queues_only() {
+        dispatch.restore();
+    }
+}
+
+/// A new configuration is in force.
+pub(crate) fn reconfigure(service: &Arc<Service>) {
+    let Some(dispatch) = &service.dispatch else { return };
+    dispatch.configure(&service.live.load().config);
+    dispatch.send(Errand::Restore);
+}
+
+fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<()>, errand: Errand) {
+    let service = Arc::clone(service);
+    match errand {
+        Errand::Restore => {
+            let dispatch = Arc::clone(dispatch);
+            tasks.spawn(async move { restore(&service, &dispatch).await });
+        }
+        Errand::Connect { destination, connection, post } => {
+            let guard = Closing { dispatch: Arc::clone(dispatch), connection };
+            tasks.spawn(async move {
+                deliver::run(service, destination, connection, post).await;
+                drop(guard);
+            });
+        }
+        Errand::Overdue { destination, name, message, recipients, kind } => {
+            let dispatch = Arc::clone(dispatch);
+            tasks.spawn(async move {
+                overdue::settle(&service, &dispatch, &name, message, &recipients, kind).await;
+                dispatch.settled(destination, message, &recipients);
+            });
+        }
+    }
+}
+
+/// Takes a connection off the books, whatever its task came to.
+struct Closing {
+    dispatch: Arc<Dispatch>,
+    connection: ConnectionId,
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        if self.dispatch.lock().posts.contains_key(&self.connection) {
+            drop(self.dispatch.closed(self.connection));
+        }
+    }
+}
+
+/// The queue tools' side.
+impl Nudge for Dispatch {
+    fn released(&self, destinations: Destinations<'_>) {
+        self.retry(destinations);
+    }
+
+    fn retry(&self, destinations: Destinations<'_>) {
+        let all: Vec<_>;
+        let names = match destinations {
+            Destinations::These(names) => names,
+            Destinations::All => {
+                all = self.spool.destinations().into_iter().map(|(name, _)| name).collect();
+                &all
+            }
+        };
+        self.tell(|scheduler, now| {
+            for name in names {
+                scheduler.restore(name, now);
+                scheduler.retry_now(Some(name), now);
+            }
+        });
+    }
+
+    fn reason(&self, id: QueueId, recipient: u32) -> Option<String> {
+        self.reasons.of(id, recipient).map(|text| text.to_string())
+    }
+
+    fn is_active(&self, id: QueueId, recipient: u32) -> bool {
+        self.lock().scheduler.is_in_flight(id, recipient)
+    }
+
+    fn destination(&self, name: &[u8]) -> Option<DestinationState> {
+        let view = self.lock().scheduler.state(name)?;
+        let down = match view.health {
+            Health::Down { why, until } => Some(Down { why: why.to_string(), retry_at: until }),
+            Health::Up | Health::Idle => None,
+        };
+        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        Some(DestinationState { down, connections: count(view.connections), in_flight: count(view.in_flight) })
+    }
+}
+
+/// Mail of queues whose name is no longer what the configuration gives is moved to the queue it belongs to now.
+///
+/// Mail for a domain goes to the smart hosts by itself when there are some; what waited for smart hosts that are gone has
+/// to be read to know its domains.
+///
+/// # Errors
+/// The spool cannot record it; the mail stays where it is.
+pub(crate) fn rehome(spool: &Spool, config: &Config) -> Result<usize, spool::Error> {
+    let mut moved = 0;
+    if !config.route.smart_host.is_empty() {
+        return Ok(moved);
+    }
+    for (name, _) in spool.destinations().iter().filter(|(name, _)| resolve::is_smart_hosts(name)) {
+        loop {
+            // What was moved has left the list: the next page is the first again.
+            let entries = spool.by_destination(name, None, READY_MAX);
+            let mut changes = Vec::new();
+            for entry in &entries {
+                let Ok(stored) = spool.envelope(entry.id) else { continue };
+                let Some(one) = stored.recipients.iter().find(|one| one.position == entry.recipient) else { continue };
+                let Ok(recipient) = spool::envelope::decode_recipient(&one.data) else { continue };
+                let destination = Some(resolve::destination(&config.route, &recipient.address));
+                changes.push(spool::Change {
+                    id: entry.id,
+                    recipient: entry.recipient,
+                    state: entry.state,
+                    destination,
+                });
+            }
+            if changes.is_empty() {
+                break;
+            }
+            moved += changes.len();
+            drop(spool.record(&changes)?);
+        }
+    }
+    Ok(moved)
+}
+
+/// Logs recipients of a fresh message that wait because their destination is down.
+pub(crate) fn log_deferred(service: &Service, envelope: &Envelope, bytes: u64, deferred: &[(Positions, Arc<str>)]) {
+    for (recipients, why) in deferred {
+        let at = |position: u32| usize::try_from(position).ok().and_then(|position| envelope.recipients.get(position));
+        let names: Vec<String> =
+            recipients.iter().filter_map(at).map(|recipient| format!("<{}>", recipient.address)).collect();
+        let to: Vec<&str> = names.iter().map(String::as_str).collect();
+        service.tell(&Event::Delivery {
+            id: envelope.id,
+            to: &to,
+            delay: Duration::ZERO,
+            xdelay: Duration::ZERO,
+            mailer: "esmtp",
+            priority: settle::priority(bytes, envelope.recipients.len(), 0),
+            relay: observe::NextHop::None,
+            dsn: mail::EnhancedCode::of(mail::Outcome::Transient, 4, 1),
+            reply: None,
+            stat: observe::Stat::Deferred(why),
+        });
+    }
+}

@@ -1,0 +1,236 @@
+//! The stop *settle*: the outcome of an attempt becomes the state of its recipients, a line in the log, and a report to
+//! the sender where one is due.
+//!
+//! The order is the promise: a report is durable before the recipient it tells of is done, so that a crash in between
+//! repeats the attempt and perhaps the report, and loses neither. Where a report cannot be stored, the recipient stays in
+//! the queue.
+//!
+//! | Outcome | State | Sender hears |
+//! |---|---|---|
+//! | delivered | done | if he asked for it, and the next hop does not tell him itself |
+//! | refused for good | done | yes, unless he asked for nothing |
+//! | not now | waiting, due later; its age decides below | |
+//! | … older than `delivery.give_up_after` | done | yes |
+//! | … older than `delivery.warn_after`, the first time | waiting, marked as warned | that it takes longer |
+//! | a report to the postmaster that failed | held, for a person | nobody is left |
+
+mod reasons;
+mod report;
+
+pub(crate) use reasons::Reasons;
+
+use crate::env::clock;
+use crate::service::Service;
+use mail::report::Kind;
+use mail::{EnhancedCode, Envelope, Outcome, Reply};
+use observe::{Event, NextHop, Stat};
+use spool::{Change, State, Status};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One attempt on some recipients of one message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempt<'a> {
+    /// With the recipients of the attempt alone.
+    pub(crate) envelope: &'a Envelope,
+    /// Where each of them stands in the message, and its state before.
+    pub(crate) positions: &'a [(u32, State)],
+    /// Octets of the content.
+    pub(crate) content_bytes: u64,
+    /// Recipients of the message that were not done before, here and elsewhere.
+    pub(crate) recipients_left: usize,
+    /// Who answered, or did not.
+    pub(crate) next_hop: NextHop<'a>,
+    /// `esmtp`, `smtp`, `lmtp`
+    pub(crate) mailer: &'a str,
+    /// How long it took.
+    pub(crate) xdelay: Duration,
+    /// The next hop tells the sender what he wants to hear (RFC 3461 §5.2.1).
+    pub(crate) passes_dsn: bool,
+}
+
+/// What became of one recipient in an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The next hop has it.
+    Delivered(Reply),
+    /// Not now.
+    Deferred(Cause),
+    /// Never.
+    Failed(Cause),
+}
+
+/// Why a recipient was not reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cause {
+    /// For reports and log lines.
+    pub(crate) status: EnhancedCode,
+    /// In sendmail's words, as `stat=` has it.
+    pub(crate) text: String,
+    /// What the next hop answered, if it did.
+    pub(crate) reply: Option<Reply>,
+}
+
+/// What is to be recorded of an attempt.
+#[derive(Debug, Default)]
+pub(crate) struct Settled {
+    /// For the spool.
+    pub(crate) changes: Vec<Change>,
+    /// When the earliest of those that wait is due, since 1970.
+    pub(crate) retry: Option<Duration>,
+}
+
+/// What became of a recipient, with its age taken into account.
+struct Judged {
+    fate: Fate,
+    kind: Option<Kind>,
+    state: State,
+}
+
+/// Judges an attempt, logs it, and stores the reports that are due. The changes are not recorded yet: the caller gives them to
+/// the spool, several attempts at a time.
+///
+/// # Cancel safety
+/// No: a report may have been stored whose recipient is not done.
+pub(crate) async fn settle(service: &Arc<Service>, attempt: &Attempt<'_>, fates: Vec<Fate>) -> Settled {
+    let id = attempt.envelope.id;
+    let mut judged: Vec<Judged> = fates
+        .into_iter()
+        .zip(attempt.positions)
+        .map(|(fate, (_, state))| judge(service, attempt, fate, *state))
+        .collect();
+    log(service, attempt, &judged);
+    if judged.iter().any(|one| one.kind.is_some()) {
+        Box::pin(report_to_sender(service, attempt, &mut judged)).await;
+    }
+    let mut settled = Settled::default();
+    for (one, (position, _)) in judged.iter().zip(attempt.positions) {
+        let due = Duration::from_secs(one.state.due.into());
+        if one.state.status == Status::Waiting {
+            settled.retry = Some(settled.retry.map_or(due, |earliest| earliest.min(due)));
+        }
+        if let (Some(dispatch), Fate::Deferred(cause) | Fate::Failed(cause)) = (&service.dispatch, &one.fate) {
+            dispatch.reasons.remember(id, *position, one.state.status, &cause.text);
+        }
+        settled.changes.push(Change { id, recipient: *position, state: one.state, destination: None });
+    }
+    settled
+}
+
+/// Age decides on what is deferred.
+fn judge(service: &Service, attempt: &Attempt<'_>, fate: Fate, before: State) -> Judged {
+    let live = service.live.load();
+    let delivery = &live.config.delivery;
+    let done = State { status: Status::Done, ..before.tried() };
+    let cause = match fate {
+        Fate::Delivered(_) => {
+            let kind = (!attempt.passes_dsn).then_some(Kind::Relayed);
+            return Judged { fate, kind, state: done };
+        }
+        Fate::Failed(_) => return Judged { fate, kind: Some(Kind::Failed), state: done },
+        Fate::Deferred(cause) => cause,
+    };
+    let now = service.unix_now();
+    let age = now.saturating_sub(Duration::from_micros(attempt.envelope.id.unix_us()));
+    if age >= delivery.give_up_after {
+        return Judged { fate: Fate::Failed(cause), kind: Some(Kind::Failed), state: done };
+    }
+    let tried = before.tried();
+    let seed = attempt.envelope.id.to_u64();
+    let due = now + schedule::retry_after(tried.tries(), &crate::dispatch::settings(&live.config), seed);
+    let state = State { status: Status::Waiting, due: u32::try_from(due.as_secs()).unwrap_or(u32::MAX), ..tried };
+    let is_late = !delivery.warn_after.is_zero() && age >= delivery.warn_after && !before.is_warned();
+    Judged { fate: Fate::Deferred(cause), kind: is_late.then_some(Kind::Delayed), state }
+}
+
+/// Tells the sender, and marks what he was told.
+async fn report_to_sender(service: &Arc<Service>, attempt: &Attempt<'_>, judged: &mut [Judged]) {
+    let told = report::to_sender(service, attempt, judged).await;
+    let now = service.unix_now();
+    for one in judged {
+        match (&one.kind, &told) {
+            (Some(Kind::Failed), report::Told::NotStored) => {
+                // It will fail again, and then perhaps the report can be stored.
+                let due = now + Duration::from_secs(300);
+                let due = u32::try_from(due.as_secs()).unwrap_or(u32::MAX);
+                one.state = State { status: Status::Waiting, due, ..one.state };
+            }
+            (Some(Kind::Failed), report::Told::NobodyLeft) => one.state.status = Status::Held,
+            (Some(Kind::Delayed), report::Told::Yes | report::Told::NotWanted) => one.state = one.state.warned(),
+            _ => {}
+        }
+    }
+}
+
+/// Says in the log that an attempt came to nothing because the destination cannot be reached.
+pub(crate) fn log_deferred(service: &Service, attempt: &Attempt<'_>, cause: &Cause) {
+    if let Some(dispatch) = &service.dispatch {
+        for (position, _) in attempt.positions {
+            dispatch.reasons.remember(attempt.envelope.id, *position, Status::Waiting, &cause.text);
+        }
+    }
+    let fate = |state: &(u32, State)| Judged { fate: Fate::Deferred(cause.clone()), kind: None, state: state.1 };
+    let judged: Vec<Judged> = attempt.positions.iter().map(fate).collect();
+    log(service, attempt, &judged);
+}
+
+/// One line for those that share an answer.
+fn log(service: &Service, attempt: &Attempt<'_>, judged: &[Judged]) {
+    let envelope = attempt.envelope;
+    let delay = service.unix_now().saturating_sub(Duration::from_micros(envelope.received.at_us));
+    let names: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
+    let mut is_logged = vec![false; judged.len()];
+    for (number, one) in judged.iter().enumerate() {
+        if is_logged.get(number) == Some(&true) {
+            continue;
+        }
+        let mut to = Vec::new();
+        for ((other, name), logged) in judged.iter().zip(&names).zip(&mut is_logged).skip(number) {
+            if !*logged && other.fate == one.fate {
+                *logged = true;
+                to.push(name.as_str());
+            }
+        }
+        log_one(service, attempt, &to, one, delay);
+    }
+}
+
+fn log_one(service: &Service, attempt: &Attempt<'_>, to: &[&str], one: &Judged, delay: Duration) {
+    let text;
+    let (dsn, reply, stat) = match &one.fate {
+        Fate::Delivered(reply) => {
+            text = reply.lines().next().unwrap_or_default().to_owned();
+            let dsn = reply.status().unwrap_or(EnhancedCode::of(Outcome::Success, 0, 0));
+            (dsn, Some(reply), Stat::Sent(&text))
+        }
+        Fate::Deferred(cause) => (cause.status, cause.reply.as_ref(), Stat::Deferred(&cause.text)),
+        Fate::Failed(cause) => {
+            (cause.status.with_outcome(Outcome::Permanent), cause.reply.as_ref(), Stat::Failed(&cause.text))
+        }
+    };
+    service.tell(&Event::Delivery {
+        id: attempt.envelope.id,
+        to,
+        delay,
+        xdelay: attempt.xdelay,
+        mailer: attempt.mailer,
+        priority: priority(attempt.content_bytes, attempt.recipients_left, one.state.tries().saturating_sub(1)),
+        relay: attempt.next_hop,
+        dsn,
+        reply,
+        stat,
+    });
+}
+
+/// sendmail's formula: class 0, 30,000 for a recipient, 90,000 for an attempt.
+pub(crate) fn priority(content_bytes: u64, recipients: usize, attempts: u8) -> i64 {
+    let size = i64::try_from(content_bytes).unwrap_or(i64::MAX);
+    let recipients = i64::try_from(recipients).unwrap_or(i64::MAX);
+    size.saturating_add(recipients.saturating_mul(30_000)).saturating_add(i64::from(attempts) * 90_000)
+}
+
+/// Now, as reports and trace lines have it.
+pub(crate) fn report_time() -> (u64, i32) {
+    let at_us = clock::unix_us();
+    (at_us, clock::local_offset_seconds(at_us))
+}

@@ -1,0 +1,152 @@
+//! Reports to senders (RFC 3464): who gets one, what it returns of the message, and into the spool with it.
+//!
+//! All recipients of one attempt stand in one report. A report is a message like any other, from the null sender, and may use
+//! the part of the spool that is kept from ordinary mail.
+
+use super::{Attempt, Fate, Judged, report_time};
+use crate::commit;
+use crate::deliver::Outgoing;
+use crate::service::Service;
+use mail::report::{Addressee, Kind, Original, RecipientReport, Report, compose, returns_content};
+use mail::{Address, EnhancedCode, Outcome};
+use observe::{Event, ReportKind, Severity};
+use std::sync::Arc;
+
+/// What came of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// It is durable.
+    Yes,
+    /// Nobody wants it.
+    NotWanted,
+    /// It is wanted and the spool did not take it.
+    NotStored,
+    /// A report to the postmaster failed: a person has to look.
+    NobodyLeft,
+}
+
+/// Reports what was judged, where somebody wants to hear it.
+pub(super) async fn to_sender(service: &Arc<Service>, attempt: &Attempt<'_>, judged: &[Judged]) -> Told {
+    let live = service.live.load_full();
+    let postmaster = live.config.postmaster();
+    let envelope = attempt.envelope;
+    let remote = match (attempt.next_hop.name(), attempt.next_hop.address()) {
+        (Some(name), Some(address)) => format!("{name} [{address}]"),
+        (Some(name), None) => name.to_owned(),
+        (None, Some(address)) => format!("[{address}]"),
+        (None, None) => String::new(),
+    };
+    let (at_us, offset_seconds) = report_time();
+    let give_up = u64::try_from(live.config.delivery.give_up_after.as_micros()).unwrap_or(u64::MAX);
+    let mut addressee = Addressee::Nobody;
+    let mut reports = Vec::new();
+    for (one, recipient) in judged.iter().zip(&envelope.recipients) {
+        let Some(kind) = one.kind else { continue };
+        let who = Addressee::of(&envelope.sender, recipient, kind, &postmaster);
+        if who == Addressee::Nobody {
+            if kind == Kind::Failed
+                && envelope.sender.address().is_none()
+                && recipient.address.key() == postmaster.key()
+            {
+                let text = format!(
+                    "report to the postmaster <{}> failed; it is held, see mailrace queue show",
+                    recipient.address
+                );
+                service.tell(&Event::Unreportable { id: envelope.id, text: &text });
+                return Told::NobodyLeft;
+            }
+            continue;
+        }
+        addressee = who;
+        let (status, reply, text) = match &one.fate {
+            Fate::Delivered(reply) => {
+                (reply.status().unwrap_or(EnhancedCode::of(Outcome::Success, 0, 0)), Some(reply), "")
+            }
+            Fate::Deferred(cause) | Fate::Failed(cause) => (cause.status, cause.reply.as_ref(), cause.text.as_str()),
+        };
+        reports.push(RecipientReport {
+            recipient,
+            kind,
+            status,
+            reply,
+            remote_mta: Some(remote.as_str()).filter(|remote| !remote.is_empty()),
+            text,
+            last_attempt_us: Some(at_us),
+            will_retry_until_us: (kind == Kind::Delayed).then(|| envelope.id.unix_us().saturating_add(give_up)),
+        });
+    }
+    let (to, is_postmaster) = match addressee {
+        Addressee::Sender(to) => (to, false),
+        Addressee::Postmaster(to) => (to, true),
+        Addressee::Nobody => return Told::NotWanted,
+    };
+    let report = Report {
+        reporting_mta: &live.config.hostname,
+        envelope,
+        recipients: &reports,
+        at_us,
+        offset_seconds,
+        id: service.keeper.next_id(),
+        postmaster: is_postmaster,
+        to,
+    };
+    store(service, attempt, &report, live.config.delivery.return_bytes_max, to).await
+}
+
+/// Composes the report and makes it durable.
+async fn store(
+    service: &Arc<Service>,
+    attempt: &Attempt<'_>,
+    report: &Report<'_>,
+    return_bytes_max: u64,
+    to: &Address,
+) -> Told {
+    let id = attempt.envelope.id;
+    let has_failures = report.recipients.iter().any(|one| one.kind == Kind::Failed);
+    let is_whole = returns_content(attempt.envelope, has_failures, attempt.content_bytes, return_bytes_max);
+    let content = original(service, attempt).await;
+    let original = match &content {
+        Some(content) if is_whole => Original::Whole(content),
+        Some(content) => Original::Headers(content),
+        None => Original::None,
+    };
+    let composed = compose(report, original);
+    let envelope = report.envelope_for(&composed);
+    match commit::submit(service, &envelope, composed.content).await {
+        Ok(()) => {
+            let first = report.recipients.first().map(|one| one.kind);
+            let kind = match (report.postmaster, has_failures, first) {
+                (true, ..) => ReportKind::Postmaster,
+                (false, false, Some(Kind::Delayed)) => ReportKind::Delayed,
+                _ => ReportKind::Dsn,
+            };
+            let text = report.recipients.first().map(|one| match one.kind {
+                Kind::Delayed => "Warning: could not send message yet",
+                Kind::Failed => one.text,
+                _ => "Return receipt",
+            });
+            service.tell(&Event::Reported { id, report: envelope.id, kind, text: text.unwrap_or_default() });
+            Told::Yes
+        }
+        Err(error) => {
+            let text = format!("report on {id} to <{to}> not stored: {error}; its recipients stay in the queue");
+            service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+            Told::NotStored
+        }
+    }
+}
+
+/// The message the report is about, or as much of it as a report needs.
+async fn original(service: &Arc<Service>, attempt: &Attempt<'_>) -> Option<Vec<u8>> {
+    /// Octets within which a header section ends.
+    const HEADER_BYTES_MAX: u64 = 256 << 10;
+    let spool = service.spool()?;
+    let end = attempt.content_bytes.min(HEADER_BYTES_MAX.max(service.live.load().config.delivery.return_bytes_max));
+    match Outgoing::part(spool, attempt.envelope.id, 0, end).await {
+        Ok(content) => Some(content.to_vec()),
+        Err(text) => {
+            service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+            None
+        }
+    }
+}
