@@ -243,7 +243,11 @@ fn rule(word: &str, rest: &str) -> Result<Rule, String> {
     Ok(Rule { kind: kind.to_owned(), pattern: pattern.to_owned(), verdict })
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+/// Reads a time: `500ms`, `5s`, `2m`, `1h`.
+///
+/// # Errors
+/// When it is none.
+pub fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().map_err(|_| "write a time such as 5s")?;
@@ -258,7 +262,10 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads `\r`, `\n`, `\t`, `\0`, `\xHH` and `\\`.
-fn unescape(text: &str) -> Result<Vec<u8>, String> {
+///
+/// # Errors
+/// When there is another one.
+pub fn unescape(text: &str) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     let mut rest = text.chars();
     while let Some(c) = rest.next() {

@@ -13,6 +13,8 @@
 
 pub mod client;
 #[doc(hidden)]
+pub mod client_rehearsal;
+#[doc(hidden)]
 pub mod dialog;
 #[doc(hidden)]
 pub mod fuzz;

@@ -6,7 +6,7 @@
 mod delivery;
 
 use crate::kinds;
-use mail::{Body, Protocol, QueueId, Reply, ReplyCode, Session};
+use mail::{Body, Node, Protocol, QueueId, Reply, ReplyCode, Session};
 use observe::{Event, Limit, Relay, Ruleset, Severity};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -251,12 +251,17 @@ pub(crate) fn id() -> QueueId {
     kinds::queue_id()
 }
 
+/// The id that is written `REPORT`.
+fn report_id() -> QueueId {
+    QueueId::new(1_795_179_661_000_000, Node::default()).unwrap()
+}
+
 /// Events in the order of the message's way, each with its line.
 pub(crate) fn all() -> Vec<(Event<'static>, String)> {
     let id = id();
     let lines = [accept_lines(), session_lines(id), mail_lines(id), delivery::lines(id), process_lines()].concat();
     let with_id = |(event, line): (Event<'static>, &str)| {
-        let line = line.replace("ID: ", &format!("{id}: "));
+        let line = line.replace("REPORT: ", &format!("{}: ", report_id())).replace("ID: ", &format!("{id}: "));
         (event, line)
     };
     lines.into_iter().map(with_id).collect()

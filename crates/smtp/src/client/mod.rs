@@ -1,6 +1,14 @@
 //! The client's side of a conversation.
 
+mod answers;
+mod commands;
+mod dots;
+mod ending;
+mod flight;
 mod offers;
+mod open;
+mod output;
+mod replies;
 mod session;
 mod settings;
 mod step;

@@ -45,3 +45,105 @@ pub struct PeerLimits {
     /// RCPTDOMAINMAX: domains of recipients in a transaction.
     pub domains: Option<u32>,
 }
+
+impl Offers {
+    /// Reads the lines of a reply to EHLO, the first of which names the server. What is not known is passed over, and of
+    /// a keyword given twice the last counts.
+    // RFC 5321 §4.1.1.1: keywords in any case, parameters behind them
+    pub(super) fn read<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut offers = Self::default();
+        for line in lines.skip(1) {
+            let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+            if let Some(keyword) = words.next() {
+                offers.take(&keyword.to_ascii_uppercase(), words);
+            }
+        }
+        offers
+    }
+
+    fn take<'a>(&mut self, keyword: &[u8], mut words: impl Iterator<Item = &'a [u8]>) {
+        match keyword {
+            b"PIPELINING" => self.pipelining = true,
+            b"CHUNKING" => self.chunking = true,
+            b"8BITMIME" => self.eight_bit_mime = true,
+            b"BINARYMIME" => self.binary_mime = true,
+            b"SMTPUTF8" => self.smtputf8 = true,
+            b"DSN" => self.dsn = true,
+            b"STARTTLS" => self.starttls = true,
+            b"ENHANCEDSTATUSCODES" => self.enhanced = true,
+            b"AUTH" => self.auth = true,
+            b"DELIVERBY" => self.deliverby = true,
+            b"REQUIRETLS" => self.requiretls = true,
+            b"MT-PRIORITY" => self.mt_priority = true,
+            b"FUTURERELEASE" => self.future_release = true,
+            // RFC 1870 §4: no number or 0 means that no limit is told
+            b"SIZE" => self.size = Some(words.next().and_then(number).unwrap_or(0)),
+            b"LIMITS" => self.limits = PeerLimits::read(words),
+            _ => {}
+        }
+    }
+
+    /// The longest content that is taken.
+    pub(super) fn size_max(&self) -> Option<u64> {
+        self.size.filter(|max| *max > 0)
+    }
+}
+
+impl PeerLimits {
+    // RFC 9422 §4: name=value pairs; a zero is none
+    fn read<'a>(words: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut limits = Self::default();
+        for word in words {
+            let mut parts = word.splitn(2, |octet| *octet == b'=');
+            let name = parts.next().unwrap_or_default().to_ascii_uppercase();
+            let value = parts.next().and_then(number).filter(|value| *value > 0);
+            let value = value.map(|value| u32::try_from(value).unwrap_or(u32::MAX));
+            match &name[..] {
+                b"MAILMAX" => limits.transactions = value,
+                b"RCPTMAX" => limits.recipients = value,
+                b"RCPTDOMAINMAX" => limits.domains = value,
+                _ => {}
+            }
+        }
+        limits
+    }
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    let is_number = (1..=20).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
+    // RFC 1870 §4: up to 20 digits
+    is_number.then(|| str::from_utf8(digits).ok().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // RFC 5321 §4.1.1.1 (test), RFC 1870 §4 (test), RFC 9422 §4 (test)
+    #[test]
+    fn offers_are_read() {
+        let lines = "PIPELINING is my name|pipelining|Size  1000|8BITMIME|AUTH PLAIN LOGIN|X-UNKNOWN y||\
+            LIMITS rcptmax=100 MAILMAX=0 RCPTDOMAINMAX=x FOO=1|DSN\t";
+        let offers = Offers::read(lines.split('|').map(str::as_bytes));
+        let limits = PeerLimits { recipients: Some(100), ..PeerLimits::default() };
+        let wanted = Offers {
+            pipelining: true,
+            size: Some(1_000),
+            eight_bit_mime: true,
+            auth: true,
+            dsn: true,
+            limits,
+            ..Offers::default()
+        };
+        assert_eq!(offers, wanted);
+        for (line, size, max) in [
+            ("SIZE", 0, None),
+            ("SIZE 0", 0, None),
+            ("SIZE 99999999999999999999", u64::MAX, Some(u64::MAX)),
+            ("SIZE -1", 0, None),
+        ] {
+            let offers = Offers::read([&b""[..], line.as_bytes()].into_iter());
+            assert_eq!((offers.size, offers.size_max()), (Some(size), max), "{line}");
+        }
+    }
+}

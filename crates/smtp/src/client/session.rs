@@ -1,71 +1,182 @@
-//! The session: from the greeting to QUIT.
+//! The session: what its driver calls, and the conversation around the transactions.
+//!
+//! The driver sends what [`Session::output_slices`] shows and reports it with [`Session::sent`], gives what it reads to
+//! [`Session::receive`], and after each of these calls [`Session::step`] until it says Wait or Closed (or Ready, when it
+//! has nothing to send). How transactions are written is in `flight`, what replies do to them in `answers`, how all ends
+//! in `ending`.
+//!
+//! Invariants: replies belong to commands in order; a recipient is delivered only by a 2xx to content of which every
+//! octet was sent; every transaction that was begun comes out once.
+//!
+//! Not here: what a driver makes of an outcome, which server is asked, AUTH as a client.
 
+use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use mail::{Reply, ReplyClass};
 
+use super::commands;
+use super::ending::Farewell;
 use super::offers::Offers;
-use super::settings::Settings;
-use super::step::{Closing, Misfit, Step, Transaction};
+use super::open::Open;
+use super::output::Output;
+use super::replies::{Raw, ReplyReader};
+use super::settings::{Dialect, Settings, TlsUse};
+use super::step::{Closing, Finished, Loss, Misfit, Stage, Step, Transaction};
+
+/// Where the conversation stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Greeting,
+    /// EHLO or LHLO was said.
+    Extended,
+    /// HELO was said.
+    Plain,
+    StartTls,
+    Handshake,
+    Up,
+    /// QUIT was said, perhaps behind transactions that await replies.
+    Quit,
+    Closed,
+}
 
 /// One conversation, seen from the client.
 #[derive(Debug)]
 pub struct Session {
-    settings: Arc<Settings>,
-    offers: Offers,
-    closing: Option<Closing>,
+    pub(super) settings: Arc<Settings>,
+    pub(super) phase: Phase,
+    pub(super) offers: Offers,
+    is_encrypted: bool,
+    is_greeted: bool,
+    peer_name: Option<Box<str>>,
+    /// What was said to EHLO, while HELO is tried.
+    pub(super) ehlo_refusal: Option<Reply>,
+    reader: ReplyReader,
+    pub(super) out: Output,
+    /// In the order in which they were begun. Only the last may be partly written.
+    pub(super) open: VecDeque<Open>,
+    pub(super) finished: VecDeque<Finished>,
+    /// When something was last sent or answered.
+    pub(super) progress: Duration,
+    /// The server may have a transaction open that is none here.
+    pub(super) needs_rset: bool,
+    /// Messages whose end was answered.
+    pub(super) messages: u64,
+    pub(super) wants_quit: bool,
+    pub(super) farewell: Option<Farewell>,
+    pub(super) closing: Option<Closing>,
 }
 
 impl Session {
-    /// A session on a connection that has just been made.
+    /// A session on a connection that has just been made; its time begins at zero.
     #[must_use]
     pub fn new(settings: Arc<Settings>) -> Self {
-        Self { settings, offers: Offers::default(), closing: None }
+        Self {
+            settings,
+            phase: Phase::Greeting,
+            offers: Offers::default(),
+            is_encrypted: false,
+            is_greeted: false,
+            peer_name: None,
+            ehlo_refusal: None,
+            reader: ReplyReader::default(),
+            out: Output::default(),
+            open: VecDeque::new(),
+            finished: VecDeque::new(),
+            progress: Duration::ZERO,
+            needs_rset: false,
+            messages: 0,
+            wants_quit: false,
+            farewell: None,
+            closing: None,
+        }
     }
 
-    /// Takes what the server has said.
-    pub fn receive(&mut self, _input: &[u8], _now: Duration) {}
+    /// Takes what the server has said. Output that has left must have been reported by [`Session::sent`] before.
+    pub fn receive(&mut self, mut input: &[u8], now: Duration) {
+        let mut reader = std::mem::take(&mut self.reader);
+        while !input.is_empty() && self.phase != Phase::Closed {
+            // RFC 3207 §5: what came in clear behind the 220 may be anybody's
+            if self.phase == Phase::Handshake {
+                self.lose(Loss::Protocol("something was said in clear behind the reply to STARTTLS"));
+                break;
+            }
+            match reader.read(input, &self.settings.limits) {
+                Err(what) => self.lose(Loss::Protocol(what)),
+                Ok((used, found)) => {
+                    if let Some(raw) = found {
+                        self.progress = self.progress.max(now);
+                        self.take(&raw, now);
+                    }
+                    input = input.get(used..).unwrap_or_default();
+                }
+            }
+        }
+        self.reader = reader;
+    }
 
     /// The server has closed the connection, or the network has.
-    pub fn end_of_input(&mut self, _now: Duration) {}
+    pub fn end_of_input(&mut self, _now: Duration) {
+        self.lose(Loss::Closed);
+    }
 
-    /// A deadline may have passed.
-    pub fn expire(&mut self, _now: Duration) {}
-
-    /// What the driver has to do next.
+    /// What the driver has to do next. Ready and Content come again as long as they hold.
     pub fn step(&mut self) -> Step {
-        Step::Wait
+        if let Some(finished) = self.finished.pop_front() {
+            return Step::Done(finished);
+        }
+        match self.phase {
+            Phase::Closed => Step::Closed,
+            Phase::Handshake => Step::StartTls,
+            Phase::Up if self.wants_content() => Step::Content,
+            Phase::Up if self.can_begin() => Step::Ready,
+            _ => Step::Wait,
+        }
     }
 
-    /// When, counted from the beginning, [`Session::expire`] is to be called; `Duration::MAX` for never.
-    #[must_use]
-    pub fn deadline(&self) -> Duration {
-        self.settings.limits.greeting
-    }
-
-    /// Puts what is to be sent into `into`, and says how many slices there are.
-    pub fn output_slices<'a>(&'a self, _into: &mut [IoSlice<'a>]) -> usize {
-        0
+    /// Puts what is to be sent into `into`, and says how many slices there are; there may be more than fit.
+    pub fn output_slices<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
+        self.out.slices(into)
     }
 
     /// Whether something is to be sent.
     #[must_use]
-    pub const fn has_output(&self) -> bool {
-        false
+    pub fn has_output(&self) -> bool {
+        !self.out.is_empty()
     }
 
-    /// So many octets of the output were sent.
-    pub fn sent(&mut self, _octets: usize, _now: Duration) {}
+    /// So many octets of the output were sent: nobody can take them back.
+    ///
+    /// # Panics
+    /// When there was less to send.
+    pub fn sent(&mut self, octets: usize, now: Duration) {
+        self.out.sent(octets);
+        if octets > 0 {
+            self.progress = self.progress.max(now);
+        }
+    }
 
-    /// After [`Step::StartTls`]: the handshake is done.
-    pub fn tls_started(&mut self, _now: Duration) {}
+    /// After [`Step::StartTls`]: the handshake is done, and the server is asked again what it offers.
+    ///
+    /// # Panics
+    /// When no handshake was asked for.
+    pub fn tls_started(&mut self, now: Duration) {
+        assert!(self.phase == Phase::Handshake, "tls_started() without Step::StartTls");
+        // RFC 3207 §4.2: all that was learnt before is forgotten
+        self.is_encrypted = true;
+        self.offers = Offers::default();
+        self.peer_name = None;
+        self.reader = ReplyReader::default();
+        self.progress = self.progress.max(now);
+        self.say_hello();
+    }
 
     /// Whether EHLO, HELO or LHLO has been answered for good: transactions can be begun.
     #[must_use]
     pub const fn is_greeted(&self) -> bool {
-        false
+        self.is_greeted
     }
 
     /// What the server offers.
@@ -74,31 +185,26 @@ impl Session {
         &self.offers
     }
 
-    /// How the server names itself.
+    /// How the server names itself, for logs: printable, at most 255 octets.
     #[must_use]
     pub fn peer_name(&self) -> Option<&str> {
-        None
+        self.peer_name.as_deref()
     }
 
     /// Whether a transaction may be sent to this server as it is.
     ///
     /// # Errors
     /// Why not.
-    pub fn fits(&self, _transaction: &Transaction) -> Result<(), Misfit> {
-        Ok(())
+    pub fn fits(&self, transaction: &Transaction) -> Result<(), Misfit> {
+        commands::misfit(transaction, &self.offers, self.chunking()).map_or(Ok(()), Err)
     }
 
-    /// After [`Step::Ready`]: begins a transaction that [`Session::fits`].
-    pub fn begin(&mut self, _transaction: Transaction, _now: Duration) {}
-
-    /// After [`Step::Content`]: the next piece.
-    pub fn content(&mut self, _piece: Bytes, _now: Duration) {}
-
-    /// After [`Step::Content`]: the content cannot be read any more. The session is over.
-    pub fn abort_content(&mut self, _now: Duration) {}
-
-    /// Says QUIT when all open transactions are over.
-    pub fn quit(&mut self, _now: Duration) {}
+    /// Says QUIT when no transaction is open any more, or behind the last one where that is allowed.
+    pub fn quit(&mut self, now: Duration) {
+        self.wants_quit = true;
+        self.touch(now);
+        self.speak();
+    }
 
     /// Why the conversation ended.
     #[must_use]
@@ -108,7 +214,122 @@ impl Session {
 
     /// Transactions that are open.
     #[must_use]
-    pub const fn in_flight(&self) -> usize {
-        0
+    pub fn in_flight(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(super) fn pipelining(&self) -> bool {
+        self.offers.pipelining && self.settings.pipelining
+    }
+
+    pub(super) fn chunking(&self) -> bool {
+        self.offers.chunking && self.settings.chunking
+    }
+
+    /// A time begins with our own doing, if none was running.
+    pub(super) fn touch(&mut self, now: Duration) {
+        if self.out.is_empty() {
+            self.progress = self.progress.max(now);
+        }
+    }
+
+    /// A reply has come.
+    fn take(&mut self, raw: &Raw<'_>, now: Duration) {
+        let is_early = !self.out.is_empty();
+        match self.phase {
+            Phase::Extended | Phase::Plain | Phase::StartTls if is_early => self.unsolicited(raw),
+            Phase::Greeting => self.take_greeting(raw),
+            Phase::Extended => self.take_extended(raw),
+            Phase::Plain => match raw.code.class() {
+                ReplyClass::Success => self.hello_done(raw),
+                _ => self.refused(Stage::Hello, raw),
+            },
+            Phase::StartTls => match raw.code.class() {
+                ReplyClass::Success => self.phase = Phase::Handshake,
+                // RFC 3207 §4.1: the client decides whether it goes on in clear
+                ReplyClass::Transient | ReplyClass::Permanent
+                    if self.settings.tls == TlsUse::IfOffered && raw.code.get() != DISMISSAL =>
+                {
+                    self.go_up();
+                }
+                _ => self.refused(Stage::StartTls, raw),
+            },
+            Phase::Up => self.take_answer(raw, now),
+            Phase::Quit if !self.open.is_empty() => self.take_answer(raw, now),
+            Phase::Quit => self.quit_done(),
+            Phase::Handshake | Phase::Closed => {}
+        }
+    }
+
+    // RFC 5321 §3.1: 220 opens, 554 refuses
+    fn take_greeting(&mut self, raw: &Raw<'_>) {
+        if raw.code.class() != ReplyClass::Success {
+            return self.refused(Stage::Greeting, raw);
+        }
+        self.learn_name(raw);
+        self.say_hello();
+    }
+
+    fn take_extended(&mut self, raw: &Raw<'_>) {
+        match raw.code.class() {
+            ReplyClass::Success => {
+                // RFC 5321 §4.1.1.1: the reply lists what is offered
+                self.offers = Offers::read(raw.lines());
+                self.hello_done(raw);
+            }
+            // RFC 5321 §3.2: a server that does not know EHLO knows HELO
+            // RFC 2033 §4.1: LHLO has no older form
+            ReplyClass::Permanent if self.settings.dialect == Dialect::Smtp => {
+                self.ehlo_refusal = Some(raw.reply());
+                self.out.write(format_args!("HELO {}\r\n", self.settings.hello));
+                self.phase = Phase::Plain;
+            }
+            _ => self.refused(Stage::Hello, raw),
+        }
+    }
+
+    fn say_hello(&mut self) {
+        let verb = match self.settings.dialect {
+            Dialect::Smtp => "EHLO",
+            Dialect::Lmtp => "LHLO",
+        };
+        self.out.write(format_args!("{verb} {}\r\n", self.settings.hello));
+        self.phase = Phase::Extended;
+    }
+
+    fn hello_done(&mut self, raw: &Raw<'_>) {
+        self.learn_name(raw);
+        self.ehlo_refusal = None;
+        let tls = if self.is_encrypted { TlsUse::Never } else { self.settings.tls };
+        match (tls, self.offers.starttls) {
+            (TlsUse::IfOffered | TlsUse::Required, true) => {
+                self.out.text(b"STARTTLS\r\n");
+                self.phase = Phase::StartTls;
+            }
+            (TlsUse::Required, false) => {
+                let loss = Some(Loss::Protocol("TLS is required and STARTTLS is not offered"));
+                self.leave(Closing { stage: Stage::StartTls, reply: None, loss, orderly: false });
+            }
+            _ => self.go_up(),
+        }
+    }
+
+    fn go_up(&mut self) {
+        self.phase = Phase::Up;
+        self.is_greeted = true;
+        self.speak();
+    }
+
+    /// Keeps the first word of a reply.
+    fn learn_name(&mut self, raw: &Raw<'_>) {
+        let line = raw.lines().next().unwrap_or_default();
+        let word = line.split(u8::is_ascii_whitespace).find(|word| !word.is_empty());
+        if let Some(word) = word.and_then(|word| word.get(..word.len().min(255))) {
+            let text = String::from_utf8_lossy(word);
+            self.peer_name = Some(text.chars().map(|c| if c.is_ascii_graphic() { c } else { '?' }).collect());
+        }
     }
 }
+
+/// The code with which a server says that it closes.
+pub(super) const DISMISSAL: u16 = 421;

@@ -109,20 +109,21 @@ fn to_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
 }
 
 fn report_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
+    let report = super::report_id();
     vec![
-        (Event::Reported { id, report: id, kind: ReportKind::Dsn, text: "User unknown" }, "ID: ID: DSN: User unknown"),
+        (Event::Reported { id, report, kind: ReportKind::Dsn, text: "User unknown" }, "ID: REPORT: DSN: User unknown"),
         (
             Event::Reported {
                 id,
-                report: id,
+                report,
                 kind: ReportKind::Delayed,
                 text: "Warning: could not send message for past 4 hours",
             },
-            "ID: ID: sender notify: Warning: could not send message for past 4 hours",
+            "ID: REPORT: sender notify: Warning: could not send message for past 4 hours",
         ),
         (
-            Event::Reported { id, report: id, kind: ReportKind::Postmaster, text: "User unknown" },
-            "ID: ID: postmaster notify: User unknown",
+            Event::Reported { id, report, kind: ReportKind::Postmaster, text: "User unknown" },
+            "ID: REPORT: postmaster notify: User unknown",
         ),
         (
             Event::Unreportable { id, text: "postmaster@lab.test: Host unknown" },

@@ -1,0 +1,203 @@
+//! What is said about a message: MAIL and RCPT with the parameters that the server offers.
+//!
+//! A parameter whose extension is not offered is dropped where its RFC lets a relay drop it. Where it may not be dropped,
+//! [`misfit`] says so before anything is sent.
+
+use std::borrow::Cow;
+
+use mail::{Address, Body, ReversePath, Submitter};
+
+use super::offers::Offers;
+use super::output::Output;
+use super::step::{Misfit, Transaction};
+
+/// What forbids to send `transaction` to a server with these offers. `chunking`: BDAT may be used.
+pub(super) fn misfit(transaction: &Transaction, offers: &Offers, chunking: bool) -> Option<Misfit> {
+    let params = &transaction.params;
+    if !offers.smtputf8 && needs_utf8(transaction) {
+        return Some(Misfit::Address);
+    }
+    // RFC 6531 §3.4: such a message goes only to servers with SMTPUTF8
+    if params.smtputf8 && !offers.smtputf8 {
+        return Some(Misfit::Smtputf8);
+    }
+    // RFC 8689 §4.2.1: such a message goes only to servers with REQUIRETLS
+    if params.requiretls && !offers.requiretls {
+        return Some(Misfit::RequireTls);
+    }
+    match params.body {
+        // RFC 6152 §3: without 8BITMIME it is converted or comes back
+        Some(Body::EightBitMime) if !offers.eight_bit_mime => return Some(Misfit::EightBit),
+        // RFC 3030 §3: binary content goes by BDAT only
+        Some(Body::BinaryMime) if !(offers.binary_mime && chunking) => return Some(Misfit::Binary),
+        _ => {}
+    }
+    // RFC 1870 §6.1: what is longer than the server's limit is not tried
+    offers.size_max().filter(|max| transaction.content_bytes > *max).map(|max| Misfit::Size { max })
+}
+
+/// Writes MAIL. `utf8` is [`uses_utf8`].
+pub(super) fn mail(out: &mut Output, transaction: &Transaction, offers: &Offers, utf8: bool) {
+    let params = &transaction.params;
+    match &transaction.sender {
+        ReversePath::Null => out.text(b"MAIL FROM:<>"),
+        ReversePath::Address(address) => out.write(format_args!("MAIL FROM:<{}>", spelt(address, utf8))),
+    }
+    // RFC 1870 §6.1: the number of octets, dots not doubled
+    if offers.size.is_some() {
+        out.write(format_args!(" SIZE={}", transaction.content_bytes));
+    }
+    match params.body {
+        Some(body @ (Body::SevenBit | Body::EightBitMime)) if offers.eight_bit_mime => {
+            out.write(format_args!(" BODY={}", body.keyword()));
+        }
+        Some(Body::BinaryMime) => out.text(b" BODY=BINARYMIME"),
+        _ => {}
+    }
+    // RFC 6531 §3.4
+    if utf8 {
+        out.text(b" SMTPUTF8");
+    }
+    // RFC 3461 §5.2.1: passed on where DSN is offered
+    if offers.dsn {
+        if let Some(ret) = params.ret {
+            out.write(format_args!(" RET={}", ret.keyword()));
+        }
+        if let Some(envid) = &params.envid {
+            let only_envid = mail::MailParams { envid: Some(envid.clone()), ..mail::MailParams::default() };
+            out.write(format_args!(" {only_envid}"));
+        }
+    }
+    // RFC 4954 §5: a relay that did not authenticate to this server vouches for nobody
+    if offers.auth && params.auth.is_some() {
+        out.write(format_args!(" AUTH={}", Submitter::Unknown));
+    }
+    if let Some(priority) = params.mt_priority.filter(|_| offers.mt_priority) {
+        out.write(format_args!(" MT-PRIORITY={priority}"));
+    }
+    if params.requiretls {
+        out.text(b" REQUIRETLS");
+    }
+    // RFC 2852 §4.1.5.1 (gap: BY is not passed on), RFC 4865 §4 (gap: HOLDFOR and HOLDUNTIL are not passed on)
+    out.text(b"\r\n");
+}
+
+/// Writes RCPT for the recipient at `index`.
+pub(super) fn rcpt(out: &mut Output, transaction: &Transaction, index: usize, offers: &Offers, utf8: bool) {
+    let Some(recipient) = transaction.recipients.get(index) else { return };
+    out.write(format_args!("RCPT TO:<{}>", spelt(&recipient.address, utf8)));
+    // RFC 3461 §5.2.1: NOTIFY and ORCPT are passed on unchanged
+    if offers.dsn && (recipient.params.notify.is_some() || recipient.params.orcpt.is_some()) {
+        out.write(format_args!(" {}", recipient.params));
+    }
+    out.text(b"\r\n");
+}
+
+/// Whether an address has no form in ASCII.
+fn needs_utf8(transaction: &Transaction) -> bool {
+    let mut addresses = transaction
+        .sender
+        .address()
+        .into_iter()
+        .chain(transaction.recipients.iter().map(|recipient| &recipient.address));
+    addresses.any(|address| !address.is_ascii() && address.to_ascii().is_none())
+}
+
+/// Whether SMTPUTF8 is said.
+pub(super) fn uses_utf8(transaction: &Transaction, offers: &Offers) -> bool {
+    offers.smtputf8 && (transaction.params.smtputf8 || needs_utf8(transaction))
+}
+
+// RFC 6531 §3.2: without SMTPUTF8 a domain goes out in A-labels
+fn spelt(address: &Address, utf8: bool) -> Cow<'_, Address> {
+    if utf8 || address.is_ascii() {
+        return Cow::Borrowed(address);
+    }
+    address.to_ascii().map_or(Cow::Borrowed(address), Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::{Recipient, RecipientParams};
+
+    const PARAMS: &str = "SIZE=1 BODY=8BITMIME RET=HDRS ENVID=x+2By AUTH=a@b.test MT-PRIORITY=3 BY=100;R";
+
+    fn transaction(sender: &str, params: &str, recipient: &str) -> Transaction {
+        let address = recipient.parse().unwrap();
+        let rcpt: RecipientParams = "NOTIFY=NEVER ORCPT=rfc822;c+2Bd@e.test".parse().unwrap();
+        Transaction {
+            token: 1,
+            sender: sender.parse().unwrap(),
+            params: params.parse().unwrap(),
+            recipients: [Recipient { address, params: rcpt }].into(),
+            content_bytes: 1_000,
+        }
+    }
+
+    fn said(transaction: &Transaction, offers: &str) -> Result<String, Misfit> {
+        let offers = Offers::read(format!("x {offers}").split(' ').map(str::as_bytes));
+        if let Some(misfit) = misfit(transaction, &offers, offers.chunking) {
+            return Err(misfit);
+        }
+        let mut out = Output::default();
+        let utf8 = uses_utf8(transaction, &offers);
+        mail(&mut out, transaction, &offers, utf8);
+        rcpt(&mut out, transaction, 0, &offers, utf8);
+        let mut slices = [std::io::IoSlice::new(&[]); 4];
+        let count = out.slices(&mut slices);
+        assert_eq!(count, 1);
+        Ok(String::from_utf8(slices[0].to_vec()).unwrap())
+    }
+
+    // RFC 3461 §5.2.1 (test), RFC 4954 §5 (test), RFC 1870 §6.1 (test), RFC 6152 §3 (test), RFC 6531 §3.2 (test)
+    #[test]
+    fn what_is_offered_is_said() {
+        let message = transaction("<a@b.test>", PARAMS, "c@d.test");
+        assert_eq!(said(&message, "SIZE"), Err(Misfit::EightBit));
+        assert_eq!(
+            said(&message, "SIZE 8BITMIME DSN AUTH MT-PRIORITY DELIVERBY SMTPUTF8").unwrap(),
+            "MAIL FROM:<a@b.test> SIZE=1000 BODY=8BITMIME RET=HDRS ENVID=x+2By AUTH=<> MT-PRIORITY=3\r\n\
+             RCPT TO:<c@d.test> NOTIFY=NEVER ORCPT=rfc822;c+2Bd@e.test\r\n"
+        );
+        assert_eq!(said(&message, "8BITMIME").unwrap(), "MAIL FROM:<a@b.test> BODY=8BITMIME\r\nRCPT TO:<c@d.test>\r\n");
+        let message = transaction("<>", "BODY=7BIT", "c@d.test");
+        assert_eq!(said(&message, "").unwrap(), "MAIL FROM:<>\r\nRCPT TO:<c@d.test>\r\n");
+        let message = transaction("<>", "", "c@d\u{fc}.test");
+        assert_eq!(said(&message, "").unwrap(), "MAIL FROM:<>\r\nRCPT TO:<c@xn--d-eha.test>\r\n");
+        assert_eq!(said(&message, "SMTPUTF8").unwrap(), "MAIL FROM:<>\r\nRCPT TO:<c@xn--d-eha.test>\r\n");
+        let message = transaction("<>", "", "\u{fc}@d\u{fc}.test");
+        assert_eq!(said(&message, "SMTPUTF8").unwrap(), "MAIL FROM:<> SMTPUTF8\r\nRCPT TO:<\u{fc}@d\u{fc}.test>\r\n");
+        let message = transaction("<>", "REQUIRETLS", "c@d.test");
+        assert_eq!(said(&message, "REQUIRETLS").unwrap(), "MAIL FROM:<> REQUIRETLS\r\nRCPT TO:<c@d.test>\r\n");
+        let message = transaction("<>", "BODY=BINARYMIME", "c@d.test");
+        assert_eq!(
+            said(&message, "BINARYMIME CHUNKING").unwrap(),
+            "MAIL FROM:<> BODY=BINARYMIME\r\nRCPT TO:<c@d.test>\r\n"
+        );
+    }
+
+    // RFC 3030 §3 (test), RFC 8689 §4.2.1 (test), RFC 6531 §3.4 (test)
+    #[test]
+    fn what_does_not_fit() {
+        let offers = |limit: u64| Offers { size: Some(limit), ..Offers::default() };
+        for (sender, params, recipient, wanted) in [
+            ("<\u{fc}@b.test>", "SMTPUTF8", "c@d.test", Misfit::Address),
+            ("<a@b.test>", "", "\u{fc}@d.test", Misfit::Address),
+            ("<a@b.test>", "SMTPUTF8", "c@d.test", Misfit::Smtputf8),
+            ("<a@b.test>", "REQUIRETLS", "c@d.test", Misfit::RequireTls),
+            ("<a@b.test>", "BODY=BINARYMIME", "c@d.test", Misfit::Binary),
+            ("<a@b.test>", "BODY=8BITMIME", "c@d.test", Misfit::EightBit),
+            ("<a@b.test>", "", "c@d.test", Misfit::Size { max: 999 }),
+        ] {
+            let message = transaction(sender, params, recipient);
+            assert_eq!(misfit(&message, &offers(999), true), Some(wanted), "{sender} {params} {recipient}");
+        }
+        let message = transaction("<>", "", "c@d.test");
+        assert_eq!([0, 1_000].map(|limit| misfit(&message, &offers(limit), true)), [None, None]);
+        let binary = Offers { binary_mime: true, ..Offers::default() };
+        let message = transaction("<>", "BODY=BINARYMIME", "c@d.test");
+        assert_eq!(misfit(&message, &binary, false), Some(Misfit::Binary));
+        assert_eq!(misfit(&message, &binary, true), None);
+    }
+}

@@ -1,0 +1,179 @@
+//! How a conversation ends, and what that means for the transactions that are open.
+//!
+//! Without a reply, a transaction is lost when the server may have to do with it: it was spoken of and its replies were
+//! awaited, or all of its content was sent. One behind it of which the server cannot have the end was not tried. After a 421
+//! the server may still answer what it had taken before, so those answers are awaited for a short time.
+
+use std::time::Duration;
+
+use mail::ReplyClass;
+
+use super::open::Awaits;
+use super::replies::Raw;
+use super::session::{DISMISSAL, Phase, Session};
+use super::step::{Closing, Loss, Stage};
+
+/// The end is known, and answers may still come.
+#[derive(Debug)]
+pub(super) struct Farewell {
+    pub(super) closing: Closing,
+    pub(super) until: Duration,
+}
+
+impl Session {
+    /// When, counted from the beginning, [`Session::expire`] is to be called unless something moves before;
+    /// `Duration::MAX` while the server owes nothing.
+    #[must_use]
+    pub fn deadline(&self) -> Duration {
+        if self.phase == Phase::Closed {
+            return Duration::MAX;
+        }
+        if let Some(farewell) = &self.farewell {
+            return farewell.until;
+        }
+        let limits = &self.settings.limits;
+        let stage = self.stage();
+        let time = match stage {
+            Stage::Greeting => limits.greeting,
+            Stage::Hello => limits.hello,
+            Stage::StartTls => limits.tls,
+            Stage::Rset => limits.rset,
+            Stage::Mail => limits.mail,
+            Stage::Rcpt => limits.rcpt,
+            Stage::Data => limits.data,
+            Stage::End => limits.end,
+            Stage::Quit => limits.farewell,
+            Stage::Content if self.out.is_empty() => return Duration::MAX,
+            Stage::Content => limits.block,
+            Stage::Idle => return Duration::MAX,
+        };
+        // While the server is busy with what it has, it need not read on.
+        let time = if self.out.is_empty() || self.open.is_empty() { time } else { time.max(limits.block) };
+        self.progress.saturating_add(time)
+    }
+
+    /// A deadline may have passed: if it has, what is awaited is lost and the session closes.
+    pub fn expire(&mut self, now: Duration) {
+        if now >= self.deadline() {
+            self.lose(Loss::TimedOut);
+        }
+    }
+
+    /// After [`super::Step::Content`]: the content cannot be read any more. It is never ended, so nobody gets it; answers
+    /// to messages that were sent whole are still awaited, then the session closes.
+    ///
+    /// # Panics
+    /// When no content is wanted.
+    pub fn abort_content(&mut self, now: Duration) {
+        let is_asked = self.open.back().is_some_and(|open| open.left.is_some());
+        assert!(is_asked && self.farewell.is_none(), "abort_content() without Step::Content");
+        let closing = Closing { stage: Stage::Content, reply: None, loss: None, orderly: false };
+        self.farewell = Some(Farewell { closing, until: now.saturating_add(self.settings.limits.end) });
+        self.out.clear();
+        self.end_when_nothing_is_due();
+    }
+
+    /// What is going on.
+    pub(super) fn stage(&self) -> Stage {
+        match (self.phase, self.open.front()) {
+            (Phase::Greeting, _) => Stage::Greeting,
+            (Phase::Extended | Phase::Plain, _) => Stage::Hello,
+            (Phase::StartTls | Phase::Handshake, _) => Stage::StartTls,
+            (_, Some(open)) => open.stage(self.out.sent_to()),
+            (Phase::Quit, None) => Stage::Quit,
+            (Phase::Up | Phase::Closed, None) => Stage::Idle,
+        }
+    }
+
+    /// Ends a conversation whose end is known, as soon as no answer can decide anything any more.
+    pub(super) fn end_when_nothing_is_due(&mut self) {
+        let sent_to = self.out.sent_to();
+        let is_due = self.open.iter().any(|open| open.pending() > 0 && open.is_whole(sent_to));
+        if !is_due {
+            self.end_farewell();
+        }
+    }
+
+    /// Ends after a farewell, if there was one: who has no answer was not tried, but for those to whom the 421 was said.
+    fn end_farewell(&mut self) -> bool {
+        let Some(Farewell { closing, .. }) = self.farewell.take() else { return false };
+        if let Some(reply) = &closing.reply {
+            self.open.iter_mut().for_each(|open| open.dismiss(reply));
+        } else {
+            // We ended it, and the server may have taken what it had.
+            let sent_to = self.out.sent_to();
+            let whole = self.open.iter_mut().filter(|open| open.is_whole(sent_to));
+            whole.for_each(|open| open.lose(Stage::End, Loss::Closed));
+        }
+        self.end(closing);
+        true
+    }
+
+    /// Ends because the server, the network or sense is gone.
+    pub(super) fn lose(&mut self, loss: Loss) {
+        if self.phase == Phase::Closed || self.end_farewell() {
+            return;
+        }
+        if self.phase == Phase::Quit && self.open.is_empty() && loss == Loss::Closed {
+            return self.quit_done();
+        }
+        let stage = self.stage();
+        let sent_to = self.out.sent_to();
+        let is_used = self.messages > 0;
+        let mut is_first = true;
+        for open in &mut self.open {
+            if open.is_whole(sent_to) {
+                // RFC 5321 §4.5.4.1: the end was sent, so the server may have taken it; it is tried again later
+                open.lose(Stage::End, loss);
+            } else if is_first && sent_to > open.begins_at {
+                // A connection that was good for others and closes without a word was closed while we began.
+                let is_late = is_used && loss == Loss::Closed && matches!(open.awaits, Awaits::Rset | Awaits::Mail);
+                if !is_late {
+                    open.lose(stage, loss);
+                }
+            }
+            is_first = false;
+        }
+        let closing = self.closing.take();
+        let reply = self.ehlo_refusal.take();
+        self.end(closing.unwrap_or(Closing { stage, reply, loss: Some(loss), orderly: false }));
+    }
+
+    /// The server refuses the session.
+    pub(super) fn refused(&mut self, stage: Stage, raw: &Raw<'_>) {
+        if raw.code.class() == ReplyClass::Intermediate || raw.code.class() == ReplyClass::Success {
+            return self.lose(Loss::Protocol("a reply of a kind that does not fit the command"));
+        }
+        let orderly = raw.code.get() == DISMISSAL;
+        let closing = Closing { stage, reply: Some(raw.reply()), loss: None, orderly };
+        if orderly { self.end(closing) } else { self.leave(closing) }
+    }
+
+    /// Says QUIT where there will be no transaction.
+    // RFC 5321 §3.1: a client that was refused says QUIT
+    pub(super) fn leave(&mut self, closing: Closing) {
+        self.closing = Some(closing);
+        self.out.text(b"QUIT\r\n");
+        self.phase = Phase::Quit;
+    }
+
+    /// QUIT was answered, or there is nobody to answer it.
+    // RFC 5321 §4.1.1.10: the client waits for the reply to QUIT
+    pub(super) fn quit_done(&mut self) {
+        let closing = self.closing.take();
+        let quit = Closing { stage: Stage::Quit, reply: None, loss: None, orderly: true };
+        self.end(closing.map_or(quit, |closing| Closing { orderly: true, ..closing }));
+    }
+
+    /// Ends: all open transactions come out as they are.
+    pub(super) fn end(&mut self, closing: Closing) {
+        if self.phase == Phase::Closed {
+            return;
+        }
+        self.finished.extend(self.open.drain(..).map(super::open::Open::finish));
+        self.out.clear();
+        self.farewell = None;
+        self.phase = Phase::Closed;
+        self.closing = Some(closing);
+    }
+}

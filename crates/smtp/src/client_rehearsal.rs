@@ -1,0 +1,189 @@
+//! A client's driver without a network: it has a list of messages, gives them when the session is ready, and keeps what
+//! becomes of them.
+//!
+//! Tests and fuzz bodies use it. It holds the session to its side of the border: each transaction comes out once, with an
+//! outcome for each recipient; nobody is delivered before the last octet was sent; content is asked for only as far as
+//! there is some.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::client::{Answer, Finished, Session, Settings, Step, Transaction};
+
+/// A message to be sent.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Its envelope; `content_bytes` is set from the content.
+    pub transaction: Transaction,
+    /// What it says.
+    pub content: Bytes,
+}
+
+/// A session and its driver.
+#[derive(Debug)]
+pub struct ClientRehearsal {
+    /// The session itself.
+    pub session: Session,
+    /// The time.
+    pub now: Duration,
+    /// What was sent and not yet looked at.
+    pub wire: Vec<u8>,
+    /// Messages that wait for their turn.
+    pub jobs: VecDeque<Job>,
+    /// What became of transactions, in the order in which they ended.
+    pub done: Vec<Finished>,
+    /// Octets of a piece of content.
+    pub piece: usize,
+    /// Octets that the network still takes.
+    pub room: usize,
+    /// The content cannot be read.
+    pub aborts: bool,
+    /// The session wants the handshake.
+    pub wants_tls: bool,
+    /// The session has closed.
+    pub closed: bool,
+    /// Messages that do not fit, with the reason.
+    pub misfits: Vec<(u64, crate::client::Misfit)>,
+    /// Recipients of the transactions that are open.
+    open: BTreeMap<u64, usize>,
+    content: Bytes,
+    /// The most transactions that were open at a time.
+    pub most_open: usize,
+}
+
+impl ClientRehearsal {
+    /// A session on a new connection.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            session: Session::new(Arc::new(settings)),
+            now: Duration::ZERO,
+            wire: Vec::new(),
+            jobs: VecDeque::new(),
+            done: Vec::new(),
+            piece: usize::MAX,
+            room: usize::MAX,
+            aborts: false,
+            wants_tls: false,
+            closed: false,
+            misfits: Vec::new(),
+            open: BTreeMap::new(),
+            content: Bytes::new(),
+            most_open: 0,
+        }
+    }
+
+    /// Does what the session asks for and sends what it says, until it waits.
+    ///
+    /// # Panics
+    /// When the session breaks a rule of the border.
+    pub fn pump(&mut self) {
+        loop {
+            self.send();
+            match self.session.step() {
+                Step::Wait => break,
+                Step::StartTls => {
+                    assert!(!self.session.has_output(), "the handshake before all is sent");
+                    self.wants_tls = true;
+                    break;
+                }
+                Step::Ready if self.jobs.is_empty() => break,
+                Step::Ready => self.begin(),
+                Step::Content if self.aborts => self.session.abort_content(self.now),
+                Step::Content => {
+                    assert!(!self.content.is_empty(), "more content is asked for than there is");
+                    let piece = self.content.split_to(self.piece.min(self.content.len()));
+                    self.session.content(piece, self.now);
+                }
+                Step::Done(finished) => self.finished(finished),
+                Step::Closed => {
+                    assert!(self.open.is_empty(), "open transactions did not come out: {:?}", self.open);
+                    assert!(self.session.closing().is_some() && !self.session.has_output());
+                    assert_eq!(self.session.deadline(), Duration::MAX);
+                    self.closed = true;
+                    break;
+                }
+            }
+        }
+        assert_eq!(self.session.in_flight(), self.open.len());
+    }
+
+    fn begin(&mut self) {
+        let Some(Job { mut transaction, content }) = self.jobs.pop_front() else { return };
+        transaction.content_bytes = content.len() as u64;
+        if let Err(misfit) = self.session.fits(&transaction) {
+            self.misfits.push((transaction.token, misfit));
+            return;
+        }
+        let before = self.open.insert(transaction.token, transaction.recipients.len());
+        assert!(before.is_none(), "tokens are used once");
+        self.most_open = self.most_open.max(self.open.len());
+        assert!(self.content.is_empty(), "begun before the content of the one before was given");
+        self.content = content;
+        self.session.begin(transaction, self.now);
+    }
+
+    fn finished(&mut self, finished: Finished) {
+        let recipients = self.open.remove(&finished.token);
+        assert_eq!(recipients, Some(finished.outcomes.len()), "an outcome for each recipient, once");
+        for outcome in &finished.outcomes {
+            if let Answer::Reply(reply) = &outcome.answer {
+                let is_refusal = matches!(reply.code().get(), 400..=599);
+                assert!(is_refusal || outcome.is_delivered(), "{outcome:?}");
+            }
+            assert!(!(outcome.is_delivered() && finished.stopped_content), "delivered without its end");
+        }
+        if finished.stopped_content {
+            self.content = Bytes::new();
+        }
+        self.done.push(finished);
+    }
+
+    fn send(&mut self) {
+        while self.session.has_output() && self.room > 0 {
+            let mut slices = [IoSlice::new(&[]); 3];
+            let count = self.session.output_slices(&mut slices);
+            let mut octets = 0;
+            for slice in slices.iter().take(count) {
+                let taken = slice.get(..slice.len().min(self.room)).unwrap_or_default();
+                self.wire.extend_from_slice(taken);
+                self.room = self.room.saturating_sub(if self.room == usize::MAX { 0 } else { taken.len() });
+                octets += taken.len();
+            }
+            assert!(octets > 0, "there is output, and its slices are empty");
+            self.session.sent(octets, self.now);
+        }
+    }
+
+    /// Does the handshake.
+    pub fn tls(&mut self) {
+        self.wants_tls = false;
+        self.session.tls_started(self.now);
+        self.pump();
+    }
+
+    /// Lets time pass.
+    ///
+    /// # Panics
+    /// When a deadline that has passed stays.
+    pub fn wait(&mut self, time: Duration) {
+        let until = self.now.saturating_add(time);
+        while !self.closed && self.session.deadline() <= until {
+            let deadline = self.session.deadline();
+            self.now = self.now.max(deadline);
+            self.session.expire(self.now);
+            assert!(self.session.deadline() > deadline, "the deadline stays");
+            self.pump();
+        }
+        self.now = until;
+    }
+
+    /// Takes what was sent since the last call.
+    pub fn take_wire(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.wire)
+    }
+}
