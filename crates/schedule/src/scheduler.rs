@@ -447,7 +447,8 @@ impl Scheduler {
         let why = match (refused, ended.phase) {
             (Some(why), _) => why,
             (None, Phase::Opening) => "the connection ended before it was greeted",
-            (None, Phase::Awake | Phase::Busy | Phase::Idle) if !ended.served && (ended.taken > 0 || !ended.idled) => {
+            // Told to close before it got anything, or had nothing to do: that says nothing.
+            (None, phase) if !ended.served && (ended.taken > 0 || !ended.idled && phase != Phase::Closing) => {
                 "the connection ended before a message was tried"
             }
             _ => return Vec::new(),

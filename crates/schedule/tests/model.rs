@@ -1,0 +1,148 @@
+//! Random events against the rig: hosts that die and come back, operators, restarts, lists that shift between pages.
+//!
+//! The rig checks at each step that nothing is tried twice at a time, before its time or after its end, and that budget,
+//! window, memory and back-off are kept. Here it is checked that everything comes to an end.
+
+mod rig;
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use rig::{Host, Manner, Rig};
+use schedule::Settings;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Add { to: usize, recipients: u32, late: bool },
+    Burst { to: usize, messages: u8 },
+    Pass { ms: u64 },
+    Host { to: usize, host: Host },
+    Hold { number: usize, held: bool },
+    Delete { number: usize },
+    Relink { number: usize },
+    Retry { to: Option<usize> },
+    Set { budget: usize, ready_max: usize },
+    Restart,
+}
+
+const SITES: usize = 4;
+
+fn host() -> impl Strategy<Value = Host> {
+    prop_oneof![
+        2 => Just(Host::Alive),
+        2 => Just(Host::Dead),
+        1 => (1_usize..4).prop_map(Host::Few),
+        1 => Just(Host::Defers),
+        2 => Just(Host::Moody),
+        1 => Just(Host::Drops),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let number = 0_usize..10_000;
+    prop_oneof![
+        8 => (0..SITES, 1_u32..12, prop::bool::weighted(0.2))
+            .prop_map(|(to, recipients, late)| Op::Add { to, recipients, late }),
+        3 => (0..SITES, 1_u8..60).prop_map(|(to, messages)| Op::Burst { to, messages }),
+        8 => (0_u32..26, 0_u64..100).prop_map(|(power, share)| Op::Pass { ms: (1 << power) * share / 100 }),
+        3 => (0..SITES, host()).prop_map(|(to, host)| Op::Host { to, host }),
+        1 => (number.clone(), any::<bool>()).prop_map(|(number, held)| Op::Hold { number, held }),
+        1 => number.clone().prop_map(|number| Op::Delete { number }),
+        1 => number.prop_map(|number| Op::Relink { number }),
+        1 => prop::option::of(0..SITES).prop_map(|to| Op::Retry { to }),
+        1 => (1_usize..12, 1_usize..40).prop_map(|(budget, ready_max)| Op::Set { budget, ready_max }),
+        1 => Just(Op::Restart),
+    ]
+}
+
+fn settings() -> impl Strategy<Value = Settings> {
+    (1_usize..12, 1_u32..4, 1_u32..6, 1_usize..6, 1_u32..8, 1_usize..40).prop_map(
+        |(budget, start, most, recipients, messages, ready_max)| Settings {
+            connections_max: budget,
+            window_start: start,
+            window_max: start + most,
+            recipients_per_transaction: recipients,
+            messages_per_connection: messages,
+            ready_max,
+            ..Settings::default()
+        },
+    )
+}
+
+fn apply(rig: &mut Rig, op: &Op) {
+    match *op {
+        Op::Add { to, recipients, late } => {
+            rig.add(to, recipients, late);
+        }
+        Op::Burst { to, messages } => {
+            for _ in 0..messages {
+                rig.add(to, 1, false);
+            }
+        }
+        Op::Pass { ms } => rig.run(Duration::from_millis(ms)),
+        Op::Host { to, host } => rig.hosts[to] = host,
+        Op::Hold { number, held } => {
+            if let Some(whom) = rig.pick(number) {
+                rig.hold(whom, held);
+            }
+        }
+        Op::Delete { number } => {
+            if let Some(whom) = rig.pick(number) {
+                rig.delete(whom);
+            }
+        }
+        Op::Relink { number } => {
+            if let Some(whom) = rig.pick(number) {
+                rig.relink(whom);
+            }
+        }
+        Op::Retry { to } => rig.retry_now(to),
+        Op::Set { budget, ready_max } => {
+            let settings = Settings { connections_max: budget, ready_max, ..rig.settings.clone() };
+            rig.set(settings);
+        }
+        Op::Restart => rig.restart(),
+    }
+}
+
+/// Lets all hosts live and all that is held go; everything must be over in the time that the longest back-off allows.
+fn finish(rig: &mut Rig) {
+    rig.hosts.fill(Host::Alive);
+    for to in 0..SITES {
+        for entry in &mut rig.lists[to] {
+            entry.held = false;
+        }
+        rig.retry_now(Some(to));
+    }
+    rig.run(Duration::from_secs(4 * 3_600));
+    assert_eq!(rig.waiting(), 0, "{:?} wait; {:?}", rig.lists, rig.scheduler.views().collect::<Vec<_>>());
+    assert_eq!(rig.scheduler.views().count(), 0, "{:?}", rig.scheduler.views().collect::<Vec<_>>());
+    assert_eq!(rig.scheduler.wake_at(), None);
+}
+
+/// `PROPTEST_CASES` raises it, as everywhere.
+fn config() -> ProptestConfig {
+    let default = ProptestConfig::default();
+    let cases = default.cases.saturating_mul(4);
+    ProptestConfig { cases, max_shrink_iters: 500, failure_persistence: None, ..default }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn everything_is_tried_once_at_a_time_and_comes_to_an_end(
+        settings in settings(),
+        ahead in 1_usize..4,
+        lag in any::<bool>(),
+        seed in any::<u64>(),
+        ops in prop::collection::vec(op(), 1..120),
+    ) {
+        let manner = Manner { lag, ahead, ..Manner::default() };
+        let mut rig = Rig::new(settings, manner, vec![Host::Alive; SITES], seed);
+        for op in &ops {
+            apply(&mut rig, op);
+        }
+        finish(&mut rig);
+    }
+}

@@ -1,0 +1,307 @@
+//! Single situations with known outcome: what a host that is dead, crowded or slow may cost, and what a long list costs.
+
+mod rig;
+
+use std::time::Duration;
+
+use mail::{Node, QueueId};
+use rig::{Host, Manner, Rig, START};
+use schedule::{Action, Added, Feedback, Health, Job, Positions, Scheduler, Settings, Take, Waiting};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+
+fn rig(settings: Settings, hosts: Vec<Host>) -> Rig {
+    Rig::new(settings, Manner::default(), hosts, 7)
+}
+
+fn id(number: u64) -> QueueId {
+    QueueId::new(1_800_000_000_000_000 + number, Node::default()).unwrap()
+}
+
+fn job(number: u64) -> Job {
+    Job { message: id(number), recipients: Positions::One(0), probe: false }
+}
+
+#[test]
+fn mail_for_a_dead_host_is_warned_of_once_and_given_up_once_in_time() {
+    let mut rig = rig(Settings::default(), vec![Host::Dead]);
+    for _ in 0..500 {
+        rig.add(0, 3, false);
+        rig.run(SECOND);
+    }
+    rig.run(4 * HOUR);
+    assert_eq!((rig.warned.len(), rig.given_up.len()), (1_500, 0));
+    let late = |told: &std::collections::BTreeMap<(QueueId, u32), Duration>, after: Duration| {
+        told.iter().map(|((id, _), at)| *at - Duration::from_micros(id.unix_us()) - after).max().unwrap()
+    };
+    assert!(late(&rig.warned, 4 * HOUR) < 10 * SECOND, "{:?}", late(&rig.warned, 4 * HOUR));
+    rig.run(5 * DAY);
+    assert_eq!((rig.given_up.len(), rig.waiting(), rig.taken), (1_500, 0, 0));
+    assert!(late(&rig.given_up, 5 * DAY) < 10 * SECOND, "{:?}", late(&rig.given_up, 5 * DAY));
+    // First contact opens a window's worth; then one probe per back-off, about hourly.
+    assert!((5..170).contains(&rig.opened[0]), "{}", rig.opened[0]);
+    assert_eq!(rig.scheduler.views().count(), 0);
+}
+
+#[test]
+fn mail_that_is_deferred_each_time_is_warned_of_and_given_up_too() {
+    let mut rig = rig(Settings::default(), vec![Host::Defers]);
+    rig.add(0, 2, false);
+    rig.run(6 * HOUR);
+    assert_eq!((rig.warned.len(), rig.given_up.len()), (2, 0));
+    rig.run(5 * DAY);
+    assert_eq!((rig.waiting(), rig.given_up.len()), (0, 2));
+}
+
+#[test]
+fn a_server_that_was_off_for_a_week_tries_once_more_before_it_gives_up() {
+    for (host, delivered) in [(Host::Alive, 40), (Host::Dead, 0), (Host::Defers, 0)] {
+        let mut rig = rig(Settings { fresh_waits: true, ..Settings::default() }, vec![host]);
+        for _ in 0..40 {
+            rig.add(0, 1, false);
+        }
+        rig.run(7 * DAY);
+        assert_eq!((rig.taken, rig.opened[0], rig.given_up.len()), (0, 0, 0), "fresh mail waits");
+        rig.settings.fresh_waits = false;
+        rig.restart();
+        rig.run(HOUR);
+        assert!(rig.opened[0] > 0);
+        assert_eq!(
+            (rig.delivered.len(), rig.given_up.len(), rig.warned.len()),
+            (delivered, 40 - delivered, 0),
+            "{host:?}"
+        );
+    }
+}
+
+#[test]
+fn fresh_mail_waits_for_a_person_and_what_was_released_does_not() {
+    let mut rig = rig(Settings { fresh_waits: true, ..Settings::default() }, vec![Host::Alive]);
+    let messages: Vec<QueueId> = (0..10).map(|_| rig.add(0, 1, false)).collect();
+    rig.entry(0, messages[3], 0).unwrap().due_s = 1;
+    rig.retry_now(Some(0));
+    rig.run(HOUR);
+    assert_eq!(rig.delivered.keys().copied().collect::<Vec<_>>(), [(messages[3], 0)]);
+    assert_eq!(rig.scheduler.views().count(), 0, "what waits for a person costs no memory");
+}
+
+#[test]
+fn live_hosts_do_not_wait_for_dead_ones() {
+    let mut hosts = vec![Host::Dead; 100];
+    hosts.push(Host::Alive);
+    let settings = Settings { connections_max: 120, window_start: 1, ..Settings::default() };
+    let mut rig = rig(settings, hosts);
+    for to in 0..100 {
+        for _ in 0..20 {
+            rig.add(to, 1, false);
+        }
+    }
+    for _ in 0..1_000 {
+        rig.add(100, 1, false);
+        rig.run(SECOND / 10);
+        let slow = rig.lists[100].len();
+        assert!(slow <= 1, "{slow} wait for a live host at {:?}", rig.now - START);
+    }
+    assert!(rig.peak <= 120);
+}
+
+#[test]
+fn a_small_budget_goes_round() {
+    let settings = Settings { connections_max: 3, ..Settings::default() };
+    let mut rig = rig(settings, vec![Host::Alive; 30]);
+    for to in 0..30 {
+        for _ in 0..5 {
+            rig.add(to, 1, false);
+        }
+    }
+    // The first of them has work without end; it must not keep the others out.
+    for _ in 0..3_000 {
+        rig.add(0, 1, false);
+    }
+    rig.run(5 * SECOND);
+    assert_eq!(rig.lists[1..].iter().map(Vec::len).sum::<usize>(), 0);
+    assert!(rig.peak <= 3 && rig.opened.iter().all(|opened| *opened > 0));
+    rig.run(60 * SECOND);
+    assert_eq!(rig.waiting(), 0);
+}
+
+#[test]
+fn a_host_that_takes_two_connections_is_not_hammered_for_a_third() {
+    let mut rig = rig(Settings::default(), vec![Host::Few(2)]);
+    for _ in 0..6_000 {
+        rig.add(0, 1, false);
+        rig.run(Duration::from_millis(4));
+    }
+    assert_eq!(rig.scheduler.state(b"site-0").unwrap().health, Health::Up);
+    rig.run(60 * SECOND);
+    assert_eq!(rig.waiting(), 0);
+    // Two that live, ended after 1,000 messages each, and a try now and then.
+    assert!(rig.opened[0] < 25, "{}", rig.opened[0]);
+}
+
+#[test]
+fn a_host_that_drops_everything_is_tried_with_back_off() {
+    let mut rig = rig(Settings::default(), vec![Host::Drops]);
+    for _ in 0..100 {
+        rig.add(0, 1, false);
+    }
+    rig.run(DAY);
+    assert!(rig.opened[0] < 100, "{}", rig.opened[0]);
+    rig.hosts[0] = Host::Alive;
+    rig.run(2 * HOUR);
+    assert_eq!(rig.delivered.len(), 100);
+}
+
+#[test]
+fn a_long_list_is_read_about_once() {
+    let count = 30_000;
+    let mut rig = rig(Settings::default(), vec![Host::Alive]);
+    rig.manner.service = Duration::from_millis(2);
+    for _ in 0..count {
+        rig.add(0, 1, false);
+    }
+    rig.run(60 * SECOND);
+    assert_eq!(rig.delivered.len(), count);
+    assert!(rig.entries_read < 3 * count, "{}", rig.entries_read);
+}
+
+#[test]
+fn what_is_not_due_is_not_read_over_and_over_for_what_comes_behind_it() {
+    let mut rig = rig(Settings::default(), vec![Host::Defers]);
+    for _ in 0..3_000 {
+        rig.add(0, 1, false);
+    }
+    rig.run(60 * SECOND);
+    assert_eq!(rig.taken, 3_000);
+    rig.hosts[0] = Host::Alive;
+    let before = rig.entries_read;
+    for _ in 0..2_000 {
+        rig.add(0, 1, false);
+        rig.run(Duration::from_millis(10));
+    }
+    assert_eq!(rig.delivered.len(), 2_000);
+    assert!(rig.entries_read - before < 40 * 3_000, "{}", rig.entries_read - before);
+    rig.run(2 * HOUR);
+    assert_eq!(rig.waiting(), 0);
+}
+
+#[test]
+fn a_message_with_many_recipients_becomes_jobs_of_at_most_a_hundred() {
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    let shuffled: Positions = (0..250).map(|position| (position * 7) % 250).collect();
+    assert_eq!(scheduler.add(b"a", Job { message: id(1), recipients: shuffled, probe: false }, START), Added::Ready);
+    let Some(Action::Open { connection, .. }) = scheduler.poll(START) else { panic!("a connection is wanted") };
+    scheduler.ready(connection, START);
+    let mut seen = Vec::new();
+    let mut sizes = Vec::new();
+    while let Take::Job(job) = scheduler.take(connection, START) {
+        sizes.push(job.recipients.len());
+        seen.extend(job.recipients.iter());
+    }
+    assert_eq!((sizes, seen), (vec![100, 100, 50], (0..250).collect()));
+}
+
+#[test]
+fn the_first_job_after_a_failure_is_a_probe_and_then_the_rest_comes() {
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    assert_eq!(scheduler.add(b"a", job(1), START), Added::Ready);
+    assert_eq!(scheduler.add(b"a", job(2), START), Added::Ready);
+    let opened: Vec<_> = std::iter::from_fn(|| scheduler.poll(START)).collect();
+    let [Action::Open { destination, connection: first }, Action::Open { connection: second, .. }] = opened[..] else {
+        panic!("{opened:?}")
+    };
+    assert_eq!(scheduler.unreachable(first, "Connection refused", START), [job(1), job(2)]);
+    assert_eq!(scheduler.unreachable(second, "Connection refused", START), [], "the same failure");
+    let Added::Down { why, retry_at } = scheduler.add(b"a", job(3), START) else { panic!("it is down") };
+    assert!(&*why == "Connection refused" && retry_at >= START + 45 * SECOND && retry_at <= START + 75 * SECOND);
+    let list: Vec<Waiting> = [1, 2, 3]
+        .map(|number| Waiting { message: id(number), recipient: 0, due_s: 0, attempts: 0, warned: false, held: false })
+        .into();
+    let load = Action::Load { destination, after: None, limit: 1_024 };
+    // What is too old is looked for at once; then nothing but the probe.
+    assert_eq!(scheduler.poll(START), Some(load.clone()));
+    scheduler.loaded(destination, &list, true, START);
+    assert_eq!((scheduler.poll(START), scheduler.wake_at()), (None, Some(retry_at)));
+    assert_eq!(scheduler.poll(retry_at), Some(load.clone()));
+    scheduler.loaded(destination, &list, true, retry_at);
+    let Some(Action::Open { connection, .. }) = scheduler.poll(retry_at) else { panic!("the probe opens") };
+    assert_eq!(scheduler.poll(retry_at), None);
+    let probe = Job { probe: true, ..job(1) };
+    assert_eq!(scheduler.unreachable(connection, "Connection timed out", retry_at), [probe.clone()]);
+    let Some(Health::Down { why, until }) = scheduler.state(b"a").map(|view| view.health) else { panic!("still down") };
+    assert!(&*why == "Connection timed out" && until >= retry_at + 90 * SECOND, "twice as long");
+    assert_eq!(scheduler.poll(until), Some(load));
+    scheduler.loaded(destination, &list, true, until);
+    let Some(Action::Open { connection, .. }) = scheduler.poll(until) else { panic!("the probe opens") };
+    scheduler.ready(connection, until);
+    assert_eq!(scheduler.take(connection, until), Take::Job(probe));
+    assert_eq!(scheduler.state(b"a").map(|view| (view.health, view.window)), Some((Health::Up, 1)), "doubted");
+    scheduler.done(connection, id(1), Feedback::Good, None, until);
+    assert_eq!(scheduler.state(b"a").map(|view| view.window), Some(5));
+}
+
+#[test]
+fn the_window_grows_by_one_in_a_round_and_is_halved_once_in_a_round() {
+    let settings = Settings { window_max: 10, ..Settings::default() };
+    let mut scheduler = Scheduler::new(settings, 1);
+    for number in 0..200 {
+        scheduler.add(b"a", job(number), START);
+    }
+    let Some(Action::Open { connection, .. }) = scheduler.poll(START) else { panic!("a connection is wanted") };
+    scheduler.ready(connection, START);
+    let window = |scheduler: &Scheduler| scheduler.state(b"a").unwrap().window;
+    let mut round = |scheduler: &mut Scheduler, count: usize, feedback: Feedback| {
+        let took: Vec<Take> = (0..count).map(|_| scheduler.take(connection, START)).collect();
+        for take in took {
+            let Take::Job(job) = take else { panic!("{take:?}") };
+            scheduler.done(connection, job.message, feedback, None, START);
+        }
+    };
+    round(&mut scheduler, 6, Feedback::Good);
+    assert_eq!(window(&scheduler), 6);
+    round(&mut scheduler, 7, Feedback::Good);
+    assert_eq!(window(&scheduler), 7);
+    round(&mut scheduler, 90, Feedback::Good);
+    assert_eq!(window(&scheduler), 10);
+    round(&mut scheduler, 9, Feedback::Slowdown);
+    assert_eq!(window(&scheduler), 5, "nine of one round are one cut");
+    round(&mut scheduler, 1, Feedback::Slowdown);
+    assert_eq!(window(&scheduler), 2);
+    round(&mut scheduler, 1, Feedback::Neutral);
+    assert_eq!(window(&scheduler), 2);
+}
+
+#[test]
+fn the_same_seed_and_events_give_the_same_run() {
+    let run = |seed: u64| {
+        let mut rig =
+            Rig::new(Settings::default(), Manner::default(), vec![Host::Moody, Host::Dead, Host::Alive], seed);
+        for number in 0..300 {
+            rig.add(number % 3, 2, false);
+            rig.run(SECOND / 3);
+        }
+        rig.run(3 * HOUR);
+        (rig.delivered.clone(), rig.opened.clone(), rig.entries_read)
+    };
+    assert_eq!(run(5), run(5));
+    assert_ne!(run(5).1, run(6).1);
+}
+
+/// What the fast path costs: `time` it from outside, as nothing here has a clock.
+#[test]
+#[ignore = "ten million messages, to be timed from outside"]
+fn ten_million_messages_over_a_busy_connection() {
+    let mut scheduler = Scheduler::new(Settings { messages_per_connection: u32::MAX, ..Settings::default() }, 1);
+    scheduler.add(b"next-hop.example:25", job(0), START);
+    let Some(Action::Open { connection, .. }) = scheduler.poll(START) else { panic!("a connection is wanted") };
+    scheduler.ready(connection, START);
+    for number in 1..10_000_000 {
+        scheduler.add(b"next-hop.example:25", job(number), START);
+        while scheduler.poll(START).is_some() {}
+        let Take::Job(job) = scheduler.take(connection, START) else { panic!("there is a job") };
+        scheduler.done(connection, job.message, Feedback::Good, None, START);
+        while scheduler.poll(START).is_some() {}
+    }
+}
