@@ -12,6 +12,7 @@
 //! `unsafe` may stand; each block says why it is sound.
 
 pub mod accounts;
+pub(crate) mod blocking;
 pub mod clock;
 pub mod limits;
 pub mod machine;
