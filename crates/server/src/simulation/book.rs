@@ -130,13 +130,17 @@ impl Counted {
         let mut facts = book.facts();
         facts.dialled += 1;
         facts.connections[host].0 += 1;
+        let now = facts.connections[host].0;
         drop(facts);
+        book.note(|| format!("host {host}: {now} connections"));
         Self { book: std::sync::Arc::clone(book), host }
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.book.facts().connections[self.host].0 -= 1;
+        let host = self.host;
+        self.book.facts().connections[host].0 -= 1;
+        self.book.note(|| format!("host {host}: one connection less"));
     }
 }

@@ -32,8 +32,6 @@ pub(super) struct Terms<'a> {
 /// A report on one recipient.
 #[derive(Clone, Debug)]
 struct Told {
-    /// The report's own name.
-    id: String,
     /// When it was made.
     made: Duration,
 }
@@ -129,7 +127,7 @@ impl Checker<'_> {
                 if !sent.recipients.iter().any(|(name, _)| *name == recipient) {
                     self.say(format!("a report on <{recipient}>, who is no recipient of the message"));
                 }
-                let told = Told { id: id.clone(), made };
+                let told = Told { made };
                 self.reports.entry((recipient, action)).or_default().push(told);
             }
         }
@@ -214,7 +212,7 @@ impl Checker<'_> {
                 self.say(format!("{what} was delivered at {:?} and reported as failed at {:?}", taken.at, one.made));
             }
             let age = one.made.saturating_sub(accepted);
-            let is_aged = age + Duration::from_secs(2) >= terms.give_up_after;
+            let is_aged = age + Duration::from_secs(20) >= terms.give_up_after;
             if !is_refused && !is_aged {
                 self.say(format!("{what} was reported as failed after {age:?} for no reason"));
             }
@@ -256,7 +254,7 @@ impl Checker<'_> {
         let may_hear = !sent.sender.is_empty() && wants(notify, Kind::Delayed) && !after.is_zero();
         for one in delayed {
             let age = one.made.saturating_sub(accepted);
-            if !may_hear || age + Duration::from_secs(2) < after {
+            if !may_hear || age + Duration::from_secs(20) < after {
                 self.say(format!("{what}: a delay was reported after {age:?}"));
             }
             if age > after + self.patience(name) {

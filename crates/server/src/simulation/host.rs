@@ -16,6 +16,9 @@ use tokio::io::duplex;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
+/// More than any run has messages for.
+const TAKEN_MAX: usize = 4_000;
+
 /// Where in a conversation something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Point {
@@ -196,7 +199,9 @@ impl Host {
     /// Answers a connection.
     pub(super) async fn connect(self: Arc<Self>) -> io::Result<Transport> {
         let counted = Counted::new(&self.book, self.number);
-        let mood = self.mood();
+        // A server that cannot stop is known by then, and the run shall come to its end.
+        let is_flooded = self.book.facts().taken.len() > TAKEN_MAX;
+        let mood = if is_flooded { Mood::Silent } else { self.mood() };
         let number = self.number;
         self.book.note(|| format!("host {number}: connection, {mood:?}"));
         if !self.manners.latency.is_zero() {
@@ -210,8 +215,7 @@ impl Host {
         }
         let (ours, theirs) = duplex(64 << 10);
         tokio::spawn(async move {
-            Talk::new(&self, Wire::new(ours), mood).run().await;
-            drop(counted);
+            Talk::new(&self, Wire::new(ours), mood, counted).run().await;
         });
         Ok(Transport::Memory(theirs))
     }

@@ -184,7 +184,7 @@ async fn command(book: Arc<Book>, machine: Arc<Machine>, at: Duration, mut rando
         let service = machine.service()?;
         let change =
             Change { id: entry.id, recipient: entry.recipient, state: State { status, ..state }, destination: None };
-        service.spool()?.record(&[change]).ok()?;
+        drop(service.spool()?.record(&[change]).ok()?);
         Some(service)
     };
     if random.chance(30) {

@@ -1,6 +1,6 @@
 //! A host's side of SMTP and LMTP, strict with its client: what a client may not do is written down as wrong.
 
-use super::book::Taken;
+use super::book::{Counted, Taken};
 use super::host::{Fault, Host, Mood, Point};
 use super::wire::Wire;
 use std::time::Duration;
@@ -20,6 +20,8 @@ pub(super) struct Talk<'a> {
     is_eight_bit: bool,
     /// Content that came by BDAT.
     chunks: Vec<u8>,
+    /// Until QUIT: what has said it needs nothing more of us.
+    counted: Option<Counted>,
 }
 
 /// Whether the conversation goes on.
@@ -34,7 +36,7 @@ enum On {
 }
 
 impl<'a> Talk<'a> {
-    pub(super) const fn new(host: &'a Host, wire: Wire, mood: Mood) -> Self {
+    pub(super) const fn new(host: &'a Host, wire: Wire, mood: Mood, counted: Counted) -> Self {
         Self {
             host,
             wire,
@@ -45,6 +47,7 @@ impl<'a> Talk<'a> {
             recipients: Vec::new(),
             is_eight_bit: false,
             chunks: Vec::new(),
+            counted: Some(counted),
         }
     }
 
@@ -71,6 +74,7 @@ impl<'a> Talk<'a> {
             let verb = text.split(' ').next().unwrap().to_ascii_uppercase();
             let on = match verb.as_str() {
                 "QUIT" => {
+                    self.counted = None;
                     self.say("221 2.0.0 bye").await;
                     On::Over
                 }
@@ -159,7 +163,11 @@ impl<'a> Talk<'a> {
                 On::Refused
             }
             Fault::Dismiss => {
-                self.say("421 4.3.2 closing").await;
+                // In the middle of content, too.
+                let latency = self.host.manners.latency;
+                self.wire.pause(latency).await;
+                self.wire.output.extend_from_slice(b"421 4.3.2 closing\r\n");
+                self.wire.flush().await;
                 On::Over
             }
             Fault::Close => {
