@@ -33,7 +33,7 @@ use message::{Content, Unfit};
 use observe::{Event, NextHop, Severity, Stat};
 use schedule::{ConnectionId, Feedback, Job, Take};
 use smtp::client::{Answer, Finished, Loss, Misfit, Stage, Step, Transaction};
-use spool::{Change, State, Status, Store as _};
+use spool::{Change, Pressure, State, Status, Store as _};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
@@ -53,6 +53,11 @@ pub(crate) async fn run(service: Arc<Service>, destination: Arc<[u8]>, connectio
     let timer = pin!(tokio::time::sleep(Duration::from_secs(3_600)));
     let stopping = pin!(service.stop.begun());
     let mut wait = Wait::new(timer, &service.stop, stopping);
+    if service.keeper.pressure() == Pressure::Poisoned {
+        // What cannot be recorded would be delivered again after the next start.
+        let why = "deliveries are suspended, since the spool takes no more writes";
+        return drop(dispatch.unreachable(&service, &destination, connection, why));
+    }
     let opened = Box::pin(connect::open(&service, &destination, connection.get(), &mut wait)).await;
     let mut work = Work {
         service: &service,
@@ -126,6 +131,10 @@ impl Work<'_> {
 
     /// Settles one attempt; its changes wait for [`Self::flush`].
     async fn settle(&mut self, attempt: &Attempt<'_>, fates: Vec<Fate>, feedback: Feedback) {
+        if fates.iter().any(|fate| !matches!(fate, Fate::Delivered(_))) {
+            // A report may have to be stored first; what was delivered before does not wait for that.
+            self.flush();
+        }
         let settled = settle::settle(self.service, attempt, fates).await;
         self.changes.extend(settled.changes);
         self.records.push((attempt.envelope.id, feedback, settled.retry));
@@ -180,6 +189,13 @@ impl Work<'_> {
             destination: None,
         }));
         self.records.push((job.message, Feedback::Neutral, Some(due)));
+    }
+}
+
+impl Drop for Work<'_> {
+    /// A task that is cut off has still told what it knew.
+    fn drop(&mut self) {
+        self.flush();
     }
 }
 
@@ -258,9 +274,6 @@ impl Conversation<'_> {
                 }
                 Next::Idle | Next::Stopping => self.appetite = Appetite::Leaving,
             }
-            if self.link.session.closing().is_some() && self.open.is_empty() {
-                return;
-            }
         }
     }
 
@@ -277,7 +290,8 @@ impl Conversation<'_> {
     /// Takes the next job, if there is one.
     async fn take(&mut self) {
         let work = &mut self.work;
-        if work.service.stop.has_begun() {
+        let is_poisoned = work.service.keeper.pressure() == Pressure::Poisoned;
+        if work.service.stop.has_begun() || is_poisoned {
             self.appetite = Appetite::Leaving;
             return;
         }
