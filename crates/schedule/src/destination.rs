@@ -73,7 +73,10 @@ pub(crate) struct Destination {
     /// `Overdue` actions that were not answered yet.
     pub(crate) overdue: usize,
     pub(crate) is_dirty: bool,
+    /// It stands in line for its first connection.
     pub(crate) is_hungry: bool,
+    /// It stands in line for one connection more.
+    pub(crate) is_greedy: bool,
     pub(crate) timer: Option<Duration>,
 }
 
@@ -102,6 +105,7 @@ impl Destination {
             overdue: 0,
             is_dirty: false,
             is_hungry: false,
+            is_greedy: false,
             timer: None,
         }
     }
@@ -163,9 +167,14 @@ impl Destination {
             Some(down) => down.until <= now && self.counts.all() == 0,
             None => {
                 let is_crowded = self.crowded_until.is_some_and(|until| now < until) && self.counts.all() > 0;
-                !is_crowded && self.counts.staying() + self.counts.opening < self.window(settings)
+                !is_crowded && self.open() < self.window(settings)
             }
         }
+    }
+
+    /// Connections that were not told to close.
+    pub(crate) const fn open(&self) -> u32 {
+        self.counts.staying() + self.counts.opening
     }
 
     /// Connections that are about to ask for work.
@@ -310,6 +319,7 @@ impl Destination {
             && !self.more
             && self.look_at.is_none()
             && !self.is_hungry
+            && !self.is_greedy
     }
 
     pub(crate) fn view(&self, settings: &Settings) -> View {

@@ -33,8 +33,10 @@ pub struct Scheduler {
     names: BTreeMap<Arc<[u8]>, DestinationId>,
     /// Destinations to be looked at by `poll`.
     dirty: VecDeque<DestinationId>,
-    /// Destinations that want a connection when the budget has one.
+    /// Destinations that want their first connection when the budget has one; they come first.
     hungry: VecDeque<DestinationId>,
+    /// Destinations that want one connection more.
+    greedy: VecDeque<DestinationId>,
     timers: BTreeSet<(Duration, DestinationId)>,
     actions: VecDeque<Action>,
     chance: Chance,
@@ -54,6 +56,7 @@ impl Scheduler {
             names: BTreeMap::new(),
             dirty: VecDeque::new(),
             hungry: VecDeque::new(),
+            greedy: VecDeque::new(),
             timers: BTreeSet::new(),
             actions: VecDeque::new(),
             chance: Chance::new(seed),
@@ -339,9 +342,11 @@ impl Scheduler {
         if self.pool.len() >= self.settings.connections_max.max(1) {
             return;
         }
-        let Some(id) = self.hungry.pop_front() else { return };
+        let is_first = !self.hungry.is_empty();
+        let line = if is_first { &mut self.hungry } else { &mut self.greedy };
+        let Some(id) = line.pop_front() else { return };
         if let Some(destination) = self.destinations.get_mut(&id) {
-            destination.is_hungry = false;
+            *if is_first { &mut destination.is_hungry } else { &mut destination.is_greedy } = false;
             if !destination.is_dirty {
                 destination.is_dirty = true;
                 self.dirty.push_front(id);
@@ -349,10 +354,15 @@ impl Scheduler {
         }
     }
 
+    /// How many wait for the budget.
+    fn in_line(&self) -> usize {
+        self.hungry.len() + self.greedy.len()
+    }
+
     /// Closes an idle connection if its place is needed.
     fn make_room(&mut self) -> Option<Action> {
         let (all, most) = (self.pool.len(), self.settings.connections_max.max(1));
-        if self.pool.closing() + most >= self.hungry.len() + all {
+        if self.pool.closing() + most >= self.in_line() + all {
             return None;
         }
         let connection = self.pool.longest_idle()?;
@@ -383,9 +393,13 @@ impl Scheduler {
             let connection = self.pool.open(id, &mut destination.counts, is_probe, self.step);
             return Some(Action::Open { destination: id, connection });
         }
-        if !destination.is_hungry {
-            destination.is_hungry = true;
-            self.hungry.push_back(id);
+        let (line, stands) = if destination.open() == 0 {
+            (&mut self.hungry, &mut destination.is_hungry)
+        } else {
+            (&mut self.greedy, &mut destination.is_greedy)
+        };
+        if !std::mem::replace(stands, true) {
+            line.push_back(id);
         }
         self.make_room()
     }
@@ -412,20 +426,16 @@ impl Scheduler {
 
     /// Whether a connection that asks for work is to end instead.
     fn must_close(&mut self, connection: ConnectionId) -> bool {
-        let (all, closing) = (self.pool.len(), self.pool.closing());
+        let (all, closing, in_line) = (self.pool.len(), self.pool.closing(), self.in_line());
         let nobody_idle = self.pool.longest_idle().is_none();
         let Some(found) = self.pool.get_mut(connection) else { return true };
         let Some(destination) = self.destinations.get(&found.destination) else { return true };
-        let open = |of: &Destination| of.counts.staying() + of.counts.opening;
         // Who has two connections more than the first in line gives one up.
+        let first = self.hungry.front().or(self.greedy.front()).and_then(|first| self.destinations.get(first));
         let gives_way = nobody_idle
-            && self.hungry.len() > closing
+            && in_line > closing
             && all >= self.settings.connections_max.max(1)
-            && self
-                .hungry
-                .front()
-                .and_then(|first| self.destinations.get(first))
-                .is_some_and(|first| open(destination) >= 2 + open(first));
+            && first.is_some_and(|first| destination.open() >= 2 + first.open());
         found.phase == Phase::Closing
             || found.taken >= self.settings.messages_per_connection.max(1)
             || destination.counts.staying() > destination.window(&self.settings)

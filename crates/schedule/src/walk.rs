@@ -22,6 +22,8 @@ use crate::settings::Settings;
 
 /// Entries of one page at most.
 const PAGE: usize = 1_024;
+/// And at least: most of a list may be not due. What a page has above the room is read again.
+const PAGE_MIN: usize = 128;
 /// Jobs in memory at most while no connection is greeted: after a start with a full spool many destinations wait at once.
 const READY_UNGREETED: usize = 64;
 /// `Overdue` actions of a destination that may be unanswered while it walks on.
@@ -112,7 +114,7 @@ impl Destination {
         let is_active = |entry: &Waiting| self.active.contains(entry.message, entry.recipient);
         let after = walk.last.filter(is_active).or(walk.anchor);
         self.loading = Loading::Yes;
-        Some((after, room.clamp(1, PAGE)))
+        Some((after, room.clamp(PAGE_MIN, PAGE)))
     }
 
     /// Takes the answer to a page.
@@ -129,22 +131,25 @@ impl Destination {
         self.loading = Loading::No;
         let ended = std::mem::take(&mut self.ended);
         let Some(mut walk) = self.walk.take().filter(|_| is_answer) else { return };
-        let is_end = is_end || entries.is_empty();
-        let whole = if is_end { entries } else { without_last_group(entries) };
-        let mut sorted = Sorted::default();
+        let is_last = is_end || entries.is_empty();
+        let whole = if is_last { entries } else { without_last_group(entries) };
+        let (mut sorted, mut used) = (Sorted::default(), 0);
         for group in whole.chunk_by(|one, next| one.message == next.message) {
-            if let Some(first) = group.first() {
-                if ended.contains(&first.message) {
-                    self.more = true;
-                    continue;
-                }
+            let Some(first) = group.first() else { continue };
+            if self.down.is_none() && self.ready.len() >= self.ready_limit(settings) {
+                break;
+            }
+            if ended.contains(&first.message) {
+                self.more = true;
+            } else {
                 self.sort(group, &mut sorted, &mut walk, settings, now);
                 self.act(id, first.message, &mut sorted, settings, actions);
             }
+            used += group.len();
+            walk.last = group.last().copied();
         }
-        walk.seen = walk.seen.saturating_add(u32::try_from(whole.len()).unwrap_or(u32::MAX));
-        walk.last = whole.last().copied();
-        if !is_end {
+        walk.seen = walk.seen.saturating_add(u32::try_from(used).unwrap_or(u32::MAX));
+        if !is_last || used < whole.len() {
             self.walk = Some(walk);
             return;
         }
