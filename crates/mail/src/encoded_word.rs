@@ -10,6 +10,7 @@ mod encode;
 mod transfer;
 
 pub use encode::encode;
+pub(crate) use transfer::encode_base64;
 
 use crate::charset::Charset;
 use crate::header::unfold;

@@ -9,16 +9,17 @@ use std::str::FromStr;
 
 use crate::header::{HeaderSection, Item, LineEnd, unfold};
 use crate::header_address::{AddrSpec, parse_list};
+use crate::report::{Kind, Original, RecipientReport, Report, compose};
 use crate::{
-    Address, Charset, Domain, DomainName, EnhancedCode, ForwardPath, MailParams, Protocol, QueueId, RecipientParams,
-    Reply, ReversePath, encoded_word, parameters,
+    Address, Charset, Client, Domain, DomainName, EnhancedCode, Envelope, ForwardPath, MailParams, Outcome, Protocol,
+    QueueId, Received, Recipient, RecipientParams, Reply, ReplyCode, ReversePath, encoded_word, parameters, seven_bit,
 };
 
 /// A body and its name.
 pub type Body = (&'static str, fn(&[u8]));
 
 /// All bodies.
-pub const BODIES: [Body; 8] = [
+pub const BODIES: [Body; 10] = [
     ("address", address),
     ("path", path),
     ("parameters", esmtp_parameters),
@@ -27,6 +28,8 @@ pub const BODIES: [Body; 8] = [
     ("header", header),
     ("header_address", header_address),
     ("encoded_word", encoded_words),
+    ("report", delivery_report),
+    ("seven_bit", seven_bit_content),
 ];
 
 /// Asserts that a value survives its text, and that the text holds no control character.
@@ -196,4 +199,75 @@ pub fn encoded_words(data: &[u8]) {
         let again = encoded_word::decode(encoded.as_bytes(), None);
         assert!(again.text == decoded.text && !again.is_damaged && again.unknown_charsets.is_empty(), "{encoded}");
     }
+}
+
+/// Reports: the first line of the input is an address, the second what a server says and is called, and all of it the
+/// message that is returned.
+pub fn delivery_report(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let mut lines = text.lines();
+    let address = lines.next().and_then(|line| Address::parse(line.as_bytes()).ok());
+    let address = address.unwrap_or_else(|| "bob@example.org".parse().expect("an address"));
+    let said = lines.next().unwrap_or_default();
+    let reply = Reply::new(ReplyCode::of(550), None, said);
+    let envelope = Envelope {
+        id: QueueId::MIN,
+        sender: ReversePath::Address(address.clone()),
+        params: MailParams { smtputf8: data.len().is_multiple_of(2), ..MailParams::default() },
+        received: Received { at_us: 0, client: Client::Internal, helo: None, protocol: Protocol::Local },
+        recipients: vec![Recipient::new(address.clone())],
+    };
+    let recipients: Vec<_> = [Kind::Failed, Kind::Delayed, Kind::Relayed]
+        .into_iter()
+        .zip(&envelope.recipients)
+        .map(|(kind, recipient)| RecipientReport {
+            recipient,
+            kind,
+            status: EnhancedCode::of(Outcome::Permanent, 1, 1),
+            reply: Some(&reply),
+            remote_mta: Some(said),
+            text: &text,
+            last_attempt_us: Some(u64::MAX),
+            will_retry_until_us: Some(0),
+        })
+        .collect();
+    let report = Report {
+        reporting_mta: said,
+        envelope: &envelope,
+        recipients: &recipients,
+        at_us: 0,
+        offset_seconds: 0,
+        id: QueueId::MIN,
+        postmaster: false,
+        to: &address,
+    };
+    for original in [Original::Whole(data), Original::Headers(data), Original::None] {
+        let composed = compose(&report, original);
+        let content = &composed.content;
+        assert!(content.len() <= 8 * data.len() + 40_000, "{} bytes from {}", content.len(), data.len());
+        assert!(composed.body.is_some() || seven_bit::is_seven_bit(content));
+        assert!(content.split(|byte| *byte == b'\n').all(|line| line.len() <= 999), "lines of at most 998 octets");
+        let newlines = memchr::memchr_iter(b'\n', content).count();
+        assert!(memchr::memmem::find_iter(content, "\r\n").count() == newlines && memchr::memchr(0, content).is_none());
+        let header = HeaderSection::read(content, LineEnd::Crlf);
+        assert!(header.is_closed() && header.items().all(|item| matches!(item, Item::Field(_))));
+        assert!(header.items().count() <= 11, "no field beyond our own");
+        assert_eq!(report.envelope_for(&composed).sender, ReversePath::Null);
+        // Nothing in it but the original can be past conversion.
+        assert!(matches!(original, Original::Whole(_)) || seven_bit::convert(content).is_ok() || composed.smtputf8);
+    }
+}
+
+/// Content for a next hop without 8BITMIME.
+pub fn seven_bit_content(data: &[u8]) {
+    let Ok(out) = seven_bit::convert(data) else {
+        assert!(!seven_bit::is_seven_bit(data), "what needs no change is never refused");
+        return;
+    };
+    assert!(out.len() <= 3 * data.len() + 128 * (1 + data.len() / 16), "{} bytes from {}", out.len(), data.len());
+    if seven_bit::is_seven_bit(data) {
+        assert_eq!(out, data);
+    }
+    let again = seven_bit::convert(&out);
+    assert_eq!(again.as_ref(), Ok(&out), "converted once is enough");
 }

@@ -14,6 +14,15 @@
 //!
 //! Not here: when a recipient has failed, storing or sending the report, and other languages than English.
 
+mod compose;
+mod date;
+mod fields;
+mod harmless;
+mod original;
+mod text;
+
+pub use compose::compose;
+
 use crate::address::{Address, ReversePath};
 use crate::enhanced_code::EnhancedCode;
 use crate::envelope::{
@@ -125,6 +134,9 @@ pub struct RecipientReport<'a> {
     pub will_retry_until_us: Option<u64>,
 }
 
+/// Recipients that should share a report; for more the caller makes another. Each takes up to 2 KiB, usually 300 octets.
+pub const RECIPIENTS_MAX: usize = 1_000;
+
 /// A report to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
@@ -132,7 +144,7 @@ pub struct Report<'a> {
     pub reporting_mta: &'a str,
     /// The envelope of the message it is about.
     pub envelope: &'a Envelope,
-    /// What became of whom. At least one; kinds may be mixed.
+    /// What became of whom. At least one, at most [`RECIPIENTS_MAX`]; kinds may be mixed.
     pub recipients: &'a [RecipientReport<'a>],
     /// Now, in microseconds since the Unix epoch.
     pub at_us: u64,
@@ -194,11 +206,4 @@ pub struct Composed {
     pub body: Option<Body>,
     /// The addressee cannot be written in ASCII, so every hop must offer SMTPUTF8.
     pub smtputf8: bool,
-}
-
-/// Writes a report.
-#[must_use]
-pub fn compose(report: &Report<'_>, original: Original<'_>) -> Composed {
-    let _ = original;
-    Composed { content: Vec::new(), body: None, smtputf8: report.to.to_ascii().is_none() }
 }

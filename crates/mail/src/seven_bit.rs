@@ -1,20 +1,33 @@
 //! Turning 8-bit content into 7-bit content, for a next hop that does not offer 8BITMIME (RFC 6152 §3).
 //!
 //! The deliver stop asks [`is_seven_bit`] first; almost always the answer spares the rest. [`convert`] walks through the
-//! MIME structure and encodes each leaf that has 8-bit octets: text in quoted-printable (or base64 when that is much
+//! MIME structure and encodes each leaf that has 8-bit octets: text in quoted-printable (or base64 when that is
 //! shorter), everything else in base64. Whoever decodes the leaves gets the same octets as before. What needs no change
 //! is copied as it is.
 //!
 //! Header fields are left alone even where they hold raw 8-bit octets: they cannot be encoded without knowing their
 //! meaning, and a message that relies on them asks for SMTPUTF8, which is the session's question. Signatures over the
-//! body (DKIM) do not survive; content under multipart/signed is refused. Time is linear in content and depth.
+//! body (DKIM) do not survive; content under multipart/signed is refused. Time is linear in content times depth, and
+//! the depth is bounded.
+
+mod content_type;
+mod encode;
+mod multipart;
 
 use std::fmt;
+
+use content_type::ContentType;
+pub(crate) use encode::{write_base64, write_quoted_printable};
+
+use crate::header::{HeaderSection, LineEnd};
+
+/// Parts within parts.
+const DEPTH_MAX: usize = 32;
 
 /// Why content cannot be converted; the caller reports the recipient as failed with 5.6.3 (RFC 6152 §3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Parts within parts beyond the limit.
+    /// Parts within parts beyond 32 levels.
     TooDeep,
     /// Content that is signed or encrypted as it is (RFC 1847) has 8-bit octets.
     Protected,
@@ -28,8 +41,8 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::TooDeep => "too many parts within parts",
-            Self::Protected => "8-bit content under a signature or in an encrypted part may not be changed",
+            Self::TooDeep => "8-bit content in too many parts within parts",
+            Self::Protected => "8-bit content that is signed or encrypted may not be changed",
             Self::NotEncodable => "8-bit content in a part of a type that may not be encoded",
             Self::Malformed => "8-bit content in malformed MIME parts",
         })
@@ -41,13 +54,168 @@ impl std::error::Error for Reason {}
 /// Whether content may go to a next hop without 8BITMIME as it is: no octet above 127, and no NUL in the body.
 #[must_use]
 pub fn is_seven_bit(content: &[u8]) -> bool {
+    // RFC 6152 §2, RFC 2045 §2.7
     content.is_ascii()
+        && memchr::memrchr(0, content).is_none_or(|nul| nul < HeaderSection::read(content, LineEnd::Crlf).body_offset())
 }
 
 /// Encodes what is not 7-bit. `content` is header section and body, with CRLF.
 ///
+/// The result is at most about half as long again. It is not [`is_seven_bit`] if header fields have 8-bit octets.
+///
 /// # Errors
 /// See [`Reason`].
+// RFC 6152 §3: a relay converts, or returns the message
 pub fn convert(content: &[u8]) -> Result<Vec<u8>, Reason> {
-    if is_seven_bit(content) { Ok(content.to_vec()) } else { Err(Reason::Malformed) }
+    let mut out = Vec::with_capacity(content.len() + content.len() / 4);
+    entity(content, Place { depth: 0, is_message: true, is_in_digest: false }, &mut out)?;
+    // Base64 at the top level has no line end yet.
+    if !content.is_empty() && content.ends_with(b"\r\n") && !out.ends_with(b"\r\n") {
+        out.extend_from_slice(b"\r\n");
+    }
+    Ok(out)
+}
+
+/// Where an entity stands.
+#[derive(Clone, Copy)]
+struct Place {
+    depth: usize,
+    /// It is a message with a header of its own, rather than a part of a multipart.
+    is_message: bool,
+    /// RFC 2046 §5.1.5: a part without a type is a message here.
+    is_in_digest: bool,
+}
+
+/// Appends a message or a part, encoded where needed.
+fn entity(bytes: &[u8], place: Place, out: &mut Vec<u8>) -> Result<(), Reason> {
+    let header = HeaderSection::read(bytes, LineEnd::Crlf);
+    let body = bytes.get(header.body_offset()..).unwrap_or_default();
+    if is_plain(body) {
+        out.extend_from_slice(bytes);
+        return Ok(());
+    }
+    if place.depth > DEPTH_MAX {
+        return Err(Reason::TooDeep);
+    }
+    let encoding = Encoding::of(&header)?;
+    let typed = ContentType::of(&header)?;
+    let is_untyped = typed.is_none();
+    let typed = typed.unwrap_or_else(|| ContentType::default_of(place.is_in_digest));
+    let is_identity = encoding == Encoding::Identity;
+    match (typed.kind.as_str(), typed.subtype.as_str()) {
+        ("multipart", "signed" | "encrypted") => Err(Reason::Protected),
+        // RFC 2045 §6.4: composite types have no encoding but the identity
+        ("multipart" | "message", _) if !is_identity && !typed.is_global() => Err(Reason::Malformed),
+        ("multipart", subtype) => {
+            let boundary = typed.boundary.as_deref().ok_or(Reason::Malformed)?;
+            write_header(&header, "7bit", place, None, out);
+            let inner = Place { depth: place.depth + 1, is_message: false, is_in_digest: subtype == "digest" };
+            multipart::write(body, boundary, inner, out)
+        }
+        ("message", "rfc822" | "news") => {
+            write_header(&header, "7bit", place, None, out);
+            entity(body, Place { depth: place.depth + 1, is_message: true, is_in_digest: false }, out)
+        }
+        // RFC 2046 §5.2.2, RFC 3464 §2.1.1: these must be 7bit and are not
+        ("message", _) if !typed.is_global() => Err(Reason::NotEncodable),
+        (kind, _) => {
+            let charset = (is_untyped && place.is_message).then(|| guessed_charset(body));
+            leaf(&header, body, Leaf { is_text: kind == "text", encoding, charset }, place, out)
+        }
+    }
+}
+
+/// What matters of a part without parts.
+struct Leaf {
+    is_text: bool,
+    encoding: Encoding,
+    /// Of a message without Content-Type.
+    charset: Option<&'static str>,
+}
+
+fn leaf(header: &HeaderSection<'_>, body: &[u8], leaf: Leaf, place: Place, out: &mut Vec<u8>) -> Result<(), Reason> {
+    match leaf.encoding {
+        // RFC 2045 §6.8: decoders may take such an octet for damage
+        Encoding::Base64 => return Err(Reason::Malformed),
+        Encoding::QuotedPrintable => {
+            write_header(header, "quoted-printable", place, leaf.charset, out);
+            encode::mend_quoted_printable(body, out);
+        }
+        Encoding::Identity if leaf.is_text && encode::prefers_quoted_printable(body) => {
+            write_header(header, "quoted-printable", place, leaf.charset, out);
+            write_quoted_printable(body, out);
+        }
+        Encoding::Identity => {
+            write_header(header, "base64", place, leaf.charset, out);
+            write_base64(body, out);
+        }
+    }
+    Ok(())
+}
+
+/// Appends the header with another Content-Transfer-Encoding and what this takes, and the empty line.
+fn write_header(
+    header: &HeaderSection<'_>,
+    encoding: &str,
+    place: Place,
+    charset: Option<&'static str>,
+    out: &mut Vec<u8>,
+) {
+    let name = "Content-Transfer-Encoding";
+    let mut at = 0;
+    let section = header.as_bytes();
+    for field in header.find(name) {
+        out.extend_from_slice(section.get(at..field.offset()).unwrap_or_default());
+        at = field.offset() + field.raw().len();
+    }
+    out.extend_from_slice(section.get(at..).unwrap_or_default());
+    // RFC 2045 §4: without this field the others mean nothing
+    if place.is_message && header.find("MIME-Version").next().is_none() {
+        out.extend_from_slice(b"MIME-Version: 1.0\r\n");
+    }
+    if let Some(charset) = charset {
+        out.extend_from_slice(format!("Content-Type: text/plain; charset={charset}\r\n").as_bytes());
+    }
+    out.extend_from_slice(format!("{name}: {encoding}\r\n\r\n").as_bytes());
+}
+
+/// The charset of a text whose sender did not say it.
+// RFC 1428 §3: unknown-8bit. Text that is UTF-8 by chance is so rare that readers are better served by the name.
+fn guessed_charset(body: &[u8]) -> &'static str {
+    if str::from_utf8(body).is_ok() { "utf-8" } else { "unknown-8bit" }
+}
+
+/// The encoding a part has already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Encoding {
+    /// 7bit, 8bit, binary, or not said.
+    Identity,
+    QuotedPrintable,
+    Base64,
+}
+
+impl Encoding {
+    // RFC 2045 §6.1
+    fn of(header: &HeaderSection<'_>) -> Result<Self, Reason> {
+        let mut found = None;
+        for field in header.find("Content-Transfer-Encoding") {
+            let word = content_type::first_word(&field.unfolded());
+            let this = match word.as_str() {
+                "" | "7bit" | "8bit" | "binary" => Self::Identity,
+                "quoted-printable" => Self::QuotedPrintable,
+                "base64" => Self::Base64,
+                _ => return Err(Reason::Malformed),
+            };
+            // Readers differ in which of two they believe.
+            if *found.get_or_insert(this) != this {
+                return Err(Reason::Malformed);
+            }
+        }
+        Ok(found.unwrap_or(Self::Identity))
+    }
+}
+
+/// Whether octets may stand in a 7-bit body.
+fn is_plain(octets: &[u8]) -> bool {
+    octets.is_ascii() && memchr::memchr(0, octets).is_none()
 }

@@ -36,6 +36,9 @@ const SEEDS: &[&[u8]] = &[
     b"=?gb2312?B?xOO6ww==?= =?gb18030?Q?=C4?=\r\n =?GBK?Q?=E3?= =?utf-7?Q?x?= \xc4\xe3",
     b"=?iso-2022-jp*ja?B?GyRCJDMkcyRLJEEkTxsoQg==?=x=?utf-8?q?_=?==?big5?b?p0E?=",
     b"=?utf-16le?B?ADDYAA==?= =?x-user-defined?Q?=80?= =?windows-1252?Q?=80=81?=",
+    b"bob@example.org\nno such user\nSubject: =?utf-8?Q?gr=C3=BCn?=\r\nMessage-ID: <a@b>\r\n\r\n--=_00100000000000.1\r\n\xfc\0\r\n",
+    b"MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\ngr\xfcn und rot\r\n--b\r\nContent-Type: message/rfc822\r\n\r\nSubject: x\r\n\r\n\xff\r\n--b--\r\n\xe4",
+    b"Content-Type: text/plain (x); charset=\"a\"\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n=3D\xfc =\r\n",
 ];
 
 #[derive(Clone, Debug)]

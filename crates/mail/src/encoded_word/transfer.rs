@@ -62,7 +62,7 @@ pub(super) fn decode_q(text: &[u8], out: &mut Vec<u8>) -> bool {
 }
 
 /// Appends bytes in base64, padded.
-pub(super) fn encode_base64(bytes: &[u8], out: &mut String) {
+pub(crate) fn encode_base64(bytes: &[u8], out: &mut String) {
     for chunk in bytes.chunks(3) {
         let mut group = [0; 4];
         for (slot, byte) in group.iter_mut().skip(1).zip(chunk) {

@@ -1,0 +1,98 @@
+//! Moments as the header of a report and its reader want them, in local time.
+
+use crate::civil::CivilTime;
+
+const DAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+/// 9999-12-31: later moments are no moments.
+const LAST_SECOND: i64 = 253_402_214_400;
+
+/// A moment taken apart.
+struct Local {
+    civil: CivilTime,
+    day: &'static str,
+    month: &'static str,
+    /// Whole minutes east of UTC.
+    zone_minutes: i64,
+}
+
+impl Local {
+    fn new(unix_us: u64, offset_seconds: i32) -> Self {
+        // A zone that is none counts as UTC.
+        let zone_minutes = if offset_seconds.unsigned_abs() < 86_400 { i64::from(offset_seconds / 60) } else { 0 };
+        let unix = i64::try_from(unix_us / 1_000_000).unwrap_or(LAST_SECOND).min(LAST_SECOND);
+        let seconds = unix + zone_minutes * 60;
+        let civil = CivilTime::from_unix(seconds);
+        let name = |names: &[&'static str], at: i64| {
+            usize::try_from(at).ok().and_then(|at| names.get(at).copied()).unwrap_or("?")
+        };
+        let day = name(&DAYS, seconds.div_euclid(86_400).rem_euclid(7));
+        let month = name(&MONTHS, civil.month - 1);
+        Self { civil, day, month, zone_minutes }
+    }
+}
+
+/// For a field: `Fri, 20 Nov 2026 16:35:11 +0100`.
+// RFC 5322 §3.3
+pub(super) fn for_field(unix_us: u64, offset_seconds: i32) -> String {
+    let Local { civil, day, month, zone_minutes } = Local::new(unix_us, offset_seconds);
+    let sign = if zone_minutes < 0 { '-' } else { '+' };
+    format!(
+        "{:.3}, {} {:.3} {:04} {:02}:{:02}:{:02} {sign}{:02}{:02}",
+        day,
+        civil.day,
+        month,
+        civil.year,
+        civil.hour,
+        civil.minute,
+        civil.second,
+        zone_minutes.abs() / 60,
+        zone_minutes.abs() % 60,
+    )
+}
+
+/// For a person: `Friday, 20 November 2026, 16:35 (UTC+1)`.
+pub(super) fn for_person(unix_us: u64, offset_seconds: i32) -> String {
+    let Local { civil, day, month, zone_minutes } = Local::new(unix_us, offset_seconds);
+    let sign = if zone_minutes < 0 { '-' } else { '+' };
+    let zone = match (zone_minutes.abs() / 60, zone_minutes.abs() % 60) {
+        (0, 0) => "UTC".to_owned(),
+        (hours, 0) => format!("UTC{sign}{hours}"),
+        (hours, minutes) => format!("UTC{sign}{hours}:{minutes:02}"),
+    };
+    let CivilTime { year, day: day_of_month, hour, minute, .. } = civil;
+    format!("{day}, {day_of_month} {month} {year}, {hour:02}:{minute:02} ({zone})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // RFC 5322 §3.3 (test)
+    #[test]
+    fn dates() {
+        // date -u -d @1795161879: Fri Nov 20 08:04:39 UTC 2026
+        let us = 1_795_161_879_123_456;
+        assert_eq!(for_field(us, 0), "Fri, 20 Nov 2026 08:04:39 +0000");
+        assert_eq!(for_field(us, -12_600), "Fri, 20 Nov 2026 04:34:39 -0330");
+        assert_eq!(for_field(0, 3_600), "Thu, 1 Jan 1970 01:00:00 +0100");
+        assert_eq!(for_person(us, 0), "Friday, 20 November 2026, 08:04 (UTC)");
+        assert_eq!(for_person(us, 3_600), "Friday, 20 November 2026, 09:04 (UTC+1)");
+        assert_eq!(for_person(us, 19_800), "Friday, 20 November 2026, 13:34 (UTC+5:30)");
+        assert_eq!(for_field(u64::MAX, i32::MAX), "Fri, 31 Dec 9999 00:00:00 +0000");
+        assert_eq!(for_field(0, -86_000), "Wed, 31 Dec 1969 00:07:00 -2353");
+    }
+}

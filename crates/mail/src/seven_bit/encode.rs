@@ -1,0 +1,95 @@
+//! Quoted-printable and base64 for bodies (RFC 2045 §6.7, §6.8). Lines have at most 76 octets; none ends the last one,
+//! since in a multipart that line end belongs to the boundary.
+
+use crate::encoded_word::encode_base64;
+
+/// RFC 2045 §6.7 (5), without the `=` of a soft line break.
+const LINE_OCTETS: usize = 75;
+/// 57 octets are 76 letters (RFC 2045 §6.8).
+const BASE64_OCTETS: usize = 57;
+
+/// Appends octets in quoted-printable. CRLF stays a line end, any other CR or LF is encoded.
+pub(crate) fn write_quoted_printable(octets: &[u8], out: &mut Vec<u8>) {
+    let mut column = 0;
+    let mut rest = octets;
+    while let Some((byte, after)) = rest.split_first() {
+        if let Some(after) = rest.strip_prefix(b"\r\n") {
+            out.extend_from_slice(b"\r\n");
+            (column, rest) = (0, after);
+            continue;
+        }
+        // RFC 2045 §6.7 (3): white space at the end of a line is lost
+        let is_at_end = after.is_empty() || after.starts_with(b"\r\n");
+        // Some programs change a line that begins with "From " for the mbox format, or stop at a single dot.
+        let is_marked = column == 0 && (rest.starts_with(b"From ") || (*byte == b'.' && is_at_end));
+        let is_literal = match byte {
+            b' ' | b'\t' => !is_at_end,
+            b'=' => false,
+            b'!'..=b'~' => !is_marked,
+            _ => false,
+        };
+        let needed = if is_literal { 1 } else { 3 };
+        if column + needed > LINE_OCTETS {
+            out.extend_from_slice(b"=\r\n");
+            column = 0;
+        }
+        if is_literal {
+            out.push(*byte);
+        } else {
+            push_escape(*byte, out);
+        }
+        column += needed;
+        rest = after;
+    }
+}
+
+/// Appends quoted-printable text whose 8-bit octets and NULs are escaped, as its decoders understood them before.
+pub(super) fn mend_quoted_printable(text: &[u8], out: &mut Vec<u8>) {
+    let mut column = 0;
+    for byte in text {
+        match byte {
+            0 | 0x80.. => {
+                if column + 3 > LINE_OCTETS {
+                    out.extend_from_slice(b"=\r\n");
+                    column = 0;
+                }
+                push_escape(*byte, out);
+                column += 3;
+            }
+            b'\n' => {
+                out.push(b'\n');
+                column = 0;
+            }
+            byte => {
+                out.push(*byte);
+                column += 1;
+            }
+        }
+    }
+}
+
+/// Whether text is at least as short in quoted-printable as in base64, and better for those who read it raw.
+pub(super) fn prefers_quoted_printable(text: &[u8]) -> bool {
+    let escapes = text.iter().filter(|byte| !byte.is_ascii() || **byte == 0 || **byte == b'=').count();
+    escapes <= text.len() / 6
+}
+
+/// Appends octets in base64.
+pub(crate) fn write_base64(octets: &[u8], out: &mut Vec<u8>) {
+    let mut line = String::with_capacity(80);
+    let mut lines = octets.chunks(BASE64_OCTETS).peekable();
+    while let Some(chunk) = lines.next() {
+        line.clear();
+        encode_base64(chunk, &mut line);
+        out.extend_from_slice(line.as_bytes());
+        if lines.peek().is_some() {
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+fn push_escape(byte: u8, out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    out.push(b'=');
+    out.extend([byte >> 4, byte & 15].iter().filter_map(|nibble| DIGITS.get(usize::from(*nibble))));
+}
