@@ -499,4 +499,33 @@ proptest! {
             }
         }
     }
+
+    /// Whatever names a record has: only host names come through, each once and at its best preference, and their order does
+    /// not depend on that of the records.
+    #[test]
+    fn names_of_records_are_checked(
+        records in prop::collection::vec((0..4_u16, prop_oneof!["[a-cA-C]\\.", "[ -~]{0,70}\\.?", "\\PC{0,5}", "1\\.2\\.3\\.[0-9]\\.?"]), 1..20),
+    ) {
+        let data = |(preference, name): &(u16, String)| Data::Exchange { preference: *preference, name: name.as_str().into() };
+        let read = |records: &[(u16, String)]| {
+            let found = Found { records: records.iter().map(data).collect(), exists: true };
+            let mut hosts = candidates("x.example", &found)?;
+            hosts.sort_by(|a, b| a.name.cmp(&b.name));
+            Ok::<_, NoHosts>(hosts.into_iter().map(|host| (host.name, host.preference)).collect::<Vec<_>>())
+        };
+        let hosts = read(&records);
+        let reversed: Vec<_> = records.iter().rev().cloned().collect();
+        prop_assert_eq!(&hosts, &read(&reversed));
+        match hosts {
+            Ok(hosts) => for (index, (name, preference)) in hosts.iter().enumerate() {
+                prop_assert!(DomainName::new(name).is_ok_and(|own| own.ascii() == &**name) && name.parse::<IpAddr>().is_err());
+                prop_assert!(index == 0 || hosts[index - 1].0 != *name);
+                let own = records.iter().filter(|(_, own)| {
+                    DomainName::new(own.strip_suffix('.').unwrap_or(own)).is_ok_and(|own| own.ascii() == &**name)
+                });
+                prop_assert_eq!(own.map(|(preference, _)| *preference).min(), Some(*preference));
+            },
+            Err(none) => prop_assert!(none.permanent && (none.status == NULL_MX) == records.iter().all(|(_, name)| name == ".")),
+        }
+    }
 }
