@@ -6,10 +6,12 @@
 
 use crate::accept::listener::{self, Acceptor as Socket};
 use crate::accept::{door, limits};
+use crate::commit::Keeper;
 use crate::config::{self, Config, Listen, ListenProtocol, ListenTls, Loaded, Machine};
 use crate::control::{self, Answer, ControlSocket, Gate, Handler, Peer, Reason, Request, Status};
 use crate::env::{clock, machine, signals, systemd};
 use crate::log;
+use crate::queue;
 use crate::serve::{lines, load_tls, open_authenticator, threads};
 use crate::service::{Lane, Listener, Live, Open, Service};
 use crate::session::{Connection, Opening, Transport};
@@ -77,6 +79,8 @@ pub(crate) struct House {
     source: Option<Source>,
     manager: Arc<systemd::Manager>,
     tasks: Mutex<JoinSet<()>>,
+    /// The operator's hands in the queue; a sink has none.
+    queue: Option<queue::Tools>,
     /// One reload at a time.
     reloading: AtomicBool,
 }
@@ -88,8 +92,13 @@ impl House {
         source: Option<Source>,
         manager: Arc<systemd::Manager>,
     ) -> Self {
+        let queue = match &service.keeper {
+            Keeper::Spool { spool, .. } => Some(queue::Tools::new(Arc::clone(spool), dispatcher())),
+            Keeper::Nothing { .. } => None,
+        };
         Self {
             service,
+            queue,
             listeners: Mutex::default(),
             tls: Mutex::new(tls),
             source,
@@ -399,6 +408,16 @@ impl House {
         }
     }
 
+    /// Looks at the queue or changes what is in it, and logs what was changed.
+    fn answer_queue(&self, command: queue::Command, uid: u32) -> Answer {
+        let Some(tools) = &self.queue else { return Answer::refused(Reason::Failed, "a sink has no queue") };
+        let service = Arc::clone(&self.service);
+        let tell = move |deed: &queue::Deed<'_>| {
+            service.tell(&Event::Spool { severity: Severity::Info, text: &deed_text(deed) });
+        };
+        tools.answer(command, uid, Arc::new(tell))
+    }
+
     /// A session for a process of this machine on the control socket.
     fn process_session(self: &Arc<Self>, peer: &Peer) -> Answer {
         let service = Arc::clone(&self.service);
@@ -446,6 +465,24 @@ impl Handler for Answers {
                 Answer::refused(Reason::Busy, "the server is going down")
             }
             Request::Smtp => house.process_session(&peer),
+            Request::Queue(command) => house.answer_queue(*command, peer.uid),
+        }
+    }
+}
+
+/// Who delivers. Nobody does yet: the server accepts, and the queue tools change the queue.
+fn dispatcher() -> Arc<dyn queue::Nudge> {
+    Arc::new(queue::Nobody)
+}
+
+/// What a command on the queue did, as the log has it.
+fn deed_text(deed: &queue::Deed<'_>) -> String {
+    match deed {
+        queue::Deed::Deleted { id, from, recipients, uid } => {
+            format!("{id}: deleted by user {uid}: from=<{from}>, nrcpts={recipients}")
+        }
+        queue::Deed::Ended { action, messages, recipients, uid } => {
+            format!("queue {} by user {uid}: {messages} messages, {recipients} recipients", action.name())
         }
     }
 }
