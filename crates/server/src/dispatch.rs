@@ -51,12 +51,7 @@ pub(crate) struct Post {
 /// What the task that owns connections is to begin.
 enum Errand {
     Restore,
-    Load {
-        destination: DestinationId,
-        name: Arc<[u8]>,
-        after: Option<Waiting>,
-        limit: usize,
-    },
+    Load { destination: DestinationId, name: Arc<[u8]>, after: Option<Waiting>, limit: usize },
     Connect { destination: Arc<[u8]>, connection: ConnectionId, post: Arc<Post> },
     Overdue { destination: DestinationId, name: Arc<[u8]>, message: QueueId, recipients: Positions, kind: Overdue },
 }

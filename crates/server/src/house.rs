@@ -6,11 +6,13 @@
 
 use crate::accept::listener::{self, Acceptor as Socket};
 use crate::accept::{door, limits};
+use crate::commit::Keeper;
 use crate::config::{self, Config, Listen, ListenProtocol, ListenTls, Loaded, Machine};
 use crate::control::{self, Answer, ControlSocket, Gate, Handler, Peer, Reason, Request, Status};
 use crate::dispatch;
 use crate::env::{clock, machine, signals, systemd};
 use crate::log;
+use crate::queue;
 use crate::serve::{lines, load_tls, open_authenticator, threads};
 use crate::service::{Lane, Listener, Live, Open, Service};
 use crate::session::{Connection, Opening, Transport};
@@ -80,6 +82,8 @@ pub(crate) struct House {
     tasks: Mutex<JoinSet<()>>,
     /// Deliveries, until the end waits for them.
     deliveries: Mutex<Option<tokio::task::JoinHandle<()>>>,
+    /// The operator's hands in the queue; a sink has none.
+    queue: Option<queue::Tools>,
     /// One reload at a time.
     reloading: AtomicBool,
 }
@@ -91,8 +95,19 @@ impl House {
         source: Option<Source>,
         manager: Arc<systemd::Manager>,
     ) -> Self {
+        let queue = match &service.keeper {
+            Keeper::Spool { spool, .. } => {
+                let dispatch: Arc<dyn queue::Nudge> = match &service.dispatch {
+                    Some(dispatch) => Arc::clone(dispatch) as Arc<dyn queue::Nudge>,
+                    None => Arc::new(queue::Nobody),
+                };
+                Some(queue::Tools::new(Arc::clone(spool), dispatch))
+            }
+            Keeper::Nothing { .. } => None,
+        };
         Self {
             service,
+            queue,
             listeners: Mutex::default(),
             tls: Mutex::new(tls),
             source,
@@ -420,6 +435,14 @@ impl House {
         }
     }
 
+    /// Looks at the queue or changes what is in it, and logs what was changed.
+    fn answer_queue(&self, command: queue::Command, uid: u32) -> Answer {
+        let Some(tools) = &self.queue else { return Answer::refused(Reason::Failed, "a sink has no queue") };
+        let service = Arc::clone(&self.service);
+        let tell = move |what: &queue::Deed<'_>| service.tell(&deed(what));
+        tools.answer(command, uid, Arc::new(tell))
+    }
+
     /// A session for a process of this machine on the control socket.
     fn process_session(self: &Arc<Self>, peer: &Peer) -> Answer {
         let service = Arc::clone(&self.service);
@@ -467,6 +490,20 @@ impl Handler for Answers {
                 Answer::refused(Reason::Busy, "the server is going down")
             }
             Request::Smtp => house.process_session(&peer),
+            Request::Queue(command) => house.answer_queue(*command, peer.uid),
+        }
+    }
+}
+
+/// What a command on the queue did, as the log has it.
+fn deed(deed: &queue::Deed<'_>) -> Event<'static> {
+    match *deed {
+        queue::Deed::Deleted { id, recipients, uid, .. } => {
+            let recipients = u64::try_from(recipients).unwrap_or(u64::MAX);
+            Event::QueueCommand { id: Some(id), what: "delete", messages: 1, recipients, uid }
+        }
+        queue::Deed::Ended { action, messages, recipients, uid } => {
+            Event::QueueCommand { id: None, what: action.name(), messages, recipients, uid }
         }
     }
 }

@@ -9,7 +9,7 @@
 //! - the server's [`Handler`] answers with an [`Answer`];
 //! - [`serve`] keeps the connections and their limits; [`status`] is the shape of the longest answer.
 //!
-//! A request does not change mail by itself: what commands mean is the handler's. The protocol is in `docs/operation.md`.
+//! A request does nothing by itself: what commands mean is the handler's. The protocol is in `docs/operation.md`.
 
 mod answer;
 mod peer;
@@ -18,7 +18,7 @@ mod serve;
 mod socket;
 mod status;
 
-pub use answer::{Answer, Problem, Reason, Takeover};
+pub use answer::{Answer, Piece, Problem, Reason, Takeover};
 pub use peer::{Gate, Peer};
 pub use request::{LINE_BYTES_MAX, Request, RequestError};
 pub use serve::{CONNECTIONS_MAX, Handler, LINE_TIME_MAX, RESERVED, serve};
