@@ -243,6 +243,34 @@ fn the_first_job_after_a_failure_is_a_probe_and_then_the_rest_comes() {
 }
 
 #[test]
+fn a_border_of_a_page_splits_no_message() {
+    let mut rig = rig(Settings::default(), vec![Host::Dead]);
+    for _ in 0..300 {
+        rig.add(0, 7, false);
+    }
+    rig.hosts[0] = Host::Alive;
+    rig.restart();
+    rig.run(60 * SECOND);
+    assert_eq!((rig.waiting(), rig.taken), (0, 300));
+}
+
+#[test]
+fn the_earliest_due_time_of_a_list_begins_the_next_walk() {
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    scheduler.restore(b"a", START);
+    let Some(Action::Load { destination, after: None, .. }) = scheduler.poll(START) else { panic!("a walk begins") };
+    let list: Vec<Waiting> = [900, 100, 500]
+        .map(|wait| {
+            let due_s = u32::try_from(START.as_secs() + wait).unwrap();
+            Waiting { message: id(wait), recipient: 0, due_s, attempts: 1, warned: false, held: false }
+        })
+        .into();
+    scheduler.loaded(destination, &list, true, START);
+    assert_eq!(scheduler.poll(START), None);
+    assert_eq!(scheduler.wake_at(), Some(START + 100 * SECOND));
+}
+
+#[test]
 fn the_window_grows_by_one_in_a_round_and_is_halved_once_in_a_round() {
     let settings = Settings { window_max: 10, ..Settings::default() };
     let mut scheduler = Scheduler::new(settings, 1);
