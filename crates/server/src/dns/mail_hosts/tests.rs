@@ -333,7 +333,7 @@ async fn answers_are_believed_as_long_as_they_say() {
         assert_eq!(show(&ask(&resolver, name, 0).await), answer);
         assert_eq!(server.asked() - before, 2 * questions, "{name} is asked again");
     }
-    // RFC 1035 §3.2.1: for this use only
+    // RFC 1035 §3.2.1 (test): for this use only
     server.hold(0);
     let before = server.asked();
     ask(&resolver, "one.example", 0).await.unwrap();
