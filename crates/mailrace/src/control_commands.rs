@@ -141,6 +141,7 @@ fn copy_replies(mut from: impl BufRead, to: &mut impl Write) -> Result<[u8; 3], 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::BufReader;
 
     #[test]
     fn replies_are_copied_as_they_are_and_the_last_code_is_known() {

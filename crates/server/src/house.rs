@@ -36,6 +36,9 @@ const NOTES_INTERVAL: Duration = Duration::from_secs(1);
 /// How often certificates are looked at for their end.
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(24 * 3_600);
 
+/// Destinations that `status` names.
+const FULLEST: usize = 5;
+
 /// Where the configuration comes from.
 #[derive(Clone, Debug)]
 pub struct Source {
@@ -84,6 +87,8 @@ pub(crate) struct House {
     deliveries: Mutex<Option<tokio::task::JoinHandle<()>>>,
     /// The operator's hands in the queue; a sink has none.
     queue: Option<queue::Tools>,
+    /// How fast messages are accepted.
+    accepted: Mutex<control::Rate>,
     /// One reload at a time.
     reloading: AtomicBool,
 }
@@ -114,6 +119,7 @@ impl House {
             manager,
             tasks: Mutex::default(),
             deliveries: Mutex::default(),
+            accepted: Mutex::default(),
             reloading: AtomicBool::new(false),
         }
     }
@@ -171,6 +177,7 @@ impl House {
                     _ = ticks.tick() => {}
                 }
                 house.pass_notes(spool.as_deref());
+                lock(&house.accepted).feed(clock::now(), house.service.log.counter(Counter::Messages));
                 if clock::now().saturating_duration_since(looked_at) >= CERTIFICATE_INTERVAL {
                     looked_at = clock::now();
                     house.warn_of_certificates();
@@ -399,6 +406,16 @@ impl House {
         settings
     }
 
+    async fn answer_status(self: &Arc<Self>) -> Answer {
+        let house = Arc::clone(self);
+        // With many destinations it takes a while to find the fullest.
+        let status = tokio::task::spawn_blocking(move || house.status()).await;
+        status.map_or_else(
+            |_| Answer::refused(Reason::Failed, "the answer broke off; the log says why"),
+            Status::into_answer,
+        )
+    }
+
     fn status(&self) -> Status {
         let service = &self.service;
         let live = service.live.load_full();
@@ -425,6 +442,10 @@ impl House {
             connections_total: count(Counter::Connections),
             connections_refused: refused.into_iter().map(|limit| count(Counter::Refused(limit))).sum(),
             messages_accepted: count(Counter::Messages),
+            accepted_rate: lock(&self.accepted).per_second(clock::now(), count(Counter::Messages)),
+            deliveries: None,
+            queues_only: live.queues_only(),
+            fullest: self.queue.as_ref().map(|tools| tools.fullest(FULLEST)).unwrap_or_default(),
             messages_refused: eom(Temporary::Yes) + eom(Temporary::No),
             log_dropped: service.log.counter(Counter::LogDropped),
             spool_path: live.config.spool.path.clone(),
@@ -481,7 +502,7 @@ impl Handler for Answers {
         match request {
             Request::Ping => Answer::done(),
             Request::Reload => house.reload().await,
-            Request::Status => house.status().into_answer(),
+            Request::Status => house.answer_status().await,
             Request::LogReopen => {
                 house.service.log.reopen();
                 Answer::done()

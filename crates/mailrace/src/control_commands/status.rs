@@ -1,12 +1,13 @@
 //! What `mailrace status` prints for people.
 
-use crate::output::{Output, bytes, count, thousands};
+use crate::output::{Output, age, bytes, count, plain, thousands};
 use serde_json::Value;
 
 /// Prints the answer to `status` for a person.
 pub(super) fn lines(output: &mut Output, answer: &Value) {
     let number = |place: &str| answer.pointer(place).and_then(Value::as_u64).unwrap_or(0);
     let text = |place: &str| answer.pointer(place).and_then(Value::as_str).unwrap_or("?");
+    let rate = |place: &str| format!("{:.1}", answer.pointer(place).and_then(Value::as_f64).unwrap_or(0.0));
     let yes = |place: &str| answer.pointer(place).and_then(Value::as_bool).unwrap_or(false);
     let (version, host) = (text("/version"), text("/hostname"));
     let (pid, uptime) = (number("/pid"), duration(number("/uptime_seconds")));
@@ -23,14 +24,22 @@ pub(super) fn lines(output: &mut Output, answer: &Value) {
         thousands(number("/connections/refused")),
     ));
     let (accepted, refused) = (number("/messages/accepted"), number("/messages/refused"));
-    output.line(format_args!("  messages     {} accepted, {} refused", thousands(accepted), thousands(refused)));
     output.line(format_args!(
-        "  queue        {} for {} at {}, {}",
-        count(number("/spool/messages"), "message"),
-        count(number("/spool/recipients"), "recipient"),
-        count(number("/spool/destinations"), "destination"),
-        bytes(number("/spool/live_bytes")),
+        "  messages     {} accepted, {} refused; {} a second",
+        thousands(accepted),
+        thousands(refused),
+        rate("/messages/accepted_per_second"),
     ));
+    if answer.get("deliveries").is_some_and(Value::is_object) {
+        output.line(format_args!(
+            "  deliveries   {} sent, {} deferred, {} failed; {} a second",
+            thousands(number("/deliveries/sent")),
+            thousands(number("/deliveries/deferred")),
+            thousands(number("/deliveries/failed")),
+            rate("/deliveries/sent_per_second"),
+        ));
+    }
+    queue(output, answer);
     output.line(format_args!(
         "  spool        {} on {}; {} of {} segments in use, pressure {}",
         text("/spool/path"),
@@ -55,6 +64,32 @@ pub(super) fn lines(output: &mut Output, answer: &Value) {
             "  LOG          {} dropped; the log's disk or log.queue_lines_max is too small",
             count(dropped, "line")
         ));
+    }
+}
+
+/// What is in the queue, and where most of it goes.
+fn queue(output: &mut Output, answer: &Value) {
+    let number = |place: &str| answer.pointer(place).and_then(Value::as_u64).unwrap_or(0);
+    output.line(format_args!(
+        "  queue        {} for {} at {}, {}",
+        count(number("/queue/messages"), "message"),
+        count(number("/queue/recipients"), "recipient"),
+        count(number("/queue/destinations"), "destination"),
+        bytes(number("/spool/live_bytes")),
+    ));
+    let (waiting, held) = (number("/queue/waiting"), number("/queue/held"));
+    let on_command = answer.pointer("/queue/on_command").and_then(Value::as_bool).unwrap_or(false);
+    if held > 0 || on_command {
+        let until = if on_command { " for \"mailrace queue retry\"" } else { "" };
+        output.line(format_args!("               {} waiting{until}, {} held", thousands(waiting), thousands(held)));
+    }
+    for place in answer.pointer("/queue/fullest").and_then(Value::as_array).into_iter().flatten() {
+        let text = |field: &str| place.get(field).and_then(Value::as_str).map(plain);
+        let figure = |field: &str| place.get(field).and_then(Value::as_u64).unwrap_or(0);
+        let down = text("down").map(|why| format!(", down, next try in {}: {why}", age(figure("retry_in"))));
+        let name = text("destination").unwrap_or_default();
+        let recipients = thousands(figure("recipients"));
+        output.line(format_args!("    {recipients:>9}  {name}{}", down.unwrap_or_default()));
     }
 }
 

@@ -64,13 +64,15 @@ fn the_queue_is_listed_and_shown() {
     assert_eq!((found.len(), &found[0]["id"], &found[0]["waiting"]), (1, &first.as_str().into(), &3.into()));
     assert_eq!(found[0]["recipients"].as_array().expect("a list").len(), 2);
     assert_eq!(objects(&server, &["list", "--from", "<>"])[0]["id"], second.as_str());
-    for nothing in [&["--from", "*@other.test"][..], &["--older", "1h"], &["--state", "held"], &["--destination", "x"]] {
+    for nothing in [&["--from", "*@other.test"][..], &["--older", "1h"], &["--state", "held"], &["--destination", "x"]]
+    {
         assert_eq!(objects(&server, &[&["list"], nothing].concat()), Vec::<Value>::new(), "{nothing:?}");
     }
     assert_eq!(objects(&server, &["list", "--younger", "1h", "--state", "waiting"]).len(), 2);
 
     let shown = done(&server, &["show", "--headers", &first]);
-    for part in ["from         <ann@client.test>\n", ", which calls itself client.test, by ESMTP\n", "  | Subject: x\n"] {
+    for part in ["from         <ann@client.test>\n", ", which calls itself client.test, by ESMTP\n", "  | Subject: x\n"]
+    {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     assert!(!shown.contains("hello"), "no body: {shown}");
@@ -108,7 +110,8 @@ fn holding_and_releasing() {
     server.kill();
     let mut config = spool::Config::new(&path);
     config.free_min = 0;
-    let (spool, _) = spool::Spool::open(config, std::sync::Arc::new(spool::disk::real::RealDisk::new())).expect("a spool");
+    let (spool, _) =
+        spool::Spool::open(config, std::sync::Arc::new(spool::disk::real::RealDisk::new())).expect("a spool");
     let states = spool.states(other.parse().expect("an id"));
     assert_eq!(states[0].0.state.status, spool::Status::Held);
 }
@@ -122,9 +125,13 @@ fn what_is_deleted_is_gone_and_named() {
     let third = send(&mut client, "dan@client.test", &["eve@example.com"]);
     let preview = done(&server, &["delete", "--to", "bob@*", "--dry-run"]);
     let said = done(&server, &["delete", "--to", "bob@*"]);
-    let expected = format!("{first} from=<ann@client.test> to=<bob@example.com>\n{second} from=<> to=<bob@example.com>\n");
+    let expected =
+        format!("{first} from=<ann@client.test> to=<bob@example.com>\n{second} from=<> to=<bob@example.com>\n");
     assert_eq!(said, format!("{expected}2 recipients of 2 messages deleted\n"));
-    assert_eq!(preview, format!("{expected}dry run, nothing was changed: 2 recipients of 2 messages would be deleted\n"));
+    assert_eq!(
+        preview,
+        format!("{expected}dry run, nothing was changed: 2 recipients of 2 messages would be deleted\n")
+    );
     let line = server.wait_log(&format!("{second}: deleted by user"));
     assert!(line.contains("from=<>, nrcpts=1"), "{line}");
     server.wait_log("queue delete by user");

@@ -271,16 +271,23 @@ fn a_status_is_one_line() {
         connections_refused: 1,
         messages_accepted: 40,
         messages_refused: 2,
+        accepted_rate: 0.5,
+        deliveries: Some(Deliveries { sent: 30, deferred: 4, failed: 1, sent_rate: 0.25 }),
+        queues_only: true,
+        fullest: vec![json!({ "destination": "b.test", "recipients": 9 })],
         log_dropped: 0,
         spool_path: "/var/spool".into(),
         file_system: "tmpfs".into(),
         volatile: true,
         pressure: spool::Pressure::Slow,
-        spool: spool::Statistics { messages: 12, ..Default::default() },
+        spool: spool::Statistics { messages: 12, recipients: 20, held: 3, ..Default::default() },
     };
     let Answer::Done(fields) = status.into_answer() else { panic!() };
     let value = Value::Object(fields);
     assert_eq!(value["uptime_seconds"], 61);
     assert_eq!((&value["spool"]["durable"], &value["spool"]["pressure"]), (&json!(false), &json!("slow")));
     assert_eq!((&value["spool"]["messages"], &value["connections"]["open"]), (&json!(12), &json!(3)));
+    assert_eq!((&value["queue"]["waiting"], &value["queue"]["held"]), (&json!(17), &json!(3)));
+    assert_eq!(value["queue"]["fullest"][0]["destination"], "b.test");
+    assert_eq!((&value["deliveries"]["sent"], &value["messages"]["accepted_per_second"]), (&json!(30), &json!(0.5)));
 }
