@@ -85,7 +85,6 @@ impl Service {
     pub(crate) fn unix_now(&self) -> Duration {
         self.dispatch.as_ref().map_or_else(|| Duration::from_micros(clock::unix_us()), |dispatch| dispatch.now())
     }
-
 }
 
 /// What a reload replaces as a whole.
