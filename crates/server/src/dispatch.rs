@@ -493,6 +493,11 @@ pub(crate) fn log_deferred(service: &Service, envelope: &Envelope, bytes: u64, d
         let names: Vec<String> =
             recipients.iter().filter_map(at).map(|recipient| format!("<{}>", recipient.address)).collect();
         let to: Vec<&str> = names.iter().map(String::as_str).collect();
+        if let Some(dispatch) = &service.dispatch {
+            for position in recipients.iter() {
+                dispatch.reasons.remember(envelope.id, position, Status::Waiting, why);
+            }
+        }
         service.tell(&Event::Delivery {
             id: envelope.id,
             to: &to,
