@@ -35,10 +35,13 @@ opensmtpd_start() {
     ln -sfn "$opensmtpd_root/usr/libexec/opensmtpd" "$opensmtpd_libexec"
     # It insists on a real directory.
     mount --bind "$queue" "$opensmtpd_spool"
+    # Relaying: its defaults allow five connections to a next hop, and one more every five seconds. With any setting tried,
+    # the last few messages of a burst sometimes wait about ten seconds for a session.
     cat >"$dir/smtpd.conf" <<END
 queue ttl 4h
 smtp max-message-size 50M
 smtp limit max-mails 1000000
+mta limit max-conn-per-host 100 max-conn-per-route 100 conn-delay-route 0 conn-delay-relay 0 reconn-delay-route 0 session-mail-max 1000
 listen on 127.0.0.1 port 2504 hostname opensmtpd.peer.example
 action "out" relay host smtp://127.0.0.1:$RELAY_TO
 match from any for any action "out"

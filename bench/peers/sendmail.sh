@@ -20,9 +20,10 @@ sendmail_install() {
 
 sendmail_start() {
     cf=$sendmail_root/usr/share/sendmail/cf
-    mkdir -p "$queue/q1" "$queue/q2" "$queue/q3" "$queue/q4" "$dir/hosts"
+    mkdir -p "$queue/q1" "$queue/q2" "$queue/q3" "$queue/q4"
     chmod 700 "$queue" "$queue"/q?
     if [ "$mode" = relay ]; then deliver=background; else deliver=queue; fi
+    # Without files for the status of hosts: deliveries at the same time find each other's locked, and defer their mail.
     cat >"$dir/peer.mc" <<END
 include(\`$cf/m4/cf.m4')dnl
 OSTYPE(\`linux')dnl
@@ -36,7 +37,6 @@ define(\`confQUEUE_LA', \`1000')dnl
 define(\`confREFUSE_LA', \`1000')dnl
 define(\`confDELAY_LA', \`0')dnl
 define(\`confCONNECTION_RATE_THROTTLE', \`0')dnl
-define(\`confHOST_STATUS_DIRECTORY', \`$dir/hosts')dnl
 define(\`confPID_FILE', \`$dir/pid')dnl
 define(\`STATUS_FILE', \`$dir/statistics')dnl
 define(\`confCW_FILE', \`-o $dir/names')dnl

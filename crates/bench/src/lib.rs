@@ -11,5 +11,11 @@ pub mod crash;
 #[cfg(feature = "rigs")]
 pub mod engines;
 #[cfg(feature = "rigs")]
+mod receiver;
+#[cfg(feature = "rigs")]
+pub mod relay_bench;
+#[cfg(feature = "rigs")]
+mod side_by_side;
+#[cfg(feature = "rigs")]
 pub mod spool_bench;
 pub mod storm;

@@ -19,6 +19,8 @@ enum Command {
     Spool(bench::spool_bench::Arguments),
     /// Measure accepting mail beside a sink and beside other servers
     Accept(bench::accept_bench::Arguments),
+    /// Measure passing mail on to a next hop beside other servers
+    Relay(bench::relay_bench::Arguments),
     #[command(flatten)]
     Crash(bench::crash::Part),
 }
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Spool(arguments) => bench::spool_bench::run(&arguments),
         Command::Accept(arguments) => bench::accept_bench::run(&arguments),
+        Command::Relay(arguments) => bench::relay_bench::run(&arguments),
         Command::Crash(part) => bench::crash::run(part),
     }
 }

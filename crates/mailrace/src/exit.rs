@@ -41,8 +41,8 @@ pub(crate) enum Exit {
     Usage = 64,
     /// `EX_DATAERR`: damage.
     Damaged = 65,
-    /// `EX_NOINPUT`: not a spool, or not there.
-    NoSpool = 66,
+    /// `EX_NOINPUT`: what was named is not there, or no spool.
+    NoInput = 66,
     /// `EX_UNAVAILABLE`: the server does not run.
     Unavailable = 69,
     /// `EX_CANTCREAT`
@@ -94,7 +94,7 @@ impl From<OpenError> for Failure {
             OpenError::NewerFormat { .. } | OpenError::Config(_) => Exit::Config,
             // The file SPOOL is there and does not read; without it the directory is named.
             OpenError::NotASpool { path, .. } if path.is_file() => Exit::Damaged,
-            OpenError::NotASpool { .. } => Exit::NoSpool,
+            OpenError::NotASpool { .. } => Exit::NoInput,
             OpenError::Io { source, .. } => of_kind(source),
         };
         Self::new(exit, error.to_string())

@@ -7,11 +7,13 @@
 
 mod auth_commands;
 mod config_commands;
+mod control_client;
 mod control_commands;
 mod demo;
 mod exit;
 mod output;
 mod place;
+mod queue_commands;
 mod serve;
 mod sink;
 mod spool_commands;
@@ -42,6 +44,9 @@ enum Command {
     Demo(demo::Arguments),
     #[command(flatten)]
     Control(control_commands::Command),
+    /// Look at the queue of the running server, and change what is in it
+    #[command(subcommand, after_help = queue_commands::HELP)]
+    Queue(queue_commands::Command),
     /// Look for mistakes in the configuration
     #[command(after_help = exit::CONFIG_HELP)]
     Check(config_commands::CheckArguments),
@@ -79,6 +84,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => config_commands::check(&arguments),
         Command::Config(command) => config_commands::run(&command),
         Command::Control(command) => control_commands::run(command),
+        Command::Queue(command) => queue_commands::run(command),
         Command::Spool(command) => spool_commands::run(command),
         Command::Auth(command) => auth_commands::run(command),
         Command::Storm(arguments) => storm::run(&arguments),

@@ -31,6 +31,11 @@ impl Output {
         self.line(value);
     }
 
+    /// Whether printing more makes sense: the reader is still there.
+    pub(crate) fn is_read(&self) -> bool {
+        self.failed.is_none()
+    }
+
     /// Shows what was printed so far.
     pub(crate) fn flush(&mut self) {
         if self.failed.is_none() {
@@ -103,6 +108,35 @@ pub(crate) fn bytes(number: u64) -> String {
     }
 }
 
+/// A number of bytes in at most five characters, for columns.
+pub(crate) fn short_bytes(number: u64) -> String {
+    const UNITS: [(u64, char); 4] = [(1 << 40, 'T'), (1 << 30, 'G'), (1 << 20, 'M'), (1 << 10, 'K')];
+    match UNITS.iter().find(|(size, _)| number >= *size) {
+        Some((size, unit)) if number < 10 * size => {
+            let tenths = number.saturating_mul(10) / size;
+            format!("{}.{}{unit}", tenths / 10, tenths % 10)
+        }
+        Some((size, unit)) => format!("{}{unit}", number / size),
+        None => number.to_string(),
+    }
+}
+
+/// A time in its two largest units, as short as it is still read: `45s`, `12m`, `3h12m`, `2d4h`.
+pub(crate) fn age(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, minutes) => format!("{minutes}m"),
+        (0, hours, minutes) => format!("{hours}h{minutes}m"),
+        (days, hours, _) => format!("{days}d{hours}h"),
+    }
+}
+
+/// Text from elsewhere on a line of its own for a terminal: control characters cannot do anything there.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
 /// A path below `root` without it.
 pub(crate) fn below<'a>(root: &Path, path: &'a Path) -> std::path::Display<'a> {
     path.strip_prefix(root).unwrap_or(path).display()
@@ -120,5 +154,10 @@ mod tests {
             [1023, 1536, 64 << 20, u64::MAX].map(bytes),
             ["1023 bytes", "1.5 KiB", "64.0 MiB", "16777215.9 TiB"]
         );
+        let sizes = [0, 1023, 1536, 10_239, 10_240, 1_048_575, 64 << 20, 5 << 40];
+        assert_eq!(sizes.map(short_bytes), ["0", "1023", "1.5K", "9.9K", "10K", "1023K", "64M", "5.0T"]);
+        let times = [0, 59, 60, 3_599, 3_600, 11_520, 86_399, 187_200];
+        assert_eq!(times.map(age), ["0s", "59s", "1m", "59m", "1h0m", "3h12m", "23h59m", "2d4h"]);
+        assert_eq!(plain("a\x1b[2Jb\n\u{9b}c"), "a?[2Jb??c");
     }
 }

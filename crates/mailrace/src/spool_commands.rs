@@ -75,7 +75,7 @@ fn read(dir: &Path, frames: bool, visit: &mut dyn FnMut(&Fact)) -> Result<Summar
 fn check_is_spool(disk: &dyn Disk, dir: &Path) -> Result<(), Failure> {
     let names = disk.list(dir).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Failure::new(
-            Exit::NoSpool,
+            Exit::NoInput,
             format!("{}: there is no such directory; name the one that holds the file SPOOL", dir.display()),
         ),
         _ => Failure::io(dir.display(), &error),
@@ -84,7 +84,7 @@ fn check_is_spool(disk: &dyn Disk, dir: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let message = format!("{}: not a spool, it has no file SPOOL; name the directory that holds it", dir.display());
-    Err(Failure::new(Exit::NoSpool, message))
+    Err(Failure::new(Exit::NoInput, message))
 }
 
 /// Names of the files in all shards; none of a shard that cannot be listed.

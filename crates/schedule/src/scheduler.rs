@@ -431,7 +431,7 @@ impl Scheduler {
         let Some(found) = self.pool.get_mut(connection) else { return true };
         let Some(destination) = self.destinations.get(&found.destination) else { return true };
         // Who has two connections more than the first in line gives one up.
-        let first = self.hungry.front().or(self.greedy.front()).and_then(|first| self.destinations.get(first));
+        let first = self.hungry.front().or_else(|| self.greedy.front()).and_then(|first| self.destinations.get(first));
         let gives_way = nobody_idle
             && in_line > closing
             && all >= self.settings.connections_max.max(1)

@@ -1,5 +1,7 @@
 //! Single situations with known outcome: what a host that is dead, crowded or slow may cost, and what a long list costs.
 
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
+
 mod rig;
 
 use std::time::Duration;
@@ -229,7 +231,7 @@ fn the_first_job_after_a_failure_is_a_probe_and_then_the_rest_comes() {
     let Some(Action::Open { connection, .. }) = scheduler.poll(retry_at) else { panic!("the probe opens") };
     assert_eq!(scheduler.poll(retry_at), None);
     let probe = Job { probe: true, ..job(1) };
-    assert_eq!(scheduler.unreachable(connection, "Connection timed out", retry_at), [probe.clone()]);
+    assert_eq!(scheduler.unreachable(connection, "Connection timed out", retry_at), std::slice::from_ref(&probe));
     let Some(Health::Down { why, until }) = scheduler.state(b"a").map(|view| view.health) else { panic!("still down") };
     assert!(&*why == "Connection timed out" && until >= retry_at + 90 * SECOND, "twice as long");
     assert_eq!(scheduler.poll(until), Some(load));
@@ -240,6 +242,34 @@ fn the_first_job_after_a_failure_is_a_probe_and_then_the_rest_comes() {
     assert_eq!(scheduler.state(b"a").map(|view| (view.health, view.window)), Some((Health::Up, 1)), "doubted");
     scheduler.done(connection, id(1), Feedback::Good, None, until);
     assert_eq!(scheduler.state(b"a").map(|view| view.window), Some(5));
+}
+
+#[test]
+fn a_border_of_a_page_splits_no_message() {
+    let mut rig = rig(Settings::default(), vec![Host::Dead]);
+    for _ in 0..300 {
+        rig.add(0, 7, false);
+    }
+    rig.hosts[0] = Host::Alive;
+    rig.restart();
+    rig.run(60 * SECOND);
+    assert_eq!((rig.waiting(), rig.taken), (0, 300));
+}
+
+#[test]
+fn the_earliest_due_time_of_a_list_begins_the_next_walk() {
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    scheduler.restore(b"a", START);
+    let Some(Action::Load { destination, after: None, .. }) = scheduler.poll(START) else { panic!("a walk begins") };
+    let list: Vec<Waiting> = [900, 100, 500]
+        .map(|wait| {
+            let due_s = u32::try_from(START.as_secs() + wait).unwrap();
+            Waiting { message: id(wait), recipient: 0, due_s, attempts: 1, warned: false, held: false }
+        })
+        .into();
+    scheduler.loaded(destination, &list, true, START);
+    assert_eq!(scheduler.poll(START), None);
+    assert_eq!(scheduler.wake_at(), Some(START + 100 * SECOND));
 }
 
 #[test]

@@ -53,6 +53,7 @@ pub(crate) struct Post {
 /// What the task that owns connections is to begin.
 enum Errand {
     Restore,
+    Load { destination: DestinationId, name: Arc<[u8]>, after: Option<Waiting>, limit: usize },
     Connect { destination: Arc<[u8]>, connection: ConnectionId, post: Arc<Post> },
     Overdue { destination: DestinationId, name: Arc<[u8]>, message: QueueId, recipients: Positions, kind: Overdue },
 }
@@ -292,9 +293,7 @@ impl Dispatch {
                 }
                 Action::Load { destination, after, limit } => {
                     let name = state.scheduler.name(destination).cloned().unwrap_or_else(|| Arc::from([]));
-                    let entries = self.load(&name, after, limit);
-                    let is_end = entries.len() < limit;
-                    state.scheduler.loaded(destination, &entries, is_end, now);
+                    self.send(Errand::Load { destination, name, after, limit });
                 }
                 Action::Overdue { destination, message, recipients, kind } => {
                     let name = state.scheduler.name(destination).cloned().unwrap_or_else(|| Arc::from([]));
@@ -304,12 +303,14 @@ impl Dispatch {
         }
     }
 
-    /// A page of the spool's list: from memory, at most a thousand entries.
-    fn load(&self, name: &[u8], after: Option<Waiting>, limit: usize) -> Vec<Waiting> {
+    /// Reads a page of the spool's list, which is in memory. Not under the lock: a long queue has many pages.
+    fn load(&self, destination: DestinationId, name: &[u8], after: Option<Waiting>, limit: usize) {
         // The spool looks at the name of the entry alone.
         let after =
             after.map(|one| Entry { id: one.message, recipient: one.recipient, state: spool::State::default() });
-        self.spool.by_destination(name, after, limit).iter().map(waiting).collect()
+        let entries: Vec<Waiting> = self.spool.by_destination(name, after, limit).iter().map(waiting).collect();
+        let is_end = entries.len() < limit;
+        self.tell(|scheduler, now| scheduler.loaded(destination, &entries, is_end, now));
     }
 
     fn send(&self, errand: Errand) {
@@ -379,6 +380,7 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
             let dispatch = Arc::clone(dispatch);
             tasks.spawn(async move { restore(&service, &dispatch).await });
         }
+        Errand::Load { destination, name, after, limit } => dispatch.load(destination, &name, after, limit),
         Errand::Connect { destination, connection, post } => {
             let guard = Closing { dispatch: Arc::clone(dispatch), connection };
             tasks.spawn(async move {
@@ -498,6 +500,11 @@ pub(crate) fn log_deferred(service: &Service, envelope: &Envelope, bytes: u64, d
         let names: Vec<String> =
             recipients.iter().filter_map(at).map(|recipient| format!("<{}>", recipient.address)).collect();
         let to: Vec<&str> = names.iter().map(String::as_str).collect();
+        if let Some(dispatch) = &service.dispatch {
+            for position in recipients.iter() {
+                dispatch.reasons.remember(envelope.id, position, Status::Waiting, why);
+            }
+        }
         service.tell(&Event::Delivery {
             id: envelope.id,
             to: &to,

@@ -6,11 +6,13 @@
 
 use crate::accept::listener::{self, Acceptor as Socket};
 use crate::accept::{door, limits};
+use crate::commit::Keeper;
 use crate::config::{self, Config, Listen, ListenProtocol, ListenTls, Loaded, Machine};
 use crate::control::{self, Answer, ControlSocket, Gate, Handler, Peer, Reason, Request, Status};
 use crate::dispatch;
 use crate::env::{clock, machine, signals, systemd};
 use crate::log;
+use crate::queue;
 use crate::serve::{lines, load_tls, open_authenticator, threads};
 use crate::service::{Lane, Listener, Live, Open, Service};
 use crate::session::{Connection, Opening, Transport};
@@ -33,6 +35,9 @@ use tokio::task::JoinSet;
 const NOTES_INTERVAL: Duration = Duration::from_secs(1);
 /// How often certificates are looked at for their end.
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(24 * 3_600);
+
+/// Destinations that `status` names.
+const FULLEST: usize = 5;
 
 /// Where the configuration comes from.
 #[derive(Clone, Debug)]
@@ -69,6 +74,9 @@ pub struct Ended {
     pub forgotten: (u64, u64),
 }
 
+/// Recipients that a next hop has taken.
+const SENT: Counter = Counter::DeliveryRecipients(observe::counters::Outcome::Sent);
+
 /// The running server.
 #[derive(Debug)]
 pub(crate) struct House {
@@ -80,6 +88,12 @@ pub(crate) struct House {
     tasks: Mutex<JoinSet<()>>,
     /// Deliveries, until the end waits for them.
     deliveries: Mutex<Option<tokio::task::JoinHandle<()>>>,
+    /// The operator's hands in the queue; a sink has none.
+    queue: Option<queue::Tools>,
+    /// How fast messages are accepted.
+    accepted: Mutex<control::Rate>,
+    /// How fast next hops take recipients.
+    sent: Mutex<control::Rate>,
     /// One reload at a time.
     reloading: AtomicBool,
 }
@@ -91,14 +105,27 @@ impl House {
         source: Option<Source>,
         manager: Arc<systemd::Manager>,
     ) -> Self {
+        let queue = match &service.keeper {
+            Keeper::Spool { spool, .. } => {
+                let dispatch: Arc<dyn queue::Nudge> = match &service.dispatch {
+                    Some(dispatch) => Arc::clone(dispatch) as Arc<dyn queue::Nudge>,
+                    None => Arc::new(queue::Nobody),
+                };
+                Some(queue::Tools::new(Arc::clone(spool), dispatch))
+            }
+            Keeper::Nothing { .. } => None,
+        };
         Self {
             service,
+            queue,
             listeners: Mutex::default(),
             tls: Mutex::new(tls),
             source,
             manager,
             tasks: Mutex::default(),
             deliveries: Mutex::default(),
+            accepted: Mutex::default(),
+            sent: Mutex::default(),
             reloading: AtomicBool::new(false),
         }
     }
@@ -156,6 +183,8 @@ impl House {
                     _ = ticks.tick() => {}
                 }
                 house.pass_notes(spool.as_deref());
+                lock(&house.accepted).feed(clock::now(), house.service.log.counter(Counter::Messages));
+                lock(&house.sent).feed(clock::now(), house.service.log.counter(SENT));
                 if clock::now().saturating_duration_since(looked_at) >= CERTIFICATE_INTERVAL {
                     looked_at = clock::now();
                     house.warn_of_certificates();
@@ -384,6 +413,16 @@ impl House {
         settings
     }
 
+    async fn answer_status(self: &Arc<Self>) -> Answer {
+        let house = Arc::clone(self);
+        // With many destinations it takes a while to find the fullest.
+        let status = tokio::task::spawn_blocking(move || house.status()).await;
+        status.map_or_else(
+            |_| Answer::refused(Reason::Failed, "the answer broke off; the log says why"),
+            Status::into_answer,
+        )
+    }
+
     fn status(&self) -> Status {
         let service = &self.service;
         let live = service.live.load_full();
@@ -410,6 +449,15 @@ impl House {
             connections_total: count(Counter::Connections),
             connections_refused: refused.into_iter().map(|limit| count(Counter::Refused(limit))).sum(),
             messages_accepted: count(Counter::Messages),
+            accepted_rate: lock(&self.accepted).per_second(clock::now(), count(Counter::Messages)),
+            deliveries: service.dispatch.as_ref().map(|_| control::Deliveries {
+                sent: count(SENT),
+                deferred: count(Counter::DeliveryRecipients(observe::counters::Outcome::Deferred)),
+                failed: count(Counter::DeliveryRecipients(observe::counters::Outcome::Failed)),
+                sent_rate: lock(&self.sent).per_second(clock::now(), count(SENT)),
+            }),
+            queues_only: live.queues_only(),
+            fullest: self.queue.as_ref().map(|tools| tools.fullest(FULLEST)).unwrap_or_default(),
             messages_refused: eom(Temporary::Yes) + eom(Temporary::No),
             log_dropped: service.log.counter(Counter::LogDropped),
             spool_path: live.config.spool.path.clone(),
@@ -418,6 +466,14 @@ impl House {
             pressure: service.keeper.pressure(),
             spool: service.keeper.statistics(),
         }
+    }
+
+    /// Looks at the queue or changes what is in it, and logs what was changed.
+    fn answer_queue(&self, command: queue::Command, uid: u32) -> Answer {
+        let Some(tools) = &self.queue else { return Answer::refused(Reason::Failed, "a sink has no queue") };
+        let service = Arc::clone(&self.service);
+        let tell = move |what: &queue::Deed<'_>| service.tell(&deed(what));
+        tools.answer(command, uid, Arc::new(tell))
     }
 
     /// A session for a process of this machine on the control socket.
@@ -458,7 +514,7 @@ impl Handler for Answers {
         match request {
             Request::Ping => Answer::done(),
             Request::Reload => house.reload().await,
-            Request::Status => house.status().into_answer(),
+            Request::Status => house.answer_status().await,
             Request::LogReopen => {
                 house.service.log.reopen();
                 Answer::done()
@@ -467,6 +523,20 @@ impl Handler for Answers {
                 Answer::refused(Reason::Busy, "the server is going down")
             }
             Request::Smtp => house.process_session(&peer),
+            Request::Queue(command) => house.answer_queue(*command, peer.uid),
+        }
+    }
+}
+
+/// What a command on the queue did, as the log has it.
+fn deed(deed: &queue::Deed<'_>) -> Event<'static> {
+    match *deed {
+        queue::Deed::Deleted { id, recipients, uid, .. } => {
+            let recipients = u64::try_from(recipients).unwrap_or(u64::MAX);
+            Event::QueueCommand { id: Some(id), what: "delete", messages: 1, recipients, uid }
+        }
+        queue::Deed::Ended { action, messages, recipients, uid } => {
+            Event::QueueCommand { id: None, what: action.name(), messages, recipients, uid }
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::commit::Keeper;
 use crate::config::{Config, DeliveryMode, Listen, ListenTls};
 use crate::dispatch::Dispatch;
 use crate::dns::{Ourselves, Resolver};
-use crate::env::clock;
+use crate::env::{addresses, clock};
 use crate::log::Log;
 use crate::resolve;
 use crate::sink::Behaviour;
@@ -85,16 +85,6 @@ impl Service {
     pub(crate) fn unix_now(&self) -> Duration {
         self.dispatch.as_ref().map_or_else(|| Duration::from_micros(clock::unix_us()), |dispatch| dispatch.now())
     }
-
-    /// Who we are, so that mail is not sent to ourselves.
-    pub(crate) fn ourselves(&self) -> Ourselves {
-        let live = self.live.load();
-        Ourselves {
-            names: vec![live.config.hostname.as_str().into()],
-            listeners: live.config.listen.iter().map(|listen| listen.address).collect(),
-            addresses: Vec::new(),
-        }
-    }
 }
 
 /// What a reload replaces as a whole.
@@ -108,6 +98,8 @@ pub(crate) struct Live {
     pub(crate) rights: Rights,
     /// What decides on senders and recipients.
     pub(crate) policies: Policies,
+    /// Who we are, so that mail is not sent to ourselves.
+    pub(crate) ourselves: Ourselves,
 }
 
 impl Live {
@@ -115,7 +107,12 @@ impl Live {
     pub(crate) fn new(config: Config, authenticator: Option<Arc<Authenticator>>) -> Self {
         let rights = Rights::new(&config);
         let policies = Policies::usual(rights.clone(), &config.dnsbl);
-        Self { config, authenticator, rights, policies }
+        let ourselves = Ourselves {
+            names: vec![config.hostname.as_str().into()],
+            listeners: config.listen.iter().map(|listen| listen.address).collect(),
+            addresses: addresses::of_this_machine(),
+        };
+        Self { config, authenticator, rights, policies, ourselves }
     }
 
     /// What is allowed by a limit, in its unit; times in seconds.

@@ -51,6 +51,8 @@ pub struct ClientRehearsal {
     /// Recipients of the transactions that are open.
     open: BTreeMap<u64, usize>,
     content: Bytes,
+    /// Whose content it is, and whether some of it was given.
+    content_of: Option<(u64, bool)>,
     /// The most transactions that were open at a time.
     pub most_open: usize,
 }
@@ -73,6 +75,7 @@ impl ClientRehearsal {
             misfits: Vec::new(),
             open: BTreeMap::new(),
             content: Bytes::new(),
+            content_of: None,
             most_open: 0,
         }
     }
@@ -96,6 +99,7 @@ impl ClientRehearsal {
                 Step::Content if self.aborts => self.session.abort_content(self.now),
                 Step::Content => {
                     assert!(!self.content.is_empty(), "more content is asked for than there is");
+                    self.content_of = self.content_of.map(|(token, _)| (token, true));
                     let piece = self.content.split_to(self.piece.min(self.content.len()));
                     self.session.content(piece, self.now);
                 }
@@ -122,8 +126,10 @@ impl ClientRehearsal {
         let before = self.open.insert(transaction.token, transaction.recipients.len());
         assert!(before.is_none(), "tokens are used once");
         self.most_open = self.most_open.max(self.open.len());
-        assert!(self.content.is_empty(), "begun before the content of the one before was given");
+        let is_begun = self.content_of.is_some_and(|(_, is_given)| is_given);
+        assert!(!is_begun || self.content.is_empty(), "begun before the content of the one before was given");
         self.content = content;
+        self.content_of = Some((transaction.token, false));
         self.session.begin(transaction, self.now);
     }
 
@@ -137,8 +143,9 @@ impl ClientRehearsal {
             }
             assert!(!(outcome.is_delivered() && finished.stopped_content), "delivered without its end");
         }
-        if finished.stopped_content {
-            self.content = Bytes::new();
+        if let Some((_, is_given)) = self.content_of.take_if(|(token, _)| *token == finished.token) {
+            let is_left = !std::mem::take(&mut self.content).is_empty();
+            assert!(!is_given || is_left == finished.stopped_content, "content that was begun is stopped or whole");
         }
         self.done.push(finished);
     }

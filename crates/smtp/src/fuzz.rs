@@ -4,6 +4,10 @@
 //! everywhere: no panic, the same transcript and the same messages however the input is cut, replies that are whole lines
 //! without control characters. For content there is a second reader, written for the eye and not for speed.
 
+use std::time::Duration;
+
+use crate::client;
+use crate::client_rehearsal::{ClientRehearsal, Job};
 use crate::dialog::Dialog;
 use crate::rehearsal::{Rehearsal, Stored};
 use crate::server::{BareNewline, Dialect, Settings};
@@ -12,8 +16,8 @@ use crate::server::{BareNewline, Dialect, Settings};
 pub type Body = (&'static str, fn(&[u8]));
 
 /// All bodies.
-pub const BODIES: [Body; 5] =
-    [("command", command), ("session", session), ("data", data), ("bdat", bdat), ("auth", auth)];
+pub const BODIES: [Body; 6] =
+    [("command", command), ("session", session), ("data", data), ("bdat", bdat), ("auth", auth), ("client", client)];
 
 /// What the driver refuses.
 const RULES: &str = "refuse sender bad* 550 5.7.1 no\nclose sender close* 421 4.7.0 bye\nrefuse recipient no* 550 5.1.1 no\n\
@@ -190,6 +194,67 @@ pub fn auth(data: &[u8]) {
         let secret = format!("{:?}", seen.notes).contains("AHRpbQBzZWNyZXQ=");
         assert!(!(is_exchange && secret), "a secret in a note");
     }
+}
+
+/// What a server says to a client; the first octet chooses the settings. After each line the client does what it can. A line
+/// of one letter is an event: `t` a time limit, `e` the end of the connection, `r` room for some octets, `q` QUIT.
+pub fn client(data: &[u8]) {
+    let (bits, input) = data.split_first().unwrap_or((&0, &[]));
+    let whole = client_in_pieces(*bits, input, usize::MAX);
+    for size in [1, 3] {
+        let cut = client_in_pieces(*bits, input, size);
+        assert_eq!(cut.done, whole.done, "in pieces of {size}");
+        assert_eq!(cut.session.closing(), whole.session.closing(), "in pieces of {size}");
+        assert_eq!(cut.wire.escape_ascii().to_string(), whole.wire.escape_ascii().to_string(), "in pieces of {size}");
+    }
+}
+
+fn client_in_pieces(bits: u8, input: &[u8], size: usize) -> ClientRehearsal {
+    let mut settings = client::Settings::new("client.test");
+    if bits & 1 != 0 {
+        settings.dialect = client::Dialect::Lmtp;
+    }
+    settings.pipelining = bits & 2 == 0;
+    settings.chunking = bits & 4 == 0;
+    settings.tls = if bits & 8 == 0 { client::TlsUse::IfOffered } else { client::TlsUse::Required };
+    settings.limits.content_ahead_octets = if bits & 16 == 0 { 1_000 } else { 10 };
+    settings.limits.reply_lines = 5;
+    settings.limits.reply_line_octets = 100;
+    let mut rehearsal = ClientRehearsal::new(settings);
+    for (token, recipients, content) in [(1, 2, "hi\r\n"), (2, 1, ".\r\n.x"), (3, 3, "1234567890123\r\n"), (4, 1, "")] {
+        let recipient = mail::Recipient::new("c@d.test".parse().expect("an address"));
+        let transaction = client::Transaction {
+            token,
+            sender: "<a@b.test>".parse().expect("a path"),
+            params: mail::MailParams::default(),
+            recipients: vec![recipient; recipients].into(),
+            content_bytes: 0,
+        };
+        rehearsal.jobs.push_back(Job { transaction, content: content.as_bytes().into() });
+    }
+    rehearsal.pump();
+    for line in input.split_inclusive(|octet| *octet == b'\n') {
+        match line {
+            b"t\n" => rehearsal.wait(rehearsal.session.deadline().min(Duration::from_secs(3_600))),
+            b"e\n" => rehearsal.session.end_of_input(rehearsal.now),
+            b"r\n" => rehearsal.room = 70,
+            b"R\n" => rehearsal.room = usize::MAX,
+            b"q\n" => rehearsal.session.quit(rehearsal.now),
+            _ => line.chunks(size.min(line.len())).for_each(|piece| rehearsal.session.receive(piece, rehearsal.now)),
+        }
+        rehearsal.pump();
+        if rehearsal.wants_tls && !rehearsal.closed {
+            rehearsal.tls();
+        }
+    }
+    rehearsal.session.end_of_input(rehearsal.now);
+    rehearsal.pump();
+    assert!(rehearsal.closed && rehearsal.session.in_flight() == 0);
+    // Whoever is delivered has a reply of its own behind content that was sent.
+    let delivered = rehearsal.done.iter().filter(|done| done.outcomes.iter().any(client::Outcome::is_delivered));
+    let ends = [&b"BDAT "[..], b".\r\n"].map(|end| memchr::memmem::find_iter(&rehearsal.wire, end).count());
+    assert!(delivered.count() <= ends.iter().sum());
+    rehearsal
 }
 
 /// The content as it is stored, read by looking around at each octet; `None` when it is to be refused.

@@ -30,6 +30,10 @@ const SEEDS: &[&[u8]] = &[
     b"\n.\n\r.\r\r\n.\n\r\n.\r",
     b"\x05ab\r\n.\x00\x03.\r\n\x01\r\x01\n",
     b"\x1f",
+    b"\x00220 mx\r\n250-mx\r\n250-PIPELINING\r\n250 CHUNKING\r\n250 a\r\n250 b\r\n550 c\r\n250 d\r\n250 r\n250 a\r\n421 x\r\ne\n",
+    b"\x04220 mx\r\n250-mx\r\n250 PIPELINING\r\n250 a\r\n250 b\r\n550 c\r\n354 d\r\n250 e\r\n250 a\r\n550 b\r\n354 c\r\nq\n250 x\r\n221 x\r\n",
+    b"\x03220 mx\r\n250 mx\r\n250 a\r\n250 b\r\n250 c\r\n354 d\r\n250 e\r\n450 f\r\n250 a\r\nt\nr\nR\n",
+    b"\x00220 mx\r\n250-mx\r\n250 STARTTLS\r\n220 go\r\n500 x\r\n250 x\r\n250 a\r\n250 b\r\n421-x\r\n421 y\r\n",
 ];
 
 #[derive(Clone, Debug)]

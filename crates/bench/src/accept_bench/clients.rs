@@ -3,21 +3,18 @@
 //! Processor time of the machine is that of all its processes, the client's included; processor time of the server is
 //! known where the server is one process.
 
-use super::servers::{Kind, Server, Site};
 use crate::clock;
+use crate::side_by_side::programs::{Postal, Source, machine_ticks, process_ticks, us_each};
+use crate::side_by_side::servers::{Kind, Server, Site, Task};
 use crate::storm::{self, Plan, Sizes, Tls};
-use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Messages of the short run by which `smtp-source` is told how many to send.
 const PROBE: u64 = 300;
 /// What a client with a number of messages may take beyond five times its share.
 const GRACE: Duration = Duration::from_secs(15);
-/// Ticks of /proc in a second.
-const TICKS: f64 = 100.0;
 
 /// A way to bring mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +66,7 @@ pub(super) struct Sample {
 /// # Errors
 /// Why there is no figure.
 pub(super) fn sample(site: &Site, kind: &Kind, client: Client, seconds: f64) -> Result<Sample, String> {
-    let server = Server::start(site, kind, client.tls())?;
+    let server = Server::start(site, kind, Task::Keep { tls: client.tls() })?;
     // The server is warm and its pages are there when the clock starts.
     let warm_up = bring(site, &server, client, seconds / 10.0, None)?;
     let (machine, process) = (machine_ticks(), server.process().map(process_ticks));
@@ -97,8 +94,7 @@ pub(super) fn sample(site: &Site, kind: &Kind, client: Client, seconds: f64) -> 
         Some(kept) => Some(format!("{all:.0} messages acknowledged, {kept} kept: MAIL WAS LOST")),
         None => brought.complaint,
     };
-    #[expect(clippy::cast_precision_loss, reason = "processor time")]
-    let us = |ticks: u64| ticks as f64 / TICKS * 1e6 / accepted;
+    let us = |ticks| us_each(ticks, accepted);
     Ok(Sample {
         per_second: accepted / elapsed.max(1e-3),
         machine_us: us(machine),
@@ -122,40 +118,14 @@ fn bring(site: &Site, server: &Server<'_>, client: Client, seconds: f64, rate: O
         Client::Source { sessions, bytes, new_connection } => {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of messages")]
             let messages = rate.map_or(PROBE, |rate| (rate * seconds) as u64).max(PROBE);
-            let mut command = Command::new("smtp-source");
-            command.args(["-s", &sessions.to_string(), "-m", &messages.to_string(), "-l", &bytes.to_string()]);
-            command.args(["-f", "a@storm.example", "-t", "b@storm.example"]);
-            if !new_connection {
-                command.arg("-d");
-            }
-            command.arg(server.at.to_string());
             let start = clock::now();
-            finish(command, Duration::from_secs_f64(5.0 * seconds) + GRACE)?;
+            let source = Source { sessions, messages, bytes, new_connection };
+            source.send(server.at, Duration::from_secs_f64(5.0 * seconds) + GRACE)?;
             let seconds = clock::now().duration_since(start).as_secs_f64();
             #[expect(clippy::cast_precision_loss, reason = "a number of messages")]
             Ok(Brought { accepted: Some(messages as f64), seconds, p99_us: None, complaint: None })
         }
         Client::Postal { threads, kilobytes } => run_postal(&site.memory, server.at, (threads, kilobytes), seconds),
-    }
-}
-
-/// Runs a client that ends by itself, and ends it when it does not.
-fn finish(mut command: Command, longest: Duration) -> Result<(), String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let told = |e: std::io::Error| format!("{name}: {e}");
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(told)?;
-    let until = clock::now() + longest;
-    loop {
-        match child.try_wait().map_err(told)? {
-            Some(status) if status.success() => return Ok(()),
-            Some(status) => return Err(format!("{name}: {status}")),
-            None if clock::now() > until => {
-                drop(child.kill());
-                drop(child.wait());
-                return Err(format!("{name} had not ended after {:.0} s", longest.as_secs_f64()));
-            }
-            None => clock::pause(Duration::from_millis(2)),
-        }
     }
 }
 
@@ -182,51 +152,18 @@ fn run_storm(at: SocketAddr, client: Client, seconds: f64) -> Result<Brought, St
     Ok(Brought { accepted, seconds: report.elapsed.as_secs_f64(), p99_us: Some(report.latency.p99), complaint })
 }
 
-/// Postal sends until it is killed and reports by the minute; the server counts.
+/// Postal sends until it is ended and reports by the minute; the server counts.
 fn run_postal(
     scratch: &Path,
     at: SocketAddr,
     (threads, kilobytes): (u32, u32),
     seconds: f64,
 ) -> Result<Brought, String> {
-    let dir = scratch.join(format!("mailrace-postal-{}", std::process::id()));
-    let told = |e: std::io::Error| format!("postal: {e}");
-    fs::create_dir_all(&dir).map_err(told)?;
-    let users = dir.join("users");
-    fs::write(&users, "user@storm.example\n").map_err(told)?;
-    let kilobytes = kilobytes.to_string();
-    let mut command = Command::new("postal");
-    // Without a limit of its own worth the name; a connection for up to 100 messages.
-    command.args(["-t", &threads.to_string(), "-m", &kilobytes, "-M", &kilobytes, "-c", "100", "-r", "6000000"]);
-    command.arg(format!("[{}]{}", at.ip(), at.port())).arg(&users).current_dir(&dir);
     let start = clock::now();
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(told)?;
+    // A connection for up to 100 messages.
+    let postal = Postal::start(scratch, at, threads, (kilobytes, kilobytes), 100)?;
     clock::pause(Duration::from_secs_f64(seconds));
-    let ended = child.try_wait().map_err(told)?;
-    drop(child.kill());
-    drop(child.wait());
-    drop(fs::remove_dir_all(&dir));
-    match ended {
-        Some(status) => Err(format!("postal ended early: {status}")),
-        None => {
-            let seconds = clock::now().duration_since(start).as_secs_f64();
-            Ok(Brought { accepted: None, seconds, p99_us: None, complaint: None })
-        }
-    }
-}
-
-/// Processor time all processes and the kernel have used, in ticks.
-fn machine_ticks() -> u64 {
-    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let fields: Vec<u64> =
-        stat.lines().next().unwrap_or("").split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
-    // user nice system (idle iowait) irq softirq steal; guest time is within user.
-    [0, 1, 2, 5, 6].iter().filter_map(|at| fields.get(*at)).sum()
-}
-
-/// Processor time a process has used, in ticks.
-fn process_ticks(pid: u32) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let rest = stat.rsplit(") ").next().unwrap_or("");
-    rest.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+    postal.end()?;
+    let seconds = clock::now().duration_since(start).as_secs_f64();
+    Ok(Brought { accepted: None, seconds, p99_us: None, complaint: None })
 }

@@ -1,6 +1,6 @@
 //! Connections that say hello and then nothing: what each costs the server in resident memory.
 
-use super::servers::{Kind, Server, Site};
+use crate::side_by_side::servers::{Kind, Server, Site, Task};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
 use std::io;
@@ -33,7 +33,7 @@ pub(super) struct Idle {
 pub(super) fn measure(site: &Site, wanted: usize) -> Result<Idle, String> {
     // Before the server starts: it inherits the limit.
     let wanted = wanted.min(files().saturating_sub(OTHER_FILES).try_into().unwrap_or(usize::MAX));
-    let server = Server::start(site, &Kind::Serve, false)?;
+    let server = Server::start(site, &Kind::Serve, Task::Keep { tls: false })?;
     let pid = server.process().ok_or("the server is not one process")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
     let (first, open, before) = runtime.block_on(async {

@@ -1,6 +1,6 @@
 //! How fast mail is accepted durably, beside a sink of the same code that stores nothing and beside other servers.
 //!
-//! The command `mailrace-bench accept`: starts servers ([`servers`]) as child processes, each sample a fresh one with an
+//! The command `mailrace-bench accept`: starts servers (`side_by_side`) as child processes, each sample a fresh one with an
 //! empty queue, brings mail to them in several ways ([`clients`]), in turns, round after round, and prints medians,
 //! spreads and paired ratios ([`report`]). After each sample with `mailrace serve` the messages in its spool are
 //! compared with those that were acknowledged.
@@ -12,7 +12,6 @@ mod clients;
 mod idle;
 mod plan;
 mod report;
-mod servers;
 
 use crate::spool_bench::say;
 use clap::ValueEnum;

@@ -5,15 +5,13 @@
 
 use super::clients::{Client, Sample, sample};
 use super::report::{Report, Row, Table};
-use super::servers::{Kind, Server, Site, peer};
 use super::{Arguments, Part, idle};
-use crate::clock;
+use crate::side_by_side::servers::{Kind, Server, Site, Task, Work, beside, peer};
 use crate::spool_bench::machine::{self, Machine};
 use crate::spool_bench::say;
 use crate::storm::{self, Plan};
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Sessions of the storm at twice the capacity.
@@ -35,22 +33,10 @@ struct Bench<'a> {
 /// # Errors
 /// Why nothing could be measured, or where the report could not be written.
 pub(super) fn run(arguments: &Arguments) -> Result<(), String> {
-    let beside = std::env::current_exe().map_err(|e| e.to_string())?;
-    let beside = beside.parent().unwrap_or_else(|| Path::new("."));
-    let mailrace = arguments.mailrace.clone().unwrap_or_else(|| beside.join("mailrace"));
-    if !mailrace.is_file() {
-        return Err(format!("{} is missing; cargo build --release --package mailrace", mailrace.display()));
-    }
     let work = Work::new(&arguments.dir)?;
-    let (certificate, key) = certificate(&work.0)?;
-    let site = Site {
-        mailrace,
-        peers: arguments.peers.clone(),
-        disk: work.0.clone(),
-        memory: arguments.memory.clone(),
-        certificate,
-        key,
-    };
+    let beside = beside()?;
+    let mailrace = arguments.mailrace.clone().unwrap_or_else(|| beside.join("mailrace"));
+    let site = Site::new(mailrace, arguments.peers.clone(), &work, arguments.memory.clone())?;
     let report = Report {
         machine: Machine::look(),
         file_system: machine::file_system(&arguments.dir),
@@ -198,7 +184,7 @@ impl Bench<'_> {
     }
 
     fn twice(&mut self, capacity: f64, seconds: f64) -> Result<(), String> {
-        let server = Server::start(&self.site, &Kind::Serve, false)?;
+        let server = Server::start(&self.site, &Kind::Serve, Task::Keep { tls: false })?;
         let plan = Plan {
             messages: None,
             time: Some(Duration::from_secs_f64(seconds)),
@@ -243,33 +229,4 @@ fn best(samples: &[Option<Sample>]) -> Option<f64> {
     let mut rates: Vec<f64> = samples.iter().flatten().map(|sample| sample.per_second).collect();
     rates.sort_by(f64::total_cmp);
     rates.get(rates.len() / 2).copied()
-}
-
-/// The directory of a run; gone when the run is.
-struct Work(PathBuf);
-
-impl Work {
-    fn new(parent: &Path) -> Result<Self, String> {
-        let told = |e: std::io::Error| format!("{}: {e}", parent.display());
-        let parent = fs::canonicalize(parent).map_err(told)?;
-        let dir = parent.join(format!("mailrace-accept-{}-{}", std::process::id(), clock::unix_us()));
-        fs::create_dir(&dir).map_err(told)?;
-        Ok(Self(dir))
-    }
-}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
-}
-
-/// Makes a certificate for the servers of this run; nobody checks it.
-fn certificate(dir: &Path) -> Result<(PathBuf, PathBuf), String> {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).map_err(|e| format!("certificate: {e}"))?;
-    let (certificate, key) = (dir.join("certificate.pem"), dir.join("key.pem"));
-    let told = |e: std::io::Error| format!("{}: {e}", dir.display());
-    fs::write(&certificate, made.cert.pem()).map_err(told)?;
-    fs::write(&key, made.signing_key.serialize_pem()).map_err(told)?;
-    Ok((certificate, key))
 }

@@ -1,6 +1,7 @@
 //! The figures: medians and spreads for people, all samples for programs.
 
 use super::clients::Sample;
+use crate::side_by_side::figures::{self, spread, text};
 use crate::spool_bench::machine::Machine;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -52,26 +53,12 @@ pub(super) struct Report {
     pub(super) left_out: Vec<String>,
 }
 
-/// Median, least and most of some values.
-fn spread(mut values: Vec<f64>) -> Option<(f64, f64, f64)> {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    let upper = *values.get(middle)?;
-    let median = if values.len() % 2 == 1 { upper } else { f64::midpoint(upper, *values.get(middle - 1)?) };
-    Some((median, *values.first()?, *values.last()?))
-}
-
-fn text(values: Vec<f64>, digits: usize) -> String {
-    spread(values).map_or_else(
-        || "-".to_owned(),
-        |(median, least, most)| format!("{median:.digits$} [{least:.digits$}–{most:.digits$}]"),
-    )
-}
-
 /// Quotients of the rates of two rows, round by round.
 fn ratios(of: &Row, by: &Row) -> Vec<f64> {
-    let pairs = of.samples.iter().zip(&by.samples);
-    pairs.filter_map(|(of, by)| Some(of.as_ref()?.per_second / by.as_ref()?.per_second)).collect()
+    fn rates(row: &Row) -> impl Iterator<Item = Option<f64>> {
+        row.samples.iter().map(|sample| sample.as_ref().map(|sample| sample.per_second))
+    }
+    figures::ratios(rates(of), rates(by))
 }
 
 impl Report {
@@ -185,13 +172,6 @@ mod tests {
             row.add(if *per_second > 0.0 { Ok(sample) } else { Err("no".to_owned()) });
         }
         row
-    }
-
-    #[test]
-    fn medians_and_spreads() {
-        assert_eq!(spread(vec![3.0, 1.0, 2.0]), Some((2.0, 1.0, 3.0)));
-        assert_eq!(spread(vec![4.0, 1.0]), Some((2.5, 1.0, 4.0)));
-        assert_eq!(spread(vec![]), None);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Each rig runs the writer (`writer`), a program that accepts mail and keeps a ledger of what it was promised, breaks it
 //! in its way (`kill`, `images`, `faults`) and holds what is left against the ledger (`checker`). Each also runs spools
-//! broken on purpose and must notice. A fourth rig (`storms`) kills the whole server under a load of mail.
+//! broken on purpose and must notice. A fourth rig (`storms`) kills the whole server under a load of mail, a fifth (`relay`) one that
+//! passes the mail on.
 //! `docs/crash-tests.md` says what is and is not proved by them.
 //!
 //! The disk of `images` and `faults` is memory behind FUSE behind a loop device (`device`, `cut`, `fuse`, `server`, `disk`); what they
@@ -21,8 +22,11 @@ mod images;
 mod kill;
 mod ledger;
 mod letter;
+mod mta;
 mod random;
+mod relay;
 mod report;
+mod scene;
 mod server;
 mod spools;
 mod storms;
@@ -80,7 +84,7 @@ pub enum Part {
 /// What to run.
 #[derive(Args, Clone, Debug)]
 pub struct Arguments {
-    /// 15 kills of the spool, 12 of the server and 20 images instead of 1,000 each
+    /// 15 kills of the spool, 12 of the server, 12 of the relay and 20 images instead of 1,000 each
     #[arg(long)]
     short: bool,
     /// Run one rig only
@@ -107,6 +111,7 @@ enum Rig {
     Images,
     Faults,
     Server,
+    Relay,
 }
 
 /// What the rigs share in a run.
@@ -177,6 +182,9 @@ fn crash(arguments: &Arguments) -> ExitCode {
     }
     if wanted(Rig::Server) {
         storms::run(&context, count(arguments.kills, storms::SHORT), &mut report);
+    }
+    if wanted(Rig::Relay) {
+        relay::run(&context, count(arguments.kills, relay::SHORT), &mut report);
     }
     if wanted(Rig::Images) {
         images::run(&context, &mut report);

@@ -3,7 +3,7 @@
 //! It ends with its parent, by whatever signal that ends (`--with-parent`), so no demonstration leaves a server behind.
 
 use super::Arguments;
-use crate::control_commands::Control;
+use crate::control_client::Control;
 use crate::exit::{Exit, Failure};
 use serde_json::Value;
 use server::control::Request;
@@ -63,7 +63,7 @@ impl Victim {
     /// # Errors
     /// It does not answer.
     pub(super) fn status(&self) -> Result<Value, Failure> {
-        Control::connect(&self.control)?.ask(Request::Status)
+        Control::connect(&self.control)?.ask(&Request::Status)
     }
 
     /// Kills it with SIGKILL, waits until it is gone and removes its control socket.

@@ -13,6 +13,7 @@ mod harness;
 mod limits;
 mod log;
 mod operator;
+mod queue;
 mod reload;
 mod start;
 mod storage;

@@ -27,7 +27,7 @@ fn status_counts() {
     assert_eq!(status["listen"], serde_json::json!([server.address().to_string()]));
     assert_eq!(status["hostname"], "mx.test");
     let said = text(&server.control(&["status"], b""));
-    assert!(said.contains("messages     2 accepted, 1 refused\n") && said.contains("1 of 10,000 open"), "{said}");
+    assert!(said.contains("messages     2 accepted, 1 refused; ") && said.contains("1 of 10,000 open"), "{said}");
 }
 
 #[test]

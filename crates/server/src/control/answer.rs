@@ -75,13 +75,29 @@ impl fmt::Display for Problem {
 /// A session that the connection is given to after the line `{"ok":true}`.
 pub type Takeover = Box<dyn FnOnce(UnixStream) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
+/// A part of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Piece {
+    /// A line.
+    Line(Map<String, Value>),
+    /// All was said; these fields go with the number of lines.
+    Last(Map<String, Value>),
+    /// It went wrong, perhaps in the middle. A list that just ends has gone wrong too.
+    Failed {
+        /// For programs.
+        reason: Reason,
+        /// For people: what and the next step.
+        error: String,
+    },
+}
+
 /// What the handler answers.
 pub enum Answer {
     /// One line with these fields.
     Done(Map<String, Value>),
-    /// A line for each value as it comes, then one with their number. The sender waits while the peer does not read, and
-    /// learns by a closed channel that the peer is gone.
-    List(mpsc::Receiver<Map<String, Value>>),
+    /// Line by line as they come, until the last. The sender waits while the peer does not read, and learns by a closed
+    /// channel that the peer is gone.
+    List(mpsc::Receiver<Piece>),
     /// It was not done.
     Refused {
         /// For programs.

@@ -7,23 +7,26 @@
 //! - [`peer`] says who is at the other end, and whether that one may ask;
 //! - [`request`] reads the line;
 //! - the server's [`Handler`] answers with an [`Answer`];
-//! - [`serve`] keeps the connections and their limits; [`status`] is the shape of the longest answer.
+//! - [`serve`] keeps the connections and their limits; [`status`] is the shape of the longest answer,
+//!   [`rate`] how fast its counters grow.
 //!
-//! A request does not change mail by itself: what commands mean is the handler's. The protocol is in `docs/operation.md`.
+//! A request does nothing by itself: what commands mean is the handler's. The protocol is in `docs/operation.md`.
 
 mod answer;
 mod peer;
+mod rate;
 mod request;
 mod serve;
 mod socket;
 mod status;
 
-pub use answer::{Answer, Problem, Reason, Takeover};
+pub use answer::{Answer, Piece, Problem, Reason, Takeover};
 pub use peer::{Gate, Peer};
+pub use rate::Rate;
 pub use request::{LINE_BYTES_MAX, Request, RequestError};
 pub use serve::{CONNECTIONS_MAX, Handler, LINE_TIME_MAX, RESERVED, serve};
 pub use socket::{BindError, ControlSocket};
-pub use status::Status;
+pub use status::{Deliveries, Status};
 
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 //! Only a known command with its own fields is one: a misspelt field must not be taken for its absence. What is wrong is said
 //! with the column, because people write these lines by hand too.
 
+use crate::queue;
 use serde_json::{Map, Value};
 use std::fmt;
 
@@ -10,7 +11,7 @@ use std::fmt;
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// What is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Is anybody there?
     Ping,
@@ -22,28 +23,39 @@ pub enum Request {
     LogReopen,
     /// An SMTP session on this connection.
     Smtp,
+    /// Look at the queue, or change what is in it.
+    Queue(Box<queue::Command>),
 }
 
+/// The command that has fields of its own.
+const QUEUE: &str = "queue";
+
 impl Request {
-    /// Every command.
-    pub const ALL: [Self; 5] = [Self::Ping, Self::Reload, Self::Status, Self::LogReopen, Self::Smtp];
+    /// The requests without fields.
+    pub const BARE: [Self; 5] = [Self::Ping, Self::Reload, Self::Status, Self::LogReopen, Self::Smtp];
 
     /// The name of the command.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub const fn name(&self) -> &'static str {
         match self {
             Self::Ping => "ping",
             Self::Reload => "reload",
             Self::Status => "status",
             Self::LogReopen => "log-reopen",
             Self::Smtp => "smtp",
+            Self::Queue(_) => QUEUE,
         }
     }
 
     /// The request as a line, with its end.
     #[must_use]
-    pub fn to_line(self) -> String {
-        format!("{}\n", serde_json::json!({ "command": self.name() }))
+    pub fn to_line(&self) -> String {
+        let mut fields = match self {
+            Self::Queue(command) => command.to_fields(),
+            _ => Map::new(),
+        };
+        fields.insert("command".to_owned(), self.name().into());
+        format!("{}\n", Value::Object(fields))
     }
 
     /// Reads a line without its end.
@@ -59,9 +71,14 @@ impl Request {
             Some(other) => return Err(RequestError(format!("\"command\" is {other}, not a string"))),
             None => return Err(RequestError("there is no field \"command\"".to_owned())),
         };
-        let Some(request) = Self::ALL.into_iter().find(|request| request.name() == command) else {
-            let names = Self::ALL.map(Self::name).join(", ");
-            return Err(RequestError(format!("there is no command {:?}; there are {names}", shortened(&command))));
+        if command == QUEUE {
+            let command = queue::Command::from_fields(fields).map_err(RequestError)?;
+            return Ok(Self::Queue(Box::new(command)));
+        }
+        let Some(request) = Self::BARE.into_iter().find(|request| request.name() == command) else {
+            let names = Self::BARE.map(|request| request.name()).join(", ");
+            let command = shortened(&command);
+            return Err(RequestError(format!("there is no command {command:?}; there are {names}, {QUEUE}")));
         };
         match fields.keys().next() {
             None => Ok(request),
@@ -93,7 +110,8 @@ mod tests {
 
     #[test]
     fn requests_read_back() {
-        for request in Request::ALL {
+        let queue = queue::Command::new(queue::Action::List, queue::Selection::default());
+        for request in Request::BARE.into_iter().chain([Request::Queue(Box::new(queue))]) {
             assert_eq!(Request::parse(request.to_line().trim_end().as_bytes()), Ok(request));
         }
         assert_eq!(Request::parse(b" { \"command\" : \"log-reopen\" } \r"), Ok(Request::LogReopen));
@@ -111,6 +129,7 @@ mod tests {
             (b"{\"command\":7}", "is 7"),
             (b"{\"command\":\"halt\"}", "\"halt\"; there are ping, reload"),
             (b"{\"command\":\"Ping\"}", "\"Ping\""),
+            (b"{\"command\":\"queue\"}", "lacks the field \"action\""),
             (b"{\"command\":\"reload\",\"fil\\u0000e\":1}", "\"reload\" has no field \"fil\\0e\""),
         ] {
             let error = Request::parse(line).unwrap_err().to_string();

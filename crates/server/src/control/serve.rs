@@ -4,7 +4,7 @@
 //! [`super::LINE_BYTES_MAX`] octets in a request (reason `request`, connection closed), [`LINE_TIME_MAX`] for a request to arrive and for
 //! each line of an answer to be taken (connection closed). How long the server may think is the handler's matter.
 
-use super::answer::{self, Answer, Reason};
+use super::answer::{self, Answer, Piece, Reason};
 use super::peer::{Gate, Peer};
 use super::request::{LINE_BYTES_MAX, Request};
 use super::socket::ControlSocket;
@@ -204,20 +204,27 @@ impl Connection {
         }
     }
 
-    /// Sends lines as they come, then their number. A peer that does not take them ends the list.
-    async fn send_list(
-        &mut self,
-        mut lines: tokio::sync::mpsc::Receiver<serde_json::Map<String, serde_json::Value>>,
-    ) -> bool {
+    /// Sends lines as they come, then how it ended. A peer that does not take them ends the list.
+    async fn send_list(&mut self, mut pieces: tokio::sync::mpsc::Receiver<Piece>) -> bool {
         let mut count: u64 = 0;
-        while let Some(fields) = lines.recv().await {
-            count += 1;
-            if !self.send(&answer::list_line(fields)).await {
-                return false;
-            }
+        loop {
+            let last = match pieces.recv().await {
+                Some(Piece::Line(fields)) => {
+                    count += 1;
+                    if !self.send(&answer::list_line(fields)).await {
+                        return false;
+                    }
+                    continue;
+                }
+                Some(Piece::Last(mut fields)) => {
+                    fields.insert("lines".to_owned(), count.into());
+                    answer::last_line(true, fields)
+                }
+                Some(Piece::Failed { reason, error }) => answer::refusal_line(reason, &error, &[]),
+                None => answer::refusal_line(Reason::Failed, "the answer broke off; the log says why", &[]),
+            };
+            return self.send(&last).await;
         }
-        let fields = serde_json::Map::from_iter([("lines".to_owned(), count.into())]);
-        self.send(&answer::last_line(true, fields)).await
     }
 
     /// Whether the peer took it.

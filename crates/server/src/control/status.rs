@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// How the server is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Status {
     /// Of mailrace.
     pub version: String,
@@ -37,6 +37,14 @@ pub struct Status {
     pub messages_accepted: u64,
     /// Messages answered with 4xx or 5xx at their end since the start.
     pub messages_refused: u64,
+    /// Messages accepted per second, over the last minute.
+    pub accepted_rate: f64,
+    /// What became of recipients since the start, if this server delivers.
+    pub deliveries: Option<Deliveries>,
+    /// Messages wait for a command: `delivery.mode` is `queue`.
+    pub queues_only: bool,
+    /// The fullest destinations, as `queue destinations` shows them.
+    pub fullest: Vec<Value>,
     /// Lines the log had to drop since the start.
     pub log_dropped: u64,
     /// `spool.path`.
@@ -49,6 +57,19 @@ pub struct Status {
     pub pressure: Pressure,
     /// What it holds.
     pub spool: Statistics,
+}
+
+/// What became of recipients since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Deliveries {
+    /// Taken by a next hop.
+    pub sent: u64,
+    /// Attempts that are to be repeated.
+    pub deferred: u64,
+    /// Given up.
+    pub failed: u64,
+    /// Recipients taken by a next hop per second, over the last minute.
+    pub sent_rate: f64,
 }
 
 impl Status {
@@ -77,7 +98,23 @@ impl Status {
                 "total": self.connections_total,
                 "refused": self.connections_refused,
             },
-            "messages": { "accepted": self.messages_accepted, "refused": self.messages_refused },
+            "messages": {
+                "accepted": self.messages_accepted,
+                "refused": self.messages_refused,
+                "accepted_per_second": self.accepted_rate,
+            },
+            "deliveries": self.deliveries.map(|Deliveries { sent, deferred, failed, sent_rate }| {
+                json!({ "sent": sent, "deferred": deferred, "failed": failed, "sent_per_second": sent_rate })
+            }),
+            "queue": {
+                "messages": spool.messages,
+                "recipients": spool.recipients,
+                "waiting": spool.recipients.saturating_sub(spool.held),
+                "held": spool.held,
+                "destinations": spool.destinations,
+                "on_command": self.queues_only,
+                "fullest": self.fullest,
+            },
             "log": { "dropped": self.log_dropped },
             "spool": {
                 "path": self.spool_path.display().to_string(),
@@ -86,6 +123,7 @@ impl Status {
                 "pressure": pressure_name(self.pressure),
                 "messages": spool.messages,
                 "recipients": spool.recipients,
+                "held": spool.held,
                 "destinations": spool.destinations,
                 "live_bytes": spool.live_bytes,
                 "segments": spool.segments,

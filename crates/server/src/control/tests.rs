@@ -32,12 +32,19 @@ impl Handler for Fake {
                 let (sender, receiver) = mpsc::channel(1);
                 tokio::spawn(async move {
                     for number in 0..3 {
-                        sender.send(Map::from_iter([("number".to_owned(), json!(number))])).await.unwrap();
+                        let line = Map::from_iter([("number".to_owned(), json!(number))]);
+                        sender.send(Piece::Line(line)).await.unwrap();
                     }
+                    sender.send(Piece::Last(Map::from_iter([("more".to_owned(), json!(0))]))).await.unwrap();
                 });
                 Answer::List(receiver)
             }
             Request::LogReopen => Answer::done(),
+            Request::Queue(_) => {
+                let (sender, receiver) = mpsc::channel(1);
+                tokio::spawn(async move { sender.send(Piece::Line(Map::new())).await.unwrap() });
+                Answer::List(receiver)
+            }
             Request::Smtp => Answer::Takeover(Box::new(move |mut stream| {
                 Box::pin(async move {
                     stream.write_all(format!("220 user {}\r\n", peer.uid).as_bytes()).await.unwrap();
@@ -91,11 +98,18 @@ async fn requests_are_answered_in_their_order() {
         json!({ "number": 0 }),
         json!({ "number": 1 }),
         json!({ "number": 2 }),
-        json!({ "ok": true, "lines": 3 }),
+        json!({ "ok": true, "lines": 3, "more": 0 }),
         json!({ "ok": false, "reason": "config", "error": "1 problem; the old configuration stays", "problems": [problem] }),
         json!({ "ok": true }),
     ];
     assert_eq!(answers, expected);
+}
+
+#[tokio::test]
+async fn a_list_that_just_ends_is_a_failure() {
+    let answers = Client::of(KEEPER).exchange(b"{\"command\":\"queue\",\"action\":\"list\"}\n").await;
+    let [_, last] = answers.as_slice() else { panic!("{answers:?}") };
+    assert_eq!((&last["ok"], &last["reason"]), (&json!(false), &json!("failed")));
 }
 
 #[tokio::test]
@@ -257,16 +271,23 @@ fn a_status_is_one_line() {
         connections_refused: 1,
         messages_accepted: 40,
         messages_refused: 2,
+        accepted_rate: 0.5,
+        deliveries: Some(Deliveries { sent: 30, deferred: 4, failed: 1, sent_rate: 0.25 }),
+        queues_only: true,
+        fullest: vec![json!({ "destination": "b.test", "recipients": 9 })],
         log_dropped: 0,
         spool_path: "/var/spool".into(),
         file_system: "tmpfs".into(),
         volatile: true,
         pressure: spool::Pressure::Slow,
-        spool: spool::Statistics { messages: 12, ..Default::default() },
+        spool: spool::Statistics { messages: 12, recipients: 20, held: 3, ..Default::default() },
     };
     let Answer::Done(fields) = status.into_answer() else { panic!() };
     let value = Value::Object(fields);
     assert_eq!(value["uptime_seconds"], 61);
     assert_eq!((&value["spool"]["durable"], &value["spool"]["pressure"]), (&json!(false), &json!("slow")));
     assert_eq!((&value["spool"]["messages"], &value["connections"]["open"]), (&json!(12), &json!(3)));
+    assert_eq!((&value["queue"]["waiting"], &value["queue"]["held"]), (&json!(17), &json!(3)));
+    assert_eq!(value["queue"]["fullest"][0]["destination"], "b.test");
+    assert_eq!((&value["deliveries"]["sent"], &value["messages"]["accepted_per_second"]), (&json!(30), &json!(0.5)));
 }

@@ -70,7 +70,7 @@ pub(super) async fn open<N: Future<Output = ()>>(
 ) -> Result<Box<Link>, Trouble> {
     let live = service.live.load_full();
     let config = &live.config;
-    let found = resolve::candidates(config, &service.resolver, destination, &service.ourselves(), turn).await;
+    let found = resolve::candidates(config, &service.resolver, destination, &live.ourselves, turn).await;
     let candidates = found.map_err(|no| Trouble {
         is_permanent: no.permanent,
         status: no.status,

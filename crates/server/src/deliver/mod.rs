@@ -35,7 +35,7 @@ use message::{Content, Unfit};
 use observe::{Event, NextHop, Severity, Stat};
 use schedule::{ConnectionId, Feedback, Job, Take};
 use smtp::client::{Answer, Finished, Loss, Misfit, Stage, Step, Transaction};
-use spool::{Change, State, Status, Store as _};
+use spool::{Change, Pressure, State, Status, Store as _};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
@@ -55,6 +55,11 @@ pub(crate) async fn run(service: Arc<Service>, destination: Arc<[u8]>, connectio
     let timer = pin!(tokio::time::sleep(Duration::from_secs(3_600)));
     let stopping = pin!(service.stop.begun());
     let mut wait = Wait::new(timer, &service.stop, stopping);
+    if service.keeper.pressure() == Pressure::Poisoned {
+        // What cannot be recorded would be delivered again after the next start.
+        let why = "deliveries are suspended, since the spool takes no more writes";
+        return drop(dispatch.unreachable(&service, &destination, connection, why));
+    }
     let opened = Box::pin(connect::open(&service, &destination, connection.get(), &mut wait)).await;
     let mut work = Work {
         service: &service,
@@ -132,6 +137,10 @@ impl Work<'_> {
 
     /// Settles one attempt; its changes wait for [`Self::flush`].
     async fn settle(&mut self, attempt: &Attempt<'_>, fates: Vec<Fate>, feedback: Feedback) {
+        if fates.iter().any(|fate| !matches!(fate, Fate::Delivered(_))) {
+            // A report may have to be stored first; what was delivered before does not wait for that.
+            self.flush();
+        }
         let settled = settle::settle(self.service, attempt, fates).await;
         self.changes.extend(settled.changes);
         self.records.push((attempt.envelope.id, feedback, settled.retry));
@@ -172,20 +181,30 @@ impl Work<'_> {
         self.settle(&outgoing.attempt(relay, "esmtp", Duration::ZERO, false), fates, Feedback::Neutral).await;
     }
 
-    /// The spool cannot read a message: it waits, or is held if it is damaged.
+    /// The spool cannot read a message: its recipients wait, and somebody has to look. One that is gone was deleted meanwhile.
     fn put_aside(&mut self, job: &Job, why: &str) {
-        let text = format!("message {} cannot be read: {why}; run mailrace spool verify on a copy", job.message);
-        self.service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+        let Some(spool) = self.service.spool() else { return };
         let due = self.service.unix_now() + UNREADABLE_RETRY;
-        let state =
-            State { status: Status::Waiting, attempts: 0, due: u32::try_from(due.as_secs()).unwrap_or(u32::MAX) };
-        self.changes.extend(job.recipients.iter().map(|recipient| Change {
-            id: job.message,
-            recipient,
-            state,
-            destination: None,
-        }));
-        self.records.push((job.message, Feedback::Neutral, Some(due)));
+        let mut is_there = false;
+        for (entry, _) in spool.states(job.message) {
+            if entry.state.status == Status::Waiting && job.recipients.contains(entry.recipient) {
+                let state = State { due: u32::try_from(due.as_secs()).unwrap_or(u32::MAX), ..entry.state.tried() };
+                self.changes.push(Change { id: job.message, recipient: entry.recipient, state, destination: None });
+                is_there = true;
+            }
+        }
+        if is_there {
+            let text = format!("message {} cannot be read: {why}; run mailrace spool verify on a copy", job.message);
+            self.service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+        }
+        self.records.push((job.message, Feedback::Neutral, is_there.then_some(due)));
+    }
+}
+
+impl Drop for Work<'_> {
+    /// A task that is cut off has still told what it knew.
+    fn drop(&mut self) {
+        self.flush();
     }
 }
 
@@ -205,6 +224,8 @@ struct Open {
     token: u64,
     job: Job,
     outgoing: Outgoing,
+    /// Why its content could not be read to the end.
+    unreadable: Option<String>,
     began: Instant,
 }
 
@@ -264,9 +285,6 @@ impl Conversation<'_> {
                 }
                 Next::Idle | Next::Stopping => self.appetite = Appetite::Leaving,
             }
-            if self.link.session.closing().is_some() && self.open.is_empty() {
-                return;
-            }
         }
     }
 
@@ -283,7 +301,8 @@ impl Conversation<'_> {
     /// Takes the next job, if there is one.
     async fn take(&mut self) {
         let work = &mut self.work;
-        if work.service.stop.has_begun() {
+        let is_poisoned = work.service.keeper.pressure() == Pressure::Poisoned;
+        if work.service.stop.has_begun() || is_poisoned {
             self.appetite = Appetite::Leaving;
             return;
         }
@@ -342,7 +361,7 @@ impl Conversation<'_> {
             let change = |recipient| Change { id: job.message, recipient, state, destination: None };
             drop(spool.record(&job.recipients.iter().map(change).collect::<Vec<_>>()));
         }
-        self.open.push_back(Open { token: self.tokens, job, outgoing, began: clock::now() });
+        self.open.push_back(Open { token: self.tokens, job, outgoing, unreadable: None, began: clock::now() });
     }
 
     /// Makes the content 7-bit for a peer that takes nothing else.
@@ -371,19 +390,17 @@ impl Conversation<'_> {
 
     /// Gives the session the next piece of the content that it sends.
     async fn feed(&mut self) {
-        let now = self.link.now();
         let (Some(open), Some(spool)) = (self.open.back_mut(), self.work.service.spool()) else {
-            return self.link.session.abort_content(now);
+            return self.link.session.abort_content(self.link.now());
         };
-        match open.outgoing.next_piece(spool).await {
-            Ok(Some(piece)) => self.link.session.content(piece, now),
-            Ok(None) => self.link.session.abort_content(now),
-            Err(why) => {
-                let text = format!("message {} cannot be read: {why}", open.job.message);
-                self.work.service.tell(&Event::Spool { severity: Severity::Error, text: &text });
-                self.link.session.abort_content(now);
-            }
+        let piece = open.outgoing.next_piece(spool).await;
+        let now = self.link.now();
+        match piece {
+            Ok(Some(piece)) => return self.link.session.content(piece, now),
+            Ok(None) => open.unreadable = Some("its content is shorter than it should be".to_owned()),
+            Err(why) => open.unreadable = Some(why),
         }
+        self.link.session.abort_content(now);
     }
 
     /// A transaction is over.
@@ -393,6 +410,9 @@ impl Conversation<'_> {
         let Some(open) = self.open.remove(at) else { return };
         if self.appetite == Appetite::Sated && self.open.is_empty() {
             self.idle_since = clock::now();
+        }
+        if let Some(why) = &open.unreadable {
+            return self.work.put_aside(&open.job, why);
         }
         if self.is_untried(&finished) {
             return self.work.dispatch.give_back(self.work.connection, &open.job);

@@ -6,17 +6,20 @@
 //! Nothing here blocks a worker, and no task is started: whoever asks drives the question, and if it goes away another
 //! one who waits for the same answer takes over.
 //!
-//! Not here: what answers mean. [`Resolver::reverse`] gives the verified name of a client; `admit::dnsbl` asks block
-//! lists.
+//! What answers mean is elsewhere: [`Resolver::reverse`] gives the verified name of a client, [`Resolver::mail_hosts`] the
+//! hosts of a domain, and `admit::dnsbl` asks block lists.
 
+mod answer;
 mod breaker;
 mod cache;
 mod mail_hosts;
 mod reverse;
+mod shuffle;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod together;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,47 +27,30 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig};
+use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
-use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
+use hickory_resolver::{Hosts, TokioResolver};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant as Timer, timeout_at};
 
+pub use answer::RECORDS_MAX;
+use answer::{Answer, Data, Found, Kind, Reading};
 use breaker::{Breaker, Course};
 use cache::Cache;
 pub use mail_hosts::{ADDRESSES_MAX, Family, HOSTS_MAX, MailHost, MailHosts, NoHosts, Ourselves};
 pub use reverse::ClientName;
 
-/// Questions under way; more wait, within their time limit.
+/// Questions of sessions under way; more wait, within their time limit.
 pub const QUESTIONS_MAX: usize = 256;
-/// Records that are kept of one answer.
-pub const RECORDS_MAX: usize = 32;
-
-/// How long answers are believed at most. The block lists' own times are minutes; a name that moves is seen soon.
-const POSITIVE_MAX: Duration = Duration::from_secs(3_600);
-/// How long "there is none" is believed at most, and where the zone does not say how long.
-const NEGATIVE_MAX: Duration = Duration::from_secs(900);
-const NEGATIVE_DEFAULT: Duration = Duration::from_secs(60);
-/// How long a failure is taken for the answer, so that a storm does not ask again for each connection.
-const FAILURE: Duration = Duration::from_secs(5);
-
-/// What is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Kind {
-    A,
-    Aaaa,
-    Ptr,
-}
-
-/// One record of an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Data {
-    Address(IpAddr),
-    Name(Box<str>),
-}
+/// Questions of deliveries under way, so that a storm of them takes no place from sessions; more wait likewise.
+pub const DELIVERY_QUESTIONS_MAX: usize = 512;
+/// Look-ups of mail hosts under way, each with a few questions; more wait their turn, as long as it takes.
+pub const LOOKUPS_MAX: usize = 128;
+/// Aliases of which the last leads nowhere that are followed.
+const ALIASES_MAX: usize = 6;
 
 /// Why there is no answer. An empty answer is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,7 +76,6 @@ impl fmt::Display for Failure {
     }
 }
 
-type Answer = Result<Arc<[Data]>, Failure>;
 type Key = (Box<str>, Kind);
 
 /// What happened so far, for metrics.
@@ -106,6 +91,8 @@ pub struct Counts {
     pub timed_out: u64,
     /// Not asked because the resolver is dead.
     pub skipped: u64,
+    /// Look-ups of mail hosts that waited for one of [`LOOKUPS_MAX`] places.
+    pub lookups_waited: u64,
     /// Entries in the cache.
     pub cache_entries: usize,
     /// The resolver is being skipped now.
@@ -125,8 +112,8 @@ impl fmt::Display for DnsNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Dead => {
-                "DNS resolver does not answer; clients have no names and block lists are not asked until it does; see \
-                 dns.servers or /etc/resolv.conf"
+                "DNS resolver does not answer; until it does, mail to domains waits, clients have no names and block \
+                 lists are not asked; see dns.servers or /etc/resolv.conf"
             }
             Self::Alive => "DNS resolver answers again",
         })
@@ -155,10 +142,21 @@ struct State {
     notes: Vec<DnsNote>,
 }
 
+/// Within what a question must be answered.
+#[derive(Clone, Copy)]
+struct Limit<'a> {
+    until: Timer,
+    places: &'a Semaphore,
+}
+
 struct Inner {
     hickory: TokioResolver,
+    /// /etc/hosts, which the library looks into by itself; here to know whether a name is in it.
+    hosts: Arc<Hosts>,
     timeout: Duration,
     places: Semaphore,
+    delivery_places: Semaphore,
+    lookups: Semaphore,
     state: Mutex<State>,
 }
 
@@ -172,6 +170,11 @@ impl Resolver {
     /// # Errors
     /// When the system's configuration cannot be read or used.
     pub fn new(settings: &crate::config::Dns) -> Result<Self, SetupError> {
+        // A machine without the file has no such names.
+        Self::with_hosts(settings, Hosts::from_system().unwrap_or_default())
+    }
+
+    fn with_hosts(settings: &crate::config::Dns, hosts: Hosts) -> Result<Self, SetupError> {
         let setup = |error: NetError| SetupError(error.to_string());
         let mut builder = if settings.servers.is_empty() {
             TokioResolver::builder_tokio().map_err(setup)?
@@ -187,8 +190,8 @@ impl Resolver {
         options.timeout = settings.timeout / 2;
         options.attempts = 1;
         options.cache_size = 0;
-        options.use_hosts_file = ResolveHosts::Always;
-        options.max_active_requests = QUESTIONS_MAX;
+        options.use_hosts_file = ResolveHosts::Never;
+        options.max_active_requests = QUESTIONS_MAX + DELIVERY_QUESTIONS_MAX;
         let state = State {
             cache: Cache::new(usize::try_from(settings.cache_entries_max).unwrap_or(usize::MAX)),
             open: HashMap::new(),
@@ -196,10 +199,16 @@ impl Resolver {
             counts: Counts::default(),
             notes: Vec::new(),
         };
+        let mut hickory = builder.build().map_err(setup)?;
+        let hosts = Arc::new(hosts);
+        hickory.set_hosts(Arc::clone(&hosts));
         Ok(Self(Arc::new(Inner {
-            hickory: builder.build().map_err(setup)?,
+            hickory,
+            hosts,
             timeout: settings.timeout,
             places: Semaphore::new(QUESTIONS_MAX),
+            delivery_places: Semaphore::new(DELIVERY_QUESTIONS_MAX),
+            lookups: Semaphore::new(LOOKUPS_MAX),
             state: Mutex::new(state),
         })))
     }
@@ -212,7 +221,7 @@ impl Resolver {
     /// Cancel safe; but what was learned until then is lost, so a caller with a limit of its own had better take
     /// [`Resolver::a_records_within`].
     pub async fn a_records(&self, name: &str) -> Result<Vec<IpAddr>, Failure> {
-        self.addresses(name, Kind::A, self.until(self.0.timeout)).await
+        self.addresses(name, Kind::A, self.limit(self.0.timeout)).await
     }
 
     /// The same in a shorter time. That there was no answer in it is kept for a while, and not asked again.
@@ -222,7 +231,7 @@ impl Resolver {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn a_records_within(&self, name: &str, time_max: Duration) -> Result<Vec<IpAddr>, Failure> {
-        self.addresses(name, Kind::A, self.until(time_max)).await
+        self.addresses(name, Kind::A, self.limit(time_max)).await
     }
 
     /// The IPv6 addresses of a name; as [`Resolver::a_records`].
@@ -232,7 +241,7 @@ impl Resolver {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn aaaa_records(&self, name: &str) -> Result<Vec<IpAddr>, Failure> {
-        self.addresses(name, Kind::Aaaa, self.until(self.0.timeout)).await
+        self.addresses(name, Kind::Aaaa, self.limit(self.0.timeout)).await
     }
 
     /// What happened so far.
@@ -248,23 +257,28 @@ impl Resolver {
         std::mem::take(&mut self.state().notes)
     }
 
-    fn until(&self, time_max: Duration) -> Timer {
-        Timer::now() + time_max.min(self.0.timeout)
+    /// The limits of a session's question.
+    fn limit(&self, time_max: Duration) -> Limit<'_> {
+        Limit { until: Timer::now() + time_max.min(self.0.timeout), places: &self.0.places }
     }
 
-    async fn addresses(&self, name: &str, kind: Kind, until: Timer) -> Result<Vec<IpAddr>, Failure> {
-        let answer = self.ask(name, kind, until).await?;
-        Ok(answer.iter().filter_map(|data| if let Data::Address(ip) = data { Some(*ip) } else { None }).collect())
+    /// The limits of a delivery's question.
+    fn delivery_limit(&self) -> Limit<'_> {
+        Limit { places: &self.0.delivery_places, ..self.limit(self.0.timeout) }
+    }
+
+    async fn addresses(&self, name: &str, kind: Kind, limit: Limit<'_>) -> Result<Vec<IpAddr>, Failure> {
+        Ok(self.ask(name, kind, limit).await?.addresses().collect())
     }
 
     /// Asks within the time limit, the waiting for a place and for others included.
-    async fn ask(&self, name: &str, kind: Kind, until: Timer) -> Answer {
+    async fn ask(&self, name: &str, kind: Kind, limit: Limit<'_>) -> Answer {
         let key = (name.to_ascii_lowercase().into_boxed_str(), kind);
         // Whoever asks gives up in time by itself; this is for those who wait for somebody else's answer.
-        timeout_at(until, self.ask_or_share(&key, until)).await.unwrap_or(Err(Failure::TimedOut))
+        timeout_at(limit.until, self.ask_or_share(&key, limit)).await.unwrap_or(Err(Failure::TimedOut))
     }
 
-    async fn ask_or_share(&self, key: &Key, until: Timer) -> Answer {
+    async fn ask_or_share(&self, key: &Key, limit: Limit<'_>) -> Answer {
         loop {
             let (mut other, mine) = {
                 let mut state = self.state();
@@ -285,12 +299,7 @@ impl Resolver {
                 }
             };
             if let Some(mine) = mine {
-                // A little before the limit of the caller, so that the answer is kept for others.
-                let limit = (until - Timer::now()).mul_f32(0.95);
-                let (answer, time) = match tokio::time::timeout(limit, self.ask_now(key)).await {
-                    Ok(answer) => answer,
-                    Err(_) => self.silent(),
-                };
+                let (answer, time) = self.ask_now(key, limit).await;
                 mine.finish(&answer, time);
                 return answer;
             }
@@ -304,57 +313,84 @@ impl Resolver {
     }
 
     /// Asks the resolver, unless it is dead, and says how long the answer holds.
-    async fn ask_now(&self, (name, kind): &Key) -> (Answer, Duration) {
+    async fn ask_now(&self, (name, kind): &Key, limit: Limit<'_>) -> (Answer, Duration) {
+        // A little before the limit of the caller, so that the answer is kept for others.
+        let until = Timer::now() + (limit.until - Timer::now()).mul_f32(0.95);
+        let Ok(mut full_name) = Name::from_ascii(name) else { return (Err(Failure::BadName), Duration::ZERO) };
+        // Never with the domain of this machine behind it.
+        full_name.set_fqdn(true);
         let course = self.state().breaker.course(now());
         match course {
             Course::Ask => {}
-            Course::Probe if self.probe().await => {}
+            Course::Probe if timeout_at(until, self.probe()).await.unwrap_or(false) => {}
             Course::Probe | Course::Skip => {
                 self.state().counts.skipped += 1;
                 return (Err(Failure::Skipped), Duration::ZERO);
             }
         }
-        let Ok(mut full_name) = Name::from_ascii(name) else { return (Err(Failure::BadName), Duration::ZERO) };
-        // Never with the domain of this machine behind it.
-        full_name.set_fqdn(true);
-        let Ok(_place) = self.0.places.acquire().await else { return (Err(Failure::Failed), Duration::ZERO) };
-        self.state().counts.asked += 1;
-        let found = self.0.hickory.lookup(full_name, kind.record_type()).await;
-        if !is_silence(&found) {
-            self.answered();
-        }
-        match found {
-            Ok(lookup) => {
-                let records = lookup.answers().iter();
-                let ttl = records.clone().map(|record| record.ttl).min().unwrap_or(0);
-                let data: Arc<[Data]> =
-                    records.filter_map(|record| kind.data(&record.data)).take(RECORDS_MAX).collect();
-                (Ok(data), Duration::from_secs(ttl.into()).min(POSITIVE_MAX))
+        let Ok(Ok(_place)) = timeout_at(until, limit.places.acquire()).await else {
+            // Our own doing, which says nothing about the resolver or the name.
+            self.state().counts.timed_out += 1;
+            return (Err(Failure::TimedOut), Duration::ZERO);
+        };
+        match timeout_at(until, self.ask_library(full_name, *kind)).await {
+            Ok(Reading::Answer(answer, time)) => (answer, time),
+            // The second is not left over: the walk ends with an answer.
+            Err(_) | Ok(Reading::Silence | Reading::EmptyIfAliasesEnd(_)) => {
+                let mut state = self.state();
+                state.counts.timed_out += 1;
+                state.breaker.timed_out();
+                Reading::timed_out()
             }
-            Err(NetError::Dns(DnsError::NoRecordsFound(none)))
-                if matches!(none.response_code, ResponseCode::NoError | ResponseCode::NXDomain) =>
-            {
-                // RFC 2308 §5
-                let time = none.negative_ttl.map_or(NEGATIVE_DEFAULT, |ttl| Duration::from_secs(ttl.into()));
-                (Ok(Arc::from([])), time.min(NEGATIVE_MAX))
-            }
-            Err(NetError::Timeout) => self.silent(),
-            Err(_) => (Err(Failure::Failed), FAILURE),
         }
     }
 
-    /// Counts a question without an answer.
-    fn silent(&self) -> (Answer, Duration) {
-        let mut state = self.state();
-        state.counts.timed_out += 1;
-        state.breaker.timed_out();
-        (Err(Failure::TimedOut), FAILURE)
+    async fn ask_library(&self, name: Name, kind: Kind) -> Reading {
+        self.state().counts.asked += 1;
+        let reply = self.0.hickory.lookup(name.clone(), kind.record_type()).await;
+        self.note_answer(&reply);
+        match answer::read(kind, &reply) {
+            Reading::EmptyIfAliasesEnd(time) => self.walk_aliases(name, time).await,
+            reading => reading,
+        }
+    }
+
+    /// Whether what an alias leads to is empty, or the aliases are broken: a loop, or more than the library follows.
+    async fn walk_aliases(&self, name: Name, time: Duration) -> Reading {
+        let mut names = vec![name];
+        while let Some(last) = names.last() {
+            let reply = self.0.hickory.lookup(last.clone(), RecordType::CNAME).await;
+            self.note_answer(&reply);
+            let next = match &reply {
+                Ok(lookup) => lookup.answers().iter().find_map(|record| match &record.data {
+                    RData::CNAME(alias) if record.name == *last => Some(alias.0.clone()),
+                    _ => None,
+                }),
+                Err(NetError::Dns(DnsError::NoRecordsFound(_))) => None,
+                Err(NetError::Timeout) => return Reading::Silence,
+                Err(_) => return Reading::failed(),
+            };
+            match next {
+                None => break,
+                Some(next) if names.contains(&next) || names.len() > ALIASES_MAX => return Reading::failed(),
+                Some(next) => names.push(next),
+            }
+        }
+        Reading::empty(true, time)
+    }
+
+    fn note_answer(&self, reply: &Result<Lookup, NetError>) {
+        if !reply.as_ref().is_err_and(answer::is_silence) {
+            self.answered();
+        }
     }
 
     /// Whether the resolver answers a question that needs nobody else, within half the time limit.
     async fn probe(&self) -> bool {
         let asking = self.0.hickory.lookup(Name::root(), RecordType::NS);
-        let answered = tokio::time::timeout(self.0.timeout / 2, asking).await.is_ok_and(|found| !is_silence(&found));
+        let answered = tokio::time::timeout(self.0.timeout / 2, asking)
+            .await
+            .is_ok_and(|found| !found.as_ref().is_err_and(answer::is_silence));
         if answered {
             self.answered();
         } else {
@@ -404,37 +440,12 @@ impl Drop for Open<'_> {
     }
 }
 
-impl Kind {
-    const fn record_type(self) -> RecordType {
-        match self {
-            Self::A => RecordType::A,
-            Self::Aaaa => RecordType::AAAA,
-            Self::Ptr => RecordType::PTR,
-        }
-    }
-
-    /// The record, if it is of this kind: aliases on the way are not.
-    fn data(self, record: &RData) -> Option<Data> {
-        match (self, record) {
-            (Self::A, RData::A(a)) => Some(Data::Address(a.0.into())),
-            (Self::Aaaa, RData::AAAA(aaaa)) => Some(Data::Address(aaaa.0.into())),
-            (Self::Ptr, RData::PTR(name)) => Some(Data::Name(name.0.to_ascii().into())),
-            _ => None,
-        }
-    }
-}
-
 fn name_server(address: SocketAddr) -> NameServerConfig {
     let mut server = NameServerConfig::udp_and_tcp(address.ip());
     for connection in &mut server.connections {
         connection.port = address.port();
     }
     server
-}
-
-/// Whether nothing at all came back.
-fn is_silence<T>(found: &Result<T, NetError>) -> bool {
-    matches!(found, Err(NetError::Timeout | NetError::NoConnections | NetError::Busy | NetError::Io(_)))
 }
 
 /// The time of tokio's timers, by which the limits here run too: a test that stops one stops the other.

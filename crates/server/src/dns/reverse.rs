@@ -43,19 +43,19 @@ impl Resolver {
         if ip.is_loopback() {
             return ClientName::Verified("localhost".into());
         }
-        let until = self.until(self.0.timeout);
-        let Ok(records) = self.ask(&Name::from(ip).to_ascii(), Kind::Ptr, until).await else {
+        let limit = self.limit(self.0.timeout);
+        let Ok(found) = self.ask(&Name::from(ip).to_ascii(), Kind::Ptr, limit).await else {
             return ClientName::Unknown;
         };
         // Foreign bytes: only what is a host name comes through.
-        let names = records.iter().filter_map(|data| match data {
+        let names = found.records.iter().filter_map(|data| match data {
             Data::Name(name) => DomainName::new(name.strip_suffix('.').unwrap_or(name)).ok(),
-            Data::Address(_) => None,
+            Data::Address(_) | Data::Exchange { .. } => None,
         });
         let (mut forged, mut unknown) = (None, false);
         for name in names.take(NAMES_MAX) {
             let kind = if ip.is_ipv4() { Kind::A } else { Kind::Aaaa };
-            match self.addresses(name.as_str(), kind, until).await {
+            match self.addresses(name.as_str(), kind, limit).await {
                 Ok(addresses) if addresses.contains(&ip) => return ClientName::Verified(name.as_str().into()),
                 Ok(_) => forged = forged.or(Some(name)),
                 Err(_) => unknown = true,

@@ -1,4 +1,5 @@
-//! A DNS server on a loopback port that the system chose, for tests: it answers what it was told and nothing else.
+//! A DNS server on a loopback port that the system chose, for tests: it answers what it was told and nothing else, as a
+//! recursive server does, over UDP and TCP; and names can be given ways to answer badly.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -6,19 +7,51 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use hickory_resolver::Hosts;
 use hickory_resolver::proto::op::{Message, MessageType, OpCode, ResponseCode};
-use hickory_resolver::proto::rr::rdata::{A, AAAA, PTR};
+use hickory_resolver::proto::rr::rdata::{A, AAAA, CNAME, MX, NS, PTR, SOA};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
-use tokio::net::UdpSocket;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 use super::Resolver;
+
+/// Seconds that answers hold, unless [`Server::hold`] says otherwise.
+const TTL: u32 = 300;
 
 /// Who answers, and what was asked.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    asked: Arc<AtomicUsize>,
-    silent: Arc<Mutex<Vec<String>>>,
-    task: tokio::task::JoinHandle<()>,
+    zone: Arc<Zone>,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+}
+
+/// How names with a certain end are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Not at all.
+    Silent,
+    /// SERVFAIL.
+    Broken,
+    /// REFUSED.
+    Refused,
+    /// With name servers instead of an answer.
+    Lame,
+    /// Over UDP truncated.
+    Truncated,
+    /// An alias alone, without what it leads to.
+    AliasOnly,
+    /// Empty answers without a SOA record.
+    Bare,
+}
+
+struct Zone {
+    records: HashMap<String, Vec<RData>>,
+    manners: Mutex<Vec<(String, Manner)>>,
+    ttl: Mutex<u32>,
+    asked: AtomicUsize,
+    /// Names and types, in the order they came.
+    questions: Mutex<Vec<String>>,
 }
 
 /// A record for [`Server::start`].
@@ -33,87 +66,211 @@ pub(crate) fn a(name: &str, address: &str) -> (String, RData) {
 /// A record for [`Server::start`].
 pub(crate) fn ptr(address: &str, name: &str) -> (String, RData) {
     let ip: IpAddr = address.parse().unwrap();
-    (
-        Name::from(ip).to_ascii(),
-        RData::PTR(PTR(Name::from_labels(name.trim_end_matches('.').split('.').map(str::as_bytes)).unwrap())),
-    )
+    (Name::from(ip).to_ascii(), RData::PTR(PTR(labels(name))))
+}
+
+/// A record for [`Server::start`]. The name of the host may be anything.
+pub(crate) fn mx(name: &str, preference: u16, host: &str) -> (String, RData) {
+    (format!("{name}."), RData::MX(MX::new(preference, labels(host))))
+}
+
+/// A record for [`Server::start`].
+pub(crate) fn cname(name: &str, target: &str) -> (String, RData) {
+    (format!("{name}."), RData::CNAME(CNAME(labels(target))))
+}
+
+fn labels(name: &str) -> Name {
+    let labels = name.split('.').filter(|label| !label.is_empty());
+    let mut name = Name::from_labels(labels.map(str::as_bytes)).unwrap();
+    name.set_fqdn(true);
+    name
 }
 
 impl Server {
-    /// Answers with these records, with NXDOMAIN for other names, SERVFAIL for names that begin with `broken.`, and
-    /// nothing for those that were given to [`Server::silence`].
+    /// Answers with these records; with an empty answer for names that have others or have names below them, and NXDOMAIN
+    /// for the rest; with SERVFAIL for names that begin with `broken.` and have none.
     pub(crate) async fn start(records: Vec<(String, RData)>) -> Self {
         let mut by_name: HashMap<String, Vec<RData>> = HashMap::new();
         for (name, data) in records {
             by_name.entry(name.to_ascii_lowercase()).or_default().push(data);
         }
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let address = socket.local_addr().unwrap();
-        let asked = Arc::new(AtomicUsize::new(0));
-        let silent = Arc::new(Mutex::new(Vec::<String>::new()));
-        let (counter, quiet) = (Arc::clone(&asked), Arc::clone(&silent));
-        let task = tokio::spawn(async move {
-            let mut buffer = vec![0; 4_096];
-            loop {
-                let (length, peer) = socket.recv_from(&mut buffer).await.unwrap();
-                let question = Message::from_vec(&buffer[..length]).unwrap();
-                counter.fetch_add(1, Ordering::Relaxed);
-                let name = question.queries[0].name().to_ascii().to_ascii_lowercase();
-                if quiet.lock().unwrap().iter().any(|end| name.ends_with(end)) {
-                    continue;
-                }
-                let reply = answer(&question, by_name.get(&name).map(Vec::as_slice), &name);
-                socket.send_to(&reply.to_vec().unwrap(), peer).await.unwrap();
-            }
+        let zone = Arc::new(Zone {
+            records: by_name,
+            manners: Mutex::default(),
+            ttl: Mutex::new(TTL),
+            asked: AtomicUsize::new(0),
+            questions: Mutex::default(),
         });
-        Self { address, asked, silent, task }
+        let (udp, tcp) = sockets().await;
+        let address = udp.local_addr().unwrap();
+        let tasks =
+            vec![tokio::spawn(serve_udp(udp, Arc::clone(&zone))), tokio::spawn(serve_tcp(tcp, Arc::clone(&zone)))];
+        Self { address, zone, tasks }
     }
 
-    /// A resolver that asks this server.
+    /// A resolver that asks this server, on a machine without /etc/hosts.
     pub(crate) fn resolver(&self, timeout: Duration) -> Resolver {
-        let settings = crate::config::Dns { servers: vec![self.address], timeout, cache_entries_max: 100 };
-        Resolver::new(&settings).unwrap()
+        self.resolver_with_hosts(timeout, "")
+    }
+
+    /// A resolver that asks this server, on a machine with this /etc/hosts.
+    pub(crate) fn resolver_with_hosts(&self, timeout: Duration, text: &str) -> Resolver {
+        let settings = crate::config::Dns { servers: vec![self.address], timeout, cache_entries_max: 1_000 };
+        let mut hosts = Hosts::default();
+        hosts.read_hosts_conf(text.as_bytes()).unwrap();
+        Resolver::with_hosts(&settings, hosts).unwrap()
     }
 
     /// Questions so far.
     pub(crate) fn asked(&self) -> usize {
-        self.asked.load(Ordering::Relaxed)
+        self.zone.asked.load(Ordering::Relaxed)
     }
 
-    /// No answers for names with this end from now on; `.` is all of them.
+    /// Names and types that were asked since the last call, sorted, each once.
+    pub(crate) fn take_questions(&self) -> Vec<String> {
+        let mut questions = std::mem::take(&mut *self.zone.questions.lock().unwrap());
+        questions.sort();
+        questions.dedup();
+        questions
+    }
+
+    /// Answers names with this end, the last dot included, in this manner from now on; `.` is all of them.
+    pub(crate) fn answer(&self, end: &str, manner: Manner) {
+        self.zone.manners.lock().unwrap().push((end.to_owned(), manner));
+    }
+
+    /// No answers for names with this end from now on.
     pub(crate) fn silence(&self, end: &str) {
-        self.silent.lock().unwrap().push(end.to_owned());
+        self.answer(end, Manner::Silent);
     }
 
-    /// Answers for all names again.
+    /// Answers for all names again, and well.
     pub(crate) fn speak(&self) {
-        self.silent.lock().unwrap().clear();
+        self.zone.manners.lock().unwrap().clear();
+    }
+
+    /// Answers hold this many seconds from now on.
+    pub(crate) fn hold(&self, seconds: u32) {
+        *self.zone.ttl.lock().unwrap() = seconds;
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.task.abort();
+        self.tasks.iter().for_each(tokio::task::JoinHandle::abort);
     }
 }
 
-fn answer(question: &Message, records: Option<&[RData]>, name: &str) -> Message {
-    let query = question.queries[0].clone();
-    let mut reply = Message::new(question.metadata.id, MessageType::Response, OpCode::Query);
-    reply.metadata.recursion_desired = true;
-    reply.metadata.recursion_available = true;
-    let right_kind = |data: &&RData| match data {
-        RData::A(_) => query.query_type() == RecordType::A,
-        RData::AAAA(_) => query.query_type() == RecordType::AAAA,
-        RData::PTR(_) => query.query_type() == RecordType::PTR,
-        _ => false,
-    };
-    let records = records.unwrap_or_default().iter().filter(right_kind);
-    reply.answers = records.map(|data| Record::from_rdata(query.name().clone(), 300, data.clone())).collect();
-    if reply.answers.is_empty() {
-        reply.metadata.response_code =
-            if name.starts_with("broken.") { ResponseCode::ServFail } else { ResponseCode::NXDomain };
+/// Both on one port: the next if somebody else has the number for TCP.
+async fn sockets() -> (UdpSocket, TcpListener) {
+    loop {
+        let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        if let Ok(tcp) = TcpListener::bind(udp.local_addr().unwrap()).await {
+            return (udp, tcp);
+        }
     }
-    reply.queries.push(query);
-    reply
+}
+
+async fn serve_udp(socket: UdpSocket, zone: Arc<Zone>) {
+    let mut buffer = vec![0; 4_096];
+    loop {
+        let (length, peer) = socket.recv_from(&mut buffer).await.unwrap();
+        if let Some(reply) = zone.reply(&buffer[..length], true) {
+            socket.send_to(&reply, peer).await.unwrap();
+        }
+    }
+}
+
+async fn serve_tcp(listener: TcpListener, zone: Arc<Zone>) {
+    let mut clients = tokio::task::JoinSet::new();
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        let zone = Arc::clone(&zone);
+        // A client that goes away ends its task with an error, which is nobody's.
+        clients.spawn(async move { serve_client(stream, &zone).await });
+    }
+}
+
+async fn serve_client(mut stream: TcpStream, zone: &Zone) -> std::io::Result<()> {
+    loop {
+        let mut question = vec![0; usize::from(stream.read_u16().await?)];
+        stream.read_exact(&mut question).await?;
+        if let Some(reply) = zone.reply(&question, false) {
+            stream.write_u16(u16::try_from(reply.len()).unwrap()).await?;
+            stream.write_all(&reply).await?;
+        }
+    }
+}
+
+impl Zone {
+    fn reply(&self, question: &[u8], is_udp: bool) -> Option<Vec<u8>> {
+        let question = Message::from_vec(question).unwrap();
+        let query = question.queries[0].clone();
+        let name = query.name().to_ascii().to_ascii_lowercase();
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.questions.lock().unwrap().push(format!("{} {name}", query.query_type()));
+        let has =
+            |manner| self.manners.lock().unwrap().iter().any(|(end, own)| *own == manner && name.ends_with(&**end));
+        if has(Manner::Silent) {
+            return None;
+        }
+        let mut reply = Message::new(question.metadata.id, MessageType::Response, OpCode::Query);
+        reply.metadata.recursion_desired = true;
+        reply.metadata.recursion_available = true;
+        if has(Manner::Broken) {
+            reply.metadata.response_code = ResponseCode::ServFail;
+        } else if has(Manner::Refused) {
+            reply.metadata.response_code = ResponseCode::Refused;
+        } else if has(Manner::Lame) {
+            reply.authorities = vec![self.record(&labels("example"), RData::NS(NS(labels("ns.example"))))];
+        } else if is_udp && has(Manner::Truncated) {
+            reply.metadata.truncation = true;
+        } else {
+            self.fill(&mut reply, query.name(), query.query_type(), has(Manner::AliasOnly), has(Manner::Bare));
+        }
+        reply.queries.push(query);
+        Some(reply.to_vec().unwrap())
+    }
+
+    fn fill(&self, reply: &mut Message, name: &Name, kind: RecordType, alias_only: bool, bare: bool) {
+        let mut name = name.clone();
+        loop {
+            let text = name.to_ascii().to_ascii_lowercase();
+            let own = self.records.get(&text).map(Vec::as_slice).unwrap_or_default();
+            let right = own.iter().filter(|data| data.record_type() == kind);
+            let before = reply.answers.len();
+            reply.answers.extend(right.map(|data| self.record(&name, data.clone())));
+            if reply.answers.len() > before {
+                return;
+            }
+            let alias = own.iter().find_map(|data| if let RData::CNAME(alias) = data { Some(alias) } else { None });
+            if let Some(alias) = alias {
+                reply.answers.push(self.record(&name, RData::CNAME(alias.clone())));
+                let seen = reply.answers.iter().any(|record| record.name == alias.0);
+                if alias_only || seen {
+                    return;
+                }
+                name = alias.0.clone();
+                continue;
+            }
+            let below = format!(".{text}");
+            if own.is_empty() && text.starts_with("broken.") {
+                reply.metadata.response_code = ResponseCode::ServFail;
+                return;
+            }
+            if own.is_empty() && !self.records.keys().any(|name| name.ends_with(&below)) {
+                reply.metadata.response_code = ResponseCode::NXDomain;
+            }
+            if !bare {
+                let ttl = i32::try_from(*self.ttl.lock().unwrap()).unwrap();
+                let soa = SOA::new(labels("ns.example"), labels("root.example"), 1, ttl, ttl, ttl, ttl.unsigned_abs());
+                reply.authorities.push(self.record(&Name::root(), RData::SOA(soa)));
+            }
+            return;
+        }
+    }
+
+    fn record(&self, name: &Name, data: RData) -> Record {
+        Record::from_rdata(name.clone(), *self.ttl.lock().unwrap(), data)
+    }
 }

@@ -8,10 +8,11 @@
 //! 3. the caller binds what is still to bind;
 //! 4. [`accounts`] finds the user to become, [`privileges`] gives it its directories and becomes it, for good.
 //!
-//! Afterwards [`clock`], [`signals`] and [`quickack`] serve the running server. This is the one folder of the crate in which
+//! Afterwards [`addresses`], [`clock`], [`signals`] and [`quickack`] serve the running server. This is the one folder of the crate in which
 //! `unsafe` may stand; each block says why it is sound.
 
 pub mod accounts;
+pub mod addresses;
 pub(crate) mod blocking;
 pub mod clock;
 pub mod limits;

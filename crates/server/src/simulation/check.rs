@@ -12,6 +12,9 @@ use std::time::Duration;
 /// Within this a live host gets its mail while others are dead.
 const PROMPT: Duration = Duration::from_secs(120);
 
+/// What an attempt takes with a host that never answers the end of a message, for each of its recipients.
+const SILENCE: Duration = Duration::from_secs(7 * 660);
+
 /// What the run promised.
 pub(super) struct Terms<'a> {
     pub(super) hosts: &'a [std::sync::Arc<Host>],
@@ -152,7 +155,8 @@ impl Checker<'_> {
 
     /// Told once, but for crashes.
     fn told(&mut self, recipient: &str, action: &'static str) -> Vec<Told> {
-        let told = self.reports.get(&(recipient.to_owned(), action)).cloned().unwrap_or_default();
+        let mut told = self.reports.get(&(recipient.to_owned(), action)).cloned().unwrap_or_default();
+        told.sort_by_key(|told| told.made);
         for (nth, one) in told.iter().enumerate().take(told.len().saturating_sub(1)) {
             if !self.is_excused(one.made, one.made) {
                 let (next, first) = (&told[nth + 1], one);
@@ -208,6 +212,7 @@ impl Checker<'_> {
             }
             if let Some(taken) = takes.iter().find(|taken| taken.acked.is_some())
                 && !self.is_excused(taken.at, taken.acked.unwrap())
+                && !self.is_excused(one.made, one.made)
             {
                 self.say(format!("{what} was delivered at {:?} and reported as failed at {:?}", taken.at, one.made));
             }
@@ -235,7 +240,17 @@ impl Checker<'_> {
     fn patience(&self, name: &str) -> Duration {
         let down: Duration = self.facts.downs.iter().map(|(down, up)| *up - *down).sum();
         let held = self.facts.held.get(name).copied().unwrap_or_default();
-        self.terms.slack + down + held
+        let host = self.host_of(name);
+        // Mail stands in line behind mail that waits for a silent host, an attempt each.
+        let is_silent = host.is_none_or(|host| host.is_silent());
+        let line = if is_silent { self.facts.sent.len() as u32 * SILENCE } else { Duration::ZERO };
+        self.terms.slack + down + held + line
+    }
+
+    /// The host that a recipient's mail goes to, if it is one only.
+    fn host_of(&self, name: &str) -> Option<&Host> {
+        let address = name.split_once("@[")?.1.strip_suffix(']')?;
+        self.terms.hosts.iter().map(AsRef::as_ref).find(|host| host.address.to_string() == address)
     }
 
     #[expect(clippy::too_many_arguments, reason = "all that is known of one recipient")]

@@ -149,8 +149,21 @@ impl Host {
     /// Has no trouble at any time and refuses nobody.
     pub(super) fn is_always_good(&self) -> bool {
         let Manners { hard_rcpt, soft_rcpt, greylist, size, .. } = self.manners;
-        let bears_all = hard_rcpt == 0 && soft_rcpt == 0 && greylist.is_none() && size != Some(60_000);
+        // What is sent behind a message to a server that closes after it may be lost, and is tried later.
+        let bears_all = self.manners.messages_max == u32::MAX
+            && hard_rcpt == 0
+            && soft_rcpt == 0
+            && greylist.is_none()
+            && size != Some(60_000);
         !self.is_dead && self.days.is_empty() && bears_all && self.manners.eight_bit && self.manners.esmtp
+    }
+
+    /// It may leave connections without an answer.
+    pub(super) fn is_silent(&self) -> bool {
+        use Fault::{Endless, Garbage, Hang, KeepAndHang};
+        let is_one =
+            |mood: &Mood| matches!(mood, Mood::Silent | Mood::Faulty(_, Hang | KeepAndHang | Endless | Garbage, _));
+        self.days.iter().any(|(_, moods)| moods.iter().any(is_one))
     }
 
     /// Becomes a host that has no trouble.

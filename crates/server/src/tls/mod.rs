@@ -1,6 +1,6 @@
-//! TLS of the server: certificates, the handshake, and what the log says of both.
+//! TLS of the server: certificates, the handshake, and what the log says of both; and towards next hops, [`Connector`].
 //!
-//! The stop is accept, for implicit TLS, and session, for STARTTLS; both use the same [`Acceptor`]. TLS 1.2 and 1.3 by rustls;
+//! The stop is accept, for implicit TLS, and session, for STARTTLS; both use the same [`Acceptor`]. The other side is deliver. TLS 1.2 and 1.3 by rustls;
 //! no client certificates (`verify=NOT` in log lines), no ALPN, no early data. Resumption is by tickets, whose keys change
 //! every few hours and live as long as the process; nothing is stored for a session that ended.
 //!
@@ -20,6 +20,7 @@ use crate::config;
 use crate::env::clock;
 use arc_swap::ArcSwap;
 use certificate::{Certificates, Identity};
+use report::Peer;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::{NoServerSessionStorage, ProducesTickets};
 use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion};
@@ -30,7 +31,7 @@ use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 
-/// What log lines say of the client's certificate: we ask for none.
+/// What log lines say of the other side's certificate: of clients we ask for none, of next hops we take any.
 pub const VERIFY: &str = "NOT";
 
 /// An encrypted connection.
@@ -135,8 +136,8 @@ impl Acceptor {
                 let tls = report::describe(stream.get_ref().1);
                 Ok((stream, tls))
             }
-            Ok(Err(error)) => Err(HandshakeError::from_io(error)),
-            Err(_) => Err(HandshakeError::TimedOut),
+            Ok(Err(error)) => Err(HandshakeError::from_io(Peer::Client, error)),
+            Err(_) => Err(HandshakeError::timed_out(Peer::Client)),
         }
     }
 }

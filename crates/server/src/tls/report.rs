@@ -1,23 +1,25 @@
 //! What the log says of a TLS connection, and of one that failed.
 
-use rustls::{CipherSuite, Error, InvalidMessage, PeerIncompatible, ServerConnection};
+use rustls::{CipherSuite, CommonState, Error, InvalidMessage, PeerIncompatible, ServerConnection};
 use std::fmt;
 use std::io;
 
 /// Version, cipher and server name of a connection whose handshake is done.
 pub(super) fn describe(connection: &ServerConnection) -> smtp::server::Tls {
+    let (version, cipher, bits) = agreed(connection);
+    smtp::server::Tls { version, cipher, bits, server_name: connection.server_name().map(Into::into) }
+}
+
+/// Version, cipher and bits of either side's connection.
+pub(super) fn agreed(connection: &CommonState) -> (Box<str>, Box<str>, u16) {
     let cipher = connection.negotiated_cipher_suite().map_or_else(String::new, |suite| cipher_name(suite.suite()));
     let version = match connection.protocol_version() {
         Some(rustls::ProtocolVersion::TLSv1_3) => "TLSv1.3",
         Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2",
         _ => "TLS",
     };
-    smtp::server::Tls {
-        version: version.into(),
-        bits: bits(&cipher),
-        cipher: cipher.into(),
-        server_name: connection.server_name().map(Into::into),
-    }
+    let bits = bits(&cipher);
+    (version.into(), cipher.into(), bits)
 }
 
 /// The name that OpenSSL, and so other servers' logs, give a cipher suite.
@@ -43,39 +45,65 @@ fn bits(cipher: &str) -> u16 {
 
 /// Why there is no TLS connection. The text is for the log.
 #[derive(Debug)]
-pub enum HandshakeError {
-    /// Not done within `tls.handshake_time_max`.
+pub struct HandshakeError {
+    peer: Peer,
+    reason: Reason,
+}
+
+/// With whom there is none.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Peer {
+    Client,
+    NextHop,
+}
+
+#[derive(Debug)]
+enum Reason {
     TimedOut,
-    /// The client closed the connection.
+    /// The peer closed the connection.
     Closed,
     /// The connection broke.
     Broken(io::Error),
-    /// The two could not agree, or the client does not speak TLS.
+    /// The two could not agree, or the peer does not speak TLS.
     Refused(Error),
 }
 
 impl HandshakeError {
-    pub(super) fn from_io(error: io::Error) -> Self {
+    pub(super) const fn timed_out(peer: Peer) -> Self {
+        Self { peer, reason: Reason::TimedOut }
+    }
+
+    pub(super) const fn refused(peer: Peer, error: Error) -> Self {
+        Self { peer, reason: Reason::Refused(error) }
+    }
+
+    pub(super) fn from_io(peer: Peer, error: io::Error) -> Self {
         if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
-            return Self::Refused(error.clone());
+            return Self::refused(peer, error.clone());
         }
-        match error.kind() {
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::Closed,
-            _ => Self::Broken(error),
-        }
+        let reason = match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Reason::Closed,
+            _ => Reason::Broken(error),
+        };
+        Self { peer, reason }
     }
 }
 
 impl fmt::Display for HandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let error = match self {
-            Self::TimedOut => return f.write_str("no handshake within tls.handshake_time_max"),
-            Self::Closed => return f.write_str("client closed the connection in the handshake"),
-            Self::Broken(error) => return write!(f, "connection broke in the handshake: {error}"),
-            Self::Refused(error) => error,
+        let peer = match self.peer {
+            Peer::Client => "client",
+            Peer::NextHop => "server",
+        };
+        let error = match (&self.reason, self.peer) {
+            (Reason::TimedOut, Peer::Client) => return f.write_str("no handshake within tls.handshake_time_max"),
+            (Reason::TimedOut, Peer::NextHop) => return f.write_str("no handshake in time"),
+            (Reason::Closed, _) => return write!(f, "{peer} closed the connection in the handshake"),
+            (Reason::Broken(error), _) => return write!(f, "connection broke in the handshake: {error}"),
+            (Reason::Refused(error), _) => error,
         };
         match error {
-            Error::AlertReceived(alert) => write!(f, "client sent alert {}", snake_case(&format!("{alert:?}"))),
+            Error::AlertReceived(alert) => write!(f, "{peer} sent alert {}", snake_case(&format!("{alert:?}"))),
             Error::InvalidMessage(InvalidMessage::InvalidContentType) => f.write_str("plain text instead of TLS"),
             Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon) => f.write_str("no shared cipher"),
             Error::PeerIncompatible(PeerIncompatible::NoKxGroupsInCommon) => {
@@ -86,9 +114,10 @@ impl fmt::Display for HandshakeError {
                 | PeerIncompatible::Tls12NotOfferedOrEnabled
                 | PeerIncompatible::SupportedVersionsExtensionRequired
                 | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
+                | PeerIncompatible::ServerDoesNotSupportTls12Or13
                 // OpenSSL 3.0's s_client with -tls1_1: TLS 1.1 does not know the extension.
                 | PeerIncompatible::SignatureAlgorithmsExtensionRequired,
-            ) => f.write_str("client's TLS versions are below tls.version_min"),
+            ) => write!(f, "{peer}'s TLS versions are below tls.version_min"),
             Error::PeerIncompatible(PeerIncompatible::NoSignatureSchemesInCommon) => {
                 f.write_str("no shared cipher or signature algorithm")
             }
@@ -145,8 +174,10 @@ mod tests {
             (AlertDescription::UnknownCA, "unknown_ca"),
             (AlertDescription::CertificateExpired, "certificate_expired"),
         ] {
-            let error = HandshakeError::Refused(Error::AlertReceived(alert));
-            assert_eq!(error.to_string(), format!("client sent alert {name}"));
+            for (peer, who) in [(Peer::Client, "client"), (Peer::NextHop, "server")] {
+                let error = HandshakeError::refused(peer, Error::AlertReceived(alert));
+                assert_eq!(error.to_string(), format!("{who} sent alert {name}"));
+            }
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Handshakes over a pipe in memory, with certificates made for each test.
 
+mod connector;
+
 use super::*;
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256};
 use rustls::pki_types::{CertificateDer, ServerName};

@@ -49,7 +49,8 @@ pub enum Step {
     /// All output is sent: do the TLS handshake, then [`super::Session::tls_started`]. If it fails, drop the session.
     StartTls,
     /// It takes a transaction now, perhaps while others await replies: [`super::Session::begin`]. A driver that has none
-    /// waits as with [`Step::Wait`], or calls [`super::Session::quit`].
+    /// waits as with [`Step::Wait`], or calls [`super::Session::quit`]. Content of the one before that was not asked for is
+    /// not wanted any more: all its recipients were refused.
     Ready,
     /// Give the next piece of the content of the transaction that was begun last to [`super::Session::content`], or
     /// [`super::Session::abort_content`].

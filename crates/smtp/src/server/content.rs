@@ -304,7 +304,8 @@ impl Content {
             }
             self.header.count(octets);
         }
-        self.stored = self.stored.saturating_add(octets);
+        // Up to the octet that is one too many, however long the piece is.
+        self.stored = self.stored.saturating_add(octets.min(room.saturating_add(1)));
         self.line = self.line.saturating_add(octets);
         if octets > room {
             self.refuse(problem);

@@ -1,9 +1,11 @@
-//! The server that is killed: `mailrace serve`, or `mailrace sink` for the control.
+//! The server that is killed: `mailrace serve`, keeping mail or passing it on, or `mailrace sink` for the control.
 //!
 //! It dies with the rig (`--with-parent`), whatever the rig dies of.
 
+use crate::clock;
 use crate::crash::host::Stop;
 use crate::crash::spools::SpoolArguments;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -17,14 +19,28 @@ use std::time::Duration;
 const READY_WAIT: Duration = Duration::from_secs(60);
 /// What it prints then.
 const READY: &str = "mailrace: ready on ";
+/// How long it may take to end when it is asked to.
+const END_WAIT: Duration = Duration::from_secs(60);
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// The one that keeps mail.
     Serve,
-    /// The one that does not.
+    /// The one that passes it on; its name in EHLO says which start of it this is.
+    Relay { to: SocketAddr, generation: u32 },
+    /// The one that does not keep it.
     Sink,
+}
+
+/// The name of a relay, by which the receiver tells its starts apart.
+pub(super) fn name_of(generation: u32) -> String {
+    format!("g{generation}.relay.example")
+}
+
+/// The start that said this name.
+pub(super) fn generation_of(name: &str) -> Option<u32> {
+    name.strip_prefix('g')?.strip_suffix(".relay.example")?.parse().ok()
 }
 
 /// A server at work. Dropping it kills it with SIGKILL.
@@ -45,9 +61,9 @@ impl Mta {
         let mut command = Command::new(mailrace);
         match what {
             What::Sink => drop(command.args(["sink", "--with-parent", "--listen", "127.0.0.1:0"])),
-            What::Serve => {
+            What::Serve | What::Relay { .. } => {
                 command.args(["serve", "--with-parent"]);
-                for setting in settings(dir, spool) {
+                for setting in settings(what, dir, spool) {
                     command.arg("--set").arg(setting);
                 }
             }
@@ -82,6 +98,28 @@ impl Mta {
         Err(Stop::Broken(format!("mailrace did not start: {}", said.lines().last().unwrap_or("it says nothing"))))
     }
 
+    /// Asks it to end, and waits until it has.
+    ///
+    /// # Errors
+    /// It does not end in [`END_WAIT`], or not well; then it is killed.
+    pub(super) fn end(mut self) -> Result<(), Stop> {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            kill_process(pid, Signal::TERM).map_err(|error| Stop::broken("ending mailrace", error))?;
+        }
+        let until = clock::now() + END_WAIT;
+        loop {
+            match self.child.try_wait().map_err(|error| Stop::broken("ending mailrace", error))? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(Stop::Broken(format!("mailrace ended with {status}"))),
+                None if clock::now() > until => {
+                    let text = format!("mailrace had not ended {} s after SIGTERM", END_WAIT.as_secs());
+                    return Err(Stop::Broken(text));
+                }
+                None => clock::pause(Duration::from_millis(5)),
+            }
+        }
+    }
+
     /// Kills it with SIGKILL and waits until nothing of it runs.
     pub(super) fn kill(self) {
         drop(self);
@@ -104,8 +142,8 @@ fn words(dir: &Path) -> PathBuf {
     dir.join("stderr")
 }
 
-fn settings(dir: &Path, spool: &SpoolArguments) -> Vec<String> {
-    vec![
+fn settings(what: What, dir: &Path, spool: &SpoolArguments) -> Vec<String> {
+    let mut settings = vec![
         format!("spool.path={}", spool.path.display()),
         format!("spool.segment_bytes={}", spool.segment_bytes),
         format!("spool.size_max={}", spool.size_max),
@@ -114,6 +152,12 @@ fn settings(dir: &Path, spool: &SpoolArguments) -> Vec<String> {
         "listen=[{address=\"127.0.0.1:0\"}]".to_owned(),
         format!("log.path={}", dir.join("log").display()),
         format!("control.path={}", dir.join("control").display()),
-        "delivery.mode=queue".to_owned(),
-    ]
+    ];
+    if let What::Relay { to, generation } = what {
+        settings.push(format!("hostname={}", name_of(generation)));
+        settings.push(format!("route.smart_host=[\"[{}]:{}\"]", to.ip(), to.port()));
+    } else {
+        settings.push("delivery.mode=queue".to_owned());
+    }
+    settings
 }

@@ -1,6 +1,6 @@
 //! The servers under measurement: `mailrace serve` and `mailrace sink` as children, others through `bench/peers/peer`.
 //!
-//! Dropping a running server ends it and removes what it stored.
+//! Dropping a running server ends it and removes what it stored, and so does dropping [`Work`] with everything of a run.
 
 use crate::clock;
 use serde_json::Value;
@@ -19,7 +19,7 @@ const READY: &str = "mailrace: ready";
 
 /// What can be measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// `mailrace serve` with its spool on the disk.
     Serve,
     /// The same on a tmpfs.
@@ -31,7 +31,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         match self {
             Self::Serve => "mailrace serve",
             Self::ServeMemory => "mailrace serve, tmpfs",
@@ -43,20 +43,52 @@ impl Kind {
 
 /// Where programs and directories are.
 #[derive(Clone, Debug)]
-pub(super) struct Site {
-    pub(super) mailrace: PathBuf,
-    pub(super) peers: PathBuf,
-    pub(super) disk: PathBuf,
-    pub(super) memory: PathBuf,
+pub(crate) struct Site {
+    pub(crate) mailrace: PathBuf,
+    pub(crate) peers: PathBuf,
+    pub(crate) disk: PathBuf,
+    pub(crate) memory: PathBuf,
     /// Certificate and key in PEM, made for this run.
-    pub(super) certificate: PathBuf,
-    pub(super) key: PathBuf,
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+impl Site {
+    /// Looks for the program, makes a certificate.
+    ///
+    /// # Errors
+    /// The program is missing, or the directory takes no files.
+    pub(crate) fn new(mailrace: PathBuf, peers: PathBuf, work: &Work, memory: PathBuf) -> Result<Self, String> {
+        if !mailrace.is_file() {
+            return Err(format!("{} is missing; cargo build --release --package mailrace", mailrace.display()));
+        }
+        let (certificate, key) = certificate(&work.0)?;
+        Ok(Self { mailrace, peers, disk: work.0.clone(), memory, certificate, key })
+    }
+}
+
+/// Where this program lies, and mailrace beside it.
+///
+/// # Errors
+/// The system does not say.
+pub(crate) fn beside() -> Result<PathBuf, String> {
+    let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    Ok(own.parent().unwrap_or_else(|| Path::new(".")).to_owned())
+}
+
+/// What a server is to do with mail.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Task {
+    /// Accept and keep it; TLS is offered or not.
+    Keep { tls: bool },
+    /// Accept it and pass it on to one next hop, as fast as it can.
+    Relay { to: SocketAddr },
 }
 
 /// A running server.
 #[derive(Debug)]
-pub(super) struct Server<'a> {
-    pub(super) at: SocketAddr,
+pub(crate) struct Server<'a> {
+    pub(crate) at: SocketAddr,
     site: &'a Site,
     made: Made,
 }
@@ -72,39 +104,26 @@ impl<'a> Server<'a> {
     ///
     /// # Errors
     /// Why it does not run, with its own last words.
-    pub(super) fn start(site: &'a Site, kind: &Kind, tls: bool) -> Result<Self, String> {
+    pub(crate) fn start(site: &'a Site, kind: &Kind, task: Task) -> Result<Self, String> {
         let parent = match kind {
             Kind::ServeMemory => &site.memory,
             Kind::Serve | Kind::Sink => &site.disk,
-            Kind::Peer(name) => return Self::start_peer(site, name),
+            Kind::Peer(name) => return Self::start_peer(site, name, task),
         };
-        let dir = parent.join(format!("mailrace-accept-{}", std::process::id()));
+        let dir = parent.join(format!("mailrace-server-{}", std::process::id()));
         // Left by a run that was killed under the same number.
         drop(fs::remove_dir_all(&dir));
         fs::create_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        let tls = matches!(task, Task::Keep { tls: true });
         let mut command = Command::new(&site.mailrace);
-        let (certificate, key) = (site.certificate.display(), site.key.display());
         if *kind == Kind::Sink {
             command.args(["sink", "--listen", "127.0.0.1:0"]);
             if tls {
                 command.arg("--certificate").arg(&site.certificate).arg("--key").arg(&site.key);
             }
         } else {
-            let mode = if tls { "starttls" } else { "none" };
-            let settings = [
-                format!("spool.path={}", dir.join("spool").display()),
-                format!("listen=[{{address=\"127.0.0.1:0\",tls=\"{mode}\"}}]"),
-                format!("log.path={}", dir.join("log").display()),
-                format!("control.path={}", dir.join("control").display()),
-                "delivery.mode=queue".to_owned(),
-                // The part with 10,000 idle connections needs room for the others too.
-                "accept.connections_max=20000".to_owned(),
-                format!("tls.certificate={certificate}"),
-                format!("tls.key={key}"),
-            ];
             command.arg("serve");
-            let kept = if tls { settings.len() } else { settings.len() - 2 };
-            for setting in settings.iter().take(kept) {
+            for setting in settings(site, &dir, task) {
                 command.arg("--set").arg(setting);
             }
         }
@@ -117,17 +136,23 @@ impl<'a> Server<'a> {
         }
     }
 
-    fn start_peer(site: &'a Site, name: &str) -> Result<Self, String> {
+    fn start_peer(site: &'a Site, name: &str, task: Task) -> Result<Self, String> {
         // What a killed run left would hold the port.
         drop(peer(site, &["stop", name]));
-        peer(site, &["start", name, "queue"])?;
+        match task {
+            Task::Keep { .. } => drop(peer(site, &["start", name, "queue"])?),
+            Task::Relay { to } => {
+                let to = to.port().to_string();
+                drop(output(peer_command(site, &["start", name, "relay"]).env("RELAY_TO", to))?);
+            }
+        }
         let port = peer(site, &["port", name])?;
         let port = port.trim().parse::<u16>().map_err(|e| format!("port of {name}: {e}"))?;
         Ok(Self { at: SocketAddr::from(([127, 0, 0, 1], port)), site, made: Made::Peer(name.to_owned()) })
     }
 
     /// The process, where one process is the whole server.
-    pub(super) fn process(&self) -> Option<u32> {
+    pub(crate) fn process(&self) -> Option<u32> {
         match &self.made {
             Made::Child { child, .. } => Some(child.id()),
             Made::Peer(_) => None,
@@ -138,7 +163,7 @@ impl<'a> Server<'a> {
     ///
     /// # Errors
     /// They cannot be counted.
-    pub(super) fn stop_and_count(mut self) -> Result<Option<u64>, String> {
+    pub(crate) fn stop_and_count(mut self) -> Result<Option<u64>, String> {
         let read = |text: &str| text.trim().parse::<u64>().map_err(|e| format!("count {text:?}: {e}"));
         match &mut self.made {
             Made::Peer(name) => read(&peer(self.site, &["count", name])?).map(Some),
@@ -172,6 +197,30 @@ impl Drop for Server<'_> {
             Made::Peer(name) => drop(peer(self.site, &["stop", name])),
         }
     }
+}
+
+/// The settings of `mailrace serve` that are not its defaults.
+fn settings(site: &Site, dir: &Path, task: Task) -> Vec<String> {
+    let mode = if matches!(task, Task::Keep { tls: true }) { "starttls" } else { "none" };
+    let mut settings = vec![
+        format!("spool.path={}", dir.join("spool").display()),
+        format!("listen=[{{address=\"127.0.0.1:0\",tls=\"{mode}\"}}]"),
+        format!("log.path={}", dir.join("log").display()),
+        format!("control.path={}", dir.join("control").display()),
+        // The part with 10,000 idle connections needs room for the others too.
+        "accept.connections_max=20000".to_owned(),
+    ];
+    match task {
+        Task::Keep { tls } => {
+            settings.push("delivery.mode=queue".to_owned());
+            if tls {
+                settings.push(format!("tls.certificate={}", site.certificate.display()));
+                settings.push(format!("tls.key={}", site.key.display()));
+            }
+        }
+        Task::Relay { to } => settings.push(format!("route.smart_host=[\"[{}]:{}\"]", to.ip(), to.port())),
+    }
+    settings
 }
 
 /// Starts a child and waits for its word.
@@ -232,8 +281,14 @@ fn end(child: &mut Child) {
 }
 
 /// Calls the script of the peers.
-pub(super) fn peer(site: &Site, words: &[&str]) -> Result<String, String> {
-    output(Command::new(&site.peers).args(words).env("SPOOL", &site.disk))
+pub(crate) fn peer(site: &Site, words: &[&str]) -> Result<String, String> {
+    output(&mut peer_command(site, words))
+}
+
+fn peer_command(site: &Site, words: &[&str]) -> Command {
+    let mut command = Command::new(&site.peers);
+    command.args(words).env("SPOOL", &site.disk);
+    command
 }
 
 fn output(command: &mut Command) -> Result<String, String> {
@@ -244,4 +299,38 @@ fn output(command: &mut Command) -> Result<String, String> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     Err(format!("{name}: {}: {}", output.status, said.lines().last().unwrap_or("")))
+}
+
+/// The directory of a run; gone when the run is.
+#[derive(Debug)]
+pub(crate) struct Work(PathBuf);
+
+impl Work {
+    /// Makes it below `parent`.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(crate) fn new(parent: &Path) -> Result<Self, String> {
+        let told = |e: std::io::Error| format!("{}: {e}", parent.display());
+        let parent = fs::canonicalize(parent).map_err(told)?;
+        let dir = parent.join(format!("mailrace-side-{}-{}", std::process::id(), clock::unix_us()));
+        fs::create_dir(&dir).map_err(told)?;
+        Ok(Self(dir))
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// Makes a certificate for the servers of this run; nobody checks it.
+fn certificate(dir: &Path) -> Result<(PathBuf, PathBuf), String> {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).map_err(|e| format!("certificate: {e}"))?;
+    let (certificate, key) = (dir.join("certificate.pem"), dir.join("key.pem"));
+    let told = |e: std::io::Error| format!("{}: {e}", dir.display());
+    fs::write(&certificate, made.cert.pem()).map_err(told)?;
+    fs::write(&key, made.signing_key.serialize_pem()).map_err(told)?;
+    Ok((certificate, key))
 }

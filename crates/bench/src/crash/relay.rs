@@ -1,0 +1,349 @@
+//! `kill -9` of a relay under storms, with a ledger at both ends.
+//!
+//! Storms bring mail to `mailrace serve`, which passes it on to a receiver in this process. What the storms' clients saw
+//! answered with 250 stands in their ledgers; what arrived stands in the receiver's records. The server is killed while
+//! mail comes in, goes out and is settled, and started again on what is left. Now and then, and at the end, it is given
+//! the time to pass everything on, and the ends are held against each other ([`books`]): nothing acknowledged may be
+//! missing, and what arrived twice must have been answered just before a kill.
+//!
+//! As with `kill`, the page cache survives: a missing sync cannot be seen here. The controls lose and repeat mail in ways
+//! that need no broken server: its queue is taken away, or an older one put back.
+
+mod books;
+
+use crate::clock;
+use crate::crash::Context;
+use crate::crash::host::{self, Stop};
+use crate::crash::mta::{Mta, What, generation_of};
+use crate::crash::random::Random;
+use crate::crash::report::{Case, Report};
+use crate::crash::scene::{SESSIONS, Scene};
+use crate::receiver::{Manners, Receiver};
+use crate::storm;
+use books::{Books, End, Passage};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Kills of a short run.
+pub(crate) const SHORT: u64 = 12;
+/// A long run ends after this time, however many kills it has had; it says how many.
+const LONGEST: Duration = Duration::from_secs(900);
+/// A server that is to pass everything on has lost the rest when nothing arrives for so long; a control is not waited
+/// for as long.
+const STALLED: (Duration, Duration) = (Duration::from_secs(40), Duration::from_secs(2));
+/// After the last arrival everything is settled when nothing else comes for so long.
+const QUIET: Duration = Duration::from_millis(500);
+/// How often the receiver is asked.
+const ASK_EVERY: Duration = Duration::from_millis(10);
+/// A delay of the receiver with which a queue builds up.
+const SLOW: Duration = Duration::from_millis(200);
+
+/// Runs the proof and its controls.
+pub(crate) fn run(context: &Context, kills: u64, report: &mut Report) {
+    let mut proof = Case::proof("relay", "mailrace serve between storms and a receiver");
+    let result = kill_again_and_again(context, &mut proof, kills);
+    report.take(proof, result);
+
+    let mut forged = Case::control("relay", "a forged line in the ledger", |findings| u64::from(findings.lost == 1));
+    let result = forge(context, &mut forged);
+    report.take(forged, result);
+
+    let all =
+        |findings: &crate::crash::Findings| u64::from(findings.lost > 0 && findings.lost == findings.acknowledged);
+    let mut sink = Case::control("relay", "mailrace sink, which passes nothing on", all);
+    let result = sink_instead(context, &mut sink);
+    report.take(sink, result);
+
+    let mut gone = Case::control("relay", "the queue taken away after a kill", |findings| findings.lost);
+    let result = without_its_queue(context, &mut gone);
+    report.take(gone, result);
+
+    let mut back = Case::control("relay", "an older queue put back", |findings| findings.resurrected);
+    let result = with_an_old_queue(context, &mut back);
+    report.take(back, result);
+}
+
+fn kill_again_and_again(context: &Context, case: &mut Case, kills: u64) -> Result<(), Stop> {
+    let mut stage = Stage::new(context, STALLED.0)?;
+    let mut random = Random::new(context.seed);
+    let end = clock::now() + LONGEST;
+    while case.crashes < kills && clock::now() < end {
+        stage.receiver.behave(manners(&mut random));
+        // One in eight dies while it starts, from what the last one left.
+        if case.crashes > 0 && random.percent(12) {
+            let server = stage.start()?;
+            clock::pause(Duration::from_millis(random.between(1, 60)));
+            stage.kill(server)?;
+        } else {
+            stage.storm_and_kill(&mut random)?;
+        }
+        stage.scene.complaints(case);
+        let is_last = case.crashes + 1 >= kills || clock::now() >= end;
+        if !is_last && random.percent(80) {
+            case.crashes += 1;
+            continue;
+        }
+        let server = stage.drain()?;
+        if is_last || random.percent(50) {
+            stage.end(server)?;
+        } else {
+            stage.kill(server)?;
+        }
+        if is_last {
+            stage.nothing_comes_back(case)?;
+        }
+        stage.scene.complaints(case);
+        if case.count(stage.books.check()) {
+            break;
+        }
+    }
+    case.figures.extend(stage.books.figures());
+    stage.scene.leave();
+    Ok(())
+}
+
+/// A line that no storm wrote: one message is missing then.
+fn forge(context: &Context, case: &mut Case) -> Result<(), Stop> {
+    let mut stage = Stage::new(context, STALLED.1)?;
+    stage.some_storm()?;
+    stage.scene.forge("18446744073709551615 0ABCD0000x0000 1\n")?;
+    stage.read_ledgers()?;
+    let server = stage.drain()?;
+    stage.end(server)?;
+    case.count(stage.books.check());
+    stage.scene.leave();
+    Ok(())
+}
+
+fn sink_instead(context: &Context, case: &mut Case) -> Result<(), Stop> {
+    let mut stage = Stage::new(context, STALLED.1)?;
+    stage.is_sink = true;
+    stage.some_storm()?;
+    stage.read_ledgers()?;
+    let server = stage.drain()?;
+    stage.kill(server)?;
+    case.count(stage.books.check());
+    stage.scene.leave();
+    Ok(())
+}
+
+/// Between a kill and the restart the spool disappears, with what had not been passed on yet.
+fn without_its_queue(context: &Context, case: &mut Case) -> Result<(), Stop> {
+    let mut stage = Stage::new(context, STALLED.1)?;
+    stage.receiver.behave(Manners { delay: SLOW, ..Manners::default() });
+    stage.some_storm()?;
+    stage.read_ledgers()?;
+    remove(&stage.scene.spool.path)?;
+    let server = stage.drain()?;
+    stage.end(server)?;
+    case.count(stage.books.check());
+    stage.scene.leave();
+    Ok(())
+}
+
+/// Everything is passed on and settled; then the server finds the spool as it was before.
+fn with_an_old_queue(context: &Context, case: &mut Case) -> Result<(), Stop> {
+    let mut stage = Stage::new(context, STALLED.1)?;
+    stage.receiver.behave(Manners { delay: SLOW, ..Manners::default() });
+    stage.some_storm()?;
+    stage.read_ledgers()?;
+    let (spool, old) = (stage.scene.spool.path.clone(), stage.scene.dir.join("old"));
+    copy(&spool, &old)?;
+    let server = stage.drain()?;
+    stage.end(server)?;
+    remove(&spool)?;
+    copy(&old, &spool)?;
+    let server = stage.start()?;
+    server.ready()?;
+    stage.wait_for_quiet(STALLED.1);
+    stage.end(server)?;
+    case.count(stage.books.check());
+    stage.scene.leave();
+    Ok(())
+}
+
+fn manners(random: &mut Random) -> Manners {
+    let chunking = random.percent(50);
+    let delay = Duration::from_millis(match random.below(10) {
+        0..6 => 0,
+        6..8 => random.between(1, 10),
+        _ => random.between(10, 100),
+    });
+    Manners { chunking, delay }
+}
+
+/// A server that is started again and again, between storms and a receiver.
+struct Stage {
+    scene: Scene,
+    receiver: Receiver,
+    books: Books,
+    /// The running or last start of the server; the first is 1.
+    generation: u32,
+    /// The zero of all times in the books.
+    start: Instant,
+    stalled: Duration,
+    is_sink: bool,
+}
+
+impl Stage {
+    fn new(context: &Context, stalled: Duration) -> Result<Self, Stop> {
+        let receiver =
+            Receiver::start(true, Manners::default()).map_err(|error| Stop::broken("starting the receiver", error))?;
+        // A message of each session may be on its way when the kill comes; two storms have a name each.
+        let books = Books::new(u64::from(SESSIONS.0.max(SESSIONS.1)));
+        let scene = Scene::new(context, "relay")?;
+        Ok(Self { scene, receiver, books, generation: 0, start: clock::now(), stalled, is_sink: false })
+    }
+
+    /// What the next start is.
+    fn next(&mut self) -> What {
+        self.generation += 1;
+        if self.is_sink {
+            return What::Sink;
+        }
+        What::Relay { to: self.receiver.at(), generation: self.generation }
+    }
+
+    fn start(&mut self) -> Result<Mta, Stop> {
+        let what = self.next();
+        self.scene.start(what)
+    }
+
+    /// Kills a server, and takes down what it had done.
+    fn kill(&mut self, server: Mta) -> Result<(), Stop> {
+        let at = clock::now();
+        server.kill();
+        self.killed(at)
+    }
+
+    fn killed(&mut self, at: Instant) -> Result<(), Stop> {
+        self.books.ended(self.generation, End::Killed(at.duration_since(self.start)));
+        self.read_ledgers()?;
+        self.arrivals();
+        Ok(())
+    }
+
+    /// Ends a server in good order: all it has done is durable then.
+    fn end(&mut self, server: Mta) -> Result<(), Stop> {
+        server.end()?;
+        self.books.ended(self.generation, End::Orderly);
+        self.arrivals();
+        Ok(())
+    }
+
+    fn storm_and_kill(&mut self, random: &mut Random) -> Result<(), Stop> {
+        let what = self.next();
+        let at = self.scene.storm_and_kill(what, random)?;
+        self.killed(at)
+    }
+
+    /// Storms and kills until something has been acknowledged; its ledgers are left to be read, and perhaps forged.
+    fn some_storm(&mut self) -> Result<(), Stop> {
+        let mut random = Random::new(self.scene.seed);
+        while self.scene.acknowledged == 0 {
+            let what = self.next();
+            let at = self.scene.storm_and_kill(what, &mut random)?;
+            self.books.ended(self.generation, End::Killed(at.duration_since(self.start)));
+        }
+        Ok(())
+    }
+
+    /// Enters what the storms since the last time saw acknowledged. Comes before their arrivals are entered.
+    fn read_ledgers(&mut self) -> Result<(), Stop> {
+        for (run, ledger) in self.scene.ledgers.drain(..) {
+            let lines = storm::acknowledged(&ledger).map_err(|error| Stop::broken("reading a ledger", error))?;
+            self.books.promise(&run, lines.iter().map(|line| line.seq));
+            drop(fs::remove_file(ledger));
+        }
+        Ok(())
+    }
+
+    /// Enters what has arrived; returns whether anything has.
+    fn arrivals(&mut self) -> bool {
+        let arrivals = self.receiver.arrivals();
+        for arrival in &arrivals {
+            self.books.arrived(&Passage {
+                what: &arrival.what,
+                recipients: &arrival.recipients,
+                generation: generation_of(&arrival.hello),
+                at: arrival.at.saturating_duration_since(self.start),
+            });
+        }
+        !arrivals.is_empty()
+    }
+
+    /// Starts a server and lets it pass on what it has. It is still running then.
+    fn drain(&mut self) -> Result<Mta, Stop> {
+        self.receiver.behave(Manners { chunking: true, delay: Duration::ZERO });
+        let server = self.start()?;
+        server.ready()?;
+        let mut last = clock::now();
+        while self.books.missing() > 0 && clock::now().duration_since(last) < self.stalled {
+            clock::pause(ASK_EVERY);
+            if self.arrivals() {
+                last = clock::now();
+            }
+        }
+        self.wait_for_quiet(QUIET);
+        Ok(server)
+    }
+
+    /// Waits until nothing has arrived for so long.
+    fn wait_for_quiet(&mut self, quiet: Duration) {
+        let mut last = clock::now();
+        while clock::now().duration_since(last) < quiet {
+            clock::pause(ASK_EVERY);
+            if self.arrivals() {
+                last = clock::now();
+            }
+        }
+    }
+
+    /// After a good end nothing may be left: neither in the spool, nor for the next start to send.
+    fn nothing_comes_back(&mut self, case: &mut Case) -> Result<(), Stop> {
+        let left = self.left()?;
+        if left > 0 && self.books.missing() == 0 {
+            case.violation(format!("everything arrived, and the spool still has {left} messages"));
+        }
+        let server = self.start()?;
+        server.ready()?;
+        self.wait_for_quiet(QUIET);
+        self.end(server)
+    }
+
+    /// Messages in the spool of a server that has ended.
+    fn left(&self) -> Result<u64, Stop> {
+        let program = self.scene.mailrace.to_string_lossy();
+        let words = [OsStr::new("spool"), OsStr::new("stats"), OsStr::new("--json"), self.scene.spool.path.as_os_str()];
+        let text = host::run(&program, words)?;
+        let stats = serde_json::from_str::<serde_json::Value>(&text);
+        let stats = stats.map_err(|error| Stop::broken("reading the statistics of the spool", error))?;
+        let messages = stats.get("messages").and_then(serde_json::Value::as_u64);
+        messages.ok_or_else(|| Stop::Broken("the statistics of the spool have no messages".to_owned()))
+    }
+}
+
+fn remove(dir: &Path) -> Result<(), Stop> {
+    fs::remove_dir_all(dir).map_err(|error| Stop::broken("taking the spool away", error))
+}
+
+/// Copies a directory with all below it.
+fn copy(from: &Path, to: &Path) -> Result<(), Stop> {
+    let told = |error| Stop::broken("copying the spool", error);
+    let mut left: Vec<(PathBuf, PathBuf)> = vec![(from.to_owned(), to.to_owned())];
+    while let Some((from, to)) = left.pop() {
+        fs::create_dir_all(&to).map_err(told)?;
+        for entry in fs::read_dir(&from).map_err(told)? {
+            let entry = entry.map_err(told)?;
+            let copy = to.join(entry.file_name());
+            if entry.file_type().map_err(told)?.is_dir() {
+                left.push((entry.path(), copy));
+            } else {
+                fs::copy(entry.path(), copy).map_err(told)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! The control socket from the asker's side: finding it, one request, its answer line by line.
+
+use crate::exit::{Exit, Failure};
+use clap::Args;
+use serde_json::Value;
+use server::control::{Reason, Request};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where the socket of a server that was started as root lies.
+const SYSTEM_PATH: &str = "/run/mailrace/control";
+/// How long the server may think about a request; a reload reads files and certificates.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(120);
+/// The longest line of an answer, in octets. Only a mistaken path leads to a longer one.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
+
+/// The server to ask.
+#[derive(Debug, Args)]
+pub(crate) struct Target {
+    /// Path of the control socket, `control.path` of the configuration; else the user's own server, else the system's
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+}
+
+impl Target {
+    /// Where its socket is.
+    pub(crate) fn path(&self) -> PathBuf {
+        let own = || {
+            let below_home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".local/state"));
+            let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).or_else(below_home)?;
+            Some(state.join("mailrace/control")).filter(|path| path.exists())
+        };
+        self.control.clone().or_else(own).unwrap_or_else(|| SYSTEM_PATH.into())
+    }
+}
+
+/// A connection to the control socket.
+pub(crate) struct Control {
+    stream: BufReader<UnixStream>,
+    path: PathBuf,
+}
+
+impl Control {
+    /// Connects.
+    ///
+    /// # Errors
+    /// No server answers there, or it may not be asked.
+    pub(crate) fn connect(path: &Path) -> Result<Self, Failure> {
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Failure::new(
+                Exit::Unavailable,
+                format!(
+                    "{}: no server answers there; start mailrace, or name its control.path with --control",
+                    path.display()
+                ),
+            ),
+            io::ErrorKind::PermissionDenied => Failure::new(
+                Exit::NoPermission,
+                format!(
+                    "{}: no permission; ask as root, as the user mailrace runs as, or as a member of the socket's group",
+                    path.display()
+                ),
+            ),
+            _ => Failure::io(path.display(), &error),
+        };
+        let stream = UnixStream::connect(path).map_err(failed)?;
+        stream.set_read_timeout(Some(ANSWER_TIME_MAX)).map_err(failed)?;
+        stream.set_write_timeout(Some(ANSWER_TIME_MAX)).map_err(failed)?;
+        Ok(Self { stream: BufReader::new(stream), path: path.to_owned() })
+    }
+
+    /// Asks, and returns the answer where it is a good one.
+    ///
+    /// # Errors
+    /// The server refused, or went away.
+    pub(crate) fn ask(&mut self, request: &Request) -> Result<Value, Failure> {
+        self.ask_for_list(request, |_| true)
+    }
+
+    /// Asks, hands on the lines of the answer as they come, and returns the last where it is a good one. `each` says
+    /// whether anybody wants more; if not, what came last is returned.
+    ///
+    /// # Errors
+    /// The server refused, perhaps after some lines, or went away.
+    pub(crate) fn ask_for_list(
+        &mut self,
+        request: &Request,
+        mut each: impl FnMut(&Value) -> bool,
+    ) -> Result<Value, Failure> {
+        // A server that turns us away has answered and closed before it reads anything: its answer counts, not this.
+        drop(self.stream.get_mut().write_all(request.to_line().as_bytes()));
+        loop {
+            let line = self.line()?;
+            match line.get("ok") {
+                Some(Value::Bool(true)) => return Ok(line),
+                Some(_) => return Err(refusal(&line)),
+                None if each(&line) => {}
+                None => return Ok(line),
+            }
+        }
+    }
+
+    fn line(&mut self) -> Result<Value, Failure> {
+        let path = self.path.display();
+        let mut line = Vec::new();
+        let gone =
+            |what: String| Failure::new(Exit::TryLater, format!("{path}: {what}; try again, and look at its log"));
+        match self.stream.by_ref().take(ANSWER_BYTES_MAX).read_until(b'\n', &mut line) {
+            Ok(0) => return Err(gone("the server closed the connection without an answer".to_owned())),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(gone(format!("no answer within {} s", ANSWER_TIME_MAX.as_secs())));
+            }
+            Err(error) => return Err(gone(error.to_string())),
+        }
+        let answer: Value = serde_json::from_slice(&line)
+            .map_err(|error| Failure::new(Exit::Io, format!("{path}: what answers there is not mailrace: {error}")))?;
+        if answer.is_object() {
+            return Ok(answer);
+        }
+        Err(Failure::new(Exit::Io, format!("{path}: what answers there is not mailrace: no object")))
+    }
+
+    /// The connection itself, for a session on it.
+    pub(crate) fn into_parts(self) -> (BufReader<UnixStream>, PathBuf) {
+        (self.stream, self.path)
+    }
+}
+
+/// What the server refused, with every single mistake on a line of its own.
+fn refusal(answer: &Value) -> Failure {
+    let exit = match answer.get("reason").and_then(Value::as_str).and_then(Reason::from_name) {
+        Some(Reason::Request) => Exit::Usage,
+        Some(Reason::Permission) => Exit::NoPermission,
+        Some(Reason::Busy) => Exit::TryLater,
+        Some(Reason::Config) => Exit::Config,
+        Some(Reason::Failed) | None => Exit::Io,
+    };
+    let mut message = answer.get("error").and_then(Value::as_str).unwrap_or("the server refused").to_owned();
+    let problems = answer.get("problems").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    for problem in problems {
+        let text = |field| problem.get(field).and_then(Value::as_str).unwrap_or_default();
+        let number = |field| problem.get(field).and_then(Value::as_u64).filter(|number| *number > 0);
+        message.push_str("\n  ");
+        message.push_str(text("file"));
+        for place in [number("line"), number("column")].into_iter().map_while(|place| place) {
+            message.push_str(&format!(":{place}"));
+        }
+        message.push_str(": ");
+        message.push_str(text("text"));
+    }
+    Failure::new(exit, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn refusals_have_a_status_and_every_problem_a_line() {
+        let answer = json!({
+            "ok": false, "reason": "config", "error": "2 problems; the old configuration stays",
+            "problems": [
+                { "file": "m.toml", "line": 2, "column": 5, "text": "no such key" },
+                { "file": "key.pem", "line": 0, "column": 0, "text": "no such file" },
+            ],
+        });
+        let failure = refusal(&answer);
+        assert_eq!(failure.exit, Exit::Config);
+        let expected = "2 problems; the old configuration stays\n  m.toml:2:5: no such key\n  key.pem: no such file";
+        assert_eq!(failure.to_string(), expected);
+        assert_eq!(refusal(&json!({ "ok": false, "reason": "permission" })).exit, Exit::NoPermission);
+    }
+}

@@ -1,0 +1,118 @@
+//! What `mailrace status` prints for people.
+
+use crate::output::{Output, age, bytes, count, plain, thousands};
+use serde_json::Value;
+
+/// Prints the answer to `status` for a person.
+pub(super) fn lines(output: &mut Output, answer: &Value) {
+    let number = |place: &str| answer.pointer(place).and_then(Value::as_u64).unwrap_or(0);
+    let text = |place: &str| answer.pointer(place).and_then(Value::as_str).unwrap_or("?");
+    let rate = |place: &str| format!("{:.1}", answer.pointer(place).and_then(Value::as_f64).unwrap_or(0.0));
+    let yes = |place: &str| answer.pointer(place).and_then(Value::as_bool).unwrap_or(false);
+    let (version, host) = (text("/version"), text("/hostname"));
+    let (pid, uptime) = (number("/pid"), duration(number("/uptime_seconds")));
+    let stopping = if yes("/stopping") { ", stopping" } else { "" };
+    output.line(format_args!("mailrace {version} on {host}, process {pid}, up {uptime}{stopping}"));
+    let listen = answer.get("listen").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let listen: Vec<&str> = listen.iter().filter_map(Value::as_str).collect();
+    output.line(format_args!("  listens      {}", listen.join(" ")));
+    output.line(format_args!(
+        "  connections  {} of {} open; {} since the start, {} turned away",
+        thousands(number("/connections/open")),
+        thousands(number("/connections/max")),
+        thousands(number("/connections/total")),
+        thousands(number("/connections/refused")),
+    ));
+    let (accepted, refused) = (number("/messages/accepted"), number("/messages/refused"));
+    output.line(format_args!(
+        "  messages     {} accepted, {} refused; {} a second",
+        thousands(accepted),
+        thousands(refused),
+        rate("/messages/accepted_per_second"),
+    ));
+    if answer.get("deliveries").is_some_and(Value::is_object) {
+        output.line(format_args!(
+            "  deliveries   {} sent, {} deferred, {} failed; {} a second",
+            thousands(number("/deliveries/sent")),
+            thousands(number("/deliveries/deferred")),
+            thousands(number("/deliveries/failed")),
+            rate("/deliveries/sent_per_second"),
+        ));
+    }
+    queue(output, answer);
+    output.line(format_args!(
+        "  spool        {} on {}; {} of {} segments in use, pressure {}",
+        text("/spool/path"),
+        text("/spool/file_system"),
+        thousands(number("/spool/segments").saturating_sub(number("/spool/segments_free"))),
+        thousands(number("/spool/segments_max")),
+        text("/spool/pressure"),
+    ));
+    if !yes("/spool/durable") {
+        output.line("  NOT DURABLE  a power cut takes the queue with it; set spool.path to a directory on a disk");
+    }
+    let (failures, bad) = (number("/spool/failures"), number("/spool/segments_bad"));
+    if failures + bad > 0 {
+        let (failures, bad) = (count(failures, "write"), count(bad, "segment"));
+        output.line(format_args!(
+            "  STORAGE      {failures} failed, {bad} put aside; look at the disk and the kernel log"
+        ));
+    }
+    let dropped = number("/log/dropped");
+    if dropped > 0 {
+        output.line(format_args!(
+            "  LOG          {} dropped; the log's disk or log.queue_lines_max is too small",
+            count(dropped, "line")
+        ));
+    }
+}
+
+/// What is in the queue, and where most of it goes.
+fn queue(output: &mut Output, answer: &Value) {
+    let number = |place: &str| answer.pointer(place).and_then(Value::as_u64).unwrap_or(0);
+    output.line(format_args!(
+        "  queue        {} for {} at {}, {}",
+        count(number("/queue/messages"), "message"),
+        count(number("/queue/recipients"), "recipient"),
+        count(number("/queue/destinations"), "destination"),
+        bytes(number("/spool/live_bytes")),
+    ));
+    let (waiting, held) = (number("/queue/waiting"), number("/queue/held"));
+    let on_command = answer.pointer("/queue/on_command").and_then(Value::as_bool).unwrap_or(false);
+    if held > 0 || on_command {
+        let until = if on_command { " for \"mailrace queue retry\"" } else { "" };
+        output.line(format_args!("               {} waiting{until}, {} held", thousands(waiting), thousands(held)));
+    }
+    for place in answer.pointer("/queue/fullest").and_then(Value::as_array).into_iter().flatten() {
+        let text = |field: &str| place.get(field).and_then(Value::as_str).map(plain);
+        let figure = |field: &str| place.get(field).and_then(Value::as_u64).unwrap_or(0);
+        let down = text("down").map(|why| format!(", down, next try in {}: {why}", age(figure("retry_in"))));
+        let name = text("destination").unwrap_or_default();
+        let recipients = thousands(figure("recipients"));
+        output.line(format_args!("    {recipients:>9}  {name}{}", down.unwrap_or_default()));
+    }
+}
+
+/// A time in its two largest units.
+fn duration(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, minutes) => format!("{minutes} min {} s", seconds % 60),
+        (0, hours, minutes) => format!("{hours} h {minutes} min"),
+        (days, hours, _) => format!("{} {hours} h", count(days, "day")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_for_people() {
+        assert_eq!(
+            [5, 61, 3_720, 90_000, 200_000].map(duration),
+            ["5 s", "1 min 1 s", "1 h 2 min", "1 day 1 h", "2 days 7 h"]
+        );
+    }
+}

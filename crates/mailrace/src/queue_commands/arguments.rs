@@ -1,0 +1,253 @@
+//! The arguments of `mailrace queue`, and what they come to.
+
+use super::is_meant;
+use crate::control_client::Target;
+use crate::exit::{Exit, Failure};
+use clap::{Args, Subcommand};
+use mail::QueueId;
+use server::queue::{self, Action, LIST_MAX, Pattern, Selection, Standing};
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show messages, the oldest first, with a few recipients of each
+    #[command(after_help = super::HELP)]
+    List(ListArguments),
+    /// Show everything that is known of messages
+    #[command(after_help = super::HELP)]
+    Show(ShowArguments),
+    /// Show destinations, the fullest first, and how they are
+    #[command(after_help = super::HELP)]
+    Destinations(DestinationsArguments),
+    /// Try what waits now, whatever its time and its destination's
+    #[command(after_help = super::HELP)]
+    Retry(ChangeArguments),
+    /// Keep what waits until it is released
+    #[command(after_help = super::HELP)]
+    Hold(ChangeArguments),
+    /// Let go of what is held
+    #[command(after_help = super::HELP)]
+    Release(ChangeArguments),
+    /// Take out of the queue for ever; senders are not told
+    #[command(after_help = super::HELP)]
+    Delete(ChangeArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArguments {
+    /// Messages, by their queue ids; - reads them from standard input
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    #[command(flatten)]
+    conditions: Conditions,
+    /// Show at most so many messages; 0 for all
+    #[arg(long, value_name = "N", default_value_t = LIST_MAX)]
+    limit: u64,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArguments {
+    /// Messages, by their queue ids; - reads them from standard input
+    #[arg(value_name = "ID", required = true)]
+    ids: Vec<String>,
+    /// Show the header section as well
+    #[arg(long)]
+    headers: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DestinationsArguments {
+    /// Show at most so many; 0 for all
+    #[arg(long, value_name = "N", default_value_t = LIST_MAX)]
+    limit: u64,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChangeArguments {
+    /// Messages, by their queue ids; - reads them from standard input
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    #[command(flatten)]
+    conditions: Conditions,
+    /// The whole queue
+    #[arg(long, conflicts_with_all = ["ids", "from", "to", "destination", "state", "older", "younger"])]
+    all: bool,
+    /// Touch at most so many messages, the oldest; 0 for all
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    limit: u64,
+    /// Show what would be touched, and change nothing
+    #[arg(long, short = 'n')]
+    dry_run: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Which messages and recipients.
+#[derive(Debug, Args)]
+struct Conditions {
+    /// Messages of these senders
+    #[arg(long, value_name = "ADDRESSES", value_parser = Pattern::parse)]
+    from: Option<Pattern>,
+    /// Recipients with these addresses
+    #[arg(long, value_name = "ADDRESSES", value_parser = Pattern::parse)]
+    to: Option<Pattern>,
+    /// Recipients that go there, a name as lists show it; * for any text
+    #[arg(long, value_name = "NAME")]
+    destination: Option<String>,
+    /// Recipients in this state: waiting, held, active
+    #[arg(long, value_name = "STATE", value_parser = standing)]
+    state: Option<Standing>,
+    /// Messages at least that old
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    older: Option<Duration>,
+    /// Messages younger than that
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    younger: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    /// Print JSON, one object a line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// What to ask, whom, and how to print the answer.
+pub(super) struct Orders {
+    pub(super) command: queue::Command,
+    pub(super) path: PathBuf,
+    pub(super) json: bool,
+}
+
+impl Command {
+    /// What the arguments come to; `None` if ids were to come from standard input and none came.
+    ///
+    /// # Errors
+    /// A word is no id, or nothing says what is meant.
+    pub(super) fn into_orders(self) -> Result<Option<Orders>, Failure> {
+        match self {
+            Self::List(ListArguments { ids, conditions, limit, common }) => {
+                let Some(selection) = conditions.with(&ids)? else { return Ok(None) };
+                Ok(Some(common.orders(Action::List, selection, limit, |_| {})))
+            }
+            Self::Show(ShowArguments { ids, headers, common }) => {
+                let Some(ids) = read_ids(&ids)? else { return Ok(None) };
+                let selection = Selection { ids, ..Selection::default() };
+                Ok(Some(common.orders(Action::Show, selection, 0, |command| command.headers = headers)))
+            }
+            Self::Destinations(DestinationsArguments { limit, common }) => {
+                Ok(Some(common.orders(Action::Destinations, Selection::default(), limit, |_| {})))
+            }
+            Self::Retry(arguments) => arguments.into_orders(Action::Retry),
+            Self::Hold(arguments) => arguments.into_orders(Action::Hold),
+            Self::Release(arguments) => arguments.into_orders(Action::Release),
+            Self::Delete(arguments) => arguments.into_orders(Action::Delete),
+        }
+    }
+}
+
+impl ChangeArguments {
+    fn into_orders(self, action: Action) -> Result<Option<Orders>, Failure> {
+        let Self { ids, conditions, all, limit, dry_run, common } = self;
+        let Some(selection) = conditions.with(&ids)? else { return Ok(None) };
+        is_meant(action, &selection, all)?;
+        Ok(Some(common.orders(action, selection, limit, |command| command.dry_run = dry_run)))
+    }
+}
+
+impl Common {
+    fn orders(self, action: Action, selection: Selection, limit: u64, set: impl FnOnce(&mut queue::Command)) -> Orders {
+        let mut command = queue::Command::new(action, selection);
+        command.limit = Some(limit).filter(|limit| *limit > 0);
+        set(&mut command);
+        Orders { command, path: self.target.path(), json: self.json }
+    }
+}
+
+impl Conditions {
+    fn with(self, ids: &[String]) -> Result<Option<Selection>, Failure> {
+        let Self { from, to, destination, state, older, younger } = self;
+        let Some(ids) = read_ids(ids)? else { return Ok(None) };
+        let destination = destination.map(Into::into);
+        Ok(Some(Selection { ids, from, to, destination, state, older, younger }))
+    }
+}
+
+/// The ids that are named; `None` if none came from standard input.
+fn read_ids(words: &[String]) -> Result<Option<Vec<QueueId>>, Failure> {
+    let mut ids = Vec::new();
+    for word in words {
+        if word == "-" {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).map_err(|error| Failure::io("standard input", &error))?;
+            for word in text.split_whitespace() {
+                ids.push(read_id(word)?);
+            }
+        } else {
+            ids.push(read_id(word)?);
+        }
+    }
+    Ok(if ids.is_empty() && !words.is_empty() { None } else { Some(ids) })
+}
+
+fn read_id(word: &str) -> Result<QueueId, Failure> {
+    word.parse().map_err(|_| {
+        let example = "they have 14 letters and digits, as in 6AK84d3xQ10028";
+        Failure::new(Exit::Usage, format!("{word:?} is no queue id; {example}"))
+    })
+}
+
+fn standing(text: &str) -> Result<Standing, String> {
+    let names = Standing::ALL.map(Standing::name).join(", ");
+    Standing::from_name(text).ok_or_else(|| format!("one of {names}"))
+}
+
+/// Reads `90m`, `1d12h`; every number has its unit.
+fn age(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no age; write a number of s, m, h, d or w, as in 90m or 1d12h");
+    let (mut seconds, mut number) = (0_u64, None);
+    for letter in text.chars() {
+        if let Some(digit) = letter.to_digit(10) {
+            number = Some(
+                number.unwrap_or(0_u64).checked_mul(10).and_then(|n| n.checked_add(digit.into())).ok_or_else(wrong)?,
+            );
+            continue;
+        }
+        let unit = match letter {
+            's' => 1,
+            'm' => 60,
+            'h' => 3_600,
+            'd' => 86_400,
+            'w' => 604_800,
+            _ => return Err(wrong()),
+        };
+        let more = number.take().and_then(|number: u64| number.checked_mul(unit)).ok_or_else(wrong)?;
+        seconds = seconds.checked_add(more).ok_or_else(wrong)?;
+    }
+    if number.is_some() || text.is_empty() { Err(wrong()) } else { Ok(Duration::from_secs(seconds)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_have_units() {
+        for (text, seconds) in [("90m", 5_400), ("1d12h", 129_600), ("0s", 0), ("2w", 1_209_600)] {
+            assert_eq!(age(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["", "5", "h", "1h5", "1.5h", "-1h", "99999999999999999999d", "18446744073709551615w", "1 h"] {
+            assert!(age(text).is_err(), "{text}");
+        }
+    }
+}

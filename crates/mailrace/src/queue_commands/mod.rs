@@ -1,0 +1,149 @@
+//! `mailrace queue`: looks at the queue of the running server, and changes what is in it.
+//!
+//! Each command is one request, or several where many ids are named; `server::queue` decides what is meant and does it. Here
+//! arguments are read and answers printed. A stopped server's spool is looked into with `mailrace spool`.
+
+mod arguments;
+mod text;
+
+use crate::control_client::Control;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+pub(crate) use arguments::Command;
+
+use mail::QueueId;
+use serde_json::{Map, Value, json};
+use server::control::Request;
+use server::queue::{self, Action};
+use std::path::Path;
+
+pub(crate) const HELP: &str = "\
+ADDRESSES: a whole address, @DOMAIN, or * for any text, as in '*-bounces@*';
+'<>' is the null sender. Case does not count. AGE: 90m, 1d12h, of s m h d w.
+
+All conditions must hold. --to, --destination and --state choose among the
+recipients of a message, and a command touches those recipients only.
+
+What was delivered or deleted is in the log, not here.
+
+Exit status:
+   0  done, also if no message was meant
+  64  wrong arguments, or the server is of another version
+  65  some envelopes cannot be read; the others were dealt with
+  66  some ids are not in the queue; the others were dealt with
+  69  the server does not run; mailrace spool looks into a stopped one
+  74  reading, writing or changing failed
+  75  the server is busy or went away; try again
+  77  no permission";
+
+/// Ids in one request, which has a limited length.
+const IDS_MAX: usize = 2_000;
+
+/// Runs a command.
+///
+/// # Errors
+/// No server, no permission, wrong arguments; the server could not do it.
+pub(crate) fn run(command: Command) -> Result<Exit, Failure> {
+    let Some(orders) = command.into_orders()? else {
+        // A list of ids that came out empty must not be taken for the whole queue.
+        eprintln!("mailrace: no ids on standard input; nothing was done");
+        return Ok(Exit::Ok);
+    };
+    let mut control = Control::connect(&orders.path).map_err(|failure| without_server(failure, &orders.path))?;
+    let mut output = Output::new();
+    let mut printer = text::Printer::new(&orders.command, orders.json);
+    let mut totals = Map::new();
+    let mut gone = false;
+    for command in requests(orders.command) {
+        let may_stop = !command.action.changes();
+        let request = Request::Queue(Box::new(command));
+        let last = control.ask_for_list(&request, |line| {
+            printer.line(&mut output, line);
+            output.is_read() || !may_stop
+        })?;
+        if last.get("ok").is_none() {
+            gone = true;
+            break;
+        }
+        add(&mut totals, &last);
+    }
+    if !gone {
+        printer.end(&mut output, &Value::Object(totals.clone()));
+    }
+    output.finish()?;
+    let number = |name: &str| totals.get(name).and_then(Value::as_u64).unwrap_or(0);
+    Ok(match (number("missing"), number("unreadable")) {
+        (0, 0) => Exit::Ok,
+        (0, _) => Exit::Damaged,
+        _ => Exit::NoInput,
+    })
+}
+
+/// The command as requests that are short enough.
+fn requests(command: queue::Command) -> Vec<queue::Command> {
+    if command.selection.ids.len() <= IDS_MAX {
+        return vec![command];
+    }
+    let parts = command.selection.ids.chunks(IDS_MAX).map(|ids: &[QueueId]| {
+        let mut part = command.clone();
+        part.selection.ids = ids.to_vec();
+        part
+    });
+    parts.collect()
+}
+
+/// Adds the figures of one answer to those before.
+fn add(totals: &mut Map<String, Value>, last: &Value) {
+    for (name, value) in last.as_object().into_iter().flatten() {
+        let before = totals.get(name).and_then(Value::as_u64).unwrap_or(0);
+        let sum = value.as_u64().map_or_else(|| value.clone(), |value| json!(before + value));
+        totals.insert(name.clone(), sum);
+    }
+}
+
+fn without_server(failure: Failure, path: &Path) -> Failure {
+    if failure.exit != Exit::Unavailable {
+        return failure;
+    }
+    let text = format!(
+        "{}: no server answers there, and its queue is looked at through it; start mailrace, name its control.path with --control, or use \"mailrace spool inspect\" on a stopped one",
+        path.display()
+    );
+    Failure::new(Exit::Unavailable, text)
+}
+
+/// The orders of a command line that names what is meant.
+fn is_meant(action: Action, selection: &queue::Selection, all: bool) -> Result<(), Failure> {
+    if action.changes() && selection.is_everything() && !all {
+        let text = format!("queue {}: say which: ids, a condition such as --to, or --all", action.name());
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_ids_go_in_several_requests_that_fit() {
+        let id = |number: u64| QueueId::from_u64(QueueId::MIN.to_u64() + number).unwrap();
+        let selection = queue::Selection { ids: (0..4_001).map(id).collect(), ..queue::Selection::default() };
+        let parts = requests(queue::Command::new(Action::Delete, selection.clone()));
+        let lengths: Vec<usize> = parts.iter().map(|part| part.selection.ids.len()).collect();
+        assert_eq!(lengths, [2_000, 2_000, 1]);
+        assert_eq!(parts.iter().flat_map(|part| part.selection.ids.clone()).collect::<Vec<_>>(), selection.ids);
+        for part in parts {
+            let line = Request::Queue(Box::new(part)).to_line();
+            assert!(line.len() < server::control::LINE_BYTES_MAX, "{}", line.len());
+        }
+    }
+
+    #[test]
+    fn figures_are_added_and_flags_kept() {
+        let mut totals = Map::new();
+        add(&mut totals, &json!({ "ok": true, "messages": 2, "dry_run": true }));
+        add(&mut totals, &json!({ "ok": true, "messages": 3, "missing": 1 }));
+        assert_eq!(Value::Object(totals), json!({ "ok": true, "messages": 5, "missing": 1, "dry_run": true }));
+    }
+}

@@ -1,0 +1,308 @@
+//! Answers about the queue, printed for people in 80 columns, or as they came.
+//!
+//! Text that came from other servers is shown without its control characters. What a person should know but a program
+//! that reads JSON would stumble over goes to standard error.
+
+use crate::output::{Output, age, count, plain, short_bytes, thousands};
+use serde_json::Value;
+use server::queue::{Action, Command};
+
+/// Column of a recipient's state, if the address leaves room for it.
+const STATE_COLUMN: usize = 44;
+
+/// Prints the lines of an answer.
+pub(super) struct Printer {
+    action: Action,
+    dry_run: bool,
+    json: bool,
+    /// Nothing was left out on purpose.
+    is_all: bool,
+    /// The message that was printed last: its further recipients have no head of their own.
+    id: Option<String>,
+}
+
+impl Printer {
+    pub(super) fn new(command: &Command, json: bool) -> Self {
+        let Command { action, dry_run, .. } = *command;
+        Self { action, dry_run, json, is_all: command.selection.is_everything(), id: None }
+    }
+
+    /// Prints a line of the answer.
+    pub(super) fn line(&mut self, output: &mut Output, line: &Value) {
+        if line.get("seen").is_some() {
+            return;
+        }
+        if self.json {
+            output.json(line);
+        } else if let Some(id) = text(line, "missing") {
+            eprintln!(
+                "mailrace: {id}: not in the queue: delivered, bounced or deleted, as the log says, or never here"
+            );
+        } else if let Some(id) = text(line, "unreadable") {
+            let why = plain(text(line, "trouble").unwrap_or_default());
+            eprintln!("mailrace: {id}: its addresses cannot be read: {why}");
+        } else {
+            match self.action {
+                Action::Destinations => self.destination(output, line),
+                Action::List => self.listed(output, line),
+                Action::Show => self.shown(output, line),
+                _ => deeds(output, line),
+            }
+        }
+    }
+
+    /// Prints how it ended.
+    pub(super) fn end(&self, output: &mut Output, totals: &Value) {
+        if self.json {
+            if self.action.changes() {
+                output.json(totals);
+            } else if let Some(more) = self.more(totals) {
+                eprintln!("mailrace: {more}");
+            }
+            return;
+        }
+        let (messages, recipients) = (number(totals, "messages"), number(totals, "recipients"));
+        match self.action {
+            Action::Show => {}
+            Action::Destinations if number(totals, "destinations") == 0 => output.line("the queue is empty"),
+            Action::Destinations => {}
+            Action::List if messages == 0 && self.is_all => output.line("the queue is empty"),
+            Action::List if messages == 0 => output.line("no such message in the queue"),
+            Action::List => {
+                output.line(format_args!("{}, {}", count(messages, "message"), count(recipients, "recipient")))
+            }
+            action => self.changed(output, action, totals),
+        }
+        if let Some(more) = self.more(totals) {
+            output.line(more);
+        }
+    }
+
+    /// What the limit kept back.
+    fn more(&self, totals: &Value) -> Option<String> {
+        let noun = if self.action == Action::Destinations { "destination" } else { "message" };
+        match (number(totals, "more"), number(totals, "unseen")) {
+            (0, 0) => None,
+            (0, unseen) => Some(format!("{} were not looked at; --limit 0 for all", count(unseen, noun))),
+            (more, _) => {
+                Some(format!("{} more {noun}{}; --limit 0 for all", thousands(more), if more == 1 { "" } else { "s" }))
+            }
+        }
+    }
+
+    fn changed(&self, output: &mut Output, action: Action, totals: &Value) {
+        let (messages, recipients) = (number(totals, "messages"), number(totals, "recipients"));
+        let what = format!("{} of {}", count(recipients, "recipient"), count(messages, "message"));
+        let done = match action {
+            Action::Retry => "to be tried now",
+            Action::Hold => "held",
+            Action::Release => "released",
+            _ => "deleted",
+        };
+        output.line(match (self.dry_run, recipients) {
+            (_, 0) => "nothing to do".to_owned(),
+            (true, _) => format!("dry run, nothing was changed: {what} would be {done}"),
+            (false, _) => format!("{what} {done}"),
+        });
+        let unchanged = number(totals, "unchanged");
+        if unchanged > 0 {
+            let what = count(unchanged, "recipient");
+            output.line(match action {
+                Action::Retry => format!("{what} held: mailrace queue release lets go of them"),
+                Action::Hold => format!("{what} held before"),
+                _ => format!("{what} not held"),
+            });
+        }
+        let active = number(totals, "active");
+        if active > 0 && matches!(action, Action::Hold | Action::Delete) {
+            let what = count(active, "recipient");
+            output.line(format_args!("{what} being delivered right now: what is under way may still arrive"));
+        }
+    }
+
+    fn destination(&mut self, output: &mut Output, line: &Value) {
+        if self.id.is_none() {
+            self.id = Some(String::new());
+            output.line("RECIPIENTS  DESTINATION");
+        }
+        let name = plain(text(line, "destination").unwrap_or("?"));
+        output.line(format_args!("{:>10}  {name}", thousands(number(line, "recipients"))));
+        let (connections, in_flight) = (number(line, "connections"), number(line, "in_flight"));
+        if let Some(why) = text(line, "down") {
+            let next = age(number(line, "retry_in"));
+            output.line(format_args!("            down, next try in {next}: {}", plain(why)));
+        } else if connections > 0 {
+            let messages = count(in_flight, "message");
+            output.line(format_args!("            {} with {messages} under way", count(connections, "connection")));
+        }
+    }
+
+    fn listed(&mut self, output: &mut Output, line: &Value) {
+        if self.id.is_none() {
+            output.line("ID                 AGE   SIZE  SENDER, RECIPIENTS");
+        }
+        let id = text(line, "id").unwrap_or("?").to_owned();
+        let size = line.get("size").and_then(Value::as_u64).map_or_else(|| "?".to_owned(), short_bytes);
+        output.line(format_args!("{id}  {:>6}  {size:>5}  {}", age(number(line, "age")), sender(line)));
+        if let Some(trouble) = text(line, "trouble") {
+            output.line(format_args!("    its envelope cannot be read: {}", plain(trouble)));
+        }
+        self.id = Some(id);
+        recipients(output, line, false);
+        let more = number(line, "more_recipients");
+        if more > 0 {
+            output.line(format_args!("    and {}; mailrace queue show has them", count(more, "more recipient")));
+        }
+    }
+
+    fn shown(&mut self, output: &mut Output, line: &Value) {
+        let id = text(line, "id").unwrap_or("?").to_owned();
+        if self.id.as_ref() != Some(&id) {
+            if self.id.is_some() {
+                output.line("");
+            }
+            head(output, &id, line);
+            self.id = Some(id);
+        }
+        recipients(output, line, true);
+        let places = line.get("destinations").and_then(Value::as_object);
+        for (name, place) in places.into_iter().flatten() {
+            if let Some(why) = text(place, "down") {
+                let next = age(number(place, "retry_in"));
+                output.line(format_args!("  {} is down, next try in {next}: {}", plain(name), plain(why)));
+            }
+        }
+        if let Some(headers) = text(line, "headers") {
+            output.line("");
+            headers.lines().for_each(|line| output.line(format_args!("  | {}", plain(&line.replace('\t', "    ")))));
+        }
+    }
+}
+
+/// What is known of a message as a whole.
+fn head(output: &mut Output, id: &str, line: &Value) {
+    output.line(id);
+    let mut row = |name: &str, value: String| output.line(format_args!("  {name:<12} {value}"));
+    row("from", sender(line));
+    row("age", age(number(line, "age")));
+    if let Some(size) = line.get("size").and_then(Value::as_u64) {
+        row("size", count(size, "byte"));
+    }
+    if let (Some(client), Some(protocol)) = (text(line, "client"), text(line, "protocol")) {
+        let helo = text(line, "helo").map(|name| format!(", which calls itself {}", plain(name))).unwrap_or_default();
+        row("came from", format!("{}{helo}, by {protocol}", plain(client)));
+    }
+    for (name, field) in [("parameters", "params"), ("TROUBLE", "trouble")] {
+        if let Some(value) = text(line, field) {
+            row(name, plain(value));
+        }
+    }
+    row("recipients", thousands(number(line, "waiting")));
+}
+
+/// The recipients of a line, each with its state, and below it what there is to say.
+fn recipients(output: &mut Output, line: &Value, params: bool) {
+    let now = number(line, "arrived") + number(line, "age");
+    for one in line.get("recipients").and_then(Value::as_array).into_iter().flatten() {
+        let address = address(one);
+        let state = state(one, now);
+        if address.chars().count() + 5 < STATE_COLUMN {
+            output.line(format_args!("    {address:<width$}{state}", width = STATE_COLUMN - 4));
+        } else {
+            output.line(format_args!("    {address}\n{:STATE_COLUMN$}{state}", ""));
+        }
+        let via = text(one, "destination").filter(|name| !address.ends_with(&format!("@{name}")));
+        let via = via.map(|name| format!("by way of {}", plain(name)));
+        let reason = text(one, "reason").map(plain);
+        let params = text(one, "params").filter(|_| params).map(plain);
+        for below in [via, reason, params].into_iter().flatten() {
+            output.line(format_args!("      {below}"));
+        }
+    }
+}
+
+/// A recipient's state in a few words.
+fn state(one: &Value, now: u64) -> String {
+    let tries = number(one, "tries");
+    let word = text(one, "state").unwrap_or("?");
+    let due = one.get("due").and_then(Value::as_u64);
+    let mut words = vec![if word == "active" { "being delivered".to_owned() } else { word.to_owned() }];
+    if tries > 0 {
+        let plural = if tries == 1 { "y" } else { "ies" };
+        words.push(format!("{tries} tr{plural}"));
+    }
+    match due {
+        _ if word != "waiting" => {}
+        Some(due) if due > now => words.push(format!("next in {}", age(due - now))),
+        Some(_) => words.push("due now".to_owned()),
+        None => words.push("new".to_owned()),
+    }
+    if one.get("warned").is_some() {
+        words.push("sender warned".to_owned());
+    }
+    words.join(", ")
+}
+
+/// What a command touches, one recipient a line, as the log would say it.
+fn deeds(output: &mut Output, line: &Value) {
+    let id = text(line, "id").unwrap_or("?");
+    let from = sender(line);
+    for one in line.get("recipients").and_then(Value::as_array).into_iter().flatten() {
+        output.line(format_args!("{id} from={from} to=<{}>", address(one)));
+    }
+}
+
+fn sender(line: &Value) -> String {
+    text(line, "from").map_or_else(|| "?".to_owned(), |from| format!("<{}>", plain(from)))
+}
+
+fn address(one: &Value) -> String {
+    match text(one, "to") {
+        Some(address) => plain(address),
+        None => {
+            format!("? (recipient {} at {})", number(one, "position"), plain(text(one, "destination").unwrap_or("?")))
+        }
+    }
+}
+
+fn text<'a>(of: &'a Value, name: &str) -> Option<&'a str> {
+    of.get(name).and_then(Value::as_str)
+}
+
+fn number(of: &Value, name: &str) -> u64 {
+    of.get(name).and_then(Value::as_u64).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn states_in_a_few_words() {
+        for (one, expected) in [
+            (json!({ "state": "waiting", "tries": 0 }), "waiting, new"),
+            (json!({ "state": "waiting", "tries": 1, "due": 1_720 }), "waiting, 1 try, next in 12m"),
+            (
+                json!({ "state": "waiting", "tries": 3, "due": 1_000, "warned": true }),
+                "waiting, 3 tries, due now, sender warned",
+            ),
+            (json!({ "state": "held", "tries": 2, "due": 9_000 }), "held, 2 tries"),
+            (json!({ "state": "active", "tries": 0 }), "being delivered"),
+        ] {
+            assert_eq!(state(&one, 1_000), expected);
+        }
+    }
+
+    #[test]
+    fn what_the_limit_kept_back() {
+        let more = |action, totals| Printer::new(action, false, false).more(&totals);
+        assert_eq!(more(Action::List, json!({})), None);
+        assert_eq!(more(Action::List, json!({ "more": 1 })).unwrap(), "1 more message; --limit 0 for all");
+        assert_eq!(
+            more(Action::List, json!({ "unseen": 1_200 })).unwrap(),
+            "1,200 messages were not looked at; --limit 0 for all"
+        );
+        assert_eq!(more(Action::Destinations, json!({ "more": 2 })).unwrap(), "2 more destinations; --limit 0 for all");
+    }
+}

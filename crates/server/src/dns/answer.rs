@@ -1,0 +1,156 @@
+//! What is asked, and what is made of the replies.
+//!
+//! The library follows aliases and tells an empty answer from an error, but some of what it calls empty is a broken DNS:
+//! a referral where an answer should be, or a chain of aliases without an end. To take those for "there is none" would
+//! send mail back that another try delivers, so [`read`] tells them apart.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hickory_resolver::lookup::Lookup;
+use hickory_resolver::net::{DnsError, NetError, NoRecords};
+use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::rr::{RData, RecordType};
+
+use super::Failure;
+
+/// Records that are kept of one answer.
+pub const RECORDS_MAX: usize = 32;
+
+/// How long answers are believed at most. The block lists' own times are minutes; a name that moves is seen soon.
+const POSITIVE_MAX: Duration = Duration::from_secs(3_600);
+/// How long "there is none" is believed at most, and where the zone does not say how long.
+const NEGATIVE_MAX: Duration = Duration::from_secs(900);
+const NEGATIVE_DEFAULT: Duration = Duration::from_secs(60);
+/// How long a failure is taken for the answer, so that a storm does not ask again for each connection.
+const FAILURE: Duration = Duration::from_secs(5);
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    A,
+    Aaaa,
+    Mx,
+    Ptr,
+}
+
+/// One record of an answer. Names are as the DNS has them, with the last dot and unchecked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Data {
+    Address(IpAddr),
+    Exchange { preference: u16, name: Box<str> },
+    Name(Box<str>),
+}
+
+/// An answer; it may be empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) records: Arc<[Data]>,
+    /// False if the DNS says that there is no such name at all.
+    pub(super) exists: bool,
+}
+
+impl Found {
+    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.records.iter().filter_map(|data| if let Data::Address(ip) = data { Some(*ip) } else { None })
+    }
+}
+
+pub(super) type Answer = Result<Found, Failure>;
+
+/// What a reply is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// An answer, and how long it holds.
+    Answer(Answer, Duration),
+    /// Empty, if aliases that begin at the name have an end.
+    EmptyIfAliasesEnd(Duration),
+    /// Nothing came in time.
+    Silence,
+}
+
+impl Reading {
+    pub(super) const fn failed() -> Self {
+        Self::Answer(Err(Failure::Failed), FAILURE)
+    }
+
+    /// That there was no answer in time.
+    pub(super) const fn timed_out() -> (Answer, Duration) {
+        (Err(Failure::TimedOut), FAILURE)
+    }
+
+    pub(super) fn empty(exists: bool, time: Duration) -> Self {
+        Self::Answer(Ok(Found { records: Arc::from([]), exists }), time)
+    }
+}
+
+/// Reads a reply to a question for `kind`.
+pub(super) fn read(kind: Kind, reply: &Result<Lookup, NetError>) -> Reading {
+    match reply {
+        Ok(lookup) => read_records(kind, lookup),
+        Err(NetError::Dns(DnsError::NoRecordsFound(none))) => read_none(none),
+        Err(NetError::Timeout) => Reading::Silence,
+        Err(_) => Reading::failed(),
+    }
+}
+
+/// Whether nothing at all came from the resolver.
+pub(super) const fn is_silence(error: &NetError) -> bool {
+    matches!(error, NetError::Timeout | NetError::NoConnections | NetError::Busy | NetError::Io(_))
+}
+
+fn read_records(kind: Kind, lookup: &Lookup) -> Reading {
+    let records = lookup.answers().iter();
+    // RFC 2181 §5.2: the least of a set that disagrees
+    let ttl = records.clone().map(|record| record.ttl).min().unwrap_or(0);
+    let mut data: Vec<Data> = records.filter_map(|record| kind.data(&record.data)).collect();
+    if data.is_empty() {
+        // Records somewhere in the reply, but not where an answer belongs.
+        return Reading::failed();
+    }
+    // What is left away must be the worst of them.
+    data.sort_by_key(|data| if let Data::Exchange { preference, .. } = data { *preference } else { 0 });
+    data.truncate(RECORDS_MAX);
+    let found = Found { records: data.into(), exists: true };
+    Reading::Answer(Ok(found), Duration::from_secs(ttl.into()).min(POSITIVE_MAX))
+}
+
+fn read_none(none: &NoRecords) -> Reading {
+    // RFC 2308 §5
+    let time = none.negative_ttl.map_or(NEGATIVE_DEFAULT, |ttl| Duration::from_secs(ttl.into())).min(NEGATIVE_MAX);
+    match none.response_code {
+        ResponseCode::NXDomain => Reading::empty(false, time),
+        // RFC 2308 §2.2: name servers without a SOA record are a referral, which a server for us may not answer with:
+        // it does not recurse, or the zone is delegated to one that does not have it.
+        ResponseCode::NoError if none.ns.is_some() && none.soa.is_none() => Reading::failed(),
+        // What the library says of an alias that it did not follow to its end has no authority section either.
+        ResponseCode::NoError if none.authorities.is_none() => Reading::EmptyIfAliasesEnd(time),
+        ResponseCode::NoError => Reading::empty(true, time),
+        _ => Reading::failed(),
+    }
+}
+
+impl Kind {
+    pub(super) const fn record_type(self) -> RecordType {
+        match self {
+            Self::A => RecordType::A,
+            Self::Aaaa => RecordType::AAAA,
+            Self::Mx => RecordType::MX,
+            Self::Ptr => RecordType::PTR,
+        }
+    }
+
+    /// The record, if it is of this kind: aliases on the way are not.
+    fn data(self, record: &RData) -> Option<Data> {
+        match (self, record) {
+            (Self::A, RData::A(a)) => Some(Data::Address(a.0.into())),
+            (Self::Aaaa, RData::AAAA(aaaa)) => Some(Data::Address(aaaa.0.into())),
+            (Self::Mx, RData::MX(mx)) => {
+                Some(Data::Exchange { preference: mx.preference, name: mx.exchange.to_ascii().into() })
+            }
+            (Self::Ptr, RData::PTR(name)) => Some(Data::Name(name.0.to_ascii().into())),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,531 @@
+//! Hosts of domains whose DNS is well, odd or broken, from a server of our own on loopback.
+
+use super::super::now;
+use super::super::testing::{Manner, Server, a, cname, mx};
+use super::*;
+use crate::dns::LOOKUPS_MAX;
+use hickory_resolver::proto::rr::RData;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Long enough that no answer on loopback is late.
+const LONG: Duration = Duration::from_secs(20);
+/// For questions to which no answer will come; the clock jumps when all wait.
+const SHORT: Duration = Duration::from_millis(40);
+/// In real time, for a few questions without answer beside some with one.
+const MIDDLE: Duration = Duration::from_millis(400);
+
+fn domain(name: &str) -> DomainName {
+    DomainName::new(name).unwrap()
+}
+
+fn us() -> Ourselves {
+    Ourselves {
+        names: vec!["MX.us.example".into(), "us.example".into()],
+        listeners: vec!["0.0.0.0:25".parse().unwrap(), "192.0.2.200:587".parse().unwrap()],
+        addresses: vec!["192.0.2.99".parse().unwrap(), "2001:db8::99".parse().unwrap()],
+    }
+}
+
+async fn ask(resolver: &Resolver, name: &str, seed: u64) -> Result<MailHosts, NoHosts> {
+    resolver.mail_hosts(&domain(name), 25, &us(), Family::Any, seed).await
+}
+
+/// `10 a.example 192.0.2.1 192.0.2.2, 20 …`, addresses and hosts of one preference sorted; or `5.1.2 text`.
+fn show(answer: &Result<MailHosts, NoHosts>) -> String {
+    match answer {
+        Ok(found) => {
+            let mut hosts = found.hosts.clone();
+            for host in &mut hosts {
+                host.addresses.sort();
+            }
+            hosts.sort_by_key(|host| (host.preference, host.name.clone()));
+            let host = |host: &MailHost| {
+                let addresses: Vec<String> = host.addresses.iter().map(ToString::to_string).collect();
+                format!("{} {} {}", host.preference, host.name, addresses.join(" "))
+            };
+            hosts.iter().map(host).collect::<Vec<_>>().join(", ")
+        }
+        Err(none) => {
+            assert_eq!(none.permanent, none.status.outcome() == Outcome::Permanent);
+            format!("{} {}", none.status, none.text)
+        }
+    }
+}
+
+fn zone() -> Vec<(String, RData)> {
+    vec![
+        mx("one.example", 10, "mx.one.example"),
+        a("mx.one.example", "192.0.2.1"),
+        a("mx.one.example", "2001:db8::1"),
+        mx("two.example", 20, "B.two.example"),
+        mx("two.example", 10, "a.two.example"),
+        a("a.two.example", "192.0.2.2"),
+        a("b.two.example", "192.0.2.3"),
+        mx("twice.example", 30, "a.two.example"),
+        mx("twice.example", 10, "a.two.example"),
+        mx("twice.example", 40, "same.twice.example"),
+        a("same.twice.example", "192.0.2.2"),
+        a("nomx.example", "192.0.2.4"),
+        a("nomx.example", "::ffff:192.0.2.4"),
+        mx("null.example", 0, "."),
+        a("null.example", "192.0.2.5"),
+        mx("nullandmore.example", 0, "."),
+        mx("nullandmore.example", 10, "mx.one.example"),
+        mx("toalias.example", 10, "alias.example"),
+        cname("alias.example", "alias2.example"),
+        cname("alias2.example", "a.two.example"),
+        cname("aliasdomain.example", "two.example"),
+        cname("aliasnomx.example", "nomx.example"),
+        cname("aliasnowhere.example", "missing.example"),
+        cname("loop1.example", "loop2.example"),
+        cname("loop2.example", "loop1.example"),
+        cname("self.example", "self.example"),
+        mx("toloop.example", 10, "loop1.example"),
+        mx("nowhere.example", 10, "missing.example"),
+        mx("noaddress.example", 10, "empty.example"),
+        mx("below.empty.example", 10, "x.example"),
+        mx("somebad.example", 5, "missing.example"),
+        mx("somebad.example", 10, "mx.one.example"),
+        mx("literal.example", 10, "192.0.2.1"),
+        mx("literal.example", 10, "bad name.example"),
+        mx("literal2.example", 10, "192.0.2.1"),
+        mx("literal2.example", 20, "mx.one.example"),
+        mx("zeros.example", 10, "zero.example"),
+        a("zero.example", "0.0.0.0"),
+        a("zero.example", "::"),
+        a("zero.example", "224.0.0.1"),
+        mx("partbroken.example", 10, "broken.partbroken.example"),
+        mx("partbroken.example", 20, "mx.one.example"),
+        mx("allbroken.example", 10, "broken.allbroken.example"),
+        mx("allbroken.example", 20, "missing.example"),
+        mx("sixbroken.example", 10, "six.example"),
+        a("six.example", "192.0.2.6"),
+        mx("backup.example", 10, "mx.one.example"),
+        mx("backup.example", 20, "mx.us.example"),
+        mx("backup.example", 20, "a.two.example"),
+        mx("backup.example", 30, "b.two.example"),
+        mx("best.example", 10, "mx.us.example"),
+        mx("best.example", 20, "a.two.example"),
+        mx("byaddress.example", 10, "other.example"),
+        mx("byaddress.example", 20, "a.two.example"),
+        a("other.example", "192.0.2.99"),
+        mx("byaddress2.example", 10, "mx.one.example"),
+        mx("byaddress2.example", 20, "other.example"),
+        a("ouraddress.example", "127.0.0.9"),
+        mx("primarygone.example", 10, "missing.example"),
+        mx("primarygone.example", 20, "mx.us.example"),
+        mx("primarybroken.example", 10, "broken.primarybroken.example"),
+        mx("primarybroken.example", 20, "mx.us.example"),
+        a("us.example", "192.0.2.77"),
+        a("xn--bcher-kva.example", "192.0.2.8"),
+    ]
+}
+
+// RFC 5321 §5.1 (test), RFC 7505 §3 (test), RFC 7505 §4.1 (test)
+#[tokio::test]
+async fn what_answers_lead_to() {
+    let server = Server::start(zone()).await;
+    server.answer("lame.example.", Manner::Lame);
+    server.answer("refused.example.", Manner::Refused);
+    let resolver = server.resolver(LONG);
+    let not_found = |name: &str| format!("Host unknown (Name server: {name}: host not found)");
+    let no_data = |name: &str| format!("Host unknown (Name server: {name}: no data known)");
+    let later = |name: &str| format!("4.4.3 Name server: {name}: host name lookup failure");
+    let to_us = "5.4.6 config error: mail loops back to me (MX problem?)".to_owned();
+    for (name, expected) in [
+        ("ONE.example", "10 mx.one.example 192.0.2.1 2001:db8::1".to_owned()),
+        ("two.example", "10 a.two.example 192.0.2.2, 20 b.two.example 192.0.2.3".to_owned()),
+        // The same host and the same address once.
+        ("twice.example", "10 a.two.example 192.0.2.2".to_owned()),
+        ("nomx.example", "0 nomx.example 192.0.2.4".to_owned()),
+        ("bücher.example", "0 xn--bcher-kva.example 192.0.2.8".to_owned()),
+        ("null.example", "5.1.10 null.example does not accept mail (null MX, RFC 7505)".to_owned()),
+        ("nullandmore.example", "10 mx.one.example 192.0.2.1 2001:db8::1".to_owned()),
+        ("toalias.example", "10 alias.example 192.0.2.2".to_owned()),
+        ("aliasdomain.example", "10 a.two.example 192.0.2.2, 20 b.two.example 192.0.2.3".to_owned()),
+        ("aliasnomx.example", "0 aliasnomx.example 192.0.2.4".to_owned()),
+        ("aliasnowhere.example", format!("5.1.2 {}", not_found("aliasnowhere.example"))),
+        ("loop1.example", later("loop1.example")),
+        ("self.example", later("self.example")),
+        ("toloop.example", later("loop1.example")),
+        ("missing.example", format!("5.1.2 {}", not_found("missing.example"))),
+        ("empty.example", format!("5.1.2 {}", no_data("empty.example"))),
+        ("nowhere.example", format!("5.4.4 {}", not_found("missing.example"))),
+        ("noaddress.example", format!("5.4.4 {}", no_data("empty.example"))),
+        ("somebad.example", "10 mx.one.example 192.0.2.1 2001:db8::1".to_owned()),
+        ("literal.example", "5.4.4 Host unknown (Name server: literal.example: MX records name no host)".to_owned()),
+        ("literal2.example", "20 mx.one.example 192.0.2.1 2001:db8::1".to_owned()),
+        ("zeros.example", format!("5.4.4 {}", no_data("zero.example"))),
+        ("broken.example", later("broken.example")),
+        ("lame.example", later("lame.example")),
+        ("refused.example", later("refused.example")),
+        ("partbroken.example", "20 mx.one.example 192.0.2.1 2001:db8::1".to_owned()),
+        ("allbroken.example", later("broken.allbroken.example")),
+        ("backup.example", "10 mx.one.example 192.0.2.1 2001:db8::1".to_owned()),
+        ("best.example", to_us.clone()),
+        ("byaddress.example", to_us.clone()),
+        ("byaddress2.example", "10 mx.one.example 192.0.2.1 2001:db8::1".to_owned()),
+        ("ouraddress.example", to_us.clone()),
+        ("us.example", to_us.clone()),
+        ("primarygone.example", to_us.clone()),
+        ("primarybroken.example", later("broken.primarybroken.example")),
+        ("localhost", to_us.clone()),
+        ("x.invalid", format!("5.1.2 {}", not_found("x.invalid"))),
+    ] {
+        assert_eq!(show(&ask(&resolver, name, 1).await), expected, "{name}");
+        assert_eq!(show(&ask(&resolver, name, 2).await), expected, "{name} again");
+    }
+}
+
+/// The same where the DNS says less: no SOA in empty answers, and aliases without what they lead to.
+#[tokio::test]
+async fn sparing_servers_are_understood() {
+    let long = |number: usize| cname(&format!("long{number}.example"), &format!("long{}.example", number + 1));
+    let mut records = zone();
+    records.extend((0..20).map(long));
+    records.push(a("long20.example", "192.0.2.20"));
+    let server = Server::start(records).await;
+    server.answer(".", Manner::Bare);
+    server.answer(".", Manner::AliasOnly);
+    let resolver = server.resolver(LONG);
+    for (name, expected) in [
+        ("aliasdomain.example", "10 a.two.example 192.0.2.2, 20 b.two.example 192.0.2.3"),
+        ("toalias.example", "10 alias.example 192.0.2.2"),
+        ("aliasnomx.example", "0 aliasnomx.example 192.0.2.4"),
+        ("nomx.example", "0 nomx.example 192.0.2.4"),
+        ("empty.example", "5.1.2 Host unknown (Name server: empty.example: no data known)"),
+        ("loop1.example", "4.4.3 Name server: loop1.example: host name lookup failure"),
+        ("self.example", "4.4.3 Name server: self.example: host name lookup failure"),
+        ("long0.example", "4.4.3 Name server: long0.example: host name lookup failure"),
+        ("long16.example", "0 long16.example 192.0.2.20"),
+    ] {
+        assert_eq!(show(&ask(&resolver, name, 1).await), expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn who_we_are() {
+    let us = us();
+    for (address, port, expected) in [
+        ("127.0.0.1", 25, true),
+        ("127.0.0.1", 2525, false),
+        ("192.0.2.99", 25, true),
+        ("::ffff:192.0.2.99", 25, true),
+        ("192.0.2.200", 25, true),
+        ("192.0.2.200", 587, true),
+        ("192.0.2.99", 587, false),
+        ("192.0.2.98", 25, false),
+        // The listener takes IPv4 only.
+        ("2001:db8::99", 25, false),
+        ("::1", 25, false),
+    ] {
+        assert_eq!(us.is_address(address.parse().unwrap(), port), expected, "{address} {port}");
+    }
+    let both = Ourselves { listeners: vec!["[::]:25".parse().unwrap(), "0.0.0.0:2525".parse().unwrap()], ..us };
+    assert!(both.is_address("2001:db8::99".parse().unwrap(), 25));
+    assert!(!both.is_address("192.0.2.99".parse().unwrap(), 25));
+    assert!(both.is_address("192.0.2.99".parse().unwrap(), 2525));
+    assert!(!both.is_address("192.0.2.200".parse().unwrap(), 2525));
+    assert!(both.is_name("us.EXAMPLE") && !both.is_name("s.example"));
+    // Another port of this machine is another server: a set-up for tests, or a filter behind us.
+    let server = Server::start(zone()).await;
+    let resolver = server.resolver(LONG);
+    let answer = resolver.mail_hosts(&domain("ouraddress.example"), 2526, &both, Family::Any, 0).await;
+    assert_eq!(show(&answer), "0 ouraddress.example 127.0.0.9");
+}
+
+#[tokio::test]
+async fn families() {
+    let server = Server::start(zone()).await;
+    let resolver = server.resolver(LONG);
+    for (name, family, expected) in [
+        ("one.example", Family::Ipv4, "10 mx.one.example 192.0.2.1"),
+        ("one.example", Family::Ipv6, "10 mx.one.example 2001:db8::1"),
+        ("nomx.example", Family::Ipv6, "5.1.2 Host unknown (Name server: nomx.example: no data known)"),
+    ] {
+        let answer = resolver.mail_hosts(&domain(name), 25, &us(), family, 0).await;
+        assert_eq!(show(&answer), expected, "{name} {family:?}");
+    }
+    assert!(server.take_questions().contains(&"AAAA mx.one.example.".to_owned()));
+    let resolver = server.resolver(LONG);
+    resolver.mail_hosts(&domain("one.example"), 25, &us(), Family::Ipv4, 0).await.unwrap();
+    assert_eq!(server.take_questions(), ["A mx.one.example.", "MX one.example."]);
+    // By turns, IPv6 first.
+    let records =
+        (0..6).flat_map(|n| [a("x.example", &format!("192.0.2.{n}")), a("x.example", &format!("2001:db8::{n}"))]);
+    let server = Server::start(records.chain([a("x.example", "192.0.2.7")]).collect()).await;
+    let addresses = server.resolver(LONG).host_addresses("x.example", Family::Any, 3).await.unwrap();
+    let is_six: Vec<bool> = addresses.iter().map(IpAddr::is_ipv6).collect();
+    assert_eq!(is_six, [true, false, true, false, true, false, true, false, true, false, true, false, false]);
+}
+
+/// Broken servers answer for A and not for AAAA.
+#[tokio::test]
+async fn one_family_is_enough() {
+    let server = Server::start(zone()).await;
+    let resolver = server.resolver(MIDDLE);
+    server.answer("six.example.", Manner::Broken);
+    assert_eq!(
+        show(&ask(&resolver, "sixbroken.example", 0).await),
+        "4.4.3 Name server: six.example: host name lookup failure"
+    );
+    let hosts = "192.0.2.6 six.example\n";
+    let resolver = server.resolver_with_hosts(MIDDLE, hosts);
+    assert_eq!(show(&ask(&resolver, "sixbroken.example", 0).await), "10 six.example 192.0.2.6");
+}
+
+#[tokio::test]
+async fn names_of_the_hosts_file_are_hosts() {
+    let server = Server::start(zone()).await;
+    let resolver = server.resolver_with_hosts(LONG, "192.0.2.50 lan.example lan\n192.0.2.51 mx.one.example\n");
+    assert_eq!(show(&ask(&resolver, "lan.example", 0).await), "0 lan.example 192.0.2.50");
+    assert_eq!(show(&ask(&resolver, "lan", 0).await), "0 lan 192.0.2.50");
+    assert_eq!(show(&ask(&resolver, "one.example", 0).await), "10 mx.one.example 192.0.2.51 2001:db8::1");
+    assert!(show(&ask(&resolver, "wan.example", 0).await).starts_with("5.1.2 "));
+}
+
+// RFC 5321 §5.1 (test): equal preference shares the load
+#[tokio::test]
+async fn equal_hosts_share_the_load_of_one_answer() {
+    let mut records: Vec<_> = (0..4).map(|n| mx("x.example", 10, &format!("h{n}.example"))).collect();
+    records.extend((0..4).map(|n| a(&format!("h{n}.example"), &format!("192.0.2.{n}"))));
+    records.extend([mx("x.example", 20, "backup.example"), a("backup.example", "192.0.2.9")]);
+    records.extend((10..14).map(|n| a("many.example", &format!("192.0.2.{n}"))));
+    let server = Server::start(records).await;
+    let resolver = server.resolver(LONG);
+    let (mut first, mut first_address) = (BTreeMap::new(), BTreeMap::new());
+    for seed in 0..4_000 {
+        let hosts = ask(&resolver, "x.example", seed).await.unwrap().hosts;
+        assert_eq!(&*hosts[4].name, "backup.example");
+        *first.entry(hosts[0].name.clone()).or_insert(0_u32) += 1;
+        let addresses = resolver.host_addresses("many.example", Family::Any, seed).await.unwrap();
+        *first_address.entry(addresses[0]).or_insert(0_u32) += 1;
+    }
+    assert!(first.len() == 4 && first.values().all(|count| (900..1_100).contains(count)), "{first:?}");
+    assert!(
+        first_address.len() == 4 && first_address.values().all(|count| (900..1_100).contains(count)),
+        "{first_address:?}"
+    );
+    assert_eq!(server.asked(), 13, "MX, and A and AAAA of six hosts, once each");
+    assert_eq!(ask(&resolver, "x.example", 7).await, ask(&resolver, "x.example", 7).await);
+}
+
+#[tokio::test]
+async fn answers_are_believed_as_long_as_they_say() {
+    let server = Server::start(zone()).await;
+    let resolver = server.resolver(LONG);
+    server.hold(60);
+    let later = async |seconds| {
+        // The clock stands only while nobody waits for a socket.
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        tokio::time::resume();
+    };
+    for (name, questions) in [("two.example", 5), ("missing.example", 1), ("empty.example", 3)] {
+        let (before, answer) = (server.asked(), show(&ask(&resolver, name, 0).await));
+        assert_eq!(server.asked() - before, questions, "{name}");
+        later(58).await;
+        assert_eq!(show(&ask(&resolver, name, 0).await), answer);
+        assert_eq!(server.asked() - before, questions, "{name} is known");
+        later(3).await;
+        assert_eq!(show(&ask(&resolver, name, 0).await), answer);
+        assert_eq!(server.asked() - before, 2 * questions, "{name} is asked again");
+    }
+    // RFC 1035 §3.2.1 (test): for this use only
+    server.hold(0);
+    let before = server.asked();
+    ask(&resolver, "one.example", 0).await.unwrap();
+    ask(&resolver, "one.example", 0).await.unwrap();
+    assert_eq!(server.asked() - before, 6);
+    // Long, but not longer than an hour.
+    server.hold(1_000_000);
+    let resolver = server.resolver(LONG);
+    ask(&resolver, "nomx.example", 0).await.unwrap();
+    let before = server.asked();
+    later(3_601).await;
+    ask(&resolver, "nomx.example", 0).await.unwrap();
+    assert_eq!(server.asked() - before, 3);
+    // A failure is over soon.
+    server.answer("two.example.", Manner::Broken);
+    assert!(!ask(&resolver, "two.example", 0).await.unwrap_err().permanent);
+    server.speak();
+    later(6).await;
+    ask(&resolver, "two.example", 0).await.unwrap();
+}
+
+#[tokio::test]
+async fn limits_of_an_answer() {
+    let mut records: Vec<_> = (0..100).map(|n| mx("x.example", 100 - n, &format!("h{n}.example"))).collect();
+    records.extend((0..100).map(|n| a(&format!("h{n}.example"), &format!("203.0.113.{n}"))));
+    records.extend([
+        mx("big.example", 10, "bulk.example"),
+        mx("big.example", 20, "small.example"),
+        a("small.example", "192.0.2.1"),
+    ]);
+    records.extend((0..60).map(|n| a("bulk.example", &format!("198.51.100.{n}"))));
+    let server = Server::start(records).await;
+    server.answer(".", Manner::Truncated);
+    let resolver = server.resolver(LONG);
+    let hosts = ask(&resolver, "x.example", 0).await.unwrap().hosts;
+    let preferences: Vec<u16> = hosts.iter().map(|host| host.preference).collect();
+    assert_eq!(preferences, (1..=16).collect::<Vec<u16>>(), "the best of them");
+    let found = ask(&resolver, "big.example", 0).await.unwrap();
+    let counts: Vec<usize> = found.hosts.iter().map(|host| host.addresses.len()).collect();
+    assert_eq!((counts, found.addresses().count()), (vec![31, 1], 32));
+    assert_eq!(resolver.host_addresses("bulk.example", Family::Any, 0).await.unwrap().len(), 32);
+}
+
+#[tokio::test]
+async fn a_host_whose_servers_are_silent_delays_the_others_by_the_time_limit_only() {
+    let server = Server::start(vec![
+        mx("x.example", 10, "dead.example"),
+        mx("x.example", 20, "alive.example"),
+        a("alive.example", "192.0.2.1"),
+    ])
+    .await;
+    server.silence("dead.example.");
+    let resolver = server.resolver(MIDDLE);
+    assert_eq!(show(&ask(&resolver, "x.example", 0).await), "20 alive.example 192.0.2.1");
+    // And not again for the next message.
+    let (before, began) = (server.asked(), now());
+    assert_eq!(show(&ask(&resolver, "x.example", 0).await), "20 alive.example 192.0.2.1");
+    assert_eq!(server.asked(), before);
+    assert!(now() - began < MIDDLE / 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_is_a_deferral_and_takes_its_time() {
+    let server = Server::start(vec![]).await;
+    server.silence(".");
+    let resolver = server.resolver(SHORT);
+    let began = now();
+    assert_eq!(show(&ask(&resolver, "x.example", 0).await), "4.4.3 Name server: x.example: host name lookup failure");
+    assert!(now() - began <= SHORT + Duration::from_millis(1));
+    assert_eq!(
+        show(&resolver.host_addresses("y.example", Family::Any, 0).await.map(|_| unreachable!("nobody answers"))),
+        "4.4.3 Name server: y.example: host name lookup failure"
+    );
+}
+
+/// In a storm each waits its turn, and none is told that the DNS failed because there were too many.
+#[tokio::test(start_paused = true)]
+async fn more_than_there_are_places_wait() {
+    let server = Server::start(vec![]).await;
+    server.silence(".");
+    let resolver = server.resolver(SHORT);
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..=LOOKUPS_MAX {
+        let resolver = resolver.clone();
+        tasks.spawn(async move { (number, ask(&resolver, &format!("{number}.example"), 0).await, now()) });
+        tokio::task::yield_now().await;
+    }
+    let mut ends: Vec<_> = tasks.join_all().await;
+    ends.sort_by_key(|(_, _, end)| *end);
+    assert_eq!(ends.last().map(|(number, ..)| *number), Some(LOOKUPS_MAX));
+    assert!(ends.iter().all(|(_, answer, _)| !answer.as_ref().unwrap_err().permanent));
+    assert_eq!(resolver.counts().lookups_waited, 1);
+}
+
+#[tokio::test]
+async fn deliveries_and_sessions_have_places_of_their_own() {
+    let server = Server::start(zone()).await;
+    let resolver = server.resolver(MIDDLE);
+    let places = u32::try_from(crate::dns::DELIVERY_QUESTIONS_MAX).unwrap();
+    let taken = resolver.0.delivery_places.acquire_many(places).await.unwrap();
+    assert_eq!(resolver.a_records("nomx.example").await.unwrap().len(), 1);
+    let names: Vec<String> =
+        (0..10).map(|number| format!("{number}.example")).chain(["one.example".to_owned()]).collect();
+    for answer in together::all(names.iter().map(|name| ask(&resolver, name, 0))).await {
+        assert!(!answer.unwrap_err().permanent);
+    }
+    drop(taken);
+    // It was our own doing: nothing is known about the name, and nothing held against the resolver.
+    let before = server.asked();
+    ask(&resolver, "one.example", 0).await.unwrap();
+    assert_eq!(server.asked() - before, 3);
+    assert!(server.take_questions().iter().all(|question| !question.starts_with("NS")), "not probed");
+}
+
+fn some_answer() -> impl Strategy<Value = (u16, u8, Addresses)> {
+    let addresses = prop_oneof![
+        4 => prop::collection::vec((any::<bool>(), 1..40_u8), 1..40).prop_map(|ips| Addresses::Some(
+            ips.into_iter().map(|(six, n)| if six {
+                IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(n)])
+            } else {
+                IpAddr::from([192, 0, 2, n])
+            }).collect()
+        )),
+        1 => any::<bool>().prop_map(|exists| Addresses::None { exists }),
+        1 => Just(Addresses::Unknown(Failure::TimedOut)),
+    ];
+    (0..4_u16, any::<u8>(), addresses)
+}
+
+proptest! {
+    /// Whatever the DNS says: within the limits, best first, each address once, nothing but what it said, and permanent
+    /// only where all is known.
+    #[test]
+    fn choices_keep_their_limits(
+        mut found in prop::collection::vec(some_answer(), 0..=HOSTS_MAX),
+        seed in any::<u64>(),
+        is_ours in any::<bool>(),
+    ) {
+        found.sort_by_key(|(preference, ..)| *preference);
+        let said: HashSet<IpAddr> = found.iter().flat_map(|(_, _, answer)| match answer {
+            Addresses::Some(ips) => ips.clone(),
+            _ => Vec::new(),
+        }).collect();
+        let unknown = found.iter().any(|(_, _, answer)| matches!(answer, Addresses::Unknown(_)));
+        let hosts = found.into_iter().map(|(preference, name, answer)| {
+            (Candidate { preference, name: format!("h{name}.example").into() }, answer)
+        }).collect();
+        match choose("x.example", hosts, is_ours, &mut Shuffle::new(seed)) {
+            Ok(MailHosts { hosts }) => {
+                prop_assert!(!hosts.is_empty() && hosts.len() <= HOSTS_MAX);
+                prop_assert!(hosts.iter().all(|host| !host.addresses.is_empty()));
+                prop_assert!(hosts.is_sorted_by_key(|host| host.preference));
+                let all: Vec<IpAddr> = hosts.iter().flat_map(|host| host.addresses.clone()).collect();
+                let each: HashSet<IpAddr> = all.iter().copied().collect();
+                prop_assert!(each.is_subset(&said) && each.len() == all.len());
+                prop_assert!(all.len() <= ADDRESSES_MAX);
+                prop_assert!(all.len() == ADDRESSES_MAX || all.len() == said.len() || hosts.len() > 1);
+            }
+            Err(none) => {
+                prop_assert!(said.is_empty());
+                prop_assert_eq!(none.permanent, !unknown);
+                prop_assert_eq!(none.status == LOOP, is_ours && !unknown);
+            }
+        }
+    }
+
+    /// Whatever names a record has: only host names come through, each once and at its best preference, and their order does
+    /// not depend on that of the records.
+    #[test]
+    fn names_of_records_are_checked(
+        records in prop::collection::vec((0..4_u16, prop_oneof!["[a-cA-C]\\.", "[ -~]{0,70}\\.?", "\\PC{0,5}", "1\\.2\\.3\\.[0-9]\\.?"]), 1..20),
+    ) {
+        let data = |(preference, name): &(u16, String)| Data::Exchange { preference: *preference, name: name.as_str().into() };
+        let read = |records: &[(u16, String)]| {
+            let found = Found { records: records.iter().map(data).collect(), exists: true };
+            let mut hosts = candidates("x.example", &found)?;
+            hosts.sort_by(|a, b| a.name.cmp(&b.name));
+            Ok::<_, NoHosts>(hosts.into_iter().map(|host| (host.name, host.preference)).collect::<Vec<_>>())
+        };
+        let hosts = read(&records);
+        let reversed: Vec<_> = records.iter().rev().cloned().collect();
+        prop_assert_eq!(&hosts, &read(&reversed));
+        match hosts {
+            Ok(hosts) => for (index, (name, preference)) in hosts.iter().enumerate() {
+                prop_assert!(DomainName::new(name).is_ok_and(|own| own.ascii() == &**name) && name.parse::<IpAddr>().is_err());
+                prop_assert!(index == 0 || hosts[index - 1].0 != *name);
+                let own = records.iter().filter(|(_, own)| {
+                    DomainName::new(own.strip_suffix('.').unwrap_or(own)).is_ok_and(|own| own.ascii() == &**name)
+                });
+                prop_assert_eq!(own.map(|(preference, _)| *preference).min(), Some(*preference));
+            },
+            Err(none) => prop_assert!(none.permanent && (none.status == NULL_MX) == records.iter().all(|(_, name)| name == ".")),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Random order from a seed, so that each use of a cached answer has an order of its own and a test has always the same.
+
+/// A source of orders.
+pub(super) struct Shuffle(u64);
+
+impl Shuffle {
+    pub(super) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Puts the items into random order, each order as likely as any other.
+    pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last + 1));
+        }
+    }
+
+    /// A number from 0 to `end` - 1. The lack of balance is that of `end` in 2⁶⁴.
+    fn below(&mut self, end: usize) -> usize {
+        let wide = u128::from(self.next()) * end as u128;
+        usize::try_from(wide >> 64).expect("it is less than `end`")
+    }
+
+    /// SplitMix64: neighbours among seeds give unlike numbers.
+    const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Shuffle;
+
+    #[test]
+    fn each_order_is_as_likely() {
+        let mut counts = std::collections::BTreeMap::new();
+        for seed in 0..24_000 {
+            let mut items = *b"abcd";
+            Shuffle::new(seed).shuffle(&mut items);
+            *counts.entry(items).or_insert(0_u32) += 1;
+        }
+        assert_eq!(counts.len(), 24);
+        assert!(counts.values().all(|count| (850..1_150).contains(count)), "{counts:?}");
+        let mut none: [u8; 0] = [];
+        Shuffle::new(0).shuffle(&mut none);
+    }
+}

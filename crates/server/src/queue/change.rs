@@ -1,0 +1,125 @@
+//! What commands do to recipients: the changes of many messages go to the spool together.
+//!
+//! A change is in force at once and durable a moment later; [`Changes::finish`] waits for that. Recipients that are done
+//! stay done, whatever is recorded here: an attempt that ended meanwhile counts.
+
+use super::command::Action;
+use super::nudge::{Destinations, Nudge};
+use super::walk::Found;
+use bytes::Bytes;
+use spool::{Change, Commit, Error, Spool, State, Status, Store as _};
+use std::collections::{HashSet, VecDeque};
+
+/// Recipients that are recorded together.
+const TOGETHER: usize = 1_000;
+/// Records that are not yet durable before the oldest is waited for.
+const UNSETTLED_MAX: usize = 8;
+/// Destinations that the dispatcher is told by name; beyond, it looks at all.
+const NAMES_MAX: usize = 1_000;
+
+/// What a command did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    /// Messages of which a recipient was changed.
+    pub(super) messages: u64,
+    /// Recipients that were changed.
+    pub(super) recipients: u64,
+    /// Recipients that were meant and left alone: they are as they should be, or held.
+    pub(super) unchanged: u64,
+    /// Of the changed ones, those with an attempt under way.
+    pub(super) active: u64,
+}
+
+/// The new state of a recipient; `None` if the action leaves it alone.
+pub(super) fn changed(action: Action, state: State, now_s: u32) -> Option<State> {
+    // A due of 0 is one that nobody has released: with `delivery.mode = "queue"` it stays where it is.
+    let now = State { status: Status::Waiting, due: now_s.max(1), ..state };
+    match (action, state.status) {
+        (Action::Retry, Status::Waiting) | (Action::Release, Status::Held) => Some(now),
+        (Action::Hold, Status::Waiting) => Some(State { status: Status::Held, ..state }),
+        (Action::Delete, Status::Waiting | Status::Held) => Some(State { status: Status::Done, ..state }),
+        _ => None,
+    }
+}
+
+/// Changes on their way to the spool.
+#[derive(Debug)]
+pub(super) struct Changes<'a> {
+    spool: &'a Spool,
+    pending: Vec<Change>,
+    unsettled: VecDeque<Commit>,
+    /// Destinations that were changed; `None` if they are too many.
+    touched: Option<HashSet<Bytes>>,
+    pub(super) totals: Totals,
+}
+
+impl<'a> Changes<'a> {
+    pub(super) fn new(spool: &'a Spool) -> Self {
+        Self {
+            spool,
+            pending: Vec::new(),
+            unsettled: VecDeque::new(),
+            touched: Some(HashSet::new()),
+            totals: Totals::default(),
+        }
+    }
+
+    /// Applies the action to what was found, and drops from it what the action leaves alone.
+    pub(super) fn add(&mut self, action: Action, found: &mut Found, now_s: u32) {
+        let before = found.recipients.len();
+        let id = found.id;
+        found.recipients.retain(|one| {
+            let Some(state) = changed(action, one.state, now_s) else { return false };
+            if state != one.state {
+                self.pending.push(Change { id, recipient: one.position, state, destination: None });
+            }
+            self.totals.active += u64::from(one.standing == super::Standing::Active);
+            if let Some(touched) = &mut self.touched {
+                touched.insert(one.destination.clone());
+            }
+            true
+        });
+        if self.touched.as_ref().is_some_and(|touched| touched.len() > NAMES_MAX) {
+            self.touched = None;
+        }
+        let taken = found.recipients.len();
+        self.totals.messages += u64::from(taken > 0);
+        self.totals.recipients += taken as u64;
+        self.totals.unchanged += (before - taken) as u64;
+    }
+
+    /// Whether enough has come together to be recorded.
+    pub(super) fn is_full(&self) -> bool {
+        self.pending.len() >= TOGETHER
+    }
+
+    /// Records what has come together; in force when this returns.
+    pub(super) fn record(&mut self) -> Result<(), Error> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let commit = self.spool.record(&self.pending)?;
+        self.pending.clear();
+        self.unsettled.push_back(commit);
+        match self.unsettled.len() > UNSETTLED_MAX {
+            true => self.unsettled.pop_front().map_or(Ok(()), |commit| commit.wait()),
+            false => Ok(()),
+        }
+    }
+
+    /// Records the rest, waits until all is durable, and tells the dispatcher.
+    pub(super) fn finish(&mut self, action: Action, nudge: &dyn Nudge) -> Result<(), Error> {
+        let recorded = self.record();
+        let settled = self.unsettled.drain(..).map(|commit| commit.wait()).fold(Ok(()), Result::and);
+        if self.totals.recipients > 0 {
+            let names: Option<Vec<Bytes>> = self.touched.take().map(|names| names.into_iter().collect());
+            let destinations = names.as_deref().map_or(Destinations::All, Destinations::These);
+            match action {
+                Action::Retry => nudge.retry(destinations),
+                Action::Release => nudge.released(destinations),
+                _ => {}
+            }
+        }
+        recorded.and(settled)
+    }
+}

@@ -1,0 +1,290 @@
+//! A command on the queue, to and from the fields of a request.
+//!
+//! `docs/operation.md` has the fields. Whatever changes mail must say what it means: a command without a condition needs
+//! `all`, and with one it must not have it.
+
+use super::pattern::Pattern;
+use super::selection::{Selection, Standing};
+use mail::QueueId;
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+
+/// Messages that `list` and `destinations` show unless the request says otherwise.
+pub const LIST_MAX: u64 = 100;
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Show messages, a few recipients of each.
+    List,
+    /// Show all there is to know of messages that are named.
+    Show,
+    /// Show destinations, the fullest first.
+    Destinations,
+    /// Try what waits now.
+    Retry,
+    /// Keep what waits until it is released.
+    Hold,
+    /// Let go of what is held.
+    Release,
+    /// Take out of the queue, for ever, and tell nobody.
+    Delete,
+}
+
+impl Action {
+    /// Every action.
+    pub const ALL: [Self; 7] =
+        [Self::List, Self::Show, Self::Destinations, Self::Retry, Self::Hold, Self::Release, Self::Delete];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::List => "list",
+            Self::Show => "show",
+            Self::Destinations => "destinations",
+            Self::Retry => "retry",
+            Self::Hold => "hold",
+            Self::Release => "release",
+            Self::Delete => "delete",
+        }
+    }
+
+    /// Whether it changes mail.
+    #[must_use]
+    pub const fn changes(self) -> bool {
+        matches!(self, Self::Retry | Self::Hold | Self::Release | Self::Delete)
+    }
+}
+
+/// A command on the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// What to do.
+    pub action: Action,
+    /// To whom. Everything only if `all` was said, or where nothing is changed.
+    pub selection: Selection,
+    /// At most so many messages, or destinations; `None` for all.
+    pub limit: Option<u64>,
+    /// Only show what would be changed.
+    pub dry_run: bool,
+    /// Show the header section as well.
+    pub headers: bool,
+}
+
+impl Command {
+    /// A command with the usual limit.
+    #[must_use]
+    pub const fn new(action: Action, selection: Selection) -> Self {
+        let limit = match action {
+            Action::List | Action::Destinations => Some(LIST_MAX),
+            _ => None,
+        };
+        Self { action, selection, limit, dry_run: false, headers: false }
+    }
+
+    /// The fields of the request.
+    #[must_use]
+    pub fn to_fields(&self) -> Map<String, Value> {
+        let Selection { ids, from, to, destination, state, older, younger } = &self.selection;
+        let mut fields = Map::from_iter([("action".to_owned(), json!(self.action.name()))]);
+        let mut put = |name: &str, value: Option<Value>| {
+            fields.extend(value.map(|value| (name.to_owned(), value)));
+        };
+        let names = || ids.iter().map(|id| Value::String(id.to_string())).collect();
+        put("ids", (!ids.is_empty()).then(names));
+        put("from", from.as_ref().map(|pattern| json!(pattern.as_str())));
+        put("to", to.as_ref().map(|pattern| json!(pattern.as_str())));
+        put("destination", destination.as_ref().map(|name| json!(name)));
+        put("state", state.map(|state| json!(state.name())));
+        put("older", older.map(|age| json!(age.as_secs())));
+        put("younger", younger.map(|age| json!(age.as_secs())));
+        put("limit", Some(json!(self.limit.unwrap_or(0))));
+        put("all", (self.action.changes() && self.selection.is_everything()).then_some(json!(true)));
+        put("dry_run", self.dry_run.then_some(json!(true)));
+        put("headers", self.headers.then_some(json!(true)));
+        fields
+    }
+
+    /// Reads the fields of a request, all of which must be known.
+    ///
+    /// # Errors
+    /// Names the field, its value and what may stand there.
+    pub fn from_fields(fields: Map<String, Value>) -> Result<Self, String> {
+        let mut fields = Fields(fields);
+        let names = Action::ALL.map(Action::name).join(", ");
+        let word =
+            fields.text("action")?.ok_or_else(|| format!("\"queue\" lacks the field \"action\": one of {names}"))?;
+        let action = Action::ALL.into_iter().find(|action| action.name() == word);
+        let action = action.ok_or_else(|| format!("\"action\" is {:?}, not one of {names}", shortened(&word)))?;
+        let selection = Selection {
+            ids: fields.ids()?,
+            from: fields.pattern("from")?,
+            to: fields.pattern("to")?,
+            destination: fields.text("destination")?.map(Into::into),
+            state: fields.standing()?,
+            older: fields.number("older")?.map(Duration::from_secs),
+            younger: fields.number("younger")?.map(Duration::from_secs),
+        };
+        let all = fields.flag("all")?;
+        let mut command = Self::new(action, selection);
+        match fields.number("limit")? {
+            None => {}
+            Some(0) => command.limit = None,
+            limit => command.limit = limit,
+        }
+        command.dry_run = fields.flag("dry_run")?;
+        command.headers = fields.flag("headers")?;
+        fields.end()?;
+        command.check(all)?;
+        Ok(command)
+    }
+
+    fn check(&self, all: bool) -> Result<(), String> {
+        let name = self.action.name();
+        let is_everything = self.selection.is_everything();
+        match self.action {
+            Action::Show if self.selection.ids.is_empty() => Err("\"show\" needs \"ids\"".to_owned()),
+            Action::Destinations if !is_everything => Err("\"destinations\" takes no conditions".to_owned()),
+            action if action.changes() && is_everything && !all => {
+                Err(format!("\"{name}\" needs ids or another condition, or \"all\":true for the whole queue"))
+            }
+            _ if all && !is_everything => Err("\"all\" means the whole queue and stands with no condition".to_owned()),
+            action if self.dry_run && !action.changes() => Err(format!("\"{name}\" changes nothing: no \"dry_run\"")),
+            action if self.headers && action != Action::Show => Err(format!("\"{name}\" shows no \"headers\"")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Fields that are taken one by one.
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn take<T>(
+        &mut self,
+        name: &str,
+        wanted: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<Option<T>, String> {
+        let Some(value) = self.0.remove(name) else { return Ok(None) };
+        let found = read(&value);
+        found.map(Some).ok_or_else(|| format!("{name:?} is {}, not {wanted}", shortened(&value.to_string())))
+    }
+
+    fn text(&mut self, name: &str) -> Result<Option<String>, String> {
+        self.take(name, "a string", |value| value.as_str().map(str::to_owned))
+    }
+
+    fn number(&mut self, name: &str) -> Result<Option<u64>, String> {
+        self.take(name, "a number from 0", Value::as_u64)
+    }
+
+    fn flag(&mut self, name: &str) -> Result<bool, String> {
+        self.take(name, "true or false", Value::as_bool).map(|flag| flag.unwrap_or(false))
+    }
+
+    fn pattern(&mut self, name: &str) -> Result<Option<Pattern>, String> {
+        let text = self.text(name)?;
+        text.map(|text| Pattern::parse(&text)).transpose().map_err(|error| format!("{name:?}: {error}"))
+    }
+
+    fn standing(&mut self) -> Result<Option<Standing>, String> {
+        let wanted = Standing::ALL.map(Standing::name).join(", ");
+        self.take("state", &format!("one of {wanted}"), |value| Standing::from_name(value.as_str()?))
+    }
+
+    fn ids(&mut self) -> Result<Vec<QueueId>, String> {
+        let list = self.take("ids", "a list of strings", |value| value.as_array().cloned())?.unwrap_or_default();
+        let read = |value: &Value| value.as_str().and_then(|text| text.parse().ok());
+        let mut ids = Vec::with_capacity(list.len());
+        for value in &list {
+            ids.push(read(value).ok_or_else(|| format!("\"ids\": {} is no queue id", shortened(&value.to_string())))?);
+        }
+        Ok(ids)
+    }
+
+    fn end(self) -> Result<(), String> {
+        match self.0.keys().next() {
+            None => Ok(()),
+            Some(field) => Err(format!("\"queue\" has no field {:?}", shortened(field))),
+        }
+    }
+}
+
+/// As much of somebody's word as is worth repeating.
+fn shortened(word: &str) -> String {
+    word.chars().take(60).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Command, String> {
+        Command::from_fields(serde_json::from_str(text).unwrap())
+    }
+
+    #[test]
+    fn commands_read_back() {
+        let selections = [
+            Selection::default(),
+            Selection { ids: vec![QueueId::MIN, QueueId::MAX], ..Selection::default() },
+            Selection {
+                from: Pattern::parse("<>").ok(),
+                to: Pattern::parse("@b.test").ok(),
+                destination: Some("[192.0.2.1]".into()),
+                state: Some(Standing::Held),
+                older: Some(Duration::from_secs(60)),
+                younger: Some(Duration::from_secs(3_600)),
+                ..Selection::default()
+            },
+        ];
+        for (action, selection) in
+            Action::ALL.into_iter().flat_map(|action| selections.clone().map(|one| (action, one)))
+        {
+            for (limit, flag) in [(None, false), (Some(7), true)] {
+                let dry_run = flag && action.changes();
+                let headers = flag && action == Action::Show;
+                let command = Command { action, selection: selection.clone(), limit, dry_run, headers };
+                let again = Command::from_fields(command.to_fields());
+                if action == Action::Destinations && !selection.is_everything()
+                    || action == Action::Show && selection.ids.is_empty()
+                {
+                    assert!(again.is_err());
+                } else {
+                    assert_eq!(again, Ok(command));
+                }
+            }
+        }
+        let list = read(r#"{"action":"list"}"#).unwrap();
+        assert_eq!(list, Command::new(Action::List, Selection::default()));
+        assert_eq!(list.limit, Some(LIST_MAX));
+        assert_eq!(read(r#"{"action":"list","limit":0}"#).unwrap().limit, None);
+    }
+
+    #[test]
+    fn other_fields_are_refused_with_a_reason() {
+        for (text, part) in [
+            ("{}", "lacks the field \"action\""),
+            (r#"{"action":"purge"}"#, "\"purge\", not one of list, show"),
+            (r#"{"action":7}"#, "7, not a string"),
+            (r#"{"action":"delete"}"#, "needs ids or another condition"),
+            (r#"{"action":"hold","ids":[]}"#, "needs ids or another condition"),
+            (r#"{"action":"delete","all":true,"to":"@b.test"}"#, "stands with no condition"),
+            (r#"{"action":"delete","to":"b.test"}"#, "\"to\": \"b.test\" is no address"),
+            (r#"{"action":"delete","t":"b.test"}"#, "no field \"t\""),
+            (r#"{"action":"show"}"#, "needs \"ids\""),
+            (r#"{"action":"show","ids":["x"]}"#, "\"x\" is no queue id"),
+            (r#"{"action":"show","ids":"x"}"#, "not a list"),
+            (r#"{"action":"list","limit":-1}"#, "-1, not a number"),
+            (r#"{"action":"list","state":"dead"}"#, "\"dead\", not one of waiting, held, active"),
+            (r#"{"action":"list","dry_run":true}"#, "changes nothing"),
+            (r#"{"action":"list","headers":true}"#, "shows no \"headers\""),
+            (r#"{"action":"destinations","from":"<>"}"#, "no conditions"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Which recipients a command is about.
+//!
+//! All conditions that are given must hold. Ids, age and sender choose messages; address, destination and state choose
+//! among their recipients.
+
+use super::pattern::{self, Pattern};
+use mail::{Address, QueueId};
+use spool::{State, Status};
+use std::time::Duration;
+
+/// Which recipients a command is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// These messages; empty for any.
+    pub ids: Vec<QueueId>,
+    /// Messages of these senders.
+    pub from: Option<Pattern>,
+    /// Recipients with these addresses.
+    pub to: Option<Pattern>,
+    /// Recipients that go there: the name of a destination as lists show it, with `*` for any text.
+    pub destination: Option<Box<str>>,
+    /// Recipients in this state.
+    pub state: Option<Standing>,
+    /// Messages at least that old, in whole seconds.
+    pub older: Option<Duration>,
+    /// Messages younger than that, in whole seconds.
+    pub younger: Option<Duration>,
+}
+
+/// How a recipient stands, as an operator sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It waits for its time.
+    Waiting,
+    /// It is kept until somebody releases it.
+    Held,
+    /// An attempt is under way.
+    Active,
+}
+
+impl Standing {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::Waiting, Self::Held, Self::Active];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Held => "held",
+            Self::Active => "active",
+        }
+    }
+
+    /// Reads the word back.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|standing| standing.name() == name)
+    }
+
+    /// How a recipient in this state stands. One that was held during an attempt is held.
+    pub(super) fn of(state: State, is_active: impl FnOnce() -> bool) -> Self {
+        match state.status {
+            Status::Held => Self::Held,
+            _ if is_active() => Self::Active,
+            _ => Self::Waiting,
+        }
+    }
+}
+
+impl Selection {
+    /// Whether it names anything: if not, it means the whole queue.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether envelopes have to be read to know who is meant.
+    pub(super) fn needs_addresses(&self) -> bool {
+        self.from.is_some() || self.to.is_some()
+    }
+
+    /// Whether every message of the right age is meant, whatever its recipients are.
+    pub(super) fn takes_whole_messages(&self) -> bool {
+        !self.needs_addresses() && self.destination.is_none() && self.state.is_none()
+    }
+
+    /// Whether a message of this age may be meant.
+    pub(super) fn takes_age(&self, id: QueueId, now_us: u64) -> bool {
+        let age = Duration::from_micros(now_us.saturating_sub(id.unix_us()));
+        self.older.is_none_or(|limit| age >= limit) && self.younger.is_none_or(|limit| age < limit)
+    }
+
+    /// Whether messages of this sender may be meant; `None` is the null sender.
+    pub(super) fn takes_sender(&self, sender: Option<&Address>) -> bool {
+        self.from.as_ref().is_none_or(|pattern| pattern.matches(sender))
+    }
+
+    /// Whether a recipient may be meant, as far as the index knows it.
+    pub(super) fn takes_place(&self, destination: &[u8], standing: impl FnOnce() -> Standing) -> bool {
+        let is_there = self.destination.as_deref().is_none_or(|name| {
+            let found = String::from_utf8_lossy(destination);
+            pattern::glob(&name.to_lowercase(), &found.to_lowercase())
+        });
+        is_there && self.state.is_none_or(|state| state == standing())
+    }
+
+    /// Whether a recipient with this address may be meant. One whose record cannot be read is nobody's.
+    pub(super) fn takes_address(&self, address: Option<&Address>) -> bool {
+        match &self.to {
+            None => true,
+            Some(pattern) => address.is_some_and(|address| pattern.matches(Some(address))),
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Commands on a real spool on a simulated disk, with a dispatcher that writes down what it is told.
+
+use super::*;
+use crate::control::{Answer, Piece};
+use mail::{Address, Client, Envelope, MailParams, Protocol, QueueId, Received, Recipient, ReversePath};
+use serde_json::{Map, Value, json};
+use spool::disk::sim::SimDisk;
+use spool::{Change, NewBody, NewMessage, Spool, State, Status, Store as _};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Writes down what it is told; knows one reason, one active recipient, and one destination that is down.
+#[derive(Debug, Default)]
+struct Dispatcher {
+    told: Mutex<Vec<String>>,
+    active: Mutex<Option<(QueueId, u32)>>,
+}
+
+impl Dispatcher {
+    fn hear(&self, what: &str, destinations: Destinations<'_>) {
+        let mut names: Vec<_> = match destinations {
+            Destinations::All => vec!["all".into()],
+            Destinations::These(names) => names.iter().map(|name| String::from_utf8_lossy(name)).collect(),
+        };
+        names.sort();
+        self.told.lock().unwrap().push(format!("{what} {}", names.join(" ")));
+    }
+}
+
+impl Nudge for Dispatcher {
+    fn released(&self, destinations: Destinations<'_>) {
+        self.hear("released", destinations);
+    }
+
+    fn retry(&self, destinations: Destinations<'_>) {
+        self.hear("retry", destinations);
+    }
+
+    fn reason(&self, _: QueueId, recipient: u32) -> Option<String> {
+        (recipient == 1).then(|| "451 4.7.1 later".to_owned())
+    }
+
+    fn is_active(&self, id: QueueId, recipient: u32) -> bool {
+        *self.active.lock().unwrap() == Some((id, recipient))
+    }
+
+    fn destination(&self, name: &[u8]) -> Option<DestinationState> {
+        let down = Down { why: "Connection refused".to_owned(), retry_at: Duration::from_secs(u64::MAX / 2) };
+        (name == b"down.test").then_some(DestinationState { down: Some(down), connections: 0, in_flight: 0 })
+    }
+}
+
+struct Trial {
+    spool: Arc<Spool>,
+    dispatcher: Arc<Dispatcher>,
+    tools: Tools,
+    deeds: Arc<Mutex<Vec<String>>>,
+}
+
+/// The id of a message that came so many hours ago, give or take.
+fn id(hours: u64) -> QueueId {
+    let now = crate::env::clock::unix_us();
+    QueueId::new(now / 3_600_000_000 * 3_600_000_000 - hours * 3_600_000_000, mail::Node::default()).unwrap()
+}
+
+impl Trial {
+    fn new() -> Self {
+        let mut config = spool::Config::new("/spool");
+        config.segment_bytes = 1 << 20;
+        config.size_max = 32 << 20;
+        config.free_min = 0;
+        config.state_delay_ms = 0;
+        let (spool, _) = Spool::open(config, Arc::new(SimDisk::new(1))).unwrap();
+        let (spool, dispatcher) = (Arc::new(spool), Arc::new(Dispatcher::default()));
+        let tools = Tools::new(Arc::clone(&spool), Arc::clone(&dispatcher) as Arc<dyn Nudge>);
+        Self { spool, dispatcher, tools, deeds: Arc::default() }
+    }
+
+    /// Four messages: one with three recipients, one of the null sender, one to a destination that is down, one damaged.
+    fn filled() -> Self {
+        let trial = Self::new();
+        trial.add(4, "<ann@a.test>", &["x@one.test", "y@two.test", "z@one.test"]);
+        trial.add(3, "<>", &["ann@a.test"]);
+        trial.add(2, "<bob@b.test>", &["q@down.test"]);
+        let broken = [spool::NewRecipient { data: b"?", destination: b"one.test" }];
+        let body = NewBody::Whole("x".into());
+        let message = NewMessage { id: id(1), head: b"?", recipients: &broken, body, reserved: false };
+        trial.spool.append(message).unwrap().wait().unwrap();
+        trial
+    }
+
+    fn add(&self, hours: u64, sender: &str, recipients: &[&str]) {
+        let recipient = |text: &&str| Recipient::new(Address::parse(text.as_bytes()).unwrap());
+        let envelope = Envelope {
+            id: id(hours),
+            sender: ReversePath::parse(sender.as_bytes()).unwrap(),
+            params: "BODY=8BITMIME".parse::<MailParams>().unwrap(),
+            received: Received { at_us: 7_000_000, client: Client::Internal, helo: None, protocol: Protocol::Local },
+            recipients: recipients.iter().map(recipient).collect(),
+        };
+        let encoded = spool::envelope::Encoded::new(&envelope);
+        let body = NewBody::Whole("Subject: x\r\nTo: y\r\n\r\nSubject: no\r\n".into());
+        self.spool.append(encoded.message(&encoded.recipients(), body)).unwrap().wait().unwrap();
+    }
+
+    fn set(&self, hours: u64, recipient: u32, state: State) {
+        let change = Change { id: id(hours), recipient, state, destination: None };
+        self.spool.record(&[change]).unwrap().wait().unwrap();
+    }
+
+    /// Status, tries and due of every recipient.
+    fn states(&self, hours: u64) -> Vec<(Status, u8, u32)> {
+        let states = self.spool.states(id(hours));
+        states.iter().map(|(entry, _)| (entry.state.status, entry.state.attempts, entry.state.due)).collect()
+    }
+
+    async fn run(&self, command: &str) -> (Vec<Map<String, Value>>, Map<String, Value>) {
+        let command = Command::from_fields(serde_json::from_str(command).unwrap()).unwrap();
+        let deeds = Arc::clone(&self.deeds);
+        let tell: Tell = Arc::new(move |deed| deeds.lock().unwrap().push(format!("{deed:?}")));
+        let Answer::List(mut pieces) = self.tools.answer(command, 7, tell) else { panic!() };
+        let mut lines = Vec::new();
+        while let Some(piece) = pieces.recv().await {
+            match piece {
+                Piece::Line(line) => lines.push(line),
+                Piece::Last(fields) => {
+                    assert!(pieces.recv().await.is_none(), "the last is the last");
+                    return (lines, fields);
+                }
+                Piece::Failed { error, .. } => panic!("{error}"),
+            }
+        }
+        panic!("no end");
+    }
+
+    /// The ages in hours of the messages listed.
+    async fn listed(&self, conditions: &str) -> (Vec<u64>, Map<String, Value>) {
+        let (lines, last) = self.run(&format!("{{\"action\":\"list\"{conditions}}}")).await;
+        let hour = |line: &Map<String, Value>| {
+            let text = line["id"].as_str().unwrap().to_owned();
+            (1..9).find(|hours| id(*hours).to_string() == text).unwrap()
+        };
+        (lines.iter().filter(|line| line.contains_key("id")).map(hour).collect(), last)
+    }
+
+    fn told(&self) -> Vec<String> {
+        std::mem::take(&mut self.dispatcher.told.lock().unwrap())
+    }
+}
+
+#[tokio::test]
+async fn a_list_shows_the_oldest_first_and_counts_the_rest() {
+    let trial = Trial::filled();
+    let (lines, last) = trial.run(r#"{"action":"list"}"#).await;
+    let [first, second, _, broken] = lines.as_slice() else { panic!("{lines:?}") };
+    assert_eq!((&first["from"], &first["size"], &first["waiting"]), (&json!("ann@a.test"), &json!(34), &json!(3)));
+    assert!(first["age"].as_u64().unwrap() >= 4 * 3_600, "{first:?}");
+    let expected = json!([
+        { "position": 0, "to": "x@one.test", "destination": "one.test", "state": "waiting", "tries": 0 },
+        { "position": 1, "to": "y@two.test", "destination": "two.test", "state": "waiting", "tries": 0, "reason": "451 4.7.1 later" },
+        { "position": 2, "to": "z@one.test", "destination": "one.test", "state": "waiting", "tries": 0 },
+    ]);
+    assert_eq!(first["recipients"], expected);
+    assert_eq!(second["from"], "", "the null sender");
+    assert!(!broken.contains_key("from") && broken["trouble"].as_str().unwrap().contains("head"), "{broken:?}");
+    assert_eq!((&last["messages"], &last["recipients"], &last["more"]), (&json!(4), &json!(6), &json!(0)));
+    for (conditions, hours, more, unseen) in [
+        (",\"limit\":1", vec![4], 3, 0),
+        (",\"limit\":0", vec![4, 3, 2, 1], 0, 0),
+        (",\"limit\":1,\"destination\":\"ONE.test\"", vec![4], 1, 0),
+        (",\"destination\":\"*.test\",\"limit\":3", vec![4, 3, 2], 1, 0),
+        (",\"limit\":1,\"from\":\"*\"", vec![4], 0, 3),
+        (",\"from\":\"<>\"", vec![3], 0, 0),
+        (",\"from\":\"@b.test\"", vec![2], 0, 0),
+        (",\"to\":\"@one.test\"", vec![4], 0, 0),
+        (",\"to\":\"*\",\"from\":\"ann@*\"", vec![4], 0, 0),
+        (",\"older\":9000", vec![4, 3], 0, 0),
+        (",\"younger\":9000,\"older\":7200", vec![2], 0, 0),
+        (",\"state\":\"held\"", vec![], 0, 0),
+    ] {
+        let (found, last) = trial.listed(conditions).await;
+        // Ids lie on full hours: up to an hour older than their name.
+        if !conditions.contains("er\"") {
+            assert_eq!(found, hours, "{conditions}");
+        }
+        assert_eq!((&last["more"], &last["unseen"]), (&json!(more), &json!(unseen)), "{conditions}");
+    }
+    let (lines, last) = trial.run(r#"{"action":"list","to":"*"}"#).await;
+    assert!(lines.iter().any(|line| line.get("unreadable") == Some(&json!(id(1).to_string()))), "{lines:?}");
+    assert_eq!(last["unreadable"], 1);
+}
+
+#[tokio::test]
+async fn only_the_recipients_that_are_meant_are_listed() {
+    let trial = Trial::filled();
+    trial.set(4, 0, State { status: Status::Held, attempts: 3, due: 99 });
+    *trial.dispatcher.active.lock().unwrap() = Some((id(4), 2));
+    for (conditions, positions) in [
+        ("\"to\":\"@one.test\"", vec![0, 2]),
+        ("\"state\":\"held\"", vec![0]),
+        ("\"state\":\"active\"", vec![2]),
+        ("\"state\":\"waiting\",\"from\":\"ann@a.test\"", vec![1]),
+        ("\"to\":\"z@*\",\"destination\":\"one.*\"", vec![2]),
+    ] {
+        let (lines, last) = trial.run(&format!("{{\"action\":\"list\",{conditions}}}")).await;
+        let line = lines.iter().find(|line| line.contains_key("id")).unwrap();
+        let found: Vec<u64> =
+            line["recipients"].as_array().unwrap().iter().map(|one| one["position"].as_u64().unwrap()).collect();
+        assert_eq!(found, positions, "{conditions}");
+        assert_eq!((&line["waiting"], &last["recipients"]), (&json!(3), &json!(positions.len())), "{conditions}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_is_shown_with_all_that_is_known() {
+    let trial = Trial::filled();
+    trial.set(2, 0, State { status: Status::Waiting, attempts: 2, due: 4_000_000_000 }.warned());
+    let command = |id: QueueId| format!("{{\"action\":\"show\",\"ids\":[\"{id}\"],\"headers\":true}}");
+    let (lines, _) = trial.run(&command(id(2))).await;
+    let [line] = lines.as_slice() else { panic!("{lines:?}") };
+    assert_eq!(
+        (&line["client"], &line["protocol"], &line["params"]),
+        (&json!("mailrace"), &json!("local"), &json!("BODY=8BITMIME"))
+    );
+    assert_eq!((&line["received"], &line["headers"]), (&json!(7), &json!("Subject: x\r\nTo: y\r\n")));
+    assert_eq!(line["destinations"]["down.test"]["down"], "Connection refused");
+    let one = &line["recipients"][0];
+    assert_eq!((&one["tries"], &one["warned"], &one["due"]), (&json!(2), &json!(true), &json!(4_000_000_000_u32)));
+    let (lines, last) = trial.run(&command(QueueId::MIN)).await;
+    assert_eq!(lines, [Map::from_iter([("missing".to_owned(), json!(QueueId::MIN.to_string()))])]);
+    assert_eq!((&last["missing"], &last["messages"]), (&json!(1), &json!(0)));
+}
+
+#[tokio::test]
+async fn holding_releasing_and_trying_again() {
+    let trial = Trial::filled();
+    let later = State { status: Status::Waiting, attempts: 5, due: 4_000_000_000 };
+    trial.set(4, 1, later);
+    let (lines, last) = trial.run(r#"{"action":"hold","from":"@a.test"}"#).await;
+    assert!(lines.iter().all(|line| line.contains_key("unreadable")), "{lines:?}");
+    assert_eq!((&last["unreadable"], &last["messages"], &last["recipients"]), (&json!(1), &json!(1), &json!(3)));
+    assert_eq!(trial.states(4), [(Status::Held, 0, 0), (Status::Held, 5, 4_000_000_000), (Status::Held, 0, 0)]);
+    assert_eq!((trial.spool.statistics().held, trial.told()), (3, vec![]));
+    let (_, last) = trial.run(r#"{"action":"hold","from":"@a.test"}"#).await;
+    assert_eq!((&last["recipients"], &last["unchanged"]), (&json!(0), &json!(3)), "held already");
+    let (_, last) = trial.run(r#"{"action":"retry","all":true}"#).await;
+    assert_eq!((&last["recipients"], &last["unchanged"]), (&json!(3), &json!(3)), "what is held stays");
+    assert_eq!(trial.told(), ["retry a.test down.test one.test"]);
+    assert!(trial.states(3)[0].2 > 0, "due now, not never");
+    let (_, last) = trial.run(r#"{"action":"release","to":"y@two.test","destination":"two.test"}"#).await;
+    assert_eq!((&last["messages"], &last["recipients"]), (&json!(1), &json!(1)));
+    assert_eq!(trial.told(), ["released two.test"]);
+    let [first, (Status::Waiting, 5, due), third] = trial.states(4)[..] else { panic!("{:?}", trial.states(4)) };
+    assert!((1..4_000_000_000).contains(&due), "{due}");
+    assert_eq!((first, third), ((Status::Held, 0, 0), (Status::Held, 0, 0)));
+    let (_, last) = trial.run(r#"{"action":"release","to":"nobody@two.test"}"#).await;
+    assert_eq!((&last["messages"], trial.told()), (&json!(0), vec![]), "nothing was meant, nobody is told");
+    let deeds = trial.deeds.lock().unwrap();
+    assert_eq!(deeds[0], "Ended { action: Hold, messages: 1, recipients: 3, uid: 7 }");
+    assert_eq!(deeds.len(), 5, "{deeds:?}");
+}
+
+#[tokio::test]
+async fn what_is_deleted_is_shown_and_gone() {
+    let trial = Trial::filled();
+    let (preview, last) = trial.run(r#"{"action":"delete","to":"@one.test","dry_run":true}"#).await;
+    assert_eq!((&last["messages"], &last["recipients"], &last["dry_run"]), (&json!(1), &json!(2), &json!(true)));
+    assert_eq!(trial.states(4).len(), 3, "nothing was done");
+    assert!(trial.deeds.lock().unwrap().is_empty());
+    *trial.dispatcher.active.lock().unwrap() = Some((id(4), 2));
+    let (lines, last) = trial.run(r#"{"action":"delete","to":"@one.test"}"#).await;
+    assert_eq!((&last["messages"], &last["recipients"], &last["active"]), (&json!(1), &json!(2), &json!(1)));
+    let gone = |lines: &[Map<String, Value>]| {
+        let line = lines.iter().find(|line| line.contains_key("id")).unwrap();
+        let recipients = line["recipients"].as_array().unwrap();
+        (line["id"].clone(), line["from"].clone(), recipients.iter().map(|one| one["to"].clone()).collect::<Vec<_>>())
+    };
+    assert_eq!(
+        gone(&lines),
+        (json!(id(4).to_string()), json!("ann@a.test"), vec![json!("x@one.test"), json!("z@one.test")])
+    );
+    assert_eq!(gone(&preview), gone(&lines), "the preview said so");
+    assert_eq!(trial.states(4).len(), 1, "the third recipient stays");
+    // A message whose envelope cannot be read goes too, if it is not asked for by its addresses.
+    let (lines, last) = trial.run(r#"{"action":"delete","all":true}"#).await;
+    assert_eq!((lines.len(), &last["messages"]), (4, &json!(4)));
+    assert_eq!(trial.spool.statistics().messages, 0);
+    let deeds = trial.deeds.lock().unwrap();
+    assert!(deeds[0].contains("from: \"ann@a.test\", recipients: 2, uid: 7"), "{deeds:?}");
+    assert_eq!(deeds.len(), 1 + 1 + 4 + 1);
+    assert_eq!(trial.told(), Vec::<String>::new(), "there is nothing to try");
+}
+
+#[tokio::test]
+async fn long_answers_come_in_parts() {
+    let trial = Trial::new();
+    let addresses: Vec<String> = (0..1_001).map(|number| format!("r{number}@one.test")).collect();
+    trial.add(2, "<ann@a.test>", &addresses.iter().map(String::as_str).collect::<Vec<_>>());
+    for hours in 3..9 {
+        trial.add(hours, "<ann@a.test>", &["x@two.test"]);
+    }
+    let (lines, _) = trial.run(r#"{"action":"list","destination":"one.test"}"#).await;
+    let shown = lines[0]["recipients"].as_array().unwrap().len();
+    assert_eq!((shown, &lines[0]["more_recipients"]), (20, &json!(981)));
+    let (lines, last) = trial.run(&format!("{{\"action\":\"show\",\"ids\":[\"{}\"]}}", id(2))).await;
+    let counts: Vec<usize> = lines.iter().map(|line| line["recipients"].as_array().unwrap().len()).collect();
+    assert_eq!((counts, &last["messages"]), (vec![500, 500, 1], &json!(1)));
+    let (lines, last) = trial.run(r#"{"action":"destinations","limit":1}"#).await;
+    assert_eq!(Value::Object(lines[0].clone()), json!({ "destination": "one.test", "recipients": 1_001 }));
+    assert_eq!((lines.len(), &last["more"]), (1, &json!(1)));
+    let (_, last) = trial.run(r#"{"action":"delete","all":true}"#).await;
+    assert_eq!((&last["messages"], &last["recipients"]), (&json!(7), &json!(1_007)));
+    assert_eq!(trial.spool.statistics().recipients, 0);
+}
+
+#[tokio::test]
+async fn commands_are_bounded_and_end_when_nobody_listens() {
+    let trial = Trial::filled();
+    let list = || Command::new(Action::List, Selection::default());
+    let tell: Tell = Arc::new(|_| {});
+    // More lines than wait for an asker: nobody takes them, so that every command stands still in the middle.
+    for hours in 10..90 {
+        trial.add(hours, "<ann@a.test>", &["x@two.test"]);
+    }
+    let mut held = Vec::new();
+    while let Answer::List(pieces) = trial.tools.answer(list(), 7, Arc::clone(&tell)) {
+        held.push(pieces);
+    }
+    assert_eq!(held.len(), COMMANDS_MAX);
+    drop(held);
+    // That ends them; then there is room again.
+    let mut answer = trial.tools.answer(list(), 7, Arc::clone(&tell));
+    while let Answer::Refused { .. } = answer {
+        tokio::task::yield_now().await;
+        answer = trial.tools.answer(list(), 7, Arc::clone(&tell));
+    }
+}

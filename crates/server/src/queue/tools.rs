@@ -1,0 +1,385 @@
+//! Commands on the queue: how many at a time, on which thread, and what they answer.
+//!
+//! A command runs on a thread of the runtime that may block, and sends its lines through a channel that the control socket
+//! empties. When the asker goes away the channel is closed, and the command ends at the next message; what it did until
+//! then is made durable and stays done.
+
+use super::change::{Changes, Totals, changed};
+use super::command::{Action, Command};
+use super::nudge::Nudge;
+use super::view::{View, text};
+use super::walk::{Found, Look, Walk};
+use crate::control::{Answer, Piece, Reason};
+use crate::env::clock;
+use mail::QueueId;
+use serde_json::{Map, Value, json};
+use spool::{Error, Spool, Store as _};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, mpsc};
+
+/// Commands at the same time; more are refused as busy.
+pub const COMMANDS_MAX: usize = 4;
+/// Lines that wait for the control socket to take them.
+const LINES_WAITING_MAX: usize = 64;
+/// A command that finds nothing says so often that it is at work.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Something a command did, for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed<'a> {
+    /// Recipients of a message were deleted.
+    Deleted {
+        /// The message.
+        id: QueueId,
+        /// Its sender; empty for the null sender, and where the envelope cannot be read.
+        from: &'a str,
+        /// How many.
+        recipients: usize,
+        /// Who asked.
+        uid: u32,
+    },
+    /// A command that changed something came to its end.
+    Ended {
+        /// What it was.
+        action: Action,
+        /// Messages of which a recipient was changed.
+        messages: u64,
+        /// Recipients that were changed.
+        recipients: u64,
+        /// Who asked.
+        uid: u32,
+    },
+}
+
+/// Where deeds are told.
+pub type Tell = Arc<dyn Fn(&Deed<'_>) + Send + Sync>;
+
+/// Carries out commands on the queue of a spool.
+#[derive(Clone, Debug)]
+pub struct Tools {
+    spool: Arc<Spool>,
+    nudge: Arc<dyn Nudge>,
+    room: Arc<Semaphore>,
+}
+
+impl Tools {
+    /// Tools for the queue of this spool.
+    #[must_use]
+    pub fn new(spool: Arc<Spool>, nudge: Arc<dyn Nudge>) -> Self {
+        Self { spool, nudge, room: Arc::new(Semaphore::new(COMMANDS_MAX)) }
+    }
+
+    /// Begins a command that user `uid` asked for; its lines come as they are found. To be called on the runtime.
+    #[must_use]
+    pub fn answer(&self, command: Command, uid: u32, tell: Tell) -> Answer {
+        let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
+            let error = format!("{COMMANDS_MAX} commands on the queue are at work; wait for one to end, and ask again");
+            return Answer::refused(Reason::Busy, error);
+        };
+        let (to, lines) = mpsc::channel(LINES_WAITING_MAX);
+        let Self { spool, nudge, .. } = self.clone();
+        // Not joined: it ends by itself when nobody takes its lines any more.
+        drop(tokio::task::spawn_blocking(move || {
+            let run = Run { spool: &spool, nudge: nudge.as_ref(), command: &command, uid, tell: &tell, to: &to };
+            run.whole();
+            drop(room);
+        }));
+        Answer::List(lines)
+    }
+
+    /// The fullest destinations with the recipients that wait for them, and what the dispatcher knows of each.
+    ///
+    /// Blocks for as long as it takes to look at every destination: call it where that holds up nobody.
+    #[must_use]
+    pub fn fullest(&self, limit: usize) -> Vec<Value> {
+        let view = View { nudge: self.nudge.as_ref(), now_us: clock::unix_us() };
+        destinations(&self.spool).iter().take(limit).map(|one| Value::Object(destination(&view, one))).collect()
+    }
+}
+
+/// Destinations with how many recipients wait for each, the fullest first, then by name.
+fn destinations(spool: &Spool) -> Vec<(bytes::Bytes, u64)> {
+    let mut all = spool.destinations();
+    all.sort_unstable_by(|(one, more), (other, less)| less.cmp(more).then_with(|| one.cmp(other)));
+    all
+}
+
+fn destination(view: &View<'_>, (name, recipients): &(bytes::Bytes, u64)) -> Map<String, Value> {
+    let mut line = view.destination(name).unwrap_or_default();
+    line.insert("destination".to_owned(), json!(text(name)));
+    line.insert("recipients".to_owned(), json!(recipients));
+    line
+}
+
+/// Nobody takes the lines any more.
+struct Gone;
+
+/// A command at work.
+struct Run<'a> {
+    spool: &'a Spool,
+    nudge: &'a dyn Nudge,
+    command: &'a Command,
+    uid: u32,
+    tell: &'a Tell,
+    to: &'a mpsc::Sender<Piece>,
+}
+
+impl fmt::Debug for Run<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run").field("command", self.command).finish_non_exhaustive()
+    }
+}
+
+impl Run<'_> {
+    fn whole(&self) {
+        let now_us = clock::unix_us();
+        let last = match self.command.action {
+            Action::Destinations => self.destinations(now_us),
+            Action::List | Action::Show => self.list(now_us),
+            action if self.command.dry_run => self.preview(action, now_us),
+            action => self.change(action, now_us),
+        };
+        // Who has gone hears nothing of the end.
+        if let Ok(last) = last {
+            drop(self.to.blocking_send(last));
+        }
+    }
+
+    fn send(&self, line: Map<String, Value>) -> Result<(), Gone> {
+        self.to.blocking_send(Piece::Line(line)).map_err(|_| Gone)
+    }
+
+    fn walk(&self, now_us: u64, reads: bool) -> Walk<'_> {
+        Walk { spool: self.spool, nudge: self.nudge, selection: &self.command.selection, now_us, reads }
+    }
+
+    fn destinations(&self, now_us: u64) -> Result<Piece, Gone> {
+        let view = View { nudge: self.nudge, now_us };
+        let all = destinations(self.spool);
+        let limit = self.command.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        for one in all.iter().take(limit) {
+            self.send(destination(&view, one))?;
+        }
+        let more = all.len().saturating_sub(limit);
+        Ok(last([("destinations", all.len().min(limit).into()), ("more", more.into())]))
+    }
+
+    /// Shows messages, and changes nothing.
+    fn list(&self, now_us: u64) -> Result<Piece, Gone> {
+        let Command { action, headers, .. } = *self.command;
+        let view = View { nudge: self.nudge, now_us };
+        let totals = self.each(now_us, true, &mut |found| {
+            let lines = match action {
+                Action::Show => view.shown(&found, self.spool, headers),
+                _ => vec![view.listed(&found)],
+            };
+            lines.into_iter().try_for_each(|line| self.send(line))?;
+            Ok(Outcome::of(found.recipients.len()))
+        })?;
+        Ok(totals.into_piece([]))
+    }
+
+    /// Shows what a command would change.
+    fn preview(&self, action: Action, now_us: u64) -> Result<Piece, Gone> {
+        let (view, now_s) = (View { nudge: self.nudge, now_us }, seconds(now_us));
+        let mut unchanged = 0;
+        let totals = self.each(now_us, true, &mut |mut found| {
+            let before = found.recipients.len();
+            found.recipients.retain(|one| changed(action, one.state, now_s).is_some());
+            unchanged += before - found.recipients.len();
+            view.all(&found).into_iter().try_for_each(|line| self.send(line))?;
+            Ok(Outcome::of(found.recipients.len()))
+        })?;
+        Ok(totals.into_piece([("unchanged", unchanged.into()), ("dry_run", true.into())]))
+    }
+
+    /// Changes what is meant. Lines only of what is deleted: nobody can look at that afterwards.
+    fn change(&self, action: Action, now_us: u64) -> Result<Piece, Gone> {
+        let (view, now_s) = (View { nudge: self.nudge, now_us }, seconds(now_us));
+        let is_delete = action == Action::Delete;
+        let mut changes = Changes::new(self.spool);
+        // What was deleted, until the spool has it: nobody can look at it afterwards.
+        let mut deleted = Vec::new();
+        let mut failed: Option<Error> = None;
+        let walked = self.each(now_us, is_delete, &mut |mut found| {
+            changes.add(action, &mut found, now_s);
+            let outcome = Outcome::of(found.recipients.len());
+            if is_delete && !found.recipients.is_empty() {
+                deleted.push(*found);
+            }
+            if changes.is_full() {
+                if let Err(error) = changes.record() {
+                    failed = Some(error);
+                    return Ok(Outcome::Stop);
+                }
+                let recorded = std::mem::take(&mut deleted);
+                self.log_deleted(&recorded);
+                self.show_deleted(&view, &recorded)?;
+            }
+            Ok(outcome)
+        });
+        let finished = changes.finish(action, self.nudge);
+        if failed.is_none() && finished.is_ok() {
+            self.log_deleted(&deleted);
+        }
+        let Totals { messages, recipients, unchanged, active } = changes.totals;
+        (self.tell)(&Deed::Ended { action, messages, recipients, uid: self.uid });
+        if let Some(error) = failed.or_else(|| finished.err()) {
+            let error = format!(
+                "{}: stopped after {recipients} recipients of {messages} messages, of which not all will stay so after a restart: {error}",
+                action.name()
+            );
+            return Ok(Piece::Failed { reason: Reason::Failed, error });
+        }
+        self.show_deleted(&view, &deleted)?;
+        Ok(walked?.into_piece([("unchanged", unchanged.into()), ("active", active.into())]))
+    }
+
+    /// Logs what the spool has let go of: whoever looks for a message later finds what became of it.
+    fn log_deleted(&self, deleted: &[Found]) {
+        for found in deleted {
+            let sender = found.letter.as_ref().and_then(|letter| letter.envelope.sender.address());
+            let from = sender.map(ToString::to_string).unwrap_or_default();
+            (self.tell)(&Deed::Deleted {
+                id: found.id,
+                from: &from,
+                recipients: found.recipients.len(),
+                uid: self.uid,
+            });
+        }
+    }
+
+    fn show_deleted(&self, view: &View<'_>, deleted: &[Found]) -> Result<(), Gone> {
+        deleted.iter().flat_map(|found| view.all(found)).try_for_each(|line| self.send(line))
+    }
+
+    /// Hands every message that is meant to `take`, up to the limit, and counts the rest as far as that costs no reading.
+    fn each(
+        &self,
+        now_us: u64,
+        reads: bool,
+        take: &mut dyn FnMut(Box<Found>) -> Result<Outcome, Gone>,
+    ) -> Result<Walked, Gone> {
+        let walk = self.walk(now_us, reads);
+        let ids = walk.ids();
+        let mut walked = Walked::default();
+        let mut progress = Progress { of: ids.len(), told: clock::now() };
+        for (seen, id) in ids.iter().copied().enumerate() {
+            if self.command.limit.is_some_and(|limit| walked.messages >= limit) {
+                let rest = ids.get(seen..).unwrap_or_default();
+                walked.count_rest(rest, &walk);
+                break;
+            }
+            progress.tell(seen, self)?;
+            match walk.look(id) {
+                Look::Found(found) => match take(found)? {
+                    Outcome::Counts(recipients) => {
+                        walked.messages += 1;
+                        walked.recipients += recipients;
+                    }
+                    Outcome::Skip => {}
+                    Outcome::Stop => break,
+                },
+                Look::Other => {}
+                // What was not named and has gone meanwhile is nobody's concern.
+                Look::Missing if self.command.selection.ids.is_empty() => {}
+                Look::Missing => {
+                    walked.missing += 1;
+                    self.send(Map::from_iter([("missing".to_owned(), json!(id.to_string()))]))?;
+                }
+                Look::Unreadable(trouble) => {
+                    walked.unreadable += 1;
+                    let fields = [("unreadable", json!(id.to_string())), ("trouble", json!(trouble))];
+                    self.send(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())?;
+                }
+            }
+        }
+        Ok(walked)
+    }
+}
+
+/// What became of a message that was found.
+enum Outcome {
+    /// It counts, with so many recipients.
+    Counts(u64),
+    /// Nothing of it was left to do.
+    Skip,
+    /// No more.
+    Stop,
+}
+
+impl Outcome {
+    fn of(recipients: usize) -> Self {
+        if recipients == 0 { Self::Skip } else { Self::Counts(recipients as u64) }
+    }
+}
+
+/// Says from time to time how far a command has come, and learns that nobody listens.
+struct Progress {
+    of: usize,
+    told: Instant,
+}
+
+impl Progress {
+    fn tell(&mut self, seen: usize, run: &Run<'_>) -> Result<(), Gone> {
+        if run.to.is_closed() {
+            return Err(Gone);
+        }
+        let now = clock::now();
+        if now.saturating_duration_since(self.told) < PROGRESS_INTERVAL {
+            return Ok(());
+        }
+        self.told = now;
+        run.send(Map::from_iter([("seen".to_owned(), json!(seen)), ("of".to_owned(), json!(self.of))]))
+    }
+}
+
+/// What a walk came to.
+#[derive(Default)]
+struct Walked {
+    messages: u64,
+    recipients: u64,
+    missing: u64,
+    unreadable: u64,
+    /// Messages beyond the limit that are meant as well.
+    more: u64,
+    /// Messages beyond the limit that nobody has looked at.
+    unseen: u64,
+}
+
+impl Walked {
+    fn count_rest(&mut self, rest: &[QueueId], walk: &Walk<'_>) {
+        let selection = walk.selection;
+        if selection.needs_addresses() {
+            self.unseen = rest.len() as u64;
+        } else if selection.takes_whole_messages() && selection.ids.is_empty() {
+            self.more = rest.len() as u64;
+        } else {
+            self.more = rest.iter().filter(|id| walk.may_be_meant(**id)).count() as u64;
+        }
+    }
+
+    fn into_piece<const N: usize>(self, others: [(&str, Value); N]) -> Piece {
+        let Self { messages, recipients, missing, unreadable, more, unseen } = self;
+        let figures = [
+            ("messages", messages),
+            ("recipients", recipients),
+            ("missing", missing),
+            ("unreadable", unreadable),
+            ("more", more),
+            ("unseen", unseen),
+        ];
+        last(figures.map(|(name, figure)| (name, figure.into())).into_iter().chain(others))
+    }
+}
+
+fn last<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Piece {
+    Piece::Last(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+/// Whole seconds since 1970, as states have them.
+fn seconds(us: u64) -> u32 {
+    u32::try_from(us / 1_000_000).unwrap_or(u32::MAX)
+}

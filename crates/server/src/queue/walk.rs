@@ -1,0 +1,160 @@
+//! Finding the messages that are meant, the oldest first, one in memory at a time.
+//!
+//! Only the ids of the queue are collected, eight bytes each. What the index knows decides first; an envelope is read when
+//! addresses are asked for, or to be shown. The queue moves meanwhile: a message that is finished before the walk comes
+//! to it is not there, one that arrives behind its start is not seen.
+
+use super::nudge::Nudge;
+use super::selection::{Selection, Standing};
+use bytes::Bytes;
+use mail::{Envelope, QueueId, Recipient};
+use spool::{Entry, Error, Spool, State, Store as _, StoredEnvelope, StoredRecipient};
+
+/// A message that is meant.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) id: QueueId,
+    /// Its recipients that are meant, by position.
+    pub(super) recipients: Vec<FoundRecipient>,
+    /// Its recipients that are not done, meant or not.
+    pub(super) waiting: usize,
+    /// What its envelope says, if that was read.
+    pub(super) letter: Option<Letter>,
+    /// Why the envelope could not be read.
+    pub(super) trouble: Option<String>,
+}
+
+/// What the envelope says of a message as a whole.
+#[derive(Debug)]
+pub(super) struct Letter {
+    /// Without its recipients.
+    pub(super) envelope: Envelope,
+    /// Octets of content.
+    pub(super) size: u64,
+}
+
+/// A recipient that is meant.
+#[derive(Debug)]
+pub(super) struct FoundRecipient {
+    pub(super) position: u32,
+    pub(super) state: State,
+    pub(super) standing: Standing,
+    pub(super) destination: Bytes,
+    /// What the envelope says of it, if that was read and makes sense.
+    pub(super) recipient: Option<Recipient>,
+}
+
+/// What became of an id.
+#[derive(Debug)]
+pub(super) enum Look {
+    /// It is meant.
+    Found(Box<Found>),
+    /// It is not meant.
+    Other,
+    /// There is no such message in the queue.
+    Missing,
+    /// Whether it is meant cannot be known: its envelope cannot be read.
+    Unreadable(String),
+}
+
+/// Looks at messages for a selection.
+#[derive(Debug)]
+pub(super) struct Walk<'a> {
+    pub(super) spool: &'a Spool,
+    pub(super) nudge: &'a dyn Nudge,
+    pub(super) selection: &'a Selection,
+    pub(super) now_us: u64,
+    /// Read envelopes also where nothing asks for addresses.
+    pub(super) reads: bool,
+}
+
+impl Walk<'_> {
+    /// Ids to look at, the oldest first. Those that were named are there even if the queue does not know them.
+    pub(super) fn ids(&self) -> Vec<QueueId> {
+        let mut ids = if self.selection.ids.is_empty() { self.spool.messages() } else { self.selection.ids.clone() };
+        ids.retain(|id| self.selection.takes_age(*id, self.now_us));
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// Whether a message is meant, as far as memory tells. Reads nothing.
+    pub(super) fn may_be_meant(&self, id: QueueId) -> bool {
+        let states = self.spool.states(id);
+        states.iter().any(|(entry, destination)| self.takes_entry(entry, destination))
+    }
+
+    fn takes_entry(&self, entry: &Entry, destination: &[u8]) -> bool {
+        self.selection.takes_place(destination, || self.standing(entry.id, entry.recipient, entry.state))
+    }
+
+    fn standing(&self, id: QueueId, recipient: u32, state: State) -> Standing {
+        Standing::of(state, || self.nudge.is_active(id, recipient))
+    }
+
+    /// Looks at a message; may read its envelope from the disk.
+    pub(super) fn look(&self, id: QueueId) -> Look {
+        let states = self.spool.states(id);
+        if states.is_empty() {
+            return Look::Missing;
+        }
+        if !states.iter().any(|(entry, destination)| self.takes_entry(entry, destination)) {
+            return Look::Other;
+        }
+        if !self.reads && !self.selection.needs_addresses() {
+            return self.found(self.by_index(id, &states));
+        }
+        let read = match self.spool.envelope(id) {
+            Ok(stored) => self.by_envelope(id, &stored),
+            Err(Error::Unknown(_)) => return Look::Missing,
+            Err(error) => Err(error.to_string()),
+        };
+        match read {
+            Ok(found) => self.found(found),
+            Err(what) if self.selection.needs_addresses() => Look::Unreadable(what),
+            // It can be shown, held and deleted all the same.
+            Err(what) => self.found(Found { trouble: Some(what), ..self.by_index(id, &states) }),
+        }
+    }
+
+    fn found(&self, found: Found) -> Look {
+        // A state may have changed since the first look.
+        if found.recipients.is_empty() { Look::Other } else { Look::Found(Box::new(found)) }
+    }
+
+    /// What the index alone says of a message.
+    fn by_index(&self, id: QueueId, states: &[(Entry, Bytes)]) -> Found {
+        let meant = states.iter().filter(|(entry, destination)| self.takes_entry(entry, destination));
+        let recipients = meant.map(|(entry, destination)| FoundRecipient {
+            position: entry.recipient,
+            state: entry.state,
+            standing: self.standing(id, entry.recipient, entry.state),
+            destination: destination.clone(),
+            recipient: None,
+        });
+        Found { id, recipients: recipients.collect(), waiting: states.len(), letter: None, trouble: None }
+    }
+
+    /// What the envelope says of a message, with the states of this moment.
+    fn by_envelope(&self, id: QueueId, stored: &StoredEnvelope) -> Result<Found, String> {
+        let envelope = spool::envelope::decode_head(id, &stored.head).map_err(|error| error.to_string())?;
+        let is_from = self.selection.takes_sender(envelope.sender.address());
+        let listed = stored.recipients.iter().filter(|_| is_from);
+        let (mut recipients, mut trouble) = (Vec::new(), None);
+        for one in listed {
+            let StoredRecipient { position, data, destination, state } = one;
+            let standing = || self.standing(id, *position, *state);
+            if !self.selection.takes_place(destination, standing) {
+                continue;
+            }
+            let recipient =
+                spool::envelope::decode_recipient(data).map_err(|error| trouble = Some(error.to_string())).ok();
+            if self.selection.takes_address(recipient.as_ref().map(|recipient| &recipient.address)) {
+                let (position, state, destination) = (*position, *state, destination.clone());
+                recipients.push(FoundRecipient { position, state, standing: standing(), destination, recipient });
+            }
+        }
+        let letter = Some(Letter { envelope, size: stored.body_bytes });
+        Ok(Found { id, recipients, waiting: stored.recipients.len(), letter, trouble })
+    }
+}

@@ -1,0 +1,123 @@
+//! Handshakes with next hops of all kinds, over a pipe in memory.
+
+use super::*;
+use crate::tls::{ClientStream, Connector, TlsInfo};
+use rustls::HandshakeKind;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use tokio_rustls::TlsAcceptor;
+
+async fn deliver(
+    connector: &Connector,
+    name: &str,
+    server: &TlsAcceptor,
+) -> (Result<(ClientStream<DuplexStream>, TlsInfo), HandshakeError>, std::io::Result<Stream<DuplexStream>>) {
+    let (ours, theirs) = tokio::io::duplex(64 * 1024);
+    tokio::join!(connector.connect(ours, name, deadline()), server.accept(theirs))
+}
+
+fn server(acceptor: &Acceptor) -> TlsAcceptor {
+    TlsAcceptor::from(Arc::clone(&acceptor.current.load().config))
+}
+
+/// A server with versions of its own, and a certificate that nobody can read.
+fn odd_server(versions: &[&'static SupportedProtocolVersion]) -> TlsAcceptor {
+    #[derive(Debug)]
+    struct Odd(Arc<CertifiedKey>);
+    impl ResolvesServerCert for Odd {
+        fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+            Some(Arc::clone(&self.0))
+        }
+    }
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let key = rustls::pki_types::PrivateKeyDer::try_from(ECDSA.serialize_der()).unwrap();
+    let signer = provider.key_provider.load_private_key(key).unwrap();
+    let certified = CertifiedKey::new(vec![CertificateDer::from(b"not a certificate".to_vec())], signer);
+    let config = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions).unwrap();
+    TlsAcceptor::from(Arc::new(config.with_no_client_auth().with_cert_resolver(Arc::new(Odd(Arc::new(certified))))))
+}
+
+#[tokio::test]
+async fn any_certificate_is_taken() {
+    let mut rig = Rig::new();
+    rig.certificate("expired", &RSA, 2001);
+    let connector = Connector::new(&rig.settings).unwrap();
+    for (name, sent) in [
+        ("another.example.net", Some("another.example.net")),
+        ("Under_Score.example.net.", Some("under_score.example.net")),
+        ("192.0.2.1", None),
+        ("2001:db8::1", None),
+        ("no name at all", None),
+    ] {
+        let (client, server) = deliver(&connector, name, &server(&rig.acceptor())).await;
+        let ((mut client, info), mut server) = (client.unwrap(), server.unwrap());
+        assert_eq!((&*info.version, &*info.cipher, info.bits), ("TLSv1.3", "TLS_AES_256_GCM_SHA384", 256), "{name}");
+        assert_eq!(info.verify, "NOT");
+        assert_eq!(server.get_ref().1.server_name().map(str::to_ascii_lowercase).as_deref(), sent);
+        client.write_all(b"EHLO x\r\n").await.unwrap();
+        client.flush().await.unwrap();
+        let mut line = [0; 8];
+        server.read_exact(&mut line).await.unwrap();
+        assert_eq!(&line, b"EHLO x\r\n");
+    }
+    for versions in [&[&rustls::version::TLS13], &[&rustls::version::TLS12]] {
+        let (client, server) = deliver(&connector, "odd.example", &odd_server(versions)).await;
+        server.unwrap();
+        assert!(["TLSv1.3", "TLSv1.2"].contains(&&*client.unwrap().1.version));
+    }
+}
+
+#[tokio::test]
+async fn the_oldest_version_is_that_of_the_settings() {
+    let mut rig = Rig::new();
+    let old = odd_server(&[&rustls::version::TLS12]);
+    let (client, _) = deliver(&Connector::new(&rig.settings).unwrap(), "old.example", &old).await;
+    let info = client.unwrap().1;
+    assert_eq!((&*info.version, &*info.cipher, info.bits), ("TLSv1.2", "ECDHE-ECDSA-AES256-GCM-SHA384", 256));
+    rig.settings.version_min = "1.3".to_owned();
+    let (client, _) = deliver(&Connector::new(&rig.settings).unwrap(), "old.example", &old).await;
+    assert_eq!(client.unwrap_err().to_string(), "server sent alert protocol_version");
+    rig.settings.version_min = "1.1".to_owned();
+    let problem = Connector::new(&rig.settings).unwrap_err().to_string();
+    assert_eq!(problem, "tls.version_min: \"1.1\" is not possible; choose \"1.2\" or \"1.3\"");
+}
+
+#[tokio::test]
+async fn sessions_are_resumed() {
+    let mut rig = Rig::new();
+    rig.certificate("ecdsa", &ECDSA, 2090);
+    let new = server(&rig.acceptor());
+    for (server, versions) in [(&new, "1.3"), (&odd_server(&[&rustls::version::TLS12]), "1.2")] {
+        let connector = Connector::new(&rig.settings).unwrap();
+        let mut kinds = Vec::new();
+        for name in ["a.example", "a.example", "b.example"] {
+            let (client, stream) = deliver(&connector.clone(), name, server).await;
+            let ((mut client, _), mut stream) = (client.unwrap(), stream.unwrap());
+            // The tickets of TLS 1.3 come after the handshake, with the first data.
+            stream.write_all(b"250").await.unwrap();
+            stream.flush().await.unwrap();
+            client.read_exact(&mut [0; 3]).await.unwrap();
+            kinds.push(client.get_ref().1.handshake_kind().unwrap());
+        }
+        assert_eq!(kinds, [HandshakeKind::Full, HandshakeKind::Resumed, HandshakeKind::Full], "{versions}");
+    }
+}
+
+#[tokio::test]
+async fn failures_of_next_hops_have_texts() {
+    let connector = Connector::new(&Rig::new().settings).unwrap();
+    for (bytes, expected) in [
+        (&b"454 4.7.0 not now\r\n"[..], "plain text instead of TLS"),
+        (b"", "server closed the connection in the handshake"),
+        (b"\x15\x03\x03\x00\x02\x02\x28", "server sent alert handshake_failure"),
+    ] {
+        let (ours, mut theirs) = tokio::io::duplex(64 * 1024);
+        theirs.write_all(bytes).await.unwrap();
+        theirs.shutdown().await.unwrap();
+        let error = connector.connect(ours, "mx.example", deadline()).await.unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+    let (ours, _theirs) = tokio::io::duplex(64 * 1024);
+    let error = connector.connect(ours, "mx.example", clock::now()).await.unwrap_err();
+    assert_eq!(error.to_string(), "no handshake in time");
+}

@@ -1,0 +1,4 @@
+//! `smtp::fuzz::client` under libFuzzer.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| smtp::fuzz::client(data));
