@@ -20,6 +20,8 @@ pub(super) struct Talk<'a> {
     is_eight_bit: bool,
     /// Content that came by BDAT.
     chunks: Vec<u8>,
+    /// What was taken and whose answer is not sent yet.
+    answered: Vec<usize>,
     /// Until QUIT: what has said it needs nothing more of us.
     counted: Option<Counted>,
 }
@@ -47,6 +49,7 @@ impl<'a> Talk<'a> {
             recipients: Vec::new(),
             is_eight_bit: false,
             chunks: Vec::new(),
+            answered: Vec::new(),
             counted: Some(counted),
         }
     }
@@ -94,7 +97,7 @@ impl<'a> Talk<'a> {
                 }
             };
             if on == On::Over {
-                self.wire.flush().await;
+                self.flush().await;
                 return;
             }
         }
@@ -129,7 +132,7 @@ impl<'a> Talk<'a> {
             let latency = self.host.manners.latency;
             self.wire.pause(latency).await;
         }
-        self.wire.flush().await
+        self.flush().await
     }
 
     async fn answer(&mut self, text: &str) -> On {
@@ -155,33 +158,29 @@ impl<'a> Talk<'a> {
                         _ => facts.refused.extend(self.recipients.iter().map(|(name, _)| name.clone())),
                     }
                 }
-                self.say("554 5.3.0 never").await;
-                On::Refused
+                self.refuse(point, "554 5.3.0 never").await
             }
-            Fault::Soft | Fault::Hard => {
-                self.say("451 4.3.0 not now").await;
-                On::Refused
-            }
+            Fault::Soft | Fault::Hard => self.refuse(point, "451 4.3.0 not now").await,
             Fault::Dismiss => {
                 // In the middle of content, too.
                 let latency = self.host.manners.latency;
                 self.wire.pause(latency).await;
                 self.wire.output.extend_from_slice(b"421 4.3.2 closing\r\n");
-                self.wire.flush().await;
+                self.flush().await;
                 On::Over
             }
             Fault::Close => {
-                self.wire.flush().await;
+                self.flush().await;
                 On::Over
             }
             Fault::Hang => {
-                self.wire.flush().await;
+                self.flush().await;
                 self.wire.hang().await;
                 On::Over
             }
             Fault::Endless => {
                 self.wire.output.extend_from_slice(&b"250-more\r\n".repeat(20));
-                while self.wire.flush().await {
+                while self.flush().await {
                     self.wire.pause(Duration::from_millis(10)).await;
                     self.wire.output.extend_from_slice(&b"250-more\r\n".repeat(20));
                 }
@@ -189,7 +188,7 @@ impl<'a> Talk<'a> {
             }
             Fault::Garbage => {
                 self.wire.output.extend_from_slice(b"\0\xff2xx quite wrong\r\n\r\n");
-                self.wire.flush().await;
+                self.flush().await;
                 self.wire.hang().await;
                 On::Over
             }
@@ -199,11 +198,34 @@ impl<'a> Talk<'a> {
             }
             Fault::KeepAndHang => {
                 self.keep(true);
-                self.wire.flush().await;
+                self.flush().await;
                 self.wire.hang().await;
                 On::Over
             }
         }
+    }
+
+    /// RFC 2033 §4.2: behind the dot, an answer for each
+    async fn refuse(&mut self, point: Point, text: &str) -> On {
+        let is_for_each = self.host.manners.is_lmtp && point == Point::Dot;
+        let count = if is_for_each { self.recipients.len().max(1) } else { 1 };
+        self.say(&vec![text; count].join("\r\n")).await;
+        On::Refused
+    }
+
+    /// Sends what waits; what was taken is answered then.
+    async fn flush(&mut self) -> bool {
+        let is_sent = self.wire.flush().await;
+        let answered = std::mem::take(&mut self.answered);
+        if is_sent {
+            let now = self.host.book.now();
+            for taken in answered {
+                if let Some(taken) = self.host.book.facts().taken.get_mut(taken) {
+                    taken.acked = Some(now);
+                }
+            }
+        }
+        is_sent
     }
 
     async fn hello(&mut self, verb: &str) -> On {
@@ -314,7 +336,7 @@ impl<'a> Talk<'a> {
             self.say("503 5.5.1 no MAIL").await;
             return On::Refused;
         }
-        if self.recipients.is_empty() && !self.host.manners.is_generous {
+        if self.recipients.is_empty() && (self.host.manners.is_lmtp || !self.host.manners.is_generous) {
             self.say("554 5.5.1 no valid recipients").await;
             return On::Refused;
         }
@@ -394,12 +416,9 @@ impl<'a> Talk<'a> {
             return self.answer("554 5.5.1 no valid recipients").await;
         }
         let taken = self.keep(false);
-        let on = self.answer("250 2.0.0 taken").await;
-        if on == On::Fine {
-            self.acked(taken);
-        }
+        self.answered.push(taken);
         self.forget();
-        on
+        self.answer("250 2.0.0 taken").await
     }
 
     /// RFC 2033 §4.2: an answer for each
@@ -413,16 +432,16 @@ impl<'a> Talk<'a> {
                 self.recipients.push((name, params));
             }
         }
-        let taken = (!self.recipients.is_empty()).then(|| self.keep(false));
-        let mut on = On::Fine;
-        if !answers.is_empty() {
-            on = self.answer(&answers.join("\r\n")).await;
-        }
-        if let Some(taken) = taken.filter(|_| on == On::Fine) {
-            self.acked(taken);
+        if !self.recipients.is_empty() {
+            let taken = self.keep(false);
+            self.answered.push(taken);
         }
         self.forget();
-        on
+        if answers.is_empty() {
+            // RFC 2033 §4.2: nobody, so no answer
+            return On::Fine;
+        }
+        self.answer(&answers.join("\r\n")).await
     }
 
     /// Takes the message; its number.
@@ -441,13 +460,6 @@ impl<'a> Talk<'a> {
             facts.taken.push(taken);
         }
         facts.taken.len().saturating_sub(1)
-    }
-
-    fn acked(&self, taken: usize) {
-        let now = self.host.book.now();
-        if let Some(taken) = self.host.book.facts().taken.get_mut(taken) {
-            taken.acked = Some(now);
-        }
     }
 
     /// Parameters that were not offered are wrong.
