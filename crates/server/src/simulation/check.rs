@@ -6,7 +6,7 @@ use super::book::{Answer, EPOCH, Facts, Sent, Taken};
 use super::host::Host;
 use mail::report::{Kind, wants};
 use mail::{Notify, QueueId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 /// Within this a live host gets its mail while others are dead.
@@ -46,6 +46,8 @@ struct Checker<'a> {
     terms: &'a Terms<'a>,
     reports: Reports,
     by_recipient: HashMap<&'a str, Vec<&'a Taken>>,
+    /// Senders to whom a report was given up.
+    unheard: HashSet<String>,
     wrong: Vec<String>,
 }
 
@@ -57,7 +59,14 @@ pub(super) fn check(facts: &Facts, terms: &Terms<'_>) -> Vec<String> {
             by_recipient.entry(name).or_default().push(taken);
         }
     }
-    let mut checker = Checker { facts, terms, reports: Reports::new(), by_recipient, wrong: facts.wrong.clone() };
+    let mut checker = Checker {
+        facts,
+        terms,
+        reports: Reports::new(),
+        by_recipient,
+        unheard: HashSet::new(),
+        wrong: facts.wrong.clone(),
+    };
     checker.read_reports();
     for (number, sent) in facts.sent.iter().enumerate() {
         checker.message(number, sent);
@@ -113,7 +122,12 @@ impl Checker<'_> {
                 continue;
             };
             let to = &taken.recipients[0].0;
-            if *to != sent.sender && !(sent.sender.is_empty() && to.starts_with("postmaster@")) {
+            if to.starts_with("postmaster@") && !sent.sender.is_empty() {
+                // A report to him was given up; the postmaster has it in his place.
+                self.unheard.insert(sent.sender.clone());
+                continue;
+            }
+            if *to != sent.sender && !to.starts_with("postmaster@") {
                 self.say(format!("a report on mail of <{}> went to <{to}>", sent.sender));
             }
             for group in text.split("\r\n\r\n").filter(|group| group.contains("Final-Recipient: ")) {
@@ -202,12 +216,12 @@ impl Checker<'_> {
             || sent.is_eight_bit
             || sent.content.len() > 59_000;
         let terms = self.terms;
-        let hears_of_failure = wants(notify, Kind::Failed);
+        let hears_of_failure = wants(notify, Kind::Failed) && !self.unheard.contains(&sent.sender);
         if takes.is_empty() && failed.is_empty() && (hears_of_failure || !is_refused && !self.may_age(accepted)) {
             self.say(format!("LOST: {what}, accepted at {accepted:?}"));
         }
         for one in &failed {
-            if !hears_of_failure {
+            if !wants(notify, Kind::Failed) {
                 self.say(format!("{what}: a failure was reported that nobody wants to hear of"));
             }
             if let Some(taken) = takes.iter().find(|taken| taken.acked.is_some())
@@ -278,12 +292,14 @@ impl Checker<'_> {
         }
         let late = accepted + after + self.patience(name);
         let ends = takes.iter().map(|taken| taken.at).chain(failed.iter().map(|one| one.made)).min();
+        let may_hear = may_hear && !self.unheard.contains(&sent.sender);
         if may_hear && delayed.is_empty() && ends.is_some_and(|end| end > late) {
             self.say(format!("{what} waited from {accepted:?} to {ends:?}, and the sender was not warned"));
         }
     }
 
     fn success(&mut self, what: &str, sent: &Sent, notify: Option<Notify>, takes: &[&Taken], relayed: &[Told]) {
+        let has_heard = !self.unheard.contains(&sent.sender);
         let wants_it = !sent.sender.is_empty() && wants(notify, Kind::Relayed);
         if !wants_it && !relayed.is_empty() {
             self.say(format!("{what}: success was reported that nobody wants to hear of"));
@@ -295,7 +311,7 @@ impl Checker<'_> {
             if !params.unwrap_or_default().contains(&format!("NOTIFY={}", notify.unwrap())) {
                 self.say(format!("{what}: NOTIFY was not passed on: {params:?}"));
             }
-        } else if relayed.is_empty() {
+        } else if relayed.is_empty() && has_heard {
             self.say(format!("{what}: success was not reported"));
         }
     }

@@ -30,7 +30,7 @@ mod wire;
 pub(crate) use sabotage::{Sabotage, is_sabotaged};
 
 /// Seeds that once showed a fault.
-const KEPT: &[u64] = &[134, 159, 226, 316, 346, 378, 2777, 2998];
+const KEPT: &[u64] = &[134, 159, 226, 316, 346, 378, 2777, 2998, 5941];
 /// Runs of a usual test.
 const COUNT: u64 = 40;
 
@@ -56,6 +56,14 @@ fn nothing_is_lost_and_nothing_comes_twice() {
         }
     }
     assert!(failed.is_empty(), "seeds {failed:?}");
+}
+
+#[test]
+fn in_queue_mode_nothing_leaves_without_a_command() {
+    for seed in 1..=5 {
+        let wrong = run::run_queue(seed);
+        assert!(wrong.is_empty(), "seed {seed}: {wrong:#?}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::plan::Plan;
 use super::random::Random;
 use super::sabotage::{self, Sabotage};
 use super::sender;
+use crate::config::DeliveryMode;
 use crate::deliver::Internet;
 use crate::env::clock;
 use crate::log::{self, Log};
@@ -41,7 +42,29 @@ pub(super) fn fingerprint(seed: u64) -> String {
     text
 }
 
+/// Everything that is wrong with a run of `delivery.mode = "queue"`.
+pub(super) fn run_queue(seed: u64) -> Vec<String> {
+    within(None, async |machine| {
+        let (mut plan, book) = Plan::new(seed, &|hosts| Arc::new(Book::new(hosts)));
+        plan.config.delivery.mode = DeliveryMode::Queue;
+        plan.config.delivery.warn_after = Duration::ZERO;
+        plan.config.delivery.give_up_after = 5 * 24 * 60 * MINUTE;
+        plan.hosts.iter_mut().for_each(Host::behave);
+        World::new(seed, plan, book, machine).wait_for_command().await
+    })
+}
+
 fn live(seed: u64, sabotage: Option<Sabotage>) -> (Arc<Book>, Vec<String>) {
+    within(sabotage, async |machine| {
+        let (plan, book) = Plan::new(seed, &|hosts| Arc::new(Book::new(hosts)));
+        let world = World::new(seed, plan, book, machine);
+        let wrong = world.live().await;
+        (world.book, wrong)
+    })
+}
+
+/// Runs a world in its own time, with a machine that is looked at whenever all wait.
+fn within<T>(sabotage: Option<Sabotage>, world: impl AsyncFnOnce(&OnceLock<Arc<Machine>>) -> T) -> T {
     let machine: Arc<OnceLock<Arc<Machine>>> = Arc::default();
     let looked = Arc::clone(&machine);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -57,9 +80,7 @@ fn live(seed: u64, sabotage: Option<Sabotage>) -> (Arc<Book>, Vec<String>) {
     let _broken = sabotage::begin(sabotage);
     let lived = runtime.block_on(async {
         let _time = clock::simulated::begin(u64::try_from(EPOCH.as_micros()).unwrap());
-        let world = World::new(seed, &machine);
-        let result = world.live().await;
-        (world.book, result)
+        world(&machine).await
     });
     drop(runtime);
     lived
@@ -75,8 +96,7 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, place: &OnceLock<Arc<Machine>>) -> Self {
-        let (mut plan, book) = Plan::new(seed, &|hosts| Arc::new(Book::new(hosts)));
+    fn new(seed: u64, mut plan: Plan, book: Arc<Book>, place: &OnceLock<Arc<Machine>>) -> Self {
         let hosts: Vec<Arc<Host>> = std::mem::take(&mut plan.hosts).into_iter().map(Arc::new).collect();
         let log = Log::start(&log::Settings::from_config(&plan.config.log, "mx.test")).unwrap();
         let there = hosts.clone();
@@ -101,15 +121,7 @@ impl World {
             self.book.note(|| format!("host {}: {:?} {:?} {:?}", host.number, host.address, host.manners, host.days));
         }
         self.book.note(|| format!("deaths {:?}", self.plan.deaths));
-        let mut others = JoinSet::new();
-        others.spawn(Arc::clone(&self.machine).work());
-        self.machine.start();
-        let mut senders = JoinSet::new();
-        let count = self.book.facts().sent.len();
-        for number in 0..count {
-            let random = Random::new(self.seed, 10_000 + number as u64);
-            senders.spawn(sender::send(Arc::clone(&self.book), Arc::clone(&self.machine), number, random));
-        }
+        let (mut others, mut senders) = self.begin();
         for (nth, at) in self.plan.commands.iter().enumerate() {
             let random = Random::new(self.seed, 5_000 + nth as u64);
             others.spawn(command(Arc::clone(&self.book), Arc::clone(&self.machine), *at, random));
@@ -127,6 +139,70 @@ impl World {
         if left != Some(0) {
             self.book.wrong(format!("{left:?} messages are in the queue at the end: {}", self.rest()));
         }
+        self.finish(others).await
+    }
+
+    /// Starts the machine, and senders at their times.
+    fn begin(&self) -> (JoinSet<()>, JoinSet<()>) {
+        let (mut others, mut senders) = (JoinSet::new(), JoinSet::new());
+        others.spawn(Arc::clone(&self.machine).work());
+        self.machine.start();
+        let count = self.book.facts().sent.len();
+        for number in 0..count {
+            let random = Random::new(self.seed, 10_000 + number as u64);
+            senders.spawn(sender::send(Arc::clone(&self.book), Arc::clone(&self.machine), number, random));
+        }
+        (others, senders)
+    }
+
+    /// Nothing is delivered until somebody says so, not after a crash either.
+    async fn wait_for_command(&self) -> Vec<String> {
+        let (others, mut senders) = self.begin();
+        while senders.join_next().await.is_some() {}
+        let count = self.book.facts().sent.len();
+        for _ in 0..2 {
+            sleep(12 * 60 * MINUTE).await;
+            if self.book.facts().dialled > 0 || self.machine.waiting() != Some(count) {
+                self.book.wrong(format!("{:?} of {count} messages wait", self.machine.waiting()));
+            }
+            self.machine.end(End::Kill).await;
+            let now = self.book.now();
+            self.book.facts().downs.push((now, now));
+            self.machine.start();
+        }
+        // What is delivered makes reports, which wait for a command too, and those perhaps for another.
+        for _ in 0..3 {
+            self.retry_all();
+            sleep(60 * MINUTE).await;
+        }
+        if self.machine.waiting() != Some(0) {
+            self.book.wrong(format!("in the queue after three commands: {}", self.rest()));
+        }
+        self.book.facts().ended = self.book.now();
+        self.finish(others).await
+    }
+
+    /// `mailrace queue retry --all`
+    fn retry_all(&self) {
+        let Some(service) = self.machine.service() else { return };
+        let Some(spool) = service.spool() else { return };
+        let due = u32::try_from(service.unix_now().as_secs()).unwrap();
+        let change = |(entry, _): (spool::Entry, Bytes)| Change {
+            id: entry.id,
+            recipient: entry.recipient,
+            state: State { due, ..entry.state },
+            destination: None,
+        };
+        let mut ids = spool.messages();
+        ids.sort_unstable_by_key(|id| id.to_u64());
+        let changes: Vec<Change> = ids.into_iter().flat_map(|id| spool.states(id)).map(change).collect();
+        drop(spool.record(&changes).unwrap());
+        service.dispatch.as_ref().unwrap().retry(Destinations::All);
+    }
+
+    /// Ends everything and judges.
+    async fn finish(&self, mut others: JoinSet<()>) -> Vec<String> {
+        let delivery = &self.plan.config.delivery;
         self.machine.end(End::Stop).await;
         others.shutdown().await;
         let _: bool = self.log.flush_and_close();
