@@ -175,12 +175,14 @@ impl Dispatch {
         deferred
     }
 
-    /// Everything the spool holds is due, as at the start.
+    /// Everything the spool holds is looked at, and destinations that are down are tried, as at the start.
     pub(crate) fn restore(&self) {
         let names = self.spool.destinations();
         self.tell(|scheduler, now| {
             for (name, _) in &names {
                 scheduler.restore(name, now);
+                // The configuration may lead to other hosts now.
+                scheduler.retry_now(Some(name), now);
             }
         });
     }
