@@ -464,9 +464,13 @@ impl Conversation<'_> {
 fn judge_reply(stage: Stage, reply: Reply) -> (Fate, Feedback) {
     let text = reply.to_string();
     let status = |outcome| reply.status().unwrap_or_else(|| EnhancedCode::of(outcome, 0, 0)).with_outcome(outcome);
+    // RFC 5321 §4.5.3.1.10: old servers say 552 for too many recipients; the others of them fit into the next transaction
+    let is_too_many = stage == Stage::Rcpt
+        && reply.code().get() == 552
+        && reply.enhanced().is_none_or(|code| (code.subject(), code.detail()) == (5, 3));
     match reply.code().class() {
         ReplyClass::Success if stage == Stage::End => (Fate::Delivered(reply), Feedback::Good),
-        ReplyClass::Permanent => {
+        ReplyClass::Permanent if !is_too_many => {
             let words = Stat::refusal(&reply, stage == Stage::Rcpt);
             let status = status(Outcome::Permanent);
             (Fate::Failed(Cause { status, text: words.to_owned(), reply: Some(reply) }), Feedback::Neutral)
