@@ -256,11 +256,11 @@ impl Dispatch {
         let mut state = self.lock();
         let answer = what(&mut state.scheduler, now);
         self.follow(&mut state, now);
-        let wake = state.scheduler.wake_at().map_or(u64::MAX, micros);
-        drop(state);
-        if wake < self.sleeps_until.load(Ordering::Acquire) {
+        // Under the lock, as is its change: whoever sleeps has seen this time, or is told of it.
+        if state.scheduler.wake_at().map_or(u64::MAX, micros) < self.sleeps_until.load(Ordering::Acquire) {
             self.earlier.notify_one();
         }
+        drop(state);
         answer
     }
 
@@ -307,6 +307,16 @@ impl Dispatch {
         self.tell(|scheduler, now| scheduler.loaded(destination, &entries, is_end, now));
     }
 
+    /// How long nothing is due.
+    fn pause(&self) -> Duration {
+        let now = self.now();
+        let state = self.lock();
+        let wake = state.scheduler.wake_at();
+        self.sleeps_until.store(wake.map_or(u64::MAX, micros), Ordering::Release);
+        drop(state);
+        wake.map_or(Duration::from_secs(3_600), |at| at.saturating_sub(now))
+    }
+
     fn send(&self, errand: Errand) {
         // At the end of the server nobody begins anything any more.
         drop(self.errands.send(errand));
@@ -329,10 +339,7 @@ pub(crate) async fn run(service: Arc<Service>) {
     restore(&service, &dispatch).await;
     let mut tasks = JoinSet::new();
     loop {
-        let now = dispatch.now();
-        let wake = dispatch.lock().scheduler.wake_at();
-        dispatch.sleeps_until.store(wake.map_or(u64::MAX, micros), Ordering::Release);
-        let pause = wake.map_or(Duration::from_secs(3_600), |at| at.saturating_sub(now));
+        let pause = dispatch.pause();
         tokio::select! {
             () = service.stop.begun() => break,
             Some(errand) = inbox.recv() => begin(&service, &dispatch, &mut tasks, errand),
@@ -493,6 +500,11 @@ pub(crate) fn log_deferred(service: &Service, envelope: &Envelope, bytes: u64, d
         let names: Vec<String> =
             recipients.iter().filter_map(at).map(|recipient| format!("<{}>", recipient.address)).collect();
         let to: Vec<&str> = names.iter().map(String::as_str).collect();
+        if let Some(dispatch) = &service.dispatch {
+            for position in recipients.iter() {
+                dispatch.reasons.remember(envelope.id, position, Status::Waiting, why);
+            }
+        }
         service.tell(&Event::Delivery {
             id: envelope.id,
             to: &to,

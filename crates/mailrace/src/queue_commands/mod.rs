@@ -51,7 +51,7 @@ pub(crate) fn run(command: Command) -> Result<Exit, Failure> {
     };
     let mut control = Control::connect(&orders.path).map_err(|failure| without_server(failure, &orders.path))?;
     let mut output = Output::new();
-    let mut printer = text::Printer::new(orders.command.action, orders.command.dry_run, orders.json);
+    let mut printer = text::Printer::new(&orders.command, orders.json);
     let mut totals = Map::new();
     let mut gone = false;
     for command in requests(orders.command) {
