@@ -75,7 +75,7 @@ impl Arguments {
 
     /// The configuration of a relay to this next hop, as `--set` takes it.
     fn settings(&self, next_hop: SocketAddr) -> Vec<String> {
-        vec![
+        let mut settings = vec![
             format!("spool.path={}", self.spool().display()),
             "spool.size_max=2GiB".to_owned(),
             "spool.free_min=64MiB".to_owned(),
@@ -83,7 +83,12 @@ impl Arguments {
             format!("log.path={}", self.log().display()),
             format!("listen=[{{address=\"{}\"}}]", self.listen),
             format!("route.smart_host=[\"[{}]:{}\"]", next_hop.ip(), next_hop.port()),
-        ]
+        ];
+        if Machine::here().is_root {
+            // The directory is root's, and another user might not get there.
+            settings.push("server.user=root".to_owned());
+        }
+        settings
     }
 }
 

@@ -122,7 +122,7 @@ fn what_it_invites_to_try_works() {
     let mut demo = Running::start("demo-try");
     assert!(demo.try_line(" status ").contains("deliveries   0 sent"));
     demo.send();
-    demo.queue_says("no such message");
+    demo.queue_says("the queue is empty");
     let sink = demo.word("sink --listen ").to_owned();
     let pid = demo.word("\n  kill ").parse().ok().and_then(Pid::from_raw).expect("a process");
     let mut hop = TcpStream::connect(&sink).expect("the sink listens");
@@ -136,7 +136,7 @@ fn what_it_invites_to_try_works() {
     let mut ready = String::new();
     BufReader::new(other.stdout.take().expect("piped")).read_line(&mut ready).expect("it speaks");
     demo.try_line("queue retry");
-    demo.queue_says("no such message");
+    demo.queue_says("the queue is empty");
     drop(other.kill());
     drop(other.wait());
     demo.signal(Signal::INT);

@@ -62,10 +62,7 @@ impl Report {
         let compared = match (accepted == REPORTED.0, REPORTED.1.as_secs_f64() / delivered.as_secs_f64().max(1e-3)) {
             (true, times) => row(
                 "compare",
-                &format!(
-                    "a slow sendmail took an administrator {} s for as many, {times:.0} times as long, on another machine",
-                    REPORTED.1.as_secs()
-                ),
+                &format!("{} s on an administrator's slow sendmail, {times:.0} times that", REPORTED.1.as_secs()),
             ),
             (false, _) => String::new(),
         };
@@ -86,8 +83,8 @@ impl Report {
             row(
                 "next hop",
                 &format!(
-                    "{next_hop}, in this process: it remembers each message. Until the kill it takes {} ms for one, so \
-                     that the relay has a queue",
+                    "{next_hop}, in this process. It remembers every message, and needs {} ms for each until the kill, \
+                     so that mail queues",
                     SLOW.as_millis()
                 )
             )
@@ -105,8 +102,7 @@ impl Report {
         let twice = match counted.twice {
             0 => "0".to_owned(),
             number => format!(
-                "{}: the relay died before it was on disk that they had arrived, and what it does not know it sends \
-                 again",
+                "{}: they had arrived, and the relay died before its disk knew; it rather sends twice than not at all",
                 thousands(number)
             ),
         };
@@ -149,8 +145,8 @@ impl Report {
              \x20 swaks --server {address} --to you@example.org\n\
              \x20 {program} status --control {control}\n\
              \x20 {program} storm --to {address} -n 20000 -s 100\n\n\
-             \x20  A next hop that is down: end the sink, send, see the reason, start another,\n\
-             \x20  and do not wait for the next attempt:\n\n\
+             A next hop that is down: end the sink, send, see the reason; start another sink,\n\
+             and do not wait for the next attempt:\n\n\
              \x20 kill {process}\n\
              \x20 swaks --server {address} --to you@example.org\n\
              \x20 {program} queue list --control {control}\n\
