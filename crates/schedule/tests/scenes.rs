@@ -303,6 +303,25 @@ fn the_window_grows_by_one_in_a_round_and_is_halved_once_in_a_round() {
     assert_eq!(window(&scheduler), 2);
 }
 
+/// A server that hangs keeps connections that had their last job; no others come instead of them.
+#[test]
+fn connections_that_are_to_close_count_in_the_window() {
+    let settings = Settings { window_start: 2, messages_per_connection: 1, ..Settings::default() };
+    let mut scheduler = Scheduler::new(settings, 1);
+    for number in 0..10 {
+        scheduler.add(b"a", job(number), START);
+    }
+    let mut hanging = Vec::new();
+    while let Some(action) = scheduler.poll(START) {
+        let Action::Open { connection, .. } = action else { continue };
+        scheduler.ready(connection, START);
+        assert!(matches!(scheduler.take(connection, START), Take::Job(_)));
+        assert_eq!(scheduler.take(connection, START), Take::Close);
+        hanging.push(connection);
+    }
+    assert_eq!((hanging.len(), scheduler.connections()), (2, 2));
+}
+
 #[test]
 fn the_same_seed_and_events_give_the_same_run() {
     let run = |seed: u64| {

@@ -11,11 +11,13 @@ mod overdue;
 
 use crate::config::{Config, DeliveryMode};
 use crate::deliver;
-use crate::env::clock;
+use crate::env::{blocking, clock};
 use crate::queue::{DestinationState, Destinations, Down, Nudge};
 use crate::resolve;
 use crate::service::Service;
 use crate::settle;
+#[cfg(test)]
+use crate::simulation::{Sabotage, is_sabotaged};
 use mail::{Envelope, QueueId};
 use observe::{Event, Severity};
 use schedule::{
@@ -177,7 +179,9 @@ impl Dispatch {
 
     /// Everything the spool holds is looked at, and destinations that are down are tried, as at the start.
     pub(crate) fn restore(&self) {
-        let names = self.spool.destinations();
+        let mut names = self.spool.destinations();
+        // In an order that a second start would take too.
+        names.sort_unstable();
         self.tell(|scheduler, now| {
             for (name, _) in &names {
                 scheduler.restore(name, now);
@@ -209,6 +213,8 @@ impl Dispatch {
 
     /// A job is over and recorded.
     pub(crate) fn done(&self, connection: ConnectionId, id: QueueId, feedback: Feedback, retry: Option<Duration>) {
+        #[cfg(test)]
+        let retry = retry.filter(|_| !is_sabotaged(Sabotage::DropDeferred));
         self.tell(|scheduler, now| scheduler.done(connection, id, feedback, retry, now));
     }
 
@@ -343,6 +349,7 @@ pub(crate) async fn run(service: Arc<Service>) {
     loop {
         let pause = dispatch.pause();
         tokio::select! {
+            biased;
             () = service.stop.begun() => break,
             Some(errand) = inbox.recv() => begin(&service, &dispatch, &mut tasks, errand),
             Some(_) = tasks.join_next() => {}
@@ -358,7 +365,7 @@ pub(crate) async fn run(service: Arc<Service>) {
 async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>) {
     let (live, spool) = (service.live.load_full(), Arc::clone(&dispatch.spool));
     let config = live.config.clone();
-    let moved = tokio::task::spawn_blocking(move || rehome(&spool, &config)).await;
+    let moved = blocking::run(move || rehome(&spool, &config)).await;
     if let Ok(Err(error)) = moved {
         let text = format!("mail that waits for old smart hosts cannot be given new destinations: {error}");
         service.tell(&Event::Spool { severity: Severity::Error, text: &text });

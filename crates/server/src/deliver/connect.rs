@@ -124,6 +124,7 @@ async fn reach<N: Future<Output = ()>>(
     };
     let limit = config.delivery.connect_time;
     let dialled = tokio::select! {
+        biased;
         dialled = tokio::time::timeout(limit, dial(service, candidate.address)) => dialled,
         () = service.stop.begun() => {
             return Reached::Failed(Trouble { is_ours: true, ..trouble((3, 2), "the server is going down".to_owned()) });

@@ -4,6 +4,7 @@
 //! the envelope at once, the content in pieces of [`PIECE_BYTES`] when the session asks for them, so that a connection
 //! never holds more than a few of those.
 
+use crate::env::blocking;
 use bytes::Bytes;
 use mail::{Envelope, QueueId};
 use schedule::Positions;
@@ -68,7 +69,7 @@ impl Outgoing {
             return Self::assemble(id, &stored, recipients, content);
         }
         let store = Arc::clone(spool);
-        let stored = tokio::task::spawn_blocking(move || store.envelope(id)).await;
+        let stored = blocking::run(move || store.envelope(id)).await;
         match stored {
             Ok(Ok(stored)) => Self::assemble(id, &stored, recipients, Content::Stored { read: 0 }),
             Ok(Err(spool::Error::Unknown(_))) => Err(Unfit::Nothing),
@@ -148,7 +149,7 @@ impl Outgoing {
     /// Yes.
     pub(crate) async fn whole(spool: &Arc<Spool>, id: QueueId) -> Result<Vec<u8>, String> {
         let store = Arc::clone(spool);
-        let read = tokio::task::spawn_blocking(move || store.body(id)).await;
+        let read = blocking::run(move || store.body(id)).await;
         match read {
             Ok(Ok(parts)) => Ok(parts.concat()),
             Ok(Err(error)) => Err(error.to_string()),
@@ -159,7 +160,7 @@ impl Outgoing {
 
 async fn read_range(spool: &Arc<Spool>, id: QueueId, start: u64, end: u64) -> Result<Bytes, String> {
     let store = Arc::clone(spool);
-    match tokio::task::spawn_blocking(move || store.body_range(id, start..end)).await {
+    match blocking::run(move || store.body_range(id, start..end)).await {
         Ok(Ok(piece)) => Ok(piece),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("the reading thread broke off".to_owned()),

@@ -27,6 +27,8 @@ use crate::env::clock;
 use crate::service::Service;
 use crate::session::Wait;
 use crate::settle::{self, Attempt, Cause, Fate};
+#[cfg(test)]
+use crate::simulation::{Sabotage, is_sabotaged};
 use connect::{Trouble, next_hop};
 use link::{Link, Next};
 use mail::{Body, EnhancedCode, Outcome, QueueId};
@@ -117,6 +119,10 @@ struct Work<'a> {
 impl Work<'_> {
     /// Gives outcomes to the spool, and then the jobs to dispatch: not before, since a job that is over may be loaded again.
     fn flush(&mut self) {
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::ForgetOutcome) {
+            self.changes.clear();
+        }
         if !self.changes.is_empty() {
             let recorded = self.service.spool().map(|spool| spool.record(&self.changes));
             if let Some(Err(error)) = recorded {
@@ -348,6 +354,14 @@ impl Conversation<'_> {
         }
         let now = self.link.now();
         self.link.session.begin(transaction, now);
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::RecordEarly)
+            && let Some(spool) = self.work.service.spool()
+        {
+            let state = State { status: Status::Done, ..State::default() };
+            let change = |recipient| Change { id: job.message, recipient, state, destination: None };
+            drop(spool.record(&job.recipients.iter().map(change).collect::<Vec<_>>()));
+        }
         self.open.push_back(Open { token: self.tokens, job, outgoing, unreadable: None, began: clock::now() });
     }
 

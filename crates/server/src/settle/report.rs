@@ -7,6 +7,8 @@ use super::{Attempt, Fate, Judged, report_time};
 use crate::commit;
 use crate::deliver::Outgoing;
 use crate::service::Service;
+#[cfg(test)]
+use crate::simulation::{Sabotage, is_sabotaged};
 use mail::report::{Addressee, Kind, Original, RecipientReport, Report, compose, returns_content};
 use mail::{Address, EnhancedCode, Outcome};
 use observe::{Event, ReportKind, Severity};
@@ -116,6 +118,10 @@ async fn store(
     };
     let composed = compose(report, original);
     let envelope = report.envelope_for(&composed);
+    #[cfg(test)]
+    if is_sabotaged(Sabotage::DropReport) {
+        return Told::Yes;
+    }
     match commit::submit(service, &envelope, composed.content).await {
         Ok(()) => {
             let first = report.recipients.first().map(|one| one.kind);
