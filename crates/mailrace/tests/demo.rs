@@ -134,7 +134,8 @@ fn what_it_invites_to_try_works() {
     let mut other = Command::new(env!("CARGO_BIN_EXE_mailrace"));
     let mut other = other.args(["sink", "--listen", &sink]).stdout(Stdio::piped()).spawn().expect("the program runs");
     let mut ready = String::new();
-    BufReader::new(other.stdout.take().expect("piped")).read_line(&mut ready).expect("it speaks");
+    let mut out = BufReader::new(other.stdout.take().expect("piped"));
+    out.read_line(&mut ready).expect("it speaks");
     demo.try_line("queue retry");
     demo.queue_says("the queue is empty");
     drop(other.kill());
