@@ -8,15 +8,15 @@ FUZZ_SECONDS ?= 60
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup fmt tidy rfc licences clippy lint unit clients crash-short crash bench bench-spool bench-accept bench-relay fuzz
+.PHONY: help run test setup fmt tidy rfc licences clippy lint unit clients interop crash-short crash bench bench-spool bench-accept bench-relay fuzz
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-run: $(RELEASE)/mailrace ## Build the program, show a server under a storm and a kill -9, and leave it up on 127.0.0.1:2525
+run: $(RELEASE)/mailrace ## Build the program, show a relay under a storm and a kill -9, and leave it up on 127.0.0.1:2525
 	$(RELEASE)/mailrace demo
 
-test: setup lint unit clients crash-short ## Run every check: lints, tests, RFC marks, licences, real clients, short crash rigs
+test: setup lint unit clients interop crash-short ## Run every check: lints, tests, RFC marks, licences, real clients and servers, short crash rigs
 
 setup: ## Install the programs the checks use that are not Rust (as root on Debian)
 	@./.ci/setup
@@ -52,6 +52,9 @@ FORCE:
 
 clients: setup $(RELEASE)/mailrace ## Have every real client that is installed send to the server, and look for its mail
 	@./bench/clients/against-mailrace.sh $(RELEASE)/mailrace
+
+interop: setup $(RELEASE)/mailrace ## Relay to and from every other mail server that is installed, and compare each octet
+	@./bench/interop/against-peers.py $(RELEASE)/mailrace
 
 crash-short: $(RELEASE)/mailrace $(RELEASE)/mailrace-bench ## Cut the power and kill the process a few times; no acknowledged message may be lost
 	$(RELEASE)/mailrace-bench crash --short

@@ -29,6 +29,7 @@ opensmtpd_start() {
             return 1
         fi
     done
+    : >"$dir/is-ours"
     mkdir -p /usr/libexec "$opensmtpd_empty" "$opensmtpd_spool"
     chmod 755 "$opensmtpd_empty"
     chmod 711 "$queue"
@@ -37,21 +38,52 @@ opensmtpd_start() {
     mount --bind "$queue" "$opensmtpd_spool"
     # Relaying: its defaults allow five connections to a next hop, and one more every five seconds. With any setting tried,
     # the last few messages of a burst sometimes wait about ten seconds for a session.
-    cat >"$dir/smtpd.conf" <<END
+    if [ "$mode" = deliver ]; then opensmtpd_deliver >"$dir/smtpd.conf"; else cat >"$dir/smtpd.conf" <<END; fi
 queue ttl 4h
 smtp max-message-size 50M
 smtp limit max-mails 1000000
 mta limit max-conn-per-host 100 max-conn-per-route 100 conn-delay-route 0 conn-delay-relay 0 reconn-delay-route 0 session-mail-max 1000
-listen on 127.0.0.1 port 2504 hostname opensmtpd.peer.example
+listen on 127.0.0.1 port $listen hostname opensmtpd.peer.example
 action "out" relay host smtp://127.0.0.1:$RELAY_TO
 match from any for any action "out"
 END
-    "$opensmtpd_program" -f "$dir/smtpd.conf" >"$dir/start.log" 2>&1
-    listening 2504
-    [ "$mode" = relay ] || timeout 5 "$opensmtpd_root/usr/sbin/smtpctl" pause mta >"$dir/pause.log" 2>&1
+    if [ "$mode" = deliver ]; then
+        # Only in the foreground it logs elsewhere than to syslog.
+        setsid "$opensmtpd_program" -d -v -T smtp -f "$dir/smtpd.conf" </dev/null >"$dir/log" 2>&1 &
+    else
+        "$opensmtpd_program" -f "$dir/smtpd.conf" >"$dir/start.log" 2>&1
+    fi
+    listening "$listen"
+    [ "$mode" != queue ] || timeout 5 "$opensmtpd_root/usr/sbin/smtpctl" pause mta >"$dir/pause.log" 2>&1
 }
 
+opensmtpd_deliver() {
+    chown mail "$MAILBOX"
+    [ -z "${TLS:-}" ] || {
+        # It reads no key that others can read.
+        install -m 600 "$TLS/key" "$dir/key"
+        install -m 644 "$TLS/certificate" "$dir/certificate"
+        echo "pki opensmtpd.peer.example cert \"$dir/certificate\""
+        echo "pki opensmtpd.peer.example key \"$dir/key\""
+    }
+    cat <<END
+queue ttl 4h
+smtp max-message-size $SIZE_MAX
+mta limit conn-delay-route 0 conn-delay-relay 0 reconn-delay-route 0
+table boxes { ann = "$(id -u mail):$(id -g mail):$MAILBOX", bob = "$(id -u mail):$(id -g mail):$MAILBOX", eve = "$(id -u mail):$(id -g mail):$MAILBOX" }
+listen on 127.0.0.1 port $listen hostname opensmtpd.peer.example${TLS:+ tls pki opensmtpd.peer.example}${BARE:+ no-dsn}
+action "box" maildir "$MAILBOX/%{rcpt.user}" userbase <boxes>
+action "out" relay host smtp://127.0.0.1:$RELAY_TO
+match from any for domain "box.example" action "box"
+match from any for any action "out"
+END
+}
+
+opensmtpd_log() { cat "$dir/log"; }
+
 opensmtpd_stop() {
+    # Another instance may have the directories.
+    [ -e "$dir/is-ours" ] || return 0
     finish "$(opensmtpd_pid)"
     for _ in $(seq 20); do
         umount "$opensmtpd_spool" 2>/dev/null && break
@@ -67,7 +99,8 @@ opensmtpd_count() { find "$queue/queue" -name message 2>/dev/null | wc -l; }
 # The parent is the one whose program was started; its children have other names.
 opensmtpd_pid() {
     for stat in /proc/[0-9]*; do
-        if [ "$(readlink "$stat/exe" 2>/dev/null)" = "$opensmtpd_program" ]; then
+        if [ "$(readlink "$stat/exe" 2>/dev/null)" = "$opensmtpd_program" ] &&
+            tr '\0' ' ' <"$stat/cmdline" | grep -qF " $dir/smtpd.conf"; then
             echo "${stat#/proc/}"
             return
         fi

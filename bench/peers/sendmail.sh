@@ -22,7 +22,7 @@ sendmail_start() {
     cf=$sendmail_root/usr/share/sendmail/cf
     mkdir -p "$queue/q1" "$queue/q2" "$queue/q3" "$queue/q4"
     chmod 700 "$queue" "$queue"/q?
-    if [ "$mode" = relay ]; then deliver=background; else deliver=queue; fi
+    if [ "$mode" != queue ]; then deliver=background; else deliver=queue; fi
     # Without files for the status of hosts: deliveries at the same time find each other's locked, and defer their mail.
     cat >"$dir/peer.mc" <<END
 include(\`$cf/m4/cf.m4')dnl
@@ -44,19 +44,58 @@ FEATURE(\`promiscuous_relay')dnl
 FEATURE(\`accept_unqualified_senders')dnl
 FEATURE(\`accept_unresolvable_domains')dnl
 FEATURE(\`nocanonify')dnl
-DAEMON_OPTIONS(\`Family=inet, Name=MTA, Addr=127.0.0.1, Port=2503, Listen=400')dnl
+FEATURE(\`no_default_msa')dnl
+DAEMON_OPTIONS(\`Family=inet, Name=MTA, Addr=127.0.0.1, Port=$listen, Listen=400')dnl
+$([ "$mode" != deliver ] || sendmail_options)
 MAILER(\`smtp')dnl
+$([ "$mode" != deliver ] || sendmail_mailer)
 END
     m4 "-D_CF_DIR_=$cf/" "$dir/peer.mc" >"$dir/peer.cf" 2>"$dir/m4.log"
     # No aliases are used, and the daemon keeps its rights: the queue is its own.
     sed -i 's/^O AliasFile/#&/; s/^O RunAsUser=.*/O RunAsUser=root/; s/^O DefaultUser=.*/O DefaultUser=mail:mail/' "$dir/peer.cf"
     # A queue runner only where mail is to leave.
-    if [ "$mode" = relay ]; then run=-q1m; else run=; fi
+    if [ "$mode" != queue ]; then run=-q1m; else run=; fi
+    if [ "$mode" = deliver ]; then log=$dir/sessions; else log=; fi
     # On a machine whose name has no dot it would sleep for a minute first, so it gets a name of its own.
     # shellcheck disable=SC2016
     unshare --uts sh -c 'hostname sendmail.peer.example && exec "$@"' - \
-        "$sendmail_program" -C "$dir/peer.cf" -bd ${run:+"$run"} </dev/null >"$dir/start.log" 2>&1
+        "$sendmail_program" -C "$dir/peer.cf" -bd ${run:+"$run"} ${log:+-X "$log"} </dev/null >"$dir/start.log" 2>&1
 }
+
+sendmail_options() {
+    echo "define(\`confMAX_MESSAGE_SIZE', \`$SIZE_MAX')dnl"
+    [ -z "${BARE:-}" ] || echo "define(\`confPRIVACY_FLAGS', \`noreceipts')dnl"
+    [ -n "${TLS:-}" ] || return 0
+    install -m 600 "$TLS/key" "$dir/key"
+    install -m 644 "$TLS/certificate" "$dir/certificate"
+    # Without this one it offers no TLS, and says so only in syslog.
+    echo "define(\`confCACERT_PATH', \`$dir')dnl"
+    for what in SERVER_CERT CLIENT_CERT CACERT; do echo "define(\`conf$what', \`$dir/certificate')dnl"; done
+    for what in SERVER_KEY CLIENT_KEY; do echo "define(\`conf$what', \`$dir/key')dnl"; done
+}
+
+# A mailer that adds nothing to what was received but a trace line.
+sendmail_mailer() {
+    cat >"$dir/keep" <<END
+#!/bin/sh
+umask 022
+mkdir -p "$MAILBOX/\$1/new" "$MAILBOX/\$1/tmp"
+cat >"$MAILBOX/\$1/tmp/\$\$" && mv "$MAILBOX/\$1/tmp/\$\$" "$MAILBOX/\$1/new/\$(date +%s%N).\$\$"
+END
+    chmod 755 "$dir/keep"
+    chown mail "$MAILBOX"
+    cat <<END
+MAILER_DEFINITIONS
+Mbox, P=$dir/keep, F=lsuq, S=0, R=0, U=mail:mail, L=0, T=DNS/RFC822/X-Unix, A=keep \$u
+LOCAL_RULE_0
+Rann < @ box.example. >	\$#box \$: ann
+Rbob < @ box.example. >	\$#box \$: bob
+Reve < @ box.example. >	\$#box \$: eve
+R\$+ < @ box.example. >	\$#error \$@ 5.1.1 \$: "550 User unknown"
+END
+}
+
+sendmail_log() { cat "$dir/sessions"; }
 
 sendmail_stop() { finish "$(sendmail_pid)"; }
 

@@ -177,7 +177,7 @@ impl Dispatch {
         deferred
     }
 
-    /// Everything the spool holds is due, as at the start.
+    /// Everything the spool holds is looked at, and destinations that are down are tried, as at the start.
     pub(crate) fn restore(&self) {
         let mut names = self.spool.destinations();
         // In an order that a second start would take too.
@@ -185,6 +185,8 @@ impl Dispatch {
         self.tell(|scheduler, now| {
             for (name, _) in &names {
                 scheduler.restore(name, now);
+                // The configuration may lead to other hosts now.
+                scheduler.retry_now(Some(name), now);
             }
         });
     }
@@ -262,11 +264,11 @@ impl Dispatch {
         let mut state = self.lock();
         let answer = what(&mut state.scheduler, now);
         self.follow(&mut state, now);
-        let wake = state.scheduler.wake_at().map_or(u64::MAX, micros);
-        drop(state);
-        if wake < self.sleeps_until.load(Ordering::Acquire) {
+        // Under the lock, as is its change: whoever sleeps has seen this time, or is told of it.
+        if state.scheduler.wake_at().map_or(u64::MAX, micros) < self.sleeps_until.load(Ordering::Acquire) {
             self.earlier.notify_one();
         }
+        drop(state);
         answer
     }
 
@@ -313,6 +315,16 @@ impl Dispatch {
         self.tell(|scheduler, now| scheduler.loaded(destination, &entries, is_end, now));
     }
 
+    /// How long nothing is due.
+    fn pause(&self) -> Duration {
+        let now = self.now();
+        let state = self.lock();
+        let wake = state.scheduler.wake_at();
+        self.sleeps_until.store(wake.map_or(u64::MAX, micros), Ordering::Release);
+        drop(state);
+        wake.map_or(Duration::from_secs(3_600), |at| at.saturating_sub(now))
+    }
+
     fn send(&self, errand: Errand) {
         // At the end of the server nobody begins anything any more.
         drop(self.errands.send(errand));
@@ -335,10 +347,7 @@ pub(crate) async fn run(service: Arc<Service>) {
     restore(&service, &dispatch).await;
     let mut tasks = JoinSet::new();
     loop {
-        let now = dispatch.now();
-        let wake = dispatch.lock().scheduler.wake_at();
-        dispatch.sleeps_until.store(wake.map_or(u64::MAX, micros), Ordering::Release);
-        let pause = wake.map_or(Duration::from_secs(3_600), |at| at.saturating_sub(now));
+        let pause = dispatch.pause();
         tokio::select! {
             biased;
             () = service.stop.begun() => break,

@@ -151,6 +151,7 @@ impl OriginalRecipient {
     /// Longest value, in octets as encoded: RFC 3461 §4.2.
     pub const OCTETS_MAX: usize = 500;
 
+    const RFC822: &str = "rfc822";
     const UTF8: &str = "utf-8";
 
     /// Takes a type and a decoded address. `None` when the type is no atom, the address is empty or has characters that
@@ -183,7 +184,10 @@ impl OriginalRecipient {
         let (kind, encoded) = value.split_once(';')?;
         let is_utf8 = kind.eq_ignore_ascii_case(Self::UTF8);
         let address = if is_utf8 { xtext::decode_utf8(encoded) } else { xtext::decode(encoded) }?;
-        Self::new(kind, &address)
+        // RFC 6533 §3 has the type utf-8 for these. Postfix 3.7 adds `ORCPT=rfc822;j+C3+BCrgen@example.org` to every message for such
+        // an address and takes a refusal as final; it goes on as what it is, since rfc822 may not have it.
+        let is_mislabelled = !address.is_ascii() && kind.eq_ignore_ascii_case(Self::RFC822);
+        Self::new(if is_mislabelled { Self::UTF8 } else { kind }, &address)
     }
 }
 

@@ -138,6 +138,11 @@ fn recipient_parameters() {
     assert_eq!(params.notify, Some(Notify::NEVER));
     assert_eq!(params.orcpt.as_ref().unwrap().address(), "ü+@d");
     assert_eq!(params.to_string(), "NOTIFY=NEVER ORCPT=utf-8;\\x{FC}\\x{2B}@d");
+    // As Postfix 3.7 writes it, in octets and in a session with SMTPUTF8 in letters.
+    for value in ["RFC822;+C3+BC+2B@d", "rfc822;ü+2B@d"] {
+        let params = RecipientParams::parse(format!("ORCPT={value}").as_bytes()).unwrap();
+        assert_eq!(params.to_string(), "ORCPT=utf-8;\\x{FC}\\x{2B}@d", "{value}");
+    }
 
     check_refused(
         RecipientParams::parse,
@@ -152,7 +157,9 @@ fn recipient_parameters() {
             "ORCPT=rfc822;",
             "ORCPT=rfc 822;joe".get(..9).unwrap(),
             "ORCPT=rfc822;a+0D+0Ab",
-            "ORCPT=rfc822;+C3+BC@d",
+            "ORCPT=rfc822;+C3@d",
+            "ORCPT=x400;+C3+BC@d",
+            "ORCPT=rfc822;+C3+BC@d+0A",
             "ORCPT=utf-8;\\x{0A}",
             &format!("ORCPT=rfc822;{}", "a".repeat(494)),
         ],

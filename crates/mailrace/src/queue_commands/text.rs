@@ -277,6 +277,7 @@ fn number(of: &Value, name: &str) -> u64 {
 mod tests {
     use super::*;
     use serde_json::json;
+    use server::queue::Selection;
 
     #[test]
     fn states_in_a_few_words() {
@@ -296,7 +297,7 @@ mod tests {
 
     #[test]
     fn what_the_limit_kept_back() {
-        let more = |action, totals| Printer::new(action, false, false).more(&totals);
+        let more = |action, totals| Printer::new(&Command::new(action, Selection::default()), false).more(&totals);
         assert_eq!(more(Action::List, json!({})), None);
         assert_eq!(more(Action::List, json!({ "more": 1 })).unwrap(), "1 more message; --limit 0 for all");
         assert_eq!(

@@ -46,6 +46,8 @@ impl Setup {
             ("log.path", "\"-\"".to_owned()),
             ("listen", "[{address = \"127.0.0.1:0\"}]".to_owned()),
             ("accept.reverse_dns", "false".to_owned()),
+            // What is accepted stays, to be looked at.
+            ("delivery.mode", "\"queue\"".to_owned()),
         ];
         Self { values: values.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(), dir }
     }

@@ -1,11 +1,13 @@
 //! The log of whole sessions, to the letter.
 
 use crate::client::{connect, greeted};
-use crate::harness::{Setup, read};
+use crate::harness::{Server, Setup, read};
 use rustix::process::Signal;
 
-/// A session with most that can happen; the queue id of the message that was taken.
-fn session(address: std::net::SocketAddr) -> String {
+/// Two sessions, one after the other, with most that can happen; the queue id of the message that was taken. `lost` is in
+/// the line at the end of the first.
+fn sessions(server: &mut Server, lost: &str) -> String {
+    let address = server.address();
     let mut client = greeted(address);
     client.expect("MAIL FROM:<nobody@client.test>", "250");
     client.expect("RCPT TO:<x@elsewhere.test>", "550");
@@ -18,6 +20,7 @@ fn session(address: std::net::SocketAddr) -> String {
     client.expect("MAIL FROM:<a@client.test>", "250");
     client.expect("RCPT TO:<b@example.com>", "250");
     drop(client);
+    server.wait_log(lost);
     let mut idle = connect(address);
     idle.reply();
     idle.quit();
@@ -31,9 +34,9 @@ fn setup(format: &str) -> Setup {
 
 #[test]
 fn lines_in_sendmails_form() {
-    let mut server = setup("sendmail").set("delivery.mode", "\"queue\"").start();
+    let mut server = setup("sendmail").start();
     let (address, pid) = (server.address(), server.pid());
-    let id = session(address);
+    let id = sessions(&mut server, "lost input");
     server.wait_log("did not issue");
     let ended = server.stop();
     assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
@@ -85,7 +88,7 @@ fn lines_in_sendmails_form() {
 #[test]
 fn lines_in_json() {
     let mut server = setup("json").start();
-    let id = session(server.address());
+    let id = sessions(&mut server, "lost_input");
     server.wait_log("no_mail");
     let ended = server.stop();
     let lines: Vec<serde_json::Value> =
@@ -98,6 +101,7 @@ fn lines_in_json() {
         "rejected",
         "transaction_refused",
         "accepted",
+        "queued",
         "rejected",
         "lost_input",
         "no_mail",

@@ -15,6 +15,9 @@ use std::sync::Arc;
 
 /// How much of a stored content is read at once.
 const PIECE_BYTES: u64 = 256 << 10;
+/// Content up to this is held whole by its connection. Larger one is asked for piece by piece, and may leave memory before
+/// its last piece is sent.
+const HELD_BYTES_MAX: u64 = 256 << 10;
 
 /// A message on a connection.
 #[derive(Debug)]
@@ -61,7 +64,9 @@ impl Outgoing {
     /// Yes.
     pub(crate) async fn load(spool: &Arc<Spool>, id: QueueId, recipients: &Positions) -> Result<Self, Unfit> {
         if let Some((stored, parts)) = spool.recent(id) {
-            return Self::assemble(id, &stored, recipients, Content::Here(parts.into()));
+            let is_small = stored.body_bytes <= HELD_BYTES_MAX;
+            let content = if is_small { Content::Here(parts.into()) } else { Content::Stored { read: 0 } };
+            return Self::assemble(id, &stored, recipients, content);
         }
         let store = Arc::clone(spool);
         let stored = blocking::run(move || store.envelope(id)).await;

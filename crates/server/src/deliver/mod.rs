@@ -10,6 +10,7 @@
 //! in the middle costs an attempt; one that closes a connection it had used before costs nothing, the message goes
 //! first over the next one.
 
+mod answers;
 mod connect;
 #[cfg(test)]
 mod internet;
@@ -30,9 +31,9 @@ use crate::settle::{self, Attempt, Cause, Fate};
 use crate::simulation::{Sabotage, is_sabotaged};
 use connect::{Trouble, next_hop};
 use link::{Link, Next};
-use mail::{Body, EnhancedCode, Outcome, QueueId, Reply, ReplyClass};
+use mail::{Body, EnhancedCode, Outcome, QueueId};
 use message::{Content, Unfit};
-use observe::{Event, NextHop, Severity, Stat};
+use observe::{Event, NextHop, Severity};
 use schedule::{ConnectionId, Feedback, Job, Take};
 use smtp::client::{Answer, Finished, Loss, Misfit, Stage, Step, Transaction};
 use spool::{Change, Pressure, State, Status, Store as _};
@@ -348,7 +349,7 @@ impl Conversation<'_> {
             }
         }
         if let Err(misfit) = fits {
-            let cause = misfit_cause(misfit, &self.link.peer);
+            let cause = answers::misfit_cause(misfit, &self.link.peer);
             return self.refuse(&outgoing, cause).await;
         }
         let now = self.link.now();
@@ -420,7 +421,7 @@ impl Conversation<'_> {
         let mut feedback = Feedback::Neutral;
         let mut fates = Vec::with_capacity(finished.outcomes.len());
         for outcome in finished.outcomes {
-            let (fate, says) = self.fate(outcome.stage, outcome.answer);
+            let (fate, says) = answers::judge(&self.link.peer, outcome.stage, outcome.answer);
             if says != Feedback::Neutral && feedback != Feedback::Good {
                 feedback = says;
             }
@@ -444,27 +445,6 @@ impl Conversation<'_> {
         })
     }
 
-    fn fate(&self, stage: Stage, answer: Answer) -> (Fate, Feedback) {
-        let name = &self.link.peer.name;
-        let lost = EnhancedCode::of(Outcome::Transient, 4, 2);
-        match answer {
-            Answer::Reply(reply) => judge_reply(stage, reply),
-            Answer::Lost(loss) => {
-                let stage = stage.as_str();
-                let text = match loss {
-                    Loss::TimedOut => format!("Connection timed out with {name} during {stage}"),
-                    Loss::Closed => format!("Connection closed by {name} during {stage}"),
-                    Loss::Protocol(what) => format!("{name} does not speak SMTP during {stage}: {what}"),
-                };
-                (Fate::Deferred(Cause { status: lost, text, reply: None }), Feedback::Slowdown)
-            }
-            Answer::NotTried => {
-                let text = format!("Connection closed by {name}");
-                (Fate::Deferred(Cause { status: lost, text, reply: None }), Feedback::Neutral)
-            }
-        }
-    }
-
     fn mailer(&self) -> &'static str {
         match self.link.session.offers() {
             _ if self.link.is_lmtp => "lmtp",
@@ -472,42 +452,6 @@ impl Conversation<'_> {
             _ => "esmtp",
         }
     }
-}
-
-/// What a reply means for a recipient, and for the destination.
-fn judge_reply(stage: Stage, reply: Reply) -> (Fate, Feedback) {
-    let text = reply.to_string();
-    let status = |outcome| reply.status().unwrap_or_else(|| EnhancedCode::of(outcome, 0, 0)).with_outcome(outcome);
-    match reply.code().class() {
-        ReplyClass::Success if stage == Stage::End => (Fate::Delivered(reply), Feedback::Good),
-        ReplyClass::Permanent => {
-            let words = Stat::refusal(&reply, stage == Stage::Rcpt);
-            let status = status(Outcome::Permanent);
-            (Fate::Failed(Cause { status, text: words.to_owned(), reply: Some(reply) }), Feedback::Neutral)
-        }
-        // A success where none belongs is no promise.
-        _ => {
-            let feedback = match (reply.code().get(), stage) {
-                (421, _) | (_, Stage::Mail | Stage::End) => Feedback::Slowdown,
-                _ => Feedback::Neutral,
-            };
-            let status = status(Outcome::Transient);
-            (Fate::Deferred(Cause { status, text, reply: Some(reply) }), feedback)
-        }
-    }
-}
-
-/// Why a peer can never take a message, for the sender.
-fn misfit_cause(misfit: Misfit, peer: &Candidate) -> Cause {
-    let name = &peer.name;
-    let ((subject, detail), text) = match misfit {
-        Misfit::EightBit => ((6, 3), format!("{name} does not offer 8BITMIME")),
-        Misfit::Binary => ((6, 1), format!("{name} does not offer BINARYMIME")),
-        Misfit::Smtputf8 | Misfit::Address => ((6, 7), format!("{name} does not offer SMTPUTF8")),
-        Misfit::Size { max } => ((3, 4), format!("{name} takes messages of at most {max} octets")),
-        Misfit::RequireTls => ((7, 30), format!("{name} does not offer REQUIRETLS")),
-    };
-    Cause { status: EnhancedCode::of(Outcome::Permanent, subject, detail), text, reply: None }
 }
 
 impl Outgoing {
