@@ -13,7 +13,7 @@ FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-run: $(RELEASE)/mailrace ## Build the program, show a server under a storm and a kill -9, and leave it up on 127.0.0.1:2525
+run: $(RELEASE)/mailrace ## Build the program, show a relay under a storm and a kill -9, and leave it up on 127.0.0.1:2525
 	$(RELEASE)/mailrace demo
 
 test: setup lint unit clients interop crash-short ## Run every check: lints, tests, RFC marks, licences, real clients and servers, short crash rigs

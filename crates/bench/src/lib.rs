@@ -1,5 +1,5 @@
-//! Load for `mailrace storm`, and with the feature `rigs` what the program `mailrace-bench` is made of: measurements and
-//! proof rigs.
+//! Load for `mailrace storm`, a receiver that remembers for `mailrace demo`, and with the feature `rigs` what the program
+//! `mailrace-bench` is made of: measurements and proof rigs.
 
 #![forbid(unsafe_code)]
 
@@ -10,8 +10,7 @@ mod clock;
 pub mod crash;
 #[cfg(feature = "rigs")]
 pub mod engines;
-#[cfg(feature = "rigs")]
-mod receiver;
+pub mod receiver;
 #[cfg(feature = "rigs")]
 pub mod relay_bench;
 #[cfg(feature = "rigs")]

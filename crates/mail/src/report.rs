@@ -162,7 +162,7 @@ impl Report<'_> {
     /// The envelope to store and send the report with: null sender, one recipient, the parameters it needs.
     #[must_use]
     pub fn envelope_for(&self, composed: &Composed) -> Envelope {
-        // RFC 3461 §6: from the null sender, so that nothing answers it; RFC 5321 §4.5.5
+        // RFC 3461 §6.1: from the null sender, so that nothing answers it; RFC 5321 §4.5.5
         let params = MailParams {
             size: u64::try_from(composed.content.len()).ok(),
             body: composed.body,

@@ -39,7 +39,7 @@ enum Command {
     /// Take mail: the server, in the foreground
     #[command(after_help = serve::HELP)]
     Serve(serve::Arguments),
-    /// Show a server under a storm, killed and counted; then stay up to be tried
+    /// Show a relay under a storm, killed and counted; then stay up to be tried
     #[command(after_help = demo::HELP)]
     Demo(demo::Arguments),
     #[command(flatten)]

@@ -51,7 +51,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         Failure::new(Exit::Config, "the configuration has errors; correct them, \"mailrace check\" looks again")
     })?;
     let prepared = Prepared::new(&loaded, source).map_err(failure)?;
-    prepared.run(say_ready).map_err(failure)?;
+    let is_bound = arguments.with_parent;
+    let ready = |addresses: &[SocketAddr]| {
+        // The kernel forgets it when a process that was root becomes another user. It was possible before.
+        if is_bound {
+            drop(die_with_parent());
+        }
+        say_ready(addresses);
+    };
+    prepared.run(ready).map_err(failure)?;
     Ok(Exit::Ok)
 }
 

@@ -167,7 +167,8 @@ impl Destination {
             Some(down) => down.until <= now && self.counts.all() == 0,
             None => {
                 let is_crowded = self.crowded_until.is_some_and(|until| now < until) && self.counts.all() > 0;
-                !is_crowded && self.open() < self.window(settings)
+                // One that is told to close may have a message that its server never answers, and is one of ours until then.
+                !is_crowded && self.counts.all() < self.window(settings)
             }
         }
     }

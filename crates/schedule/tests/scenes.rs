@@ -1,5 +1,7 @@
 //! Single situations with known outcome: what a host that is dead, crowded or slow may cost, and what a long list costs.
 
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
+
 mod rig;
 
 use std::time::Duration;
@@ -229,7 +231,7 @@ fn the_first_job_after_a_failure_is_a_probe_and_then_the_rest_comes() {
     let Some(Action::Open { connection, .. }) = scheduler.poll(retry_at) else { panic!("the probe opens") };
     assert_eq!(scheduler.poll(retry_at), None);
     let probe = Job { probe: true, ..job(1) };
-    assert_eq!(scheduler.unreachable(connection, "Connection timed out", retry_at), [probe.clone()]);
+    assert_eq!(scheduler.unreachable(connection, "Connection timed out", retry_at), std::slice::from_ref(&probe));
     let Some(Health::Down { why, until }) = scheduler.state(b"a").map(|view| view.health) else { panic!("still down") };
     assert!(&*why == "Connection timed out" && until >= retry_at + 90 * SECOND, "twice as long");
     assert_eq!(scheduler.poll(until), Some(load));
@@ -299,6 +301,25 @@ fn the_window_grows_by_one_in_a_round_and_is_halved_once_in_a_round() {
     assert_eq!(window(&scheduler), 2);
     round(&mut scheduler, 1, Feedback::Neutral);
     assert_eq!(window(&scheduler), 2);
+}
+
+/// A server that hangs keeps connections that had their last job; no others come instead of them.
+#[test]
+fn connections_that_are_to_close_count_in_the_window() {
+    let settings = Settings { window_start: 2, messages_per_connection: 1, ..Settings::default() };
+    let mut scheduler = Scheduler::new(settings, 1);
+    for number in 0..10 {
+        scheduler.add(b"a", job(number), START);
+    }
+    let mut hanging = Vec::new();
+    while let Some(action) = scheduler.poll(START) {
+        let Action::Open { connection, .. } = action else { continue };
+        scheduler.ready(connection, START);
+        assert!(matches!(scheduler.take(connection, START), Take::Job(_)));
+        assert_eq!(scheduler.take(connection, START), Take::Close);
+        hanging.push(connection);
+    }
+    assert_eq!((hanging.len(), scheduler.connections()), (2, 2));
 }
 
 #[test]

@@ -11,6 +11,8 @@
 
 use crate::env::clock;
 use crate::service::Service;
+#[cfg(test)]
+use crate::simulation::{Sabotage, is_sabotaged};
 use bytes::Bytes;
 use mail::{Envelope, QueueId, QueueIds};
 use spool::envelope::Encoded;
@@ -261,6 +263,8 @@ async fn append(spool: &Spool, encoded: &Encoded, body: NewBody, reserved: bool)
         let message = spool::NewMessage { reserved, ..encoded.message(&recipients, body.clone()) };
         let id = message.id;
         match spool.append(message) {
+            #[cfg(test)]
+            Ok(_) if is_sabotaged(Sabotage::AnswerEarly) => return Ok(()),
             Ok(commit) => return commit.await,
             // The disk is behind: this client waits, and with it the network.
             Err(Error::Busy) => spool.room(id).await?,

@@ -11,11 +11,13 @@ mod overdue;
 
 use crate::config::{Config, DeliveryMode};
 use crate::deliver;
-use crate::env::clock;
+use crate::env::{blocking, clock};
 use crate::queue::{DestinationState, Destinations, Down, Nudge};
 use crate::resolve;
 use crate::service::Service;
 use crate::settle;
+#[cfg(test)]
+use crate::simulation::{Sabotage, is_sabotaged};
 use mail::{Envelope, QueueId};
 use observe::{Event, Severity};
 use schedule::{
@@ -175,12 +177,16 @@ impl Dispatch {
         deferred
     }
 
-    /// Everything the spool holds is due, as at the start.
+    /// Everything the spool holds is looked at, and destinations that are down are tried, as at the start.
     pub(crate) fn restore(&self) {
-        let names = self.spool.destinations();
+        let mut names = self.spool.destinations();
+        // In an order that a second start would take too.
+        names.sort_unstable();
         self.tell(|scheduler, now| {
             for (name, _) in &names {
                 scheduler.restore(name, now);
+                // The configuration may lead to other hosts now.
+                scheduler.retry_now(Some(name), now);
             }
         });
     }
@@ -207,6 +213,8 @@ impl Dispatch {
 
     /// A job is over and recorded.
     pub(crate) fn done(&self, connection: ConnectionId, id: QueueId, feedback: Feedback, retry: Option<Duration>) {
+        #[cfg(test)]
+        let retry = retry.filter(|_| !is_sabotaged(Sabotage::DropDeferred));
         self.tell(|scheduler, now| scheduler.done(connection, id, feedback, retry, now));
     }
 
@@ -256,11 +264,11 @@ impl Dispatch {
         let mut state = self.lock();
         let answer = what(&mut state.scheduler, now);
         self.follow(&mut state, now);
-        let wake = state.scheduler.wake_at().map_or(u64::MAX, micros);
-        drop(state);
-        if wake < self.sleeps_until.load(Ordering::Acquire) {
+        // Under the lock, as is its change: whoever sleeps has seen this time, or is told of it.
+        if state.scheduler.wake_at().map_or(u64::MAX, micros) < self.sleeps_until.load(Ordering::Acquire) {
             self.earlier.notify_one();
         }
+        drop(state);
         answer
     }
 
@@ -307,6 +315,16 @@ impl Dispatch {
         self.tell(|scheduler, now| scheduler.loaded(destination, &entries, is_end, now));
     }
 
+    /// How long nothing is due.
+    fn pause(&self) -> Duration {
+        let now = self.now();
+        let state = self.lock();
+        let wake = state.scheduler.wake_at();
+        self.sleeps_until.store(wake.map_or(u64::MAX, micros), Ordering::Release);
+        drop(state);
+        wake.map_or(Duration::from_secs(3_600), |at| at.saturating_sub(now))
+    }
+
     fn send(&self, errand: Errand) {
         // At the end of the server nobody begins anything any more.
         drop(self.errands.send(errand));
@@ -329,11 +347,9 @@ pub(crate) async fn run(service: Arc<Service>) {
     restore(&service, &dispatch).await;
     let mut tasks = JoinSet::new();
     loop {
-        let now = dispatch.now();
-        let wake = dispatch.lock().scheduler.wake_at();
-        dispatch.sleeps_until.store(wake.map_or(u64::MAX, micros), Ordering::Release);
-        let pause = wake.map_or(Duration::from_secs(3_600), |at| at.saturating_sub(now));
+        let pause = dispatch.pause();
         tokio::select! {
+            biased;
             () = service.stop.begun() => break,
             Some(errand) = inbox.recv() => begin(&service, &dispatch, &mut tasks, errand),
             Some(_) = tasks.join_next() => {}
@@ -349,7 +365,7 @@ pub(crate) async fn run(service: Arc<Service>) {
 async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>) {
     let (live, spool) = (service.live.load_full(), Arc::clone(&dispatch.spool));
     let config = live.config.clone();
-    let moved = tokio::task::spawn_blocking(move || rehome(&spool, &config)).await;
+    let moved = blocking::run(move || rehome(&spool, &config)).await;
     if let Ok(Err(error)) = moved {
         let text = format!("mail that waits for old smart hosts cannot be given new destinations: {error}");
         service.tell(&Event::Spool { severity: Severity::Error, text: &text });
@@ -493,6 +509,11 @@ pub(crate) fn log_deferred(service: &Service, envelope: &Envelope, bytes: u64, d
         let names: Vec<String> =
             recipients.iter().filter_map(at).map(|recipient| format!("<{}>", recipient.address)).collect();
         let to: Vec<&str> = names.iter().map(String::as_str).collect();
+        if let Some(dispatch) = &service.dispatch {
+            for position in recipients.iter() {
+                dispatch.reasons.remember(envelope.id, position, Status::Waiting, why);
+            }
+        }
         service.tell(&Event::Delivery {
             id: envelope.id,
             to: &to,

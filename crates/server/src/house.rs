@@ -74,6 +74,9 @@ pub struct Ended {
     pub forgotten: (u64, u64),
 }
 
+/// Recipients that a next hop has taken.
+const SENT: Counter = Counter::DeliveryRecipients(observe::counters::Outcome::Sent);
+
 /// The running server.
 #[derive(Debug)]
 pub(crate) struct House {
@@ -89,6 +92,8 @@ pub(crate) struct House {
     queue: Option<queue::Tools>,
     /// How fast messages are accepted.
     accepted: Mutex<control::Rate>,
+    /// How fast next hops take recipients.
+    sent: Mutex<control::Rate>,
     /// One reload at a time.
     reloading: AtomicBool,
 }
@@ -120,6 +125,7 @@ impl House {
             tasks: Mutex::default(),
             deliveries: Mutex::default(),
             accepted: Mutex::default(),
+            sent: Mutex::default(),
             reloading: AtomicBool::new(false),
         }
     }
@@ -178,6 +184,7 @@ impl House {
                 }
                 house.pass_notes(spool.as_deref());
                 lock(&house.accepted).feed(clock::now(), house.service.log.counter(Counter::Messages));
+                lock(&house.sent).feed(clock::now(), house.service.log.counter(SENT));
                 if clock::now().saturating_duration_since(looked_at) >= CERTIFICATE_INTERVAL {
                     looked_at = clock::now();
                     house.warn_of_certificates();
@@ -443,7 +450,12 @@ impl House {
             connections_refused: refused.into_iter().map(|limit| count(Counter::Refused(limit))).sum(),
             messages_accepted: count(Counter::Messages),
             accepted_rate: lock(&self.accepted).per_second(clock::now(), count(Counter::Messages)),
-            deliveries: None,
+            deliveries: service.dispatch.as_ref().map(|_| control::Deliveries {
+                sent: count(SENT),
+                deferred: count(Counter::DeliveryRecipients(observe::counters::Outcome::Deferred)),
+                failed: count(Counter::DeliveryRecipients(observe::counters::Outcome::Failed)),
+                sent_rate: lock(&self.sent).per_second(clock::now(), count(SENT)),
+            }),
             queues_only: live.queues_only(),
             fullest: self.queue.as_ref().map(|tools| tools.fullest(FULLEST)).unwrap_or_default(),
             messages_refused: eom(Temporary::Yes) + eom(Temporary::No),

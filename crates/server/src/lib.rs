@@ -25,6 +25,8 @@ pub mod serve;
 mod service;
 mod session;
 mod settle;
+#[cfg(test)]
+mod simulation;
 pub mod sink;
 pub mod tls;
 

@@ -286,7 +286,7 @@ fn open_spool(config: &Config) -> Result<(Arc<Spool>, Recovery), StartError> {
     Ok((Arc::new(spool), recovery))
 }
 
-fn keeper(opened: Option<&(Arc<Spool>, Recovery)>) -> Keeper {
+pub(crate) fn keeper(opened: Option<&(Arc<Spool>, Recovery)>) -> Keeper {
     // One machine has one node; others come with the cluster.
     let node = Node::default();
     match opened {

@@ -85,7 +85,6 @@ impl Service {
     pub(crate) fn unix_now(&self) -> Duration {
         self.dispatch.as_ref().map_or_else(|| Duration::from_micros(clock::unix_us()), |dispatch| dispatch.now())
     }
-
 }
 
 /// What a reload replaces as a whole.
@@ -101,6 +100,8 @@ pub(crate) struct Live {
     pub(crate) policies: Policies,
     /// Who we are, so that mail is not sent to ourselves.
     pub(crate) ourselves: Ourselves,
+    /// The destination of all mail, if there are smart hosts.
+    smart_hosts: Option<Vec<u8>>,
 }
 
 impl Live {
@@ -113,7 +114,8 @@ impl Live {
             listeners: config.listen.iter().map(|listen| listen.address).collect(),
             addresses: addresses::of_this_machine(),
         };
-        Self { config, authenticator, rights, policies, ourselves }
+        let smart_hosts = (!config.route.smart_host.is_empty()).then(|| resolve::smart_hosts(&config.route));
+        Self { config, authenticator, rights, policies, ourselves, smart_hosts }
     }
 
     /// What is allowed by a limit, in its unit; times in seconds.
@@ -162,12 +164,10 @@ impl Live {
 
     /// An envelope in bytes, each recipient with the destination that the configuration gives it.
     pub(crate) fn encode(&self, envelope: &Envelope) -> Encoded {
-        let route = &self.config.route;
-        if route.smart_host.is_empty() {
-            return Encoded::new(envelope);
+        match &self.smart_hosts {
+            None => Encoded::new(envelope),
+            Some(all) => Encoded::to(envelope, |_| all.clone()),
         }
-        let all = resolve::smart_hosts(route);
-        Encoded::to(envelope, |_| all.clone())
     }
 
     /// Whether messages wait for a queue run.

@@ -22,7 +22,7 @@ pub(crate) use reasons::Reasons;
 use crate::env::clock;
 use crate::service::Service;
 use mail::report::Kind;
-use mail::{EnhancedCode, Envelope, Outcome, Reply};
+use mail::{EnhancedCode, Envelope, Outcome, QueueId, Reply};
 use observe::{Event, NextHop, Stat};
 use spool::{Change, State, Status};
 use std::sync::Arc;
@@ -104,6 +104,7 @@ pub(crate) async fn settle(service: &Arc<Service>, attempt: &Attempt<'_>, fates:
         Box::pin(report_to_sender(service, attempt, &mut judged)).await;
     }
     let mut settled = Settled::default();
+    keep_held(service, id, attempt, &mut judged);
     for (one, (position, _)) in judged.iter().zip(attempt.positions) {
         let due = Duration::from_secs(one.state.due.into());
         if one.state.status == Status::Waiting {
@@ -111,10 +112,32 @@ pub(crate) async fn settle(service: &Arc<Service>, attempt: &Attempt<'_>, fates:
         }
         if let (Some(dispatch), Fate::Deferred(cause) | Fate::Failed(cause)) = (&service.dispatch, &one.fate) {
             dispatch.reasons.remember(id, *position, one.state.status, &cause.text);
+        } else if let (Some(dispatch), 2..) = (&service.dispatch, one.state.tries()) {
+            dispatch.reasons.remember(id, *position, Status::Done, "");
         }
         settled.changes.push(Change { id, recipient: *position, state: one.state, destination: None });
     }
     settled
+}
+
+/// What an operator held while it was tried stays held.
+fn keep_held(service: &Service, id: QueueId, attempt: &Attempt<'_>, judged: &mut [Judged]) {
+    if judged.iter().all(|one| one.state.status != Status::Waiting) {
+        return;
+    }
+    let held: Vec<u32> = service
+        .spool()
+        .map(|spool| spool.states(id))
+        .unwrap_or_default()
+        .iter()
+        .filter(|(entry, _)| entry.state.status == Status::Held)
+        .map(|(entry, _)| entry.recipient)
+        .collect();
+    for (one, (position, _)) in judged.iter_mut().zip(attempt.positions) {
+        if one.state.status == Status::Waiting && held.contains(position) {
+            one.state.status = Status::Held;
+        }
+    }
 }
 
 /// Age decides on what is deferred.

@@ -100,6 +100,11 @@ impl Committer {
         self.work(work)
     }
 
+    /// When [`Committer::step`] has something to do; 0 for at once.
+    pub(crate) fn due_us(&self) -> Option<u64> {
+        if self.waiting.is_some() { Some(0) } else { self.shard.staging.due_us(self.to_attest()) }
+    }
+
     /// When the last batch was written, if it is to be attested and that can be done.
     fn to_attest(&self) -> Option<u64> {
         self.unattested.filter(|_| !self.shard.is_read_only())

@@ -85,6 +85,13 @@ impl Stepper {
         }
     }
 
+    /// When the committer of a shard has something to do, by the clock of the disk; 0 for at once, `None` for not before
+    /// something arrives.
+    #[must_use]
+    pub fn due_us(&self, shard: usize) -> Option<u64> {
+        self.committers.get(shard).and_then(Committer::due_us)
+    }
+
     /// Lets the janitor of a shard do what there is to do; `false` if there was nothing.
     pub fn tidy(&mut self, shard: usize) -> bool {
         self.janitors.get_mut(shard).is_some_and(Janitor::round)

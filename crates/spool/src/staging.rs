@@ -321,6 +321,16 @@ impl Staging {
         self.take_locked(&mut queue, now_us, attest)
     }
 
+    /// When [`Staging::take`] has something to write; 0 for at once.
+    pub(crate) fn due_us(&self, attest: Option<u64>) -> Option<u64> {
+        let queue = self.lock();
+        if !queue.batches.is_empty() || queue.livemap && !queue.closing {
+            return Some(0);
+        }
+        let until = [queue.oldest_us, attest].into_iter().flatten().min();
+        until.map(|since| if queue.closing { 0 } else { since + self.limits.state_delay_us })
+    }
+
     /// As [`Staging::take`], sleeping until there is something to do; `clock` reads the disk's clock.
     pub(crate) fn wait(&self, clock: impl Fn() -> u64, attest: Option<u64>) -> Work {
         let mut queue = self.lock();

@@ -1,4 +1,4 @@
-//! A receiver that remembers: the next hop at the end of a relay under test.
+//! A receiver that remembers: the next hop at the end of a relay under test, and of the one that `mailrace demo` kills.
 //!
 //! One thread, one task a connection ([`conversation`]). It takes every message, says 250 and counts it; asked to, it also
 //! keeps which message of which storm it was, whole or not, for whom, and by which name the client had said hello. What
@@ -26,28 +26,29 @@ const BACKLOG: u32 = 1024;
 
 /// A message that came in whole, be it the right one or not.
 #[derive(Clone, Debug)]
-pub(crate) struct Arrival {
-    pub(crate) what: Result<Arrived, NotSent>,
+pub struct Arrival {
+    /// Which message of which storm it is, or why it is none.
+    pub what: Result<Arrived, NotSent>,
     /// Addresses of the recipients of the transaction, as they were sent.
-    pub(crate) recipients: Vec<String>,
+    pub recipients: Vec<String>,
     /// The argument of EHLO or HELO.
-    pub(crate) hello: Arc<str>,
+    pub hello: Arc<str>,
     /// When it was recorded; its 250 left after that.
-    pub(crate) at: Instant,
+    pub at: Instant,
 }
 
 /// How it treats its clients. May be changed while it runs; sessions see it at their next EHLO or message.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Manners {
+pub struct Manners {
     /// Offers BDAT.
-    pub(crate) chunking: bool,
+    pub chunking: bool,
     /// Waits before it answers a content.
-    pub(crate) delay: Duration,
+    pub delay: Duration,
 }
 
 /// A running receiver. Dropping it closes its connections.
 #[derive(Debug)]
-pub(crate) struct Receiver {
+pub struct Receiver {
     at: SocketAddr,
     shared: Arc<Shared>,
     stop: Option<oneshot::Sender<()>>,
@@ -65,11 +66,11 @@ struct Shared {
 }
 
 impl Receiver {
-    /// Listens on a free port of 127.0.0.1.
+    /// Listens on a free port of 127.0.0.1. With `keeps` messages are looked at and remembered, else counted only.
     ///
     /// # Errors
     /// There is none, or no thread.
-    pub(crate) fn start(keeps: bool, manners: Manners) -> io::Result<Self> {
+    pub fn start(keeps: bool, manners: Manners) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = runtime.block_on(async {
             let socket = TcpSocket::new_v4()?;
@@ -100,22 +101,25 @@ impl Receiver {
     }
 
     /// Where it listens.
-    pub(crate) fn at(&self) -> SocketAddr {
+    #[must_use]
+    pub fn at(&self) -> SocketAddr {
         self.at
     }
 
     /// Messages so far.
-    pub(crate) fn count(&self) -> u64 {
+    #[must_use]
+    pub fn count(&self) -> u64 {
         self.shared.count.load(Ordering::Acquire)
     }
 
     /// Changes its manners.
-    pub(crate) fn behave(&self, manners: Manners) {
+    pub fn behave(&self, manners: Manners) {
         *self.shared.manners.lock().unwrap_or_else(PoisonError::into_inner) = manners;
     }
 
     /// What came in since the last time, in the order of recording.
-    pub(crate) fn arrivals(&self) -> Vec<Arrival> {
+    #[must_use]
+    pub fn arrivals(&self) -> Vec<Arrival> {
         std::mem::take(&mut *self.shared.arrivals.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -19,7 +19,7 @@ struct Part {
 #[must_use]
 pub fn compose(report: &Report<'_>, original: Original<'_>) -> Composed {
     let to = report.to.to_ascii();
-    // RFC 6533 §6: the international forms in full only for who can receive them anyway
+    // RFC 6533 §4: the international forms in full only for who can receive them anyway
     let smtputf8 = to.is_none();
     let returned = Returned::of(original);
     let mut parts =
@@ -108,7 +108,7 @@ fn status_part(report: &Report<'_>, smtputf8: bool) -> Part {
 fn original_part(report: &Report<'_>, returned: &Returned<'_>, smtputf8: bool) -> Part {
     let octets = &returned.octets;
     let is_ascii = octets.is_ascii();
-    // RFC 6533 §5: UTF-8 in header fields makes message/global, which may be encoded; message/rfc822 never is
+    // RFC 6533 §4: UTF-8 in header fields makes message/global, which may be encoded; message/rfc822 never is
     let is_global = !is_ascii && (smtputf8 || report.envelope.params.smtputf8) && str::from_utf8(octets).is_ok();
     let kind = match (returned.is_whole, is_global) {
         (true, false) => "message/rfc822",

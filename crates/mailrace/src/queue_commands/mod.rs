@@ -18,9 +18,11 @@ use server::queue::{self, Action};
 use std::path::Path;
 
 pub(crate) const HELP: &str = "\
-ADDRESSES in --from and --to: a whole address, @DOMAIN, or * for any text, as in '*-bounces@*'; '<>' is the null sender. Case
-does not count. All conditions must hold; --to, --destination and --state choose among the recipients of a message, and a
-command touches those recipients only. AGE is a number of s, m, h, d or w, as in 90m or 1d12h.
+ADDRESSES: a whole address, @DOMAIN, or * for any text, as in '*-bounces@*';
+'<>' is the null sender. Case does not count. AGE: 90m, 1d12h, of s m h d w.
+
+All conditions must hold. --to, --destination and --state choose among the
+recipients of a message, and a command touches those recipients only.
 
 What was delivered or deleted is in the log, not here.
 
@@ -49,7 +51,7 @@ pub(crate) fn run(command: Command) -> Result<Exit, Failure> {
     };
     let mut control = Control::connect(&orders.path).map_err(|failure| without_server(failure, &orders.path))?;
     let mut output = Output::new();
-    let mut printer = text::Printer::new(orders.command.action, orders.command.dry_run, orders.json);
+    let mut printer = text::Printer::new(&orders.command, orders.json);
     let mut totals = Map::new();
     let mut gone = false;
     for command in requests(orders.command) {

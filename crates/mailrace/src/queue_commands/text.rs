@@ -5,7 +5,7 @@
 
 use crate::output::{Output, age, count, plain, short_bytes, thousands};
 use serde_json::Value;
-use server::queue::Action;
+use server::queue::{Action, Command};
 
 /// Column of a recipient's state, if the address leaves room for it.
 const STATE_COLUMN: usize = 44;
@@ -15,13 +15,16 @@ pub(super) struct Printer {
     action: Action,
     dry_run: bool,
     json: bool,
+    /// Nothing was left out on purpose.
+    is_all: bool,
     /// The message that was printed last: its further recipients have no head of their own.
     id: Option<String>,
 }
 
 impl Printer {
-    pub(super) fn new(action: Action, dry_run: bool, json: bool) -> Self {
-        Self { action, dry_run, json, id: None }
+    pub(super) fn new(command: &Command, json: bool) -> Self {
+        let Command { action, dry_run, .. } = *command;
+        Self { action, dry_run, json, is_all: command.selection.is_everything(), id: None }
     }
 
     /// Prints a line of the answer.
@@ -63,6 +66,7 @@ impl Printer {
             Action::Show => {}
             Action::Destinations if number(totals, "destinations") == 0 => output.line("the queue is empty"),
             Action::Destinations => {}
+            Action::List if messages == 0 && self.is_all => output.line("the queue is empty"),
             Action::List if messages == 0 => output.line("no such message in the queue"),
             Action::List => {
                 output.line(format_args!("{}, {}", count(messages, "message"), count(recipients, "recipient")))
@@ -273,6 +277,7 @@ fn number(of: &Value, name: &str) -> u64 {
 mod tests {
     use super::*;
     use serde_json::json;
+    use server::queue::Selection;
 
     #[test]
     fn states_in_a_few_words() {
@@ -292,7 +297,7 @@ mod tests {
 
     #[test]
     fn what_the_limit_kept_back() {
-        let more = |action, totals| Printer::new(action, false, false).more(&totals);
+        let more = |action, totals| Printer::new(&Command::new(action, Selection::default()), false).more(&totals);
         assert_eq!(more(Action::List, json!({})), None);
         assert_eq!(more(Action::List, json!({ "more": 1 })).unwrap(), "1 more message; --limit 0 for all");
         assert_eq!(

@@ -43,7 +43,8 @@ fn objects(server: &Server, words: &[&str]) -> Vec<Value> {
 #[test]
 fn the_queue_is_listed_and_shown() {
     let server = server();
-    assert_eq!(done(&server, &["list"]), "no such message in the queue\n");
+    assert_eq!(done(&server, &["list"]), "the queue is empty\n");
+    assert_eq!(done(&server, &["list", "--to", "*@example.com"]), "no such message in the queue\n");
     let mut client = greeted(server.address());
     let long = format!("{}@example.net", "l".repeat(60));
     let first = send(&mut client, "ann@client.test", &["bob@example.com", "carol@example.net", &long]);

@@ -4,7 +4,18 @@
 //! The spool is lists as `spool::index` has them: in order of arrival, read behind an entry, from the start when that
 //! entry has gone. The driver does what the server does: it opens, takes, records, tells.
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part, and none of it is an interface")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "each test binary uses a part, and none of it is an interface"
+)]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "what is missing here is a failed test"
+)]
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;

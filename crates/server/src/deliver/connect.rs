@@ -15,7 +15,7 @@ use crate::settle::Cause;
 use crate::tls::TlsInfo;
 use mail::{EnhancedCode, Outcome, Reply};
 use observe::{Event, NextHop};
-use smtp::client::{Closing, Dialect, Limits, Loss, Session, Settings, Step, TlsUse};
+use smtp::client::{Closing, Dialect, Limits, Loss, Session, Settings, Stage, Step, TlsUse};
 use std::future::{Future, pending};
 use std::io;
 use std::net::SocketAddr;
@@ -124,6 +124,7 @@ async fn reach<N: Future<Output = ()>>(
     };
     let limit = config.delivery.connect_time;
     let dialled = tokio::select! {
+        biased;
         dialled = tokio::time::timeout(limit, dial(service, candidate.address)) => dialled,
         () = service.stop.begun() => {
             return Reached::Failed(Trouble { is_ours: true, ..trouble((3, 2), "the server is going down".to_owned()) });
@@ -155,7 +156,14 @@ async fn reach<N: Future<Output = ()>>(
             Next::Step(Step::Ready) => return Reached::Ready(link),
             Next::Step(_) => {
                 let closing = link.session.closing();
-                return Reached::Failed(refused(closing, &candidate));
+                let trouble = refused(closing, &candidate);
+                // A server that offers STARTTLS and then breaks off, or talks on in clear.
+                let is_broken = |closing: &Closing| closing.stage == Stage::StartTls && closing.loss.is_some();
+                if closing.is_some_and(is_broken) {
+                    service.tell(&Event::TlsClientFailed { relay: next_hop(&candidate), reason: &trouble.text });
+                    return Reached::TlsFailed(trouble);
+                }
+                return Reached::Failed(trouble);
             }
             Next::Stopping => {
                 return Reached::Failed(Trouble {

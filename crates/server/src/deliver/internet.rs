@@ -16,7 +16,6 @@ pub(crate) struct Internet(Arc<dyn Fn(SocketAddr) -> Connecting + Send + Sync>);
 
 impl Internet {
     /// Hosts that answer as `connect` says.
-    #[expect(dead_code, reason = "the simulation makes them")]
     pub(crate) fn new(connect: impl Fn(SocketAddr) -> Connecting + Send + Sync + 'static) -> Self {
         Self(Arc::new(connect))
     }

@@ -4,6 +4,7 @@
 //! the envelope at once, the content in pieces of [`PIECE_BYTES`] when the session asks for them, so that a connection
 //! never holds more than a few of those.
 
+use crate::env::blocking;
 use bytes::Bytes;
 use mail::{Envelope, QueueId};
 use schedule::Positions;
@@ -14,6 +15,9 @@ use std::sync::Arc;
 
 /// How much of a stored content is read at once.
 const PIECE_BYTES: u64 = 256 << 10;
+/// Content up to this is held whole by its connection. Larger one is asked for piece by piece, and may leave memory before
+/// its last piece is sent.
+const HELD_BYTES_MAX: u64 = 256 << 10;
 
 /// A message on a connection.
 #[derive(Debug)]
@@ -60,10 +64,12 @@ impl Outgoing {
     /// Yes.
     pub(crate) async fn load(spool: &Arc<Spool>, id: QueueId, recipients: &Positions) -> Result<Self, Unfit> {
         if let Some((stored, parts)) = spool.recent(id) {
-            return Self::assemble(id, &stored, recipients, Content::Here(parts.into()));
+            let is_small = stored.body_bytes <= HELD_BYTES_MAX;
+            let content = if is_small { Content::Here(parts.into()) } else { Content::Stored { read: 0 } };
+            return Self::assemble(id, &stored, recipients, content);
         }
         let store = Arc::clone(spool);
-        let stored = tokio::task::spawn_blocking(move || store.envelope(id)).await;
+        let stored = blocking::run(move || store.envelope(id)).await;
         match stored {
             Ok(Ok(stored)) => Self::assemble(id, &stored, recipients, Content::Stored { read: 0 }),
             Ok(Err(spool::Error::Unknown(_))) => Err(Unfit::Nothing),
@@ -143,7 +149,7 @@ impl Outgoing {
     /// Yes.
     pub(crate) async fn whole(spool: &Arc<Spool>, id: QueueId) -> Result<Vec<u8>, String> {
         let store = Arc::clone(spool);
-        let read = tokio::task::spawn_blocking(move || store.body(id)).await;
+        let read = blocking::run(move || store.body(id)).await;
         match read {
             Ok(Ok(parts)) => Ok(parts.concat()),
             Ok(Err(error)) => Err(error.to_string()),
@@ -154,7 +160,7 @@ impl Outgoing {
 
 async fn read_range(spool: &Arc<Spool>, id: QueueId, start: u64, end: u64) -> Result<Bytes, String> {
     let store = Arc::clone(spool);
-    match tokio::task::spawn_blocking(move || store.body_range(id, start..end)).await {
+    match blocking::run(move || store.body_range(id, start..end)).await {
         Ok(Ok(piece)) => Ok(piece),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("the reading thread broke off".to_owned()),

@@ -10,6 +10,7 @@
 //! in the middle costs an attempt; one that closes a connection it had used before costs nothing, the message goes
 //! first over the next one.
 
+mod answers;
 mod connect;
 #[cfg(test)]
 mod internet;
@@ -26,11 +27,13 @@ use crate::env::clock;
 use crate::service::Service;
 use crate::session::Wait;
 use crate::settle::{self, Attempt, Cause, Fate};
+#[cfg(test)]
+use crate::simulation::{Sabotage, is_sabotaged};
 use connect::{Trouble, next_hop};
 use link::{Link, Next};
-use mail::{Body, EnhancedCode, Outcome, QueueId, Reply, ReplyClass};
+use mail::{Body, EnhancedCode, Outcome, QueueId};
 use message::{Content, Unfit};
-use observe::{Event, NextHop, Severity, Stat};
+use observe::{Event, NextHop, Severity};
 use schedule::{ConnectionId, Feedback, Job, Take};
 use smtp::client::{Answer, Finished, Loss, Misfit, Stage, Step, Transaction};
 use spool::{Change, Pressure, State, Status, Store as _};
@@ -116,6 +119,10 @@ struct Work<'a> {
 impl Work<'_> {
     /// Gives outcomes to the spool, and then the jobs to dispatch: not before, since a job that is over may be loaded again.
     fn flush(&mut self) {
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::ForgetOutcome) {
+            self.changes.clear();
+        }
         if !self.changes.is_empty() {
             let recorded = self.service.spool().map(|spool| spool.record(&self.changes));
             if let Some(Err(error)) = recorded {
@@ -175,20 +182,23 @@ impl Work<'_> {
         self.settle(&outgoing.attempt(relay, "esmtp", Duration::ZERO, false), fates, Feedback::Neutral).await;
     }
 
-    /// The spool cannot read a message: it waits, or is held if it is damaged.
+    /// The spool cannot read a message: its recipients wait, and somebody has to look. One that is gone was deleted meanwhile.
     fn put_aside(&mut self, job: &Job, why: &str) {
-        let text = format!("message {} cannot be read: {why}; run mailrace spool verify on a copy", job.message);
-        self.service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+        let Some(spool) = self.service.spool() else { return };
         let due = self.service.unix_now() + UNREADABLE_RETRY;
-        let state =
-            State { status: Status::Waiting, attempts: 0, due: u32::try_from(due.as_secs()).unwrap_or(u32::MAX) };
-        self.changes.extend(job.recipients.iter().map(|recipient| Change {
-            id: job.message,
-            recipient,
-            state,
-            destination: None,
-        }));
-        self.records.push((job.message, Feedback::Neutral, Some(due)));
+        let mut is_there = false;
+        for (entry, _) in spool.states(job.message) {
+            if entry.state.status == Status::Waiting && job.recipients.contains(entry.recipient) {
+                let state = State { due: u32::try_from(due.as_secs()).unwrap_or(u32::MAX), ..entry.state.tried() };
+                self.changes.push(Change { id: job.message, recipient: entry.recipient, state, destination: None });
+                is_there = true;
+            }
+        }
+        if is_there {
+            let text = format!("message {} cannot be read: {why}; run mailrace spool verify on a copy", job.message);
+            self.service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+        }
+        self.records.push((job.message, Feedback::Neutral, is_there.then_some(due)));
     }
 }
 
@@ -215,6 +225,8 @@ struct Open {
     token: u64,
     job: Job,
     outgoing: Outgoing,
+    /// Why its content could not be read to the end.
+    unreadable: Option<String>,
     began: Instant,
 }
 
@@ -337,12 +349,20 @@ impl Conversation<'_> {
             }
         }
         if let Err(misfit) = fits {
-            let cause = misfit_cause(misfit, &self.link.peer);
+            let cause = answers::misfit_cause(misfit, &self.link.peer);
             return self.refuse(&outgoing, cause).await;
         }
         let now = self.link.now();
         self.link.session.begin(transaction, now);
-        self.open.push_back(Open { token: self.tokens, job, outgoing, began: clock::now() });
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::RecordEarly)
+            && let Some(spool) = self.work.service.spool()
+        {
+            let state = State { status: Status::Done, ..State::default() };
+            let change = |recipient| Change { id: job.message, recipient, state, destination: None };
+            drop(spool.record(&job.recipients.iter().map(change).collect::<Vec<_>>()));
+        }
+        self.open.push_back(Open { token: self.tokens, job, outgoing, unreadable: None, began: clock::now() });
     }
 
     /// Makes the content 7-bit for a peer that takes nothing else.
@@ -371,19 +391,17 @@ impl Conversation<'_> {
 
     /// Gives the session the next piece of the content that it sends.
     async fn feed(&mut self) {
-        let now = self.link.now();
         let (Some(open), Some(spool)) = (self.open.back_mut(), self.work.service.spool()) else {
-            return self.link.session.abort_content(now);
+            return self.link.session.abort_content(self.link.now());
         };
-        match open.outgoing.next_piece(spool).await {
-            Ok(Some(piece)) => self.link.session.content(piece, now),
-            Ok(None) => self.link.session.abort_content(now),
-            Err(why) => {
-                let text = format!("message {} cannot be read: {why}", open.job.message);
-                self.work.service.tell(&Event::Spool { severity: Severity::Error, text: &text });
-                self.link.session.abort_content(now);
-            }
+        let piece = open.outgoing.next_piece(spool).await;
+        let now = self.link.now();
+        match piece {
+            Ok(Some(piece)) => return self.link.session.content(piece, now),
+            Ok(None) => open.unreadable = Some("its content is shorter than it should be".to_owned()),
+            Err(why) => open.unreadable = Some(why),
         }
+        self.link.session.abort_content(now);
     }
 
     /// A transaction is over.
@@ -394,13 +412,16 @@ impl Conversation<'_> {
         if self.appetite == Appetite::Sated && self.open.is_empty() {
             self.idle_since = clock::now();
         }
+        if let Some(why) = &open.unreadable {
+            return self.work.put_aside(&open.job, why);
+        }
         if self.is_untried(&finished) {
             return self.work.dispatch.give_back(self.work.connection, &open.job);
         }
         let mut feedback = Feedback::Neutral;
         let mut fates = Vec::with_capacity(finished.outcomes.len());
         for outcome in finished.outcomes {
-            let (fate, says) = self.fate(outcome.stage, outcome.answer);
+            let (fate, says) = answers::judge(&self.link.peer, outcome.stage, outcome.answer);
             if says != Feedback::Neutral && feedback != Feedback::Good {
                 feedback = says;
             }
@@ -424,27 +445,6 @@ impl Conversation<'_> {
         })
     }
 
-    fn fate(&self, stage: Stage, answer: Answer) -> (Fate, Feedback) {
-        let name = &self.link.peer.name;
-        let lost = EnhancedCode::of(Outcome::Transient, 4, 2);
-        match answer {
-            Answer::Reply(reply) => judge_reply(stage, reply),
-            Answer::Lost(loss) => {
-                let stage = stage.as_str();
-                let text = match loss {
-                    Loss::TimedOut => format!("Connection timed out with {name} during {stage}"),
-                    Loss::Closed => format!("Connection closed by {name} during {stage}"),
-                    Loss::Protocol(what) => format!("{name} does not speak SMTP during {stage}: {what}"),
-                };
-                (Fate::Deferred(Cause { status: lost, text, reply: None }), Feedback::Slowdown)
-            }
-            Answer::NotTried => {
-                let text = format!("Connection closed by {name}");
-                (Fate::Deferred(Cause { status: lost, text, reply: None }), Feedback::Neutral)
-            }
-        }
-    }
-
     fn mailer(&self) -> &'static str {
         match self.link.session.offers() {
             _ if self.link.is_lmtp => "lmtp",
@@ -452,42 +452,6 @@ impl Conversation<'_> {
             _ => "esmtp",
         }
     }
-}
-
-/// What a reply means for a recipient, and for the destination.
-fn judge_reply(stage: Stage, reply: Reply) -> (Fate, Feedback) {
-    let text = reply.to_string();
-    let status = |outcome| reply.status().unwrap_or_else(|| EnhancedCode::of(outcome, 0, 0)).with_outcome(outcome);
-    match reply.code().class() {
-        ReplyClass::Success if stage == Stage::End => (Fate::Delivered(reply), Feedback::Good),
-        ReplyClass::Permanent => {
-            let words = Stat::refusal(&reply, stage == Stage::Rcpt);
-            let status = status(Outcome::Permanent);
-            (Fate::Failed(Cause { status, text: words.to_owned(), reply: Some(reply) }), Feedback::Neutral)
-        }
-        // A success where none belongs is no promise.
-        _ => {
-            let feedback = match (reply.code().get(), stage) {
-                (421, _) | (_, Stage::Mail | Stage::End) => Feedback::Slowdown,
-                _ => Feedback::Neutral,
-            };
-            let status = status(Outcome::Transient);
-            (Fate::Deferred(Cause { status, text, reply: Some(reply) }), feedback)
-        }
-    }
-}
-
-/// Why a peer can never take a message, for the sender.
-fn misfit_cause(misfit: Misfit, peer: &Candidate) -> Cause {
-    let name = &peer.name;
-    let ((subject, detail), text) = match misfit {
-        Misfit::EightBit => ((6, 3), format!("{name} does not offer 8BITMIME")),
-        Misfit::Binary => ((6, 1), format!("{name} does not offer BINARYMIME")),
-        Misfit::Smtputf8 | Misfit::Address => ((6, 7), format!("{name} does not offer SMTPUTF8")),
-        Misfit::Size { max } => ((3, 4), format!("{name} takes messages of at most {max} octets")),
-        Misfit::RequireTls => ((7, 30), format!("{name} does not offer REQUIRETLS")),
-    };
-    Cause { status: EnhancedCode::of(Outcome::Permanent, subject, detail), text, reply: None }
 }
 
 impl Outgoing {

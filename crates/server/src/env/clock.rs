@@ -19,7 +19,49 @@ pub fn now() -> Instant {
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "this is the clock module")]
 pub fn unix_us() -> u64 {
+    #[cfg(test)]
+    if let Some(us) = simulated::unix_us() {
+        return us;
+    }
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0))
+}
+
+/// Wall time that goes with the timers of tokio, for the simulation.
+#[cfg(test)]
+pub(crate) mod simulated {
+    use super::now;
+    use std::cell::Cell;
+    use std::time::Instant;
+
+    thread_local! {
+        static EPOCH: Cell<Option<(u64, Instant)>> = const { Cell::new(None) };
+    }
+
+    /// It is `unix_us` now on this thread, until the guard goes.
+    pub(crate) fn begin(unix_us: u64) -> Guard {
+        EPOCH.set(Some((unix_us, now())));
+        Guard(())
+    }
+
+    /// Whether this thread lives in simulated time.
+    pub(crate) fn is_on() -> bool {
+        EPOCH.get().is_some()
+    }
+
+    pub(super) fn unix_us() -> Option<u64> {
+        let (epoch, began) = EPOCH.get()?;
+        Some(epoch + u64::try_from(now().saturating_duration_since(began).as_micros()).unwrap_or(0))
+    }
+
+    /// Ends it.
+    #[derive(Debug)]
+    pub(crate) struct Guard(());
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            EPOCH.set(None);
+        }
+    }
 }
 
 /// The answer for one minute of wall time.

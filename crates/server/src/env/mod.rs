@@ -13,6 +13,7 @@
 
 pub mod accounts;
 pub mod addresses;
+pub(crate) mod blocking;
 pub mod clock;
 pub mod limits;
 pub mod machine;

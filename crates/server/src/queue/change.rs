@@ -11,7 +11,7 @@ use spool::{Change, Commit, Error, Spool, State, Status, Store as _};
 use std::collections::{HashSet, VecDeque};
 
 /// Recipients that are recorded together.
-const TOGETHER: usize = 256;
+const TOGETHER: usize = 1_000;
 /// Records that are not yet durable before the oldest is waited for.
 const UNSETTLED_MAX: usize = 8;
 /// Destinations that the dispatcher is told by name; beyond, it looks at all.

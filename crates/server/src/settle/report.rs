@@ -7,6 +7,8 @@ use super::{Attempt, Fate, Judged, report_time};
 use crate::commit;
 use crate::deliver::Outgoing;
 use crate::service::Service;
+#[cfg(test)]
+use crate::simulation::{Sabotage, is_sabotaged};
 use mail::report::{Addressee, Kind, Original, RecipientReport, Report, compose, returns_content};
 use mail::{Address, EnhancedCode, Outcome};
 use observe::{Event, ReportKind, Severity};
@@ -103,7 +105,11 @@ async fn store(
 ) -> Told {
     let id = attempt.envelope.id;
     let has_failures = report.recipients.iter().any(|one| one.kind == Kind::Failed);
-    let is_whole = returns_content(attempt.envelope, has_failures, attempt.content_bytes, return_bytes_max);
+    // What the next hop did not bear, for its size or its encoding, would not get back over the same host either.
+    let is_unbearable =
+        |one: &RecipientReport<'_>| matches!((one.status.subject(), one.status.detail()), (3, 4) | (6, 1 | 3));
+    let is_whole = !report.recipients.iter().any(is_unbearable)
+        && returns_content(attempt.envelope, has_failures, attempt.content_bytes, return_bytes_max);
     let content = original(service, attempt).await;
     let original = match &content {
         Some(content) if is_whole => Original::Whole(content),
@@ -112,6 +118,10 @@ async fn store(
     };
     let composed = compose(report, original);
     let envelope = report.envelope_for(&composed);
+    #[cfg(test)]
+    if is_sabotaged(Sabotage::DropReport) {
+        return Told::Yes;
+    }
     match commit::submit(service, &envelope, composed.content).await {
         Ok(()) => {
             let first = report.recipients.first().map(|one| one.kind);

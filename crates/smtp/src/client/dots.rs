@@ -93,6 +93,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         /// Cut anywhere, the result is that of looking around at each octet.
         #[test]
         fn any_pieces(

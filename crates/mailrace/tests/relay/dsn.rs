@@ -1,0 +1,320 @@
+//! What senders hear: reports of each kind, to whom they go, and when there is silence.
+
+use crate::harness::{Server, letters};
+use crate::hop::{Act, At, Hop, Mail, Manners, Moment};
+use crate::report::Report;
+use crate::world::{by_literal, ends_empty, relay, send, wait_line};
+use std::sync::Arc;
+
+const CONTENT: &[u8] = b"Subject: lunch\r\nFrom: a@client.test\r\n\r\nAt noon.\r\n..dots\r\n";
+const DSN: [&str; 5] = ["PIPELINING", "8BITMIME", "SIZE", "DSN", "ENHANCEDSTATUSCODES"];
+
+/// Refuses recipients whose local part says so, at RCPT; takes all others.
+fn picky(moment: &Moment<'_>) -> Act {
+    match moment.at {
+        At::Rcpt if moment.line.contains("<unknown") => Act::Say("550 5.1.1 There is no such person here"),
+        At::Rcpt if moment.line.contains("<later") => Act::Say("451 4.7.1 Greylisted, come back"),
+        At::Rcpt if moment.line.contains("<plain") => Act::Say("550 go away"),
+        At::Rcpt if moment.line.contains("<several") => Act::Say("550-5.7.1 First line\n550 5.7.1 second line"),
+        _ => Act::Well,
+    }
+}
+
+fn picky_hop() -> Hop {
+    Hop::new(Manners::default().script(picky))
+}
+
+/// The report that comes first.
+#[track_caller]
+fn report(hop: &Hop) -> (Arc<Mail>, Report) {
+    let mails = hop.wait_until("a report", |mails| mails.iter().any(|mail| is_report(mail)));
+    let mail = mails.iter().find(|mail| is_report(mail)).expect("one came");
+    (Arc::clone(mail), Report::of(mail))
+}
+
+fn is_report(mail: &Mail) -> bool {
+    mail.mail.starts_with("MAIL FROM:<>")
+}
+
+fn reports(hop: &Hop) -> usize {
+    hop.mails().iter().filter(|mail| is_report(mail)).count()
+}
+
+#[test]
+fn a_failure_is_reported_with_all_that_is_known() {
+    let hop = picky_hop();
+    let mut server = relay(&[&hop]).start();
+    let to = "<unknown@d.test> ORCPT=rfc822;first+2Bone@o.test NOTIFY=FAILURE";
+    let id = send(&server, "<a@client.test> ENVID=env+2Bid", &[to], CONTENT);
+    let (mail, report) = report(&hop);
+    assert_eq!(mail.to(), "a@client.test");
+    assert!(report.field("from").ends_with("<MAILER-DAEMON@mx.test>"), "{}", report.field("from"));
+    assert!(report.field("to").contains("a@client.test"), "{}", report.field("to"));
+    assert_eq!(report.field("auto-submitted"), "auto-replied");
+    assert!(report.field("message-id").ends_with("@mx.test>"), "{}", report.field("message-id"));
+    assert!(!report.field("subject").is_empty() && !report.field("date").is_empty() && !report.words.is_empty());
+    assert_eq!(report.field("mime-version"), "1.0");
+    for part in ["unknown@d.test", "There is no such person here"] {
+        assert!(report.words.contains(part), "{part}: {}", report.words);
+    }
+    assert_eq!(report.message["reporting-mta"], "dns; mx.test");
+    assert_eq!(report.message["original-envelope-id"], "env+id");
+    assert!(report.message.contains_key("arrival-date"), "{report:#?}");
+    report.expect(&[
+        ("original-recipient", "rfc822;first+one@o.test"),
+        ("final-recipient", "rfc822; unknown@d.test"),
+        ("action", "failed"),
+        ("status", "5.1.1"),
+        ("diagnostic-code", "smtp; 550 5.1.1 There is no such person here"),
+    ]);
+    assert!(report.only()["remote-mta"].contains(&hop.ip()), "{report:#?}");
+    assert!(report.only().contains_key("last-attempt-date"), "{report:#?}");
+    assert_eq!(report.returned_type, "message/rfc822");
+    assert_eq!(report.returned_subject, "lunch");
+    assert!(report.returned.ends_with("\n\nAt noon.\n.dots"), "{}", report.returned);
+    let line = server.wait_log(&format!("{id}: to=<unknown@d.test>"));
+    assert!(line.contains("dsn=5.1.1") && line.ends_with("stat=User unknown"), "{line}");
+    let line = wait_line(&mut server, &[&format!("{id}: "), "DSN: User unknown"]);
+    let daughter = line.split(": ").nth(2).expect("an id").to_owned();
+    wait_line(&mut server, &[&format!("{daughter}: to=<a@client.test>"), "stat=Sent"]);
+    ends_empty(server);
+    assert_eq!(hop.count(), 1);
+}
+
+#[test]
+fn replies_of_all_forms_are_quoted() {
+    let hop = picky_hop();
+    let server = relay(&[&hop]).start();
+    send(&server, "a@client.test", &["plain@d.test"], CONTENT);
+    let (_, plain) = report(&hop);
+    plain.expect(&[("status", "5.0.0"), ("diagnostic-code", "smtp; 550 go away")]);
+    send(&server, "a@client.test", &["several@d.test"], CONTENT);
+    let mails = hop.wait(2);
+    let several = Report::of(&mails[1]);
+    several.expect(&[("status", "5.7.1"), ("action", "failed")]);
+    let diagnostic = &several.only()["diagnostic-code"];
+    assert!(diagnostic.contains("First line") && diagnostic.contains("second line"), "{diagnostic}");
+    ends_empty(server);
+}
+
+#[test]
+fn one_report_names_those_that_failed_and_no_others() {
+    let hop = picky_hop();
+    let server = relay(&[&hop]).start();
+    let to = ["unknown1@d.test", "good@d.test", "plain@d.test", "<unknown2@d.test> NOTIFY=NEVER"];
+    send(&server, "a@client.test", &to, CONTENT);
+    let mails = hop.wait(2);
+    assert_eq!(mails[0].to(), "good@d.test");
+    let (mail, report) = report(&hop);
+    assert_eq!(mail.to(), "a@client.test");
+    let mut finals: Vec<&str> = report.recipients.iter().map(|one| one["final-recipient"].as_str()).collect();
+    finals.sort_unstable();
+    assert_eq!(finals, ["rfc822; plain@d.test", "rfc822; unknown1@d.test"]);
+    assert!(!report.words.contains("good@d.test") && !report.words.contains("unknown2"), "{}", report.words);
+    ends_empty(server);
+    assert_eq!(hop.count(), 2);
+}
+
+// RFC 3461 §4.3 (test)
+#[test]
+fn what_is_returned_of_the_message() {
+    let hop = picky_hop();
+    let server = relay(&[&hop]).set("delivery.return_bytes_max", "\"10KiB\"").start();
+    let long = [CONTENT, &b"a line of thirty-two octets....\r\n".repeat(400)].concat();
+    let cases: [(&str, &[u8], &str, bool); 4] = [
+        ("<hdrs@client.test> RET=HDRS", CONTENT, "text/rfc822-headers", false),
+        ("<full@client.test> RET=FULL", CONTENT, "message/rfc822", true),
+        ("<none@client.test>", CONTENT, "message/rfc822", true),
+        ("<long@client.test> RET=FULL", &long, "text/rfc822-headers", false),
+    ];
+    for (from, content, ..) in &cases {
+        send(&server, from, &["unknown@d.test"], content);
+    }
+    let mails = hop.wait(cases.len());
+    for (from, _, kind, has_text) in cases {
+        let to = crate::hop::address(from);
+        let mail = mails.iter().find(|mail| mail.to() == to).expect("each has a report");
+        let report = Report::of(mail);
+        assert_eq!((report.returned_type.as_str(), report.returned_subject.as_str()), (kind, "lunch"), "{from}");
+        assert_eq!(report.returned.contains("At noon."), has_text, "{from}: {}", report.returned);
+    }
+    ends_empty(server);
+}
+
+// RFC 3461 §5.2.2, §5.2.3 (test)
+#[test]
+fn success_is_reported_where_the_next_hop_does_not() {
+    let hop = Hop::good();
+    let server = relay(&[&hop]).start();
+    send(&server, "<a@client.test> RET=FULL ENVID=e1", &["<b@d.test> NOTIFY=SUCCESS"], CONTENT);
+    let mails = hop.wait(2);
+    assert_eq!(mails[0].mail.split(' ').find(|word| word.starts_with("RET") || word.starts_with("ENVID")), None);
+    assert_eq!(mails[0].rcpts, ["RCPT TO:<b@d.test>"]);
+    let (_, report) = report(&hop);
+    report.expect(&[("action", "relayed"), ("status", "2.0.0"), ("final-recipient", "rfc822; b@d.test")]);
+    assert_eq!(report.message["original-envelope-id"], "e1");
+    assert_eq!(report.returned_type, "text/rfc822-headers");
+    ends_empty(server);
+    assert_eq!(hop.count(), 2);
+}
+
+// RFC 3461 §5.2.1 (test)
+#[test]
+fn parameters_are_passed_on_to_a_next_hop_that_knows_them() {
+    let hop = Hop::new(Manners::offering(&DSN).script(picky));
+    let server = relay(&[&hop]).start();
+    let to = ["<b@d.test> NOTIFY=SUCCESS,DELAY ORCPT=rfc822;x+2By@o.test", "<c@d.test> NOTIFY=NEVER", "<d@d.test>"];
+    send(&server, "<a@client.test> RET=HDRS ENVID=a+2Bb", &to, CONTENT);
+    let mails = hop.wait(1);
+    assert!(mails[0].mail.contains(" RET=HDRS") && mails[0].mail.contains(" ENVID=a+2Bb"), "{}", mails[0].mail);
+    let mut rcpts = mails[0].rcpts.clone();
+    rcpts.sort_unstable();
+    let first = rcpts[0].strip_prefix("RCPT TO:<b@d.test> ").expect("parameters");
+    let mut words: Vec<&str> = first.split(' ').collect();
+    words.sort_unstable();
+    assert_eq!(words[1], "ORCPT=rfc822;x+2By@o.test");
+    let mut notify: Vec<&str> = words[0].strip_prefix("NOTIFY=").expect("it").split(',').collect();
+    notify.sort_unstable();
+    assert_eq!(notify, ["DELAY", "SUCCESS"]);
+    assert_eq!(&rcpts[1..], ["RCPT TO:<c@d.test> NOTIFY=NEVER", "RCPT TO:<d@d.test>"]);
+    // The next hop reports success itself. A failure before it has the message is ours to report.
+    send(&server, "<a@client.test> RET=HDRS", &["<unknown@d.test> NOTIFY=FAILURE"], CONTENT);
+    let (_, report) = report(&hop);
+    report.expect(&[("action", "failed")]);
+    ends_empty(server);
+    assert_eq!(hop.count(), 2);
+}
+
+#[test]
+fn silence_where_nobody_wants_to_hear() {
+    let hop = picky_hop();
+    let mut server = relay(&[&hop]).set("delivery.give_up_after", "\"1s\"").start();
+    for to in ["<unknown@d.test> NOTIFY=NEVER", "<unknown@d.test> NOTIFY=SUCCESS", "<later@d.test> NOTIFY=NEVER"] {
+        send(&server, "a@client.test", &[to], CONTENT);
+    }
+    // And a success that nobody asked to hear of.
+    send(&server, "a@client.test", &["good@d.test"], CONTENT);
+    wait_line(&mut server, &["to=<later@d.test>", "stat=Deferred: 451 4.7.1 Greylisted"]);
+    // It is given up at the next attempt.
+    poll_gone(&mut server, "later@d.test");
+    ends_empty(server);
+    assert_eq!(hop.count(), 1);
+    assert_eq!(reports(&hop), 0);
+}
+
+/// Waits until a recipient was given up.
+fn poll_gone(server: &mut Server, recipient: &str) {
+    loop {
+        let line = server.wait_log(&format!("to=<{recipient}>"));
+        if !line.contains("stat=Deferred") && !line.contains("stat=queued") {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_delay_is_reported_once_and_then_the_end() {
+    let hop = picky_hop();
+    let setup = relay(&[&hop]).set("delivery.warn_after", "\"1s\"").set("delivery.give_up_after", "\"5s\"");
+    let server = setup.start();
+    send(&server, "a@client.test", &["later@d.test", "<later2@d.test> NOTIFY=FAILURE"], CONTENT);
+    let (_, delayed) = report(&hop);
+    delayed.expect(&[
+        ("action", "delayed"),
+        ("status", "4.7.1"),
+        ("final-recipient", "rfc822; later@d.test"),
+        ("diagnostic-code", "smtp; 451 4.7.1 Greylisted, come back"),
+    ]);
+    assert!(delayed.only().contains_key("will-retry-until"), "{delayed:#?}");
+    assert_eq!(delayed.returned_type, "text/rfc822-headers");
+    let failed = |mail: &Arc<Mail>| is_report(mail) && mail.text().contains("Action: failed");
+    let named = |mails: &[Arc<Mail>], who: &str| mails.iter().any(|mail| failed(mail) && mail.text().contains(who));
+    let mails = hop.wait_until("both are given up", |mails| {
+        ["rfc822; later@d.test", "rfc822; later2@d.test"].iter().all(|who| named(mails, who))
+    });
+    for mail in mails.iter().filter(|mail| failed(mail)) {
+        let report = Report::of(mail);
+        for recipient in &report.recipients {
+            assert!(recipient["status"].starts_with(['4', '5']), "{recipient:?}");
+            assert_eq!(recipient["diagnostic-code"], "smtp; 451 4.7.1 Greylisted, come back");
+        }
+    }
+    ends_empty(server);
+    let delays = hop.mails().iter().filter(|mail| mail.text().contains("Action: delayed")).count();
+    assert_eq!(delays, 1, "one warning is enough");
+}
+
+/// Nobody can be connected to, so no attempt tells how old the mail is.
+#[test]
+fn mail_for_a_host_that_is_down_is_warned_of_and_given_up() {
+    let mut hops = Hop::neighbours(vec![Manners::default(), Manners::default()]);
+    hops[1].shut();
+    let setup = by_literal(&hops).set("delivery.warn_after", "\"1s\"").set("delivery.give_up_after", "\"4s\"");
+    let mut server = setup.start();
+    let (from, to) = (hops[0].mailbox("a"), hops[1].mailbox("b"));
+    let id = send(&server, &from, &[&to], CONTENT);
+    let line = wait_line(&mut server, &[&format!("{id}: to=<{to}>")]);
+    let refused = format!("stat=Deferred: Connection refused by {}", hops[1].ip());
+    assert!(line.contains("dsn=4.4.1") && line.ends_with(&refused), "{line}");
+    let mails = hops[0].wait(2);
+    let (warned, failed) = (Report::of(&mails[0]), Report::of(&mails[1]));
+    warned.expect(&[("action", "delayed"), ("final-recipient", &format!("rfc822; {to}"))]);
+    failed.expect(&[("action", "failed"), ("final-recipient", &format!("rfc822; {to}"))]);
+    assert!(failed.words.contains("Connection refused"), "{}", failed.words);
+    assert_eq!(failed.returned_type, "message/rfc822");
+    ends_empty(server);
+    assert_eq!(hops[0].count(), 2);
+}
+
+#[test]
+fn reports_that_cannot_be_delivered_go_to_the_postmaster() {
+    let hop = picky_hop();
+    let mut server = relay(&[&hop]).start();
+    send(&server, "<>", &["unknown@d.test"], CONTENT);
+    let (mail, double) = report(&hop);
+    assert_eq!(mail.to(), "postmaster@mx.test");
+    double.expect(&[("action", "failed"), ("final-recipient", "rfc822; unknown@d.test")]);
+    // From a report of our own too: its addressee does not exist.
+    let id = send(&server, "unknown2@client.test", &["unknown3@d.test"], CONTENT);
+    let mails = hop.wait(2);
+    assert_eq!(mails[1].to(), "postmaster@mx.test");
+    assert_eq!(Report::of(&mails[1]).only()["final-recipient"], "rfc822; unknown2@client.test");
+    wait_line(&mut server, &[&format!("{id}: to=<unknown3@d.test>"), "stat=User unknown"]);
+    server.wait_log("postmaster notify: User unknown");
+    ends_empty(server);
+    assert_eq!(hop.count(), 2);
+}
+
+#[test]
+fn another_postmaster_can_be_named() {
+    let hop = picky_hop();
+    let server = relay(&[&hop]).set("delivery.postmaster", "\"help@desk.test\"").start();
+    send(&server, "<>", &["unknown@d.test"], CONTENT);
+    assert_eq!(report(&hop).0.to(), "help@desk.test");
+    ends_empty(server);
+}
+
+#[test]
+fn a_report_that_the_postmaster_cannot_get_is_held() {
+    let hop = Hop::new(Manners::default().script(|moment| match moment.at {
+        At::Rcpt => Act::Say("550 5.1.1 nobody is here"),
+        _ => Act::Well,
+    }));
+    let mut server = relay(&[&hop]).start();
+    send(&server, "a@client.test", &["unknown@d.test"], CONTENT);
+    let line = server.wait_log("report to the postmaster <postmaster@mx.test> failed");
+    assert!(line.contains("held"), "{line}");
+    // After a restart it is still held, and nobody tries it.
+    // The state is recorded some milliseconds behind the line.
+    let server = crate::world::stopped(server).1.start();
+    let id = send(&server, "<>", &["<unknown@d.test> NOTIFY=NEVER"], CONTENT);
+    let mut server = server;
+    wait_line(&mut server, &[&id, "stat=User unknown"]);
+    let before = hop.talks().concat().iter().filter(|line| line.contains("<postmaster@mx.test>")).count();
+    assert_eq!(before, 1);
+    let (path, _dir) = (server.setup.path("spool"), server.setup.dir.clone());
+    drop(crate::world::killed(server));
+    let left = letters(&path);
+    let held = left.iter().filter(|letter| letter.envelope.recipients[0].address.to_string() == "postmaster@mx.test");
+    assert_eq!(held.count(), 1, "{left:?}");
+}

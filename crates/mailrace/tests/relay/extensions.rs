@@ -1,0 +1,211 @@
+//! What next hops offer and what they do not: content arrives octet for octet, is converted, or comes back.
+
+use crate::client::greeted;
+use crate::hop::{Act, At, Hop, Manners};
+use crate::report::Report;
+use crate::world::{ends_empty, relay, send, send_over, wait_line};
+
+/// RFC 5321 §4.5.2
+fn stuffed(content: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(content.len() + content.len() / 50);
+    let mut at_start = true;
+    for byte in content {
+        if at_start && *byte == b'.' {
+            out.push(b'.');
+        }
+        out.push(*byte);
+        at_start = *byte == b'\n';
+    }
+    out
+}
+
+/// Lines of all lengths, many with dots in front, of this many octets or a little more.
+fn dotty(size: usize) -> Vec<u8> {
+    let mut out = b"Subject: dots\r\n\r\n".to_vec();
+    let mut line = 0_usize;
+    while out.len() < size {
+        line += 1;
+        let text: Vec<u8> = (0..line % 300).map(|at| if (at + line).is_multiple_of(3) { b'.' } else { b'a' }).collect();
+        out.extend(text);
+        out.extend_from_slice(b"\r\n");
+    }
+    out
+}
+
+#[test]
+fn content_arrives_octet_for_octet() {
+    let sizes = [0, 1, 100, 5_000, 60_000, 700_000];
+    for offers in [&[][..], &["PIPELINING"], &["CHUNKING"], &["PIPELINING", "CHUNKING", "SIZE", "8BITMIME"]] {
+        let hop = Hop::new(Manners::offering(offers));
+        // The last ones are read from the disk.
+        let server = relay(&[&hop]).set("spool.cache_bytes", "\"64KiB\"").start();
+        let mut client = greeted(server.address());
+        for (number, size) in sizes.into_iter().enumerate() {
+            let content = if size == 0 { Vec::new() } else { dotty(size) };
+            send_over(&mut client, "a@client.test", &[&format!("r{number}@d.test")], &stuffed(&content));
+        }
+        client.quit();
+        let mails = hop.wait(sizes.len());
+        for (number, size) in sizes.into_iter().enumerate() {
+            let name = format!("r{number}@d.test");
+            let mail = mails.iter().find(|mail| mail.to() == name).expect("each came");
+            let content = if size == 0 { Vec::new() } else { dotty(size) };
+            assert!(mail.own_content() == content, "{offers:?} {size}: {}", mail.own_content().len());
+            let length = mail.content.len();
+            let has_size = mail.mail.contains(&format!(" SIZE={length}"));
+            assert_eq!(has_size, offers.contains(&"SIZE"), "{}: {length}", mail.mail);
+        }
+        ends_empty(server);
+        assert_eq!(hop.count(), sizes.len());
+    }
+}
+
+#[test]
+fn binary_content_goes_by_bdat_or_comes_back() {
+    let binary: Vec<u8> = [&b"Subject: raw\r\n\r\n"[..], &(0..=255).collect::<Vec<u8>>(), b"no end"].concat();
+    let post = |server: &crate::harness::Server| {
+        let mut client = greeted(server.address());
+        client.expect("MAIL FROM:<a@client.test> BODY=BINARYMIME", "250");
+        client.expect("RCPT TO:<b@d.test>", "250");
+        client.send(&[format!("BDAT {} LAST\r\n", binary.len()).as_bytes(), &binary].concat());
+        crate::client::id(&client.reply());
+    };
+    let hop = Hop::new(Manners::offering(&["PIPELINING", "CHUNKING", "BINARYMIME", "8BITMIME"]));
+    let server = relay(&[&hop]).start();
+    post(&server);
+    let mails = hop.wait(1);
+    assert!(mails[0].mail.contains("BODY=BINARYMIME") && mails[0].own_content() == binary, "{}", mails[0].mail);
+    ends_empty(server);
+
+    let hop = Hop::new(Manners::offering(&["PIPELINING", "8BITMIME", "CHUNKING"]));
+    let server = relay(&[&hop]).start();
+    post(&server);
+    let report = Report::of(&hop.wait(1)[0]);
+    report.expect(&[("action", "failed"), ("status", "5.6.1")]);
+    ends_empty(server);
+    assert_eq!(hop.count(), 1);
+}
+
+// RFC 6152 §3 (test)
+#[test]
+fn without_8bitmime_content_is_converted() {
+    let eight = "Subject: x\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\
+                 Content-Transfer-Encoding: 8bit\r\n\r\ngrüße = ok, and more text that needs no other form than its own\r\n";
+    let hop = Hop::new(Manners::offering(&["PIPELINING", "SIZE"]));
+    let server = relay(&[&hop]).start();
+    for (number, body) in ["", " BODY=8BITMIME"].into_iter().enumerate() {
+        send(&server, &format!("<a@client.test>{body}"), &["b@d.test"], eight.as_bytes());
+        let mails = hop.wait(number + 1);
+        let mail = &mails[number];
+        assert!(mail.content.is_ascii() && !mail.mail.contains("BODY="), "{} {}", mail.mail, mail.text());
+        assert!(mail.mail.contains(&format!("SIZE={}", mail.content.len())), "{}", mail.mail);
+        let text = mail.text();
+        assert!(text.contains("Content-Transfer-Encoding: quoted-printable"), "{text}");
+        assert!(
+            text.ends_with("gr=C3=BC=C3=9Fe =3D ok, and more text that needs no other form than its own\r\n"),
+            "{text}"
+        );
+    }
+    // What was announced as 8-bit and is not goes as it is.
+    send(&server, "<a@client.test> BODY=8BITMIME", &["plain@d.test"], b"Subject: x\r\n\r\nascii\r\n");
+    assert_eq!(hop.wait(3)[2].own_content(), b"Subject: x\r\n\r\nascii\r\n");
+    // What is signed may not be changed: it comes back.
+    let signed = "Content-Type: multipart/signed; boundary=b; protocol=\"x/y\"; micalg=z\r\nMIME-Version: 1.0\r\n\r\n\
+                  --b\r\nContent-Transfer-Encoding: 8bit\r\n\r\nü\r\n--b\r\nContent-Type: x/y\r\n\r\nz\r\n--b--\r\n";
+    send(&server, "<a@client.test> BODY=8BITMIME", &["signed@d.test"], signed.as_bytes());
+    let mails = hop.wait(4);
+    let report = Report::of(&mails[3]);
+    report.expect(&[("action", "failed"), ("status", "5.6.3"), ("final-recipient", "rfc822; signed@d.test")]);
+    assert!(mails[3].content.is_ascii(), "{}", mails[3].text());
+    ends_empty(server);
+    assert_eq!(hop.count(), 4);
+
+    let hop = Hop::good();
+    let server = relay(&[&hop]).start();
+    send(&server, "<a@client.test> BODY=8BITMIME", &["b@d.test"], eight.as_bytes());
+    let mails = hop.wait(1);
+    assert!(mails[0].mail.contains(" BODY=8BITMIME") && mails[0].own_content() == eight.as_bytes());
+    ends_empty(server);
+}
+
+#[test]
+fn a_stored_message_is_converted_too() {
+    let eight = "Content-Type: text/plain; charset=utf-8\r\nMIME-Version: 1.0\r\n\r\nä\r\n";
+    let mut hop = Hop::new(Manners::offering(&[]));
+    hop.shut();
+    let mut server = relay(&[&hop]).start();
+    send(&server, "a@client.test", &["b@d.test"], eight.as_bytes());
+    wait_line(&mut server, &["stat=Deferred: Connection refused"]);
+    let server = crate::world::killed(server).start();
+    hop.reopen();
+    let mails = hop.wait(1);
+    assert!(mails[0].content.is_ascii(), "{}", mails[0].text());
+    ends_empty(server);
+}
+
+// RFC 6531 §3.2 (test)
+#[test]
+fn without_smtputf8() {
+    let hop = Hop::new(Manners::offering(&["PIPELINING", "8BITMIME"]));
+    let mut server = relay(&[&hop]).start();
+    // A name of a domain has another form; a local part has not.
+    send(&server, "a@client.test", &["<b@xn--bcher-kva.test>"], b"Subject: x\r\n\r\n");
+    send(&server, "<a@client.test> SMTPUTF8", &["<grün@d.test>"], b"Subject: x\r\n\r\n");
+    let mails = hop.wait(2);
+    let report = mails.iter().find(|mail| mail.to_is("a@client.test")).expect("one comes back");
+    let report = Report::of(report);
+    assert_eq!((report.only()["action"].as_str(), report.only()["status"].as_str()), ("failed", "5.6.7"));
+    let line = wait_line(&mut server, &["to=<grün@d.test>"]);
+    assert!(line.contains("dsn=5.6.7"), "{line}");
+    ends_empty(server);
+    assert_eq!(hop.count(), 2);
+}
+
+// RFC 6531 §3.4 (test)
+#[test]
+fn with_smtputf8() {
+    let hop = Hop::good();
+    let server = relay(&[&hop]).start();
+    let content = "Subject: grün\r\n\r\nx\r\n".as_bytes();
+    send(&server, "<blau@client.test> SMTPUTF8", &["<grün@d.test>"], content);
+    let mails = hop.wait(1);
+    assert!(mails[0].mail.contains(" SMTPUTF8"), "{}", mails[0].mail);
+    assert_eq!((mails[0].to(), mails[0].own_content()), ("grün@d.test", content));
+    ends_empty(server);
+}
+
+// RFC 1870 §6.1 (test)
+#[test]
+fn a_message_that_is_too_large_is_not_tried() {
+    let hop = Hop::new(Manners::offering(&["PIPELINING", "SIZE 20000"]));
+    let server = relay(&[&hop]).start();
+    send(&server, "a@client.test", &["b@d.test"], &b"a line of thirty-two octets....\r\n".repeat(1_000));
+    let mails = hop.wait(1);
+    Report::of(&mails[0]).expect(&[("action", "failed"), ("status", "5.3.4")]);
+    send(&server, "a@client.test", &["c@d.test"], b"Subject: small\r\n\r\n");
+    hop.wait(2);
+    ends_empty(server);
+    let talks = hop.talks().concat();
+    assert!(!talks.iter().any(|line| line.contains("<b@d.test>")), "{talks:#?}");
+}
+
+#[test]
+fn a_host_that_knows_no_ehlo() {
+    for refusal in ["500 5.5.2 what?", "502 not here", "550 no"] {
+        let manners = Manners::default();
+        let hop = Hop::new(manners.script(move |moment| match moment.at {
+            At::Ehlo => Act::Say(refusal),
+            _ => Act::Well,
+        }));
+        let mut server = relay(&[&hop]).start();
+        send(&server, "<a@client.test> BODY=8BITMIME", &["b@d.test", "c@d.test"], b"Subject: x\r\n\r\n..\r\n..a\r\n");
+        let mails = hop.wait(1);
+        assert_eq!(mails[0].mail, "MAIL FROM:<a@client.test>");
+        assert_eq!(mails[0].all_to(), ["b@d.test", "c@d.test"]);
+        let line = wait_line(&mut server, &["to=<b@d.test>,<c@d.test>"]);
+        assert!(line.contains("mailer=smtp,") && line.contains("stat=Sent"), "{line}");
+        ends_empty(server);
+        let talk = hop.talks().concat();
+        assert_eq!(talk[..2], ["EHLO mx.test", "HELO mx.test"]);
+    }
+}

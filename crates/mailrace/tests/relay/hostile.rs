@@ -1,0 +1,329 @@
+//! Next hops that misbehave: nothing is lost, nothing comes twice that need not, and mail for others is not held up.
+
+use crate::client::greeted;
+use crate::harness::Ended;
+use crate::hop::{Act, At, Hop, Manners, Moment};
+use crate::report::Report;
+use crate::world::{any_line, by_literal, ends_empty, lines, relay, send, send_over, wait_line};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
+
+/// A host that does this when it comes there for the first time.
+fn once(manners: Manners, at: At, act: Act) -> Manners {
+    let is_done = AtomicBool::new(false);
+    manners.script(
+        move |moment| {
+            if moment.at == at && !is_done.swap(true, Ordering::Relaxed) { act.clone() } else { Act::Well }
+        },
+    )
+}
+
+/// A fault of a host the first time, what the log says of it, and how often the message is there in the end.
+struct Fault {
+    at: At,
+    act: Act,
+    said: &'static str,
+    copies: usize,
+}
+
+const fn fault(at: At, act: Act, said: &'static str) -> Fault {
+    Fault { at, act, said, copies: 1 }
+}
+
+fn faults() -> Vec<Fault> {
+    use At::{Data, Dot, Ehlo, Greeting, Mail, Rcpt};
+    let mut all = vec![
+        fault(
+            Greeting,
+            Act::Say("554 5.3.2 go away"),
+            "dsn=4.3.2, reply=554 5.3.2 go away, stat=Deferred: 554 5.3.2 go away",
+        ),
+        fault(Greeting, Act::SayAndClose("421 4.3.2 too many"), "stat=Deferred: 421 4.3.2 too many"),
+        fault(Greeting, Act::Hang, "timeout waiting for IP during client greeting"),
+        fault(Greeting, Act::Close, "IP closed the connection during client greeting"),
+        fault(Greeting, Act::Say("hello there"), "IP speaks no SMTP during client greeting"),
+        fault(Greeting, Act::Flood("220-endless"), "IP speaks no SMTP during client greeting"),
+        fault(Ehlo, Act::Hang, "timeout waiting for IP during client EHLO"),
+        fault(Ehlo, Act::Close, "IP closed the connection during client EHLO"),
+        fault(Ehlo, Act::SayAndClose("421 4.3.2 not now"), "stat=Deferred: 421 4.3.2 not now"),
+        fault(Ehlo, Act::Flood("250-AGAIN"), "IP speaks no SMTP during client EHLO"),
+        fault(Data, Act::Say("250 2.0.0 taken, believe me"), "stat=Deferred: "),
+        fault(Dot, Act::Say("354 5.0.0 and then?"), "stat=Deferred: "),
+        fault(Dot, Act::SayAndClose("421 4.3.2 disk is full"), "stat=Deferred: 421 4.3.2 disk is full"),
+        // Taken, and nobody was told: whoever repeats it is right.
+        Fault { at: Dot, act: Act::TakeAndClose, said: "Connection closed by IP during client DATA status", copies: 2 },
+    ];
+    for (at, stage) in
+        [(Mail, "client MAIL"), (Rcpt, "client RCPT"), (Data, "client DATA 354"), (Dot, "client DATA status")]
+    {
+        let text = |text: String| -> &'static str { text.leak() };
+        all.push(fault(at, Act::Hang, text(format!("Connection timed out with IP during {stage}"))));
+        all.push(fault(at, Act::Close, text(format!("Connection closed by IP during {stage}"))));
+        all.push(fault(at, Act::Say("what?"), text(format!("IP does not speak SMTP during {stage}"))));
+        all.push(fault(at, Act::Flood("250-on"), text(format!("IP does not speak SMTP during {stage}"))));
+        all.push(fault(
+            at,
+            Act::Say("451 4.3.0 later"),
+            "dsn=4.3.0, reply=451 4.3.0 later, stat=Deferred: 451 4.3.0 later",
+        ));
+        all.push(fault(at, Act::Say("452 later"), "dsn=4.0.0, reply=452 later, stat=Deferred: 452 later"));
+    }
+    all
+}
+
+/// One server, and a host for each fault: they do not hold each other up.
+#[test]
+fn faults_are_deferrals_and_the_next_attempt_delivers() {
+    std::thread::scope(|scope| {
+        for offers in [&["PIPELINING", "8BITMIME", "SIZE"][..], &["CHUNKING", "PIPELINING"], &[]] {
+            scope.spawn(move || deferrals(offers));
+        }
+    });
+}
+
+fn deferrals(offers: &[&'static str]) {
+    let mut faults = faults();
+    let has_bdat = offers.contains(&"CHUNKING");
+    // With BDAT there is no 354 that could be something else, and one reply for command and content.
+    faults.retain(|fault| {
+        !has_bdat || !matches!((fault.at, &fault.act), (At::Data, Act::Say("250 2.0.0 taken, believe me")))
+    });
+    let manners = |fault: &Fault| {
+        let (at, act) = (fault.at, fault.act.clone());
+        once(Manners::offering(offers), at, act)
+    };
+    let hops = Hop::neighbours(faults.iter().map(manners).collect());
+    let mut setup = by_literal(&hops);
+    for key in ["greeting_time", "command_time", "data_time", "block_time", "end_time"] {
+        setup = setup.set(&format!("delivery.{key}"), "\"1s\"");
+    }
+    let server = setup.start();
+    let mut client = greeted(server.address());
+    for hop in &hops {
+        send_over(&mut client, "<>", &[&hop.mailbox("b")], CONTENT);
+    }
+    client.quit();
+    for (hop, fault) in hops.iter().zip(&faults) {
+        for mail in hop.wait(fault.copies) {
+            assert_eq!((mail.to(), mail.own_content()), (hop.mailbox("b").as_str(), CONTENT));
+        }
+    }
+    let ended = ends_empty(server);
+    for (hop, fault) in hops.iter().zip(&faults) {
+        check(&ended, hop, fault, has_bdat);
+    }
+}
+
+fn check(ended: &Ended, hop: &Hop, fault: &Fault, has_bdat: bool) {
+    let what = format!("{:?} {:?}", fault.at, fault.act);
+    let lines = lines(&ended.log, &[&format!("to=<{}>", hop.mailbox("b"))]);
+    let [deferred, sent] = lines.as_slice() else { panic!("{what}: {lines:#?}") };
+    let mut said = fault.said.replace("IP", &hop.ip());
+    if has_bdat {
+        // The content is out before the first reply is missed: nobody knows what became of it.
+        for stage in ["client MAIL", "client RCPT", "client DATA 354"] {
+            said = said.replace(stage, "client DATA status");
+        }
+    }
+    assert!(deferred.contains(&said), "{what}: {said}: {deferred}");
+    assert!(
+        sent.contains("stat=Sent (2.0.0 Ok: queued as") || sent.contains("stat=Sent (Ok: queued as"),
+        "{what}: {sent}"
+    );
+    assert_eq!(hop.count(), fault.copies, "{what}");
+}
+
+#[test]
+fn refusals_for_good_are_reported() {
+    let cases = [
+        (At::Mail, "550 5.7.1 your kind is not wanted", "5.7.1"),
+        (At::Rcpt, "553 5.1.3 bad name", "5.1.3"),
+        (At::Data, "554 5.7.0 no", "5.7.0"),
+        (At::Dot, "552 5.3.4 too big for us", "5.3.4"),
+        (At::Dot, "554 virus", "5.0.0"),
+    ];
+    let mut manners = vec![Manners::default()];
+    manners.extend(cases.iter().map(|(at, reply, _)| {
+        let (at, reply) = (*at, *reply);
+        Manners::default().script(move |moment| if moment.at == at { Act::Say(reply) } else { Act::Well })
+    }));
+    let hops = Hop::neighbours(manners);
+    let server = by_literal(&hops).start();
+    for hop in &hops[1..] {
+        send(&server, &hops[0].mailbox("a"), &[&hop.mailbox("b"), &hop.mailbox("c")], CONTENT);
+    }
+    let mails = hops[0].wait(cases.len());
+    for ((_, reply, status), hop) in cases.iter().zip(&hops[1..]) {
+        let report = mails
+            .iter()
+            .map(|mail| Report::of(mail))
+            .find(|report| report.recipients.iter().any(|one| one["final-recipient"].contains(&hop.ip())));
+        let report = report.expect("each is reported");
+        assert_eq!(report.recipients.len(), 2, "{report:#?}");
+        for recipient in &report.recipients {
+            assert_eq!(recipient["diagnostic-code"], format!("smtp; {reply}"));
+            assert_eq!((recipient["status"].as_str(), recipient["action"].as_str()), (*status, "failed"));
+        }
+    }
+    ends_empty(server);
+    assert!(hops[1..].iter().all(|hop| hop.count() == 0));
+}
+
+/// Each recipient has a fate of its own; those that were taken do not get the message again.
+#[test]
+fn some_recipients_are_taken_some_wait_some_fail() {
+    for offers in [&["PIPELINING"][..], &["PIPELINING", "CHUNKING"], &[]] {
+        let manners = Manners::offering(offers).script(|moment| match (moment.at, moment.connection) {
+            (At::Rcpt, 0) if moment.line.contains("<later") => Act::Say("450 4.2.1 mailbox busy"),
+            (At::Rcpt, _) if moment.line.contains("<never") => Act::Say("550 5.1.1 no such user"),
+            // A second attempt comes over a connection of its own.
+            (At::Dot, 0) => Act::WellAndClose,
+            _ => Act::Well,
+        });
+        let hop = Hop::new(manners);
+        let mut server = relay(&[&hop]).start();
+        let to = ["one@d.test", "later1@d.test", "never@d.test", "two@d.test", "later2@d.test"];
+        let id = send(&server, "a@client.test", &to, CONTENT);
+        let mails = hop.wait(3);
+        assert_eq!(mails[0].all_to(), ["one@d.test", "two@d.test"]);
+        let report = mails.iter().find(|mail| mail.to_is("a@client.test")).expect("a report");
+        assert_eq!(Report::of(report).only()["final-recipient"], "rfc822; never@d.test");
+        let second = mails.iter().skip(1).find(|mail| !mail.to_is("a@client.test")).expect("a second attempt");
+        assert_eq!(second.all_to(), ["later1@d.test", "later2@d.test"]);
+        for (to, stat) in [
+            ("<one@d.test>,<two@d.test>", "stat=Sent (Ok: queued as"),
+            (
+                "<later1@d.test>,<later2@d.test>",
+                "dsn=4.2.1, reply=450 4.2.1 mailbox busy, stat=Deferred: 450 4.2.1 mailbox busy",
+            ),
+            ("<never@d.test>", "stat=User unknown"),
+        ] {
+            let (start, _) = to.split_once('@').expect("an address");
+            let line = any_line(&mut server, &[&format!("{id}: to={start}"), stat]);
+            assert!(line.contains(&format!("to={to},")), "{line}");
+        }
+        ends_empty(server);
+        assert_eq!(hop.count(), 3);
+    }
+}
+
+#[test]
+fn a_421_in_mid_session_moves_mail_to_another_connection() {
+    let endings: [fn(&Moment<'_>) -> Act; 5] = [
+        |moment| match moment.at {
+            At::Mail if moment.taken == 2 => Act::SayAndClose("421 4.7.0 enough for one connection"),
+            _ => Act::Well,
+        },
+        |moment| if moment.at == At::Mail && moment.taken == 1 { Act::Close } else { Act::Well },
+        |moment| if moment.at == At::Dot && moment.taken == 1 { Act::WellAndClose } else { Act::Well },
+        // Told before it is asked.
+        |moment| match moment.at {
+            At::Dot if moment.taken == 1 => Act::Say("250 2.0.0 Ok: queued as X\n421 4.4.2 idle for too long"),
+            _ => Act::Well,
+        },
+        // A reply that nobody asked for is not the reply to what is sent next.
+        |moment| match moment.at {
+            At::Dot if moment.taken == 1 => Act::Say("250 2.0.0 Ok: queued as X\n250 2.0.0 Ok: queued as Y"),
+            _ => Act::Well,
+        },
+    ];
+    for (number, ending) in endings.into_iter().enumerate() {
+        for offers in [&["PIPELINING"][..], &[]] {
+            let hop = Hop::new(Manners::offering(offers).script(ending));
+            let server = relay(&[&hop]).set("delivery.connections_per_destination", "1").start();
+            let mut client = greeted(server.address());
+            let names: BTreeSet<String> = (0..12).map(|number| format!("r{number:02}@d.test")).collect();
+            for name in &names {
+                send_over(&mut client, "a@client.test", &[name], CONTENT);
+            }
+            client.quit();
+            hop.wait(names.len());
+            let ended = ends_empty(server);
+            let came: Vec<String> = hop.mails().iter().map(|mail| mail.to().to_owned()).collect();
+            assert_eq!(came.len(), names.len(), "{number} {offers:?}: {came:?}");
+            assert_eq!(came.into_iter().collect::<BTreeSet<_>>(), names);
+            assert!(hop.connections() > 3, "{number}: {:?}", hop.talks());
+            if number != 4 {
+                assert_eq!(lines(&ended.log, &["stat=Deferred"]), <[&str; 0]>::default(), "{number} {offers:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn idle_connections_may_be_closed_by_either_side() {
+    let hop = Hop::good();
+    let mut server = relay(&[&hop]).set("delivery.idle_time", "\"1s\"").start();
+    send(&server, "a@client.test", &["first@d.test"], CONTENT);
+    wait_line(&mut server, &["to=<first@d.test>", "stat=Sent"]);
+    hop.hang_up();
+    send(&server, "a@client.test", &["second@d.test"], CONTENT);
+    hop.wait(2);
+    // This one we close, after a second, with a word.
+    crate::world::poll("no QUIT", || hop.talks().concat().contains(&"QUIT".to_owned()).then_some(()));
+    send(&server, "a@client.test", &["third@d.test"], CONTENT);
+    hop.wait(3);
+    let ended = ends_empty(server);
+    assert_eq!(lines(&ended.log, &["stat=Deferred"]), <[&str; 0]>::default());
+    assert_eq!((hop.count(), hop.connections()), (3, 3));
+}
+
+/// Nobody waits long for the answer to QUIT.
+#[test]
+fn the_end_is_not_held_up_by_a_peer() {
+    let hop = Hop::new(Manners::default().script(|moment| if moment.at == At::Quit { Act::Hang } else { Act::Well }));
+    let server = relay(&[&hop]).set("server.shutdown_grace", "\"2s\"").start();
+    send(&server, "a@client.test", &["b@d.test"], CONTENT);
+    hop.wait(1);
+    ends_empty(server);
+    assert_eq!(hop.count(), 1);
+}
+
+/// A handshake that breaks off is repeated in clear, where that is allowed.
+#[test]
+fn broken_tls() {
+    let offers = ["PIPELINING", "STARTTLS"];
+    let broken = || Manners::offering(&offers);
+    let closes = || broken().script(|moment| if moment.at == At::StartTls { Act::WellAndClose } else { Act::Well });
+    let hangs = || broken().script(|moment| if moment.at == At::StartTls { Act::Hang } else { Act::Well });
+    let refuses = || {
+        broken().script(|moment| if moment.at == At::StartTls { Act::Say("454 4.7.0 no TLS today") } else { Act::Well })
+    };
+    for (number, manners) in [broken(), closes(), refuses(), hangs()].into_iter().enumerate() {
+        let hop = Hop::new(manners);
+        let mut server = relay(&[&hop]).set("delivery.command_time", "\"1s\"").start();
+        send(&server, "a@client.test", &["b@d.test"], CONTENT);
+        let mails = hop.wait(1);
+        assert!(!mails[0].is_encrypted);
+        if number < 2 {
+            let line = server.wait_log("STARTTLS=client, error: connect failed=-1, reason=");
+            assert!(line.contains(&hop.ip()), "{line}");
+        }
+        let ended = ends_empty(server);
+        if number < 3 {
+            assert_eq!(lines(&ended.log, &["stat=Deferred"]), <[&str; 0]>::default(), "{number}");
+        }
+        assert_eq!(hop.count(), 1);
+    }
+}
+
+#[test]
+fn tls_that_is_required_is_waited_for() {
+    let offers = ["PIPELINING", "STARTTLS"];
+    for manners in [Manners::default(), Manners::offering(&offers)] {
+        let hop = Hop::new(manners);
+        let mut server = relay(&[&hop]).set("route.tls", "\"required\"").start();
+        send(&server, "a@client.test", &["b@d.test"], CONTENT);
+        let line = wait_line(&mut server, &["to=<b@d.test>", "stat=Deferred: "]);
+        assert!(line.contains("TLS"), "{line}");
+        hop.behave(Manners { tls: Some(crate::wire::tls_config()), ..Manners::offering(&offers) });
+        assert!(hop.wait(1)[0].is_encrypted);
+        ends_empty(server);
+        let clear = hop.talks().into_iter().any(|talk| {
+            talk.iter().any(|line| line.starts_with("MAIL")) && !talk.iter().any(|line| line == "STARTTLS")
+        });
+        assert!(!clear, "{:?}", hop.talks());
+    }
+}

@@ -1,0 +1,172 @@
+//! What an operator does to mail that waits: keep it, let it go, send it another way.
+
+use crate::client::greeted;
+use crate::harness::{Server, Setup};
+use crate::hop::{Act, At, Hop, Manners};
+use crate::world::{any_line, ends_empty, impatient, killed, relay, reload, send, send_over, stopped, wait_line};
+use serde_json::Value;
+
+const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
+
+/// `mailrace queue …`, which works.
+#[track_caller]
+fn queue(server: &Server, words: &[&str]) -> String {
+    let output = server.control(&[&["queue"], words].concat(), b"");
+    assert!(output.status.success(), "{words:?}: {}", crate::harness::text(&output));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// The state of each recipient of each message, as `queue list --json` has it.
+fn states(server: &Server) -> Vec<String> {
+    let text = queue(server, &["list", "--json"]);
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("an object a line"));
+    let recipients = lines.flat_map(|line| line["recipients"].as_array().cloned().unwrap_or_default());
+    recipients.map(|one| one["state"].as_str().expect("a state").to_owned()).collect()
+}
+
+/// Long pauses: whatever happens soon was caused.
+fn patient(setup: Setup) -> Setup {
+    setup.set("delivery.retry_first", "\"1h\"").set("delivery.retry_max", "\"1h\"")
+}
+
+#[test]
+fn accepting_alone_keeps_mail_until_it_is_told() {
+    let hop = Hop::good();
+    let setup = relay(&[&hop]).set("delivery.mode", "\"queue\"");
+    let mut server = setup.start();
+    let first = send(&server, "a@client.test", &["b@d.test", "c@d.test"], CONTENT);
+    send(&server, "a@client.test", &["d@d.test"], CONTENT);
+    wait_line(&mut server, &["to=<d@d.test>", "stat=queued"]);
+    // Nor does a restart send it.
+    let mut server = killed(server).start();
+    server.wait_log("2 messages for 3 recipients waiting");
+    assert_eq!(states(&server), ["waiting", "waiting", "waiting"]);
+    queue(&server, &["retry", &first]);
+    assert_eq!(hop.wait(1)[0].all_to(), ["b@d.test", "c@d.test"]);
+    queue(&server, &["retry", "--all"]);
+    assert_eq!(hop.wait(2)[1].to(), "d@d.test");
+    // What comes later is kept again.
+    send(&server, "a@client.test", &["e@d.test"], CONTENT);
+    wait_line(&mut server, &["to=<e@d.test>", "stat=queued"]);
+    assert_eq!((states(&server).len(), hop.count()), (1, 2));
+    // Until the mode is another one.
+    reload(&mut server, "delivery.mode", "\"background\"");
+    assert_eq!(hop.wait(3)[2].to(), "e@d.test");
+    ends_empty(server);
+    assert_eq!(hop.count(), 3);
+}
+
+#[test]
+fn a_command_does_not_wait_for_the_time() {
+    let hop = Hop::new(Manners::default().script(|moment| match moment.at {
+        At::Rcpt if moment.line.contains("<later") => Act::Say("451 4.7.1 not yet"),
+        _ => Act::Well,
+    }));
+    let mut server = patient(relay(&[&hop])).start();
+    let id = send(&server, "a@client.test", &["later@d.test"], CONTENT);
+    wait_line(&mut server, &["to=<later@d.test>", "stat=Deferred: 451"]);
+    assert!(queue(&server, &["show", &id]).contains("451 4.7.1 not yet"), "{}", queue(&server, &["show", &id]));
+    queue(&server, &["retry", &id]);
+    wait_line(&mut server, &["to=<later@d.test>", "stat=Deferred: 451"]);
+    hop.behave(Manners::default());
+    queue(&server, &["retry", "--to", "@d.test"]);
+    hop.wait(1);
+    ends_empty(server);
+    assert_eq!(hop.count(), 1);
+}
+
+#[test]
+fn a_destination_that_is_down_is_tried_on_command() {
+    let mut hop = Hop::good();
+    hop.shut();
+    let mut server = patient(relay(&[&hop])).start();
+    let mut client = greeted(server.address());
+    for number in 0..20 {
+        send_over(&mut client, "a@client.test", &[&format!("r{number}@d.test")], CONTENT);
+    }
+    client.quit();
+    wait_line(&mut server, &["state=down"]);
+    // Still down, and it is tried; then it is up.
+    queue(&server, &["retry", "--all"]);
+    wait_line(&mut server, &["stat=Deferred: Connection refused"]);
+    hop.reopen();
+    queue(&server, &["retry", "--all"]);
+    hop.wait(20);
+    ends_empty(server);
+    assert_eq!(hop.count(), 20);
+}
+
+#[test]
+fn held_mail_stays_and_deleted_mail_is_gone() {
+    let mut hop = Hop::good();
+    hop.shut();
+    let mut server = relay(&[&hop]).start();
+    for name in ["held", "deleted", "other"] {
+        send(&server, "a@client.test", &[&format!("{name}@d.test")], CONTENT);
+    }
+    wait_line(&mut server, &["to=<other@d.test>", "stat=Deferred"]);
+    queue(&server, &["hold", "--to", "held@d.test"]);
+    queue(&server, &["delete", "--to", "deleted@d.test"]);
+    hop.reopen();
+    assert_eq!(hop.wait(1)[0].to(), "other@d.test");
+    crate::world::poll("one is left", || (states(&server) == ["held"]).then_some(()));
+    queue(&server, &["release", "--all"]);
+    assert_eq!(hop.wait(2)[1].to(), "held@d.test");
+    ends_empty(server);
+    assert_eq!(hop.count(), 2);
+}
+
+#[test]
+fn another_smart_host_takes_the_mail_that_waits() {
+    let (mut old, new) = (Hop::good(), Hop::good());
+    old.shut();
+    let mut server = patient(relay(&[&old])).start();
+    send(&server, "a@client.test", &["b@d.test"], CONTENT);
+    send(&server, "a@client.test", &["c@e.test"], CONTENT);
+    wait_line(&mut server, &["to=<c@e.test>", "stat=Deferred: "]);
+    reload(&mut server, "route.smart_host", &format!("[{:?}]", new.name()));
+    new.wait(2);
+    send(&server, "a@client.test", &["d@d.test"], CONTENT);
+    new.wait(3);
+    ends_empty(server);
+    assert_eq!(new.count(), 3);
+}
+
+#[test]
+fn mail_that_waits_for_a_smart_host_goes_to_its_domains_without_one() {
+    let mut hops = Hop::neighbours(vec![Manners::default(), Manners::default()]);
+    let mut old = Hop::good();
+    old.shut();
+    let port = hops[0].address.port().to_string();
+    let mut server = patient(relay(&[&old])).set("route.port", port).start();
+    let to: Vec<String> = hops.iter().map(|hop| hop.mailbox("b")).collect();
+    send(&server, "<>", &[&to[0], &to[1]], CONTENT);
+    wait_line(&mut server, &["stat=Deferred: "]);
+    reload(&mut server, "route.smart_host", "[]");
+    for (hop, to) in hops.iter().zip(&to) {
+        assert_eq!(hop.wait(1)[0].to(), to);
+    }
+    // And the other way round.
+    hops[0].shut();
+    send(&server, "<>", &[&to[0]], CONTENT);
+    wait_line(&mut server, &[&format!("to=<{}>", to[0]), "stat=Deferred: "]);
+    old.reopen();
+    reload(&mut server, "route.smart_host", &format!("[{:?}]", old.name()));
+    assert_eq!(old.wait(1)[0].to(), to[0]);
+    ends_empty(server);
+}
+
+#[test]
+fn mail_of_before_goes_out_after_the_start() {
+    let hop = Hop::good();
+    // Accepted without a next hop that works; with other names of the queue, too.
+    let mut server = patient(impatient()).set("route.smart_host", "[\"[127.0.0.1]:1\"]").start();
+    send(&server, "a@client.test", &["b@d.test"], CONTENT);
+    wait_line(&mut server, &["stat=Deferred: Connection refused by [127.0.0.1]"]);
+    let (_, setup) = stopped(server);
+    let mut server = setup.set("route.smart_host", format!("[{:?}]", hop.name())).start();
+    assert_eq!(hop.wait(1)[0].own_content(), CONTENT);
+    any_line(&mut server, &["to=<b@d.test>", "stat=Sent"]);
+    ends_empty(server);
+    assert_eq!(hop.count(), 1);
+}

@@ -1,0 +1,94 @@
+//! Much mail from other programs: each message arrives exactly once and as it was sent.
+
+use crate::hop::{Hop, Mail, Manners};
+use crate::world::{ends_empty, relay};
+use bench::storm::{Plan, Sizes, arrived};
+use std::collections::HashSet;
+use std::process::Command;
+use std::sync::Arc;
+
+/// Messages of `smtp-source`.
+const MESSAGES: usize = 20_000;
+
+/// What two messages of `smtp-source` have in common: all but its Message-Id.
+fn common(content: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8(content.to_vec()).expect("ASCII");
+    let lines = text.split_inclusive("\r\n");
+    lines.filter(|line| !line.starts_with("Message-Id:") && !line.starts_with("To:")).collect::<String>().into_bytes()
+}
+
+/// Runs Postfix's load generator; false if there is none.
+fn smtp_source(to: std::net::SocketAddr, messages: usize) -> bool {
+    let mut command = Command::new("smtp-source");
+    command.args(["-s", "20", "-l", "1000", "-N", "-f", "a@client.test", "-t", "r@d.test", "-m"]);
+    command.arg(messages.to_string()).arg(format!("{to}"));
+    match command.output() {
+        Ok(output) => {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            true
+        }
+        Err(error) => {
+            eprintln!("skipped: smtp-source of Postfix does not run: {error}");
+            false
+        }
+    }
+}
+
+#[test]
+fn from_smtp_source() {
+    let hop = Hop::good();
+    let server = relay(&[&hop]).set("spool.size_max", "\"256MiB\"").set("log.level", "7").start();
+    // What it sends, without us.
+    let direct = Hop::good();
+    if !smtp_source(direct.address, 1) {
+        return;
+    }
+    let sample = common(&direct.wait(1)[0].content);
+    assert!(smtp_source(server.address(), MESSAGES));
+    let mails = hop.wait(MESSAGES);
+    ends_empty(server);
+    assert_eq!(hop.count(), MESSAGES);
+    let names: HashSet<&str> = mails.iter().map(|mail| mail.to()).collect();
+    assert_eq!(names.len(), MESSAGES, "each of them once");
+    for mail in &mails {
+        assert!(common(mail.own_content()) == sample, "{}", mail.text());
+    }
+}
+
+fn storm(offers: &[&'static str], messages: u64, change: impl FnOnce(&mut Plan)) {
+    let hop = Hop::new(Manners::offering(offers));
+    let server = relay(&[&hop]).set("spool.size_max", "\"256MiB\"").set("log.level", "7").start();
+    let mut plan = Plan {
+        messages: Some(messages),
+        sizes: Sizes { from: 600, to: 9_000 },
+        pipelining: true,
+        ..Plan::new(server.address())
+    };
+    change(&mut plan);
+    let report = bench::storm::run(&plan, &mut |_| ()).expect("a storm");
+    assert_eq!((report.accepted, report.refused, report.failed, report.unanswered), (messages, 0, 0, 0), "{report:?}");
+    let transactions = usize::try_from(messages).expect("few");
+    let mails = hop.wait(transactions);
+    ends_empty(server);
+    assert_eq!(hop.count(), transactions);
+    let number = |mail: &Arc<Mail>| arrived(&mail.content).unwrap_or_else(|why| panic!("{why}: {}", mail.text())).seq;
+    let numbers: HashSet<u64> = mails.iter().map(number).collect();
+    assert_eq!(numbers.len(), transactions);
+    assert!(mails.iter().all(|mail| mail.rcpts.len() == usize::try_from(plan.recipients).expect("few")));
+    for mail in &mails {
+        // Nothing but our line was added.
+        let own = mail.own_content();
+        assert!(own.starts_with(b"From: <storm@storm.example>\r\n"), "{}", mail.text());
+        assert!(arrived(own).is_ok());
+    }
+}
+
+#[test]
+fn from_a_storm_by_bdat() {
+    storm(&["PIPELINING", "CHUNKING", "SIZE", "8BITMIME"], 5_000, |plan| plan.chunking = true);
+}
+
+#[test]
+fn from_a_storm_command_by_command() {
+    storm(&["SIZE"], 1_500, |plan| plan.recipients = 3);
+}

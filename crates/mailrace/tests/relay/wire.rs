@@ -1,0 +1,158 @@
+//! A connection as a next hop sees it, in clear or under TLS: lines and octets in, replies out.
+
+use crate::harness::SOON;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
+    Gone,
+}
+
+/// The connection. Everything that goes wrong with it ends it: `None`.
+pub(crate) struct Wire {
+    stream: Stream,
+    /// Received and not read yet, from `at` on.
+    input: Vec<u8>,
+    at: usize,
+    output: Vec<u8>,
+}
+
+/// A certificate of its own, for a next hop with TLS.
+pub(crate) fn tls_config() -> Arc<ServerConfig> {
+    let made = rcgen::generate_simple_self_signed(["hop.test".to_owned()]).expect("a certificate");
+    let certificate = CertificateDer::from_pem_slice(made.cert.pem().as_bytes()).expect("made");
+    let key = PrivateKeyDer::from_pem_slice(made.signing_key.serialize_pem().as_bytes()).expect("made");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("there are some")
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .expect("they fit");
+    Arc::new(config)
+}
+
+impl Wire {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(SOON * 2)).expect("set");
+        stream.set_write_timeout(Some(SOON * 2)).expect("set");
+        stream.set_nodelay(true).expect("set");
+        Self { stream: Stream::Plain(stream), input: Vec::new(), at: 0, output: Vec::new() }
+    }
+
+    /// From here on under TLS; what came before the handshake is forgotten.
+    pub(crate) fn start_tls(&mut self, config: &Arc<ServerConfig>) {
+        self.flush();
+        (self.input, self.at) = (Vec::new(), 0);
+        if let Stream::Plain(stream) = std::mem::replace(&mut self.stream, Stream::Gone) {
+            let connection = ServerConnection::new(Arc::clone(config)).expect("made");
+            self.stream = Stream::Tls(Box::new(StreamOwned::new(connection, stream)));
+        }
+    }
+
+    /// The next line with its end. What was said leaves before it waits.
+    pub(crate) fn line(&mut self) -> Option<Vec<u8>> {
+        let mut searched = self.at;
+        loop {
+            let rest = self.input.get(searched..).unwrap_or_default();
+            if let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                let end = searched + end + 1;
+                let line = self.input[self.at..end].to_vec();
+                self.at = end;
+                return Some(line);
+            }
+            searched = self.fill()?;
+        }
+    }
+
+    /// So many octets.
+    pub(crate) fn octets(&mut self, count: usize) -> Option<Vec<u8>> {
+        while self.input.len() - self.at < count {
+            self.fill()?;
+        }
+        let octets = self.input[self.at..self.at + count].to_vec();
+        self.at += count;
+        Some(octets)
+    }
+
+    /// Says a line, or several with line feeds between them.
+    pub(crate) fn say(&mut self, reply: &str) {
+        for line in reply.split('\n') {
+            self.output.extend_from_slice(line.as_bytes());
+            self.output.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// Says what is no reply, until the other side has enough of it.
+    pub(crate) fn flood(&mut self, line: &str) {
+        let many = format!("{line}\r\n").repeat(100);
+        self.output.extend_from_slice(many.as_bytes());
+        while self.flush() {
+            self.output.extend_from_slice(many.as_bytes());
+        }
+    }
+
+    /// Closes, whoever else has a hand on the socket.
+    fn close(&mut self) {
+        let stream = match &self.stream {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => &stream.sock,
+            Stream::Gone => return,
+        };
+        drop(stream.shutdown(Shutdown::Both));
+    }
+
+    /// Waits until the other side closes.
+    pub(crate) fn wait_for_end(&mut self) {
+        self.flush();
+        while self.fill().is_some() {
+            (self.input, self.at) = (Vec::new(), 0);
+        }
+    }
+
+    /// Sends what was said; whether that worked.
+    pub(crate) fn flush(&mut self) -> bool {
+        let output = std::mem::take(&mut self.output);
+        let sent = match &mut self.stream {
+            Stream::Plain(stream) => stream.write_all(&output),
+            Stream::Tls(stream) => stream.write_all(&output).and_then(|()| stream.flush()),
+            Stream::Gone => Err(io::ErrorKind::NotConnected.into()),
+        };
+        sent.is_ok()
+    }
+
+    /// Reads more; where the unread part ended before.
+    fn fill(&mut self) -> Option<usize> {
+        if !self.output.is_empty() && !self.flush() {
+            return None;
+        }
+        self.input.drain(..self.at);
+        self.at = 0;
+        let before = self.input.len();
+        let mut piece = [0; 16 << 10];
+        let read = match &mut self.stream {
+            Stream::Plain(stream) => stream.read(&mut piece),
+            Stream::Tls(stream) => stream.read(&mut piece),
+            Stream::Gone => Ok(0),
+        };
+        match read {
+            Ok(octets) if octets > 0 => {
+                self.input.extend_from_slice(&piece[..octets]);
+                Some(before)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,118 @@
+//! What an answer means: for the recipient, and for the pace of the destination.
+//!
+//! Plain functions, and the only place where codes are judged. A reply is judged by the stage it came at: a success is one only
+//! at the end of the content (RFC 5321 §4.2.5), everything else that is not permanent may work later.
+
+use super::Candidate;
+use crate::settle::{Cause, Fate};
+use mail::{EnhancedCode, Outcome, Reply, ReplyClass};
+use observe::Stat;
+use schedule::Feedback;
+use smtp::client::{Answer, Loss, Misfit, Stage};
+
+/// Judges the answer to one recipient.
+pub(super) fn judge(peer: &Candidate, stage: Stage, answer: Answer) -> (Fate, Feedback) {
+    let name = &peer.name;
+    let deferred =
+        |text: String| Fate::Deferred(Cause { status: EnhancedCode::of(Outcome::Transient, 4, 2), text, reply: None });
+    match answer {
+        Answer::Reply(reply) => judge_reply(stage, reply),
+        Answer::Lost(loss) => {
+            let stage = stage.as_str();
+            let text = match loss {
+                Loss::TimedOut => format!("Connection timed out with {name} during {stage}"),
+                Loss::Closed => format!("Connection closed by {name} during {stage}"),
+                Loss::Protocol(what) => format!("{name} does not speak SMTP during {stage}: {what}"),
+            };
+            (deferred(text), Feedback::Slowdown)
+        }
+        Answer::NotTried => (deferred(format!("Connection closed by {name}")), Feedback::Neutral),
+    }
+}
+
+/// What a reply means for a recipient, and for the destination.
+fn judge_reply(stage: Stage, reply: Reply) -> (Fate, Feedback) {
+    let text = reply.to_string();
+    let status = |outcome| reply.status().unwrap_or_else(|| EnhancedCode::of(outcome, 0, 0)).with_outcome(outcome);
+    // RFC 5321 §4.5.3.1.10: old servers say 552 for too many recipients; the others of them fit into the next transaction
+    let is_too_many = stage == Stage::Rcpt
+        && reply.code().get() == 552
+        && reply.enhanced().is_none_or(|code| (code.subject(), code.detail()) == (5, 3));
+    match reply.code().class() {
+        ReplyClass::Success if stage == Stage::End => (Fate::Delivered(reply), Feedback::Good),
+        ReplyClass::Permanent if !is_too_many => {
+            let words = Stat::refusal(&reply, stage == Stage::Rcpt);
+            let status = status(Outcome::Permanent);
+            (Fate::Failed(Cause { status, text: words.to_owned(), reply: Some(reply) }), Feedback::Neutral)
+        }
+        // A success where none belongs is no promise.
+        _ => {
+            let feedback = match (reply.code().get(), stage) {
+                (421, _) | (_, Stage::Mail | Stage::End) => Feedback::Slowdown,
+                _ => Feedback::Neutral,
+            };
+            let status = status(Outcome::Transient);
+            (Fate::Deferred(Cause { status, text, reply: Some(reply) }), feedback)
+        }
+    }
+}
+
+/// Why a peer can never take a message, for the sender.
+pub(super) fn misfit_cause(misfit: Misfit, peer: &Candidate) -> Cause {
+    let name = &peer.name;
+    let ((subject, detail), text) = match misfit {
+        Misfit::EightBit => ((6, 3), format!("{name} does not offer 8BITMIME")),
+        Misfit::Binary => ((6, 1), format!("{name} does not offer BINARYMIME")),
+        Misfit::Smtputf8 | Misfit::Address => ((6, 7), format!("{name} does not offer SMTPUTF8")),
+        Misfit::Size { max } => ((3, 4), format!("{name} takes messages of at most {max} octets")),
+        Misfit::RequireTls => ((7, 30), format!("{name} does not offer REQUIRETLS")),
+    };
+    Cause { status: EnhancedCode::of(Outcome::Permanent, subject, detail), text, reply: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(stage: Stage, line: &str) -> (String, Feedback) {
+        let reply = Reply::parse(format!("{line}\r\n").as_bytes(), 512).unwrap();
+        let (fate, feedback) = judge_reply(stage, reply);
+        let text = match fate {
+            Fate::Delivered(_) => "delivered".to_owned(),
+            Fate::Deferred(cause) => format!("deferred {}: {}", cause.status, cause.text),
+            Fate::Failed(cause) => format!("failed {}: {}", cause.status, cause.text),
+        };
+        (text, feedback)
+    }
+
+    #[track_caller]
+    fn check(stage: Stage, line: &str, fate: &str, feedback: Feedback) {
+        assert_eq!(judged(stage, line), (fate.to_owned(), feedback), "{line} at {stage}");
+    }
+
+    #[test]
+    fn only_the_end_of_the_content_delivers() {
+        use Feedback::{Good, Neutral, Slowdown};
+        check(Stage::End, "250 2.0.0 Ok", "delivered", Good);
+        check(Stage::End, "200 odd", "delivered", Good);
+        for stage in [Stage::Mail, Stage::Rcpt, Stage::Data, Stage::Content] {
+            assert!(judged(stage, "250 2.0.0 Ok").0.starts_with("deferred"), "{stage}");
+        }
+        check(Stage::Rcpt, "550 5.1.1 gone", "failed 5.1.1: User unknown", Neutral);
+        check(Stage::Rcpt, "550 gone", "failed 5.0.0: User unknown", Neutral);
+        check(Stage::End, "554 5.7.1 spam", "failed 5.7.1: Service unavailable", Neutral);
+        check(Stage::Rcpt, "451 4.7.1 grey", "deferred 4.7.1: 451 4.7.1 grey", Neutral);
+        check(Stage::End, "452 4.3.1 full", "deferred 4.3.1: 452 4.3.1 full", Slowdown);
+        check(Stage::Rcpt, "421 4.7.0 too fast", "deferred 4.7.0: 421 4.7.0 too fast", Slowdown);
+        check(Stage::Data, "354 go on", "deferred 4.0.0: 354 go on", Neutral);
+    }
+
+    #[test]
+    fn too_many_recipients_is_no_failure() {
+        // RFC 5321 §4.5.3.1.10 (test)
+        check(Stage::Rcpt, "552 too many", "deferred 4.0.0: 552 too many", Feedback::Neutral);
+        check(Stage::Rcpt, "552 5.5.3 too many", "deferred 4.5.3: 552 5.5.3 too many", Feedback::Neutral);
+        check(Stage::Rcpt, "552 5.2.2 full", "failed 5.2.2: Service unavailable", Feedback::Neutral);
+        check(Stage::End, "552 5.3.4 too large", "failed 5.3.4: Service unavailable", Feedback::Neutral);
+    }
+}

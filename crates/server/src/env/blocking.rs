@@ -1,0 +1,20 @@
+//! Work that may wait for a disk, on the threads that are kept for it.
+
+use tokio::task::JoinError;
+
+/// Does `work` where waiting holds up nobody.
+///
+/// In the simulation it is done here and now after a moment, so that a run repeats to the letter.
+///
+/// # Errors
+/// The work panicked, or the runtime ends.
+/// # Cancel safety
+/// The work goes on to its end; its result is lost.
+pub(crate) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+    #[cfg(test)]
+    if super::clock::simulated::is_on() {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        return Ok(work());
+    }
+    tokio::task::spawn_blocking(work).await
+}

@@ -1,0 +1,248 @@
+//! Next hops: how each of them behaves at what time.
+//!
+//! A [`Host`] answers connections. Each connection finds it in a [`Mood`], by chance and by the time of the run: most moods
+//! are a fault at one point of one transaction. How it speaks is in `talk`.
+
+use super::book::{Book, Counted};
+use super::random::Random;
+use super::talk::Talk;
+use super::wire::Wire;
+use crate::session::Transport;
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::duplex;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// More than any run has messages for.
+const TAKEN_MAX: usize = 4_000;
+
+/// Where in a conversation something happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Point {
+    Greeting,
+    Hello,
+    Mail,
+    Rcpt,
+    Data,
+    Content,
+    Dot,
+}
+
+/// What happens there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Nothing any more.
+    Hang,
+    /// The connection ends.
+    Close,
+    /// 4xx
+    Soft,
+    /// 5xx
+    Hard,
+    /// 421, and the connection ends.
+    Dismiss,
+    /// After the dot: the message is kept, and there is no answer.
+    KeepAndClose,
+    /// After the dot: the message is kept, and the answer never comes.
+    KeepAndHang,
+    /// A reply that has no end.
+    Endless,
+    /// Octets that are no reply.
+    Garbage,
+}
+
+/// How a connection finds a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mood {
+    Good,
+    /// Nobody listens.
+    Refuses,
+    /// No route.
+    Unreachable,
+    /// No answer to the connection.
+    Silent,
+    /// A fault at a point of the transaction of this number, from 1.
+    Faulty(Point, Fault, u32),
+}
+
+/// What a host offers and bears.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manners {
+    pub(super) is_lmtp: bool,
+    pub(super) esmtp: bool,
+    pub(super) pipelining: bool,
+    pub(super) chunking: bool,
+    pub(super) eight_bit: bool,
+    pub(super) dsn: bool,
+    pub(super) size: Option<u64>,
+    /// It closes, or says 421, after so many messages.
+    pub(super) messages_max: u32,
+    /// Thousandths of recipients that are refused for good.
+    pub(super) hard_rcpt: u64,
+    /// Thousandths of RCPT commands that are refused for now.
+    pub(super) soft_rcpt: u64,
+    /// Says 354 although it took no recipient.
+    pub(super) is_generous: bool,
+    /// First comes the client again after this time.
+    pub(super) greylist: Option<Duration>,
+    /// It never refuses for good what has no sender, nor mail for the postmaster.
+    pub(super) latency: Duration,
+}
+
+/// A host.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) number: usize,
+    pub(super) address: Ipv4Addr,
+    pub(super) manners: Manners,
+    /// Until when which moods rule; afterwards it is good.
+    pub(super) days: Vec<(Duration, Vec<Mood>)>,
+    /// Never good.
+    pub(super) is_dead: bool,
+    pub(super) book: Arc<Book>,
+    pub(super) random: Mutex<Random>,
+    /// When it saw whom first, for greylisting.
+    pub(super) seen: Mutex<std::collections::HashMap<String, Duration>>,
+}
+
+impl Host {
+    /// A host by chance. `most` is the longest that it may be in trouble.
+    pub(super) fn by_chance(number: usize, seed: u64, most: Duration, book: &Arc<Book>) -> Self {
+        let mut random = Random::new(seed, 100 + number as u64);
+        let manners = Manners {
+            is_lmtp: false,
+            esmtp: !random.chance(10),
+            pipelining: random.chance(75),
+            chunking: random.chance(50),
+            eight_bit: random.chance(80),
+            dsn: random.chance(50),
+            size: random.pick(&[None, Some(0), Some(100_000_000), Some(60_000)]),
+            messages_max: random.pick(&[1, 2, 3, u32::MAX, u32::MAX, u32::MAX]),
+            hard_rcpt: random.pick(&[0, 0, 50, 300]),
+            soft_rcpt: random.pick(&[0, 0, 50, 500]),
+            is_generous: random.chance(50),
+            greylist: random.chance(10).then_some(Duration::from_secs(300)),
+            latency: Duration::from_millis(random.pick(&[0, 5, 50, 400])),
+        };
+        let mut days = Vec::new();
+        let mut until = Duration::ZERO;
+        for _ in 0..random.within(0, 4) {
+            until += random.time(Duration::from_secs(60), most / 4);
+            let moods = (0..random.within(1, 4)).map(|_| mood(&mut random)).collect();
+            days.push((until, moods));
+        }
+        Self {
+            number,
+            address: Ipv4Addr::new(10, 0, 0, u8::try_from(number + 1).unwrap()),
+            manners,
+            days,
+            is_dead: false,
+            book: Arc::clone(book),
+            random: Mutex::new(random),
+            seen: Mutex::default(),
+        }
+    }
+
+    /// Has no trouble at any time and refuses nobody.
+    pub(super) fn is_always_good(&self) -> bool {
+        let Manners { hard_rcpt, soft_rcpt, greylist, size, .. } = self.manners;
+        // What is sent behind a message to a server that closes after it may be lost, and is tried later.
+        let bears_all = self.manners.messages_max == u32::MAX
+            && hard_rcpt == 0
+            && soft_rcpt == 0
+            && greylist.is_none()
+            && size != Some(60_000);
+        !self.is_dead && self.days.is_empty() && bears_all && self.manners.eight_bit && self.manners.esmtp
+    }
+
+    /// It may leave connections without an answer.
+    pub(super) fn is_silent(&self) -> bool {
+        use Fault::{Endless, Garbage, Hang, KeepAndHang};
+        let is_one =
+            |mood: &Mood| matches!(mood, Mood::Silent | Mood::Faulty(_, Hang | KeepAndHang | Endless | Garbage, _));
+        self.days.iter().any(|(_, moods)| moods.iter().any(is_one))
+    }
+
+    /// Becomes a host that has no trouble.
+    pub(super) fn behave(&mut self) {
+        self.days.clear();
+        self.manners = Manners {
+            hard_rcpt: 0,
+            soft_rcpt: 0,
+            greylist: None,
+            size: None,
+            eight_bit: true,
+            esmtp: true,
+            ..self.manners
+        };
+    }
+
+    /// Nobody is ever there.
+    pub(super) fn die(&mut self) {
+        self.is_dead = true;
+        let mut random = self.random.lock().unwrap();
+        let moods = vec![random.pick(&[
+            Mood::Refuses,
+            Mood::Silent,
+            Mood::Unreachable,
+            Mood::Faulty(Point::Greeting, Fault::Hang, 1),
+            Mood::Faulty(Point::Greeting, Fault::Hard, 1),
+            Mood::Faulty(Point::Hello, Fault::Hang, 1),
+            Mood::Faulty(Point::Mail, Fault::Close, 1),
+            Mood::Faulty(Point::Rcpt, Fault::Hang, 1),
+            Mood::Faulty(Point::Dot, Fault::Hang, 1),
+            Mood::Faulty(Point::Mail, Fault::Soft, 1),
+            Mood::Faulty(Point::Greeting, Fault::Garbage, 1),
+            Mood::Faulty(Point::Mail, Fault::Endless, 1),
+        ])];
+        // More than any run lasts.
+        self.days = vec![(400 * 24 * HOUR, moods)];
+        self.manners.messages_max = 1;
+    }
+
+    fn mood(&self) -> Mood {
+        let now = self.book.now();
+        let moods = self.days.iter().find(|(until, _)| now < *until).map(|(_, moods)| moods.as_slice());
+        moods.map_or(Mood::Good, |moods| self.random.lock().unwrap().pick(moods))
+    }
+
+    /// Answers a connection.
+    pub(super) async fn connect(self: Arc<Self>) -> io::Result<Transport> {
+        let counted = Counted::new(&self.book, self.number);
+        // A server that cannot stop is known by then, and the run shall come to its end.
+        let is_flooded = self.book.facts().taken.len() > TAKEN_MAX;
+        let mood = if is_flooded { Mood::Silent } else { self.mood() };
+        let number = self.number;
+        self.book.note(|| format!("host {number}: connection, {mood:?}"));
+        if !self.manners.latency.is_zero() {
+            tokio::time::sleep(self.manners.latency).await;
+        }
+        match mood {
+            Mood::Refuses => return Err(io::ErrorKind::ConnectionRefused.into()),
+            Mood::Unreachable => return Err(io::ErrorKind::HostUnreachable.into()),
+            Mood::Silent => std::future::pending().await,
+            Mood::Good | Mood::Faulty(..) => {}
+        }
+        let (ours, theirs) = duplex(64 << 10);
+        tokio::spawn(async move {
+            Talk::new(&self, Wire::new(ours), mood, counted).run().await;
+        });
+        Ok(Transport::Memory(theirs))
+    }
+}
+
+fn mood(random: &mut Random) -> Mood {
+    use Fault::{Close, Dismiss, Endless, Garbage, Hang, Hard, KeepAndClose, KeepAndHang, Soft};
+    use Point::{Content, Data, Dot, Greeting, Hello, Mail, Rcpt};
+    let point = random.pick(&[Greeting, Hello, Mail, Rcpt, Data, Content, Dot, Dot]);
+    let fault = match point {
+        Content => random.pick(&[Hang, Close, Dismiss, Garbage]),
+        Dot => random.pick(&[Hang, Close, Soft, Hard, Dismiss, KeepAndClose, KeepAndHang, Endless, Garbage]),
+        _ => random.pick(&[Hang, Close, Soft, Soft, Hard, Dismiss, Endless, Garbage]),
+    };
+    let faulty = Mood::Faulty(point, fault, u32::try_from(random.within(1, 3)).unwrap());
+    random.pick(&[Mood::Good, Mood::Refuses, Mood::Unreachable, Mood::Silent, faulty, faulty, faulty, faulty])
+}

@@ -1,0 +1,293 @@
+//! The machine the server runs on: its disk, its power, and the server as it is started and ended.
+//!
+//! The spool has no threads here. Whenever all tasks wait, [`Machine::look`] asks whether the committer has something to
+//! write; if so, a task writes it after the time that a disk takes. So virtual time goes on only when nothing is left to be
+//! done at this moment, and a run repeats to the letter.
+
+use super::book::Book;
+use super::random::Random;
+use crate::accept::limits;
+use crate::config::Config;
+use crate::deliver::Internet;
+use crate::dispatch::{self, Dispatch};
+use crate::dns::Resolver;
+use crate::env::clock;
+use crate::log::Log;
+use crate::serve;
+use crate::service::{Lane, Live, Service, Stop};
+use crate::session::{Connection, Opening, Transport};
+use crate::tls::Connector;
+use arc_swap::ArcSwap;
+use mail::Client;
+use smtp::server::Session;
+use spool::disk::Disk as _;
+use spool::disk::sim::{Costs, SimConfig, SimDisk};
+use spool::{Spool, Stepper};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{DuplexStream, duplex};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+/// How the server ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Power goes: what was not synced may be lost.
+    Power,
+    /// The process is killed: what was written stays.
+    Kill,
+    /// It is asked to stop.
+    Stop,
+}
+
+/// A server that runs.
+struct Running {
+    service: Arc<Service>,
+    lane: Arc<Lane>,
+    tasks: JoinSet<()>,
+}
+
+/// What the disk does.
+struct Works {
+    disk: SimDisk,
+    stepper: Option<Stepper>,
+    /// What the task that writes was told last.
+    due: Option<Duration>,
+    /// It is writing.
+    is_busy: bool,
+    /// Power goes with the operation of this number.
+    cut_at: Option<u64>,
+    random: Random,
+    /// How long a write takes at most.
+    latency: Duration,
+}
+
+impl Works {
+    /// Power was cut in the middle of an operation.
+    fn has_died(&self) -> bool {
+        self.cut_at.is_some_and(|at| self.disk.ops() > at)
+    }
+}
+
+/// A machine.
+pub(super) struct Machine {
+    book: Arc<Book>,
+    works: Mutex<Works>,
+    bell: Notify,
+    /// Power was cut in the middle of an operation.
+    pub(super) died: Notify,
+    running: Mutex<Option<Running>>,
+    /// Counts starts.
+    generation: Mutex<u64>,
+    config: Config,
+    log: Log,
+    internet: Internet,
+}
+
+impl Machine {
+    pub(super) fn new(book: &Arc<Book>, seed: u64, config: Config, log: Log, internet: Internet) -> Arc<Self> {
+        let mut random = Random::new(seed, 2);
+        let disk = SimDisk::with_config(seed, SimConfig { costs: Costs::NONE, ..SimConfig::default() });
+        let latency = Duration::from_millis(random.pick(&[1, 10, 40]));
+        let works = Works { disk, stepper: None, due: None, is_busy: false, cut_at: None, random, latency };
+        Arc::new(Self {
+            book: Arc::clone(book),
+            works: Mutex::new(works),
+            bell: Notify::new(),
+            died: Notify::new(),
+            running: Mutex::new(None),
+            generation: Mutex::new(0),
+            config,
+            log,
+            internet,
+        })
+    }
+
+    /// How long after an outcome a crash may forget it: the spool's promise, and the disk's time for some batches.
+    pub(super) fn window(&self) -> Duration {
+        Duration::from_millis(self.config.spool().state_delay_ms)
+            + 8 * self.works.lock().unwrap().latency
+            + Duration::from_millis(10)
+    }
+
+    /// Starts the server.
+    pub(super) fn start(self: &Arc<Self>) {
+        let disk = {
+            let works = self.works.lock().unwrap();
+            self.move_clock(&works.disk);
+            works.disk.clone()
+        };
+        let (spool, stepper, recovery) = match Spool::open_stepped(self.config.spool(), Arc::new(disk)) {
+            Ok(opened) => opened,
+            Err(error) => panic!("the spool cannot be opened: {error}"),
+        };
+        for damage in &recovery.damage {
+            self.book.wrong(format!("damage: {damage}"));
+        }
+        let (spool, config) = (Arc::new(spool), self.config.clone());
+        let opened = (Arc::clone(&spool), recovery);
+        let began = clock::now();
+        let listen = config.listen.first().unwrap();
+        let lane = Arc::new(Lane::new(&config, listen, None, None));
+        let service = Arc::new(Service {
+            keeper: serve::keeper(Some(&opened)),
+            log: self.log.clone(),
+            resolver: Resolver::new(&config.dns).unwrap(),
+            limits: limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began),
+            stop: Stop::default(),
+            behaviour: None,
+            open_files_max: 1_024,
+            began,
+            dispatch: Some(Dispatch::new(spool, &config)),
+            connector: Connector::new(&config.tls).unwrap(),
+            internet: Some(self.internet.clone()),
+            live: ArcSwap::from_pointee(Live::new(config, None)),
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(dispatch::run(Arc::clone(&service)));
+        self.works.lock().unwrap().stepper = Some(stepper);
+        *self.running.lock().unwrap() = Some(Running { service, lane, tasks });
+        *self.generation.lock().unwrap() += 1;
+        self.book.note(|| "server: started".to_owned());
+    }
+
+    /// Ends the server, and leaves the disk as the next one finds it.
+    pub(super) async fn end(&self, how: End) {
+        let Some(mut running) = self.running.lock().unwrap().take() else { return };
+        *self.generation.lock().unwrap() += 1;
+        self.book.note(|| format!("server: {how:?}"));
+        if how == End::Stop {
+            running.service.stop.begin();
+            let grace = async { while running.tasks.join_next().await.is_some() {} };
+            if tokio::time::timeout(Duration::from_secs(3_600), grace).await.is_err() {
+                self.book.wrong("the server does not stop".to_owned());
+            }
+            let mut works = self.works.lock().unwrap();
+            // What is recorded is written before the process ends.
+            while works.stepper.as_ref().is_some_and(|stepper| stepper.due_us(0).is_some()) {
+                works.disk.advance(1_000_000);
+                works.stepper.as_mut().unwrap().commit(0);
+            }
+        } else {
+            self.book.facts().crashes.push(self.book.now());
+        }
+        let old = {
+            let mut works = self.works.lock().unwrap();
+            let choice = works.random.next();
+            works.disk = if how == End::Power { works.disk.crash(choice) } else { works.disk.kill() };
+            works.disk.clear_faults();
+            works.cut_at = None;
+            works.due = None;
+            works.stepper.take()
+        };
+        running.tasks.abort_all();
+        while running.tasks.join_next().await.is_some() {}
+        let Running { service, .. } = running;
+        if Arc::strong_count(&service) > 1 {
+            self.book.wrong(format!("{} tasks outlive the server", Arc::strong_count(&service) - 1));
+        }
+        drop((service, old));
+    }
+
+    /// Plans that power goes within so many operations of the disk.
+    pub(super) fn cut_after(&self, operations: u64) {
+        let mut works = self.works.lock().unwrap();
+        works.disk.cut_power_after(operations);
+        works.cut_at = Some(works.disk.ops() + operations);
+    }
+
+    /// Which start this is, if the server runs.
+    pub(super) fn generation(&self) -> Option<u64> {
+        let is_running = self.running.lock().unwrap().is_some();
+        (is_running && !self.works.lock().unwrap().has_died()).then(|| *self.generation.lock().unwrap())
+    }
+
+    /// The service, if it runs.
+    pub(super) fn service(&self) -> Option<Arc<Service>> {
+        self.running.lock().unwrap().as_ref().map(|running| Arc::clone(&running.service))
+    }
+
+    /// Opens a session; `None` if nobody listens.
+    pub(super) fn connect(&self) -> Option<(DuplexStream, u64)> {
+        let generation = self.generation()?;
+        let mut running = self.running.lock().unwrap();
+        let running = running.as_mut().filter(|running| !running.service.stop.has_begun())?;
+        let (ours, theirs) = duplex(64 << 10);
+        let client = Client::Network(([192, 0, 2, 1], 1_025).into());
+        let session = Session::new(Arc::clone(&running.lane.settings), client, None);
+        let (service, lane) = (Arc::clone(&running.service), Arc::clone(&running.lane));
+        let connection = Connection::new(service, lane, session, Opening::default(), clock::now());
+        running.tasks.spawn(connection.run(Transport::Memory(theirs)));
+        while running.tasks.try_join_next().is_some() {}
+        Some((ours, generation))
+    }
+
+    /// Messages that are not finished, if the server runs.
+    pub(super) fn waiting(&self) -> Option<usize> {
+        use spool::Store as _;
+        let running = self.running.lock().unwrap();
+        running.as_ref().and_then(|running| running.service.spool()).map(|spool| spool.messages().len())
+    }
+
+    /// The disk's clock goes with ours.
+    fn move_clock(&self, disk: &SimDisk) {
+        let now = u64::try_from(self.book.now().as_micros()).unwrap();
+        disk.advance(now.saturating_sub(disk.now_us()));
+    }
+
+    /// All tasks wait: whether the disk has something to do. Called before the thread would sleep.
+    pub(super) fn look(&self) {
+        let mut works = self.works.lock().unwrap();
+        if works.is_busy {
+            return;
+        }
+        let due = works.stepper.as_ref().and_then(|stepper| stepper.due_us(0)).map(Duration::from_micros);
+        if due != works.due {
+            works.due = due;
+            self.bell.notify_one();
+        }
+        drop(works);
+        let mut facts = self.book.facts();
+        let open = facts.connections.iter().map(|(now, _)| *now).sum();
+        facts.connections_most = facts.connections_most.max(open);
+        for (now, most) in &mut facts.connections {
+            *most = (*most).max(*now);
+        }
+    }
+
+    /// The disk: writes what is due, each batch after its time.
+    pub(super) async fn work(self: Arc<Self>) {
+        loop {
+            let due = self.works.lock().unwrap().due;
+            let pause = due.map_or(Duration::from_secs(1 << 30), |due| due.saturating_sub(self.book.now()));
+            if !pause.is_zero() {
+                drop(tokio::time::timeout(pause, self.bell.notified()).await);
+                continue;
+            }
+            let latency = {
+                let mut works = self.works.lock().unwrap();
+                works.is_busy = true;
+                let most = works.latency;
+                works.random.time(Duration::ZERO, most)
+            };
+            tokio::time::sleep(latency).await;
+            let mut works = self.works.lock().unwrap();
+            works.is_busy = false;
+            works.due = None;
+            self.move_clock(&works.disk);
+            let Some(stepper) = &mut works.stepper else { continue };
+            stepper.commit(0);
+            while stepper.tidy(0) {}
+            works.due = stepper.due_us(0).map(Duration::from_micros);
+            if works.has_died() {
+                works.stepper = None;
+                works.due = None;
+                // Nobody does anything any more.
+                if let Some(running) = self.running.lock().unwrap().as_mut() {
+                    running.tasks.abort_all();
+                }
+                self.died.notify_one();
+            }
+        }
+    }
+}

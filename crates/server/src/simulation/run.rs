@@ -1,0 +1,232 @@
+//! One run, from its seed to what is wrong with it.
+
+use super::book::{Book, EPOCH};
+use super::check::{self, Terms};
+use super::host::Host;
+use super::machine::{End, Machine};
+use super::plan::Plan;
+use super::random::Random;
+use super::sabotage::{self, Sabotage};
+use super::sender;
+use crate::deliver::Internet;
+use crate::env::clock;
+use crate::log::{self, Log};
+use crate::queue::{Destinations, Nudge as _};
+use bytes::Bytes;
+use spool::{Change, State, Status, Store as _};
+use std::fmt::Write as _;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Everything that is wrong with the run of a seed.
+pub(super) fn run(seed: u64, sabotage: Option<Sabotage>) -> Vec<String> {
+    live(seed, sabotage).1
+}
+
+/// All that happened in the run of a seed.
+pub(super) fn fingerprint(seed: u64) -> String {
+    let (book, wrong) = live(seed, None);
+    let facts = book.facts();
+    let mut text = format!("{wrong:?} {:?}\n", facts.ended);
+    for taken in &facts.taken {
+        let size = taken.content.len();
+        writeln!(text, "{:?} {} {:?} {size} {:?}", taken.at, taken.host, taken.recipients, taken.acked).unwrap();
+    }
+    text
+}
+
+fn live(seed: u64, sabotage: Option<Sabotage>) -> (Arc<Book>, Vec<String>) {
+    let machine: Arc<OnceLock<Arc<Machine>>> = Arc::default();
+    let looked = Arc::clone(&machine);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .on_thread_park(move || {
+            if let Some(machine) = looked.get() {
+                machine.look();
+            }
+        })
+        .build()
+        .unwrap();
+    let _broken = sabotage::begin(sabotage);
+    let lived = runtime.block_on(async {
+        let _time = clock::simulated::begin(u64::try_from(EPOCH.as_micros()).unwrap());
+        let world = World::new(seed, &machine);
+        let result = world.live().await;
+        (world.book, result)
+    });
+    drop(runtime);
+    lived
+}
+
+struct World {
+    seed: u64,
+    book: Arc<Book>,
+    machine: Arc<Machine>,
+    hosts: Vec<Arc<Host>>,
+    plan: Plan,
+    log: Log,
+}
+
+impl World {
+    fn new(seed: u64, place: &OnceLock<Arc<Machine>>) -> Self {
+        let (mut plan, book) = Plan::new(seed, &|hosts| Arc::new(Book::new(hosts)));
+        let hosts: Vec<Arc<Host>> = std::mem::take(&mut plan.hosts).into_iter().map(Arc::new).collect();
+        let log = Log::start(&log::Settings::from_config(&plan.config.log, "mx.test")).unwrap();
+        let there = hosts.clone();
+        let internet = Internet::new(move |address: SocketAddr| {
+            let host = there.iter().find(|host| IpAddr::V4(host.address) == address.ip()).cloned();
+            Box::pin(async move {
+                match host {
+                    Some(host) => host.connect().await,
+                    None => Err(io::ErrorKind::NetworkUnreachable.into()),
+                }
+            })
+        });
+        let machine = Machine::new(&book, seed, plan.config.clone(), log.clone(), internet);
+        drop(place.set(Arc::clone(&machine)));
+        Self { seed, book, machine, hosts, plan, log }
+    }
+
+    async fn live(&self) -> Vec<String> {
+        let delivery = &self.plan.config.delivery;
+        self.book.note(|| format!("seed {}: {delivery:?}", self.seed));
+        for host in &self.hosts {
+            self.book.note(|| format!("host {}: {:?} {:?} {:?}", host.number, host.address, host.manners, host.days));
+        }
+        self.book.note(|| format!("deaths {:?}", self.plan.deaths));
+        let mut others = JoinSet::new();
+        others.spawn(Arc::clone(&self.machine).work());
+        self.machine.start();
+        let mut senders = JoinSet::new();
+        let count = self.book.facts().sent.len();
+        for number in 0..count {
+            let random = Random::new(self.seed, 10_000 + number as u64);
+            senders.spawn(sender::send(Arc::clone(&self.book), Arc::clone(&self.machine), number, random));
+        }
+        for (nth, at) in self.plan.commands.iter().enumerate() {
+            let random = Random::new(self.seed, 5_000 + nth as u64);
+            others.spawn(command(Arc::clone(&self.book), Arc::clone(&self.machine), *at, random));
+        }
+        self.die_and_rise().await;
+        while senders.join_next().await.is_some() {}
+        sleep((2 * self.plan.traffic).saturating_sub(self.book.now())).await;
+        let mut left = self.machine.waiting();
+        while left != Some(0) && self.book.now() < self.plan.most {
+            sleep(5 * MINUTE).await;
+            left = self.machine.waiting();
+        }
+        sleep(2 * MINUTE).await;
+        self.book.facts().ended = self.book.now();
+        if left != Some(0) {
+            self.book.wrong(format!("{left:?} messages are in the queue at the end: {}", self.rest()));
+        }
+        self.machine.end(End::Stop).await;
+        others.shutdown().await;
+        let _: bool = self.log.flush_and_close();
+        let terms = Terms {
+            hosts: &self.hosts,
+            window: self.machine.window(),
+            warn_after: delivery.warn_after,
+            give_up_after: delivery.give_up_after,
+            slack: 2 * 60 * MINUTE,
+            connections_max: delivery.connections_max as usize,
+            connections_each: delivery.connections_per_destination as usize,
+            is_one_destination: self.plan.is_one_destination,
+            is_prompt: delivery.connections_max >= 1_000 && !self.plan.is_one_destination,
+        };
+        check::check(&self.book.facts(), &terms)
+    }
+
+    /// Ends and starts the server as planned.
+    async fn die_and_rise(&self) {
+        for death in &self.plan.deaths {
+            sleep(death.at.saturating_sub(self.book.now())).await;
+            if let Some(operations) = death.operations {
+                self.machine.cut_after(operations);
+                drop(tokio::time::timeout(10 * MINUTE, self.machine.died.notified()).await);
+            }
+            let down = self.book.now();
+            self.machine.end(death.how).await;
+            sleep(death.down).await;
+            self.book.facts().downs.push((down, self.book.now()));
+            self.machine.start();
+        }
+    }
+
+    /// What is in the queue, for people.
+    fn rest(&self) -> String {
+        let mut text = String::new();
+        let Some(service) = self.machine.service() else { return text };
+        let Some(spool) = service.spool() else { return text };
+        for id in spool.messages() {
+            for (entry, destination) in spool.states(id) {
+                let state = entry.state;
+                let due = Duration::from_secs(state.due.into()).saturating_sub(EPOCH);
+                write!(text, "{id}/{} {:?} due {due:?} to {destination:?}; ", entry.recipient, state.status).unwrap();
+            }
+        }
+        text
+    }
+}
+
+/// The operator holds or deletes somebody who waits.
+async fn command(book: Arc<Book>, machine: Arc<Machine>, at: Duration, mut random: Random) {
+    sleep(at.saturating_sub(book.now())).await;
+    let Some((entry, destination, name)) = choose(&machine, &mut random) else { return };
+    let record = |status, state: State| {
+        let service = machine.service()?;
+        let change =
+            Change { id: entry.id, recipient: entry.recipient, state: State { status, ..state }, destination: None };
+        drop(service.spool()?.record(&[change]).ok()?);
+        Some(service)
+    };
+    if random.chance(30) {
+        book.note(|| format!("operator: deletes {name}"));
+        book.facts().deleted.insert(name);
+        record(Status::Done, entry.state);
+        return;
+    }
+    let time = random.time(Duration::from_secs(1), 300 * MINUTE);
+    book.note(|| format!("operator: holds {name} for {time:?}"));
+    *book.facts().held.entry(name.clone()).or_default() += time;
+    record(Status::Held, entry.state);
+    sleep(time).await;
+    loop {
+        if let Some(service) = machine.service()
+            && let Some(spool) = service.spool()
+        {
+            let states = spool.states(entry.id);
+            let is_held =
+                |one: &&(spool::Entry, Bytes)| one.0.recipient == entry.recipient && one.0.state.status == Status::Held;
+            let Some((held, _)) = states.iter().find(is_held) else { return };
+            book.note(|| format!("operator: releases {name}"));
+            let due = u32::try_from(service.unix_now().as_secs()).unwrap();
+            record(Status::Waiting, State { due, ..held.state });
+            service.dispatch.as_ref().unwrap().released(Destinations::These(&[destination]));
+            return;
+        }
+        sleep(MINUTE).await;
+    }
+}
+
+/// A recipient of a sender's message that waits and is not being delivered.
+fn choose(machine: &Machine, random: &mut Random) -> Option<(spool::Entry, Bytes, String)> {
+    let service = machine.service()?;
+    let spool = service.spool()?;
+    let mut ids = spool.messages();
+    ids.sort_unstable_by_key(|id| id.to_u64());
+    let id = *ids.get(usize::try_from(random.next()).unwrap() % ids.len().max(1))?;
+    let (entry, destination) = spool.states(id).into_iter().next()?;
+    let stored = spool.envelope(id).ok()?;
+    let found = stored.recipients.iter().find(|one| one.position == entry.recipient)?;
+    let name = spool::envelope::decode_recipient(&found.data).ok()?.address.to_string();
+    let is_free = !service.dispatch.as_ref()?.is_active(id, entry.recipient) && name.starts_with('r');
+    (is_free && entry.state.status == Status::Waiting).then_some((entry, destination, name))
+}

@@ -1,0 +1,180 @@
+//! Senders: each message is sent once, when the server can be reached, and its sender remembers what he heard.
+
+use super::book::{Answer, Book, Sent};
+use super::machine::Machine;
+use super::random::Random;
+use super::wire::Wire;
+use mail::Notify;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Makes a message by chance. `domains`: where its recipients may be, each with the number of a host.
+pub(super) fn message(random: &mut Random, number: usize, domains: &[String], home: &str, within: Duration) -> Sent {
+    let sender = if random.chance(8) { String::new() } else { format!("s{number}@{home}") };
+    let count = random.pick(&[1, 1, 1, 2, 3, 7]);
+    let recipients = (0..count).map(|nth| {
+        let notify = match random.within(0, 9) {
+            0 => Some(Notify::NEVER),
+            1 => Some(Notify::FAILURE),
+            2 => Some(Notify::SUCCESS),
+            3 => Some(Notify::SUCCESS.and(Notify::FAILURE).and(Notify::DELAY)),
+            4 => Some(Notify::DELAY),
+            _ => None,
+        };
+        let place = usize::try_from(random.next()).unwrap() % domains.len();
+        (format!("r{number}.{nth}@{}", domains[place]), notify)
+    });
+    let recipients = recipients.collect();
+    let is_eight_bit = random.chance(15);
+    let content = content(random, number, is_eight_bit);
+    let at = random.time(Duration::from_secs(1), within);
+    Sent { sender, recipients, content, is_eight_bit, at, answer: Answer::Unsent }
+}
+
+fn content(random: &mut Random, number: usize, is_eight_bit: bool) -> Vec<u8> {
+    let mut content = format!(
+        "X-Token: {number}.\r\nFrom: somebody\r\nSubject: simulated\r\nMIME-Version: 1.0\r\n\
+         Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: {}\r\n\r\n",
+        if is_eight_bit { "8bit" } else { "7bit" }
+    );
+    if is_eight_bit {
+        content.push_str("gr\u{fc}n\r\n");
+    }
+    let size = match random.within(0, 19) {
+        0 => random.within(50_000, 300_000),
+        1..4 => random.within(3_000, 20_000),
+        _ => random.within(0, 2_000),
+    };
+    while (content.len() as u64) < size {
+        match random.within(0, 7) {
+            0 => content.push_str(".\r\n"),
+            1 => content.push_str("\r\n"),
+            2 => content.push_str("..two\r\n"),
+            3 => content.push_str(&format!("{}\r\n", "y".repeat(990))),
+            _ => content.push_str(&format!(".{:x}\r\n", random.next())[usize::from(random.chance(90))..]),
+        }
+    }
+    content.into_bytes()
+}
+
+/// Sends a message when its time has come.
+pub(super) async fn send(book: Arc<Book>, machine: Arc<Machine>, number: usize, mut random: Random) {
+    let at = book.facts().sent[number].at;
+    tokio::time::sleep(at.saturating_sub(book.now())).await;
+    loop {
+        if let Some((stream, generation)) = machine.connect() {
+            let mut letter = Letter { book: &book, machine: &machine, generation, number, wire: Wire::new(stream) };
+            let answer = letter.talk(&mut random).await;
+            book.note(|| format!("sender {number}: {answer:?}"));
+            if answer != Answer::Unsent {
+                book.facts().sent[number].answer = answer;
+                return;
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(20)).await;
+    }
+}
+
+struct Letter<'a> {
+    book: &'a Book,
+    machine: &'a Machine,
+    generation: u64,
+    number: usize,
+    wire: Wire,
+}
+
+impl Letter<'_> {
+    async fn reply(&mut self) -> Option<u16> {
+        let reply = self.wire.reply().await;
+        // What a machine without power seems to say was never said.
+        reply.filter(|_| self.machine.generation() == Some(self.generation))
+    }
+
+    /// Whether the reply to a command was the one that is wanted.
+    async fn expect(&mut self, wanted: u16) -> bool {
+        let reply = self.reply().await;
+        if let Some(reply) = reply.filter(|reply| *reply != wanted && *reply != 421) {
+            self.book.wrong(format!("message {}: {reply} instead of {wanted}", self.number));
+        }
+        reply == Some(wanted)
+    }
+
+    async fn talk(&mut self, random: &mut Random) -> Answer {
+        let (commands, content) = {
+            let facts = self.book.facts();
+            let sent = &facts.sent[self.number];
+            (commands(sent, random), sent.content.clone())
+        };
+        if !self.expect(220).await {
+            return Answer::Unsent;
+        }
+        let is_pipelined = random.chance(50);
+        for (nth, (command, wanted)) in commands.iter().enumerate() {
+            self.wire.output.extend_from_slice(format!("{command}\r\n").as_bytes());
+            if (nth == 0 || !is_pipelined) && !(self.wire.flush().await && self.expect(*wanted).await) {
+                return Answer::Unsent;
+            }
+        }
+        if is_pipelined {
+            if !self.wire.flush().await {
+                return Answer::Unsent;
+            }
+            for (_, wanted) in commands.iter().skip(1) {
+                if !self.expect(*wanted).await {
+                    return Answer::Unsent;
+                }
+            }
+        }
+        self.content(&content, random).await
+    }
+
+    async fn content(&mut self, content: &[u8], random: &mut Random) -> Answer {
+        for line in content.split_inclusive(|byte| *byte == b'\n') {
+            if line.starts_with(b".") {
+                self.wire.output.push(b'.');
+            }
+            self.wire.output.extend_from_slice(line);
+            if random.within(0, 9) == 0 {
+                if !self.wire.flush().await {
+                    return Answer::Unsent;
+                }
+                if random.within(0, 9) == 0 {
+                    let pause = random.time(Duration::from_millis(1), Duration::from_millis(200));
+                    self.wire.pause(pause).await;
+                }
+            }
+        }
+        if !self.wire.flush().await {
+            return Answer::Unsent;
+        }
+        self.wire.output.extend_from_slice(b".\r\n");
+        self.wire.flush().await;
+        match self.reply().await {
+            Some(250) => {
+                let answer = Answer::Accepted(self.book.now());
+                if random.chance(80) {
+                    self.wire.output.extend_from_slice(b"QUIT\r\n");
+                    self.wire.flush().await;
+                    self.reply().await;
+                }
+                answer
+            }
+            Some(_) => Answer::Refused,
+            None => Answer::Unknown,
+        }
+    }
+}
+
+/// The commands of a message with the replies that are to come.
+fn commands(sent: &Sent, random: &mut Random) -> Vec<(String, u16)> {
+    let body = if sent.is_eight_bit { " BODY=8BITMIME" } else { "" };
+    let ret = random.pick(&["", " RET=HDRS", " RET=FULL ENVID=id+2B1"]);
+    let mut commands =
+        vec![("EHLO client.test".to_owned(), 250), (format!("MAIL FROM:<{}>{body}{ret}", sent.sender), 250)];
+    for (name, notify) in &sent.recipients {
+        let notify = notify.map(|notify| format!(" NOTIFY={notify}")).unwrap_or_default();
+        commands.push((format!("RCPT TO:<{name}>{notify}"), 250));
+    }
+    commands.push(("DATA".to_owned(), 354));
+    commands
+}
