@@ -72,6 +72,7 @@ def try_full(name, program, work, done):
         to("one by one", False, route__tls="none", **one_by_one)
         if "CHUNKING" in OFFERS[name]:
             to("by DATA", False, route__tls="none", delivery__chunking=False)
+            to("by BDAT one by one", False, route__tls="none", delivery__pipelining=False)
         for secured in (False, True):
             done(checks.from_peer(program, work, peer, tap, receiver, secured, EXPECTED[name]))
     finally:

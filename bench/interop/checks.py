@@ -372,7 +372,14 @@ def from_peer(program, work, peer, tap, receiver, secured, expected):
         utf8 = messages.head(token("utf8"), "X-Name: J\u00fcrgen \u03b1\r\n") + "Gr\u00fc\u00dfe\r\n".encode()
         if "SMTPUTF8" in client.offers:
             send(client, result, "utf8", "sender@back.example", ["j\u00fcrgen@next.example"], utf8, "SMTPUTF8 BODY=8BITMIME")
+        many = {f"many-{at}": small(f"many-{at}") for at in range(40)}
+        for name, content in many.items():
+            send(client, result, name, "sender@back.example", ["far@next.example"], content)
         client.close()
+        numbers = lambda: sum(len(relayed(receiver, token(name))) for name in many)
+        until(lambda: numbers() >= len(many))
+        faults = [name for name in many if len(relayed(receiver, token(name))) != 1]
+        result.check(f"burst of {len(many)}", faults and f"not once: {faults[:5]}")
         for name, (_, content) in sent.items():
             got = until(lambda name=name: relayed(receiver, token(name)))
             result.check(name, messages.difference(got[0].content, content, 2) if len(got) == 1 else f"{len(got)} copies")
