@@ -19,15 +19,16 @@ pub fn raise_open_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// What to tell the operator when `limit` does not suffice for `connections_max` connections.
+/// What to tell the operator when `limit` does not suffice for the connections of clients and to next hops.
 #[must_use]
-pub fn open_files_warning(limit: u64, connections_max: u32) -> Option<String> {
-    let wanted = u64::from(connections_max) + RESERVED;
+pub fn open_files_warning(limit: u64, accept_max: u32, delivery_max: u32) -> Option<String> {
+    let wanted = u64::from(accept_max) + u64::from(delivery_max) + RESERVED;
     (limit < wanted).then(|| {
-        let room = limit.saturating_sub(RESERVED);
+        let room = limit.saturating_sub(RESERVED).saturating_sub(delivery_max.into());
         format!(
-            "{limit} open files are allowed, accept.connections_max = {connections_max} needs {wanted}; set LimitNOFILE={wanted} \
-             in the service unit (or \"ulimit -Hn {wanted}\" before the start), or accept.connections_max = {room}"
+            "{limit} open files are allowed, accept.connections_max = {accept_max} and delivery.connections_max = \
+             {delivery_max} need {wanted}; set LimitNOFILE={wanted} in the service unit (or \"ulimit -Hn {wanted}\" before \
+             the start), or accept.connections_max = {room}"
         )
     })
 }
@@ -45,10 +46,10 @@ mod tests {
 
     #[test]
     fn the_warning_names_numbers_and_the_next_step() {
-        assert_eq!(open_files_warning(1100, 1000), None);
-        assert_eq!(open_files_warning(u64::MAX, u32::MAX), None);
-        let warning = open_files_warning(1099, 1000).unwrap();
-        assert!(warning.contains("LimitNOFILE=1100") && warning.contains("connections_max = 999"), "{warning}");
-        assert!(open_files_warning(10, 1000).unwrap().ends_with("connections_max = 0"));
+        assert_eq!(open_files_warning(1300, 1000, 200), None);
+        assert_eq!(open_files_warning(u64::MAX, u32::MAX, u32::MAX), None);
+        let warning = open_files_warning(1299, 1000, 200).unwrap();
+        assert!(warning.contains("LimitNOFILE=1300") && warning.contains("connections_max = 999"), "{warning}");
+        assert!(open_files_warning(10, 1000, 200).unwrap().ends_with("connections_max = 0"));
     }
 }
