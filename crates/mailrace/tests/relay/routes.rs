@@ -10,6 +10,7 @@ use crate::world::{any_line, ends_empty, impatient, lines, relay, send, send_ove
 use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
 
@@ -203,7 +204,7 @@ fn into_a_sink() {
     assert!(server.log.iter().any(|line| line.contains("STARTTLS=client, relay=")), "{:#?}", server.log);
     ends_empty(server);
 
-    let (_sink, host) = sink(&["--lmtp", "--refuse", "rcpt:450:50"]);
+    let (_sink, host) = sink(&["--lmtp", "--refuse", "rcpt:450:25"]);
     let setup = impatient().set("route.smart_host", host).set("route.protocol", "\"lmtp\"");
     let mut server = setup.start();
     let to: Vec<String> = (0..20).map(|number| format!("r{number}@d.test")).collect();
@@ -313,4 +314,55 @@ fn many_recipients_are_several_transactions() {
     let mut came: Vec<&str> = mails.iter().flat_map(|mail| mail.all_to()).collect();
     came.sort_unstable();
     assert_eq!(came, to);
+}
+
+// RFC 5321 §4.5.3.1.10 (test)
+#[test]
+fn a_host_that_takes_few_recipients_at_once() {
+    let taken = AtomicUsize::new(0);
+    let hop = Hop::new(Manners::default().script(move |moment| match moment.at {
+        At::Mail => {
+            taken.store(0, Ordering::Relaxed);
+            Act::Well
+        }
+        At::Rcpt if taken.fetch_add(1, Ordering::Relaxed) >= 5 => Act::Say("452 4.5.3 Too many recipients"),
+        _ => Act::Well,
+    }));
+    let server = relay(&[&hop]).start();
+    let to: Vec<String> = (0..12).map(|number| format!("r{number:03}@d.test")).collect();
+    let to: Vec<&str> = to.iter().map(String::as_str).collect();
+    send(&server, "a@client.test", &to, CONTENT);
+    hop.wait(3);
+    ends_empty(server);
+    let mails = hop.mails();
+    let mut came: Vec<&str> = mails.iter().flat_map(|mail| mail.all_to()).collect();
+    came.sort_unstable();
+    assert_eq!((mails.len(), came), (3, to));
+}
+
+/// More destinations than connections: they take turns, and idle connections give way.
+#[test]
+fn few_connections_serve_many_hosts() {
+    let mut hops = Hop::neighbours(vec![Manners::default(); 16]);
+    for hop in &mut hops[..4] {
+        hop.shut();
+    }
+    let setup = crate::world::by_literal(&hops).set("delivery.connections_max", "2");
+    let server = setup.set("delivery.idle_time", "\"5m\"").start();
+    let mut client = greeted(server.address());
+    for round in 0..5 {
+        for hop in &hops {
+            send_over(&mut client, "<>", &[&hop.mailbox(&format!("r{round}"))], CONTENT);
+        }
+    }
+    client.quit();
+    for hop in &hops[4..] {
+        hop.wait(5);
+    }
+    for hop in &mut hops[..4] {
+        hop.reopen();
+        hop.wait(5);
+    }
+    ends_empty(server);
+    assert!(hops.iter().all(|hop| hop.count() == 5));
 }

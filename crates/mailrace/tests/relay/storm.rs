@@ -1,14 +1,17 @@
 //! Much mail from other programs: each message arrives exactly once and as it was sent.
 
-use crate::hop::{Hop, Mail, Manners};
+use crate::hop::{Act, At, Hop, Mail, Manners};
 use crate::world::{ends_empty, relay};
 use bench::storm::{Plan, Sizes, arrived};
 use std::collections::HashSet;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Messages of `smtp-source`.
 const MESSAGES: usize = 20_000;
+
+const BDAT: [&str; 4] = ["PIPELINING", "CHUNKING", "SIZE", "8BITMIME"];
 
 /// What two messages of `smtp-source` have in common: all but its Message-Id.
 fn common(content: &[u8]) -> Vec<u8> {
@@ -55,8 +58,8 @@ fn from_smtp_source() {
     }
 }
 
-fn storm(offers: &[&'static str], messages: u64, change: impl FnOnce(&mut Plan)) {
-    let hop = Hop::new(Manners::offering(offers));
+fn storm(manners: Manners, messages: u64, change: impl FnOnce(&mut Plan)) {
+    let hop = Hop::new(manners);
     let server = relay(&[&hop]).set("spool.size_max", "\"256MiB\"").set("log.level", "7").start();
     let mut plan = Plan {
         messages: Some(messages),
@@ -85,10 +88,32 @@ fn storm(offers: &[&'static str], messages: u64, change: impl FnOnce(&mut Plan))
 
 #[test]
 fn from_a_storm_by_bdat() {
-    storm(&["PIPELINING", "CHUNKING", "SIZE", "8BITMIME"], 5_000, |plan| plan.chunking = true);
+    storm(Manners::offering(&BDAT), 5_000, |plan| plan.chunking = true);
 }
 
 #[test]
 fn from_a_storm_command_by_command() {
-    storm(&["SIZE"], 1_500, |plan| plan.recipients = 3);
+    storm(Manners::offering(&["SIZE"]), 1_500, |plan| plan.recipients = 3);
+}
+
+/// A host that sends us away after a few messages, at different points, but never behind the dot.
+#[test]
+fn into_a_host_that_hangs_up_often() {
+    let run = |offers: &[&'static str]| {
+        let dots = AtomicUsize::new(0);
+        let manners = Manners::offering(offers).script(move |moment| match (moment.at, moment.connection % 4) {
+            (At::Mail, 0) if moment.taken == 7 => Act::SayAndClose("421 4.7.0 enough"),
+            (At::Mail, 1) if moment.taken == 5 => Act::Close,
+            (At::Rcpt, 2) if moment.taken == 3 => Act::SayAndClose("421 4.7.0 enough"),
+            (At::Dot, 3) if moment.taken == 4 => Act::WellAndClose,
+            (At::Dot, _) if dots.fetch_add(1, Ordering::Relaxed).is_multiple_of(40) => Act::Say("451 4.3.0 once more"),
+            _ => Act::Well,
+        });
+        storm(manners, 400, |_| ());
+    };
+    std::thread::scope(|scope| {
+        for offers in [&BDAT[..], &["PIPELINING"], &[]] {
+            scope.spawn(move || run(offers));
+        }
+    });
 }

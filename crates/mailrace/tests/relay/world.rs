@@ -3,6 +3,7 @@
 use crate::client::{Plain, greeted};
 use crate::harness::{Ended, SOON, Server, Setup, letters, text};
 use crate::hop::Hop;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 /// A server that sends everything to these hosts, in this order, and repeats after a second.
@@ -112,14 +113,13 @@ pub(crate) fn wait_line(server: &mut Server, parts: &[&str]) -> String {
 #[expect(clippy::disallowed_methods, reason = "a limit for waiting")]
 pub(crate) fn poll<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = std::time::Instant::now();
-    // What is looked at belongs to other processes, which ring no bell: nobody sends here.
-    let (_sender, nobody) = std::sync::mpsc::channel::<()>();
+    let (_nobody, never) = channel::<()>();
     loop {
         if let Some(found) = look() {
             return found;
         }
         assert!(start.elapsed() < SOON, "{what}");
-        drop(nobody.recv_timeout(Duration::from_millis(3)));
+        assert!(never.recv_timeout(Duration::from_millis(3)).is_err(), "nobody sends");
     }
 }
 
