@@ -519,7 +519,7 @@ pub(crate) fn log_deferred(service: &Service, envelope: &Envelope, bytes: u64, d
             to: &to,
             delay: Duration::ZERO,
             xdelay: Duration::ZERO,
-            mailer: "esmtp",
+            mailer: resolve::mailer(&service.live.load().config.route),
             priority: settle::priority(bytes, envelope.recipients.len(), 0),
             relay: observe::NextHop::None,
             dsn: mail::EnhancedCode::of(mail::Outcome::Transient, 4, 1),

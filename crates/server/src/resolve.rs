@@ -55,6 +55,14 @@ pub(crate) fn smart_hosts(route: &Route) -> Vec<u8> {
     name.into_bytes()
 }
 
+/// How the log names the way to the next hop, while no host has answered.
+pub(crate) fn mailer(route: &Route) -> &'static str {
+    match route.protocol {
+        RouteProtocol::Lmtp if !route.smart_host.is_empty() => "lmtp",
+        _ => "esmtp",
+    }
+}
+
 /// Whether mail in this queue was meant for smart hosts, whichever they were.
 pub(crate) fn is_smart_hosts(destination: &[u8]) -> bool {
     destination.contains(&b':') && !destination.starts_with(b"[")

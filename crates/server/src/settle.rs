@@ -69,6 +69,26 @@ pub(crate) struct Cause {
     pub(crate) text: String,
     /// What the next hop answered, if it did.
     pub(crate) reply: Option<Reply>,
+    /// There is nothing to wait for: the recipient was one too many in his transaction.
+    is_crowded: bool,
+}
+
+impl Cause {
+    /// A reason to fail, or to wait.
+    pub(crate) const fn new(status: EnhancedCode, text: String, reply: Option<Reply>) -> Self {
+        Self { status, text, reply, is_crowded: false }
+    }
+}
+
+impl Fate {
+    /// A recipient who was one too many in a transaction that went well for others is tried again at once.
+    // RFC 5321 §4.5.3.1.10: 452 means that the others are to be sent in another transaction
+    pub(crate) fn hurry(&mut self) {
+        let Self::Deferred(cause) = self else { return };
+        let is_crowd = (cause.status.subject(), cause.status.detail()) == (5, 3);
+        cause.is_crowded =
+            is_crowd && cause.reply.as_ref().is_some_and(|reply| matches!(reply.code().get(), 452 | 552));
+    }
 }
 
 /// What is to be recorded of an attempt.
@@ -160,7 +180,10 @@ fn judge(service: &Service, attempt: &Attempt<'_>, fate: Fate, before: State) ->
     }
     let tried = before.tried();
     let seed = attempt.envelope.id.to_u64();
-    let due = now + schedule::retry_after(tried.tries(), &crate::dispatch::settings(&live.config), seed);
+    let due = match cause.is_crowded {
+        true => now,
+        false => now + schedule::retry_after(tried.tries(), &crate::dispatch::settings(&live.config), seed),
+    };
     let state = State { status: Status::Waiting, due: u32::try_from(due.as_secs()).unwrap_or(u32::MAX), ..tried };
     let is_late = !delivery.warn_after.is_zero() && age >= delivery.warn_after && !before.is_warned();
     Judged { fate: Fate::Deferred(cause), kind: is_late.then_some(Kind::Delayed), state }

@@ -13,8 +13,7 @@ use smtp::client::{Answer, Loss, Misfit, Stage};
 /// Judges the answer to one recipient.
 pub(super) fn judge(peer: &Candidate, stage: Stage, answer: Answer) -> (Fate, Feedback) {
     let name = &peer.name;
-    let deferred =
-        |text: String| Fate::Deferred(Cause { status: EnhancedCode::of(Outcome::Transient, 4, 2), text, reply: None });
+    let deferred = |text: String| Fate::Deferred(Cause::new(EnhancedCode::of(Outcome::Transient, 4, 2), text, None));
     match answer {
         Answer::Reply(reply) => judge_reply(stage, reply),
         Answer::Lost(loss) => {
@@ -43,7 +42,7 @@ fn judge_reply(stage: Stage, reply: Reply) -> (Fate, Feedback) {
         ReplyClass::Permanent if !is_too_many => {
             let words = Stat::refusal(&reply, stage == Stage::Rcpt);
             let status = status(Outcome::Permanent);
-            (Fate::Failed(Cause { status, text: words.to_owned(), reply: Some(reply) }), Feedback::Neutral)
+            (Fate::Failed(Cause::new(status, words.to_owned(), Some(reply))), Feedback::Neutral)
         }
         // A success where none belongs is no promise.
         _ => {
@@ -52,7 +51,7 @@ fn judge_reply(stage: Stage, reply: Reply) -> (Fate, Feedback) {
                 _ => Feedback::Neutral,
             };
             let status = status(Outcome::Transient);
-            (Fate::Deferred(Cause { status, text, reply: Some(reply) }), feedback)
+            (Fate::Deferred(Cause::new(status, text, Some(reply))), feedback)
         }
     }
 }
@@ -67,7 +66,7 @@ pub(super) fn misfit_cause(misfit: Misfit, peer: &Candidate) -> Cause {
         Misfit::Size { max } => ((3, 4), format!("{name} takes messages of at most {max} octets")),
         Misfit::RequireTls => ((7, 30), format!("{name} does not offer REQUIRETLS")),
     };
-    Cause { status: EnhancedCode::of(Outcome::Permanent, subject, detail), text, reply: None }
+    Cause::new(EnhancedCode::of(Outcome::Permanent, subject, detail), text, None)
 }
 
 #[cfg(test)]

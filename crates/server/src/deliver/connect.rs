@@ -24,6 +24,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpSocket, TcpStream};
 
+/// How long a host may take for its last word. The next address waits for it, when this one has refused.
+const FAREWELL_TIME: Duration = Duration::from_secs(1);
+
 /// Why a destination could not be reached.
 #[derive(Clone, Debug)]
 pub(super) struct Trouble {
@@ -44,7 +47,7 @@ pub(super) struct Trouble {
 impl Trouble {
     /// As *settle* takes it.
     pub(super) fn cause(&self) -> Cause {
-        Cause { status: self.status, text: self.text.clone(), reply: self.reply.clone() }
+        Cause::new(self.status, self.text.clone(), self.reply.clone())
     }
 }
 
@@ -271,6 +274,7 @@ fn settings(config: &Config, tls: TlsUse) -> Settings {
             end: delivery.end_time,
             tls: seconds(120).min(delivery.command_time),
             rset: seconds(120).min(delivery.command_time),
+            farewell: FAREWELL_TIME,
             ..Limits::default()
         },
         pipelining: delivery.pipelining,

@@ -24,6 +24,7 @@ pub(crate) use message::Outgoing;
 
 use crate::dispatch::{Dispatch, Post};
 use crate::env::clock;
+use crate::resolve;
 use crate::service::Service;
 use crate::session::Wait;
 use crate::settle::{self, Attempt, Cause, Fate};
@@ -166,7 +167,8 @@ impl Work<'_> {
         for job in jobs {
             let Ok(outgoing) = Outgoing::load(spool, job.message, &job.recipients).await else { continue };
             let relay = trouble.peer.as_ref().map_or(NextHop::None, next_hop);
-            let attempt = outgoing.attempt(relay, "esmtp", Duration::ZERO, false);
+            let mailer = resolve::mailer(&self.service.live.load().config.route);
+            let attempt = outgoing.attempt(relay, mailer, Duration::ZERO, false);
             settle::log_deferred(self.service, &attempt, &trouble.cause());
         }
     }
@@ -179,7 +181,8 @@ impl Work<'_> {
         };
         let fates = vec![Fate::Failed(trouble.cause()); outgoing.positions.len()];
         let relay = trouble.peer.as_ref().map_or(NextHop::None, next_hop);
-        self.settle(&outgoing.attempt(relay, "esmtp", Duration::ZERO, false), fates, Feedback::Neutral).await;
+        let mailer = resolve::mailer(&self.service.live.load().config.route);
+        self.settle(&outgoing.attempt(relay, mailer, Duration::ZERO, false), fates, Feedback::Neutral).await;
     }
 
     /// The spool cannot read a message: its recipients wait, and somebody has to look. One that is gone was deleted meanwhile.
@@ -344,7 +347,7 @@ impl Conversation<'_> {
                 }
                 Err(text) => {
                     let status = EnhancedCode::of(Outcome::Permanent, 6, 3);
-                    return self.refuse(&outgoing, Cause { status, text, reply: None }).await;
+                    return self.refuse(&outgoing, Cause::new(status, text, None)).await;
                 }
             }
         }
@@ -428,6 +431,9 @@ impl Conversation<'_> {
             fates.push(fate);
         }
         self.delivered += 1;
+        if fates.iter().any(|fate| matches!(fate, Fate::Delivered(_))) {
+            fates.iter_mut().for_each(Fate::hurry);
+        }
         let xdelay = clock::now().saturating_duration_since(open.began);
         let passes_dsn = self.link.session.offers().dsn;
         let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, passes_dsn);

@@ -2,6 +2,7 @@
 
 use super::Dispatch;
 use crate::deliver::Outgoing;
+use crate::resolve;
 use crate::service::Service;
 use crate::settle::{self, Attempt, Cause, Fate};
 use mail::{EnhancedCode, Outcome, QueueId};
@@ -37,11 +38,11 @@ pub(super) async fn settle(
         content_bytes: outgoing.content_bytes,
         recipients_left: outgoing.recipients_left,
         next_hop: NextHop::None,
-        mailer: "esmtp",
+        mailer: resolve::mailer(&service.live.load().config.route),
         xdelay: Duration::ZERO,
         passes_dsn: false,
     };
-    let fates = vec![Fate::Deferred(Cause { status, text, reply: None }); outgoing.positions.len()];
+    let fates = vec![Fate::Deferred(Cause::new(status, text, None)); outgoing.positions.len()];
     let settled = settle::settle(service, &attempt, fates).await;
     // Nobody tried: what waits on is due as before, and no attempt is counted.
     let changes = settled.changes.into_iter().zip(&outgoing.positions).map(|(change, (_, before))| {
