@@ -177,7 +177,10 @@ def to_peer(program, work, peer, receiver, trial, secured, expected, bare=False,
             result.check("SIZE: report", dsn_faults(report.content, action="failed", status="5.3.4") if report else "none came")
 
         if not bare:
-            burst(result, mailrace, peer, receiver, token("burst"))
+            one_connection = settings.get("delivery__connections_per_destination") == 1
+            burst(result, mailrace, peer, receiver, token("burst"), each=30 if one_connection else 20)
+        deferred = re.findall(r"stat=Deferred: [^\n]*", mailrace.log())
+        result.check("nothing deferred", deferred and deferred[0])
         if not secured:
             wire(result, tap, offered, settings)
             if "CHUNKING" in offered and settings.get("delivery__chunking", True):

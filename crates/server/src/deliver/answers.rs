@@ -29,6 +29,18 @@ pub(super) fn judge(peer: &Candidate, stage: Stage, answer: Answer) -> (Fate, Fe
     }
 }
 
+/// Whether a reply says that a connection has served long enough, and nothing about the message: 421, or 4.5.3 to MAIL.
+///
+/// OpenSMTPD 6.8 answers `452 4.5.3 Too many recipients: Too many messages sent` from the 101st message of a session on.
+pub(super) fn is_used_up(stage: Stage, reply: &Reply) -> bool {
+    let has_had_enough = reply.status() == Some(EnhancedCode::of(Outcome::Transient, 5, 3));
+    match stage {
+        Stage::Mail => reply.code().get() == 421 || has_had_enough,
+        Stage::Rset => reply.code().get() == 421,
+        _ => false,
+    }
+}
+
 /// What a reply means for a recipient, and for the destination.
 fn judge_reply(stage: Stage, reply: Reply) -> (Fate, Feedback) {
     let text = reply.to_string();
@@ -104,6 +116,15 @@ mod tests {
         check(Stage::End, "452 4.3.1 full", "deferred 4.3.1: 452 4.3.1 full", Slowdown);
         check(Stage::Rcpt, "421 4.7.0 too fast", "deferred 4.7.0: 421 4.7.0 too fast", Slowdown);
         check(Stage::Data, "354 go on", "deferred 4.0.0: 354 go on", Neutral);
+    }
+
+    #[test]
+    fn a_connection_is_used_up() {
+        let is = |stage, line: &str| is_used_up(stage, &Reply::parse(format!("{line}\r\n").as_bytes(), 512).unwrap());
+        assert!(is(Stage::Mail, "452 4.5.3 Too many recipients: Too many messages sent"));
+        assert!(is(Stage::Mail, "421 4.7.0 enough") && is(Stage::Rset, "421 enough"));
+        assert!(!is(Stage::Mail, "452 4.3.1 full") && !is(Stage::Mail, "452 full") && !is(Stage::Mail, "552 5.5.3 no"));
+        assert!(!is(Stage::Rcpt, "452 4.5.3 Too many recipients") && !is(Stage::End, "421 4.3.2 going down"));
     }
 
     #[test]

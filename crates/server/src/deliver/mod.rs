@@ -48,6 +48,13 @@ use std::time::{Duration, Instant};
 /// How long a recipient waits whose message could not be read.
 const UNREADABLE_RETRY: Duration = Duration::from_secs(3_600);
 
+/// Messages without a taker after which a connection is closed.
+///
+/// Servers count refusals in a session and end it, and what was sent behind waits for its next attempt: Exim 4.96 after ten RSET
+/// that follow no message (`smtp_accept_max_nonmail`), Postfix after twenty errors, two for such a message. Those that
+/// are behind the last one count too.
+const BARREN_MAX: u32 = 5;
+
 /// Opens a connection for a destination and feeds it until there is no work, or it breaks.
 ///
 /// # Cancel safety
@@ -83,6 +90,7 @@ pub(crate) async fn run(service: Arc<Service>, destination: Arc<[u8]>, connectio
                 appetite: Appetite::Hungry,
                 idle_since: clock::now(),
                 delivered: 0,
+                barren: 0,
             };
             Box::pin(conversation.hold(&mut wait)).await;
             work = conversation.work;
@@ -245,6 +253,8 @@ struct Conversation<'a> {
     idle_since: Instant,
     /// Transactions that came to an answer.
     delivered: u64,
+    /// Those of them that no recipient was delivered by.
+    barren: u32,
 }
 
 impl Conversation<'_> {
@@ -419,6 +429,9 @@ impl Conversation<'_> {
             return self.work.put_aside(&open.job, why);
         }
         if self.is_untried(&finished) {
+            if finished.outcomes.iter().any(is_used_up) {
+                self.appetite = Appetite::Leaving;
+            }
             return self.work.dispatch.give_back(self.work.connection, &open.job);
         }
         let mut feedback = Feedback::Neutral;
@@ -433,6 +446,11 @@ impl Conversation<'_> {
         self.delivered += 1;
         if fates.iter().any(|fate| matches!(fate, Fate::Delivered(_))) {
             fates.iter_mut().for_each(Fate::hurry);
+        } else {
+            self.barren += 1;
+            if self.barren >= BARREN_MAX {
+                self.appetite = Appetite::Leaving;
+            }
         }
         let xdelay = clock::now().saturating_duration_since(open.began);
         let passes_dsn = self.link.session.offers().dsn;
@@ -446,7 +464,7 @@ impl Conversation<'_> {
         finished.outcomes.iter().all(|outcome| match (&outcome.answer, outcome.stage) {
             (Answer::NotTried, _) => true,
             (Answer::Lost(Loss::Closed), Stage::Mail | Stage::Rset) => self.delivered > 0,
-            (Answer::Reply(reply), Stage::Mail | Stage::Rset) => self.delivered > 0 && reply.code().get() == 421,
+            (Answer::Reply(_), _) => self.delivered > 0 && is_used_up(outcome),
             _ => false,
         })
     }
@@ -491,4 +509,9 @@ impl Outgoing {
             passes_dsn,
         }
     }
+}
+
+/// Whether the peer has had enough of the connection.
+fn is_used_up(outcome: &smtp::client::Outcome) -> bool {
+    matches!(&outcome.answer, Answer::Reply(reply) if answers::is_used_up(outcome.stage, reply))
 }
