@@ -148,13 +148,14 @@ impl Scheduler {
     }
 
     /// Answers [`Action::Overdue`]: the sender was told and the spool knows it; or neither, and it will be tried again.
-    pub fn settled(&mut self, destination: DestinationId, message: QueueId, recipients: &Positions, now: Duration) {
+    /// The list is looked at again at the time `again`: now, or later when it could not be told.
+    pub fn settled(&mut self, destination: DestinationId, message: QueueId, recipients: &Positions, again: Duration) {
         let id = destination;
         if let Some(destination) = self.destinations.get_mut(&id) {
             if destination.active.has_any(message, recipients) {
                 destination.release(message, recipients);
                 destination.overdue = destination.overdue.saturating_sub(1);
-                destination.look_by(now);
+                destination.look_by(again);
             }
             mark(&mut self.dirty, id, destination);
         }
@@ -218,17 +219,17 @@ impl Scheduler {
 
     /// Says that a job is over and recorded; `retry`: when the first recipient that was deferred is due.
     ///
-    /// If the connection has several jobs of the message, it is the one that was taken first.
     pub fn done(
         &mut self,
         connection: ConnectionId,
-        message: QueueId,
+        job: &Job,
         feedback: Feedback,
         retry: Option<Duration>,
         _now: Duration,
     ) {
         let Some(found) = self.pool.get_mut(connection) else { return };
-        let Some(at) = found.flights.iter().position(|flight| flight.message == message) else { return };
+        let is_it = |flight: &Flight| flight.message == job.message && flight.recipients == job.recipients;
+        let Some(at) = found.flights.iter().position(is_it) else { return };
         let Some(flight) = found.flights.remove(at) else { return };
         found.served = true;
         let id = found.destination;
@@ -304,6 +305,13 @@ impl Scheduler {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.pool.len()
+    }
+
+    /// Whether a recipient of a destination is in memory, in flight, or overdue and not settled.
+    #[must_use]
+    pub fn is_active(&self, destination: &[u8], message: QueueId, recipient: u32) -> bool {
+        let found = self.names.get(destination).and_then(|id| self.destinations.get(id));
+        found.is_some_and(|destination| destination.active.contains(message, recipient))
     }
 
     /// Whether a connection has a job with this recipient. Looks at all connections: for people who ask.

@@ -240,7 +240,13 @@ fn the_first_job_after_a_failure_is_a_probe_and_then_the_rest_comes() {
     scheduler.ready(connection, until);
     assert_eq!(scheduler.take(connection, until), Take::Job(probe));
     assert_eq!(scheduler.state(b"a").map(|view| (view.health, view.window)), Some((Health::Up, 1)), "doubted");
-    scheduler.done(connection, id(1), Feedback::Good, None, until);
+    scheduler.done(
+        connection,
+        &Job { message: id(1), recipients: Positions::One(0), probe: true },
+        Feedback::Good,
+        None,
+        until,
+    );
     assert_eq!(scheduler.state(b"a").map(|view| view.window), Some(5));
 }
 
@@ -286,7 +292,7 @@ fn the_window_grows_by_one_in_a_round_and_is_halved_once_in_a_round() {
         let took: Vec<Take> = (0..count).map(|_| scheduler.take(connection, START)).collect();
         for take in took {
             let Take::Job(job) = take else { panic!("{take:?}") };
-            scheduler.done(connection, job.message, feedback, None, START);
+            scheduler.done(connection, &job, feedback, None, START);
         }
     };
     round(&mut scheduler, 6, Feedback::Good);
@@ -350,7 +356,7 @@ fn ten_million_messages_over_a_busy_connection() {
         scheduler.add(b"next-hop.example:25", job(number), START);
         while scheduler.poll(START).is_some() {}
         let Take::Job(job) = scheduler.take(connection, START) else { panic!("there is a job") };
-        scheduler.done(connection, job.message, Feedback::Good, None, START);
+        scheduler.done(connection, &job, Feedback::Good, None, START);
         while scheduler.poll(START).is_some() {}
     }
 }

@@ -31,7 +31,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 /// Connections of a destination of which nothing is known yet.
@@ -40,6 +40,17 @@ const WINDOW_START: u32 = 5;
 const READY_MAX: usize = 1_024;
 /// The first pause before a destination that cannot be reached is tried again, which doubles up to `delivery.retry_max`.
 const DOWN_FIRST: Duration = Duration::from_secs(60);
+
+/// Messages that are made 7-bit at a time, each whole in memory.
+const CONVERSIONS_MAX: usize = 2;
+/// Reports on mail that nobody tried that are made at a time.
+const TELLINGS_MAX: usize = 32;
+/// How long it takes until a report that could not be stored is tried again.
+const TELL_AGAIN: Duration = Duration::from_secs(300);
+/// How long mail of old smart hosts that is under way is waited for.
+const REHOME_AGAIN: Duration = Duration::from_secs(30);
+/// Destinations that are remembered as down, at most, before those the scheduler has forgotten are.
+const DOWN_MAX: usize = 10_000;
 
 /// Where a connection waits for work.
 #[derive(Debug, Default)]
@@ -71,6 +82,10 @@ pub(crate) struct Dispatch {
     sleeps_until: AtomicU64,
     /// Why recipients were deferred last; for people who ask.
     pub(crate) reasons: settle::Reasons,
+    /// Messages that are made 7-bit at a time.
+    pub(crate) conversions: Semaphore,
+    /// Senders that are told at a time of mail that nobody tried.
+    tellings: Semaphore,
     /// The wall time at `began`: a wall clock that does not jump.
     epoch: Duration,
     began: Instant,
@@ -140,6 +155,8 @@ impl Dispatch {
             earlier: Notify::new(),
             sleeps_until: AtomicU64::new(u64::MAX),
             reasons: settle::Reasons::default(),
+            conversions: Semaphore::new(CONVERSIONS_MAX),
+            tellings: Semaphore::new(TELLINGS_MAX),
             epoch,
             began: clock::now(),
         })
@@ -212,10 +229,10 @@ impl Dispatch {
     }
 
     /// A job is over and recorded.
-    pub(crate) fn done(&self, connection: ConnectionId, id: QueueId, feedback: Feedback, retry: Option<Duration>) {
+    pub(crate) fn done(&self, connection: ConnectionId, job: &Job, feedback: Feedback, retry: Option<Duration>) {
         #[cfg(test)]
         let retry = retry.filter(|_| !is_sabotaged(Sabotage::DropDeferred));
-        self.tell(|scheduler, now| scheduler.done(connection, id, feedback, retry, now));
+        self.tell(|scheduler, now| scheduler.done(connection, job, feedback, retry, now));
     }
 
     /// A job was not tried.
@@ -232,18 +249,36 @@ impl Dispatch {
         why: &str,
     ) -> Vec<Job> {
         let jobs = self.tell(|scheduler, now| scheduler.unreachable(connection, why, now));
+        self.note_down(service, destination, connection, why);
+        jobs
+    }
+
+    /// A connection is over. Returns the jobs that are deferred by it: it may have ended without one answer.
+    pub(crate) fn broken(&self, service: &Service, destination: &Arc<[u8]>, connection: ConnectionId) -> Vec<Job> {
+        let jobs = self.closed(connection);
+        if !service.stop.has_begun() {
+            self.note_down(service, destination, connection, "Connection closed before a message was answered");
+        }
+        jobs
+    }
+
+    /// Tells once that a destination is down.
+    fn note_down(&self, service: &Service, destination: &Arc<[u8]>, connection: ConnectionId, why: &str) {
         let now = self.now();
         let mut state = self.lock();
         state.posts.remove(&connection);
         let until = match state.scheduler.state(destination).map(|view| view.health) {
             Some(Health::Down { until, .. }) if !state.down.contains_key(destination) => until,
-            _ => return jobs,
+            _ => return,
         };
+        if state.down.len() >= DOWN_MAX {
+            let State { down, scheduler, .. } = &mut *state;
+            down.retain(|name, _| scheduler.state(name).is_some());
+        }
         state.down.insert(Arc::clone(destination), now);
         drop(state);
         let (destination, retry) = (&*String::from_utf8_lossy(destination), until.saturating_sub(now));
         service.tell(&Event::DestinationDown { destination, why, retry });
-        jobs
     }
 
     /// A connection is over. Returns the jobs that are deferred by it.
@@ -254,8 +289,9 @@ impl Dispatch {
     }
 
     /// Those that were overdue were settled, or are to be looked at again.
-    pub(crate) fn settled(&self, destination: DestinationId, message: QueueId, recipients: &Positions) {
-        self.tell(|scheduler, now| scheduler.settled(destination, message, recipients, now));
+    pub(crate) fn settled(&self, destination: DestinationId, message: QueueId, recipients: &Positions, is_told: bool) {
+        let pause = if is_told { Duration::ZERO } else { TELL_AGAIN };
+        self.tell(|scheduler, now| scheduler.settled(destination, message, recipients, now + pause));
     }
 
     /// Tells the scheduler something and does what follows.
@@ -365,13 +401,26 @@ pub(crate) async fn run(service: Arc<Service>) {
 async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>) {
     let (live, spool) = (service.live.load_full(), Arc::clone(&dispatch.spool));
     let config = live.config.clone();
-    let moved = blocking::run(move || rehome(&spool, &config)).await;
-    if let Ok(Err(error)) = moved {
-        let text = format!("mail that waits for old smart hosts cannot be given new destinations: {error}");
-        service.tell(&Event::Spool { severity: Severity::Error, text: &text });
-    }
-    if !live.queues_only() {
-        dispatch.restore();
+    let dispatcher = Arc::clone(dispatch);
+    let is_active =
+        move |name: &[u8], entry: &Entry| dispatcher.lock().scheduler.is_active(name, entry.id, entry.recipient);
+    let moved = blocking::run(move || rehome(&spool, &config, &is_active)).await;
+    let is_left = match moved {
+        Ok(Ok(left)) => left > 0,
+        Ok(Err(error)) => {
+            let text = format!("mail that waits for old smart hosts cannot be given new destinations: {error}");
+            service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+            false
+        }
+        Err(_) => false,
+    };
+    // With `delivery.mode = "queue"` the scheduler leaves alone what nobody has released.
+    dispatch.restore();
+    if is_left {
+        tokio::select! {
+            () = service.stop.begun() => {}
+            () = tokio::time::sleep(REHOME_AGAIN) => dispatch.send(Errand::Restore),
+        }
     }
 }
 
@@ -400,8 +449,11 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
         Errand::Overdue { destination, name, message, recipients, kind } => {
             let dispatch = Arc::clone(dispatch);
             tasks.spawn(async move {
-                overdue::settle(&service, &dispatch, &name, message, &recipients, kind).await;
-                dispatch.settled(destination, message, &recipients);
+                // Closed never.
+                let permit = dispatch.tellings.acquire().await;
+                let is_told = overdue::settle(&service, &dispatch, &name, message, &recipients, kind).await;
+                drop(permit);
+                dispatch.settled(destination, message, &recipients, is_told);
             });
         }
     }
@@ -444,6 +496,10 @@ impl Nudge for Dispatch {
         });
     }
 
+    fn now_us(&self) -> u64 {
+        micros(self.now())
+    }
+
     fn reason(&self, id: QueueId, recipient: u32) -> Option<String> {
         self.reasons.of(id, recipient).map(|text| text.to_string())
     }
@@ -468,38 +524,58 @@ impl Nudge for Dispatch {
 /// Mail for a domain goes to the smart hosts by itself when there are some; what waited for smart hosts that are gone has
 /// to be read to know its domains.
 ///
+/// Recipients that are in memory or under way stay where they are; says how many those were.
+///
 /// # Errors
 /// The spool cannot record it; the mail stays where it is.
-pub(crate) fn rehome(spool: &Spool, config: &Config) -> Result<usize, spool::Error> {
-    let mut moved = 0;
+fn rehome(spool: &Spool, config: &Config, is_active: &dyn Fn(&[u8], &Entry) -> bool) -> Result<usize, spool::Error> {
+    let mut left = 0;
     if !config.route.smart_host.is_empty() {
-        return Ok(moved);
+        return Ok(left);
     }
-    for (name, _) in spool.destinations().iter().filter(|(name, _)| resolve::is_smart_hosts(name)) {
-        loop {
-            // What was moved has left the list: the next page is the first again.
-            let entries = spool.by_destination(name, None, READY_MAX);
-            let mut changes = Vec::new();
-            for entry in &entries {
-                let Ok(stored) = spool.envelope(entry.id) else { continue };
-                let Some(one) = stored.recipients.iter().find(|one| one.position == entry.recipient) else { continue };
-                let Ok(recipient) = spool::envelope::decode_recipient(&one.data) else { continue };
-                let destination = Some(resolve::destination(&config.route, &recipient.address));
-                changes.push(spool::Change {
-                    id: entry.id,
-                    recipient: entry.recipient,
-                    state: entry.state,
-                    destination,
-                });
+    for (name, count) in spool.destinations().iter().filter(|(name, _)| resolve::is_smart_hosts(name)) {
+        for entry in all_of(spool, name, *count) {
+            if is_active(name, &entry) {
+                left += 1;
+                continue;
             }
-            if changes.is_empty() {
-                break;
-            }
-            moved += changes.len();
-            drop(spool.record(&changes)?);
+            let Some(destination) = home(spool, config, &entry) else { continue };
+            // The state as it is now: somebody may have held it since the list was read.
+            let states = spool.states(entry.id);
+            let now = states.iter().find(|(one, at)| one.recipient == entry.recipient && **at == **name);
+            let Some((now, _)) = now else { continue };
+            let destination = Some(destination);
+            drop(spool.record(&[spool::Change {
+                id: entry.id,
+                recipient: entry.recipient,
+                state: now.state,
+                destination,
+            }])?);
         }
     }
-    Ok(moved)
+    Ok(left)
+}
+
+/// Every recipient of a queue that has about `count`. One that moves while it is read may give some of them twice.
+fn all_of(spool: &Spool, name: &[u8], count: u64) -> Vec<Entry> {
+    let most = usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(2).saturating_add(READY_MAX);
+    let mut all: Vec<Entry> = Vec::new();
+    loop {
+        let page = spool.by_destination(name, all.last().copied(), READY_MAX);
+        let is_end = page.len() < READY_MAX;
+        all.extend(page);
+        if is_end || all.len() > most {
+            return all;
+        }
+    }
+}
+
+/// Where a recipient belongs by the configuration; `None` if its message cannot be read.
+fn home(spool: &Spool, config: &Config, entry: &Entry) -> Option<Vec<u8>> {
+    let stored = spool.envelope(entry.id).ok()?;
+    let one = stored.recipients.iter().find(|one| one.position == entry.recipient)?;
+    let recipient = spool::envelope::decode_recipient(&one.data).ok()?;
+    Some(resolve::destination(&config.route, &recipient.address))
 }
 
 /// Logs recipients of a fresh message that wait because their destination is down.

@@ -202,9 +202,10 @@ impl House {
         self.warn_of_certificates();
     }
 
-    /// For the watchdog: this runs on the runtime, so the runtime moves; the spool must take writes.
+    /// For the watchdog: this runs on the runtime, so the runtime moves; the spool must take writes, and mail must move.
     fn is_alive(&self) -> bool {
-        self.service.keeper.pressure() != spool::Pressure::Poisoned
+        let delivers = lock(&self.deliveries).as_ref().is_none_or(|deliveries| !deliveries.is_finished());
+        delivers && self.service.keeper.pressure() != spool::Pressure::Poisoned
     }
 
     fn pass_notes(&self, spool: Option<&Spool>) {

@@ -143,6 +143,15 @@ async fn by_domain(
         // RFC 5321 §4.1.3: a literal is the host itself
         Ok(Domain::Literal(AddressLiteral::V4(ip))) => return Ok(vec![by_address(ip.into(), port)]),
         Ok(Domain::Literal(AddressLiteral::V6(ip))) => return Ok(vec![by_address(ip.into(), port)]),
+        // The smart hosts are gone: it is given the destinations of its domains, if not just now.
+        _ if is_smart_hosts(destination) => {
+            let status = EnhancedCode::of(Outcome::Transient, 4, 4);
+            return Err(NoHosts {
+                permanent: false,
+                status,
+                text: "its smart hosts are configured no more".to_owned(),
+            });
+        }
         _ => {
             let status = EnhancedCode::of(Outcome::Permanent, 1, 2);
             return Err(NoHosts {

@@ -483,7 +483,7 @@ impl Rig {
             (_, 1) => Feedback::Neutral,
             _ => Feedback::Good,
         };
-        self.scheduler.done(connection, job.message, feedback, retry, self.now);
+        self.scheduler.done(connection, &job, feedback, retry, self.now);
         let link = &self.links[&connection];
         if link.closing && link.flights.is_empty() {
             self.later(Duration::from_millis(1), Event::Ended(connection));

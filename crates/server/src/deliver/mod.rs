@@ -20,10 +20,10 @@ mod message;
 pub(crate) use crate::resolve::Candidate;
 #[cfg(test)]
 pub(crate) use internet::Internet;
-pub(crate) use message::Outgoing;
+pub(crate) use message::{Outgoing, Unfit};
 
 use crate::dispatch::{Dispatch, Post};
-use crate::env::clock;
+use crate::env::{blocking, clock};
 use crate::resolve;
 use crate::service::Service;
 use crate::session::Wait;
@@ -32,8 +32,8 @@ use crate::settle::{self, Attempt, Cause, Fate};
 use crate::simulation::{Sabotage, is_sabotaged};
 use connect::{Trouble, next_hop};
 use link::{Link, Next};
-use mail::{Body, EnhancedCode, Outcome, QueueId};
-use message::{Content, Unfit};
+use mail::{Body, EnhancedCode, Outcome};
+use message::Content;
 use observe::{Event, NextHop, Severity};
 use schedule::{ConnectionId, Feedback, Job, Take};
 use smtp::client::{Answer, Finished, Loss, Misfit, Stage, Step, Transaction};
@@ -103,8 +103,9 @@ pub(crate) async fn run(service: Arc<Service>, destination: Arc<[u8]>, connectio
             Box::pin(work.defer_all(jobs, &trouble)).await;
         }
     }
-    let jobs = dispatch.closed(connection);
-    if !jobs.is_empty() {
+    let jobs = dispatch.broken(&service, &destination, connection);
+    // At the end of the server nothing is known about the destination.
+    if !jobs.is_empty() && !service.stop.has_begun() {
         // It could be reached, and then there was not one answer: for what waits that is the same.
         let status = EnhancedCode::of(Outcome::Transient, 4, 2);
         let text = "Connection closed before a message was answered".to_owned();
@@ -122,7 +123,7 @@ struct Work<'a> {
     /// Outcomes that the spool does not know yet; never kept over a wait for the peer.
     changes: Vec<Change>,
     /// What dispatch is told after them.
-    records: Vec<(QueueId, Feedback, Option<Duration>)>,
+    records: Vec<(Job, Feedback, Option<Duration>)>,
 }
 
 impl Work<'_> {
@@ -140,20 +141,20 @@ impl Work<'_> {
             }
             self.changes.clear();
         }
-        for (id, feedback, retry) in self.records.drain(..) {
-            self.dispatch.done(self.connection, id, feedback, retry);
+        for (job, feedback, retry) in self.records.drain(..) {
+            self.dispatch.done(self.connection, &job, feedback, retry);
         }
     }
 
     /// Settles one attempt; its changes wait for [`Self::flush`].
-    async fn settle(&mut self, attempt: &Attempt<'_>, fates: Vec<Fate>, feedback: Feedback) {
+    async fn settle(&mut self, job: &Job, attempt: &Attempt<'_>, fates: Vec<Fate>, feedback: Feedback) {
         if fates.iter().any(|fate| !matches!(fate, Fate::Delivered(_))) {
             // A report may have to be stored first; what was delivered before does not wait for that.
             self.flush();
         }
         let settled = settle::settle(self.service, attempt, fates).await;
         self.changes.extend(settled.changes);
-        self.records.push((attempt.envelope.id, feedback, settled.retry));
+        self.records.push((job.clone(), feedback, settled.retry));
     }
 
     /// Every message for a destination that does not exist has failed.
@@ -184,13 +185,16 @@ impl Work<'_> {
     /// Settles a job that cannot be sent to anybody.
     async fn fail(&mut self, job: &Job, trouble: &Trouble) {
         let Some(spool) = self.service.spool() else { return };
-        let Ok(outgoing) = Outgoing::load(spool, job.message, &job.recipients).await else {
-            return self.records.push((job.message, Feedback::Neutral, None));
+        let outgoing = match Outgoing::load(spool, job.message, &job.recipients).await {
+            Ok(outgoing) => outgoing,
+            Err(Unfit::Nothing) => return self.records.push((job.clone(), Feedback::Neutral, None)),
+            Err(Unfit::Unreadable(why)) => return self.put_aside(job, &why),
         };
         let fates = vec![Fate::Failed(trouble.cause()); outgoing.positions.len()];
         let relay = trouble.peer.as_ref().map_or(NextHop::None, next_hop);
         let mailer = resolve::mailer(&self.service.live.load().config.route);
-        self.settle(&outgoing.attempt(relay, mailer, Duration::ZERO, false), fates, Feedback::Neutral).await;
+        let attempt = outgoing.attempt(relay, mailer, Duration::ZERO, false);
+        self.settle(job, &attempt, fates, Feedback::Neutral).await;
     }
 
     /// The spool cannot read a message: its recipients wait, and somebody has to look. One that is gone was deleted meanwhile.
@@ -209,7 +213,7 @@ impl Work<'_> {
             let text = format!("message {} cannot be read: {why}; run mailrace spool verify on a copy", job.message);
             self.service.tell(&Event::Spool { severity: Severity::Error, text: &text });
         }
-        self.records.push((job.message, Feedback::Neutral, is_there.then_some(due)));
+        self.records.push((job.clone(), Feedback::Neutral, is_there.then_some(due)));
     }
 }
 
@@ -229,6 +233,14 @@ enum Appetite {
     Sated,
     /// It finishes what is open and closes.
     Leaving,
+}
+
+/// Why content is not made 7-bit.
+enum Unconverted {
+    /// It cannot be read.
+    Unreadable(String),
+    /// It must not be changed.
+    Impossible(String),
 }
 
 /// A message on its way.
@@ -337,7 +349,7 @@ impl Conversation<'_> {
         let Some(spool) = work.service.spool() else { return };
         match Outgoing::load(spool, job.message, &job.recipients).await {
             Ok(outgoing) => self.begin(job, outgoing).await,
-            Err(Unfit::Nothing) => work.records.push((job.message, Feedback::Neutral, None)),
+            Err(Unfit::Nothing) => work.records.push((job, Feedback::Neutral, None)),
             Err(Unfit::Unreadable(why)) => work.put_aside(&job, &why),
         }
     }
@@ -355,15 +367,16 @@ impl Conversation<'_> {
                     transaction = outgoing.transaction(self.tokens);
                     fits = self.link.session.fits(&transaction);
                 }
-                Err(text) => {
+                Err(Unconverted::Unreadable(why)) => return self.work.put_aside(&job, &why),
+                Err(Unconverted::Impossible(text)) => {
                     let status = EnhancedCode::of(Outcome::Permanent, 6, 3);
-                    return self.refuse(&outgoing, Cause::new(status, text, None)).await;
+                    return self.refuse(&job, &outgoing, Cause::new(status, text, None)).await;
                 }
             }
         }
         if let Err(misfit) = fits {
             let cause = answers::misfit_cause(misfit, &self.link.peer);
-            return self.refuse(&outgoing, cause).await;
+            return self.refuse(&job, &outgoing, cause).await;
         }
         let now = self.link.now();
         self.link.session.begin(transaction, now);
@@ -380,15 +393,20 @@ impl Conversation<'_> {
 
     /// Makes the content 7-bit for a peer that takes nothing else.
     // RFC 6152 §3: convert, or give it back
-    async fn convert(&self, outgoing: &mut Outgoing) -> Result<(), String> {
+    async fn convert(&self, outgoing: &mut Outgoing) -> Result<(), Unconverted> {
         let Some(spool) = self.work.service.spool() else { return Ok(()) };
-        let content = Outgoing::whole(spool, outgoing.envelope.id).await?;
+        // Whole messages in memory: a few at a time. Closed never.
+        let _permit = self.work.dispatch.conversions.acquire().await;
+        let content = Outgoing::whole(spool, outgoing.envelope.id).await.map_err(Unconverted::Unreadable)?;
         if mail::seven_bit::is_seven_bit(&content) {
             outgoing.envelope.params.body = None;
             return Ok(());
         }
-        let converted = mail::seven_bit::convert(&content)
-            .map_err(|reason| format!("{} does not offer 8BITMIME: {reason}", self.link.peer.name))?;
+        let converted = blocking::run(move || mail::seven_bit::convert(&content)).await;
+        let converted = converted.map_err(|_| Unconverted::Unreadable("the conversion broke off".to_owned()))?;
+        let converted = converted.map_err(|reason| {
+            Unconverted::Impossible(format!("{} does not offer 8BITMIME: {reason}", self.link.peer.name))
+        })?;
         outgoing.content_bytes = converted.len() as u64;
         outgoing.envelope.params.body = Some(Body::SevenBit);
         outgoing.content = Content::Here(VecDeque::from([converted.into()]));
@@ -396,10 +414,10 @@ impl Conversation<'_> {
     }
 
     /// This peer will never take the message.
-    async fn refuse(&mut self, outgoing: &Outgoing, cause: Cause) {
+    async fn refuse(&mut self, job: &Job, outgoing: &Outgoing, cause: Cause) {
         let fates = vec![Fate::Failed(cause); outgoing.positions.len()];
         let attempt = outgoing.attempt(next_hop(&self.link.peer), self.mailer(), Duration::ZERO, false);
-        Box::pin(self.work.settle(&attempt, fates, Feedback::Neutral)).await;
+        Box::pin(self.work.settle(job, &attempt, fates, Feedback::Neutral)).await;
     }
 
     /// Gives the session the next piece of the content that it sends.
@@ -455,7 +473,7 @@ impl Conversation<'_> {
         let xdelay = clock::now().saturating_duration_since(open.began);
         let passes_dsn = self.link.session.offers().dsn;
         let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, passes_dsn);
-        self.work.settle(&attempt, fates, feedback).await;
+        self.work.settle(&open.job, &attempt, fates, feedback).await;
     }
 
     /// Whether the peer had nothing to do with the transaction: it was behind one that ended the connection, or the

@@ -1,18 +1,18 @@
 //! Mail that waited too long at a destination that is down: nobody tries it, so its age is seen by the walk over its queue.
 
 use super::Dispatch;
-use crate::deliver::Outgoing;
+use crate::deliver::{Outgoing, Unfit};
 use crate::resolve;
 use crate::service::Service;
 use crate::settle::{self, Attempt, Cause, Fate};
 use mail::{EnhancedCode, Outcome, QueueId};
-use observe::NextHop;
+use observe::{Event, NextHop, Severity};
 use schedule::{Health, Overdue, Positions};
-use spool::{Change, State, Store as _};
+use spool::{Change, State, Status, Store as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tells the sender, and records what he was told. Nothing is done for recipients that do not wait any more.
+/// Tells the sender, and records what he was told. False: it could not be done, and is to be tried later. Nothing is done for recipients that do not wait any more.
 pub(super) async fn settle(
     service: &Arc<Service>,
     dispatch: &Arc<Dispatch>,
@@ -20,8 +20,20 @@ pub(super) async fn settle(
     message: QueueId,
     recipients: &Positions,
     kind: Overdue,
-) {
-    let Ok(outgoing) = Outgoing::load(&dispatch.spool, message, recipients).await else { return };
+) -> bool {
+    if service.keeper.pressure() == spool::Pressure::Poisoned {
+        return false;
+    }
+    let outgoing = match Outgoing::load(&dispatch.spool, message, recipients).await {
+        Ok(outgoing) => outgoing,
+        Err(Unfit::Nothing) => return true,
+        Err(Unfit::Unreadable(why)) => {
+            let text =
+                format!("message {message} is overdue and cannot be read: {why}; run mailrace spool verify on a copy");
+            service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+            return false;
+        }
+    };
     let down = dispatch.lock().scheduler.state(destination).map(|view| view.health);
     let why = match down {
         Some(Health::Down { why, .. }) => Some(why),
@@ -47,7 +59,7 @@ pub(super) async fn settle(
     // Nobody tried: what waits on is due as before, and no attempt is counted.
     let changes = settled.changes.into_iter().zip(&outgoing.positions).map(|(change, (_, before))| {
         let state = match (kind, change.state.status) {
-            (Overdue::Warn, spool::Status::Waiting) => {
+            (Overdue::Warn, Status::Waiting) => {
                 let state = State { due: before.due, attempts: before.attempts, ..change.state };
                 if change.state.is_warned() { state.warned() } else { state }
             }
@@ -57,5 +69,6 @@ pub(super) async fn settle(
     });
     let changes: Vec<Change> = changes.collect();
     // If it cannot be recorded, the next walk finds it again.
-    drop(dispatch.spool.record(&changes));
+    let is_told = changes.iter().all(|change| change.state.status != Status::Waiting || change.state.is_warned());
+    dispatch.spool.record(&changes).is_ok() && is_told
 }

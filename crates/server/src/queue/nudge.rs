@@ -4,6 +4,7 @@
 //! knows what the spool does not keep (the last answer of a next hop, what is being delivered now). Everything here returns
 //! at once, and may be called from any thread.
 
+use crate::env::clock;
 use bytes::Bytes;
 use mail::QueueId;
 use std::fmt;
@@ -25,6 +26,11 @@ pub trait Nudge: Send + Sync + fmt::Debug + 'static {
 
     /// Recipients at these destinations were made due: try them now, whatever a back-off says. Told after the spool has it.
     fn retry(&self, destinations: Destinations<'_>);
+
+    /// The time by which delivery goes, in microseconds since 1970: what is due is due by it.
+    fn now_us(&self) -> u64 {
+        clock::unix_us()
+    }
 
     /// Why the recipient was not delivered when it was last tried, as far as that is still known.
     fn reason(&self, id: QueueId, recipient: u32) -> Option<String>;

@@ -94,7 +94,7 @@ impl Tools {
     /// Blocks for as long as it takes to look at every destination: call it where that holds up nobody.
     #[must_use]
     pub fn fullest(&self, limit: usize) -> Vec<Value> {
-        let view = View { nudge: self.nudge.as_ref(), now_us: clock::unix_us() };
+        let view = View { nudge: self.nudge.as_ref(), now_us: self.nudge.now_us() };
         destinations(&self.spool).iter().take(limit).map(|one| Value::Object(destination(&view, one))).collect()
     }
 }
@@ -134,7 +134,7 @@ impl fmt::Debug for Run<'_> {
 
 impl Run<'_> {
     fn whole(&self) {
-        let now_us = clock::unix_us();
+        let now_us = self.nudge.now_us();
         let last = match self.command.action {
             Action::Destinations => self.destinations(now_us),
             Action::List | Action::Show => self.list(now_us),

@@ -110,7 +110,7 @@ async fn store(
         |one: &RecipientReport<'_>| matches!((one.status.subject(), one.status.detail()), (3, 4) | (6, 1 | 3));
     let is_whole = !report.recipients.iter().any(is_unbearable)
         && returns_content(attempt.envelope, has_failures, attempt.content_bytes, return_bytes_max);
-    let content = original(service, attempt).await;
+    let content = original(service, attempt, is_whole).await;
     let original = match &content {
         Some(content) if is_whole => Original::Whole(content),
         Some(content) => Original::Headers(content),
@@ -147,11 +147,11 @@ async fn store(
 }
 
 /// The message the report is about, or as much of it as a report needs.
-async fn original(service: &Arc<Service>, attempt: &Attempt<'_>) -> Option<Vec<u8>> {
+async fn original(service: &Arc<Service>, attempt: &Attempt<'_>, is_whole: bool) -> Option<Vec<u8>> {
     /// Octets within which a header section ends.
-    const HEADER_BYTES_MAX: u64 = 256 << 10;
+    const HEADER_BYTES_MAX: u64 = 64 << 10;
     let spool = service.spool()?;
-    let end = attempt.content_bytes.min(HEADER_BYTES_MAX.max(service.live.load().config.delivery.return_bytes_max));
+    let end = if is_whole { attempt.content_bytes } else { attempt.content_bytes.min(HEADER_BYTES_MAX) };
     match Outgoing::part(spool, attempt.envelope.id, 0, end).await {
         Ok(content) => Some(content.to_vec()),
         Err(text) => {

@@ -254,9 +254,11 @@ impl Checker<'_> {
     fn patience(&self, name: &str) -> Duration {
         let down: Duration = self.facts.downs.iter().map(|(down, up)| *up - *down).sum();
         let held = self.facts.held.get(name).copied().unwrap_or_default();
-        let host = self.host_of(name);
-        // Mail stands in line behind mail that waits for a silent host, an attempt each.
-        let is_silent = host.is_none_or(|host| host.is_silent());
+        // Mail stands in line behind mail that waits for a silent host, an attempt each. With smart hosts it may be any.
+        let is_silent = match self.host_of(name) {
+            Some(host) => host.is_silent(),
+            None => self.terms.hosts.iter().any(|host| host.is_silent()),
+        };
         let line = if is_silent { self.facts.sent.len() as u32 * SILENCE } else { Duration::ZERO };
         self.terms.slack + down + held + line
     }
