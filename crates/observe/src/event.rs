@@ -317,7 +317,7 @@ pub enum Event<'a> {
         /// `Warning: could not send message for past 4 hours`.
         text: &'a str,
     },
-    /// A report could not be delivered to anybody and is dropped.
+    /// A report could not be delivered to anybody; a person has to look.
     Unreportable {
         /// The report, or the message that none could be made of.
         id: QueueId,

@@ -27,6 +27,8 @@ pub const RAM_BYTES_MAX: usize = 2 * PIECE_BYTES + 2 * CHUNK_BYTES;
 pub const PIECE_BYTES: usize = 64 << 10;
 /// The most that is read from a connection at once, into a buffer that all connections of a thread share.
 pub const READ_BYTES: usize = 32 << 10;
+/// Room that small content may keep unused in memory.
+const SLACK_BYTES: usize = 512;
 /// Content in one chunk: as much as leaves the sum within 256 KiB, and with its header a multiple of a block.
 const CHUNK_BYTES: usize = 60 << 10;
 /// The smallest segment that takes chunks and inline content of these sizes: a frame has a quarter of it at most, and a
@@ -179,6 +181,11 @@ impl Content {
         let is_small = self.chunks == 0 && self.filling.is_none() && self.failed.is_none();
         let (body, bytes) = if is_small {
             let bytes = rest.len() as u64;
+            let mut rest = rest;
+            if rest.capacity() > rest.len() + rest.len() / 4 + SLACK_BYTES {
+                // It stays in the cache until it is delivered: what it grew by is given back.
+                rest.shrink_to_fit();
+            }
             (NewBody::Whole(Bytes::from(rest)), bytes)
         } else {
             self.push(keeper, &rest).await;

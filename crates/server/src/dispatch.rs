@@ -521,8 +521,8 @@ impl Nudge for Dispatch {
 
 /// Mail of queues whose name is no longer what the configuration gives is moved to the queue it belongs to now.
 ///
-/// Mail for a domain goes to the smart hosts by itself when there are some; what waited for smart hosts that are gone has
-/// to be read to know its domains.
+/// Mail for a domain goes to the smart hosts by itself when there are some. What waited for other smart hosts follows to the
+/// new ones, or is read to know its domains.
 ///
 /// Recipients that are in memory or under way stay where they are; says how many those were.
 ///
@@ -530,16 +530,16 @@ impl Nudge for Dispatch {
 /// The spool cannot record it; the mail stays where it is.
 fn rehome(spool: &Spool, config: &Config, is_active: &dyn Fn(&[u8], &Entry) -> bool) -> Result<usize, spool::Error> {
     let mut left = 0;
-    if !config.route.smart_host.is_empty() {
-        return Ok(left);
-    }
-    for (name, count) in spool.destinations().iter().filter(|(name, _)| resolve::is_smart_hosts(name)) {
+    let current = (!config.route.smart_host.is_empty()).then(|| resolve::smart_hosts(&config.route));
+    let is_old = |name: &[u8]| resolve::is_smart_hosts(name) && current.as_deref() != Some(name);
+    for (name, count) in spool.destinations().iter().filter(|(name, _)| is_old(name)) {
         for entry in all_of(spool, name, *count) {
             if is_active(name, &entry) {
                 left += 1;
                 continue;
             }
-            let Some(destination) = home(spool, config, &entry) else { continue };
+            let known = current.clone().or_else(|| home(spool, config, &entry));
+            let Some(destination) = known else { continue };
             // The state as it is now: somebody may have held it since the list was read.
             let states = spool.states(entry.id);
             let now = states.iter().find(|(one, at)| one.recipient == entry.recipient && **at == **name);

@@ -47,6 +47,8 @@ pub(crate) struct Attempt<'a> {
     pub(crate) xdelay: Duration,
     /// The next hop tells the sender what he wants to hear (RFC 3461 §5.2.1).
     pub(crate) passes_dsn: bool,
+    /// Somebody was asked. False for mail that only grew old.
+    pub(crate) is_try: bool,
 }
 
 /// What became of one recipient in an attempt.
@@ -227,7 +229,8 @@ fn log(service: &Service, attempt: &Attempt<'_>, judged: &[Judged]) {
     let names: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
     let mut is_logged = vec![false; judged.len()];
     for (number, one) in judged.iter().enumerate() {
-        if is_logged.get(number) == Some(&true) {
+        // What only grew old was logged when it was tried.
+        if is_logged.get(number) == Some(&true) || !attempt.is_try && matches!(one.fate, Fate::Deferred(_)) {
             continue;
         }
         let mut to = Vec::new();

@@ -91,7 +91,7 @@ pub(super) fn write(event: &Event<'_>, out: &mut String) -> bool {
             out.push_str(kind.words());
             end(out, ": ", text);
         }
-        Event::Unreportable { text, .. } => end(out, "report dropped: ", text),
+        Event::Unreportable { text, .. } => end(out, "report cannot be delivered: ", text),
         Event::StartTlsClient { relay, version, cipher, bits, verify } => {
             out.push_str("STARTTLS=client");
             write_host(relay, out);

@@ -36,7 +36,7 @@ use mail::{Body, EnhancedCode, Outcome};
 use message::Content;
 use observe::{Event, NextHop, Severity};
 use schedule::{ConnectionId, Feedback, Job, Take};
-use smtp::client::{Answer, Finished, Loss, Misfit, Stage, Step, Transaction};
+use smtp::client::{Answer, Finished, Loss, Misfit, Step, Transaction};
 use spool::{Change, Pressure, State, Status, Store as _};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -481,7 +481,9 @@ impl Conversation<'_> {
     fn is_untried(&self, finished: &Finished) -> bool {
         finished.outcomes.iter().all(|outcome| match (&outcome.answer, outcome.stage) {
             (Answer::NotTried, _) => true,
-            (Answer::Lost(Loss::Closed), Stage::Mail | Stage::Rset) => self.delivered > 0,
+            // Whoever ends a connection that had served ends it for what was sent ahead too. The message is first on the
+            // next one, where the same counts.
+            (Answer::Lost(Loss::Closed), _) => self.delivered > 0,
             (Answer::Reply(_), _) => self.delivered > 0 && is_used_up(outcome),
             _ => false,
         })
@@ -525,6 +527,7 @@ impl Outgoing {
             mailer,
             xdelay,
             passes_dsn,
+            is_try: true,
         }
     }
 }

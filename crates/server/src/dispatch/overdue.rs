@@ -5,7 +5,7 @@ use crate::deliver::{Outgoing, Unfit};
 use crate::resolve;
 use crate::service::Service;
 use crate::settle::{self, Attempt, Cause, Fate};
-use mail::{EnhancedCode, Outcome, QueueId};
+use mail::{EnhancedCode, Outcome, QueueId, Reply, ReplyClass};
 use observe::{Event, NextHop, Severity};
 use schedule::{Health, Overdue, Positions};
 use spool::{Change, State, Status, Store as _};
@@ -35,15 +35,15 @@ pub(super) async fn settle(
         }
     };
     let down = dispatch.lock().scheduler.state(destination).map(|view| view.health);
-    let why = match down {
-        Some(Health::Down { why, .. }) => Some(why),
-        _ => recipients.iter().find_map(|position| dispatch.reasons.of(message, position)),
+    // Each recipient has his own reason; a host that cannot be reached is the reason of all.
+    let fate = |position: u32| {
+        let why = match &down {
+            Some(Health::Down { why, .. }) => Some(Arc::clone(why)),
+            _ => dispatch.reasons.of(message, position),
+        };
+        Fate::Deferred(cause(why.as_deref()))
     };
-    let text = why.map_or_else(
-        || "it could not be delivered, and the last reason is not known any more".to_owned(),
-        |why| why.to_string(),
-    );
-    let status = EnhancedCode::of(Outcome::Transient, 4, 7);
+    let fates = outgoing.positions.iter().map(|(position, _)| fate(*position)).collect();
     let attempt = Attempt {
         envelope: &outgoing.envelope,
         positions: &outgoing.positions,
@@ -53,8 +53,8 @@ pub(super) async fn settle(
         mailer: resolve::mailer(&service.live.load().config.route),
         xdelay: Duration::ZERO,
         passes_dsn: false,
+        is_try: false,
     };
-    let fates = vec![Fate::Deferred(Cause::new(status, text, None)); outgoing.positions.len()];
     let settled = settle::settle(service, &attempt, fates).await;
     // Nobody tried: what waits on is due as before, and no attempt is counted.
     let changes = settled.changes.into_iter().zip(&outgoing.positions).map(|(change, (_, before))| {
@@ -71,4 +71,37 @@ pub(super) async fn settle(
     // If it cannot be recorded, the next walk finds it again.
     let is_told = changes.iter().all(|change| change.state.status != Status::Waiting || change.state.is_warned());
     dispatch.spool.record(&changes).is_ok() && is_told
+}
+
+/// What is known of the last try, with the reply taken out of its words where they are one.
+fn cause(why: Option<&str>) -> Cause {
+    // RFC 3463 §3.5: delivery time expired
+    let status = EnhancedCode::of(Outcome::Transient, 4, 7);
+    let Some(why) = why else {
+        let text = "it could not be delivered, and the last reason is not known any more".to_owned();
+        return Cause::new(status, text, None);
+    };
+    let reply = Reply::parse(format!("{why}\r\n").as_bytes(), 1_024).ok();
+    let reply = reply.filter(|reply| reply.code().class() == ReplyClass::Transient);
+    let status = reply.as_ref().and_then(Reply::enhanced).unwrap_or(status);
+    Cause::new(status, why.to_owned(), reply)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_among_the_words_is_found() {
+        let told = cause(Some("452 4.2.2 Mailbox full"));
+        assert_eq!(
+            (told.status.to_string().as_str(), told.reply.map(|reply| reply.code().get())),
+            ("4.2.2", Some(452))
+        );
+        for words in ["Connection refused by [127.0.0.1]", "550 5.1.1 gone", ""] {
+            let told = cause(Some(words));
+            assert_eq!((told.status.to_string().as_str(), told.reply), ("4.4.7", None), "{words}");
+        }
+        assert_eq!(cause(None).reply, None);
+    }
 }

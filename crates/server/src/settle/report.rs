@@ -64,7 +64,11 @@ pub(super) async fn to_sender(service: &Arc<Service>, attempt: &Attempt<'_>, jud
             Fate::Delivered(reply) => {
                 (reply.status().unwrap_or(EnhancedCode::of(Outcome::Success, 0, 0)), Some(reply), "")
             }
-            Fate::Deferred(cause) | Fate::Failed(cause) => (cause.status, cause.reply.as_ref(), cause.text.as_str()),
+            // The other server's own words say more than ours for them.
+            Fate::Deferred(cause) | Fate::Failed(cause) => {
+                let text = if cause.reply.is_some() { "" } else { cause.text.as_str() };
+                (cause.status, cause.reply.as_ref(), text)
+            }
         };
         reports.push(RecipientReport {
             recipient,
@@ -73,7 +77,7 @@ pub(super) async fn to_sender(service: &Arc<Service>, attempt: &Attempt<'_>, jud
             reply,
             remote_mta: Some(remote.as_str()).filter(|remote| !remote.is_empty()),
             text,
-            last_attempt_us: Some(at_us),
+            last_attempt_us: attempt.is_try.then_some(at_us),
             will_retry_until_us: (kind == Kind::Delayed).then(|| envelope.id.unix_us().saturating_add(give_up)),
         });
     }
@@ -92,13 +96,14 @@ pub(super) async fn to_sender(service: &Arc<Service>, attempt: &Attempt<'_>, jud
         postmaster: is_postmaster,
         to,
     };
-    store(service, attempt, &report, live.config.delivery.return_bytes_max, to).await
+    store(service, attempt, judged, &report, live.config.delivery.return_bytes_max, to).await
 }
 
 /// Composes the report and makes it durable.
 async fn store(
     service: &Arc<Service>,
     attempt: &Attempt<'_>,
+    judged: &[Judged],
     report: &Report<'_>,
     return_bytes_max: u64,
     to: &Address,
@@ -130,9 +135,14 @@ async fn store(
                 (false, false, Some(Kind::Delayed)) => ReportKind::Delayed,
                 _ => ReportKind::Dsn,
             };
+            let reason = judged.iter().find_map(|one| match &one.fate {
+                Fate::Failed(cause) => Some(cause.text.as_str()),
+                _ => None,
+            });
+            let reason = reason.unwrap_or_default();
             let text = report.recipients.first().map(|one| match one.kind {
                 Kind::Delayed => "Warning: could not send message yet",
-                Kind::Failed => one.text,
+                Kind::Failed => reason,
                 _ => "Return receipt",
             });
             service.tell(&Event::Reported { id, report: envelope.id, kind, text: text.unwrap_or_default() });

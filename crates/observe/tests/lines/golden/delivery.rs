@@ -127,7 +127,7 @@ fn report_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
         ),
         (
             Event::Unreportable { id, text: "postmaster@lab.test: Host unknown" },
-            "ID: report dropped: postmaster@lab.test: Host unknown",
+            "ID: report cannot be delivered: postmaster@lab.test: Host unknown",
         ),
     ]
 }

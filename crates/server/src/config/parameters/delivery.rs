@@ -173,7 +173,7 @@ pub(super) static DELIVERY: Section = Section {
             "postmaster@example.com",
             "who gets reports that their sender cannot take; empty for postmaster at our hostname",
             "Such a report tells of a wrong sender address or of a fault of ours. Name a mailbox that somebody reads and \
-             that is not on a host this server cannot reach. What this address cannot take either is logged and dropped.",
+             that is not on a host this server cannot reach. What this address cannot take either is held in the queue for a person, and logged.",
         ),
         fixed(
             "delivery.return_bytes_max",
