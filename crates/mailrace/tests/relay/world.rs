@@ -23,6 +23,7 @@ pub(crate) fn by_literal(hops: &[Hop]) -> Setup {
 pub(crate) fn impatient() -> Setup {
     let second = "\"1s\"";
     Setup::new()
+        .set("delivery.mode", "\"background\"")
         .set("delivery.retry_first", second)
         .set("delivery.retry_max", second)
         .set("delivery.connect_time", "\"5s\"")

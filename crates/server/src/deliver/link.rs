@@ -29,6 +29,8 @@ pub(super) struct Link {
     pub(super) is_lmtp: bool,
     /// Whom it leads to.
     pub(super) peer: Candidate,
+    /// The peer takes nothing more. What it said before is still to be read: it may be the 250 of a message.
+    is_deaf: bool,
     began: Instant,
 }
 
@@ -48,7 +50,7 @@ pub(super) enum Next {
 impl Link {
     /// A connection that is open and has said nothing yet.
     pub(super) fn new(session: Session, transport: Transport, peer: Candidate, is_lmtp: bool) -> Self {
-        Self { session, transport, is_lmtp, peer, began: clock::now() }
+        Self { session, transport, is_lmtp, peer, is_deaf: false, began: clock::now() }
     }
 
     /// The time of the session.
@@ -114,9 +116,8 @@ impl Link {
     /// Sends and reads what can be. Whether the session was told anything.
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> bool {
         let now = self.now();
-        let mut has_failed = false;
         let mut is_told = false;
-        while self.session.has_output() && !has_failed {
+        while self.session.has_output() && !self.is_deaf {
             let mut slices = [IoSlice::new(&[]); SLICES];
             let filled = self.session.output_slices(&mut slices);
             let output = slices.get(..filled).unwrap_or_default();
@@ -125,12 +126,12 @@ impl Link {
                     self.session.sent(octets, now);
                     is_told = true;
                 }
-                Poll::Ready(Err(_)) => has_failed = true,
+                Poll::Ready(Err(_)) => self.is_deaf = true,
                 Poll::Pending => break,
             }
         }
-        if let Poll::Ready(Err(_)) = self.transport.poll_flush(context) {
-            has_failed = true;
+        if !self.is_deaf && matches!(self.transport.poll_flush(context), Poll::Ready(Err(_))) {
+            self.is_deaf = true;
         }
         let session = &mut self.session;
         let read = self.transport.poll_input(context, |input| match input {
@@ -140,11 +141,6 @@ impl Link {
         match read {
             Poll::Ready(Ok(())) => true,
             Poll::Ready(Err(_)) => {
-                self.session.end_of_input(now);
-                true
-            }
-            // What the peer said before it closed is read first; then there is nobody left.
-            Poll::Pending if has_failed => {
                 self.session.end_of_input(now);
                 true
             }
