@@ -360,3 +360,20 @@ fn ten_million_messages_over_a_busy_connection() {
         while scheduler.poll(START).is_some() {}
     }
 }
+
+#[test]
+fn a_job_that_is_over_frees_its_own_recipients_only() {
+    let mut scheduler = Scheduler::new(Settings { recipients_per_transaction: 2, ..Settings::default() }, 1);
+    scheduler.add(b"a", Job { message: id(1), recipients: (0..4).collect(), probe: false }, START);
+    let Some(Action::Open { connection, .. }) = scheduler.poll(START) else { panic!("a connection is wanted") };
+    scheduler.ready(connection, START);
+    let took: Vec<Take> = (0..2).map(|_| scheduler.take(connection, START)).collect();
+    let [Take::Job(first), Take::Job(second)] = took.as_slice() else { panic!("{took:?}") };
+    // The later one comes to its end first: held, deleted, or not to be read.
+    scheduler.done(connection, second, Feedback::Neutral, None, START);
+    let active = |scheduler: &Scheduler| (0..4).map(|one| scheduler.is_active(b"a", id(1), one)).collect::<Vec<_>>();
+    assert_eq!(active(&scheduler), [true, true, false, false]);
+    assert!(scheduler.is_in_flight(id(1), 0) && !scheduler.is_in_flight(id(1), 2));
+    scheduler.done(connection, first, Feedback::Neutral, None, START);
+    assert_eq!(active(&scheduler), [false; 4]);
+}
