@@ -173,3 +173,42 @@ fn named(name: &str, address: SocketAddr) -> Candidate {
     let name = name.strip_suffix('.').unwrap_or(name);
     Candidate { name: name.into(), address, server_name: name.into() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn found(smart_host: &str, destination: &[u8]) -> Result<Vec<Candidate>, NoHosts> {
+        let text = format!("[route]\nsmart_host = {smart_host}\n[dns]\nservers = [\"127.0.0.1:9\"]\n");
+        let config = crate::config::load(&text, None, &[], &crate::config::Machine::default()).unwrap().config;
+        let resolver = Resolver::new(&config.dns).unwrap();
+        candidates(&config, &resolver, destination, &Ourselves::default(), 1).await
+    }
+
+    #[tokio::test]
+    async fn mail_of_smart_hosts_that_are_gone_waits() {
+        let name = b"smtp:[192.0.2.1]:25";
+        assert!(is_smart_hosts(name) && !is_smart_hosts(b"[IPv6:2001:db8::1]") && !is_smart_hosts(b"a.example"));
+        let none = found("[]", name).await.unwrap_err();
+        assert!(!none.permanent, "{none}");
+        // A destination that is none at all has failed.
+        assert!(found("[]", b"no domain").await.unwrap_err().permanent);
+    }
+
+    #[tokio::test]
+    async fn equal_hosts_take_turns_and_others_keep_their_order() {
+        let hosts = "[\"[192.0.2.1]:25\", [\"[192.0.2.2]:26\", \"[192.0.2.3]:27\"]]";
+        let found = found(hosts, b"a.example").await.unwrap();
+        let addresses: Vec<String> = found.iter().map(|one| one.address.to_string()).collect();
+        assert_eq!(addresses, ["192.0.2.1:25", "192.0.2.3:27", "192.0.2.2:26"]);
+        assert_eq!(&*found[0].name, "[192.0.2.1]");
+    }
+
+    #[tokio::test]
+    async fn a_literal_is_the_host() {
+        let four = found("[]", b"[192.0.2.7]").await.unwrap();
+        assert_eq!(four[0].address.to_string(), "192.0.2.7:25");
+        let six = found("[]", b"[IPv6:2001:db8::1]").await.unwrap();
+        assert_eq!(six[0].address.to_string(), "[2001:db8::1]:25");
+    }
+}
