@@ -45,8 +45,6 @@ const DOWN_FIRST: Duration = Duration::from_secs(60);
 const CONVERSIONS_MAX: usize = 2;
 /// Reports on mail that nobody tried that are made at a time.
 const TELLINGS_MAX: usize = 32;
-/// How long it takes until a report that could not be stored is tried again.
-const TELL_AGAIN: Duration = Duration::from_secs(300);
 /// How long mail of old smart hosts that is under way is waited for.
 const REHOME_AGAIN: Duration = Duration::from_secs(30);
 /// Destinations that are remembered as down, at most, before those the scheduler has forgotten are.
@@ -290,7 +288,7 @@ impl Dispatch {
 
     /// Those that were overdue were settled, or are to be looked at again.
     pub(crate) fn settled(&self, destination: DestinationId, message: QueueId, recipients: &Positions, is_told: bool) {
-        let pause = if is_told { Duration::ZERO } else { TELL_AGAIN };
+        let pause = if is_told { Duration::ZERO } else { settle::TELL_AGAIN };
         self.tell(|scheduler, now| scheduler.settled(destination, message, recipients, now + pause));
     }
 

@@ -28,6 +28,9 @@ use spool::{Change, State, Status};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How long it takes until a report that could not be stored is tried again.
+pub(crate) const TELL_AGAIN: Duration = Duration::from_secs(300);
+
 /// One attempt on some recipients of one message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt<'a> {
@@ -186,7 +189,7 @@ fn judge(service: &Service, attempt: &Attempt<'_>, fate: Fate, before: State) ->
         true => now,
         false => now + schedule::retry_after(tried.tries(), &crate::dispatch::settings(&live.config), seed),
     };
-    let state = State { status: Status::Waiting, due: u32::try_from(due.as_secs()).unwrap_or(u32::MAX), ..tried };
+    let state = tried.until(due);
     let is_late = !delivery.warn_after.is_zero() && age >= delivery.warn_after && !before.is_warned();
     Judged { fate: Fate::Deferred(cause), kind: is_late.then_some(Kind::Delayed), state }
 }
@@ -199,9 +202,7 @@ async fn report_to_sender(service: &Arc<Service>, attempt: &Attempt<'_>, judged:
         match (&one.kind, &told) {
             (Some(Kind::Failed), report::Told::NotStored) => {
                 // It will fail again, and then perhaps the report can be stored.
-                let due = now + Duration::from_secs(300);
-                let due = u32::try_from(due.as_secs()).unwrap_or(u32::MAX);
-                one.state = State { status: Status::Waiting, due, ..one.state };
+                one.state = one.state.until(now + TELL_AGAIN);
             }
             (Some(Kind::Failed), report::Told::NobodyLeft) => one.state.status = Status::Held,
             (Some(Kind::Delayed), report::Told::Yes | report::Told::NotWanted) => one.state = one.state.warned(),

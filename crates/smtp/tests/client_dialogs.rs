@@ -23,29 +23,12 @@
 //! closed Idle 421 *                        the session has closed: stage, reply or loss or `-`, `orderly`
 //! ```
 
-use std::path::Path;
+mod folder;
 
+use folder::{Cut, Random, play_all};
 use smtp::client::{Answer, Dialect, Outcome, Settings, TlsUse};
 use smtp::client_rehearsal::{ClientRehearsal, Job};
 use smtp::dialog::{Dialog, Step, duration, fits, unescape};
-
-/// How input is cut.
-#[derive(Clone, Copy, Debug)]
-enum Cut {
-    Whole,
-    Octets,
-    Random(u8),
-}
-
-/// Numbers that are the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, max: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % max
-    }
-}
 
 struct Player {
     rehearsal: ClientRehearsal,
@@ -121,8 +104,7 @@ fn outcome(outcome: &Outcome) -> String {
 impl Player {
     fn new(dialog: &Dialog, cut: Cut) -> Result<Self, String> {
         let mut rehearsal = ClientRehearsal::new(settings(dialog)?);
-        let seed = if let Cut::Random(seed) = cut { u64::from(seed) } else { 0 };
-        let mut random = Random(seed);
+        let mut random = cut.random();
         rehearsal.piece = match cut {
             Cut::Whole => usize::MAX,
             Cut::Octets => 1,
@@ -137,11 +119,7 @@ impl Player {
         let input = std::mem::take(&mut self.pending);
         let mut rest = &input[..];
         while !rest.is_empty() {
-            let octets = match self.cut {
-                Cut::Whole => rest.len(),
-                Cut::Octets => 1,
-                Cut::Random(_) => 1 + self.random.below(rest.len().min(40)),
-            };
+            let octets = self.cut.take(rest.len(), &mut self.random);
             let (piece, after) = rest.split_at(octets);
             self.rehearsal.session.receive(piece, self.rehearsal.now);
             rest = after;
@@ -269,20 +247,7 @@ fn play(text: &str, cut: Cut) -> Result<(), String> {
 
 #[test]
 fn dialogs() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/client_dialogs");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    assert!(files.len() >= 30, "only {} dialogs are there", files.len());
-    let mut failures = Vec::new();
-    for file in files {
-        let text = std::fs::read_to_string(&file).unwrap();
-        let name = file.file_name().unwrap().to_string_lossy().into_owned();
-        let mut cuts = [Cut::Whole, Cut::Octets].into_iter().chain((0..6).map(Cut::Random));
-        if let Err(why) = cuts.try_for_each(|cut| play(&text, cut)) {
-            failures.push(format!("{name}: {why}"));
-        }
-    }
-    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+    play_all("client_dialogs", 30, 6, play);
 }
 
 /// The player notices what is wrong.

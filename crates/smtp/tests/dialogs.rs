@@ -1,36 +1,15 @@
 //! Plays every file of `dialogs/` to the state machine: whole, octet by octet, and cut at random.
 
-use std::path::Path;
+mod folder;
 
+use folder::{Cut, Random, play_all};
 use smtp::dialog::{Dialog, Step, fits};
 use smtp::rehearsal::Rehearsal;
-
-/// How input is cut.
-#[derive(Clone, Copy, Debug)]
-enum Cut {
-    Whole,
-    Octets,
-    Random(u8),
-}
-
-/// Numbers that are the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, max: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % max
-    }
-}
 
 fn feed(rehearsal: &mut Rehearsal, input: &[u8], cut: Cut, random: &mut Random) {
     let mut rest = input;
     while !rest.is_empty() {
-        let octets = match cut {
-            Cut::Whole => rest.len(),
-            Cut::Octets => 1,
-            Cut::Random(_) => 1 + random.below(rest.len().min(40)),
-        };
+        let octets = cut.take(rest.len(), random);
         let (piece, after) = rest.split_at(octets);
         rehearsal.feed(piece);
         rest = after;
@@ -110,13 +89,12 @@ impl Player {
 }
 
 fn play(dialog: &Dialog, cut: Cut) -> Result<(), String> {
-    let seed = if let Cut::Random(seed) = cut { u64::from(seed) } else { 0 };
     let mut player = Player {
         rehearsal: Rehearsal::new(dialog.settings()?, dialog.clone()),
         greeted: false,
         pending: Vec::new(),
         cut,
-        random: Random(seed),
+        random: cut.random(),
     };
     let mut said = Vec::new();
     for (number, step) in &dialog.steps {
@@ -130,21 +108,7 @@ fn play(dialog: &Dialog, cut: Cut) -> Result<(), String> {
 
 #[test]
 fn dialogs() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/dialogs");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    assert!(files.len() >= 40, "only {} dialogs are there", files.len());
-    let mut failures = Vec::new();
-    for file in files {
-        let text = std::fs::read_to_string(&file).unwrap();
-        let name = file.file_name().unwrap().to_string_lossy().into_owned();
-        let cuts = [Cut::Whole, Cut::Octets].into_iter().chain((0..10).map(Cut::Random));
-        let result = Dialog::parse(&text).and_then(|dialog| cuts.clone().try_for_each(|cut| play(&dialog, cut)));
-        if let Err(why) = result {
-            failures.push(format!("{name}: {why}"));
-        }
-    }
-    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+    play_all("dialogs", 40, 10, |text, cut| play(&Dialog::parse(text)?, cut));
 }
 
 /// The player notices a wrong reply, a missing one and one too many.

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use mail::QueueId;
 use std::fmt;
 use std::ops::Range;
+use std::time::Duration;
 
 /// A transaction to be made durable as a whole.
 #[derive(Clone, Debug)]
@@ -97,6 +98,12 @@ impl State {
     pub const fn tried(self) -> Self {
         let more = if self.tries() < Self::TRIES_MAX { 1 } else { 0 };
         Self { attempts: self.attempts + more, ..self }
+    }
+
+    /// The same, waiting for a time since 1970.
+    #[must_use]
+    pub fn until(self, due: Duration) -> Self {
+        Self { status: Status::Waiting, due: u32::try_from(due.as_secs()).unwrap_or(u32::MAX), ..self }
     }
 
     /// The same, and the sender was told of the delay.

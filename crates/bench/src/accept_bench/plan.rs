@@ -4,8 +4,9 @@
 //! hits each of them in turn. A contender that cannot run is left out with its reason and not asked again.
 
 use super::clients::{Client, Sample, sample};
-use super::report::{Report, Row, Table};
+use super::report::{Report, Table};
 use super::{Arguments, Part, idle};
+use crate::side_by_side::figures::Row;
 use crate::side_by_side::servers::{Kind, Server, Site, Task, Work, beside, peer};
 use crate::spool_bench::machine::{self, Machine};
 use crate::spool_bench::say;
@@ -115,7 +116,7 @@ impl Bench<'_> {
     /// Measures all contenders under one load.
     fn table(&mut self, part: &'static str, load: Client, kinds: &[Kind]) {
         say(&format!("accept: {part}: {}", load.name()));
-        let mut rows: Vec<Row> = kinds.iter().map(|kind| Row::new(kind.name())).collect();
+        let mut rows: Vec<Row<_>> = kinds.iter().map(|kind| Row::new(kind.name())).collect();
         for round in 0..self.rounds {
             for turn in 0..kinds.len() {
                 let at = (turn + round) % kinds.len();

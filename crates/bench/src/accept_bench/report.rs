@@ -1,7 +1,7 @@
 //! The figures: medians and spreads for people, all samples for programs.
 
 use super::clients::Sample;
-use crate::side_by_side::figures::{self, spread, text};
+use crate::side_by_side::figures::{Row, Sampled, spread, text};
 use crate::spool_bench::machine::Machine;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -11,34 +11,16 @@ use std::fmt::Write as _;
 pub(super) struct Table {
     pub(super) part: &'static str,
     pub(super) load: String,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<Row<Sample>>,
 }
 
-/// One contender. `None` where a round gave no figure.
-#[derive(Debug)]
-pub(super) struct Row {
-    pub(super) name: String,
-    pub(super) samples: Vec<Option<Sample>>,
-    /// Why there is no figure, or what is wrong with one; each text once.
-    pub(super) remarks: Vec<String>,
-}
-
-impl Row {
-    pub(super) fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), samples: Vec::new(), remarks: Vec::new() }
+impl Sampled for Sample {
+    fn rate(&self) -> f64 {
+        self.per_second
     }
 
-    pub(super) fn add(&mut self, sample: Result<Sample, String>) {
-        let (sample, remark) = match sample {
-            Ok(sample) => (Some(sample.clone()), sample.complaint),
-            Err(why) => (None, Some(why)),
-        };
-        self.samples.push(sample);
-        self.remarks.extend(remark.filter(|remark| !self.remarks.contains(remark)));
-    }
-
-    fn values(&self, value: impl Fn(&Sample) -> Option<f64>) -> Vec<f64> {
-        self.samples.iter().flatten().filter_map(value).collect()
+    fn complaint(&self) -> Option<&str> {
+        self.complaint.as_deref()
     }
 }
 
@@ -51,14 +33,6 @@ pub(super) struct Report {
     /// Part, what was measured, the figure with its unit.
     pub(super) facts: Vec<(&'static str, String, String)>,
     pub(super) left_out: Vec<String>,
-}
-
-/// Quotients of the rates of two rows, round by round.
-fn ratios(of: &Row, by: &Row) -> Vec<f64> {
-    fn rates(row: &Row) -> impl Iterator<Item = Option<f64>> {
-        row.samples.iter().map(|sample| sample.as_ref().map(|sample| sample.per_second))
-    }
-    figures::ratios(rates(of), rates(by))
 }
 
 impl Report {
@@ -79,7 +53,7 @@ impl Report {
             out.push_str("| | messages/s | mailrace serve ÷ it | machine CPU, µs | server CPU, µs | p99, ms |\n|---|---|---|---|---|---|\n");
             for row in &table.rows {
                 let ratio = match table.rows.first() {
-                    Some(first) if !std::ptr::eq(first, row) => text(ratios(first, row), 2),
+                    Some(first) if !std::ptr::eq(first, row) => text(first.ratios(row), 2),
                     _ => String::new(),
                 };
                 #[expect(clippy::cast_precision_loss, reason = "a time")]
@@ -117,7 +91,7 @@ impl Report {
     }
 
     pub(super) fn json(&self) -> Value {
-        let row = |first: &Row, row: &Row| {
+        let row = |first: &Row<Sample>, row: &Row<Sample>| {
             let samples: Vec<Value> = row
                 .samples
                 .iter()
@@ -129,7 +103,7 @@ impl Report {
                     })
                 })
                 .collect();
-            let ratio = spread(ratios(first, row)).map(|(median, least, most)| json!([median, least, most]));
+            let ratio = spread(first.ratios(row)).map(|(median, least, most)| json!([median, least, most]));
             json!({ "name": row.name, "samples": samples, "first_by_this": ratio, "remarks": row.remarks })
         };
         let tables: Vec<Value> = self
@@ -165,7 +139,7 @@ fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
 mod tests {
     use super::*;
 
-    fn row(rates: &[f64]) -> Row {
+    fn row(rates: &[f64]) -> Row<Sample> {
         let mut row = Row::new("a");
         for per_second in rates {
             let sample = Sample { per_second: *per_second, ..Sample::default() };
@@ -176,7 +150,7 @@ mod tests {
 
     #[test]
     fn ratios_pair_rounds_and_leave_gaps() {
-        assert_eq!(ratios(&row(&[10.0, 0.0, 30.0]), &row(&[5.0, 5.0, 10.0])), [2.0, 3.0]);
+        assert_eq!(row(&[10.0, 0.0, 30.0]).ratios(&row(&[5.0, 5.0, 10.0])), [2.0, 3.0]);
         assert_eq!(row(&[0.0, 0.0]).remarks, ["no"]);
     }
 }

@@ -1,7 +1,7 @@
 //! The figures: medians and spreads for people, all samples for programs.
 
 use super::flow::Sample;
-use crate::side_by_side::figures::{ratios, spread, text};
+use crate::side_by_side::figures::{Row, Sampled, spread, text};
 use crate::spool_bench::machine::Machine;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -10,43 +10,16 @@ use std::fmt::Write as _;
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) load: String,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<Row<Sample>>,
 }
 
-/// One server. `None` where a round gave no figure.
-#[derive(Debug)]
-pub(super) struct Row {
-    pub(super) name: String,
-    pub(super) samples: Vec<Option<Sample>>,
-    /// Why there is no figure, or what is wrong with one; each text once.
-    pub(super) remarks: Vec<String>,
-}
-
-impl Row {
-    pub(super) fn new(name: String) -> Self {
-        Self { name, samples: Vec::new(), remarks: Vec::new() }
+impl Sampled for Sample {
+    fn rate(&self) -> f64 {
+        self.arrived_per_second()
     }
 
-    pub(super) fn add(&mut self, sample: Result<Sample, String>) {
-        let (sample, remark) = match sample {
-            Ok(sample) => (Some(sample.clone()), sample.complaint),
-            Err(why) => (None, Some(why)),
-        };
-        self.samples.push(sample);
-        self.remarks.extend(remark.filter(|remark| !self.remarks.contains(remark)));
-    }
-
-    /// Whether it failed in the last round.
-    pub(super) fn is_out(&self) -> bool {
-        self.samples.last().is_some_and(Option::is_none)
-    }
-
-    fn values(&self, value: impl Fn(&Sample) -> Option<f64>) -> Vec<f64> {
-        self.samples.iter().flatten().filter_map(value).collect()
-    }
-
-    fn rates(&self) -> impl Iterator<Item = Option<f64>> {
-        self.samples.iter().map(|sample| sample.as_ref().map(Sample::arrived_per_second))
+    fn complaint(&self) -> Option<&str> {
+        self.complaint.as_deref()
     }
 }
 
@@ -71,7 +44,7 @@ impl Table {
         );
         for row in &self.rows {
             let ratio = match self.rows.first() {
-                Some(first) if !std::ptr::eq(first, row) => text(ratios(first.rates(), row.rates()), 2),
+                Some(first) if !std::ptr::eq(first, row) => text(first.ratios(row), 2),
                 _ => String::new(),
             };
             let figure = |digits, value: fn(&Sample) -> Option<f64>| text(row.values(value), digits);
@@ -112,7 +85,7 @@ impl Table {
             .rows
             .iter()
             .map(|row| {
-                let ratio = spread(ratios(first.rates(), row.rates()));
+                let ratio = spread(first.ratios(row));
                 let ratio = ratio.map(|(median, least, most)| json!([median, least, most]));
                 let samples: Vec<Option<Value>> = row.samples.iter().map(sample).collect();
                 json!({ "name": row.name, "samples": samples, "first_by_this": ratio, "remarks": row.remarks })
@@ -153,8 +126,8 @@ fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
 mod tests {
     use super::*;
 
-    fn row(name: &str, rates: &[f64]) -> Row {
-        let mut row = Row::new(name.to_owned());
+    fn row(name: &str, rates: &[f64]) -> Row<Sample> {
+        let mut row = Row::new(name);
         for rate in rates {
             let sample = Sample { messages: *rate, accepted_s: 0.5, arrived_s: 1.0, ..Sample::default() };
             row.add(if *rate > 0.0 { Ok(sample) } else { Err("it | stopped".to_owned()) });

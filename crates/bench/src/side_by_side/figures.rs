@@ -17,9 +17,56 @@ pub(crate) fn text(values: Vec<f64>, digits: usize) -> String {
     )
 }
 
-/// Quotients of values of the same round; a round without one of them gives none.
-pub(crate) fn ratios(of: impl Iterator<Item = Option<f64>>, by: impl Iterator<Item = Option<f64>>) -> Vec<f64> {
-    of.zip(by).filter_map(|(of, by)| Some(of? / by?)).collect()
+/// What a round gave for one contender.
+pub(crate) trait Sampled: Clone {
+    /// The figure that ratios are made of.
+    fn rate(&self) -> f64;
+
+    /// What is wrong with it, if anything is.
+    fn complaint(&self) -> Option<&str>;
+}
+
+/// One contender. `None` where a round gave no figure; round `n` of one and of another stand in the same place.
+#[derive(Debug)]
+pub(crate) struct Row<S> {
+    pub(crate) name: String,
+    pub(crate) samples: Vec<Option<S>>,
+    /// Why there is no figure, or what is wrong with one; each text once.
+    pub(crate) remarks: Vec<String>,
+}
+
+impl<S: Sampled> Row<S> {
+    pub(crate) fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), samples: Vec::new(), remarks: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, sample: Result<S, String>) {
+        let (sample, remark) = match sample {
+            Ok(sample) => {
+                let remark = sample.complaint().map(str::to_owned);
+                (Some(sample), remark)
+            }
+            Err(why) => (None, Some(why)),
+        };
+        self.samples.push(sample);
+        self.remarks.extend(remark.filter(|remark| !self.remarks.contains(remark)));
+    }
+
+    /// Whether it failed in the last round.
+    pub(crate) fn is_out(&self) -> bool {
+        self.samples.last().is_some_and(Option::is_none)
+    }
+
+    /// Figures of the rounds that gave one.
+    pub(crate) fn values(&self, value: impl Fn(&S) -> Option<f64>) -> Vec<f64> {
+        self.samples.iter().flatten().filter_map(value).collect()
+    }
+
+    /// Quotients of the rates of the same round; a round without one of them gives none.
+    pub(crate) fn ratios(&self, by: &Self) -> Vec<f64> {
+        let rate = |sample: &Option<S>| sample.as_ref().map(Sampled::rate);
+        self.samples.iter().zip(&by.samples).filter_map(|(of, by)| Some(rate(of)? / rate(by)?)).collect()
+    }
 }
 
 #[cfg(test)]
@@ -33,10 +80,24 @@ mod tests {
         assert_eq!(spread(vec![]), None);
     }
 
+    impl Sampled for f64 {
+        fn rate(&self) -> f64 {
+            *self
+        }
+
+        fn complaint(&self) -> Option<&str> {
+            (*self > 20.0).then_some("fast")
+        }
+    }
+
     #[test]
     fn ratios_pair_rounds_and_leave_gaps() {
-        let of = [Some(10.0), None, Some(30.0)];
-        let by = [Some(5.0), Some(5.0), Some(10.0)];
-        assert_eq!(ratios(of.into_iter(), by.into_iter()), [2.0, 3.0]);
+        let row = |rates: &[f64]| {
+            let mut row = Row::new("a");
+            rates.iter().for_each(|rate| row.add(if *rate > 0.0 { Ok(*rate) } else { Err("no".to_owned()) }));
+            row
+        };
+        assert_eq!(row(&[10.0, 0.0, 30.0]).ratios(&row(&[5.0, 5.0, 10.0])), [2.0, 3.0]);
+        assert_eq!(row(&[0.0, 0.0, 30.0, 40.0]).remarks, ["no", "fast"]);
     }
 }

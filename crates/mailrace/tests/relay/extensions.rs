@@ -1,23 +1,9 @@
 //! What next hops offer and what they do not: content arrives octet for octet, is converted, or comes back.
 
-use crate::client::greeted;
+use crate::client::{greeted, stuffed};
 use crate::hop::{Act, At, Hop, Manners};
 use crate::report::Report;
 use crate::world::{ends_empty, relay, send, send_over, wait_line};
-
-/// RFC 5321 §4.5.2
-fn stuffed(content: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(content.len() + content.len() / 50);
-    let mut at_start = true;
-    for byte in content {
-        if at_start && *byte == b'.' {
-            out.push(b'.');
-        }
-        out.push(*byte);
-        at_start = *byte == b'\n';
-    }
-    out
-}
 
 /// Lines of all lengths, many with dots in front, of this many octets or a little more.
 fn dotty(size: usize) -> Vec<u8> {

@@ -172,3 +172,18 @@ pub(crate) fn id(reply: &str) -> String {
     let id = reply.strip_prefix("250 2.0.0 ").and_then(|rest| rest.strip_suffix(" Message accepted for delivery"));
     id.unwrap_or_else(|| panic!("not accepted: {reply}")).to_owned()
 }
+
+/// Content as DATA sends it.
+// RFC 5321 §4.5.2
+pub(crate) fn stuffed(content: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(content.len() + content.len() / 50);
+    let mut at_start = true;
+    for byte in content {
+        if at_start && *byte == b'.' {
+            out.push(b'.');
+        }
+        out.push(*byte);
+        at_start = *byte == b'\n';
+    }
+    out
+}

@@ -1,6 +1,6 @@
 //! A 250 means that the message is in the spool, byte for byte, whatever happens to the server next.
 
-use crate::client::{greeted, id};
+use crate::client::{greeted, id, stuffed};
 use crate::harness::{Letter, Server, Setup, letters, program, text};
 use mail::Body;
 use std::collections::BTreeSet;
@@ -14,20 +14,6 @@ fn octets(size: usize) -> Vec<u8> {
         let octet = |at: usize| u8::try_from((line * 7 + at * 13) % 256).unwrap_or(0);
         out.extend((0..line % 400).map(octet).map(|byte| if matches!(byte, 0 | b'\r' | b'\n') { b'.' } else { byte }));
         out.extend_from_slice(b"\r\n");
-    }
-    out
-}
-
-/// RFC 5321 §4.5.2
-fn stuffed(content: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(content.len() + content.len() / 50);
-    let mut at_start = true;
-    for byte in content {
-        if at_start && *byte == b'.' {
-            out.push(b'.');
-        }
-        out.push(*byte);
-        at_start = *byte == b'\n';
     }
     out
 }

@@ -37,7 +37,7 @@ use message::Content;
 use observe::{Event, NextHop, Severity};
 use schedule::{ConnectionId, Feedback, Job, Take};
 use smtp::client::{Answer, Finished, Loss, Misfit, Step, Transaction};
-use spool::{Change, Pressure, State, Status, Store as _};
+use spool::{Change, Pressure, Status, Store as _};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
@@ -89,7 +89,7 @@ pub(crate) async fn run(service: Arc<Service>, destination: Arc<[u8]>, connectio
                 tokens: 0,
                 appetite: Appetite::Hungry,
                 idle_since: clock::now(),
-                delivered: 0,
+                answered: 0,
                 barren: 0,
             };
             Box::pin(conversation.hold(&mut wait)).await;
@@ -175,10 +175,7 @@ impl Work<'_> {
         let Some(spool) = self.service.spool() else { return };
         for job in jobs {
             let Ok(outgoing) = Outgoing::load(spool, job.message, &job.recipients).await else { continue };
-            let relay = trouble.peer.as_ref().map_or(NextHop::None, next_hop);
-            let mailer = resolve::mailer(&self.service.live.load().config.route);
-            let attempt = outgoing.attempt(relay, mailer, Duration::ZERO, false);
-            settle::log_deferred(self.service, &attempt, &trouble.cause());
+            settle::log_deferred(self.service, &self.unsent(&outgoing, trouble), &trouble.cause());
         }
     }
 
@@ -191,10 +188,15 @@ impl Work<'_> {
             Err(Unfit::Unreadable(why)) => return self.put_aside(job, &why),
         };
         let fates = vec![Fate::Failed(trouble.cause()); outgoing.positions.len()];
+        let attempt = self.unsent(&outgoing, trouble);
+        self.settle(job, &attempt, fates, Feedback::Neutral).await;
+    }
+
+    /// The attempt that came to no transaction.
+    fn unsent<'o>(&self, outgoing: &'o Outgoing, trouble: &'o Trouble) -> Attempt<'o> {
         let relay = trouble.peer.as_ref().map_or(NextHop::None, next_hop);
         let mailer = resolve::mailer(&self.service.live.load().config.route);
-        let attempt = outgoing.attempt(relay, mailer, Duration::ZERO, false);
-        self.settle(job, &attempt, fates, Feedback::Neutral).await;
+        outgoing.attempt(relay, mailer, Duration::ZERO, false)
     }
 
     /// The spool cannot read a message: its recipients wait, and somebody has to look. One that is gone was deleted meanwhile.
@@ -204,7 +206,7 @@ impl Work<'_> {
         let mut is_there = false;
         for (entry, _) in spool.states(job.message) {
             if entry.state.status == Status::Waiting && job.recipients.contains(entry.recipient) {
-                let state = State { due: u32::try_from(due.as_secs()).unwrap_or(u32::MAX), ..entry.state.tried() };
+                let state = entry.state.tried().until(due);
                 self.changes.push(Change { id: job.message, recipient: entry.recipient, state, destination: None });
                 is_there = true;
             }
@@ -264,7 +266,7 @@ struct Conversation<'a> {
     appetite: Appetite,
     idle_since: Instant,
     /// Transactions that came to an answer.
-    delivered: u64,
+    answered: u64,
     /// Those of them that no recipient was delivered by.
     barren: u32,
 }
@@ -273,55 +275,44 @@ impl Conversation<'_> {
     async fn hold<N: Future<Output = ()>>(&mut self, wait: &mut Wait<'_, N>) {
         let post = self.post;
         let mut bell = Box::pin(post.bell.notified());
+        let mut step = self.link.session.step();
         loop {
-            match self.link.session.step() {
-                Step::Ready if self.appetite == Appetite::Hungry => {
-                    self.take().await;
-                    continue;
-                }
+            match step {
+                Step::Ready if self.appetite == Appetite::Hungry => self.take().await,
                 Step::Ready if self.appetite == Appetite::Leaving && self.link.session.in_flight() == 0 => {
                     let now = self.link.now();
                     self.link.session.quit(now);
-                    continue;
                 }
-                Step::Content => {
-                    self.feed().await;
-                    continue;
-                }
-                Step::Done(finished) => {
-                    Box::pin(self.finish(finished)).await;
-                    continue;
-                }
+                Step::Content => self.feed().await,
+                Step::Done(finished) => Box::pin(self.finish(finished)).await,
                 Step::Closed => return,
-                Step::Wait | Step::Ready | Step::StartTls => {}
-            }
-            self.work.flush();
-            let is_idle = self.link.session.in_flight() == 0 && self.appetite == Appetite::Sated;
-            let idle_time = self.work.service.live.load().config.delivery.idle_time;
-            let idle_until = is_idle.then(|| self.idle_since + idle_time);
-            match self.link.next(wait, bell.as_mut(), true, idle_until).await {
-                Next::Step(step) => self.follow(step).await,
-                Next::Rung => {
-                    bell = Box::pin(post.bell.notified());
-                    if post.is_called_off.load(Ordering::Acquire) {
-                        self.appetite = Appetite::Leaving;
-                    } else if self.appetite == Appetite::Sated {
-                        self.appetite = Appetite::Hungry;
+                Step::Wait | Step::Ready | Step::StartTls => {
+                    self.work.flush();
+                    match self.link.next(wait, bell.as_mut(), true, self.idle_until()).await {
+                        Next::Step(next) => {
+                            step = next;
+                            continue;
+                        }
+                        Next::Rung => {
+                            bell = Box::pin(post.bell.notified());
+                            if post.is_called_off.load(Ordering::Acquire) {
+                                self.appetite = Appetite::Leaving;
+                            } else if self.appetite == Appetite::Sated {
+                                self.appetite = Appetite::Hungry;
+                            }
+                        }
+                        Next::Idle | Next::Stopping => self.appetite = Appetite::Leaving,
                     }
                 }
-                Next::Idle | Next::Stopping => self.appetite = Appetite::Leaving,
             }
+            step = self.link.session.step();
         }
     }
 
-    /// Does what a step asks that came out of a wait.
-    async fn follow(&mut self, step: Step) {
-        match step {
-            Step::Content => self.feed().await,
-            Step::Done(finished) => Box::pin(self.finish(finished)).await,
-            // The loop sees these again.
-            Step::Wait | Step::Ready | Step::StartTls | Step::Closed => {}
-        }
+    /// Until when a connection without work is kept.
+    fn idle_until(&self) -> Option<Instant> {
+        let is_idle = self.link.session.in_flight() == 0 && self.appetite == Appetite::Sated;
+        is_idle.then(|| self.idle_since + self.work.service.live.load().config.delivery.idle_time)
     }
 
     /// Takes the next job, if there is one.
@@ -384,7 +375,7 @@ impl Conversation<'_> {
         if is_sabotaged(Sabotage::RecordEarly)
             && let Some(spool) = self.work.service.spool()
         {
-            let state = State { status: Status::Done, ..State::default() };
+            let state = spool::State { status: Status::Done, ..spool::State::default() };
             let change = |recipient| Change { id: job.message, recipient, state, destination: None };
             drop(spool.record(&job.recipients.iter().map(change).collect::<Vec<_>>()));
         }
@@ -461,7 +452,7 @@ impl Conversation<'_> {
             }
             fates.push(fate);
         }
-        self.delivered += 1;
+        self.answered += 1;
         if fates.iter().any(|fate| matches!(fate, Fate::Delivered(_))) {
             fates.iter_mut().for_each(Fate::hurry);
         } else {
@@ -483,8 +474,8 @@ impl Conversation<'_> {
             (Answer::NotTried, _) => true,
             // Whoever ends a connection that had served ends it for what was sent ahead too. The message is first on the
             // next one, where the same counts.
-            (Answer::Lost(Loss::Closed), _) => self.delivered > 0,
-            (Answer::Reply(_), _) => self.delivered > 0 && is_used_up(outcome),
+            (Answer::Lost(Loss::Closed), _) => self.answered > 0,
+            (Answer::Reply(_), _) => self.answered > 0 && is_used_up(outcome),
             _ => false,
         })
     }
@@ -511,7 +502,7 @@ impl Outgoing {
     }
 
     /// As *settle* takes it.
-    fn attempt<'a>(
+    pub(crate) fn attempt<'a>(
         &'a self,
         next_hop: NextHop<'a>,
         mailer: &'a str,

@@ -12,7 +12,9 @@ use spool::{Change, State, Status, Store as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tells the sender, and records what he was told. False: it could not be done, and is to be tried later. Nothing is done for recipients that do not wait any more.
+/// Tells the sender, and records what he was told. False: it could not be done, and is to be tried later.
+///
+/// Nothing is done for recipients that do not wait any more.
 pub(super) async fn settle(
     service: &Arc<Service>,
     dispatch: &Arc<Dispatch>,
@@ -44,17 +46,8 @@ pub(super) async fn settle(
         Fate::Deferred(cause(why.as_deref()))
     };
     let fates = outgoing.positions.iter().map(|(position, _)| fate(*position)).collect();
-    let attempt = Attempt {
-        envelope: &outgoing.envelope,
-        positions: &outgoing.positions,
-        content_bytes: outgoing.content_bytes,
-        recipients_left: outgoing.recipients_left,
-        next_hop: NextHop::None,
-        mailer: resolve::mailer(&service.live.load().config.route),
-        xdelay: Duration::ZERO,
-        passes_dsn: false,
-        is_try: false,
-    };
+    let mailer = resolve::mailer(&service.live.load().config.route);
+    let attempt = Attempt { is_try: false, ..outgoing.attempt(NextHop::None, mailer, Duration::ZERO, false) };
     let settled = settle::settle(service, &attempt, fates).await;
     // Nobody tried: what waits on is due as before, and no attempt is counted.
     let changes = settled.changes.into_iter().zip(&outgoing.positions).map(|(change, (_, before))| {

@@ -139,13 +139,12 @@ async fn store(
                 Fate::Failed(cause) => Some(cause.text.as_str()),
                 _ => None,
             });
-            let reason = reason.unwrap_or_default();
-            let text = report.recipients.first().map(|one| match one.kind {
-                Kind::Delayed => "Warning: could not send message yet",
-                Kind::Failed => reason,
+            let text = match first {
+                Some(Kind::Delayed) => "Warning: could not send message yet",
+                Some(Kind::Failed) => reason.unwrap_or_default(),
                 _ => "Return receipt",
-            });
-            service.tell(&Event::Reported { id, report: envelope.id, kind, text: text.unwrap_or_default() });
+            };
+            service.tell(&Event::Reported { id, report: envelope.id, kind, text });
             Told::Yes
         }
         Err(error) => {
