@@ -1,10 +1,9 @@
 //! Lanes and failures, as connections and the scheduler speak of them.
 
 /// With how much patience a connection is opened and fed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {
     /// For hosts that answer: short limits.
-    #[default]
     Fast,
     /// For hosts that were silent: the limits of RFC 5321 §4.5.3.2, and a budget of its own.
     Slow,
