@@ -17,6 +17,7 @@
 //! | `active` | which recipients must not be taken again |
 //! | `walk` | reading the spool's list of a destination page by page |
 //! | `pool` | connections and the budget |
+//! | `hosts` | single hosts of a site: who is passed over, who is fast, whose TLS is broken |
 //! | `view` | what an operator sees |
 //! | `chance` | the seed's stream, and hashing of ids |
 //!
@@ -31,14 +32,18 @@
 mod active;
 mod chance;
 mod destination;
+mod hosts;
 mod job;
+mod lane;
 mod pool;
 mod scheduler;
 mod settings;
 mod view;
 mod walk;
 
+pub use hosts::{HostSettings, HostView, Hosts, HostsDamage};
 pub use job::{Action, Added, ConnectionId, DestinationId, Feedback, Job, Overdue, Positions, Take, Waiting};
+pub use lane::{Failure, Lane};
 pub use scheduler::Scheduler;
 pub use settings::{Settings, retry_after};
 pub use view::{Health, View};

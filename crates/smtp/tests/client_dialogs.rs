@@ -66,6 +66,8 @@ fn settings(dialog: &Dialog) -> Result<Settings, String> {
             ("limits.transactions_ahead", _) => number.map(|n| limits.transactions_ahead = n).is_ok(),
             ("limits.content_ahead_octets", _) => number.map(|n| limits.content_ahead_octets = n).is_ok(),
             ("limits.block", _) => time.map(|time| limits.block = time).is_ok(),
+            ("limits.hurry", _) => time.map(|time| limits.hurry = time).is_ok(),
+            ("limits.transaction", _) => time.map(|time| limits.transaction = time).is_ok(),
             _ => false,
         };
         if !known {

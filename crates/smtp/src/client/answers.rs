@@ -90,6 +90,8 @@ impl Session {
     fn finish_first(&mut self) {
         if let Some(open) = self.open.pop_front() {
             self.finished.push_back(open.finish());
+            // By the reply that has just come.
+            self.turn_began = self.progress;
         }
     }
 

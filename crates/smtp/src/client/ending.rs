@@ -49,14 +49,39 @@ impl Session {
         };
         // While the server is busy with what it has, it need not read on.
         let time = if self.out.is_empty() || self.open.is_empty() { time } else { time.max(limits.block) };
-        self.progress.saturating_add(time)
+        let time = if self.may_hurry(stage) { time.min(limits.hurry) } else { time };
+        self.progress.saturating_add(time).min(self.transaction_deadline())
+    }
+
+    /// Since when, counted from the beginning, the server has neither answered nor taken anything, while it owes that to a
+    /// transaction.
+    #[must_use]
+    pub fn owed_since(&self) -> Option<Duration> {
+        (!self.open.is_empty() && self.deadline() != Duration::MAX).then_some(self.progress)
     }
 
     /// A deadline may have passed: if it has, what is awaited is lost and the session closes.
     pub fn expire(&mut self, now: Duration) {
         if now >= self.deadline() {
-            self.lose(Loss::TimedOut);
+            let is_too_long = self.farewell.is_none() && now >= self.transaction_deadline();
+            self.lose(if is_too_long { Loss::TooLong } else { Loss::TimedOut });
         }
+    }
+
+    /// Whether the server can have no message whole of which the answer is missing: the first that is open is the first to be
+    /// whole.
+    fn may_hurry(&self, stage: Stage) -> bool {
+        let is_whole = self.open.front().is_some_and(|open| open.is_whole(self.out.sent_to()));
+        !is_whole && matches!(stage, Stage::Rset | Stage::Mail | Stage::Rcpt | Stage::Data)
+    }
+
+    /// When the first open transaction has taken too long, whatever moves.
+    fn transaction_deadline(&self) -> Duration {
+        let limits = &self.settings.limits;
+        self.open.front().map_or(Duration::MAX, |open| {
+            let until = self.turn_began.saturating_add(limits.transaction);
+            if open.is_whole(self.out.sent_to()) { until.saturating_add(limits.end) } else { until }
+        })
     }
 
     /// After [`super::Step::Content`]: the content cannot be read any more. It is never ended, so nobody gets it; answers

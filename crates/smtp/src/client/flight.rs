@@ -36,6 +36,9 @@ impl Session {
         let behind_bdat = self.open.back().is_some_and(|open| open.uses_bdat);
         let has_rset = std::mem::take(&mut self.needs_rset) || behind_bdat;
         let utf8 = commands::uses_utf8(&transaction, &self.offers);
+        if self.open.is_empty() {
+            self.turn_began = now;
+        }
         let open = Open::new(transaction, self.out.written());
         self.open.push_back(open.with(uses_bdat, is_ahead, has_rset, utf8));
         self.speak();

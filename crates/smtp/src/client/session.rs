@@ -60,6 +60,8 @@ pub struct Session {
     pub(super) finished: VecDeque<Finished>,
     /// When something was last sent or answered.
     pub(super) progress: Duration,
+    /// When the first of the open transactions was begun, or the one before it was over.
+    pub(super) turn_began: Duration,
     /// The server may have a transaction open that is none here.
     pub(super) needs_rset: bool,
     /// Messages whose end was answered.
@@ -86,6 +88,7 @@ impl Session {
             open: VecDeque::new(),
             finished: VecDeque::new(),
             progress: Duration::ZERO,
+            turn_began: Duration::ZERO,
             needs_rset: false,
             messages: 0,
             wants_quit: false,

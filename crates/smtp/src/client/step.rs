@@ -107,6 +107,8 @@ pub enum Answer {
 pub enum Loss {
     /// A time limit passed.
     TimedOut,
+    /// The transaction as a whole took too long, although something moved now and then.
+    TooLong,
     /// The server or the network closed the connection.
     Closed,
     /// What came is no SMTP; what it was, for the log.
@@ -117,6 +119,7 @@ impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TimedOut => "timed out",
+            Self::TooLong => "the transaction took too long",
             Self::Closed => "connection closed",
             Self::Protocol(what) => what,
         })

@@ -1,0 +1,272 @@
+//! What is known of single hosts: which are passed over for a while, how fast they answered, whose TLS is broken.
+//!
+//! A site may have several hosts. One that is dead costs the site nothing while another lives: it is put behind the others for
+//! a time that doubles with each failure (a circuit breaker for each host). The table serves all connections, outlives
+//! restarts as a file ([`Hosts::to_bytes`]), and is an aid only: without it mail goes the same way, slower.
+//!
+//! Invariants: never more than [`HostSettings::max`] hosts, who was used longest ago leaves first; a host is put last and
+//! never left out, so nothing here can make a site unreachable; bytes that are damaged give an empty table and the reason.
+//!
+//! Not here: which hosts a site has (`server::resolve`), the state of a site (`scheduler`), sockets, files. Time since 1970
+//! is given.
+
+mod bytes;
+
+pub use bytes::HostsDamage;
+
+use crate::chance::Chance;
+use crate::settings::back_off;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// What a host is at least expected to take whose last attempt failed.
+const FAILED_TAKES: Duration = Duration::from_secs(10);
+
+/// The limits of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostSettings {
+    /// Hosts that are remembered, at least 1. 20,000.
+    pub max: usize,
+    /// How long a host is passed over after its first failure. 1 minute.
+    pub first: Duration,
+    /// The longest that it is. 1 hour.
+    pub longest: Duration,
+    /// How long a host whose TLS broke is spoken to in clear, where that is allowed. 1 day.
+    pub tls_memory: Duration,
+}
+
+impl Default for HostSettings {
+    fn default() -> Self {
+        const HOUR: Duration = Duration::from_secs(3_600);
+        Self { max: 20_000, first: Duration::from_secs(60), longest: HOUR, tls_memory: 24 * HOUR }
+    }
+}
+
+/// The table. A host is one address with its port.
+#[derive(Debug)]
+pub struct Hosts {
+    settings: HostSettings,
+    known: BTreeMap<SocketAddr, Host>,
+    /// One entry for each known host, the oldest on top. Its number is that of a use of the host, perhaps not of the last one.
+    by_use: BinaryHeap<Reverse<(u64, SocketAddr)>>,
+    uses: u64,
+    chance: Chance,
+}
+
+/// What is known of a host. Times in microseconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Host {
+    /// Since it last carried a transaction to its end.
+    failures: u16,
+    /// How long its greeting and its transactions take, in microseconds, smoothed; 0: not known.
+    greeting: u32,
+    transaction: u32,
+    /// Until when it is passed over.
+    retry_at: u64,
+    /// Until when the outcome of the one connection that tries it is waited for.
+    trial_until: u64,
+    tls_broken_until: u64,
+    seen: u64,
+    /// The number of its last use.
+    used: u64,
+}
+
+/// What a person sees of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostView {
+    /// The host.
+    pub address: SocketAddr,
+    /// Failures since it last carried a transaction to its end.
+    pub failures: u32,
+    /// Until when it is passed over while another of its site can be tried, since 1970.
+    pub retry_at: Option<Duration>,
+    /// How long it takes from connecting until it is ready for mail.
+    pub greeting: Option<Duration>,
+    /// How long a transaction takes.
+    pub transaction: Option<Duration>,
+    /// Until when it is spoken to in clear because its TLS broke, since 1970.
+    pub tls_broken_until: Option<Duration>,
+    /// When something was learnt of it last, since 1970.
+    pub seen: Duration,
+}
+
+impl Hosts {
+    /// A table that knows nobody. Back-off is scattered by the seed.
+    #[must_use]
+    pub const fn new(settings: HostSettings, seed: u64) -> Self {
+        Self { settings, known: BTreeMap::new(), by_use: BinaryHeap::new(), uses: 0, chance: Chance::new(seed) }
+    }
+
+    /// Other limits are in force; times that run keep their end.
+    pub fn set(&mut self, settings: HostSettings) {
+        self.settings = settings;
+        while self.known.len() > self.settings.max.max(1) {
+            self.forget_oldest();
+        }
+    }
+
+    /// Hosts that are known.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Whether nobody is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// Whether a host is as good as any: it is not passed over, and after a back-off nobody else is trying it.
+    #[must_use]
+    pub fn may_try(&self, address: SocketAddr, now: Duration) -> bool {
+        let now = micros(now);
+        self.known.get(&plain(address)).is_none_or(|host| now >= host.retry_at && now >= host.trial_until)
+    }
+
+    /// Puts hosts that are passed over behind the others, and changes nothing else in the order.
+    pub fn order<T>(&self, hosts: &mut [T], address_of: impl Fn(&T) -> SocketAddr, now: Duration) {
+        hosts.sort_by_cached_key(|host| !self.may_try(address_of(host), now));
+    }
+
+    /// A connection to a host begins. One that failed before is tried by this connection alone: for others it is passed over
+    /// until it greeted or failed, for `first` at most.
+    pub fn trying(&mut self, address: SocketAddr, now: Duration) {
+        let limit = micros(now.saturating_add(self.settings.first));
+        if let Some(host) = self.known.get_mut(&plain(address)).filter(|host| host.failures > 0) {
+            host.trial_until = limit;
+        }
+    }
+
+    /// A connection to a host did not come about, or ended without an answer: it is passed over.
+    ///
+    /// What failed while it was passed over anyway had begun before, or was a last resort, and makes it no longer.
+    pub fn failed(&mut self, address: SocketAddr, now: Duration) {
+        let (first, longest, seed) = (self.settings.first, self.settings.longest, self.chance.next());
+        let host = self.touch(address, now);
+        host.trial_until = 0;
+        if micros(now) >= host.retry_at {
+            host.failures = host.failures.saturating_add(1);
+            let wait = back_off(u32::from(host.failures), first, longest, seed);
+            host.retry_at = micros(now.saturating_add(wait));
+        }
+    }
+
+    /// A host is ready for mail, `took` after the connection began. Failures are not forgotten before it took some.
+    pub fn greeted(&mut self, address: SocketAddr, took: Duration, now: Duration) {
+        let host = self.touch(address, now);
+        (host.retry_at, host.trial_until) = (0, 0);
+        host.greeting = smoothed(host.greeting, took);
+    }
+
+    /// A transaction came to its end, `took` after it began: the host works, whatever it answered.
+    pub fn delivered(&mut self, address: SocketAddr, took: Duration, now: Duration) {
+        let host = self.touch(address, now);
+        (host.retry_at, host.trial_until, host.failures) = (0, 0, 0);
+        host.transaction = smoothed(host.transaction, took);
+    }
+
+    /// A host offers TLS and it does not work, while in clear it does.
+    pub fn tls_failed(&mut self, address: SocketAddr, now: Duration) {
+        let until = micros(now.saturating_add(self.settings.tls_memory));
+        self.touch(address, now).tls_broken_until = until;
+    }
+
+    /// TLS with a host works.
+    pub fn tls_worked(&mut self, address: SocketAddr) {
+        if let Some(host) = self.known.get_mut(&plain(address)) {
+            host.tls_broken_until = 0;
+        }
+    }
+
+    /// Whether TLS is not to be tried with a host.
+    #[must_use]
+    pub fn tls_is_broken(&self, address: SocketAddr, now: Duration) -> bool {
+        self.known.get(&plain(address)).is_some_and(|host| micros(now) < host.tls_broken_until)
+    }
+
+    /// How long a first message to a host takes from connecting to its answer, as it did before; at least 10 s for one that
+    /// failed last. `None`: nothing is known.
+    #[must_use]
+    pub fn expected(&self, address: SocketAddr) -> Option<Duration> {
+        let host = self.known.get(&plain(address))?;
+        let took = Duration::from_micros(u64::from(host.greeting) + u64::from(host.transaction));
+        match host.failures {
+            0 => Some(took).filter(|took| !took.is_zero()),
+            _ => Some(took.max(FAILED_TAKES)),
+        }
+    }
+
+    /// All hosts, by address.
+    pub fn views(&self, now: Duration) -> impl Iterator<Item = HostView> {
+        let now = micros(now);
+        let future = move |at: u64| (at > now).then(|| Duration::from_micros(at));
+        let known = |took: u32| (took > 0).then(|| Duration::from_micros(took.into()));
+        self.known.iter().map(move |(address, host)| HostView {
+            address: *address,
+            failures: host.failures.into(),
+            retry_at: future(host.retry_at),
+            greeting: known(host.greeting),
+            transaction: known(host.transaction),
+            tls_broken_until: future(host.tls_broken_until),
+            seen: Duration::from_micros(host.seen),
+        })
+    }
+
+    /// The host, which is known from now on and was used just now.
+    fn touch(&mut self, address: SocketAddr, now: Duration) -> &mut Host {
+        let address = plain(address);
+        self.uses += 1;
+        let used = self.uses;
+        if !self.known.contains_key(&address) {
+            while self.known.len() >= self.settings.max.max(1) {
+                self.forget_oldest();
+            }
+            self.by_use.push(Reverse((used, address)));
+        }
+        let host = self.known.entry(address).or_default();
+        (host.used, host.seen) = (used, micros(now));
+        host
+    }
+
+    /// Forgets the host that was used longest ago.
+    fn forget_oldest(&mut self) {
+        while let Some(Reverse((used, address))) = self.by_use.pop() {
+            match self.known.get(&address).map(|host| host.used) {
+                // It was used since: its place is further down.
+                Some(last) if last > used => self.by_use.push(Reverse((last, address))),
+                _ => {
+                    self.known.remove(&address);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// The address without what does not belong to the host: a flow, a scope, an IPv4 address in IPv6 dress.
+const fn plain(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// Microseconds, as late as can be said.
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A quarter of the way from what was known to what was measured; never 0.
+fn smoothed(before: u32, took: Duration) -> u32 {
+    let took = u32::try_from(took.as_micros()).unwrap_or(u32::MAX).max(1);
+    match before {
+        0 => took,
+        _ => {
+            let mixed = (u64::from(before) * 3 + u64::from(took)) / 4;
+            u32::try_from(mixed).unwrap_or(u32::MAX).max(1)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

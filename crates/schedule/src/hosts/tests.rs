@@ -1,0 +1,353 @@
+//! The table against a model that does everything the slow way, and against bytes that are not its own.
+
+use super::*;
+use proptest::prelude::*;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV6};
+
+const SECOND: Duration = Duration::from_secs(1);
+const START: Duration = Duration::from_secs(1_800_000_000);
+
+fn at(number: u8) -> SocketAddr {
+    match number % 3 {
+        0 => SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, number.into())), 25),
+        _ => SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)), 25),
+    }
+}
+
+fn settings(max: usize) -> HostSettings {
+    HostSettings { max, first: 60 * SECOND, longest: 3_600 * SECOND, tls_memory: 86_400 * SECOND }
+}
+
+fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+fn round_trip(hosts: &Hosts, now: Duration) -> Hosts {
+    let bytes = hosts.to_bytes();
+    assert!(bytes.len() <= Hosts::bytes_max(&hosts.settings));
+    let (again, damage) = Hosts::from_bytes(&bytes, hosts.settings.clone(), 7, now);
+    assert_eq!(damage, None);
+    assert_eq!(again.to_bytes(), bytes);
+    again
+}
+
+#[test]
+fn a_dead_host_is_passed_over_for_longer_each_time() {
+    let mut hosts = Hosts::new(settings(10), 1);
+    let (dead, mut now) = (at(1), START);
+    for (failures, minutes) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 32), (7, 60), (8, 60)] {
+        assert!(hosts.may_try(dead, now));
+        hosts.failed(dead, now);
+        // The others that were under way.
+        hosts.failed(dead, now + SECOND);
+        let view = hosts.views(now).next().unwrap();
+        let wait = view.retry_at.unwrap() - now;
+        assert_eq!(view.failures, failures);
+        assert!(wait >= 45 * minutes * SECOND && wait <= 75 * minutes * SECOND, "{failures}: {wait:?}");
+        assert!(!hosts.may_try(dead, now + wait - Duration::from_micros(1)));
+        now += wait;
+    }
+}
+
+#[test]
+fn after_a_back_off_one_connection_tries() {
+    let mut hosts = Hosts::new(settings(10), 1);
+    let (dead, now) = (at(1), START + 200 * SECOND);
+    hosts.trying(dead, START);
+    assert!(hosts.may_try(dead, START) && hosts.is_empty(), "of an unknown host nothing is remembered");
+    hosts.failed(dead, START);
+    hosts.trying(dead, now);
+    assert!(!hosts.may_try(dead, now + SECOND));
+    // Nobody told what came of it.
+    assert!(hosts.may_try(dead, now + 60 * SECOND));
+    hosts.trying(dead, now);
+    hosts.greeted(dead, ms(10), now);
+    assert!(hosts.may_try(dead, now));
+    // It greets and hangs, over and over: it is passed over for longer each time.
+    hosts.failed(dead, now);
+    assert_eq!(hosts.views(now).next().unwrap().failures, 2);
+    hosts.greeted(dead, ms(10), now);
+    hosts.delivered(dead, ms(10), now);
+    hosts.failed(dead, now);
+    assert_eq!(hosts.views(now).next().unwrap().failures, 1);
+}
+
+#[test]
+fn those_passed_over_come_last_and_nothing_else_moves() {
+    let mut hosts = Hosts::new(settings(10), 1);
+    hosts.failed(at(1), START);
+    hosts.failed(at(4), START);
+    let mut order: Vec<u8> = (1..=6).collect();
+    hosts.order(&mut order, |number| at(*number), START);
+    assert_eq!(order, [2, 3, 5, 6, 1, 4]);
+    hosts.order(&mut order, |number| at(*number), START + 3_600 * SECOND);
+    assert_eq!(order, [2, 3, 5, 6, 1, 4]);
+}
+
+#[test]
+fn what_a_host_took_is_smoothed() {
+    let mut hosts = Hosts::new(settings(10), 1);
+    assert_eq!(hosts.expected(at(1)), None);
+    hosts.greeted(at(1), ms(40), START);
+    assert_eq!(hosts.expected(at(1)), Some(ms(40)));
+    hosts.delivered(at(1), ms(80), START);
+    hosts.delivered(at(1), ms(40), START);
+    assert_eq!(hosts.expected(at(1)), Some(ms(110)));
+    hosts.greeted(at(1), Duration::MAX, START);
+    hosts.delivered(at(1), Duration::ZERO, START);
+    assert!(hosts.expected(at(1)).is_some());
+    hosts.failed(at(2), START);
+    assert_eq!(hosts.expected(at(2)), Some(FAILED_TAKES));
+}
+
+#[test]
+fn an_address_is_the_same_host_in_any_dress() {
+    let mut hosts = Hosts::new(settings(10), 1);
+    let four = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 25);
+    let mapped = SocketAddr::new(IpAddr::V6(Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped()), 25);
+    hosts.failed(mapped, START);
+    assert!(!hosts.may_try(four, START));
+    let scoped = SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::LOCALHOST, 25, 7, 9));
+    hosts.tls_failed(scoped, START);
+    assert!(hosts.tls_is_broken(SocketAddr::new(Ipv6Addr::LOCALHOST.into(), 25), START));
+    assert!(!hosts.tls_is_broken(SocketAddr::new(Ipv6Addr::LOCALHOST.into(), 587), START));
+    assert_eq!(round_trip(&hosts, START).len(), 2);
+}
+
+#[test]
+fn a_clock_that_was_wrong_does_not_ban_a_host_for_years() {
+    let mut hosts = Hosts::new(settings(10), 1);
+    hosts.failed(at(1), START + 1_000_000_000 * SECOND);
+    hosts.tls_failed(at(1), START + 1_000_000_000 * SECOND);
+    let (again, _) = Hosts::from_bytes(&hosts.to_bytes(), settings(10), 1, START);
+    assert!(!again.may_try(at(1), START) && again.may_try(at(1), START + 4_500 * SECOND));
+    assert!(again.tls_is_broken(at(1), START) && !again.tls_is_broken(at(1), START + 86_400 * SECOND));
+}
+
+#[test]
+fn what_was_used_last_outlives_a_smaller_table() {
+    let mut hosts = Hosts::new(settings(100), 1);
+    for number in 1..=50 {
+        hosts.failed(at(number), START);
+    }
+    hosts.greeted(at(1), ms(1), START);
+    let (again, damage) = Hosts::from_bytes(&hosts.to_bytes(), settings(3), 1, START);
+    assert_eq!(damage, None);
+    hosts.set(settings(3));
+    for small in [&again, &hosts] {
+        let mut known: Vec<SocketAddr> = small.views(START).map(|view| view.address).collect();
+        known.sort_unstable();
+        let mut wanted = [at(49), at(50), at(1)];
+        wanted.sort_unstable();
+        assert_eq!(known, wanted);
+    }
+    hosts.set(settings(0));
+    hosts.failed(at(9), START);
+    assert_eq!(hosts.len(), 1);
+}
+
+#[test]
+fn damage_is_named() {
+    let mut hosts = Hosts::new(settings(10), 1);
+    hosts.failed(at(1), START);
+    hosts.failed(at(2), START);
+    let whole = hosts.to_bytes();
+    let read = |bytes: &[u8]| {
+        let (hosts, damage) = Hosts::from_bytes(bytes, settings(10), 1, START);
+        assert!(hosts.is_empty());
+        damage.unwrap()
+    };
+    assert_eq!(read(b""), HostsDamage::Foreign);
+    assert_eq!(read(b"something else that is long enough"), HostsDamage::Foreign);
+    let short = HostsDamage::Length { is: whole.len() - 1, should: whole.len() };
+    assert_eq!(read(&whole[..whole.len() - 1]), short);
+    let mut newer = whole.clone();
+    newer[8] = 2;
+    assert_eq!(read(&newer), HostsDamage::Version(2));
+    for place in 16..whole.len() {
+        let mut flipped = whole.clone();
+        flipped[place] ^= 1;
+        assert_eq!(read(&flipped), HostsDamage::Checksum, "{place}");
+    }
+    // The same host twice, with a checksum that fits.
+    let mut twice = whole;
+    twice.copy_within(16..72, 72);
+    let end = twice.len() - 8;
+    let sum = bytes::checksum(&twice[..end]);
+    twice[end..].copy_from_slice(&sum.to_le_bytes());
+    assert_eq!(read(&twice), HostsDamage::Record(2));
+}
+
+/// What the table does, with a list in the order of use.
+#[derive(Default)]
+struct Model {
+    hosts: Vec<(SocketAddr, Known)>,
+}
+
+#[derive(Clone, Default)]
+struct Known {
+    failures: u32,
+    retry_at: Option<Duration>,
+    trial_until: Option<Duration>,
+    greeting: Option<u64>,
+    transaction: Option<u64>,
+    tls: Option<Duration>,
+}
+
+impl Model {
+    fn touch(&mut self, address: SocketAddr, max: usize) -> &mut Known {
+        let known = match self.hosts.iter().position(|(one, _)| *one == address) {
+            Some(place) => self.hosts.remove(place).1,
+            None => Known::default(),
+        };
+        self.hosts.push((address, known));
+        if self.hosts.len() > max {
+            self.hosts.remove(0);
+        }
+        &mut self.hosts.last_mut().unwrap().1
+    }
+
+    fn of(&self, address: SocketAddr) -> Known {
+        self.hosts.iter().find(|(one, _)| *one == address).map_or_else(Known::default, |(_, known)| known.clone())
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Call {
+    Wait(u32),
+    Trying(u8),
+    Failed(u8),
+    Greeted(u8, u32),
+    Delivered(u8, u32),
+    TlsFailed(u8),
+    TlsWorked(u8),
+    Restart,
+}
+
+fn calls() -> impl Strategy<Value = Vec<Call>> {
+    let one = prop_oneof![
+        (0..5_000_u32).prop_map(Call::Wait),
+        (0..12_u8).prop_map(Call::Trying),
+        (0..12_u8).prop_map(Call::Failed),
+        (0..12_u8, 1..9_000_000_u32).prop_map(|(host, took)| Call::Greeted(host, took)),
+        (0..12_u8, 1..9_000_000_u32).prop_map(|(host, took)| Call::Delivered(host, took)),
+        (0..12_u8).prop_map(Call::TlsFailed),
+        (0..12_u8).prop_map(Call::TlsWorked),
+        Just(Call::Restart),
+    ];
+    prop::collection::vec(one, 0..200)
+}
+
+fn mixed(before: Option<u64>, took: u32) -> Option<u64> {
+    let took = u64::from(took);
+    Some(before.map_or(took, |before| (before * 3 + took) / 4))
+}
+
+fn check(calls: Vec<Call>, max: usize, seed: u64) {
+    let (mut hosts, mut model, mut now) = (Hosts::new(settings(max), seed), Model::default(), START);
+    for call in calls {
+        match call {
+            Call::Wait(seconds) => now += seconds * SECOND,
+            Call::Trying(host) => {
+                hosts.trying(at(host), now);
+                if let Some((_, known)) = model.hosts.iter_mut().find(|(one, _)| *one == at(host))
+                    && known.failures > 0
+                {
+                    known.trial_until = Some(now + 60 * SECOND);
+                }
+            }
+            Call::Failed(host) => {
+                hosts.failed(at(host), now);
+                let known = model.touch(at(host), max);
+                known.trial_until = None;
+                if known.retry_at.is_none_or(|until| until <= now) {
+                    known.failures += 1;
+                    // Chance is the table's; that it is near enough is checked here.
+                    let view = hosts.views(now).find(|view| view.address == at(host)).unwrap();
+                    let wait = view.retry_at.unwrap() - now;
+                    let middle = (60 * SECOND * (1 << (known.failures - 1).min(10))).min(3_600 * SECOND);
+                    assert!(wait >= middle * 3 / 4 && wait <= middle * 5 / 4, "{wait:?} for {middle:?}");
+                    known.retry_at = Some(now + wait);
+                }
+            }
+            Call::Greeted(host, took) => {
+                hosts.greeted(at(host), Duration::from_micros(took.into()), now);
+                let known = model.touch(at(host), max);
+                (known.retry_at, known.trial_until) = (None, None);
+                known.greeting = mixed(known.greeting, took);
+            }
+            Call::Delivered(host, took) => {
+                hosts.delivered(at(host), Duration::from_micros(took.into()), now);
+                let known = model.touch(at(host), max);
+                (known.retry_at, known.trial_until, known.failures) = (None, None, 0);
+                known.transaction = mixed(known.transaction, took);
+            }
+            Call::TlsFailed(host) => {
+                hosts.tls_failed(at(host), now);
+                model.touch(at(host), max).tls = Some(now + 86_400 * SECOND);
+            }
+            Call::TlsWorked(host) => {
+                hosts.tls_worked(at(host));
+                if let Some((_, known)) = model.hosts.iter_mut().find(|(one, _)| *one == at(host)) {
+                    known.tls = None;
+                }
+            }
+            Call::Restart => {
+                hosts = round_trip(&hosts, now);
+                model.hosts.iter_mut().for_each(|(_, known)| known.trial_until = None);
+            }
+        }
+        compare(&hosts, &model, now);
+    }
+}
+
+fn compare(hosts: &Hosts, model: &Model, now: Duration) {
+    assert_eq!(hosts.len(), model.hosts.len());
+    assert_eq!(hosts.by_use.len(), hosts.len());
+    for number in 0..12 {
+        let (address, known) = (at(number), model.of(at(number)));
+        let is_over = |until: Option<Duration>| until.is_none_or(|until| until <= now);
+        assert_eq!(hosts.may_try(address, now), is_over(known.retry_at) && is_over(known.trial_until), "{address}");
+        assert_eq!(hosts.tls_is_broken(address, now), !is_over(known.tls), "{address}");
+        let took = known.greeting.unwrap_or(0) + known.transaction.unwrap_or(0);
+        let took = (took > 0).then(|| Duration::from_micros(took));
+        let expected = if known.failures > 0 { took.max(Some(FAILED_TAKES)) } else { took };
+        assert_eq!(hosts.expected(address), expected, "{address}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn it_is_its_model(calls in calls(), max in 1..15_usize, seed in any::<u64>()) {
+        check(calls, max, seed);
+    }
+
+    #[test]
+    fn foreign_bytes_give_an_empty_table(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let (hosts, damage) = Hosts::from_bytes(&bytes, settings(5), 1, START);
+        prop_assert!(hosts.is_empty() && damage.is_some());
+    }
+
+    /// Whatever stands in records, with a head and a checksum that fit: never a panic, never more than fit.
+    #[test]
+    fn hostile_records(count in 0..12_usize, filling in prop::collection::vec(any::<u8>(), 12 * 56), now in any::<u64>()) {
+        let mut bytes = b"mrhosts\0\x01\0\0\0".to_vec();
+        bytes.extend_from_slice(&u32::try_from(count).unwrap().to_le_bytes());
+        bytes.extend_from_slice(&filling[..count * 56]);
+        let sum = bytes::checksum(&bytes);
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        let now = Duration::from_micros(now);
+        let (mut hosts, damage) = Hosts::from_bytes(&bytes, settings(5), 1, now);
+        prop_assert!(damage.is_none() && hosts.len() == count.min(5));
+        let all: Vec<SocketAddr> = hosts.views(now).map(|view| view.address).collect();
+        for address in all {
+            hosts.trying(address, now);
+            hosts.failed(address, now);
+            hosts.greeted(address, Duration::MAX, Duration::MAX);
+            hosts.delivered(address, Duration::ZERO, Duration::ZERO);
+            hosts.tls_failed(address, Duration::MAX);
+            let _ = (hosts.expected(address), hosts.may_try(address, now), hosts.tls_is_broken(address, now));
+        }
+        round_trip(&hosts, Duration::MAX);
+    }
+}
