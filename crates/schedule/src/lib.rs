@@ -38,7 +38,10 @@ mod settings;
 mod view;
 mod walk;
 
-pub use job::{Action, Added, ConnectionId, DestinationId, Feedback, Job, Overdue, Positions, Take, Waiting};
+pub use job::{
+    Action, Added, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Lane, Limits, Overdue, Place, Positions,
+    SiteId, Take, Waiting,
+};
 pub use scheduler::Scheduler;
 pub use settings::{Settings, retry_after};
-pub use view::{Health, View};
+pub use view::{Health, SiteView, View};
