@@ -119,12 +119,12 @@ impl Destination {
         let is_read = !self.more && self.walk.is_none() && self.loading == Loading::No;
         if let Some(down) = &self.down {
             let may_probe = is_read && down.until <= now && self.ready.is_empty() && self.counts.all() == 0;
-            if !may_probe || job.recipients.len() > settings.recipients_per_transaction.max(1) {
+            if !may_probe || job.recipients.len() > 100_usize.max(1) {
                 self.more = true;
                 return Added::Down { why: Arc::clone(&down.why), retry_at: down.until };
             }
         } else {
-            let jobs = job.recipients.len().div_ceil(settings.recipients_per_transaction.max(1));
+            let jobs = job.recipients.len().div_ceil(100_usize.max(1));
             if !is_read || self.ready.len() + jobs > settings.ready_max.max(1) {
                 self.more = true;
                 return Added::Waits;
@@ -136,7 +136,7 @@ impl Destination {
 
     /// Forms jobs of recipients that are not active, and puts them at the end of the line.
     pub(crate) fn line_up(&mut self, message: QueueId, recipients: Positions, warned: bool, settings: &Settings) {
-        let largest = settings.recipients_per_transaction.max(1);
+        let largest = 100_usize.max(1);
         if recipients.len() <= largest && recipients.as_slice().is_sorted() {
             self.active.insert(message, recipients.clone());
             self.ready.push_back(Ready { message, recipients, warned });
@@ -155,7 +155,7 @@ impl Destination {
     /// Connections it may have now.
     pub(crate) fn window(&self, settings: &Settings) -> u32 {
         let window = u32::try_from(self.window / ONE).unwrap_or(u32::MAX);
-        if self.doubted { 1 } else { window.clamp(1, settings.window_max.max(1)) }
+        if self.doubted { 1 } else { window.clamp(1, 20_u32.max(1)) }
     }
 
     /// Whether one connection more would have something to do, and the destination lets it.
@@ -205,7 +205,7 @@ impl Destination {
         self.doubted = false;
         match feedback {
             Feedback::Good => {
-                let most = u64::from(settings.window_max.max(1)) * ONE;
+                let most = u64::from(20_u32.max(1)) * ONE;
                 self.window = (self.window + ONE * ONE / self.window).min(most);
             }
             Feedback::Slowdown if flight.taken >= self.cut_at => {
@@ -331,6 +331,10 @@ impl Destination {
         };
         View {
             name: Arc::clone(&self.name),
+            site: None,
+            lane: crate::job::Lane::Fast,
+            ready_by_class: [0, self.ready.len(), 0],
+            limits: None,
             health,
             ready: self.ready.len(),
             in_flight: self.in_flight,

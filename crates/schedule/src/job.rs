@@ -1,7 +1,8 @@
 //! What goes into the scheduler and comes out of it: values only.
 //!
-//! A *job* is the recipients of one message that go to one destination in one transaction. A message with more
-//! recipients there than one transaction may have becomes several jobs.
+//! A *destination* is a list of the spool, a *site* the next hop that one or many of them share. A *job* is the
+//! recipients of one message that go to one site in one transaction. A message with more recipients there than one
+//! transaction may have becomes several jobs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +13,23 @@ use mail::QueueId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DestinationId(pub(crate) u64);
 
+/// A next hop as long as the scheduler knows it. A number is never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SiteId(pub(crate) u64);
+
 /// A connection from its [`Action::Open`] to its end. A number is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub(crate) u64);
 
 impl DestinationId {
+    /// The number, for logs.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl SiteId {
     /// The number, for logs.
     #[must_use]
     pub const fn get(self) -> u64 {
@@ -91,14 +104,92 @@ impl FromIterator<u32> for Positions {
     }
 }
 
-/// Recipients of one message that go to one destination in one transaction.
+/// How patient a connection is, and which budget it counts in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lane {
+    /// Short time-outs; the whole budget.
+    Fast,
+    /// The time-outs of RFC 5321; a tenth of the budget, for sites that were silent.
+    Slow,
+}
+
+/// How urgent a message is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Before others: 16 parts.
+    Urgent,
+    /// As it comes: 4 parts.
+    #[default]
+    Normal,
+    /// Lists and the like: 1 part.
+    Bulk,
+}
+
+impl Class {
+    /// As the spool keeps it: 0 normal, 1 bulk, 2 urgent. Other bits than the lowest two are not looked at; 3 is normal.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Self {
+        match bits & 3 {
+            1 => Self::Bulk,
+            2 => Self::Urgent,
+            _ => Self::Normal,
+        }
+    }
+
+    /// As the spool keeps it.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        match self {
+            Self::Normal => 0,
+            Self::Bulk => 1,
+            Self::Urgent => 2,
+        }
+    }
+}
+
+/// What a site lets us do. All are effective values: whoever places a destination fills in the defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at a time, at least 1.
+    pub connections: u32,
+    /// Transactions in a thousand seconds: 500 is one in two seconds. `None`: as fast as it goes.
+    pub messages_per_second: Option<u32>,
+    /// Recipients of one job, at least 1.
+    pub recipients_per_transaction: usize,
+    /// Jobs after which a connection is closed, at least 1.
+    pub messages_per_connection: u32,
+}
+
+/// Where the mail of a destination goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The key of the site: equal for all destinations with the same hosts, port, policy and limits.
+    pub site: &'a [u8],
+    /// What holds there, for all its destinations; the latest one counts.
+    pub limits: Limits,
+    /// How long its hosts took before, for the order among those that stand in line; `None`: unknown.
+    pub expected: Option<Duration>,
+    /// Asked again after this, when it has work.
+    pub until: Duration,
+}
+
+/// Why no connection came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Failure {
+    /// Somebody said no: connection refused, no route, a 4xx or 5xx greeting, TLS.
+    Refused,
+    /// Nobody said anything: a time-out of connect, greeting or command.
+    Silent,
+}
+
+/// Recipients of one message that go to one site in one transaction; they may be of several destinations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// The message.
     pub message: QueueId,
     /// Its recipients for this transaction.
     pub recipients: Positions,
-    /// It finds out whether a destination that was down is up again.
+    /// It finds out whether a site that was down is up again.
     pub probe: bool,
 }
 
@@ -117,21 +208,33 @@ pub struct Waiting {
     pub warned: bool,
     /// Kept until a person releases it.
     pub held: bool,
+    /// How urgent its message is.
+    pub class: Class,
 }
 
 /// What the driver is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Open a connection, then call [`ready`](crate::Scheduler::ready) or [`unreachable`](crate::Scheduler::unreachable).
-    Open {
-        /// Where to.
+    /// Find out where the mail of the destination goes, then call [`placed`](crate::Scheduler::placed) or
+    /// [`unplaced`](crate::Scheduler::unplaced).
+    Resolve {
+        /// Whose hosts.
         destination: DestinationId,
+    },
+    /// Open a connection, then call [`ready`](crate::Scheduler::ready) or [`unreachable`](crate::Scheduler::unreachable)
+    /// or, if the hosts are others by now, [`misplaced`](crate::Scheduler::misplaced).
+    Open {
+        /// Where to; [`a_destination`](crate::Scheduler::a_destination) names one whose hosts these are.
+        site: SiteId,
         /// Its name from now on.
         connection: ConnectionId,
+        /// How long to wait for answers.
+        lane: Lane,
     },
     /// The connection was told [`Take::Idle`], and now there is work: call [`take`](crate::Scheduler::take) for it.
     Wake(ConnectionId),
-    /// The connection is idle and its place is needed: close it, then call [`closed`](crate::Scheduler::closed).
+    /// The connection is idle, or [`lagging`](crate::Scheduler::lagging), and its place is needed: close it, then call
+    /// [`closed`](crate::Scheduler::closed). One that lags is not idle: it ends in the middle of what it waits for.
     Close(ConnectionId),
     /// Read the spool's list of the destination and answer with [`loaded`](crate::Scheduler::loaded).
     Load {
@@ -171,11 +274,12 @@ pub enum Added {
     Ready,
     /// In the spool only; a walk finds it in its turn.
     Waits,
-    /// The destination is down. To be logged as deferred.
+    /// The destination cannot be reached. To be logged as deferred.
     Down {
-        /// The words of the failure, as given to [`unreachable`](crate::Scheduler::unreachable).
+        /// The words of the failure, as given to [`unreachable`](crate::Scheduler::unreachable) or
+        /// [`unplaced`](crate::Scheduler::unplaced).
         why: Arc<str>,
-        /// When the destination is tried again; in the past while a probe is under way.
+        /// When it is tried again; in the past while a probe is under way.
         retry_at: Duration,
     },
 }
@@ -191,12 +295,12 @@ pub enum Take {
     Close,
 }
 
-/// What a transaction says about the pace of the destination.
+/// What a transaction says about the pace of the site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Feedback {
     /// It went well: the window grows.
     Good,
-    /// The destination asked for less (421, a 4xx about rate or load): the window is halved.
+    /// The site asked for less (421, a 4xx about rate or load): the window is halved.
     Slowdown,
     /// Neither.
     Neutral,

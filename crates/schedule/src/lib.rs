@@ -34,7 +34,6 @@ mod chance;
 mod destination;
 mod hosts;
 mod job;
-mod lane;
 mod pool;
 mod scheduler;
 mod settings;
@@ -42,8 +41,10 @@ mod view;
 mod walk;
 
 pub use hosts::{HostSettings, HostView, Hosts, HostsDamage};
-pub use job::{Action, Added, ConnectionId, DestinationId, Feedback, Job, Overdue, Positions, Take, Waiting};
-pub use lane::{Failure, Lane};
+pub use job::{
+    Action, Added, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Lane, Limits, Overdue, Place, Positions,
+    SiteId, Take, Waiting,
+};
 pub use scheduler::Scheduler;
 pub use settings::{Settings, retry_after};
-pub use view::{Health, View};
+pub use view::{Health, SiteView, View};

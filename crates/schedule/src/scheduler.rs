@@ -11,10 +11,13 @@ use mail::QueueId;
 
 use crate::chance::{ById, Chance};
 use crate::destination::Destination;
-use crate::job::{Action, Added, ConnectionId, DestinationId, Feedback, Job, Positions, Take, Waiting};
+use crate::job::{
+    Action, Added, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Lane, Place, Positions, SiteId, Take,
+    Waiting,
+};
 use crate::pool::{Flight, Phase, Pool};
 use crate::settings::Settings;
-use crate::view::View;
+use crate::view::{SiteView, View};
 
 /// Decides which message goes to which connection, and when.
 ///
@@ -82,7 +85,7 @@ impl Scheduler {
     }
 
     /// Takes a fresh message that was committed just now.
-    pub fn add(&mut self, destination: &[u8], job: Job, now: Duration) -> Added {
+    pub fn add(&mut self, destination: &[u8], job: Job, _class: Class, now: Duration) -> Added {
         if self.settings.fresh_waits {
             return Added::Waits;
         }
@@ -136,6 +139,47 @@ impl Scheduler {
     #[must_use]
     pub fn name(&self, destination: DestinationId) -> Option<&Arc<[u8]>> {
         self.destinations.get(&destination).map(|destination| &destination.name)
+    }
+
+    /// Answers [`Action::Resolve`]: where the mail of a destination goes. May also be called unasked, to move it.
+    ///
+    /// Returns the jobs that left memory because that site is down, to be logged as deferred.
+    #[must_use]
+    pub fn placed(&mut self, _destination: DestinationId, _place: &Place<'_>, _now: Duration) -> Vec<Job> {
+        Vec::new()
+    }
+
+    /// Answers [`Action::Resolve`]: the hosts of a destination cannot be known for now. It is asked again after a back-off.
+    ///
+    /// Returns the jobs that left memory, to be logged as deferred; what the spool says of them stands.
+    #[must_use]
+    pub fn unplaced(&mut self, _destination: DestinationId, _why: &str, _now: Duration) -> Vec<Job> {
+        Vec::new()
+    }
+
+    /// Says that the hosts of a site are not what its key says any more. Ends the connection without blame, takes its
+    /// jobs back, and asks for all that waits there where it goes.
+    pub fn misplaced(&mut self, _connection: ConnectionId, _now: Duration) {}
+
+    /// Says that a connection waits for a reply longer than the fast lane allows: its site goes to the slow lane, and
+    /// its place in the fast budget is free. It may get [`Action::Close`] although it is busy.
+    pub fn lagging(&mut self, _connection: ConnectionId, _now: Duration) {}
+
+    /// Some destination of a site, to look up its hosts: one with work, if there is one. Known while the site is.
+    #[must_use]
+    pub fn a_destination(&self, site: SiteId) -> Option<&Arc<[u8]>> {
+        self.name(DestinationId(site.0))
+    }
+
+    /// The key of a site; `None` once it is forgotten. One with connections is known.
+    #[must_use]
+    pub fn site_name(&self, site: SiteId) -> Option<&Arc<[u8]>> {
+        self.name(DestinationId(site.0))
+    }
+
+    /// All sites in the order of their names.
+    pub fn sites(&self) -> impl Iterator<Item = SiteView> + '_ {
+        std::iter::empty()
     }
 
     /// Answers [`Action::Load`]: entries in the order of the list; `is_end` when there are none behind them.
@@ -260,7 +304,7 @@ impl Scheduler {
     /// Returns the jobs that left memory because the destination is down now, to be logged as deferred; what the spool
     /// says of them stands. While other connections of the destination live it is not down, and nothing is returned.
     #[must_use]
-    pub fn unreachable(&mut self, connection: ConnectionId, why: &str, now: Duration) -> Vec<Job> {
+    pub fn unreachable(&mut self, connection: ConnectionId, _failure: Failure, why: &str, now: Duration) -> Vec<Job> {
         self.end(connection, Some(why), now)
     }
 
@@ -399,7 +443,7 @@ impl Scheduler {
             self.step += 1;
             let is_probe = destination.down.is_some();
             let connection = self.pool.open(id, &mut destination.counts, is_probe, self.step);
-            return Some(Action::Open { destination: id, connection });
+            return Some(Action::Open { site: SiteId(id.0), connection, lane: Lane::Fast });
         }
         let (line, stands) = if destination.open() == 0 {
             (&mut self.hungry, &mut destination.is_hungry)
@@ -445,7 +489,7 @@ impl Scheduler {
             && all >= self.settings.connections_max.max(1)
             && first.is_some_and(|first| destination.open() >= 2 + first.open());
         found.phase == Phase::Closing
-            || found.taken >= self.settings.messages_per_connection.max(1)
+            || found.taken >= 1_000
             || destination.counts.staying() > destination.window(&self.settings)
             || all - closing > self.settings.connections_max.max(1)
             || gives_way

@@ -7,25 +7,27 @@ use crate::chance::splitmix;
 /// The limits. All can be changed while it runs, by [`Scheduler::set`](crate::Scheduler::set).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Connections of the whole server, opening ones included. 1,000.
+    /// Connections of the fast lane, opening ones included. A tenth of it, at least one, is the slow lane's; both with
+    /// those that lag are a quarter more at most. 1,000.
     pub connections_max: usize,
-    /// Connections a destination may have before anything is known of it. 5.
+    /// Connections a site may have before anything is known of it; its own limit is [`Limits`](crate::Limits). 5.
     pub window_start: u32,
-    /// Connections a destination may ever have. 20.
-    pub window_max: u32,
-    /// Recipients of one job. 100.
-    pub recipients_per_transaction: usize,
-    /// Jobs after which a connection is closed. 1,000.
-    pub messages_per_connection: u32,
-    /// Jobs of a destination in memory that wait for a connection. 1,024.
+    /// Jobs that wait for each connection of a site before one more is opened. 8.
+    pub jobs_per_connection: u32,
+    /// How long a job waits before one more connection is opened for it. 0.5 s.
+    pub patience: Duration,
+    /// `Resolve` actions that may be unanswered. 256.
+    pub resolves_max: usize,
+    /// Jobs in memory that wait for a connection: fresh ones of a destination, and as many more of a site that walks
+    /// found in the spool. 1,024.
     pub ready_max: usize,
     /// Wait after the first failed attempt of a message. 5 minutes.
     pub retry_first: Duration,
     /// The longest wait between attempts of a message. 1 hour.
     pub retry_max: Duration,
-    /// Wait after a destination was found unreachable. 1 minute.
+    /// Wait after a site was found unreachable, or the hosts of a destination were not found. 1 minute.
     pub down_first: Duration,
-    /// The longest wait between probes of a destination. 1 hour.
+    /// The longest wait between probes of a site. 1 hour.
     pub down_max: Duration,
     /// Age at which the sender hears of the delay; `None`: never. 4 hours.
     pub warn_after: Option<Duration>,
@@ -42,9 +44,9 @@ impl Default for Settings {
         Self {
             connections_max: 1_000,
             window_start: 5,
-            window_max: 20,
-            recipients_per_transaction: 100,
-            messages_per_connection: 1_000,
+            jobs_per_connection: 8,
+            patience: Duration::from_millis(500),
+            resolves_max: 256,
             ready_max: 1_024,
             retry_first: Duration::from_secs(5 * MINUTE),
             retry_max: Duration::from_secs(HOUR),

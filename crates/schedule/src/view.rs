@@ -1,7 +1,9 @@
-//! What an operator sees of a destination.
+//! What an operator sees of a destination and of a site.
 
 use std::sync::Arc;
 use std::time::Duration;
+
+use crate::job::{Lane, Limits};
 
 /// How a destination is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +26,39 @@ pub enum Health {
 pub struct View {
     /// The destination, as the spool names it.
     pub name: Arc<[u8]>,
+    /// Its next hop; `None` while nobody has said.
+    pub site: Option<Arc<[u8]>>,
+    /// How it is: down when its hosts are not known, or its site cannot be reached.
+    pub health: Health,
+    /// How patient its site is treated.
+    pub lane: Lane,
+    /// Its jobs in memory that wait for a connection.
+    pub ready: usize,
+    /// The same by class: urgent, normal, bulk.
+    pub ready_by_class: [usize; 3],
+    /// Its jobs that a connection has.
+    pub in_flight: usize,
+    /// Connections of its site, opening and closing ones included.
+    pub connections: usize,
+    /// Connections its site may have.
+    pub window: u32,
+    /// What its site lets us do; `None` while it has no site.
+    pub limits: Option<Limits>,
+    /// The spool has, or may have, eligible recipients that are not in memory.
+    pub more: bool,
+}
+
+/// One site as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteView {
+    /// Its key.
+    pub name: Arc<[u8]>,
+    /// Destinations whose mail goes there, as far as they are in memory.
+    pub destinations: usize,
     /// How it is.
     pub health: Health,
+    /// How patient it is treated.
+    pub lane: Lane,
     /// Jobs in memory that wait for a connection.
     pub ready: usize,
     /// Jobs that a connection has.
@@ -34,6 +67,8 @@ pub struct View {
     pub connections: usize,
     /// Connections it may have.
     pub window: u32,
-    /// The spool has, or may have, eligible recipients that are not in memory.
-    pub more: bool,
+    /// What it lets us do.
+    pub limits: Limits,
+    /// Work and connections are there, and the rate allows none now.
+    pub waits_for_rate: bool,
 }

@@ -162,7 +162,7 @@ impl Destination {
 
     /// Judges the entries of one message.
     fn sort(&mut self, group: &[Waiting], sorted: &mut Sorted, walk: &mut Walk, settings: &Settings, now: Duration) {
-        let largest = settings.recipients_per_transaction.max(1);
+        let largest = 100_usize.max(1);
         let (limit, until) = match &self.down {
             None => (self.ready_limit(settings), Duration::ZERO),
             Some(down) => (usize::from(down.until <= now && self.counts.all() == 0), down.until),
