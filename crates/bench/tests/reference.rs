@@ -222,7 +222,8 @@ fn apply(store: &dyn Store, operation: &Operation) -> Answer {
                     NewBody::Chunks { count: chunks.len() as u32, bytes }
                 }
             };
-            let message = NewMessage { id: *id, head, recipients: &recipients, body, reserved: false };
+            let message =
+                NewMessage { id: *id, head, recipients: &recipients, body, reserved: false, state: State::default() };
             Answer::Settled(store.append(message).and_then(|commit| commit.wait()))
         }
         Operation::Abandon { id, chunks, abort } => {

@@ -290,7 +290,11 @@ fn describe(frame: &Frame<'_>) -> String {
                 let state_now = state.sequenced.state;
                 let (status, tries) = (state_now.status, state_now.tries());
                 let warned = if state_now.is_warned() { " warned" } else { "" };
-                format!("{}/{} {status:?} {tries}{warned}", name_of(state.id), state.position)
+                let class = match state_now.class() {
+                    0 => String::new(),
+                    class => format!(" class {class}"),
+                };
+                format!("{}/{} {status:?} {tries}{class}{warned}", name_of(state.id), state.position)
             });
             enumerate("states", states)
         }

@@ -634,11 +634,11 @@ impl Shard {
 
 fn encode_envelope(message: &NewMessage<'_>, count: u32) -> Option<Bytes> {
     let mut writer = EnvelopeWriter::new(message.head, count).ok()?;
+    let status = if message.state.status == Status::Held { Status::Held } else { Status::Waiting };
+    let first = Sequenced { state: State { status, ..message.state }, sequence: 0 };
     for recipient in message.recipients {
         let NewRecipient { data, destination } = *recipient;
-        writer
-            .recipient(Sequenced { state: State::default(), sequence: 0 }, NewRecipient { data, destination })
-            .ok()?;
+        writer.recipient(first, NewRecipient { data, destination }).ok()?;
     }
     Some(writer.into_bytes().into())
 }

@@ -26,6 +26,9 @@ pub struct NewMessage<'a> {
     pub body: NewBody,
     /// May use the segments kept from ordinary messages: notices to senders, and mail the operator submits.
     pub reserved: bool,
+    /// The state in which all its recipients begin: their class, and when they are due at the earliest. One that is
+    /// done already is stored as waiting.
+    pub state: State,
 }
 
 /// One recipient of a transaction.
@@ -69,7 +72,8 @@ pub struct Change {
 pub struct State {
     /// What is to be done with it.
     pub status: Status,
-    /// Delivery attempts so far, and whether the sender was warned: see [`State::tries`] and [`State::is_warned`].
+    /// Delivery attempts so far, the class of the message, and whether the sender was warned: see [`State::tries`],
+    /// [`State::class`] and [`State::is_warned`].
     pub attempts: u8,
     /// When it is to be tried next, in seconds since 1970; 0 for one that nobody has tried or released yet.
     pub due: u32,
@@ -77,7 +81,11 @@ pub struct State {
 
 impl State {
     /// The most attempts that are counted.
-    pub const TRIES_MAX: u8 = 0x7f;
+    pub const TRIES_MAX: u8 = 0x1f;
+    /// The highest class.
+    pub const CLASS_MAX: u8 = 3;
+    /// In [`State::attempts`]: where the class begins.
+    const CLASS_SHIFT: u8 = 5;
     /// In [`State::attempts`]: the sender was told of the delay.
     const WARNED: u8 = 0x80;
 
@@ -85,6 +93,19 @@ impl State {
     #[must_use]
     pub const fn tries(self) -> u8 {
         self.attempts & Self::TRIES_MAX
+    }
+
+    /// The class of its message, 0 to [`State::CLASS_MAX`]; what it means is the caller's.
+    #[must_use]
+    pub const fn class(self) -> u8 {
+        self.attempts >> Self::CLASS_SHIFT & Self::CLASS_MAX
+    }
+
+    /// The same in another class; of more than [`State::CLASS_MAX`] the lowest two bits count.
+    #[must_use]
+    pub const fn of_class(self, class: u8) -> Self {
+        let others = self.attempts & !(Self::CLASS_MAX << Self::CLASS_SHIFT);
+        Self { attempts: others | (class & Self::CLASS_MAX) << Self::CLASS_SHIFT, ..self }
     }
 
     /// Whether the sender was told of the delay.

@@ -68,6 +68,7 @@ fn give(spool: &Spool, number: u64) -> Result<(), Error> {
             recipients: &recipients,
             body: new_body.clone(),
             reserved: false,
+            state: State::default(),
         };
         match spool.append(message) {
             Ok(commit) => return commit.wait(),
@@ -136,6 +137,7 @@ fn a_task_is_woken_when_its_commit_is_durable() {
         recipients: &recipients,
         body: NewBody::Whole(Bytes::new()),
         reserved: false,
+        state: State::default(),
     };
     let mut commit = std::pin::pin!(spool.append(message).expect("room"));
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));

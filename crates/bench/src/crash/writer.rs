@@ -187,7 +187,14 @@ impl Writer {
         } else {
             self.append_chunks(letter.id, &body).inspect_err(|_| self.store.abort(letter.id))?
         };
-        let message = NewMessage { id: letter.id, head: &head, recipients: &recipients, body, reserved: false };
+        let message = NewMessage {
+            id: letter.id,
+            head: &head,
+            recipients: &recipients,
+            body,
+            reserved: false,
+            state: State::default(),
+        };
         self.patiently(|| self.store.append(message.clone())).inspect_err(|_| self.store.abort(letter.id))?.wait()
     }
 

@@ -349,7 +349,7 @@ mod tests {
     use super::*;
     use crate::engines::EngineError;
     use mail::{Node, QueueIds};
-    use spool::NewRecipient;
+    use spool::{NewRecipient, State};
     use std::sync::atomic::AtomicBool;
 
     /// Counts what it is given, and fails when told to.
@@ -384,7 +384,16 @@ mod tests {
     fn append(store: &impl Store, id: QueueId) -> Result<(), Error> {
         let recipients = [NewRecipient { data: b"", destination: b"here" }];
         let body = NewBody::Whole(Bytes::from_static(b"text"));
-        store.append(NewMessage { id, head: b"", recipients: &recipients, body, reserved: false })?.wait()
+        store
+            .append(NewMessage {
+                id,
+                head: b"",
+                recipients: &recipients,
+                body,
+                reserved: false,
+                state: State::default(),
+            })?
+            .wait()
     }
 
     #[test]

@@ -189,7 +189,14 @@ mod tests {
         let (one, large, gone) = (id(), id(), id());
         let both =
             [NewRecipient { data: b"a", destination: b"north" }, NewRecipient { data: b"b", destination: b"south" }];
-        let message = |id, recipients, body| NewMessage { id, head: b"head", recipients, body, reserved: false };
+        let message = |id, recipients, body| NewMessage {
+            id,
+            head: b"head",
+            recipients,
+            body,
+            reserved: false,
+            state: State::default(),
+        };
         let done = |id, recipient| Change {
             id,
             recipient,

@@ -303,7 +303,8 @@ impl Run<'_> {
         let whole = body.len() <= CHUNK_BYTES;
         let body =
             if whole { NewBody::Whole(body) } else { NewBody::Chunks { count: self.append_chunks(id, &body)?, bytes } };
-        let message = NewMessage { id, head: HEAD, recipients: &recipients, body, reserved: false };
+        let message =
+            NewMessage { id, head: HEAD, recipients: &recipients, body, reserved: false, state: State::default() };
         let commit = self.offer(id, || self.store.append(message.clone()))?;
         commit.wait().map_err(|e| format!("commit of {id}: {e}"))
     }

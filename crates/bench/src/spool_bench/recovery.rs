@@ -3,7 +3,7 @@
 use mail::{Node, QueueIds};
 use spool::disk::real::RealDisk;
 use spool::inspect::inspect;
-use spool::{NewBody, NewMessage, NewRecipient, Store};
+use spool::{NewBody, NewMessage, NewRecipient, State, Store};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -95,7 +95,8 @@ fn fill(store: &dyn Store, messages: u64, bodies: &Bodies) -> Result<(), String>
         let id = ids.lock().unwrap_or_else(PoisonError::into_inner).next(clock::unix_us());
         let recipients = [NewRecipient { data: RECIPIENT, destination: bodies.destination(id) }];
         let body = NewBody::Whole(bodies.body(id, BODY_BYTES));
-        let message = NewMessage { id, head: HEAD, recipients: &recipients, body, reserved: false };
+        let message =
+            NewMessage { id, head: HEAD, recipients: &recipients, body, reserved: false, state: State::default() };
         store.append(message).and_then(|commit| commit.wait()).map_err(|e| format!("filling: {e}"))
     };
     std::thread::scope(|scope| {

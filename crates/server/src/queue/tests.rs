@@ -84,7 +84,8 @@ impl Trial {
         trial.add(2, "<bob@b.test>", &["q@down.test"]);
         let broken = [spool::NewRecipient { data: b"?", destination: b"one.test" }];
         let body = NewBody::Whole("x".into());
-        let message = NewMessage { id: id(1), head: b"?", recipients: &broken, body, reserved: false };
+        let message =
+            NewMessage { id: id(1), head: b"?", recipients: &broken, body, reserved: false, state: State::default() };
         trial.spool.append(message).unwrap().wait().unwrap();
         trial
     }

@@ -122,6 +122,14 @@ impl Content {
         self.header.message_id()
     }
 
+    pub(super) fn precedence(&self) -> i32 {
+        self.header.precedence()
+    }
+
+    pub(super) const fn has_list_id(&self) -> bool {
+        self.header.has_list_id()
+    }
+
     /// Uses octets that follow DATA. True when the end was found, behind the octets used.
     // RFC 5321 §4.1.1.4: CRLF.CRLF and nothing else ends the data
     // RFC 5321 §4.5.2: a dot at the beginning of a line is deleted

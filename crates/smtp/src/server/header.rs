@@ -1,4 +1,4 @@
-//! Watches the header section go by: how many fields, how many octets, how many hops, which Message-ID.
+//! Watches the header section go by: how many fields, how many octets, how many hops, which Message-ID, which precedence.
 //!
 //! It sees content in its stored form, cut anywhere, and keeps no more than the beginning of one line. The section ends
 //! at the first empty line, and also at the first line that can be no field, as sendmail has it: a message without any
@@ -21,6 +21,8 @@ pub(super) struct HeaderWatch {
     fields: u32,
     hops: u32,
     message_id: MessageId,
+    precedence: Option<i32>,
+    has_list_id: bool,
 }
 
 #[derive(Debug)]
@@ -33,7 +35,16 @@ enum MessageId {
 
 impl HeaderWatch {
     pub(super) const fn new() -> Self {
-        Self { line: Vec::new(), open: true, bytes: 0, fields: 0, hops: 0, message_id: MessageId::NotSeen }
+        Self {
+            line: Vec::new(),
+            open: true,
+            bytes: 0,
+            fields: 0,
+            hops: 0,
+            message_id: MessageId::NotSeen,
+            precedence: None,
+            has_list_id: false,
+        }
     }
 
     /// The section has not yet ended.
@@ -62,6 +73,16 @@ impl HeaderWatch {
             MessageId::Seen(id) => Some(id),
             MessageId::NotSeen | MessageId::Folded => None,
         }
+    }
+
+    /// The first `Precedence:`, by sendmail's table; 0 without one, and for words that are not in it.
+    pub(super) fn precedence(&self) -> i32 {
+        self.precedence.unwrap_or(0)
+    }
+
+    /// There is a `List-Id:`.
+    pub(super) const fn has_list_id(&self) -> bool {
+        self.has_list_id
     }
 
     /// More octets, for the count of octets alone.
@@ -129,6 +150,11 @@ impl HeaderWatch {
             self.message_id = MessageId::Folded;
             let value = colon.and_then(|at| line.get(at + 1..)).unwrap_or_default();
             self.set_message_id(value);
+        } else if name.eq_ignore_ascii_case(b"Precedence") && self.precedence.is_none() {
+            self.precedence = Some(precedence(colon.and_then(|at| line.get(at + 1..)).unwrap_or_default()));
+        } else if name.eq_ignore_ascii_case(b"List-Id") {
+            // RFC 2919 §2
+            self.has_list_id = true;
         }
     }
 
@@ -141,6 +167,14 @@ impl HeaderWatch {
         id.truncate(id.floor_char_boundary(MESSAGE_ID_OCTETS));
         self.message_id = MessageId::Seen(id.into());
     }
+}
+
+/// What a word counts for: the `P` lines of sendmail's configuration.
+fn precedence(value: &[u8]) -> i32 {
+    const TABLE: [(&str, i32); 5] =
+        [("special-delivery", 100), ("first-class", 0), ("list", -30), ("bulk", -60), ("junk", -100)];
+    let value = value.trim_ascii();
+    TABLE.iter().find(|(word, _)| word.as_bytes().eq_ignore_ascii_case(value)).map_or(0, |(_, value)| *value)
 }
 
 #[cfg(test)]
@@ -181,6 +215,21 @@ mod tests {
         assert_eq!(watch(&["Message-ID: a\u{1}\u{7f}b"]).message_id(), Some("a??b"));
         let long = watch(&[&format!("Message-ID: {}", "ü".repeat(300))]);
         assert_eq!(long.message_id().map(str::len), Some(256));
+    }
+
+    // RFC 2919 §2 (test)
+    #[test]
+    fn bulk_is_seen() {
+        let seen = |lines: &[&str]| {
+            let watch = watch(lines);
+            (watch.precedence(), watch.has_list_id())
+        };
+        assert_eq!(seen(&["Precedence: bulk"]), (-60, false));
+        assert_eq!(seen(&["precedence :\tLIST ", "Precedence: junk"]), (-30, false));
+        assert_eq!(seen(&["Precedence: special-delivery", "List-Id: <a.b>"]), (100, true));
+        for lines in [["Precedence: bulky", "", "List-Id: x"], ["X-Precedence: bulk", "", "Precedence: bulk"]] {
+            assert_eq!(seen(&lines), (0, false), "{lines:?}");
+        }
     }
 
     #[test]

@@ -97,4 +97,17 @@ impl Session {
     pub fn message_id(&self) -> Option<&str> {
         self.content().and_then(Content::message_id)
     }
+
+    /// What the first `Precedence:` of the content counts for in sendmail's table: list -30, bulk -60, junk -100,
+    /// special-delivery 100; everything else 0.
+    #[must_use]
+    pub fn precedence(&self) -> i32 {
+        self.content().map_or(0, Content::precedence)
+    }
+
+    /// Whether the content has a `List-Id:`, so comes from a mailing list.
+    #[must_use]
+    pub fn has_list_id(&self) -> bool {
+        self.content().is_some_and(Content::has_list_id)
+    }
 }

@@ -105,7 +105,7 @@ fn stored(encoded: &Encoded) -> StoredEnvelope {
         position,
         data: Bytes::copy_from_slice(data),
         destination: Bytes::copy_from_slice(destination),
-        state: crate::State::default(),
+        state: State::default(),
     });
     StoredEnvelope { head: Bytes::copy_from_slice(&encoded.head), body_bytes: 0, recipients: recipients.collect() }
 }

@@ -221,7 +221,14 @@ fn read_all(ground: &Ground, (spool, mut stepper): (Spool, Stepper), disk: &SimD
     }
     let body = NewBody::Whole(bytes::Bytes::from_static(b"Subject: still here\r\n\r\n"));
     let recipients = [crate::NewRecipient { data: b"", destination: b"example.org" }];
-    let message = crate::NewMessage { id: QueueId::MAX, head: b"", recipients: &recipients, body, reserved: true };
+    let message = crate::NewMessage {
+        id: QueueId::MAX,
+        head: b"",
+        recipients: &recipients,
+        body,
+        reserved: true,
+        state: crate::State::default(),
+    };
     let Ok(commit) = spool.append(message) else { return };
     // A damaged spool may have no room left, and then refuses for as long as it is asked.
     for _ in 0..STEPS_MAX {

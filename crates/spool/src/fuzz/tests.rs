@@ -164,7 +164,14 @@ fn the_sample_takes_one_more_message() {
     let disk = std::sync::Arc::new(sample.disk.clone());
     let (spool, mut stepper, _) = crate::Spool::open_stepped(sample.config, disk).unwrap();
     let body = crate::NewBody::Whole(bytes::Bytes::from_static(b"x"));
-    let message = crate::NewMessage { id: QueueId::MAX, head: b"", recipients: &recipients, body, reserved: true };
+    let message = crate::NewMessage {
+        id: QueueId::MAX,
+        head: b"",
+        recipients: &recipients,
+        body,
+        reserved: true,
+        state: crate::State::default(),
+    };
     let commit = crate::Store::append(&spool, message).unwrap();
     for _ in 0..1_000 {
         stepper.commit(0);

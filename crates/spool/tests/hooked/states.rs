@@ -92,6 +92,13 @@ fn attempts_and_the_warning_share_a_byte() {
     assert_eq!((warned.tries(), warned.is_warned()), (State::TRIES_MAX, true));
     let early = State::default().warned().tried();
     assert_eq!((early.tries(), early.is_warned(), early.warned()), (1, true, early));
+    for class in 0..=State::CLASS_MAX {
+        let state = State::default().of_class(State::CLASS_MAX).of_class(class).tried().warned();
+        assert_eq!((state.class(), state.tries(), state.is_warned()), (class, 1, true));
+        let worn = (0..100).fold(state, |state, _| state.tried());
+        assert_eq!((worn.class(), worn.tries(), worn.is_warned()), (class, State::TRIES_MAX, true));
+    }
+    assert_eq!(State::default().of_class(4 + 1).class(), 1, "the lowest bits count");
 }
 
 #[test]

@@ -17,7 +17,14 @@ fn id(number: u64) -> QueueId {
 fn append(spool: &Spool, number: u64, bytes: usize, reserved: bool) -> Result<spool::Commit, Error> {
     let recipients = [NewRecipient { data: b"user@example", destination: b"example" }];
     let body = NewBody::Whole(Bytes::from(vec![number as u8; bytes]));
-    spool.append(NewMessage { id: id(number), head: b"head", recipients: &recipients, body, reserved })
+    spool.append(NewMessage {
+        id: id(number),
+        head: b"head",
+        recipients: &recipients,
+        body,
+        reserved,
+        state: State::default(),
+    })
 }
 
 fn done(number: u64) -> Change {

@@ -99,7 +99,14 @@ fn append(spool: &Spool, number: u64) -> Commit {
     ];
     let body = NewBody::Whole(Bytes::from(number.to_le_bytes().repeat(40)));
     spool
-        .append(NewMessage { id: id(number), head: b"head", recipients: &recipients, body, reserved: false })
+        .append(NewMessage {
+            id: id(number),
+            head: b"head",
+            recipients: &recipients,
+            body,
+            reserved: false,
+            state: State::default(),
+        })
         .expect("room")
 }
 

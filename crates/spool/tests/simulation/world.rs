@@ -211,7 +211,14 @@ impl World {
             .iter()
             .map(|recipient| NewRecipient { data: &recipient.data, destination: &recipient.durable.destination })
             .collect();
-        let new = NewMessage { id, head: &message.head, recipients: &recipients, body, reserved: false };
+        let new = NewMessage {
+            id,
+            head: &message.head,
+            recipients: &recipients,
+            body,
+            reserved: false,
+            state: State::default(),
+        };
         match self.spool().append(new) {
             Ok(commit) => {
                 self.in_flight.push(InFlight { id: id.to_u64(), commit });

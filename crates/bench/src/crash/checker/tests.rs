@@ -4,7 +4,7 @@ use super::*;
 use crate::crash::letter::queue_id;
 use crate::engines::files::Files;
 use bytes::Bytes;
-use spool::{Change, NewBody, NewMessage, NewRecipient, Status};
+use spool::{Change, NewBody, NewMessage, NewRecipient, State, Status};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A store with a ledger in a directory of its own.
@@ -48,7 +48,8 @@ impl Scene {
         let recipients: Vec<_> =
             data.iter().zip(&to).map(|(data, destination)| NewRecipient { data, destination }).collect();
         let body = NewBody::Whole(Bytes::from(body));
-        let message = NewMessage { id: letter.id, head, recipients: &recipients, body, reserved: false };
+        let message =
+            NewMessage { id: letter.id, head, recipients: &recipients, body, reserved: false, state: State::default() };
         self.store.append(message).unwrap().wait().unwrap();
     }
 

@@ -331,7 +331,8 @@ mod tests {
         let body = format!("Received: here\r\nX-Mailrace-Storm: run/{seq:012}/{crc:08x}\r\n\r\n{text}");
         let recipients = [NewRecipient { data: b"", destination: DESTINATION }];
         let body = NewBody::Whole(Bytes::from(body));
-        let message = NewMessage { id, head: b"", recipients: &recipients, body, reserved: false };
+        let message =
+            NewMessage { id, head: b"", recipients: &recipients, body, reserved: false, state: State::default() };
         store.append(message).unwrap().wait().unwrap();
     }
 }
