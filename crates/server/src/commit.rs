@@ -15,6 +15,7 @@ use crate::service::Service;
 use crate::simulation::{Sabotage, is_sabotaged};
 use bytes::Bytes;
 use mail::{Envelope, QueueId, QueueIds};
+use schedule::Class;
 use spool::envelope::Encoded;
 use spool::{Chunk, Commit, Error, NewBody, Pressure, Spool, Store};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -131,6 +132,12 @@ impl Content {
         self.id
     }
 
+    /// Whether all of it will come with [`Self::commit`].
+    #[must_use]
+    pub const fn is_small(&self) -> bool {
+        self.chunks == 0 && self.filling.is_none() && self.failed.is_none()
+    }
+
     /// Takes the next piece of a large message. After a failure it takes all and keeps nothing; [`Self::commit`] tells.
     ///
     /// # Cancel safety
@@ -178,8 +185,7 @@ impl Content {
                 return Ok(size);
             }
         };
-        let is_small = self.chunks == 0 && self.filling.is_none() && self.failed.is_none();
-        let (body, bytes) = if is_small {
+        let (body, bytes) = if self.is_small() {
             let bytes = rest.len() as u64;
             let mut rest = rest;
             if rest.capacity() > rest.len() + rest.len() / 4 + SLACK_BYTES {
@@ -260,7 +266,7 @@ pub(crate) async fn submit(service: &Service, envelope: &Envelope, content: Vec<
         NewBody::Chunks { count: pieces.chunks, bytes: pieces.bytes }
     };
     append(spool, &encoded, body, true).await?;
-    service.dispatch(envelope, &encoded, bytes);
+    service.dispatch(envelope, &encoded, bytes, Class::Normal);
     Ok(())
 }
 
@@ -280,5 +286,6 @@ async fn append(spool: &Spool, encoded: &Encoded, body: NewBody, reserved: bool)
     }
 }
 
+pub(crate) mod early;
 #[cfg(test)]
 mod tests;

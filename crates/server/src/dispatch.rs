@@ -9,6 +9,7 @@
 
 mod overdue;
 
+use crate::commit::early::Earlies;
 use crate::config::{Config, DeliveryMode};
 use crate::deliver;
 use crate::env::{blocking, clock};
@@ -20,9 +21,10 @@ use crate::settle;
 use crate::simulation::{Sabotage, is_sabotaged};
 use mail::{Envelope, QueueId};
 use observe::{Event, Severity};
+use resolve::Site;
 use schedule::{
-    Action, Added, ConnectionId, DestinationId, Feedback, Health, Job, Overdue, Positions, Scheduler, Settings, Take,
-    Waiting,
+    Action, Added, Class, ConnectionId, DestinationId, Feedback, Health, Job, Overdue, Place, Positions, Scheduler,
+    Settings, Take, Waiting,
 };
 use spool::envelope::Encoded;
 use spool::{Entry, Spool, Status, Store as _};
@@ -50,6 +52,17 @@ const REHOME_AGAIN: Duration = Duration::from_secs(30);
 /// Destinations that are remembered as down, at most, before those the scheduler has forgotten are.
 const DOWN_MAX: usize = 10_000;
 
+/// What a connection is opened for.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    /// The name of the site.
+    pub(crate) site: Arc<[u8]>,
+    /// One of the destinations whose mail goes there.
+    pub(crate) destination: Arc<[u8]>,
+    /// How patient it is.
+    pub(crate) lane: schedule::Lane,
+}
+
 /// Where a connection waits for work.
 #[derive(Debug, Default)]
 pub(crate) struct Post {
@@ -62,14 +75,27 @@ pub(crate) struct Post {
 /// What the task that owns connections is to begin.
 enum Errand {
     Restore,
+    Resolve { destination: DestinationId, name: Arc<[u8]> },
+    Defer { jobs: Vec<Job>, why: Arc<str> },
     Load { destination: DestinationId, name: Arc<[u8]>, after: Option<Waiting>, limit: usize },
-    Connect { destination: Arc<[u8]>, connection: ConnectionId, post: Arc<Post> },
+    Connect { way: Way, connection: ConnectionId, post: Arc<Post> },
     Overdue { destination: DestinationId, name: Arc<[u8]>, message: QueueId, recipients: Positions, kind: Overdue },
+}
+
+/// What became of a message that went in line.
+#[derive(Default)]
+struct Lined {
+    /// Recipients whose destination is down, and why.
+    deferred: Vec<(Positions, Arc<str>)>,
+    /// Some wait in the spool until there is room.
+    waits: bool,
 }
 
 /// The scheduler with what it needs around it.
 pub(crate) struct Dispatch {
-    spool: Arc<Spool>,
+    pub(crate) spool: Arc<Spool>,
+    /// Messages in line that are not in the spool.
+    pub(crate) early: Earlies,
     state: Mutex<State>,
     errands: mpsc::UnboundedSender<Errand>,
     /// Until [`run`] takes it.
@@ -92,8 +118,10 @@ pub(crate) struct Dispatch {
 struct State {
     scheduler: Scheduler,
     posts: HashMap<ConnectionId, Arc<Post>>,
-    /// Since when destinations cannot be reached; those that are forgotten by the scheduler are found when they come back.
+    /// Since when sites, and destinations without one, cannot be reached.
     down: HashMap<Arc<[u8]>, Duration>,
+    /// As it is in force, to place what needs no question to the DNS at once.
+    config: Config,
 }
 
 impl fmt::Debug for Dispatch {
@@ -109,9 +137,6 @@ pub(crate) fn settings(config: &Config) -> Settings {
     Settings {
         connections_max: count(delivery.connections_max),
         window_start: WINDOW_START.min(delivery.connections_per_destination),
-        window_max: delivery.connections_per_destination,
-        recipients_per_transaction: count(delivery.recipients_per_transaction),
-        messages_per_connection: delivery.messages_per_connection,
         ready_max: READY_MAX,
         retry_first: delivery.retry_first,
         retry_max: delivery.retry_max,
@@ -120,10 +145,11 @@ pub(crate) fn settings(config: &Config) -> Settings {
         warn_after: Some(delivery.warn_after).filter(|after| !after.is_zero()),
         give_up_after: delivery.give_up_after,
         fresh_waits: delivery.mode == DeliveryMode::Queue,
+        ..Settings::default()
     }
 }
 
-/// An entry of the spool's list as the scheduler reads it, and back.
+/// An entry of the spool's list as the scheduler reads it.
 const fn waiting(entry: &Entry) -> Waiting {
     Waiting {
         message: entry.id,
@@ -132,6 +158,7 @@ const fn waiting(entry: &Entry) -> Waiting {
         attempts: entry.state.tries(),
         warned: entry.state.is_warned(),
         held: matches!(entry.state.status, Status::Held),
+        class: Class::from_bits(entry.state.class()),
     }
 }
 
@@ -143,10 +170,12 @@ impl Dispatch {
         let seed = u64::try_from(epoch.as_nanos() & u128::from(u64::MAX)).unwrap_or(0);
         Arc::new(Self {
             spool,
+            early: Earlies::default(),
             state: Mutex::new(State {
                 scheduler: Scheduler::new(settings(config), seed),
                 posts: HashMap::new(),
                 down: HashMap::new(),
+                config: config.clone(),
             }),
             errands,
             inbox: Mutex::new(Some(inbox)),
@@ -167,29 +196,69 @@ impl Dispatch {
 
     /// A message is durable: its recipients go in line. Returns those that are deferred at once, since their destination is
     /// down, with the reason.
-    pub(crate) fn accepted(&self, envelope: &Envelope, encoded: &Encoded) -> Vec<(Positions, Arc<str>)> {
-        let id = envelope.id;
-        let mut deferred = Vec::new();
+    pub(crate) fn accepted(&self, envelope: &Envelope, encoded: &Encoded, class: Class) -> Vec<(Positions, Arc<str>)> {
+        self.line_up(envelope, encoded, class, |_, _, _| true).deferred
+    }
+
+    /// A message that is not in the spool goes in line. False: for some of it that is of no use, it has to be stored.
+    pub(crate) fn early_accepted(&self, envelope: &Envelope, encoded: &Encoded, class: Class) -> bool {
+        let lined = self.line_up(envelope, encoded, class, |_, _, _| true);
+        lined.deferred.is_empty() && !lined.waits
+    }
+
+    /// A message is durable of which these are left: those of them that are not in line go there.
+    pub(crate) fn rest_accepted(
+        &self,
+        envelope: &Envelope,
+        encoded: &Encoded,
+        class: Class,
+        is_left: &dyn Fn(u32) -> bool,
+    ) -> Vec<(Positions, Arc<str>)> {
+        let is_idle = |scheduler: &Scheduler, name: &[u8], position| {
+            is_left(position) && !scheduler.is_active(name, envelope.id, position)
+        };
+        self.line_up(envelope, encoded, class, is_idle).deferred
+    }
+
+    fn line_up(
+        &self,
+        envelope: &Envelope,
+        encoded: &Encoded,
+        class: Class,
+        is_meant: impl Fn(&Scheduler, &[u8], u32) -> bool,
+    ) -> Lined {
+        let message = envelope.id;
+        let mut lined = Lined::default();
         let mut add = |scheduler: &mut Scheduler, name: &[u8], recipients: Positions, now| {
-            let job = Job { message: id, recipients: recipients.clone(), probe: false };
-            if let Added::Down { why, .. } = scheduler.add(name, job, now) {
-                deferred.push((recipients, why));
+            let job = Job { message, recipients: recipients.clone(), probe: false };
+            match scheduler.add(name, job, class, now) {
+                Added::Ready => {}
+                Added::Waits => lined.waits = true,
+                Added::Down { why, .. } => lined.deferred.push((recipients, why)),
             }
         };
         if let [_] = envelope.recipients.as_slice() {
-            self.tell(|scheduler, now| add(scheduler, encoded.destination(0), Positions::One(0), now));
-            return deferred;
+            let name = encoded.destination(0);
+            self.tell(|scheduler, now| {
+                if is_meant(scheduler, name, 0) {
+                    add(scheduler, name, Positions::One(0), now);
+                }
+            });
+            return lined;
         }
         let mut jobs: BTreeMap<&[u8], Vec<u32>> = BTreeMap::new();
         for (number, position) in (0..envelope.recipients.len()).zip(0_u32..) {
             jobs.entry(encoded.destination(number)).or_default().push(position);
         }
         self.tell(|scheduler, now| {
-            for (name, positions) in jobs {
-                add(scheduler, name, Positions::from(positions.as_slice()), now);
+            for (name, mut positions) in jobs {
+                positions.retain(|position| is_meant(scheduler, name, *position));
+                if !positions.is_empty() {
+                    add(scheduler, name, Positions::from(positions.as_slice()), now);
+                }
             }
         });
-        deferred
+        lined
     }
 
     /// Everything the spool holds is looked at, and destinations that are down are tried, as at the start.
@@ -208,16 +277,60 @@ impl Dispatch {
 
     /// Other limits are in force.
     pub(crate) fn configure(&self, config: &Config) {
+        self.lock().config = config.clone();
         self.tell(|scheduler, now| scheduler.set(settings(config), now));
     }
 
-    /// A connection can take work: its destination is alive.
-    pub(crate) fn reached(&self, service: &Service, destination: &Arc<[u8]>, connection: ConnectionId) {
+    /// The hosts of a destination are known.
+    fn placed(&self, service: &Service, destination: DestinationId, name: &Arc<[u8]>, site: &Site) {
+        let expected = None;
+        let jobs = self.tell(|scheduler, now| scheduler.placed(destination, &place(site, expected, now), now));
+        self.defer(&mut self.lock(), name, jobs);
+        self.note_up(service, name);
+    }
+
+    /// Has jobs logged as deferred that belong to a site that is down.
+    fn defer(&self, state: &mut State, destination: &[u8], jobs: Vec<Job>) {
+        if jobs.is_empty() {
+            return;
+        }
+        let why = match state.scheduler.state(destination).map(|view| view.health) {
+            Some(Health::Down { why, .. }) => why,
+            _ => Arc::from("its hosts cannot be reached"),
+        };
+        self.send(Errand::Defer { jobs, why });
+    }
+
+    /// The hosts of a destination cannot be known now. Returns the jobs that are deferred by it.
+    fn unplaced(&self, service: &Service, destination: DestinationId, name: &Arc<[u8]>, why: &str) -> Vec<Job> {
+        let jobs = self.tell(|scheduler, now| scheduler.unplaced(destination, why, now));
+        self.note_down(service, name, name, why);
+        jobs
+    }
+
+    /// The hosts of a site are others now: its destinations are asked for anew.
+    pub(crate) fn misplaced(&self, connection: ConnectionId) {
+        self.tell(|scheduler, now| scheduler.misplaced(connection, now));
+        self.lock().posts.remove(&connection);
+    }
+
+    /// A connection can take work: its site is alive.
+    pub(crate) fn reached(&self, service: &Service, way: &Way, connection: ConnectionId) {
         self.tell(|scheduler, now| scheduler.ready(connection, now));
-        let since = self.lock().down.remove(destination);
+        self.note_up(service, &way.site);
+    }
+
+    /// A connection waits for longer than the fast lane bears.
+    pub(crate) fn lagging(&self, connection: ConnectionId) {
+        self.tell(|scheduler, now| scheduler.lagging(connection, now));
+    }
+
+    /// Tells once that what was down is up.
+    fn note_up(&self, service: &Service, name: &Arc<[u8]>) {
+        let since = self.lock().down.remove(name);
         if let Some(since) = since {
             let down = self.now().saturating_sub(since);
-            service.tell(&Event::DestinationUp { destination: &String::from_utf8_lossy(destination), down });
+            service.tell(&Event::DestinationUp { destination: &String::from_utf8_lossy(name), down });
         }
     }
 
@@ -238,44 +351,46 @@ impl Dispatch {
         self.tell(|scheduler, now| scheduler.give_back(connection, job, now));
     }
 
-    /// No host of the destination could be reached. Returns the jobs that are deferred by it.
+    /// No host of the site could be reached. Returns the jobs that are deferred by it.
     pub(crate) fn unreachable(
         &self,
         service: &Service,
-        destination: &Arc<[u8]>,
+        way: &Way,
         connection: ConnectionId,
+        failure: schedule::Failure,
         why: &str,
     ) -> Vec<Job> {
-        let jobs = self.tell(|scheduler, now| scheduler.unreachable(connection, why, now));
-        self.note_down(service, destination, connection, why);
+        let jobs = self.tell(|scheduler, now| scheduler.unreachable(connection, failure, why, now));
+        self.lock().posts.remove(&connection);
+        self.note_down(service, &way.site, &way.destination, why);
         jobs
     }
 
     /// A connection is over. Returns the jobs that are deferred by it: it may have ended without one answer.
-    pub(crate) fn broken(&self, service: &Service, destination: &Arc<[u8]>, connection: ConnectionId) -> Vec<Job> {
+    pub(crate) fn broken(&self, service: &Service, way: &Way, connection: ConnectionId) -> Vec<Job> {
         let jobs = self.closed(connection);
         if !service.stop.has_begun() {
-            self.note_down(service, destination, connection, "Connection closed before a message was answered");
+            let why = "Connection closed before a message was answered";
+            self.note_down(service, &way.site, &way.destination, why);
         }
         jobs
     }
 
-    /// Tells once that a destination is down.
-    fn note_down(&self, service: &Service, destination: &Arc<[u8]>, connection: ConnectionId, why: &str) {
+    /// Tells once that a site is down, as one of its destinations shows.
+    fn note_down(&self, service: &Service, name: &Arc<[u8]>, destination: &Arc<[u8]>, why: &str) {
         let now = self.now();
         let mut state = self.lock();
-        state.posts.remove(&connection);
         let until = match state.scheduler.state(destination).map(|view| view.health) {
-            Some(Health::Down { until, .. }) if !state.down.contains_key(destination) => until,
+            Some(Health::Down { until, .. }) if !state.down.contains_key(name) => until,
             _ => return,
         };
         if state.down.len() >= DOWN_MAX {
-            let State { down, scheduler, .. } = &mut *state;
-            down.retain(|name, _| scheduler.state(name).is_some());
+            // Which of them are still remembered by the scheduler is not worth a look at all: they are told of again.
+            state.down.clear();
         }
-        state.down.insert(Arc::clone(destination), now);
+        state.down.insert(Arc::clone(name), now);
         drop(state);
-        let (destination, retry) = (&*String::from_utf8_lossy(destination), until.saturating_sub(now));
+        let (destination, retry) = (&*String::from_utf8_lossy(name), until.saturating_sub(now));
         service.tell(&Event::DestinationDown { destination, why, retry });
     }
 
@@ -310,11 +425,25 @@ impl Dispatch {
     fn follow(&self, state: &mut State, now: Duration) {
         while let Some(action) = state.scheduler.poll(now) {
             match action {
-                Action::Open { destination, connection } => {
+                Action::Resolve { destination } => {
                     let Some(name) = state.scheduler.name(destination).cloned() else { continue };
+                    let Some(site) = resolve::site_at_once(&state.config, &name) else {
+                        self.send(Errand::Resolve { destination, name });
+                        continue;
+                    };
+                    let jobs = state.scheduler.placed(destination, &place(&site, None, now), now);
+                    self.defer(state, &name, jobs);
+                }
+                Action::Open { site, connection, lane } => {
+                    let scheduler = &state.scheduler;
+                    let (Some(destination), Some(site)) = (scheduler.a_destination(site), scheduler.site_name(site))
+                    else {
+                        continue;
+                    };
+                    let way = Way { site: Arc::clone(site), destination: Arc::clone(destination), lane };
                     let post = Arc::new(Post::default());
                     state.posts.insert(connection, Arc::clone(&post));
-                    self.send(Errand::Connect { destination: name, connection, post });
+                    self.send(Errand::Connect { way, connection, post });
                 }
                 Action::Wake(connection) => {
                     if let Some(post) = state.posts.get(&connection) {
@@ -437,10 +566,17 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
             tasks.spawn(async move { restore(&service, &dispatch).await });
         }
         Errand::Load { destination, name, after, limit } => dispatch.load(destination, &name, after, limit),
-        Errand::Connect { destination, connection, post } => {
+        Errand::Defer { jobs, why } => {
+            tasks.spawn(async move { deliver::defer(&service, jobs, &why).await });
+        }
+        Errand::Resolve { destination, name } => {
+            let dispatch = Arc::clone(dispatch);
+            tasks.spawn(async move { find_hosts(&service, &dispatch, destination, &name).await });
+        }
+        Errand::Connect { way, connection, post } => {
             let guard = Closing { dispatch: Arc::clone(dispatch), connection };
             tasks.spawn(async move {
-                deliver::run(service, destination, connection, post).await;
+                deliver::run(service, way, connection, post).await;
                 drop(guard);
             });
         }
@@ -454,6 +590,43 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
                 dispatch.settled(destination, message, &recipients, is_told);
             });
         }
+    }
+}
+
+/// Asks where the mail of a destination goes.
+async fn find_hosts(service: &Arc<Service>, dispatch: &Arc<Dispatch>, destination: DestinationId, name: &Arc<[u8]>) {
+    let live = service.live.load_full();
+    let asked = resolve::site(&live.config, &service.resolver, name, &live.ourselves, destination.get());
+    let found = tokio::select! {
+        biased;
+        found = asked => found,
+        // What is in line is in the spool.
+        () = service.stop.begun() => return,
+    };
+    match found {
+        Ok(site) => dispatch.placed(service, destination, name, &site),
+        Err(no) if no.permanent => dispatch.placed(service, destination, name, &resolve::nowhere(&live.config, name)),
+        Err(no) => {
+            let jobs = dispatch.unplaced(service, destination, name, &no.text);
+            deliver::unplaced(service, jobs, no).await;
+        }
+    }
+}
+
+/// A site as the scheduler takes it.
+fn place<'a>(site: &'a Site, expected: Option<Duration>, now: Duration) -> Place<'a> {
+    let rule = &site.rule;
+    let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+    Place {
+        site: &site.name,
+        limits: schedule::Limits {
+            connections: rule.connections,
+            messages_per_second: rule.messages_per_second,
+            recipients_per_transaction: count(rule.recipients_per_transaction),
+            messages_per_connection: rule.messages_per_connection,
+        },
+        expected,
+        until: now + site.until.saturating_duration_since(clock::now()),
     }
 }
 

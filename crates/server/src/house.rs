@@ -7,7 +7,7 @@
 use crate::accept::listener::{self, Acceptor as Socket};
 use crate::accept::{door, limits};
 use crate::commit::Keeper;
-use crate::config::{self, Config, Listen, ListenProtocol, ListenTls, Loaded, Machine};
+use crate::config::{self, Acknowledge, Config, Listen, ListenProtocol, ListenTls, Loaded, Machine};
 use crate::control::{self, Answer, ControlSocket, Gate, Handler, Peer, Reason, Request, Status};
 use crate::dispatch;
 use crate::env::{clock, machine, signals, systemd};
@@ -612,6 +612,7 @@ fn process_listen() -> Listen {
         proxy_protocol: Vec::new(),
         connections_max: 0,
         auth_required: false,
+        acknowledge: Acknowledge::Durable,
     }
 }
 

@@ -5,15 +5,40 @@
 //! mail. The name is given when the message is stored and says where its mail belongs; which hosts that means is asked
 //! anew for each connection, so that a change in the DNS or in the configuration holds for mail that waits.
 //!
+//! Destinations whose mail goes to the same hosts in the same manner share a [`Site`]: one window, one pace, one health. Its
+//! name says all that must be the same: `mx1.example|mx2.example,backup.example:25 tls=opportunistic`, equal hosts with `|`
+//! between them, and behind it where they differ from the usual, the source address, the name we go by, and the rule.
+//!
 //! Invariant: a DNS that is broken is a deferral. Only an answer that says that there is no such host is a failure.
 
-use crate::config::{AddressFamily, Config, Host, HostPort, Route, RouteProtocol};
-use crate::dns::{Family, NoHosts, Ourselves, Resolver};
+use crate::config::{AddressFamily, Config, EffectiveRule, Host, HostPort, Route, RouteProtocol};
+use crate::dns::{Family, MailHost, NoHosts, Ourselves, Resolver};
+use crate::env::clock;
 use mail::{Address, AddressLiteral, Domain, EnhancedCode, Outcome};
 use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
 
 /// The most addresses that one connection tries, one after the other.
 pub(crate) const CANDIDATES_MAX: usize = 16;
+
+/// How long a site is taken for granted whose hosts the configuration names.
+const CONFIGURED_FOR: Duration = Duration::from_secs(3_600);
+
+/// How long the DNS is believed that there is no host.
+const NOWHERE_FOR: Duration = Duration::from_secs(60);
+
+/// Where the mail of some destinations goes, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    /// The same for all destinations that go there.
+    pub(crate) name: Vec<u8>,
+    /// What holds for it.
+    pub(crate) rule: EffectiveRule,
+    /// Until when the DNS says so.
+    pub(crate) until: Instant,
+    /// The addresses to try, in their order; at most [`CANDIDATES_MAX`]. Empty if they were not asked for.
+    pub(crate) candidates: Vec<Candidate>,
+}
 
 /// One address to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +49,8 @@ pub(crate) struct Candidate {
     pub(crate) address: SocketAddr,
     /// Its name for TLS; an address where there is none.
     pub(crate) server_name: Box<str>,
+    /// Hosts of the same number are as good as each other; smaller ones come first.
+    pub(crate) preference: u16,
 }
 
 /// The queue that mail for this address waits in.
@@ -68,33 +95,95 @@ pub(crate) fn is_smart_hosts(destination: &[u8]) -> bool {
     destination.contains(&b':') && !destination.starts_with(b"[")
 }
 
-/// The addresses to try for a destination, in their order; at most [`CANDIDATES_MAX`].
+/// The site of a destination whose hosts need no question to the DNS: smart hosts, and an address literal. Without candidates.
+pub(crate) fn site_at_once(config: &Config, destination: &[u8]) -> Option<Site> {
+    if !config.route.smart_host.is_empty() {
+        return Some(of_smart_hosts(config, Vec::new()));
+    }
+    if !destination.starts_with(b"[") {
+        return None;
+    }
+    let candidate = by_literal(config, &str::from_utf8(destination).ok()?.parse().ok()?)?;
+    Some(of_hosts(config, destination, &[(&candidate.name, 0)], None, Vec::new()))
+}
+
+/// Where mail goes that no host takes: a site of its own, over which it is refused.
+pub(crate) fn nowhere(config: &Config, destination: &[u8]) -> Site {
+    let mut name = b"!".to_vec();
+    name.extend_from_slice(destination);
+    Site { name, rule: config.rule_for(destination, &[]), until: clock::now() + NOWHERE_FOR, candidates: Vec::new() }
+}
+
+/// Where the mail of a destination goes now, with the addresses to try.
 ///
 /// `turn` is a number that differs from connection to connection: hosts of equal rank take turns by it.
 ///
 /// # Errors
-/// Why there are none; whether that is for good.
+/// Why there is no host; whether that is for good.
 /// # Cancel safety
 /// Yes: a question that nobody waits for is asked again.
-pub(crate) async fn candidates(
+pub(crate) async fn site(
     config: &Config,
     resolver: &Resolver,
     destination: &[u8],
     us: &Ourselves,
     turn: u64,
-) -> Result<Vec<Candidate>, NoHosts> {
+) -> Result<Site, NoHosts> {
     let family = match config.delivery.address_family {
         AddressFamily::Any => Family::Any,
         AddressFamily::Ipv4 => Family::Ipv4,
         AddressFamily::Ipv6 => Family::Ipv6,
     };
-    let mut found = if config.route.smart_host.is_empty() {
+    let mut site = if config.route.smart_host.is_empty() {
         by_domain(config, resolver, destination, us, family, turn).await?
     } else {
-        by_list(&config.route.smart_host, resolver, family, turn).await?
+        of_smart_hosts(config, by_list(&config.route.smart_host, resolver, family, turn).await?)
     };
-    found.truncate(CANDIDATES_MAX);
-    Ok(found)
+    site.candidates.truncate(CANDIDATES_MAX);
+    Ok(site)
+}
+
+fn of_smart_hosts(config: &Config, candidates: Vec<Candidate>) -> Site {
+    let name = smart_hosts(&config.route);
+    let rule = config.rule_for(&name, &[]);
+    Site { name, rule, until: clock::now() + CONFIGURED_FOR, candidates }
+}
+
+/// The site of hosts and their preferences, which stand in the order of these.
+fn of_hosts(
+    config: &Config,
+    destination: &[u8],
+    hosts: &[(&str, u16)],
+    until: Option<Instant>,
+    candidates: Vec<Candidate>,
+) -> Site {
+    // A literal is no name.
+    let names: Vec<&str> = hosts.iter().map(|(name, _)| *name).filter(|name| !name.starts_with('[')).collect();
+    let rule = config.rule_for(destination, &names);
+    let mut sorted = hosts.to_vec();
+    sorted.sort_unstable_by_key(|&(name, preference)| (preference, name));
+    let mut name = String::new();
+    let mut last = None;
+    for (host, preference) in sorted {
+        match last.replace(preference) {
+            None => {}
+            Some(before) if before == preference => name.push('|'),
+            Some(_) => name.push(','),
+        }
+        name.push_str(host);
+    }
+    name.push_str(&format!(":{} tls={}", config.route.port, rule.tls.word()));
+    for source in [rule.source4.map(IpAddr::from), rule.source6.map(IpAddr::from)].into_iter().flatten() {
+        name.push_str(&format!(" from={source}"));
+    }
+    if let Some(hello) = &rule.hello {
+        name.push_str(&format!(" hello={hello}"));
+    }
+    if let Some(number) = rule.index {
+        name.push_str(&format!(" rule={}", number + 1));
+    }
+    let until = until.unwrap_or_else(|| clock::now() + CONFIGURED_FOR);
+    Site { name: name.into_bytes(), rule, until, candidates }
 }
 
 async fn by_list(
@@ -105,16 +194,15 @@ async fn by_list(
 ) -> Result<Vec<Candidate>, NoHosts> {
     let mut found = Vec::new();
     let mut trouble = None;
-    for group in groups {
+    for (group, preference) in groups.iter().zip(0..) {
         let start = usize::try_from(turn % group.len().max(1) as u64).unwrap_or(0);
         for host in group.iter().cycle().skip(start).take(group.len()) {
             match &host.host {
-                Host::Address(ip) => found.push(by_address(*ip, host.port)),
+                Host::Address(ip) => found.push(by_address(*ip, host.port, preference)),
                 Host::Name(name) => match resolver.host_addresses(name.ascii(), family, turn).await {
                     Ok(addresses) => {
-                        found.extend(
-                            addresses.into_iter().map(|ip| named(name.ascii(), SocketAddr::new(ip, host.port))),
-                        );
+                        let at = |ip| named(name.ascii(), SocketAddr::new(ip, host.port), preference);
+                        found.extend(addresses.into_iter().map(at));
                     }
                     // A smart host that the DNS does not know is a mistake of ours, not of the sender.
                     Err(no) => trouble = Some(NoHosts { permanent: false, ..no }),
@@ -135,14 +223,15 @@ async fn by_domain(
     us: &Ourselves,
     family: Family,
     turn: u64,
-) -> Result<Vec<Candidate>, NoHosts> {
+) -> Result<Site, NoHosts> {
     let port = config.route.port;
     let text = str::from_utf8(destination).unwrap_or_default();
     let domain = match text.parse::<Domain>() {
         Ok(Domain::Name(name)) => name,
-        // RFC 5321 §4.1.3: a literal is the host itself
-        Ok(Domain::Literal(AddressLiteral::V4(ip))) => return Ok(vec![by_address(ip.into(), port)]),
-        Ok(Domain::Literal(AddressLiteral::V6(ip))) => return Ok(vec![by_address(ip.into(), port)]),
+        Ok(literal @ Domain::Literal(_)) if let Some(candidate) = by_literal(config, &literal) => {
+            let name = candidate.name.clone();
+            return Ok(of_hosts(config, destination, &[(&name, 0)], None, vec![candidate]));
+        }
         // The smart hosts are gone: it is given the destinations of its domains, if not just now.
         _ if is_smart_hosts(destination) => {
             let status = EnhancedCode::of(Outcome::Transient, 4, 4);
@@ -161,17 +250,34 @@ async fn by_domain(
             });
         }
     };
-    let hosts = resolver.mail_hosts(&domain, port, us, family, turn).await?;
-    Ok(hosts.addresses().map(|(name, ip)| named(name, SocketAddr::new(ip, port))).collect())
+    let found = resolver.mail_hosts(&domain, port, us, family, turn).await?;
+    let hosts: Vec<(&str, u16)> = found.hosts.iter().map(|host| (&*host.name, host.preference)).collect();
+    let at = |host: &MailHost| {
+        let (name, preference) = (host.name.clone(), host.preference);
+        host.addresses.clone().into_iter().map(move |ip| named(&name, SocketAddr::new(ip, port), preference))
+    };
+    let candidates = found.hosts.iter().flat_map(at).collect();
+    Ok(of_hosts(config, destination, &hosts, None, candidates))
 }
 
-fn by_address(ip: IpAddr, port: u16) -> Candidate {
-    Candidate { name: format!("[{ip}]").into(), address: SocketAddr::new(ip, port), server_name: ip.to_string().into() }
+/// The host of an address literal.
+// RFC 5321 §4.1.3: a literal is the host itself
+fn by_literal(config: &Config, domain: &Domain) -> Option<Candidate> {
+    match domain {
+        Domain::Literal(AddressLiteral::V4(ip)) => Some(by_address((*ip).into(), config.route.port, 0)),
+        Domain::Literal(AddressLiteral::V6(ip)) => Some(by_address((*ip).into(), config.route.port, 0)),
+        _ => None,
+    }
 }
 
-fn named(name: &str, address: SocketAddr) -> Candidate {
+fn by_address(ip: IpAddr, port: u16, preference: u16) -> Candidate {
+    let (name, server_name) = (format!("[{ip}]").into(), ip.to_string().into());
+    Candidate { name, address: SocketAddr::new(ip, port), server_name, preference }
+}
+
+fn named(name: &str, address: SocketAddr, preference: u16) -> Candidate {
     let name = name.strip_suffix('.').unwrap_or(name);
-    Candidate { name: name.into(), address, server_name: name.into() }
+    Candidate { name: name.into(), address, server_name: name.into(), preference }
 }
 
 #[cfg(test)]
@@ -182,7 +288,7 @@ mod tests {
         let text = format!("[route]\nsmart_host = {smart_host}\n[dns]\nservers = [\"127.0.0.1:9\"]\n");
         let config = crate::config::load(&text, None, &[], &crate::config::Machine::default()).unwrap().config;
         let resolver = Resolver::new(&config.dns).unwrap();
-        candidates(&config, &resolver, destination, &Ourselves::default(), 1).await
+        site(&config, &resolver, destination, &Ourselves::default(), 1).await.map(|site| site.candidates)
     }
 
     #[tokio::test]

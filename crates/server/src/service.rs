@@ -18,6 +18,7 @@ use crate::tls::{Acceptor, Connector};
 use arc_swap::ArcSwap;
 use mail::Envelope;
 use observe::{Event, Limit};
+use schedule::Class;
 use smtp::server::Settings;
 use spool::Spool;
 use spool::envelope::Encoded;
@@ -73,9 +74,9 @@ impl Service {
     }
 
     /// A message is durable: it goes in line, unless delivery waits for a command.
-    pub(crate) fn dispatch(&self, envelope: &Envelope, encoded: &Encoded, bytes: u64) {
+    pub(crate) fn dispatch(&self, envelope: &Envelope, encoded: &Encoded, bytes: u64, class: Class) {
         let Some(dispatch) = self.dispatch.as_ref().filter(|_| !self.live.load().queues_only()) else { return };
-        let deferred = dispatch.accepted(envelope, encoded);
+        let deferred = dispatch.accepted(envelope, encoded, class);
         if !deferred.is_empty() {
             crate::dispatch::log_deferred(self, envelope, bytes, &deferred);
         }

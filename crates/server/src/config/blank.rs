@@ -1,9 +1,9 @@
 //! A configuration to write the values of the table over. None of these values is ever used.
 
 use super::{
-    Accept, AddressFamily, Auth, Config, Control, Delivery, DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl,
-    DnsblList, Listen, ListenProtocol, ListenTls, Log, LogFormat, LogPath, Message, Rate, Relay, RelayDomain, Route,
-    RouteProtocol, RouteTls, Server, Smtp, Spool, Tls,
+    Accept, Acknowledge, AddressFamily, Auth, Config, Control, Delivery, DeliveryMode, DestinationRule, Dns,
+    DnsOverride, Dnsbl, DnsblList, Listen, ListenProtocol, ListenTls, Log, LogFormat, LogPath, Message, Rate, Relay,
+    RelayDomain, Route, RouteProtocol, RouteTls, Server, Smtp, Spool, Tls,
 };
 use mail::DomainName;
 use smtp::server::BareNewline;
@@ -138,6 +138,7 @@ fn delivery(n: u8) -> Delivery {
         fast_greeting_time: time,
         fast_command_time: time,
         transaction_time: time,
+        interactive_time: time,
         pipelining: n == 1,
         chunking: n == 1,
         address_family: if n == 1 { AddressFamily::Ipv4 } else { AddressFamily::Any },
@@ -157,6 +158,7 @@ pub(super) fn listen() -> Listen {
         proxy_protocol: Vec::new(),
         connections_max: 0,
         auth_required: false,
+        acknowledge: Acknowledge::Durable,
     }
 }
 

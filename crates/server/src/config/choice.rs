@@ -2,7 +2,7 @@
 
 use super::field::Field;
 use super::value::Value;
-use super::{AddressFamily, DeliveryMode, ListenProtocol, ListenTls, LogFormat, RouteProtocol, RouteTls};
+use super::{Acknowledge, AddressFamily, DeliveryMode, ListenProtocol, ListenTls, LogFormat, RouteProtocol, RouteTls};
 use smtp::server::BareNewline;
 
 /// Words and what they mean.
@@ -46,6 +46,11 @@ choices! {
         None = "none": "no TLS",
         StartTls = "starttls": "offered by the STARTTLS command",
         Implicit = "implicit": "from the first byte, as on port 465",
+    }
+    Acknowledge {
+        Durable = "durable": "when the message is on stable storage",
+        Race = "race": "then, or when every next hop has taken it, whichever is first",
+        Interactive = "interactive": "when every next hop has taken it; it is stored if one does not, or takes long",
     }
     BareNewline {
         Reject = "reject": "the message is refused",

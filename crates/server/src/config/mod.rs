@@ -168,6 +168,19 @@ pub struct Listen {
     pub connections_max: u32,
     /// Refuse MAIL without AUTH.
     pub auth_required: bool,
+    /// When a message is said to be accepted.
+    pub acknowledge: Acknowledge,
+}
+
+/// When `250` is said to a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acknowledge {
+    /// When it is on stable storage.
+    Durable,
+    /// Then, or when every next hop has taken it, whichever is first.
+    Race,
+    /// When every next hop has taken it; it is stored only if that does not happen soon.
+    Interactive,
 }
 
 /// Who may connect, how often, and what he waits for.
@@ -359,6 +372,17 @@ pub enum RouteTls {
     Required,
 }
 
+impl RouteTls {
+    /// The word of the file.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Opportunistic => "opportunistic",
+            Self::Required => "required",
+        }
+    }
+}
+
 /// Which addresses of a host are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressFamily {
@@ -431,6 +455,8 @@ pub struct Delivery {
     pub fast_command_time: Duration,
     /// From the first command of a transaction to its last reply, whatever happens between.
     pub transaction_time: Duration,
+    /// How long a sender waits for next hops before his message is stored, where the listener says "interactive".
+    pub interactive_time: Duration,
     /// Use PIPELINING where it is offered.
     pub pipelining: bool,
     /// Use CHUNKING where it is offered.

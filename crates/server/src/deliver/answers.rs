@@ -20,6 +20,7 @@ pub(super) fn judge(peer: &Candidate, stage: Stage, answer: Answer) -> (Fate, Fe
             let stage = stage.as_str();
             let text = match loss {
                 Loss::TimedOut => format!("Connection timed out with {name} during {stage}"),
+                Loss::TooLong => format!("{name} took too long for the transaction, at last during {stage}"),
                 Loss::Closed => format!("Connection closed by {name} during {stage}"),
                 Loss::Protocol(what) => format!("{name} does not speak SMTP during {stage}: {what}"),
             };

@@ -7,14 +7,16 @@
 use super::Candidate;
 use super::link::{Link, Next};
 use crate::config::{Config, RouteProtocol, RouteTls};
+use crate::dns::NoHosts;
 use crate::env::clock;
-use crate::resolve;
+use crate::resolve::Site;
 use crate::service::Service;
 use crate::session::{Transport, Wait};
 use crate::settle::Cause;
 use crate::tls::TlsInfo;
 use mail::{EnhancedCode, Outcome, Reply};
 use observe::{Event, NextHop};
+use schedule::{Failure, Lane};
 use smtp::client::{Closing, Dialect, Limits, Loss, Session, Settings, Stage, Step, TlsUse};
 use std::future::{Future, pending};
 use std::io;
@@ -42,9 +44,29 @@ pub(super) struct Trouble {
     pub(super) peer: Option<Candidate>,
     /// The server is going down; nothing is known about the destination.
     pub(super) is_ours: bool,
+    /// Whether somebody said no.
+    pub(super) failure: Failure,
 }
 
 impl Trouble {
+    /// Nobody was there to say it; `status` is subject and detail.
+    pub(super) const fn new(status: (u16, u16), text: String) -> Self {
+        Self {
+            is_permanent: false,
+            status: EnhancedCode::of(Outcome::Transient, status.0, status.1),
+            text,
+            reply: None,
+            peer: None,
+            is_ours: false,
+            failure: Failure::Refused,
+        }
+    }
+
+    /// The DNS names no host.
+    pub(super) fn no_hosts(no: NoHosts) -> Self {
+        Self { is_permanent: no.permanent, status: no.status, ..Self::new((0, 0), no.text) }
+    }
+
     /// As *settle* takes it.
     pub(super) fn cause(&self) -> Cause {
         Cause::new(self.status, self.text.clone(), self.reply.clone())
@@ -59,7 +81,7 @@ enum Reached {
     Failed(Trouble),
 }
 
-/// Opens a connection for a destination.
+/// Opens a connection to a site.
 ///
 /// # Errors
 /// Why no host of it can be used.
@@ -67,24 +89,14 @@ enum Reached {
 /// Yes: a connection that was open is dropped.
 pub(super) async fn open<N: Future<Output = ()>>(
     service: &Arc<Service>,
-    destination: &[u8],
-    turn: u64,
+    config: &Config,
+    site: Site,
+    _lane: Lane,
     wait: &mut Wait<'_, N>,
 ) -> Result<Box<Link>, Trouble> {
-    let live = service.live.load_full();
-    let config = &live.config;
-    let found = resolve::candidates(config, &service.resolver, destination, &live.ourselves, turn).await;
-    let candidates = found.map_err(|no| Trouble {
-        is_permanent: no.permanent,
-        status: no.status,
-        text: no.text,
-        reply: None,
-        peer: None,
-        is_ours: false,
-    })?;
     let mut last = None;
-    for candidate in candidates {
-        let tls = match config.route.tls {
+    for candidate in site.candidates {
+        let tls = match site.rule.tls {
             RouteTls::None => TlsUse::Never,
             RouteTls::Opportunistic => TlsUse::IfOffered,
             RouteTls::Required => TlsUse::Required,
@@ -99,14 +111,7 @@ pub(super) async fn open<N: Future<Output = ()>>(
             Reached::Failed(trouble) | Reached::TlsFailed(trouble) => last = Some(trouble),
         }
     }
-    Err(last.unwrap_or_else(|| Trouble {
-        is_permanent: false,
-        status: EnhancedCode::of(Outcome::Transient, 4, 4),
-        text: "no address to connect to".to_owned(),
-        reply: None,
-        peer: None,
-        is_ours: false,
-    }))
+    Err(last.unwrap_or_else(|| Trouble::new((4, 4), "no address to connect to".to_owned())))
 }
 
 /// Connects to one address and waits until its server is ready for mail.
@@ -117,14 +122,9 @@ async fn reach<N: Future<Output = ()>>(
     tls: TlsUse,
     wait: &mut Wait<'_, N>,
 ) -> Reached {
-    let trouble = |status: (u16, u16), text: String| Trouble {
-        is_permanent: false,
-        status: EnhancedCode::of(Outcome::Transient, status.0, status.1),
-        text,
-        reply: None,
-        peer: Some(candidate.clone()),
-        is_ours: false,
-    };
+    let trouble =
+        |status: (u16, u16), text: String| Trouble { peer: Some(candidate.clone()), ..Trouble::new(status, text) };
+    let silent = |text: String| Trouble { failure: Failure::Silent, ..trouble((4, 1), text) };
     let limit = config.delivery.connect_time;
     let dialled = tokio::select! {
         biased;
@@ -136,7 +136,7 @@ async fn reach<N: Future<Output = ()>>(
     let transport = match dialled {
         Ok(Ok(transport)) => transport,
         Ok(Err(error)) => return Reached::Failed(trouble((4, 1), connect_error(&error, &candidate))),
-        Err(_) => return Reached::Failed(trouble((4, 1), format!("Connection timed out with {}", candidate.name))),
+        Err(_) => return Reached::Failed(silent(format!("Connection timed out with {}", candidate.name))),
     };
     let settings = settings(config, tls);
     let is_lmtp = settings.dialect == Dialect::Lmtp;
@@ -181,14 +181,8 @@ async fn reach<N: Future<Output = ()>>(
 
 /// What a session that ended before it was ready had to say.
 fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Trouble {
-    let mut trouble = Trouble {
-        is_permanent: false,
-        status: EnhancedCode::of(Outcome::Transient, 4, 2),
-        text: format!("Connection to {} was closed", candidate.name),
-        reply: None,
-        peer: Some(candidate.clone()),
-        is_ours: false,
-    };
+    let text = format!("Connection to {} was closed", candidate.name);
+    let mut trouble = Trouble { peer: Some(candidate.clone()), ..Trouble::new((4, 2), text) };
     let Some(closing) = closing else { return trouble };
     let stage = closing.stage.as_str();
     if let Some(reply) = &closing.reply {
@@ -197,6 +191,9 @@ fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Trouble {
         trouble.text = reply.to_string();
         trouble.reply = Some(reply.clone());
     } else {
+        if closing.loss == Some(Loss::TimedOut) {
+            trouble.failure = Failure::Silent;
+        }
         trouble.text = match &closing.loss {
             Some(Loss::TimedOut) => format!("timeout waiting for {} during {stage}", candidate.name),
             Some(Loss::Protocol(what)) => format!("{} speaks no SMTP during {stage}: {what}", candidate.name),

@@ -4,6 +4,7 @@
 //! the envelope at once, the content in pieces of [`PIECE_BYTES`] when the session asks for them, so that a connection
 //! never holds more than a few of those.
 
+use crate::dispatch::Dispatch;
 use crate::env::blocking;
 use bytes::Bytes;
 use mail::{Envelope, QueueId};
@@ -62,7 +63,11 @@ impl Outgoing {
     /// Nothing is left to do for it, or the spool cannot read it.
     /// # Cancel safety
     /// Yes.
-    pub(crate) async fn load(spool: &Arc<Spool>, id: QueueId, recipients: &Positions) -> Result<Self, Unfit> {
+    pub(crate) async fn load(dispatch: &Dispatch, id: QueueId, recipients: &Positions) -> Result<Self, Unfit> {
+        if let Some(early) = dispatch.early.get(id) {
+            return early.outgoing(recipients);
+        }
+        let spool = &dispatch.spool;
         if let Some((stored, parts)) = spool.recent(id) {
             let is_small = stored.body_bytes <= HELD_BYTES_MAX;
             let content = if is_small { Content::Here(parts.into()) } else { Content::Stored { read: 0 } };
@@ -76,6 +81,17 @@ impl Outgoing {
             Ok(Err(error)) => Err(Unfit::Unreadable(error.to_string())),
             Err(_) => Err(Unfit::Unreadable("the reading thread broke off".to_owned())),
         }
+    }
+
+    /// A message that is in memory only.
+    pub(crate) fn early(
+        envelope: Envelope,
+        positions: Vec<(u32, State)>,
+        recipients_left: usize,
+        content: Bytes,
+    ) -> Self {
+        let content_bytes = content.len() as u64;
+        Self { envelope, positions, recipients_left, content_bytes, content: Content::Here(VecDeque::from([content])) }
     }
 
     fn assemble(id: QueueId, stored: &StoredEnvelope, recipients: &Positions, content: Content) -> Result<Self, Unfit> {

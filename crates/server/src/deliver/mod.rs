@@ -22,7 +22,8 @@ pub(crate) use crate::resolve::Candidate;
 pub(crate) use internet::Internet;
 pub(crate) use message::{Outgoing, Unfit};
 
-use crate::dispatch::{Dispatch, Post};
+use crate::dispatch::{Dispatch, Post, Way};
+use crate::dns::NoHosts;
 use crate::env::{blocking, clock};
 use crate::resolve;
 use crate::service::Service;
@@ -35,7 +36,7 @@ use link::{Link, Next};
 use mail::{Body, EnhancedCode, Outcome};
 use message::Content;
 use observe::{Event, NextHop, Severity};
-use schedule::{ConnectionId, Feedback, Job, Take};
+use schedule::{ConnectionId, Failure, Feedback, Job, Take};
 use smtp::client::{Answer, Finished, Loss, Misfit, Step, Transaction};
 use spool::{Change, Pressure, Status, Store as _};
 use std::collections::VecDeque;
@@ -59,7 +60,7 @@ const BARREN_MAX: u32 = 5;
 ///
 /// # Cancel safety
 /// No: what was delivered may not be recorded. The server's end waits for it.
-pub(crate) async fn run(service: Arc<Service>, destination: Arc<[u8]>, connection: ConnectionId, post: Arc<Post>) {
+pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionId, post: Arc<Post>) {
     let Some(dispatch) = service.dispatch.clone() else { return };
     let timer = pin!(tokio::time::sleep(Duration::from_secs(3_600)));
     let stopping = pin!(service.stop.begun());
@@ -67,20 +68,27 @@ pub(crate) async fn run(service: Arc<Service>, destination: Arc<[u8]>, connectio
     if service.keeper.pressure() == Pressure::Poisoned {
         // What cannot be recorded would be delivered again after the next start.
         let why = "deliveries are suspended, since the spool takes no more writes";
-        return drop(dispatch.unreachable(&service, &destination, connection, why));
+        return drop(dispatch.unreachable(&service, &way, connection, Failure::Refused, why));
     }
-    let opened = Box::pin(connect::open(&service, &destination, connection.get(), &mut wait)).await;
-    let mut work = Work {
-        service: &service,
-        dispatch: &dispatch,
-        connection,
-        destination: Arc::clone(&destination),
-        changes: Vec::new(),
-        records: Vec::new(),
+    let mut work =
+        Work { service: &service, dispatch: &dispatch, connection, changes: Vec::new(), records: Vec::new() };
+    let live = service.live.load_full();
+    let turn = connection.get();
+    let found = resolve::site(&live.config, &service.resolver, &way.destination, &live.ourselves, turn).await;
+    let site = match found {
+        Ok(site) if *site.name == *way.site => site,
+        Err(no) if no.permanent && way.site.starts_with(b"!") => {
+            dispatch.reached(&service, &way, connection);
+            Box::pin(work.refuse_all(&Trouble::no_hosts(no))).await;
+            return drop(dispatch.closed(connection));
+        }
+        // It went somewhere else meanwhile, or the DNS fails: which, is asked for each of its destinations.
+        Ok(_) | Err(_) => return dispatch.misplaced(connection),
     };
+    let opened = Box::pin(connect::open(&service, &live.config, site, way.lane, &mut wait)).await;
     match opened {
         Ok(link) => {
-            dispatch.reached(&service, &destination, connection);
+            dispatch.reached(&service, &way, connection);
             let mut conversation = Conversation {
                 work,
                 link,
@@ -97,21 +105,48 @@ pub(crate) async fn run(service: Arc<Service>, destination: Arc<[u8]>, connectio
             work.flush();
         }
         Err(trouble) if trouble.is_ours => {}
-        Err(trouble) if trouble.is_permanent => Box::pin(work.refuse_all(&trouble)).await,
         Err(trouble) => {
-            let jobs = dispatch.unreachable(&service, &destination, connection, &trouble.text);
-            Box::pin(work.defer_all(jobs, &trouble)).await;
+            let jobs = dispatch.unreachable(&service, &way, connection, trouble.failure, &trouble.text);
+            return Box::pin(defer_all(&service, jobs, &trouble)).await;
         }
     }
-    let jobs = dispatch.broken(&service, &destination, connection);
-    // At the end of the server nothing is known about the destination.
+    let jobs = dispatch.broken(&service, &way, connection);
+    // At the end of the server nothing is known about the site.
     if !jobs.is_empty() && !service.stop.has_begun() {
         // It could be reached, and then there was not one answer: for what waits that is the same.
-        let status = EnhancedCode::of(Outcome::Transient, 4, 2);
         let text = "Connection closed before a message was answered".to_owned();
-        let trouble = Trouble { is_permanent: false, status, text, reply: None, peer: None, is_ours: false };
-        Box::pin(work.defer_all(jobs, &trouble)).await;
+        Box::pin(defer_all(&service, jobs, &Trouble::new((4, 2), text))).await;
     }
+}
+
+/// Logs jobs as deferred whose destination has no hosts for now.
+pub(crate) async fn unplaced(service: &Arc<Service>, jobs: Vec<Job>, no: NoHosts) {
+    Box::pin(defer_all(service, jobs, &Trouble::no_hosts(no))).await;
+}
+
+/// Logs jobs as deferred whose site was found to be down before.
+pub(crate) async fn defer(service: &Arc<Service>, jobs: Vec<Job>, why: &str) {
+    Box::pin(defer_all(service, jobs, &Trouble::new((4, 1), why.to_owned()))).await;
+}
+
+/// A site cannot be reached: these were to go there now. They are logged, and wait as they are: not a message but its site
+/// is tried again.
+async fn defer_all(service: &Arc<Service>, jobs: Vec<Job>, trouble: &Trouble) {
+    let Some(dispatch) = &service.dispatch else { return };
+    for job in jobs {
+        if let Some(early) = dispatch.early.get(job.message) {
+            early.want();
+        }
+        let Ok(outgoing) = Outgoing::load(dispatch, job.message, &job.recipients).await else { continue };
+        settle::log_deferred(service, &unsent(service, &outgoing, trouble), &trouble.cause());
+    }
+}
+
+/// The attempt that came to no transaction.
+fn unsent<'o>(service: &Service, outgoing: &'o Outgoing, trouble: &'o Trouble) -> Attempt<'o> {
+    let relay = trouble.peer.as_ref().map_or(NextHop::None, next_hop);
+    let mailer = resolve::mailer(&service.live.load().config.route);
+    outgoing.attempt(relay, mailer, Duration::ZERO, false)
 }
 
 /// What a connection tells spool and dispatch.
@@ -119,7 +154,6 @@ struct Work<'a> {
     service: &'a Arc<Service>,
     dispatch: &'a Arc<Dispatch>,
     connection: ConnectionId,
-    destination: Arc<[u8]>,
     /// Outcomes that the spool does not know yet; never kept over a wait for the peer.
     changes: Vec<Change>,
     /// What dispatch is told after them.
@@ -148,18 +182,26 @@ impl Work<'_> {
 
     /// Settles one attempt; its changes wait for [`Self::flush`].
     async fn settle(&mut self, job: &Job, attempt: &Attempt<'_>, fates: Vec<Fate>, feedback: Feedback) {
+        let early = self.dispatch.early.get(job.message);
         if fates.iter().any(|fate| !matches!(fate, Fate::Delivered(_))) {
             // A report may have to be stored first; what was delivered before does not wait for that.
             self.flush();
+            if let Some(early) = &early
+                && !early.store().await
+            {
+                // Its sender still has it.
+                return self.records.push((job.clone(), feedback, None));
+            }
         }
         let settled = settle::settle(self.service, attempt, fates).await;
-        self.changes.extend(settled.changes);
+        if early.is_none_or(|early| !early.absorb(&settled.changes)) {
+            self.changes.extend(settled.changes);
+        }
         self.records.push((job.clone(), feedback, settled.retry));
     }
 
     /// Every message for a destination that does not exist has failed.
     async fn refuse_all(&mut self, trouble: &Trouble) {
-        self.dispatch.reached(self.service, &self.destination, self.connection);
         while let Take::Job(job) = self.dispatch.take(self.connection) {
             self.fail(&job, trouble).await;
             self.flush();
@@ -169,34 +211,16 @@ impl Work<'_> {
         }
     }
 
-    /// The destination cannot be reached: these were to go there now. They are logged, and wait as they are: not a message but
-    /// its destination is tried again.
-    async fn defer_all(&mut self, jobs: Vec<Job>, trouble: &Trouble) {
-        let Some(spool) = self.service.spool() else { return };
-        for job in jobs {
-            let Ok(outgoing) = Outgoing::load(spool, job.message, &job.recipients).await else { continue };
-            settle::log_deferred(self.service, &self.unsent(&outgoing, trouble), &trouble.cause());
-        }
-    }
-
     /// Settles a job that cannot be sent to anybody.
     async fn fail(&mut self, job: &Job, trouble: &Trouble) {
-        let Some(spool) = self.service.spool() else { return };
-        let outgoing = match Outgoing::load(spool, job.message, &job.recipients).await {
+        let outgoing = match Outgoing::load(self.dispatch, job.message, &job.recipients).await {
             Ok(outgoing) => outgoing,
             Err(Unfit::Nothing) => return self.records.push((job.clone(), Feedback::Neutral, None)),
             Err(Unfit::Unreadable(why)) => return self.put_aside(job, &why),
         };
         let fates = vec![Fate::Failed(trouble.cause()); outgoing.positions.len()];
-        let attempt = self.unsent(&outgoing, trouble);
+        let attempt = unsent(self.service, &outgoing, trouble);
         self.settle(job, &attempt, fates, Feedback::Neutral).await;
-    }
-
-    /// The attempt that came to no transaction.
-    fn unsent<'o>(&self, outgoing: &'o Outgoing, trouble: &'o Trouble) -> Attempt<'o> {
-        let relay = trouble.peer.as_ref().map_or(NextHop::None, next_hop);
-        let mailer = resolve::mailer(&self.service.live.load().config.route);
-        outgoing.attempt(relay, mailer, Duration::ZERO, false)
     }
 
     /// The spool cannot read a message: its recipients wait, and somebody has to look. One that is gone was deleted meanwhile.
@@ -337,8 +361,7 @@ impl Conversation<'_> {
                 return;
             }
         };
-        let Some(spool) = work.service.spool() else { return };
-        match Outgoing::load(spool, job.message, &job.recipients).await {
+        match Outgoing::load(work.dispatch, job.message, &job.recipients).await {
             Ok(outgoing) => self.begin(job, outgoing).await,
             Err(Unfit::Nothing) => work.records.push((job, Feedback::Neutral, None)),
             Err(Unfit::Unreadable(why)) => work.put_aside(&job, &why),
@@ -353,6 +376,11 @@ impl Conversation<'_> {
         let needs_seven_bit = fits == Err(Misfit::EightBit)
             || fits.is_ok() && !self.link.session.offers().eight_bit_mime && !outgoing.is_plain();
         if needs_seven_bit {
+            if let Some(early) = self.work.dispatch.early.get(job.message)
+                && !early.store().await
+            {
+                return self.work.records.push((job, Feedback::Neutral, None));
+            }
             match self.convert(&mut outgoing).await {
                 Ok(()) => {
                     transaction = outgoing.transaction(self.tokens);

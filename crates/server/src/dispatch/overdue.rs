@@ -26,7 +26,7 @@ pub(super) async fn settle(
     if service.keeper.pressure() == spool::Pressure::Poisoned {
         return false;
     }
-    let outgoing = match Outgoing::load(&dispatch.spool, message, recipients).await {
+    let outgoing = match Outgoing::load(dispatch, message, recipients).await {
         Ok(outgoing) => outgoing,
         Err(Unfit::Nothing) => return true,
         Err(Unfit::Unreadable(why)) => {

@@ -5,7 +5,8 @@ use super::Connection;
 use crate::admit::Facts;
 use crate::admit::dnsbl::Listings;
 use crate::auth::{self, Outcome};
-use crate::commit::Content;
+use crate::commit::{Content, early};
+use crate::config::Acknowledge;
 use crate::dns::ClientName;
 use crate::env::clock;
 use mail::{Envelope, Received, Reply, ReplyCode};
@@ -220,10 +221,25 @@ impl Connection {
             recipients: transaction.recipients.clone(),
         };
         let encoded = self.service.live.load().encode(&envelope);
-        let verdict = match content.commit(&self.service.keeper, &encoded, rest).await {
-            Ok(bytes) => {
+        let class = schedule::Class::Normal;
+        let how = self.lane.listen.acknowledge;
+        let is_early = how != Acknowledge::Durable
+            && content.is_small()
+            && !self.service.live.load().queues_only()
+            && early::may_be_early(&envelope);
+        let committed = if is_early {
+            let message = early::Message { envelope: envelope.clone(), encoded, content: rest.into(), class };
+            early::commit(&self.service, how, message).await.map(|_| None)
+        } else {
+            let committed = content.commit(&self.service.keeper, &encoded, rest).await;
+            committed.map(|bytes| Some((bytes, encoded)))
+        };
+        let verdict = match committed {
+            Ok(in_line) => {
                 self.report_accepted(id, &envelope);
-                self.service.dispatch(&envelope, &encoded, bytes);
+                if let Some((bytes, encoded)) = in_line {
+                    self.service.dispatch(&envelope, &encoded, bytes, class);
+                }
                 Verdict::AcceptWith(accepted(&id.to_string()))
             }
             Err(error) => {

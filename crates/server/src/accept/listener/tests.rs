@@ -14,6 +14,7 @@ fn entry(address: &str) -> Listen {
         proxy_protocol: Vec::new(),
         connections_max: 0,
         auth_required: false,
+        acknowledge: crate::config::Acknowledge::Durable,
     }
 }
 

@@ -3,7 +3,7 @@
 use super::super::choice::Choice as _;
 use super::super::field::Field as _;
 use super::super::parameter::{Group, Preset, Section, at};
-use super::super::{ListenProtocol, ListenTls, blank};
+use super::super::{Acknowledge, ListenProtocol, ListenTls, blank};
 use super::{DAY, Kind, NETWORKS, count, count_from_1, fixed, list, seconds};
 use std::time::Duration;
 
@@ -122,6 +122,19 @@ pub(super) static LISTEN: Section = Section {
                 config.listen.get(index).is_some_and(|listen| listen.protocol == ListenProtocol::Submission).value()
             },
         }),
+        fixed(
+            "listen.acknowledge",
+            at!(listen[].acknowledge),
+            Kind::Choice(Acknowledge::WORDS),
+            "durable",
+            "race",
+            "when a message is said to be accepted",
+            "Never from memory: 250 always means that the message is stored or that every next hop has taken it. \"race\" \
+             is faster where the disk is slower than the next hop. \"interactive\" spares the disk, and the sender \
+             waits for the next hop, delivery.interactive_time at most. With both, a crash before the 250 may \
+             deliver a message that its sender sends again. Messages over 64 KiB, or with NOTIFY=SUCCESS, are \
+             durable first.",
+        ),
     ],
 };
 

@@ -243,6 +243,16 @@ pub(super) static DELIVERY: Section = Section {
              duplicates: it may have taken the message although nobody waited for its answer, and gets it again.",
         ),
         fixed(
+            "delivery.interactive_time",
+            at!(delivery.interactive_time),
+            seconds(1, 600),
+            "10s",
+            "3s",
+            "how long the sender waits for next hops where listen.acknowledge is \"interactive\"",
+            "After it his message is stored and accepted, and delivery goes on. Senders wait ten minutes by the standard, \
+             many programs no more than thirty seconds.",
+        ),
+        fixed(
             "delivery.fast_connect_time",
             at!(delivery.fast_connect_time),
             seconds(1, 600),

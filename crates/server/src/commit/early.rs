@@ -1,0 +1,277 @@
+//! The stop *commit* for messages whose delivery begins before they are durable: `race` and `interactive`.
+//!
+//! A [`Early`] message is in memory, in line for its next hops, and not in the spool. Its sender has no answer yet, and gets
+//! one when either every recipient was taken by a next hop, or the message is durable: nothing is ever promised from memory.
+//!
+//! | Mode | It is written | 250 is said |
+//! |---|---|---|
+//! | `race` | at once | when it is durable or every next hop has taken it, whichever is first |
+//! | `interactive` | when a next hop defers or refuses, cannot be reached, or takes longer than `delivery.interactive_time` | when every next hop has taken it, or it is durable |
+//!
+//! What a crash does: before the answer the sender keeps the message and sends it again, and a next hop that had taken it
+//! gets it twice. After the answer the message is in the spool or delivered. With `race` the answer may come before the
+//! outcome is recorded: a crash then repeats the delivery, as it may for any outcome of the last 50 ms.
+//!
+//! Only a message whose outcome nobody needs to be told of goes this way: small enough to be in memory, without
+//! NOTIFY=SUCCESS, HOLDFOR or BY. All others are durable first.
+
+use crate::config::Acknowledge;
+use crate::deliver::{Outgoing, Unfit};
+use crate::dispatch::Dispatch;
+use crate::service::Service;
+use bytes::Bytes;
+use mail::report::{Kind, wants};
+use mail::{Envelope, QueueId};
+use schedule::{Class, Positions};
+use spool::envelope::Encoded;
+use spool::{Change, Error, NewBody, Spool, State, Store as _};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify as Bell, watch};
+
+/// Content of all early messages together; beyond it messages are durable first.
+pub(crate) const EARLY_BYTES_MAX: usize = 64 << 20;
+
+/// How far a message has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// In memory only, as far as is known.
+    Early,
+    /// In the spool.
+    Stored,
+    /// Its sender was told that it is not taken, or is gone.
+    Gone,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// Recipients that a next hop has taken, with what is to be recorded of them.
+    taken: BTreeMap<u32, Change>,
+    /// Somebody needs it in the spool.
+    is_wanted: bool,
+}
+
+/// A message that may be delivered before it is durable.
+#[derive(Debug)]
+pub(crate) struct Early {
+    envelope: Envelope,
+    content: Bytes,
+    progress: Mutex<Progress>,
+    /// `progress` has changed.
+    bell: Bell,
+    stage: watch::Sender<Stage>,
+}
+
+impl Early {
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The message as a connection sends it, with those of the recipients that nobody has taken.
+    ///
+    /// # Errors
+    /// All have been taken.
+    pub(crate) fn outgoing(&self, recipients: &Positions) -> Result<Outgoing, Unfit> {
+        let progress = self.progress();
+        let mut envelope = Envelope { recipients: Vec::new(), ..self.envelope.clone() };
+        let mut positions = Vec::new();
+        for position in recipients.iter().filter(|position| !progress.taken.contains_key(position)) {
+            let at = usize::try_from(position).ok().and_then(|at| self.envelope.recipients.get(at));
+            if let Some(recipient) = at {
+                envelope.recipients.push(recipient.clone());
+                positions.push((position, State::default()));
+            }
+        }
+        if positions.is_empty() {
+            return Err(Unfit::Nothing);
+        }
+        let recipients_left = self.envelope.recipients.len() - progress.taken.len();
+        Ok(Outgoing::early(envelope, positions, recipients_left, self.content.clone()))
+    }
+
+    /// Keeps what next hops have taken until the message is stored. False: it is, and this is to be recorded in the spool.
+    pub(crate) fn absorb(&self, changes: &[Change]) -> bool {
+        let mut progress = self.progress();
+        if *self.stage.borrow() == Stage::Stored {
+            return false;
+        }
+        progress.taken.extend(changes.iter().map(|change| (change.recipient, change.clone())));
+        drop(progress);
+        self.bell.notify_one();
+        true
+    }
+
+    /// Has the message stored, and waits until it is. False: it will not be, since its sender keeps it.
+    ///
+    /// # Cancel safety
+    /// Yes.
+    pub(crate) async fn store(&self) -> bool {
+        self.want();
+        let mut stage = self.stage.subscribe();
+        let reached = stage.wait_for(|stage| *stage != Stage::Early).await;
+        reached.is_ok_and(|stage| *stage == Stage::Stored)
+    }
+
+    /// Something of it waits for longer than a sender can.
+    pub(crate) fn want(&self) {
+        self.progress().is_wanted = true;
+        self.bell.notify_one();
+    }
+
+    /// Resolves when every recipient was taken, with true; or when the message is wanted in the spool, with false.
+    async fn outcome(&self, minds_wish: bool) -> bool {
+        loop {
+            {
+                let progress = self.progress();
+                if progress.taken.len() >= self.envelope.recipients.len() {
+                    return true;
+                }
+                if minds_wish && progress.is_wanted {
+                    return false;
+                }
+            }
+            // A permit is kept for who asks after the bell was rung.
+            self.bell.notified().await;
+        }
+    }
+}
+
+/// All messages that are early now.
+#[derive(Debug, Default)]
+pub(crate) struct Earlies {
+    messages: Mutex<HashMap<QueueId, Arc<Early>>>,
+    /// Octets of content.
+    bytes: AtomicUsize,
+}
+
+impl Earlies {
+    fn messages(&self) -> MutexGuard<'_, HashMap<QueueId, Arc<Early>>> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The message, if it is early.
+    pub(crate) fn get(&self, id: QueueId) -> Option<Arc<Early>> {
+        // Nobody uses these modes: nobody waits for the lock.
+        if self.bytes.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.messages().get(&id).cloned()
+    }
+
+    /// Takes a message in; `None` if there is no room for its content.
+    fn begin(&self, envelope: &Envelope, content: &Bytes) -> Option<Arc<Early>> {
+        let bytes = content.len().max(1);
+        if self.bytes.fetch_add(bytes, Ordering::AcqRel) + bytes > EARLY_BYTES_MAX {
+            self.bytes.fetch_sub(bytes, Ordering::AcqRel);
+            return None;
+        }
+        let early = Arc::new(Early {
+            envelope: envelope.clone(),
+            content: content.clone(),
+            progress: Mutex::default(),
+            bell: Bell::new(),
+            stage: watch::Sender::new(Stage::Early),
+        });
+        self.messages().insert(envelope.id, Arc::clone(&early));
+        Some(early)
+    }
+
+    /// The message is in the spool, or never will be; outcomes go to the spool from now on.
+    fn end(&self, early: &Early, stored: Option<&Spool>) {
+        let progress = early.progress();
+        if let Some(spool) = stored {
+            let taken: Vec<Change> = progress.taken.values().cloned().collect();
+            if !taken.is_empty() {
+                // If it cannot be recorded they are delivered again, as after a crash.
+                drop(spool.record(&taken));
+            }
+        }
+        early.stage.send_replace(if stored.is_some() { Stage::Stored } else { Stage::Gone });
+        drop(progress);
+        if self.messages().remove(&early.envelope.id).is_some() {
+            self.bytes.fetch_sub(early.content.len().max(1), Ordering::AcqRel);
+        }
+    }
+}
+
+/// Ends an early message whose session went away.
+struct Guard<'a> {
+    dispatch: &'a Dispatch,
+    early: &'a Early,
+    is_armed: bool,
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if self.is_armed {
+            self.dispatch.early.end(self.early, None);
+        }
+    }
+}
+
+/// A message as it is committed.
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) envelope: Envelope,
+    pub(crate) encoded: Encoded,
+    /// Up to [`super::PIECE_BYTES`].
+    pub(crate) content: Bytes,
+    pub(crate) class: Class,
+}
+
+/// Whether a message may be delivered before it is durable.
+pub(crate) fn may_be_early(envelope: &Envelope) -> bool {
+    let is_plain = |one: &mail::Recipient| !wants(one.params.notify, Kind::Relayed);
+    envelope.params.hold.is_none() && envelope.params.by.is_none() && envelope.recipients.iter().all(is_plain)
+}
+
+/// Delivers a message and stores it, as `how` says; `Ok` when it may be promised.
+///
+/// It is in line already where its recipients were not taken: the caller tells *dispatch* nothing.
+///
+/// # Errors
+/// As [`spool::Store::append`]; some of its recipients may have got it, and the sender will send it again.
+/// # Cancel safety
+/// Once it is being written it is in the spool whatever happens here; before, nothing of it stays.
+pub(crate) async fn commit(service: &Arc<Service>, how: Acknowledge, message: Message) -> Result<u64, Error> {
+    let Message { envelope, encoded, content, class } = message;
+    let bytes = content.len() as u64;
+    let (Some(dispatch), Some(spool)) = (service.dispatch.clone(), service.spool().cloned()) else { return Ok(bytes) };
+    let Some(early) = dispatch.early.begin(&envelope, &content) else {
+        super::append(&spool, &encoded, NewBody::Whole(content), false).await?;
+        service.dispatch(&envelope, &encoded, bytes, class);
+        return Ok(bytes);
+    };
+    let mut guard = Guard { dispatch: &dispatch, early: &early, is_armed: true };
+    if !dispatch.early_accepted(&envelope, &encoded, class) {
+        early.want();
+    }
+    if how == Acknowledge::Interactive {
+        let patience = service.live.load().config.delivery.interactive_time;
+        let is_taken = tokio::time::timeout(patience, early.outcome(true)).await == Ok(true);
+        if is_taken {
+            return Ok(bytes);
+        }
+    }
+    guard.is_armed = false;
+    drop(guard);
+    // A task of its own: what is being written is in the spool, whether the session lives or not.
+    let (writer, message) = (Arc::clone(service), Arc::clone(&early));
+    let mut writing = tokio::spawn(async move {
+        let stored = super::append(&spool, &encoded, NewBody::Whole(content), false).await;
+        dispatch.early.end(&message, stored.is_ok().then_some(&*spool));
+        if stored.is_ok() {
+            let is_left = |position: u32| !message.progress().taken.contains_key(&position);
+            let deferred = dispatch.rest_accepted(&envelope, &encoded, class, &is_left);
+            crate::dispatch::log_deferred(&writer, &envelope, bytes, &deferred);
+        }
+        stored
+    });
+    tokio::select! {
+        biased;
+        written = &mut writing => written.unwrap_or(Err(Error::Failed))?,
+        is_taken = early.outcome(false) => debug_assert!(is_taken),
+    }
+    Ok(bytes)
+}
