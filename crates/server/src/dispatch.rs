@@ -9,6 +9,7 @@
 
 mod overdue;
 
+use crate::commit::Class;
 use crate::config::{Config, DeliveryMode};
 use crate::deliver;
 use crate::env::{blocking, clock};
@@ -26,7 +27,7 @@ use schedule::{
 };
 use spool::envelope::Encoded;
 use spool::{Entry, Spool, Status, Store as _};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -167,8 +168,14 @@ impl Dispatch {
 
     /// A message is durable: its recipients go in line. Returns those that are deferred at once, since their destination is
     /// down, with the reason.
-    pub(crate) fn accepted(&self, envelope: &Envelope, encoded: &Encoded) -> Vec<(Positions, Arc<str>)> {
+    pub(crate) fn accepted(&self, envelope: &Envelope, encoded: &Encoded, _class: Class) -> Vec<(Positions, Arc<str>)> {
         let id = envelope.id;
+        if envelope.release_at().is_some_and(|at| at > self.now()) {
+            // It is not due yet: a walk over the list of the spool finds out when it is.
+            let names: BTreeSet<&[u8]> = (0..envelope.recipients.len()).map(|at| encoded.destination(at)).collect();
+            self.tell(|scheduler, now| names.iter().for_each(|name| scheduler.restore(name, now)));
+            return Vec::new();
+        }
         let mut deferred = Vec::new();
         let mut add = |scheduler: &mut Scheduler, name: &[u8], recipients: Positions, now| {
             let job = Job { message: id, recipients: recipients.clone(), probe: false };

@@ -6,7 +6,7 @@ use crate::accept::limits::Limits;
 use crate::admit::Policies;
 use crate::admit::relay::Rights;
 use crate::auth::Authenticator;
-use crate::commit::Keeper;
+use crate::commit::{Class, Keeper};
 use crate::config::{Config, DeliveryMode, Listen, ListenTls};
 use crate::dispatch::Dispatch;
 use crate::dns::{Ourselves, Resolver};
@@ -73,9 +73,9 @@ impl Service {
     }
 
     /// A message is durable: it goes in line, unless delivery waits for a command.
-    pub(crate) fn dispatch(&self, envelope: &Envelope, encoded: &Encoded, bytes: u64) {
+    pub(crate) fn dispatch(&self, envelope: &Envelope, encoded: &Encoded, class: Class, bytes: u64) {
         let Some(dispatch) = self.dispatch.as_ref().filter(|_| !self.live.load().queues_only()) else { return };
-        let deferred = dispatch.accepted(envelope, encoded);
+        let deferred = dispatch.accepted(envelope, encoded, class);
         if !deferred.is_empty() {
             crate::dispatch::log_deferred(self, envelope, bytes, &deferred);
         }

@@ -5,7 +5,7 @@ use super::Connection;
 use crate::admit::Facts;
 use crate::admit::dnsbl::Listings;
 use crate::auth::{self, Outcome};
-use crate::commit::Content;
+use crate::commit::{Content, Sort, class_of, first_state};
 use crate::dns::ClientName;
 use crate::env::clock;
 use mail::{Envelope, Received, Reply, ReplyCode};
@@ -219,11 +219,15 @@ impl Connection {
             received: self.received(),
             recipients: transaction.recipients.clone(),
         };
-        let encoded = self.service.live.load().encode(&envelope);
-        let verdict = match content.commit(&self.service.keeper, &encoded, rest).await {
+        let live = self.service.live.load_full();
+        let encoded = live.encode(&envelope);
+        let sort = Sort { precedence: self.session.precedence(), has_list_id: self.session.has_list_id() };
+        let class = class_of(&envelope.params, sort, true);
+        let first = first_state(&envelope, class);
+        let verdict = match content.commit(&self.service.keeper, &encoded, rest, first).await {
             Ok(bytes) => {
-                self.report_accepted(id, &envelope);
-                self.service.dispatch(&envelope, &encoded, bytes);
+                self.report_accepted(id, &envelope, sort.precedence);
+                self.service.dispatch(&envelope, &encoded, class, bytes);
                 Verdict::AcceptWith(accepted(&id.to_string()))
             }
             Err(error) => {
