@@ -22,6 +22,7 @@ pub use received::{Client, HeloName, Protocol, Received, Session, UnknownProtoco
 
 use crate::address::{Address, ReversePath};
 use crate::queue_id::QueueId;
+use std::time::Duration;
 
 /// One message on its way, without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +47,43 @@ impl Envelope {
         self.params.smtputf8
             || self.sender.address().is_some_and(|address| address.to_ascii().is_none())
             || self.recipients.iter().any(|recipient| recipient.address.to_ascii().is_none())
+    }
+
+    /// When delivery begins, since 1970: `None` for a message that is not held. It may have passed.
+    // RFC 4865 §4: HOLDFOR counts from submission, which is when the message got its name
+    #[must_use]
+    pub fn release_at(&self) -> Option<Duration> {
+        match self.params.hold? {
+            Hold::For(seconds) => Some(self.submitted() + Duration::from_secs(seconds.get().into())),
+            Hold::Until(time) => Some(Duration::from_secs(u64::try_from(time.unix_seconds()).unwrap_or(0))),
+        }
+    }
+
+    /// Since when it waits for delivery, since 1970: since it was submitted, or released.
+    #[must_use]
+    pub fn waits_since(&self) -> Duration {
+        let submitted = self.submitted();
+        self.release_at().map_or(submitted, |at| at.max(submitted))
+    }
+
+    /// By when it is to be delivered, since 1970, and what happens then. For one that was late when it came the time lies
+    /// before.
+    // RFC 2852 §4: counted from when the command was received
+    #[must_use]
+    pub fn deliver_by(&self) -> Option<(Duration, Deadline)> {
+        let deadline = self.params.by?.deadline();
+        let at = match deadline {
+            Deadline::Return(seconds) => self.submitted() + Duration::from_secs(seconds.get().into()),
+            Deadline::Notify(seconds) => {
+                let distance = Duration::from_secs(seconds.unsigned_abs().into());
+                if seconds < 0 { self.submitted().saturating_sub(distance) } else { self.submitted() + distance }
+            }
+        };
+        Some((at, deadline))
+    }
+
+    fn submitted(&self) -> Duration {
+        Duration::from_micros(self.id.unix_us())
     }
 }
 

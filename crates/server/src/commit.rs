@@ -9,6 +9,10 @@
 //! them as dead. A client that goes away after the end may get its message delivered without having seen the `250`
 //! (RFC 5321 §6.1).
 
+mod class;
+
+pub(crate) use class::{Sort, class_of};
+
 use crate::env::clock;
 use crate::service::Service;
 #[cfg(test)]
@@ -17,9 +21,10 @@ use bytes::Bytes;
 use mail::{Envelope, QueueId, QueueIds};
 use schedule::Class;
 use spool::envelope::Encoded;
-use spool::{Chunk, Commit, Error, NewBody, Pressure, Spool, Store};
+use spool::{Chunk, Commit, Error, NewBody, Pressure, Spool, State, Store};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// The most content of one message that a connection holds in memory.
 pub const RAM_BYTES_MAX: usize = 2 * PIECE_BYTES + 2 * CHUNK_BYTES;
@@ -167,7 +172,8 @@ impl Content {
         }
     }
 
-    /// Makes the message durable with the `rest` of its content. Its frames are in the spool when this returns `Ok`.
+    /// Makes the message durable with the `rest` of its content. Its frames are in the spool when this returns `Ok`. All
+    /// recipients begin in the state `first`, see [`first_state`].
     ///
     /// # Errors
     /// As [`Store::append`]; nothing of the message will be delivered, except after `Failed`, where a frame that did
@@ -175,7 +181,13 @@ impl Content {
     /// # Cancel safety
     /// Not cancel-safe before the transaction was given to the spool; afterwards the message is in it whatever happens
     /// here.
-    pub async fn commit(mut self, keeper: &Keeper, envelope: &Encoded, rest: Vec<u8>) -> Result<u64, Error> {
+    pub async fn commit(
+        mut self,
+        keeper: &Keeper,
+        envelope: &Encoded,
+        rest: Vec<u8>,
+        first: State,
+    ) -> Result<u64, Error> {
         let spool = match keeper {
             Keeper::Spool { spool, .. } => Arc::clone(spool),
             Keeper::Nothing { messages, bytes, .. } => {
@@ -202,7 +214,7 @@ impl Content {
         };
         let result = match self.failed.take() {
             Some(error) => Err(error),
-            None => append(&spool, envelope, body, false).await,
+            None => append(&spool, envelope, body, first, false).await,
         };
         if result.is_err() && self.chunks > 0 {
             spool.abort(self.id);
@@ -265,15 +277,28 @@ pub(crate) async fn submit(service: &Service, envelope: &Envelope, content: Vec<
         }
         NewBody::Chunks { count: pieces.chunks, bytes: pieces.bytes }
     };
-    append(spool, &encoded, body, true).await?;
-    service.dispatch(envelope, &encoded, bytes, Class::Normal);
+    let class = class_of(&envelope.params, Sort::default(), false);
+    append(spool, &encoded, body, first_state(envelope, class), true).await?;
+    service.dispatch(envelope, &encoded, bytes, class);
     Ok(())
 }
 
-async fn append(spool: &Spool, encoded: &Encoded, body: NewBody, reserved: bool) -> Result<(), Error> {
+/// The state in which the recipients of a new message begin: their class, and that they are due when the message is
+/// released, so that a crash forgets neither.
+// RFC 4865 §4: it is kept until then
+pub(crate) fn first_state(envelope: &Envelope, class: Class) -> State {
+    let state = State::default().of_class(class.bits());
+    match envelope.release_at() {
+        // Up to the next second: never too early.
+        Some(at) => state.until(at + Duration::from_millis(999)),
+        None => state,
+    }
+}
+
+async fn append(spool: &Spool, encoded: &Encoded, body: NewBody, state: State, reserved: bool) -> Result<(), Error> {
     let recipients = encoded.recipients();
     loop {
-        let message = spool::NewMessage { reserved, ..encoded.message(&recipients, body.clone()) };
+        let message = spool::NewMessage { reserved, state, ..encoded.message(&recipients, body.clone()) };
         let id = message.id;
         match spool.append(message) {
             #[cfg(test)]

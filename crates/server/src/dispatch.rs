@@ -28,7 +28,7 @@ use schedule::{
 };
 use spool::envelope::Encoded;
 use spool::{Entry, Spool, Status, Store as _};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -197,6 +197,12 @@ impl Dispatch {
     /// A message is durable: its recipients go in line. Returns those that are deferred at once, since their destination is
     /// down, with the reason.
     pub(crate) fn accepted(&self, envelope: &Envelope, encoded: &Encoded, class: Class) -> Vec<(Positions, Arc<str>)> {
+        if envelope.release_at().is_some_and(|at| at > self.now()) {
+            // It is not due yet: a walk over the list of the spool finds out when it is.
+            let names: BTreeSet<&[u8]> = (0..envelope.recipients.len()).map(|at| encoded.destination(at)).collect();
+            self.tell(|scheduler, now| names.iter().for_each(|name| scheduler.restore(name, now)));
+            return Vec::new();
+        }
         self.line_up(envelope, encoded, class, |_, _, _| true).deferred
     }
 

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::address::tests::any_address;
 use crate::parameter::{ParamError, ParamReason};
+use crate::{Node, QueueIds};
 
 fn check_refused<T: std::fmt::Debug>(parse: fn(&[u8]) -> Result<T, ParamError>, reason: ParamReason, cases: &[&str]) {
     for text in cases {
@@ -237,4 +238,28 @@ proptest! {
         prop_assert!(text.is_ascii());
         prop_assert_eq!(text.parse::<RecipientParams>(), Ok(rcpt));
     }
+}
+
+// RFC 4865 §4 (test), RFC 2852 §4 (test)
+#[test]
+fn times_of_an_envelope() {
+    let envelope = |params: &str| {
+        let second = 1_800_000_000_u64;
+        let id = QueueIds::new(Node::default()).next(second * 1_000_000);
+        let received = Received { at_us: 7, client: Client::Internal, helo: None, protocol: Protocol::Local };
+        let params: MailParams = params.parse().unwrap();
+        let envelope = Envelope { id, sender: ReversePath::Null, params, received, recipients: Vec::new() };
+        let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap() - i64::try_from(second).unwrap();
+        (
+            envelope.release_at().map(seconds),
+            seconds(envelope.waits_since()),
+            envelope.deliver_by().map(|(at, _)| seconds(at)),
+        )
+    };
+    assert_eq!(envelope(""), (None, 0, None));
+    assert_eq!(envelope("HOLDFOR=60 BY=100;R"), (Some(60), 60, Some(100)));
+    assert_eq!(envelope("BY=-5;N"), (None, 0, Some(-5)));
+    // A time that is over holds nothing.
+    assert_eq!(envelope("HOLDUNTIL=2026-11-20T08:04:39Z").1, 0);
+    assert_eq!(envelope("HOLDUNTIL=2027-01-15T08:00:10Z"), (Some(10), 10, None));
 }

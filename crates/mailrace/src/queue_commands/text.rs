@@ -237,6 +237,9 @@ fn state(one: &Value, now: u64) -> String {
         Some(_) => words.push("due now".to_owned()),
         None => words.push("new".to_owned()),
     }
+    if let Some(class) = one.get("class").and_then(Value::as_str) {
+        words.push(class.to_owned());
+    }
     if one.get("warned").is_some() {
         words.push("sender warned".to_owned());
     }
@@ -285,8 +288,8 @@ mod tests {
             (json!({ "state": "waiting", "tries": 0 }), "waiting, new"),
             (json!({ "state": "waiting", "tries": 1, "due": 1_720 }), "waiting, 1 try, next in 12m"),
             (
-                json!({ "state": "waiting", "tries": 3, "due": 1_000, "warned": true }),
-                "waiting, 3 tries, due now, sender warned",
+                json!({ "state": "waiting", "tries": 3, "due": 1_000, "warned": true, "class": "bulk" }),
+                "waiting, 3 tries, due now, bulk, sender warned",
             ),
             (json!({ "state": "held", "tries": 2, "due": 9_000 }), "held, 2 tries"),
             (json!({ "state": "active", "tries": 0 }), "being delivered"),

@@ -57,6 +57,8 @@ struct Progress {
 pub(crate) struct Early {
     envelope: Envelope,
     content: Bytes,
+    /// The state in which its recipients begin.
+    first: State,
     progress: Mutex<Progress>,
     /// `progress` has changed.
     bell: Bell,
@@ -80,7 +82,7 @@ impl Early {
             let at = usize::try_from(position).ok().and_then(|at| self.envelope.recipients.get(at));
             if let Some(recipient) = at {
                 envelope.recipients.push(recipient.clone());
-                positions.push((position, State::default()));
+                positions.push((position, self.first));
             }
         }
         if positions.is_empty() {
@@ -160,7 +162,7 @@ impl Earlies {
     }
 
     /// Takes a message in; `None` if there is no room for its content.
-    fn begin(&self, envelope: &Envelope, content: &Bytes) -> Option<Arc<Early>> {
+    fn begin(&self, envelope: &Envelope, content: &Bytes, first: State) -> Option<Arc<Early>> {
         let bytes = content.len().max(1);
         if self.bytes.fetch_add(bytes, Ordering::AcqRel) + bytes > EARLY_BYTES_MAX {
             self.bytes.fetch_sub(bytes, Ordering::AcqRel);
@@ -169,6 +171,7 @@ impl Earlies {
         let early = Arc::new(Early {
             envelope: envelope.clone(),
             content: content.clone(),
+            first,
             progress: Mutex::default(),
             bell: Bell::new(),
             stage: watch::Sender::new(Stage::Early),
@@ -236,10 +239,10 @@ pub(crate) fn may_be_early(envelope: &Envelope) -> bool {
 /// Once it is being written it is in the spool whatever happens here; before, nothing of it stays.
 pub(crate) async fn commit(service: &Arc<Service>, how: Acknowledge, message: Message) -> Result<u64, Error> {
     let Message { envelope, encoded, content, class } = message;
-    let bytes = content.len() as u64;
+    let (bytes, first) = (content.len() as u64, super::first_state(&envelope, class));
     let (Some(dispatch), Some(spool)) = (service.dispatch.clone(), service.spool().cloned()) else { return Ok(bytes) };
-    let Some(early) = dispatch.early.begin(&envelope, &content) else {
-        super::append(&spool, &encoded, NewBody::Whole(content), false).await?;
+    let Some(early) = dispatch.early.begin(&envelope, &content, first) else {
+        super::append(&spool, &encoded, NewBody::Whole(content), first, false).await?;
         service.dispatch(&envelope, &encoded, bytes, class);
         return Ok(bytes);
     };
@@ -259,7 +262,7 @@ pub(crate) async fn commit(service: &Arc<Service>, how: Acknowledge, message: Me
     // A task of its own: what is being written is in the spool, whether the session lives or not.
     let (writer, message) = (Arc::clone(service), Arc::clone(&early));
     let mut writing = tokio::spawn(async move {
-        let stored = super::append(&spool, &encoded, NewBody::Whole(content), false).await;
+        let stored = super::append(&spool, &encoded, NewBody::Whole(content), first, false).await;
         dispatch.early.end(&message, stored.is_ok().then_some(&*spool));
         if stored.is_ok() {
             let is_left = |position: u32| !message.progress().taken.contains_key(&position);

@@ -43,8 +43,9 @@ impl Trial {
         let mut pieces = body.chunks(PIECE_BYTES).peekable();
         while let Some(piece) = pieces.next() {
             if pieces.peek().is_none() {
-                let stored =
-                    content.commit(&self.keeper, &Encoded::new(&envelope(id).unwrap()), piece.to_vec()).await?;
+                let stored = content
+                    .commit(&self.keeper, &Encoded::new(&envelope(id).unwrap()), piece.to_vec(), State::default())
+                    .await?;
                 assert_eq!(stored, body.len() as u64);
                 return Ok(id);
             }
@@ -129,7 +130,9 @@ async fn a_busy_disk_is_waited_for() {
             let keeper = Arc::clone(&keeper);
             tokio::spawn(async move {
                 let id = keeper.next_id();
-                Content::new(id).commit(&keeper, &Encoded::new(&envelope(id).unwrap()), body(50_000)).await
+                Content::new(id)
+                    .commit(&keeper, &Encoded::new(&envelope(id).unwrap()), body(50_000), State::default())
+                    .await
             })
         })
         .collect();

@@ -215,7 +215,7 @@ async fn only_the_recipients_that_are_meant_are_listed() {
 #[tokio::test]
 async fn a_message_is_shown_with_all_that_is_known() {
     let trial = Trial::filled();
-    trial.set(2, 0, State { status: Status::Waiting, attempts: 2, due: 4_000_000_000 }.warned());
+    trial.set(2, 0, State { status: Status::Waiting, attempts: 2, due: 4_000_000_000 }.warned().of_class(1));
     let command = |id: QueueId| format!("{{\"action\":\"show\",\"ids\":[\"{id}\"],\"headers\":true}}");
     let (lines, _) = trial.run(&command(id(2))).await;
     let [line] = lines.as_slice() else { panic!("{lines:?}") };
@@ -227,6 +227,7 @@ async fn a_message_is_shown_with_all_that_is_known() {
     assert_eq!(line["destinations"]["down.test"]["down"], "Connection refused");
     let one = &line["recipients"][0];
     assert_eq!((&one["tries"], &one["warned"], &one["due"]), (&json!(2), &json!(true), &json!(4_000_000_000_u32)));
+    assert_eq!(one["class"], "bulk");
     let (lines, last) = trial.run(&command(QueueId::MIN)).await;
     assert_eq!(lines, [Map::from_iter([("missing".to_owned(), json!(QueueId::MIN.to_string()))])]);
     assert_eq!((&last["missing"], &last["messages"]), (&json!(1), &json!(0)));

@@ -6,6 +6,7 @@
 use super::nudge::{DestinationState, Nudge};
 use super::walk::{Found, FoundRecipient, Letter};
 use mail::{Client, QueueId};
+use schedule::Class;
 use serde_json::{Map, Value, json};
 use spool::{Spool, Store as _};
 use std::time::Duration;
@@ -101,6 +102,11 @@ impl View<'_> {
                 fields.insert("params".to_owned(), json!(params));
             }
         }
+        match Class::from_bits(one.state.class()) {
+            Class::Urgent => fields.insert("class".to_owned(), json!("urgent")),
+            Class::Bulk => fields.insert("class".to_owned(), json!("bulk")),
+            Class::Normal => None,
+        };
         if one.state.is_warned() {
             fields.insert("warned".to_owned(), json!(true));
         }

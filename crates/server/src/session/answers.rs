@@ -5,7 +5,7 @@ use super::Connection;
 use crate::admit::Facts;
 use crate::admit::dnsbl::Listings;
 use crate::auth::{self, Outcome};
-use crate::commit::{Content, early};
+use crate::commit::{Content, Sort, class_of, early, first_state};
 use crate::config::Acknowledge;
 use crate::dns::ClientName;
 use crate::env::clock;
@@ -220,23 +220,24 @@ impl Connection {
             received: self.received(),
             recipients: transaction.recipients.clone(),
         };
-        let encoded = self.service.live.load().encode(&envelope);
-        let class = schedule::Class::Normal;
+        let live = self.service.live.load_full();
+        let encoded = live.encode(&envelope);
+        let sort = Sort { precedence: self.session.precedence(), has_list_id: self.session.has_list_id() };
+        let class = class_of(&envelope.params, sort, live.config.delivery.bulk_precedence);
         let how = self.lane.listen.acknowledge;
-        let is_early = how != Acknowledge::Durable
-            && content.is_small()
-            && !self.service.live.load().queues_only()
-            && early::may_be_early(&envelope);
+        let is_early =
+            how != Acknowledge::Durable && content.is_small() && !live.queues_only() && early::may_be_early(&envelope);
         let committed = if is_early {
             let message = early::Message { envelope: envelope.clone(), encoded, content: rest.into(), class };
             early::commit(&self.service, how, message).await.map(|_| None)
         } else {
-            let committed = content.commit(&self.service.keeper, &encoded, rest).await;
+            let first = first_state(&envelope, class);
+            let committed = content.commit(&self.service.keeper, &encoded, rest, first).await;
             committed.map(|bytes| Some((bytes, encoded)))
         };
         let verdict = match committed {
             Ok(in_line) => {
-                self.report_accepted(id, &envelope);
+                self.report_accepted(id, &envelope, sort.precedence);
                 if let Some((bytes, encoded)) = in_line {
                     self.service.dispatch(&envelope, &encoded, bytes, class);
                 }

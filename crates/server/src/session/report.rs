@@ -72,13 +72,13 @@ impl Connection {
     }
 
     /// The message is durable.
-    pub(super) fn report_accepted(&mut self, id: QueueId, envelope: &Envelope) {
+    pub(super) fn report_accepted(&mut self, id: QueueId, envelope: &Envelope, class: i32) {
         let relay = self.relay();
         self.service.tell(&Event::Accepted {
             id,
             from: &self.from,
             size: self.session.content_bytes(),
-            class: 0,
+            class,
             nrcpts: envelope.recipients.len(),
             msgid: self.session.message_id(),
             bodytype: envelope.params.body,
@@ -91,8 +91,9 @@ impl Connection {
             let recipients: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
             let to: Vec<&str> = recipients.iter().map(String::as_str).collect();
             let size = i64::try_from(self.session.content_bytes()).unwrap_or(i64::MAX);
-            // sendmail's formula with class 0.
-            let priority = size.saturating_add(30_000 * i64::try_from(to.len()).unwrap_or(0));
+            // sendmail's formula.
+            let recipients = 30_000 * i64::try_from(to.len()).unwrap_or(0);
+            let priority = size.saturating_add(recipients).saturating_sub(1_800 * i64::from(class));
             self.service.tell(&Event::Queued { id, to: &to, mailer: "esmtp", priority });
         }
     }

@@ -1,0 +1,63 @@
+//! Which class a message goes in: what waits behind what at a destination.
+//!
+//! The class is decided when a message is stored, from what the client said and from its header, and kept with the state of
+//! each recipient, so that nothing is read again to know it.
+
+use mail::MailParams;
+use schedule::Class;
+
+/// What the header of a message says of its sort.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sort {
+    /// What its `Precedence:` counts for; below 0 for lists, bulk and junk.
+    pub(crate) precedence: i32,
+    /// It has a `List-Id:`.
+    pub(crate) has_list_id: bool,
+}
+
+/// The class of a message. A priority that the client gave counts more than the header. `bulk_precedence` is
+/// `delivery.bulk_precedence`: whether the header is looked at.
+// RFC 6710 §4.4 (gap: three classes for nineteen priorities)
+#[must_use]
+pub(crate) fn class_of(params: &MailParams, sort: Sort, bulk_precedence: bool) -> Class {
+    match params.mt_priority.map(mail::MtPriority::get) {
+        Some(1..) => Class::Urgent,
+        Some(..=-1) => Class::Bulk,
+        // Zero is what one has who says nothing.
+        _ if bulk_precedence && (sort.precedence < 0 || sort.has_list_id) => Class::Bulk,
+        _ => Class::Normal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // RFC 6710 §4.4 (test)
+    #[test]
+    fn priority_counts_more_than_the_header() {
+        let plain = Sort::default();
+        let listed = Sort { has_list_id: true, ..plain };
+        let bulk = Sort { precedence: -60, ..plain };
+        let special = Sort { precedence: 100, ..plain };
+        for (params, sort, wanted) in [
+            ("", plain, Class::Normal),
+            ("", listed, Class::Bulk),
+            ("", bulk, Class::Bulk),
+            ("", special, Class::Normal),
+            ("MT-PRIORITY=1", bulk, Class::Urgent),
+            ("MT-PRIORITY=9", plain, Class::Urgent),
+            ("MT-PRIORITY=-1", plain, Class::Bulk),
+            ("MT-PRIORITY=0", plain, Class::Normal),
+            ("MT-PRIORITY=0", listed, Class::Bulk),
+        ] {
+            let params: MailParams = params.parse().unwrap();
+            assert_eq!(class_of(&params, sort, true), wanted, "{params} {sort:?}");
+        }
+        assert_eq!(class_of(&MailParams::default(), bulk, false), Class::Normal);
+        for class in [Class::Urgent, Class::Normal, Class::Bulk] {
+            assert_eq!(Class::from_bits(class.bits()), class);
+        }
+        assert_eq!(Class::from_bits(3), Class::Normal);
+    }
+}
