@@ -12,6 +12,7 @@
 
 mod answers;
 mod connect;
+mod dial;
 #[cfg(test)]
 mod internet;
 mod link;
@@ -24,6 +25,7 @@ pub(crate) use message::{Outgoing, Unfit};
 
 use crate::dispatch::{Dispatch, Post};
 use crate::env::{blocking, clock};
+use crate::queue::Nudge as _;
 use crate::resolve;
 use crate::service::Service;
 use crate::session::Wait;
@@ -35,7 +37,7 @@ use link::{Link, Next};
 use mail::{Body, EnhancedCode, Outcome};
 use message::Content;
 use observe::{Event, NextHop, Severity};
-use schedule::{ConnectionId, Feedback, Job, Take};
+use schedule::{ConnectionId, Feedback, Job, Lane, Take};
 use smtp::client::{Answer, Finished, Loss, Misfit, Step, Transaction};
 use spool::{Change, Pressure, Status, Store as _};
 use std::collections::VecDeque;
@@ -69,7 +71,10 @@ pub(crate) async fn run(service: Arc<Service>, destination: Arc<[u8]>, connectio
         let why = "deliveries are suspended, since the spool takes no more writes";
         return drop(dispatch.unreachable(&service, &destination, connection, why));
     }
-    let opened = Box::pin(connect::open(&service, &destination, connection.get(), &mut wait)).await;
+    // One that is down was silent, or will bear the longer wait.
+    let is_down = dispatch.destination(&destination).is_some_and(|state| state.down.is_some());
+    let lane = if is_down { Lane::Slow } else { Lane::Fast };
+    let opened = Box::pin(open(&service, &destination, connection, lane, &mut wait)).await;
     let mut work = Work {
         service: &service,
         dispatch: &dispatch,
@@ -93,6 +98,10 @@ pub(crate) async fn run(service: Arc<Service>, destination: Arc<[u8]>, connectio
                 barren: 0,
             };
             Box::pin(conversation.hold(&mut wait)).await;
+            if conversation.link.has_failed(conversation.answered) {
+                let address = conversation.link.peer.address;
+                service.hosts.learn(|hosts| hosts.failed(address, service.unix_now()));
+            }
             work = conversation.work;
             work.flush();
         }
@@ -107,11 +116,32 @@ pub(crate) async fn run(service: Arc<Service>, destination: Arc<[u8]>, connectio
     // At the end of the server nothing is known about the destination.
     if !jobs.is_empty() && !service.stop.has_begun() {
         // It could be reached, and then there was not one answer: for what waits that is the same.
-        let status = EnhancedCode::of(Outcome::Transient, 4, 2);
-        let text = "Connection closed before a message was answered".to_owned();
-        let trouble = Trouble { is_permanent: false, status, text, reply: None, peer: None, is_ours: false };
+        let trouble = Trouble::deferral((4, 2), "Connection closed before a message was answered".to_owned());
         Box::pin(work.defer_all(jobs, &trouble)).await;
     }
+}
+
+/// Finds the hosts of a destination and opens a connection to one of them.
+///
+/// # Errors
+/// Why that cannot be.
+async fn open<N: Future<Output = ()>>(
+    service: &Arc<Service>,
+    destination: &[u8],
+    connection: ConnectionId,
+    lane: Lane,
+    wait: &mut Wait<'_, N>,
+) -> Result<Box<Link>, Trouble> {
+    let live = service.live.load_full();
+    let config = &live.config;
+    let found = resolve::candidates(config, &service.resolver, destination, &live.ourselves, connection.get()).await;
+    let candidates = found.map_err(Trouble::no_hosts)?;
+    let rule = {
+        let mut names: Vec<&str> = candidates.iter().map(|one| &*one.name).collect();
+        names.retain(|name| config.route.smart_host.is_empty() && !name.starts_with('['));
+        config.rule_for(destination, &names)
+    };
+    connect::open(service, candidates, lane, &rule, wait).await
 }
 
 /// What a connection tells spool and dispatch.
@@ -302,6 +332,8 @@ impl Conversation<'_> {
                             }
                         }
                         Next::Idle | Next::Stopping => self.appetite = Appetite::Leaving,
+                        // It is waited for; dispatch has no lanes yet that could make room for others meanwhile.
+                        Next::Lagging => {}
                     }
                 }
             }
@@ -443,6 +475,7 @@ impl Conversation<'_> {
             }
             return self.work.dispatch.give_back(self.work.connection, &open.job);
         }
+        let is_answered = finished.outcomes.iter().any(|outcome| matches!(outcome.answer, Answer::Reply(_)));
         let mut feedback = Feedback::Neutral;
         let mut fates = Vec::with_capacity(finished.outcomes.len());
         for outcome in finished.outcomes {
@@ -462,6 +495,10 @@ impl Conversation<'_> {
             }
         }
         let xdelay = clock::now().saturating_duration_since(open.began);
+        if is_answered {
+            let (service, address) = (self.work.service, self.link.peer.address);
+            service.hosts.learn(|hosts| hosts.delivered(address, xdelay, service.unix_now()));
+        }
         let passes_dsn = self.link.session.offers().dsn;
         let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, passes_dsn);
         self.work.settle(&open.job, &attempt, fates, feedback).await;
