@@ -289,7 +289,9 @@ impl Dispatch {
 
     /// The hosts of a destination are known.
     fn placed(&self, service: &Service, destination: DestinationId, name: &Arc<[u8]>, site: &Site) {
-        let expected = None;
+        let first = site.candidates.first().map(|one| one.preference);
+        let best = site.candidates.iter().filter(|one| Some(one.preference) == first);
+        let expected = service.hosts.look(|hosts| best.filter_map(|one| hosts.expected(one.address)).min());
         let jobs = self.tell(|scheduler, now| scheduler.placed(destination, &place(site, expected, now), now));
         self.defer(&mut self.lock(), name, jobs);
         self.note_up(service, name);
@@ -391,8 +393,9 @@ impl Dispatch {
             _ => return,
         };
         if state.down.len() >= DOWN_MAX {
-            // Which of them are still remembered by the scheduler is not worth a look at all: they are told of again.
-            state.down.clear();
+            let State { down, scheduler, .. } = &mut *state;
+            let known: BTreeSet<Arc<[u8]>> = scheduler.sites().map(|site| site.name).collect();
+            down.retain(|name, _| known.contains(name) || scheduler.state(name).is_some());
         }
         state.down.insert(Arc::clone(name), now);
         drop(state);

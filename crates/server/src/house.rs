@@ -11,6 +11,7 @@ use crate::config::{self, Acknowledge, Config, Listen, ListenProtocol, ListenTls
 use crate::control::{self, Answer, ControlSocket, Gate, Handler, Peer, Reason, Request, Status};
 use crate::dispatch;
 use crate::env::{clock, machine, signals, systemd};
+use crate::hosts;
 use crate::log;
 use crate::queue;
 use crate::serve::{lines, load_tls, open_authenticator, threads};
@@ -236,6 +237,7 @@ impl House {
     /// Delivers what is accepted, and what the spool holds from before.
     pub(crate) fn deliver(self: &Arc<Self>) {
         *lock(&self.deliveries) = Some(tokio::spawn(dispatch::run(Arc::clone(&self.service))));
+        lock(&self.tasks).spawn(hosts::keep(Arc::clone(&self.service)));
     }
 
     /// Answers the operator until the server stops.
@@ -292,6 +294,7 @@ impl House {
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
         tasks.abort_all();
         while tasks.join_next().await.is_some() {}
+        hosts::save(service).await;
         service.tell(&Event::Stopped { cut_off: ended.cut_off });
         ended
     }
@@ -367,6 +370,7 @@ impl House {
             self.open(address, Lane::new(&config, &listen, authenticator.as_deref(), tls.as_ref()), sockets);
         }
         self.service.live.store(Arc::new(Live::new(config, authenticator)));
+        self.service.hosts.configure(&self.service.live.load().config);
         dispatch::reconfigure(&self.service);
         let changed = differences.iter().map(ToString::to_string).collect();
         Ok((changed, loaded.warnings.iter().map(config::Problem::line).collect()))

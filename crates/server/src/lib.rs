@@ -2,7 +2,7 @@
 //!
 //! The files follow the way of a message: [`accept`] takes connections, `session` drives the protocol, [`admit`] decides
 //! who may send to whom, [`commit`] makes messages durable. [`serve`] is the life of the whole, `house` what runs, `service`
-//! what all connections share. [`config`], [`log`], [`control`], [`queue`], [`auth`], [`tls`], [`dns`] and [`env`]
+//! what all connections share, `hosts` what is known of next hops. [`config`], [`log`], [`control`], [`queue`], [`auth`], [`tls`], [`dns`] and [`env`]
 //! serve them.
 
 #![deny(unsafe_code)]
@@ -17,6 +17,7 @@ mod deliver;
 mod dispatch;
 pub mod dns;
 pub mod env;
+mod hosts;
 mod house;
 pub mod log;
 pub mod queue;

@@ -16,6 +16,7 @@ use crate::control::{self, ControlSocket};
 use crate::dispatch::Dispatch;
 use crate::dns::Resolver;
 use crate::env::{accounts, clock, limits as files, machine, privileges, signals, systemd};
+use crate::hosts::HostTable;
 use crate::house::Source;
 use crate::house::{Ended, House};
 use crate::log::{self, Log};
@@ -199,6 +200,10 @@ impl Prepared {
             .map_err(|error| StartError::Unavailable(format!("cannot catch signals: {error}")))?;
         let resolver = Resolver::new(&config.dns).map_err(|error| StartError::Config(error.to_string()))?;
         let began = clock::now();
+        let (hosts, forgotten) = match &opened {
+            Some(_) => HostTable::open(&config),
+            None => (HostTable::forgetful(&config), None),
+        };
         let keeper = keeper(opened.as_ref());
         let spool = opened.as_ref().map(|(spool, _)| Arc::clone(spool));
         let limits = limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began);
@@ -208,6 +213,7 @@ impl Prepared {
             keeper,
             log,
             resolver,
+            hosts,
             limits,
             stop: Stop::default(),
             behaviour,
@@ -224,6 +230,9 @@ impl Prepared {
         }
         for note in &bound.notes {
             service.tell(&Event::ConfigWarning { text: &note.to_string() });
+        }
+        if let Some(text) = &forgotten {
+            service.tell(&Event::Spool { severity: Severity::Warning, text });
         }
         say_started(&service, opened.as_ref().map(|(_, recovery)| recovery), bound.listeners.len());
 

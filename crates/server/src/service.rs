@@ -11,6 +11,7 @@ use crate::config::{Config, DeliveryMode, Listen, ListenTls};
 use crate::dispatch::Dispatch;
 use crate::dns::{Ourselves, Resolver};
 use crate::env::{addresses, clock};
+use crate::hosts::HostTable;
 use crate::log::Log;
 use crate::resolve;
 use crate::sink::Behaviour;
@@ -47,6 +48,8 @@ pub(crate) struct Service {
     pub(crate) internet: Option<crate::deliver::Internet>,
     /// Names and block lists.
     pub(crate) resolver: Resolver,
+    /// What is known of next hops.
+    pub(crate) hosts: HostTable,
     /// Connections and their rates.
     pub(crate) limits: Arc<Limits>,
     /// The end.
@@ -332,6 +335,7 @@ impl Service {
             keeper: Keeper::nothing(mail::QueueIds::new(mail::Node::default())),
             log: Log::start(&log).unwrap(),
             resolver: Resolver::new(&config.dns).unwrap(),
+            hosts: HostTable::forgetful(&config),
             limits: Limits::new(limits, began),
             stop: Stop::default(),
             behaviour: Some(behaviour).filter(|behaviour| !behaviour.is_plain()),

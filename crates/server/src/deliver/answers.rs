@@ -20,7 +20,11 @@ pub(super) fn judge(peer: &Candidate, stage: Stage, answer: Answer) -> (Fate, Fe
             let stage = stage.as_str();
             let text = match loss {
                 Loss::TimedOut => format!("Connection timed out with {name} during {stage}"),
-                Loss::TooLong => format!("{name} took too long for the transaction, at last during {stage}"),
+                Loss::TooLong => {
+                    format!(
+                        "{name} was too slow during {stage}: the transaction took longer than delivery.transaction_time"
+                    )
+                }
                 Loss::Closed => format!("Connection closed by {name} during {stage}"),
                 Loss::Protocol(what) => format!("{name} does not speak SMTP during {stage}: {what}"),
             };

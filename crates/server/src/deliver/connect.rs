@@ -1,39 +1,40 @@
-//! From a destination to a connection whose server has greeted us and speaks our protocol.
+//! From the addresses of a site to a connection whose server has greeted us and speaks our protocol.
 //!
-//! Addresses are tried in their order, each for `delivery.connect_time`. A server that refuses at the greeting counts as one
-//! that cannot be reached: another host of the destination may take the mail, and a host that is closed today is a
-//! deferral. A TLS handshake that fails is repeated in clear where `route.tls` allows it, on a new connection.
+//! Addresses are tried in their order, those that failed a short while ago last ([`schedule::Hosts`]). A server that refuses at
+//! the greeting counts as one that cannot be reached: another host may take the mail, and a host that is closed today is a
+//! deferral. How long each step may take depends on the lane: seconds in the fast one, so that a host that hangs holds up
+//! nobody for long; the minutes of RFC 5321 §4.5.3.2 in the slow one. A TLS handshake that fails is repeated in clear where
+//! that is allowed, on a new connection; if that works, the host is spoken to in clear from then on, for a day.
+//!
+//! Not here: which addresses a site has (`resolve`), sockets ([`dial`](super::dial)), what becomes of mail.
 
 use super::Candidate;
+use super::dial::{Dialler, Miss, Raced};
 use super::link::{Link, Next};
-use crate::config::{Config, RouteProtocol, RouteTls};
+use crate::config::{Config, Delivery, EffectiveRule, RouteProtocol, RouteTls};
 use crate::dns::NoHosts;
 use crate::env::clock;
-use crate::resolve::Site;
+use crate::hosts::TLS_MEMORY;
 use crate::service::Service;
 use crate::session::{Transport, Wait};
 use crate::settle::Cause;
 use crate::tls::TlsInfo;
 use mail::{EnhancedCode, Outcome, Reply};
 use observe::{Event, NextHop};
-use schedule::{Failure, Lane};
+use schedule::{Failure, Hosts, Lane};
 use smtp::client::{Closing, Dialect, Limits, Loss, Session, Settings, Stage, Step, TlsUse};
+use std::collections::VecDeque;
 use std::future::{Future, pending};
-use std::io;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::net::{TcpSocket, TcpStream};
+use std::time::{Duration, Instant};
 
 /// How long a host may take for its last word. The next address waits for it, when this one has refused.
 const FAREWELL_TIME: Duration = Duration::from_secs(1);
 
-/// Why a destination could not be reached.
+/// Why a site could not be reached.
 #[derive(Clone, Debug)]
 pub(super) struct Trouble {
-    /// Nothing that time can mend: every message for it has failed.
-    pub(super) is_permanent: bool,
     /// For reports and log lines.
     pub(super) status: EnhancedCode,
     /// In sendmail's words.
@@ -42,17 +43,16 @@ pub(super) struct Trouble {
     pub(super) reply: Option<Reply>,
     /// The last host that was tried.
     pub(super) peer: Option<Candidate>,
-    /// The server is going down; nothing is known about the destination.
+    /// The server is going down; nothing is known about the site.
     pub(super) is_ours: bool,
-    /// Whether somebody said no.
+    /// Whether a host was silent, or all said no.
     pub(super) failure: Failure,
 }
 
 impl Trouble {
-    /// Nobody was there to say it; `status` is subject and detail.
-    pub(super) const fn new(status: (u16, u16), text: String) -> Self {
+    /// Something that time may mend; subject and detail of its enhanced code.
+    pub(super) const fn deferral(status: (u16, u16), text: String) -> Self {
         Self {
-            is_permanent: false,
             status: EnhancedCode::of(Outcome::Transient, status.0, status.1),
             text,
             reply: None,
@@ -62,9 +62,9 @@ impl Trouble {
         }
     }
 
-    /// The DNS names no host.
+    /// There are no hosts.
     pub(super) fn no_hosts(no: NoHosts) -> Self {
-        Self { is_permanent: no.permanent, status: no.status, ..Self::new((0, 0), no.text) }
+        Self { status: no.status, ..Self::deferral((4, 4), no.text) }
     }
 
     /// As *settle* takes it.
@@ -73,116 +73,369 @@ impl Trouble {
     }
 }
 
-/// What came of one address.
-enum Reached {
-    Ready(Box<Link>),
-    /// The handshake failed; in clear it might work.
-    TlsFailed(Trouble),
-    Failed(Trouble),
+/// Whether a host is spoken to under TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TlsPolicy {
+    /// Never.
+    None,
+    /// Where it is offered and works.
+    Opportunistic,
+    /// Always, or not at all.
+    Required,
 }
 
-/// Opens a connection to a site.
+/// Says what holds for a host. The only place that does: DANE (RFC 7672) and MTA-STS (RFC 8461) are asked here once they are
+/// there, and then [`TlsPolicy::Required`] says what the certificate must be.
+const fn policy_of(rule: &EffectiveRule, _host: &Candidate) -> TlsPolicy {
+    match rule.tls {
+        RouteTls::None => TlsPolicy::None,
+        RouteTls::Opportunistic => TlsPolicy::Opportunistic,
+        RouteTls::Required => TlsPolicy::Required,
+    }
+}
+
+/// How long a host may take for what.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    connect: Duration,
+    greeting: Duration,
+    command: Duration,
+    /// After this the next address is not begun any more.
+    all: Duration,
+    /// For commands of a transaction, as long as nothing can be taken twice.
+    hurry: Duration,
+}
+
+impl Patience {
+    fn of(delivery: &Delivery, lane: Lane) -> Self {
+        let Delivery { connect_time, greeting_time, command_time, .. } = *delivery;
+        let Delivery { fast_connect_time, fast_greeting_time, fast_command_time, .. } = *delivery;
+        match lane {
+            Lane::Fast => Self {
+                connect: fast_connect_time.min(connect_time),
+                greeting: fast_greeting_time.min(greeting_time),
+                command: fast_command_time.min(command_time),
+                // As long as one host can take, so that each has a second beside it.
+                all: fast_connect_time + fast_greeting_time + fast_command_time,
+                hurry: fast_command_time,
+            },
+            Lane::Slow => Self {
+                connect: connect_time,
+                greeting: greeting_time,
+                command: command_time,
+                all: Duration::MAX,
+                hurry: Duration::MAX,
+            },
+        }
+    }
+}
+
+/// Opens a connection to one of these hosts.
+///
+/// `rule` says from which address, under which name and whether under TLS; `lane` how long each step may take.
 ///
 /// # Errors
-/// Why no host of it can be used.
+/// Why none of them can be used; [`Failure::Silent`] if one of them did not answer in time.
 /// # Cancel safety
 /// Yes: a connection that was open is dropped.
 pub(super) async fn open<N: Future<Output = ()>>(
     service: &Arc<Service>,
-    config: &Config,
-    site: Site,
-    _lane: Lane,
+    mut candidates: Vec<Candidate>,
+    lane: Lane,
+    rule: &EffectiveRule,
     wait: &mut Wait<'_, N>,
 ) -> Result<Box<Link>, Trouble> {
-    let mut last = None;
-    for candidate in site.candidates {
-        let tls = match site.rule.tls {
-            RouteTls::None => TlsUse::Never,
-            RouteTls::Opportunistic => TlsUse::IfOffered,
-            RouteTls::Required => TlsUse::Required,
-        };
-        let mut reached = reach(service, config, candidate.clone(), tls, wait).await;
-        if matches!(reached, Reached::TlsFailed(_)) && tls == TlsUse::IfOffered {
-            reached = reach(service, config, candidate, TlsUse::Never, wait).await;
+    let live = service.live.load_full();
+    let config = &live.config;
+    let patience = Patience::of(&config.delivery, lane);
+    let opening = Opening { service, config, rule, lane, patience };
+    let began = clock::now();
+    service.hosts.look(|hosts| hosts.order(&mut candidates, |one| one.address, service.unix_now()));
+    let mut left = VecDeque::from(candidates);
+    let mut last: Option<Trouble> = None;
+    while let Some(candidate) = left.pop_front() {
+        if last.is_some() && since(began) >= patience.all {
+            break;
         }
-        match reached {
-            Reached::Ready(link) => return Ok(link),
-            Reached::Failed(trouble) | Reached::TlsFailed(trouble) if trouble.is_ours => return Err(trouble),
-            Reached::Failed(trouble) | Reached::TlsFailed(trouble) => last = Some(trouble),
+        match opening.reach(candidate, &mut left, wait).await {
+            Ok(link) => return Ok(link),
+            Err(trouble) if trouble.is_ours => return Err(trouble),
+            Err(mut trouble) => {
+                if last.is_some_and(|last| last.failure == Failure::Silent) {
+                    trouble.failure = Failure::Silent;
+                }
+                last = Some(trouble);
+            }
         }
     }
-    Err(last.unwrap_or_else(|| Trouble::new((4, 4), "no address to connect to".to_owned())))
+    Err(last.unwrap_or_else(|| Trouble::deferral((4, 4), "no address to connect to".to_owned())))
 }
 
-/// Connects to one address and waits until its server is ready for mail.
-async fn reach<N: Future<Output = ()>>(
-    service: &Arc<Service>,
-    config: &Config,
-    candidate: Candidate,
-    tls: TlsUse,
-    wait: &mut Wait<'_, N>,
-) -> Reached {
-    let trouble =
-        |status: (u16, u16), text: String| Trouble { peer: Some(candidate.clone()), ..Trouble::new(status, text) };
-    let silent = |text: String| Trouble { failure: Failure::Silent, ..trouble((4, 1), text) };
-    let limit = config.delivery.connect_time;
-    let dialled = tokio::select! {
-        biased;
-        dialled = tokio::time::timeout(limit, dial(service, candidate.address)) => dialled,
-        () = service.stop.begun() => {
-            return Reached::Failed(Trouble { is_ours: true, ..trouble((3, 2), "the server is going down".to_owned()) });
-        }
-    };
-    let transport = match dialled {
-        Ok(Ok(transport)) => transport,
-        Ok(Err(error)) => return Reached::Failed(trouble((4, 1), connect_error(&error, &candidate))),
-        Err(_) => return Reached::Failed(silent(format!("Connection timed out with {}", candidate.name))),
-    };
-    let settings = settings(config, tls);
-    let is_lmtp = settings.dialect == Dialect::Lmtp;
-    let session = Session::new(Arc::new(settings));
-    let mut link = Box::new(Link::new(session, transport, candidate.clone(), is_lmtp));
-    let mut nobody = pin!(pending::<()>());
-    loop {
-        match link.next(wait, nobody.as_mut(), false, None).await {
-            Next::Step(Step::StartTls) => match start_tls(service, &mut link, config).await {
-                Ok(()) => {}
-                Err(text) => {
-                    let relay = next_hop(&candidate);
-                    service.tell(&Event::TlsClientFailed { relay, reason: &text });
-                    return Reached::TlsFailed(trouble(
-                        (7, 5),
-                        format!("TLS handshake with {} failed: {text}", candidate.name),
-                    ));
-                }
-            },
-            Next::Step(Step::Ready) => return Reached::Ready(link),
-            Next::Step(_) => {
-                let closing = link.session.closing();
-                let trouble = refused(closing, &candidate);
-                // A server that offers STARTTLS and then breaks off, or talks on in clear.
-                let is_broken = |closing: &Closing| closing.stage == Stage::StartTls && closing.loss.is_some();
-                if closing.is_some_and(is_broken) {
-                    service.tell(&Event::TlsClientFailed { relay: next_hop(&candidate), reason: &trouble.text });
-                    return Reached::TlsFailed(trouble);
-                }
-                return Reached::Failed(trouble);
+fn since(began: Instant) -> Duration {
+    clock::now().saturating_duration_since(began)
+}
+
+/// Why a server is not ready for mail.
+enum Unready {
+    /// The handshake failed; in clear it might work.
+    Tls(Trouble),
+    Other(Trouble),
+}
+
+impl Unready {
+    fn into_trouble(self) -> Trouble {
+        let (Self::Tls(trouble) | Self::Other(trouble)) = self;
+        trouble
+    }
+}
+
+/// A connection that is to be.
+#[derive(Clone, Copy)]
+struct Opening<'a> {
+    service: &'a Arc<Service>,
+    config: &'a Config,
+    rule: &'a EffectiveRule,
+    lane: Lane,
+    patience: Patience,
+}
+
+impl Opening<'_> {
+    /// Brings a host, or an IPv4 address of it that is taken from `left`, to where it takes mail.
+    async fn reach<N: Future<Output = ()>>(
+        self,
+        candidate: Candidate,
+        left: &mut VecDeque<Candidate>,
+        wait: &mut Wait<'_, N>,
+    ) -> Result<Box<Link>, Trouble> {
+        let began = clock::now();
+        self.learn(|hosts, now| hosts.trying(candidate.address, now));
+        let (candidate, transport) = self.connect(candidate, left).await?;
+        let policy = policy_of(self.rule, &candidate);
+        let address = candidate.address;
+        let greeted = match policy {
+            TlsPolicy::None => self.greet(candidate, transport, TlsUse::Never, wait).await,
+            TlsPolicy::Required => self.greet(candidate, transport, TlsUse::Required, wait).await,
+            TlsPolicy::Opportunistic if self.tls_is_broken(address) => {
+                self.greet(candidate, transport, TlsUse::Never, wait).await
             }
-            Next::Stopping => {
-                return Reached::Failed(Trouble {
-                    is_ours: true,
-                    ..trouble((3, 2), "the server is going down".to_owned())
+            TlsPolicy::Opportunistic => match self.greet(candidate.clone(), transport, TlsUse::IfOffered, wait).await {
+                Err(Unready::Tls(trouble)) => self.greet_in_clear(candidate, trouble, wait).await,
+                other => other,
+            },
+        };
+        match &greeted {
+            Ok(link) => {
+                let (took, is_encrypted) = (since(began), matches!(link.transport, Transport::TlsOut(_)));
+                self.learn(|hosts, now| {
+                    hosts.greeted(address, took, now);
+                    if is_encrypted {
+                        hosts.tls_worked(address);
+                    }
                 });
             }
-            Next::Rung | Next::Idle => {}
+            Err(Unready::Other(trouble)) if !trouble.is_ours => self.learn(|hosts, now| hosts.failed(address, now)),
+            // That it lacks TLS is nothing to those who do not need it.
+            Err(_) => {}
         }
+        greeted.map_err(Unready::into_trouble)
+    }
+
+    /// Connects to a host; where it is silent at an IPv6 address, in the fast lane also to an IPv4 address of it.
+    // RFC 8305 §5
+    async fn connect(
+        self,
+        candidate: Candidate,
+        left: &mut VecDeque<Candidate>,
+    ) -> Result<(Candidate, Transport), Trouble> {
+        let is_other = |one: &Candidate| one.address.is_ipv4() && one.name == candidate.name;
+        let may_race = self.lane == Lane::Fast && candidate.address.is_ipv6();
+        let place = left.iter().position(is_other).filter(|_| may_race);
+        let beside = place.and_then(|place| left.get(place)).map(|other| other.address);
+        let raced = tokio::select! {
+            biased;
+            raced = self.dialler().race(candidate.address, beside) => raced,
+            () = self.service.stop.begun() => return Err(self.stopping(&candidate)),
+        };
+        let mut other = || place.and_then(|place| left.remove(place));
+        match raced {
+            Raced::First(transport) => Ok((candidate, transport)),
+            Raced::Second(transport) => {
+                // Whether it is slow or leads nowhere: the other one is better for now.
+                self.learn(|hosts, now| hosts.failed(candidate.address, now));
+                Ok((other().unwrap_or(candidate), transport))
+            }
+            Raced::Nobody(miss, None) => Err(self.missed(candidate, &miss)),
+            Raced::Nobody(miss, Some(second)) => {
+                let first = self.missed(candidate, &miss);
+                let Some(other) = other() else { return Err(first) };
+                let failure = first.failure;
+                let trouble = self.missed(other, &second);
+                Err(Trouble { failure: if failure == Failure::Silent { failure } else { trouble.failure }, ..trouble })
+            }
+        }
+    }
+
+    /// No connection to a host came about.
+    fn missed(self, candidate: Candidate, miss: &Miss) -> Trouble {
+        if miss.is_about_host() {
+            self.learn(|hosts, now| hosts.failed(candidate.address, now));
+        }
+        // RFC 3463 §3.4: system incorrectly configured, or no answer from host
+        let status = if miss.is_ours() { (3, 5) } else { (4, 1) };
+        let text = miss.text(&candidate, self.rule);
+        Trouble { peer: Some(candidate), failure: miss.failure(), ..Trouble::deferral(status, text) }
+    }
+
+    /// After a handshake that failed: the same host on a new connection, in clear.
+    // RFC 7435 §3: opportunistic security falls back to clear text
+    async fn greet_in_clear<N: Future<Output = ()>>(
+        self,
+        candidate: Candidate,
+        trouble: Trouble,
+        wait: &mut Wait<'_, N>,
+    ) -> Result<Box<Link>, Unready> {
+        let dialled = tokio::select! {
+            biased;
+            dialled = self.dialler().one(candidate.address) => dialled,
+            () = self.service.stop.begun() => return Err(Unready::Other(self.stopping(&candidate))),
+        };
+        let greeted = match dialled {
+            Ok(transport) => self.greet(candidate.clone(), transport, TlsUse::Never, wait).await,
+            Err(miss) => Err(Unready::Other(self.missed(candidate.clone(), &miss))),
+        };
+        let mut reason = trouble.text;
+        if greeted.is_ok() {
+            self.learn(|hosts, now| hosts.tls_failed(candidate.address, now));
+            let hours = TLS_MEMORY.as_secs() / 3_600;
+            reason.push_str(&format!("; it is spoken to in clear for {hours} hours"));
+        }
+        self.service.tell(&Event::TlsClientFailed { relay: next_hop(&candidate), reason: &reason });
+        greeted
+    }
+
+    /// Waits until a server is ready for mail.
+    async fn greet<N: Future<Output = ()>>(
+        self,
+        candidate: Candidate,
+        transport: Transport,
+        tls: TlsUse,
+        wait: &mut Wait<'_, N>,
+    ) -> Result<Box<Link>, Unready> {
+        let settings = self.settings(tls);
+        let is_lmtp = settings.dialect == Dialect::Lmtp;
+        let lags_after = (self.lane == Lane::Fast).then_some(self.patience.hurry);
+        let session = Session::new(Arc::new(settings));
+        let mut link = Box::new(Link::new(session, transport, candidate.clone(), is_lmtp, lags_after));
+        let mut nobody = pin!(pending::<()>());
+        loop {
+            match link.next(wait, nobody.as_mut(), false, None).await {
+                Next::Step(Step::StartTls) => {
+                    if let Err(text) = self.start_tls(&mut link).await {
+                        let text = format!("TLS handshake with {} failed: {text}", candidate.name);
+                        let trouble = Trouble { peer: Some(candidate), ..Trouble::deferral((7, 5), text) };
+                        return Err(self.tls_failed(tls, trouble));
+                    }
+                }
+                Next::Step(Step::Ready) => return Ok(link),
+                Next::Step(_) => {
+                    let closing = link.session.closing();
+                    let trouble = refused(closing, &candidate);
+                    // A server that offers STARTTLS and then breaks off, or talks on in clear.
+                    let is_broken = |closing: &Closing| closing.stage == Stage::StartTls && closing.loss.is_some();
+                    if closing.is_some_and(is_broken) {
+                        return Err(self.tls_failed(tls, trouble));
+                    }
+                    return Err(Unready::Other(trouble));
+                }
+                Next::Stopping => return Err(Unready::Other(self.stopping(&candidate))),
+                Next::Rung | Next::Idle | Next::Lagging => {}
+            }
+        }
+    }
+
+    /// TLS did not come about. Where clear text is allowed, the log says it when that is known to work.
+    fn tls_failed(self, tls: TlsUse, trouble: Trouble) -> Unready {
+        if tls == TlsUse::Required
+            && let Some(peer) = &trouble.peer
+        {
+            self.service.tell(&Event::TlsClientFailed { relay: next_hop(peer), reason: &trouble.text });
+        }
+        Unready::Tls(trouble)
+    }
+
+    /// Puts TLS under the session.
+    async fn start_tls(self, link: &mut Link) -> Result<(), String> {
+        let transport = std::mem::replace(&mut link.transport, Transport::Closed);
+        let Transport::Plain(stream) = transport else { return Err("not on this kind of connection".to_owned()) };
+        let deadline = clock::now() + self.config.tls.handshake_time_max.min(self.patience.command);
+        let name = link.peer.server_name.clone();
+        let shaken = self.service.connector.connect(stream, &name, deadline).await;
+        let (stream, info) = shaken.map_err(|error| error.to_string())?;
+        let TlsInfo { version, cipher, bits, verify } = &info;
+        let relay = next_hop(&link.peer);
+        self.service.tell(&Event::StartTlsClient { relay, version, cipher, bits: *bits, verify });
+        link.transport = Transport::TlsOut(Box::new(stream));
+        let now = link.now();
+        link.session.tls_started(now);
+        Ok(())
+    }
+
+    /// What our side of a session does and bears.
+    fn settings(self, tls: TlsUse) -> Settings {
+        let (delivery, patience) = (&self.config.delivery, self.patience);
+        let seconds = Duration::from_secs;
+        Settings {
+            dialect: match self.config.route.protocol {
+                RouteProtocol::Lmtp if !self.config.route.smart_host.is_empty() => Dialect::Lmtp,
+                _ => Dialect::Smtp,
+            },
+            hello: self.rule.hello.as_deref().unwrap_or(self.config.hostname.as_str()).into(),
+            tls,
+            limits: Limits {
+                greeting: patience.greeting,
+                hello: patience.command,
+                mail: delivery.command_time,
+                rcpt: delivery.command_time,
+                data: delivery.data_time,
+                block: delivery.block_time,
+                end: delivery.end_time,
+                tls: seconds(120).min(patience.command),
+                rset: seconds(120).min(delivery.command_time),
+                hurry: patience.hurry,
+                transaction: delivery.transaction_time,
+                farewell: FAREWELL_TIME,
+                ..Limits::default()
+            },
+            pipelining: delivery.pipelining,
+            chunking: delivery.chunking,
+        }
+    }
+
+    fn dialler(&self) -> Dialler<'_> {
+        Dialler { service: self.service, rule: self.rule, limit: self.patience.connect }
+    }
+
+    fn stopping(self, candidate: &Candidate) -> Trouble {
+        let trouble = Trouble::deferral((3, 2), "the server is going down".to_owned());
+        Trouble { is_ours: true, peer: Some(candidate.clone()), ..trouble }
+    }
+
+    fn tls_is_broken(self, address: std::net::SocketAddr) -> bool {
+        self.service.hosts.look(|hosts| hosts.tls_is_broken(address, self.service.unix_now()))
+    }
+
+    fn learn(self, happens: impl FnOnce(&mut Hosts, Duration)) {
+        let now = self.service.unix_now();
+        self.service.hosts.learn(|hosts| happens(hosts, now));
     }
 }
 
 /// What a session that ended before it was ready had to say.
 fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Trouble {
-    let text = format!("Connection to {} was closed", candidate.name);
-    let mut trouble = Trouble { peer: Some(candidate.clone()), ..Trouble::new((4, 2), text) };
+    let mut trouble = Trouble {
+        peer: Some(candidate.clone()),
+        ..Trouble::deferral((4, 2), format!("Connection to {} was closed", candidate.name))
+    };
     let Some(closing) = closing else { return trouble };
     let stage = closing.stage.as_str();
     if let Some(reply) = &closing.reply {
@@ -191,11 +444,11 @@ fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Trouble {
         trouble.text = reply.to_string();
         trouble.reply = Some(reply.clone());
     } else {
-        if closing.loss == Some(Loss::TimedOut) {
-            trouble.failure = Failure::Silent;
-        }
         trouble.text = match &closing.loss {
-            Some(Loss::TimedOut) => format!("timeout waiting for {} during {stage}", candidate.name),
+            Some(Loss::TimedOut) => {
+                trouble.failure = Failure::Silent;
+                format!("timeout waiting for {} during {stage}", candidate.name)
+            }
             Some(Loss::Protocol(what)) => format!("{} speaks no SMTP during {stage}: {what}", candidate.name),
             _ => format!("{} closed the connection during {stage}", candidate.name),
         };
@@ -203,78 +456,8 @@ fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Trouble {
     trouble
 }
 
-/// Puts TLS under the session.
-async fn start_tls(service: &Arc<Service>, link: &mut Link, config: &Config) -> Result<(), String> {
-    let transport = std::mem::replace(&mut link.transport, Transport::Closed);
-    let Transport::Plain(stream) = transport else { return Err("not on this kind of connection".to_owned()) };
-    let deadline = clock::now() + config.tls.handshake_time_max;
-    let name = link.peer.server_name.clone();
-    let (stream, info) = service.connector.connect(stream, &name, deadline).await.map_err(|error| error.to_string())?;
-    let TlsInfo { version, cipher, bits, verify } = &info;
-    let relay = next_hop(&link.peer);
-    service.tell(&Event::StartTlsClient { relay, version, cipher, bits: *bits, verify });
-    link.transport = Transport::TlsOut(Box::new(stream));
-    let now = link.now();
-    link.session.tls_started(now);
-    Ok(())
-}
-
 /// How the log names a host.
 pub(super) fn next_hop(candidate: &Candidate) -> NextHop<'_> {
     let name = Some(&*candidate.name).filter(|name| !name.starts_with('['));
     NextHop::Host { name, address: candidate.address.ip() }
-}
-
-async fn dial(service: &Service, address: SocketAddr) -> io::Result<Transport> {
-    #[cfg(test)]
-    if let Some(internet) = &service.internet {
-        return internet.connect(address).await;
-    }
-    let _ = service;
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    let stream: TcpStream = socket.connect(address).await?;
-    stream.set_nodelay(true)?;
-    Ok(Transport::Plain(stream))
-}
-
-/// In sendmail's words.
-fn connect_error(error: &io::Error, candidate: &Candidate) -> String {
-    let name = &candidate.name;
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => format!("Connection refused by {name}"),
-        io::ErrorKind::ConnectionReset => format!("Connection reset by {name}"),
-        io::ErrorKind::TimedOut => format!("Connection timed out with {name}"),
-        io::ErrorKind::HostUnreachable => format!("No route to host {name}"),
-        io::ErrorKind::NetworkUnreachable => format!("Network is unreachable for {name}"),
-        _ => format!("{error} for {name}"),
-    }
-}
-
-/// What our side of a session does and bears.
-fn settings(config: &Config, tls: TlsUse) -> Settings {
-    let delivery = &config.delivery;
-    let seconds = Duration::from_secs;
-    Settings {
-        dialect: match config.route.protocol {
-            RouteProtocol::Lmtp if !config.route.smart_host.is_empty() => Dialect::Lmtp,
-            _ => Dialect::Smtp,
-        },
-        hello: config.hostname.as_str().into(),
-        tls,
-        limits: Limits {
-            greeting: delivery.greeting_time,
-            hello: delivery.command_time,
-            mail: delivery.command_time,
-            rcpt: delivery.command_time,
-            data: delivery.data_time,
-            block: delivery.block_time,
-            end: delivery.end_time,
-            tls: seconds(120).min(delivery.command_time),
-            rset: seconds(120).min(delivery.command_time),
-            farewell: FAREWELL_TIME,
-            ..Limits::default()
-        },
-        pipelining: delivery.pipelining,
-        chunking: delivery.chunking,
-    }
 }

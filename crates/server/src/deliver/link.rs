@@ -8,7 +8,7 @@
 use super::Candidate;
 use crate::env::clock;
 use crate::session::{FAR, Transport, Wait};
-use smtp::client::{Session, Step};
+use smtp::client::{Loss, Session, Stage, Step};
 use std::future::{Future, poll_fn};
 use std::io::IoSlice;
 use std::pin::Pin;
@@ -31,6 +31,10 @@ pub(super) struct Link {
     pub(super) peer: Candidate,
     /// The peer takes nothing more. What it said before is still to be read: it may be the 250 of a message.
     is_deaf: bool,
+    /// After how long a reply is late; `None`: never before its limit.
+    lags_after: Option<Duration>,
+    /// Since when the reply was owed of which it was told that it is late.
+    told: Option<Duration>,
     began: Instant,
 }
 
@@ -45,12 +49,23 @@ pub(super) enum Next {
     Idle,
     /// The server is going down; told once.
     Stopping,
+    /// The peer has said and taken nothing for longer than the fast lane bears, and is waited for all the same, since it may
+    /// have a message whole. Told once for each reply.
+    Lagging,
 }
 
 impl Link {
-    /// A connection that is open and has said nothing yet.
-    pub(super) fn new(session: Session, transport: Transport, peer: Candidate, is_lmtp: bool) -> Self {
-        Self { session, transport, is_lmtp, peer, is_deaf: false, began: clock::now() }
+    /// A connection that is open and has said nothing yet. A reply that is missing for longer than `lags_after` is told by
+    /// [`Next::Lagging`].
+    pub(super) fn new(
+        session: Session,
+        transport: Transport,
+        peer: Candidate,
+        is_lmtp: bool,
+        lags_after: Option<Duration>,
+    ) -> Self {
+        let began = clock::now();
+        Self { session, transport, is_lmtp, peer, is_deaf: false, lags_after, told: None, began }
     }
 
     /// The time of the session.
@@ -87,14 +102,17 @@ impl Link {
                 if bell.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Next::Rung);
                 }
-                let limit = self.limit();
-                let until = idle_until.map_or(limit, |idle| idle.min(limit));
+                let (limit, late) = (self.limit(), self.late());
+                let until = [idle_until, late].into_iter().flatten().fold(limit, Instant::min);
                 if wait.poll(context, until).is_pending() {
                     return Poll::Pending;
                 }
                 let now = clock::now();
                 if now >= limit {
                     self.session.expire(now.saturating_duration_since(self.began));
+                } else if late.is_some_and(|late| now >= late) {
+                    self.told = self.session.owed_since();
+                    return Poll::Ready(Next::Lagging);
                 } else if idle_until.is_some_and(|idle| now >= idle) {
                     return Poll::Ready(Next::Idle);
                 } else {
@@ -110,6 +128,23 @@ impl Link {
         match self.session.deadline() {
             Duration::MAX => clock::now() + FAR,
             deadline => self.began.checked_add(deadline).unwrap_or_else(|| clock::now() + FAR),
+        }
+    }
+
+    /// When the reply that is owed now is late, if that has not been told.
+    fn late(&self) -> Option<Instant> {
+        let (after, since) = (self.lags_after?, self.session.owed_since()?);
+        if self.told == Some(since) { None } else { self.began.checked_add(since.saturating_add(after)) }
+    }
+
+    /// Whether the connection ended in a way for which its host is passed over for a while: it was silent, or carried not one
+    /// of its `answered` transactions to an answer.
+    pub(super) fn has_failed(&self, answered: u64) -> bool {
+        let Some(closing) = self.session.closing() else { return false };
+        match closing.loss {
+            Some(Loss::TimedOut | Loss::TooLong) => !matches!(closing.stage, Stage::Idle | Stage::Quit),
+            Some(Loss::Closed | Loss::Protocol(_)) => answered == 0,
+            None => answered == 0 && !closing.orderly,
         }
     }
 

@@ -12,6 +12,7 @@
 
 mod answers;
 mod connect;
+mod dial;
 #[cfg(test)]
 mod internet;
 mod link;
@@ -85,7 +86,7 @@ pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionI
         // It went somewhere else meanwhile, or the DNS fails: which, is asked for each of its destinations.
         Ok(_) | Err(_) => return dispatch.misplaced(connection),
     };
-    let opened = Box::pin(connect::open(&service, &live.config, site, way.lane, &mut wait)).await;
+    let opened = Box::pin(connect::open(&service, site.candidates, way.lane, &site.rule, &mut wait)).await;
     match opened {
         Ok(link) => {
             dispatch.reached(&service, &way, connection);
@@ -99,8 +100,13 @@ pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionI
                 idle_since: clock::now(),
                 answered: 0,
                 barren: 0,
+                is_lagging: false,
             };
             Box::pin(conversation.hold(&mut wait)).await;
+            if conversation.link.has_failed(conversation.answered) {
+                let address = conversation.link.peer.address;
+                service.hosts.learn(|hosts| hosts.failed(address, service.unix_now()));
+            }
             work = conversation.work;
             work.flush();
         }
@@ -115,7 +121,7 @@ pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionI
     if !jobs.is_empty() && !service.stop.has_begun() {
         // It could be reached, and then there was not one answer: for what waits that is the same.
         let text = "Connection closed before a message was answered".to_owned();
-        Box::pin(defer_all(&service, jobs, &Trouble::new((4, 2), text))).await;
+        Box::pin(defer_all(&service, jobs, &Trouble::deferral((4, 2), text))).await;
     }
 }
 
@@ -126,7 +132,7 @@ pub(crate) async fn unplaced(service: &Arc<Service>, jobs: Vec<Job>, no: NoHosts
 
 /// Logs jobs as deferred whose site was found to be down before.
 pub(crate) async fn defer(service: &Arc<Service>, jobs: Vec<Job>, why: &str) {
-    Box::pin(defer_all(service, jobs, &Trouble::new((4, 1), why.to_owned()))).await;
+    Box::pin(defer_all(service, jobs, &Trouble::deferral((4, 1), why.to_owned()))).await;
 }
 
 /// A site cannot be reached: these were to go there now. They are logged, and wait as they are: not a message but its site
@@ -293,6 +299,8 @@ struct Conversation<'a> {
     answered: u64,
     /// Those of them that no recipient was delivered by.
     barren: u32,
+    /// The peer has been silent for longer than the fast lane bears.
+    is_lagging: bool,
 }
 
 impl Conversation<'_> {
@@ -320,17 +328,41 @@ impl Conversation<'_> {
                         Next::Rung => {
                             bell = Box::pin(post.bell.notified());
                             if post.is_called_off.load(Ordering::Acquire) {
+                                if self.is_lagging {
+                                    return Box::pin(self.break_off()).await;
+                                }
                                 self.appetite = Appetite::Leaving;
                             } else if self.appetite == Appetite::Sated {
                                 self.appetite = Appetite::Hungry;
                             }
                         }
                         Next::Idle | Next::Stopping => self.appetite = Appetite::Leaving,
+                        // It is waited for; dispatch has no lanes yet that could make room for others meanwhile.
+                        Next::Lagging => {
+                            self.is_lagging = true;
+                            self.work.dispatch.lagging(self.work.connection);
+                        }
                     }
                 }
             }
             step = self.link.session.step();
         }
+    }
+
+    /// The place of a connection whose peer is silent goes to somebody else. Whether it has taken what it was sent nobody
+    /// knows: the next attempt may make a duplicate.
+    async fn break_off(&mut self) {
+        for open in std::mem::take(&mut self.open) {
+            // RFC 3463 §3.5: bad connection
+            let status = EnhancedCode::of(Outcome::Transient, 4, 2);
+            let text =
+                format!("{} is silent, and its place was needed (delivery.connections_max)", self.link.peer.name);
+            let fates = vec![Fate::Deferred(Cause::new(status, text, None)); open.outgoing.positions.len()];
+            let xdelay = clock::now().saturating_duration_since(open.began);
+            let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, false);
+            self.work.settle(&open.job, &attempt, fates, Feedback::Slowdown).await;
+        }
+        self.work.flush();
     }
 
     /// Until when a connection without work is kept.
@@ -459,6 +491,7 @@ impl Conversation<'_> {
         let token = finished.token;
         let Some(at) = self.open.iter().position(|open| open.token == token) else { return };
         let Some(open) = self.open.remove(at) else { return };
+        self.is_lagging = false;
         if self.appetite == Appetite::Sated && self.open.is_empty() {
             self.idle_since = clock::now();
         }
@@ -471,6 +504,7 @@ impl Conversation<'_> {
             }
             return self.work.dispatch.give_back(self.work.connection, &open.job);
         }
+        let is_answered = finished.outcomes.iter().any(|outcome| matches!(outcome.answer, Answer::Reply(_)));
         let mut feedback = Feedback::Neutral;
         let mut fates = Vec::with_capacity(finished.outcomes.len());
         for outcome in finished.outcomes {
@@ -490,6 +524,10 @@ impl Conversation<'_> {
             }
         }
         let xdelay = clock::now().saturating_duration_since(open.began);
+        if is_answered {
+            let (service, address) = (self.work.service, self.link.peer.address);
+            service.hosts.learn(|hosts| hosts.delivered(address, xdelay, service.unix_now()));
+        }
         let passes_dsn = self.link.session.offers().dsn;
         let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, passes_dsn);
         self.work.settle(&open.job, &attempt, fates, feedback).await;

@@ -12,6 +12,7 @@ use crate::deliver::Internet;
 use crate::dispatch::{self, Dispatch};
 use crate::dns::Resolver;
 use crate::env::clock;
+use crate::hosts::HostTable;
 use crate::log::Log;
 use crate::serve;
 use crate::service::{Lane, Live, Service, Stop};
@@ -133,6 +134,7 @@ impl Machine {
             keeper: serve::keeper(Some(&opened)),
             log: self.log.clone(),
             resolver: Resolver::new(&config.dns).unwrap(),
+            hosts: HostTable::forgetful(&config),
             limits: limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began),
             stop: Stop::default(),
             behaviour: None,

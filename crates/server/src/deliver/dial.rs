@@ -1,0 +1,156 @@
+//! A connection to an address, or to the first of two that answers.
+//!
+//! IPv6 may be configured and lead nowhere. So where a host has both kinds of address and one of IPv6 is silent, one of IPv4
+//! is begun beside it after a moment (RFC 8305 §5); what refuses at once costs nothing anyway.
+
+use super::Candidate;
+use crate::config::EffectiveRule;
+use crate::service::Service;
+use crate::session::Transport;
+use schedule::Failure;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::time::Duration;
+use tokio::net::{TcpSocket, TcpStream};
+
+/// How long the first of two addresses is alone.
+// RFC 8305 §8: the recommended Connection Attempt Delay
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(super) enum Miss {
+    /// The time limit passed.
+    Silent,
+    /// The kernel does not let us connect from the configured source.
+    Source(IpAddr, io::Error),
+    /// Everything else.
+    Error(io::Error),
+}
+
+impl Miss {
+    /// For the log, in sendmail's words where it has some.
+    pub(super) fn text(&self, host: &Candidate, rule: &EffectiveRule) -> String {
+        let name = &host.name;
+        let error = match self {
+            Self::Silent => return format!("Connection timed out with {name}"),
+            Self::Source(ip, error) => {
+                let rule = rule.index.map_or(0, |index| index + 1);
+                return format!(
+                    "cannot connect to {name} from {ip}: {error}; name addresses of this machine in source of [[destination]] {rule}"
+                );
+            }
+            Self::Error(error) => error,
+        };
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => format!("Connection refused by {name}"),
+            io::ErrorKind::ConnectionReset => format!("Connection reset by {name}"),
+            io::ErrorKind::TimedOut => format!("Connection timed out with {name}"),
+            io::ErrorKind::HostUnreachable => format!("No route to host {name}"),
+            io::ErrorKind::NetworkUnreachable => format!("Network is unreachable for {name}"),
+            _ => format!("{error} for {name}"),
+        }
+    }
+
+    /// Whether somebody said no, or nobody anything.
+    pub(super) fn failure(&self) -> Failure {
+        match self {
+            Self::Silent => Failure::Silent,
+            Self::Error(error) if error.kind() == io::ErrorKind::TimedOut => Failure::Silent,
+            Self::Source(..) | Self::Error(_) => Failure::Refused,
+        }
+    }
+
+    /// Whether it says something about the host. A lack of routes, descriptors or addresses is ours.
+    pub(super) fn is_about_host(&self) -> bool {
+        use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable, TimedOut};
+        match self {
+            Self::Silent => true,
+            Self::Source(..) => false,
+            Self::Error(error) => matches!(
+                error.kind(),
+                ConnectionAborted | ConnectionRefused | ConnectionReset | HostUnreachable | TimedOut
+            ),
+        }
+    }
+
+    /// Whether the mistake is in the configuration.
+    pub(super) const fn is_ours(&self) -> bool {
+        matches!(self, Self::Source(..))
+    }
+}
+
+/// What came of two addresses.
+#[derive(Debug)]
+pub(super) enum Raced {
+    First(Transport),
+    Second(Transport),
+    /// Neither. `None`: the second was not begun.
+    Nobody(Miss, Option<Miss>),
+}
+
+/// Connects as a rule says, within a time for each address.
+#[derive(Clone, Copy)]
+pub(super) struct Dialler<'a> {
+    pub(super) service: &'a Service,
+    pub(super) rule: &'a EffectiveRule,
+    pub(super) limit: Duration,
+}
+
+impl Dialler<'_> {
+    /// Connects to an address.
+    ///
+    /// # Errors
+    /// Why not.
+    /// # Cancel safety
+    /// Yes.
+    pub(super) async fn one(self, address: SocketAddr) -> Result<Transport, Miss> {
+        tokio::time::timeout(self.limit, self.dial(address)).await.unwrap_or(Err(Miss::Silent))
+    }
+
+    /// Connects to `first`, and after a moment of silence to `second` beside it. Whoever is second is let go.
+    ///
+    /// # Cancel safety
+    /// Yes.
+    pub(super) async fn race(self, first: SocketAddr, second: Option<SocketAddr>) -> Raced {
+        let Some(second) = second else {
+            return self.one(first).await.map_or_else(|miss| Raced::Nobody(miss, None), Raced::First);
+        };
+        let mut one = pin!(self.one(first));
+        if let Ok(dialled) = tokio::time::timeout(HEAD_START, one.as_mut()).await {
+            return dialled.map_or_else(|miss| Raced::Nobody(miss, None), Raced::First);
+        }
+        let mut two = pin!(self.one(second));
+        tokio::select! {
+            biased;
+            dialled = one.as_mut() => match dialled {
+                Ok(transport) => Raced::First(transport),
+                Err(miss) => two.await.map_or_else(|other| Raced::Nobody(miss, Some(other)), Raced::Second),
+            },
+            dialled = two.as_mut() => match dialled {
+                Ok(transport) => Raced::Second(transport),
+                Err(other) => one.await.map_or_else(|miss| Raced::Nobody(miss, Some(other)), Raced::First),
+            },
+        }
+    }
+
+    async fn dial(self, address: SocketAddr) -> Result<Transport, Miss> {
+        #[cfg(test)]
+        if let Some(internet) = &self.service.internet {
+            return internet.connect(address).await.map_err(Miss::Error);
+        }
+        let _ = self.service;
+        let (socket, source) = match address {
+            SocketAddr::V4(_) => (TcpSocket::new_v4(), self.rule.source4.map(IpAddr::from)),
+            SocketAddr::V6(_) => (TcpSocket::new_v6(), self.rule.source6.map(IpAddr::from)),
+        };
+        let socket = socket.map_err(Miss::Error)?;
+        if let Some(ip) = source {
+            socket.bind(SocketAddr::new(ip, 0)).map_err(|error| Miss::Source(ip, error))?;
+        }
+        let stream: TcpStream = socket.connect(address).await.map_err(Miss::Error)?;
+        stream.set_nodelay(true).map_err(Miss::Error)?;
+        Ok(Transport::Plain(stream))
+    }
+}
