@@ -30,6 +30,8 @@ use spool::envelope::Encoded;
 use spool::{Entry, Spool, Status, Store as _};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -72,14 +74,39 @@ pub(crate) struct Post {
     pub(crate) is_called_off: AtomicBool,
 }
 
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// What the task that owns connections is to begin.
 enum Errand {
     Restore,
-    Resolve { destination: DestinationId, name: Arc<[u8]> },
-    Defer { jobs: Vec<Job>, why: Arc<str> },
-    Load { destination: DestinationId, name: Arc<[u8]>, after: Option<Waiting>, limit: usize },
-    Connect { way: Way, connection: ConnectionId, post: Arc<Post> },
-    Overdue { destination: DestinationId, name: Arc<[u8]>, message: QueueId, recipients: Positions, kind: Overdue },
+    /// Something else that the end of the server waits for.
+    Task(Task),
+    Resolve {
+        destination: DestinationId,
+        name: Arc<[u8]>,
+    },
+    Defer {
+        jobs: Vec<Job>,
+        why: Arc<str>,
+    },
+    Load {
+        destination: DestinationId,
+        name: Arc<[u8]>,
+        after: Option<Waiting>,
+        limit: usize,
+    },
+    Connect {
+        way: Way,
+        connection: ConnectionId,
+        post: Arc<Post>,
+    },
+    Overdue {
+        destination: DestinationId,
+        name: Arc<[u8]>,
+        message: QueueId,
+        recipients: Positions,
+        kind: Overdue,
+    },
 }
 
 /// What became of a message that went in line.
@@ -497,6 +524,11 @@ impl Dispatch {
         wake.map_or(Duration::from_secs(3_600), |at| at.saturating_sub(now))
     }
 
+    /// Has a task done that the end of the server waits for; it is dropped if that has come.
+    pub(crate) fn spawn(&self, task: Task) {
+        self.send(Errand::Task(task));
+    }
+
     fn send(&self, errand: Errand) {
         // At the end of the server nobody begins anything any more.
         drop(self.errands.send(errand));
@@ -575,6 +607,9 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
             tasks.spawn(async move { restore(&service, &dispatch).await });
         }
         Errand::Load { destination, name, after, limit } => dispatch.load(destination, &name, after, limit),
+        Errand::Task(task) => {
+            tasks.spawn(task);
+        }
         Errand::Defer { jobs, why } => {
             tasks.spawn(async move { deliver::defer(&service, jobs, &why).await });
         }

@@ -28,7 +28,7 @@ use spool::{Change, Error, NewBody, Spool, State, Store as _};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::{Notify as Bell, watch};
+use tokio::sync::{Notify as Bell, oneshot, watch};
 
 /// Content of all early messages together; beyond it messages are durable first.
 pub(crate) const EARLY_BYTES_MAX: usize = 64 << 20;
@@ -198,17 +198,24 @@ impl Earlies {
     }
 }
 
-/// Ends an early message whose session went away.
-struct Guard<'a> {
-    dispatch: &'a Dispatch,
-    early: &'a Early,
-    is_armed: bool,
+/// Ends an early message that nobody stores.
+struct Guard {
+    dispatch: Arc<Dispatch>,
+    early: Arc<Early>,
+    is_ended: bool,
 }
 
-impl Drop for Guard<'_> {
+impl Guard {
+    fn end(&mut self, stored: Option<&Spool>) {
+        self.is_ended = true;
+        self.dispatch.early.end(&self.early, stored);
+    }
+}
+
+impl Drop for Guard {
     fn drop(&mut self) {
-        if self.is_armed {
-            self.dispatch.early.end(self.early, None);
+        if !self.is_ended {
+            self.end(None);
         }
     }
 }
@@ -246,35 +253,35 @@ pub(crate) async fn commit(service: &Arc<Service>, how: Acknowledge, message: Me
         service.dispatch(&envelope, &encoded, bytes, class);
         return Ok(bytes);
     };
-    let mut guard = Guard { dispatch: &dispatch, early: &early, is_armed: true };
+    let mut guard = Guard { dispatch: Arc::clone(&dispatch), early: Arc::clone(&early), is_ended: false };
     if !dispatch.early_accepted(&envelope, &encoded, class) {
         early.want();
     }
     if how == Acknowledge::Interactive {
         let patience = service.live.load().config.delivery.interactive_time;
-        let is_taken = tokio::time::timeout(patience, early.outcome(true)).await == Ok(true);
-        if is_taken {
+        if tokio::time::timeout(patience, early.outcome(true)).await == Ok(true) {
             return Ok(bytes);
         }
     }
-    guard.is_armed = false;
-    drop(guard);
     // A task of its own: what is being written is in the spool, whether the session lives or not.
-    let (writer, message) = (Arc::clone(service), Arc::clone(&early));
-    let mut writing = tokio::spawn(async move {
+    let (tell, mut written) = oneshot::channel();
+    let writer = Arc::clone(service);
+    dispatch.spawn(Box::pin(async move {
         let stored = super::append(&spool, &encoded, NewBody::Whole(content), first, false).await;
-        dispatch.early.end(&message, stored.is_ok().then_some(&*spool));
+        guard.end(stored.is_ok().then_some(&*spool));
         if stored.is_ok() {
-            let is_left = |position: u32| !message.progress().taken.contains_key(&position);
-            let deferred = dispatch.rest_accepted(&envelope, &encoded, class, &is_left);
+            let is_left = |position: u32| !guard.early.progress().taken.contains_key(&position);
+            let deferred = guard.dispatch.rest_accepted(&envelope, &encoded, class, &is_left);
             crate::dispatch::log_deferred(&writer, &envelope, bytes, &deferred);
         }
-        stored
-    });
+        // The session may have its answer, or be gone.
+        drop(tell.send(stored));
+    }));
     tokio::select! {
         biased;
-        written = &mut writing => written.unwrap_or(Err(Error::Failed))?,
-        is_taken = early.outcome(false) => debug_assert!(is_taken),
+        // At the end of the server nobody may write it any more: then the sender keeps it.
+        stored = &mut written => stored.unwrap_or(Err(Error::Failed))?,
+        is_taken = early.outcome(false) => debug_assert!(is_taken, "only that is waited for"),
     }
     Ok(bytes)
 }
