@@ -730,7 +730,14 @@ impl Nudge for Dispatch {
             Health::Up | Health::Idle => None,
         };
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-        Some(DestinationState { down, connections: count(view.connections), in_flight: count(view.in_flight) })
+        Some(DestinationState {
+            down,
+            connections: count(view.connections),
+            in_flight: count(view.in_flight),
+            site: view.site.map(|site| String::from_utf8_lossy(&site).into_owned()),
+            is_slow: view.lane == schedule::Lane::Slow,
+            window: view.window.into(),
+        })
     }
 }
 

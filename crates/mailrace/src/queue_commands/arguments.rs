@@ -5,10 +5,13 @@ use crate::control_client::Target;
 use crate::exit::{Exit, Failure};
 use clap::{Args, Subcommand};
 use mail::QueueId;
-use server::queue::{self, Action, LIST_MAX, Pattern, Selection, Standing};
+use server::queue::{self, Action, By, LIST_MAX, Pattern, Selection, Standing};
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Who has been waiting for so long is late, unless --older says otherwise.
+const LATE: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -21,6 +24,9 @@ pub(crate) enum Command {
     /// Show destinations, the fullest first, and how they are
     #[command(after_help = super::HELP)]
     Destinations(DestinationsArguments),
+    /// Show who has been waiting for long, the most first
+    #[command(visible_alias = "latedudes", after_help = super::HELP)]
+    Stragglers(StragglersArguments),
     /// Try what waits now, whatever its time and its destination's
     #[command(after_help = super::HELP)]
     Retry(ChangeArguments),
@@ -64,6 +70,20 @@ pub(crate) struct ShowArguments {
 #[derive(Debug, Args)]
 pub(crate) struct DestinationsArguments {
     /// Show at most so many; 0 for all
+    #[arg(long, value_name = "N", default_value_t = LIST_MAX)]
+    limit: u64,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StragglersArguments {
+    /// Add them up by destination or by recipient
+    #[arg(long, value_name = "WHAT", default_value = "destination", value_parser = by)]
+    by: By,
+    #[command(flatten)]
+    conditions: Conditions,
+    /// Show at most so many lines; 0 for all
     #[arg(long, value_name = "N", default_value_t = LIST_MAX)]
     limit: u64,
     #[command(flatten)]
@@ -148,6 +168,11 @@ impl Command {
             Self::Destinations(DestinationsArguments { limit, common }) => {
                 Ok(Some(common.orders(Action::Destinations, Selection::default(), limit, |_| {})))
             }
+            Self::Stragglers(StragglersArguments { by, conditions, limit, common }) => {
+                let Some(mut selection) = conditions.with(&[])? else { return Ok(None) };
+                selection.older.get_or_insert(LATE);
+                Ok(Some(common.orders(Action::Stragglers, selection, limit, |command| command.by = by)))
+            }
             Self::Retry(arguments) => arguments.into_orders(Action::Retry),
             Self::Hold(arguments) => arguments.into_orders(Action::Hold),
             Self::Release(arguments) => arguments.into_orders(Action::Release),
@@ -205,6 +230,11 @@ fn read_id(word: &str) -> Result<QueueId, Failure> {
         let example = "they have 14 letters and digits, as in 6AK84d3xQ10028";
         Failure::new(Exit::Usage, format!("{word:?} is no queue id; {example}"))
     })
+}
+
+fn by(text: &str) -> Result<By, String> {
+    let names = By::ALL.map(By::name).join(", ");
+    By::from_name(text).ok_or_else(|| format!("one of {names}"))
 }
 
 fn standing(text: &str) -> Result<Standing, String> {

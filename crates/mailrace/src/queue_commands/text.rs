@@ -44,6 +44,7 @@ impl Printer {
         } else {
             match self.action {
                 Action::Destinations => self.destination(output, line),
+                Action::Stragglers => self.straggler(output, line),
                 Action::List => self.listed(output, line),
                 Action::Show => self.shown(output, line),
                 _ => deeds(output, line),
@@ -66,6 +67,10 @@ impl Printer {
             Action::Show => {}
             Action::Destinations if number(totals, "destinations") == 0 => output.line("the queue is empty"),
             Action::Destinations => {}
+            Action::Stragglers if recipients == 0 => output.line("nobody has been waiting for so long"),
+            Action::Stragglers => {
+                output.line(format_args!("{} of {}", count(recipients, "recipient"), count(messages, "message")));
+            }
             Action::List if messages == 0 && self.is_all => output.line("the queue is empty"),
             Action::List if messages == 0 => output.line("no such message in the queue"),
             Action::List => {
@@ -80,7 +85,11 @@ impl Printer {
 
     /// What the limit kept back.
     fn more(&self, totals: &Value) -> Option<String> {
-        let noun = if self.action == Action::Destinations { "destination" } else { "message" };
+        let noun = match self.action {
+            Action::Destinations => "destination",
+            Action::Stragglers => "line",
+            _ => "message",
+        };
         match (number(totals, "more"), number(totals, "unseen")) {
             (0, 0) => None,
             (0, unseen) => Some(format!("{} were not looked at; --limit 0 for all", count(unseen, noun))),
@@ -127,13 +136,23 @@ impl Printer {
         }
         let name = plain(text(line, "destination").unwrap_or("?"));
         output.line(format_args!("{:>10}  {name}", thousands(number(line, "recipients"))));
-        let (connections, in_flight) = (number(line, "connections"), number(line, "in_flight"));
-        if let Some(why) = text(line, "down") {
-            let next = age(number(line, "retry_in"));
-            output.line(format_args!("            down, next try in {next}: {}", plain(why)));
-        } else if connections > 0 {
-            let messages = count(in_flight, "message");
-            output.line(format_args!("            {} with {messages} under way", count(connections, "connection")));
+        state_of_destination(output, line);
+    }
+
+    fn straggler(&mut self, output: &mut Output, line: &Value) {
+        if self.id.is_none() {
+            self.id = Some(String::new());
+            output.line("RECIPIENTS  MESSAGES  OLDEST  WHO");
+        }
+        let destination = text(line, "destination").unwrap_or("?");
+        let name = text(line, "to").unwrap_or(destination);
+        let (recipients, messages) = (thousands(number(line, "recipients")), thousands(number(line, "messages")));
+        let oldest = age(number(line, "oldest"));
+        output.line(format_args!("{recipients:>10}  {messages:>8}  {oldest:>6}  {}", plain(name)));
+        if text(line, "down").is_some() {
+            state_of_destination(output, line);
+        } else if let Some(reason) = text(line, "reason") {
+            output.line(format_args!("            {}", plain(reason)));
         }
     }
 
@@ -176,6 +195,23 @@ impl Printer {
             output.line("");
             headers.lines().for_each(|line| output.line(format_args!("  | {}", plain(&line.replace('\t', "    ")))));
         }
+    }
+}
+
+/// How a destination is, below its line.
+fn state_of_destination(output: &mut Output, line: &Value) {
+    let (connections, in_flight) = (number(line, "connections"), number(line, "in_flight"));
+    if let Some(why) = text(line, "down") {
+        let next = age(number(line, "retry_in"));
+        output.line(format_args!("            down, next try in {next}: {}", plain(why)));
+    } else if connections > 0 {
+        let messages = count(in_flight, "message");
+        output.line(format_args!("            {} with {messages} under way", count(connections, "connection")));
+    }
+    let site = text(line, "site").filter(|site| Some(*site) != text(line, "destination"));
+    let slow = text(line, "lane").map(|_| ", which were silent: long time limits, few connections").unwrap_or_default();
+    if let Some(site) = site {
+        output.line(format_args!("            goes to {}{slow}", plain(site)));
     }
 }
 

@@ -21,6 +21,8 @@ pub enum Action {
     Show,
     /// Show destinations, the fullest first.
     Destinations,
+    /// Show who has been waiting for long, added up.
+    Stragglers,
     /// Try what waits now.
     Retry,
     /// Keep what waits until it is released.
@@ -33,8 +35,16 @@ pub enum Action {
 
 impl Action {
     /// Every action.
-    pub const ALL: [Self; 7] =
-        [Self::List, Self::Show, Self::Destinations, Self::Retry, Self::Hold, Self::Release, Self::Delete];
+    pub const ALL: [Self; 8] = [
+        Self::List,
+        Self::Show,
+        Self::Destinations,
+        Self::Stragglers,
+        Self::Retry,
+        Self::Hold,
+        Self::Release,
+        Self::Delete,
+    ];
 
     /// Its name.
     #[must_use]
@@ -43,6 +53,7 @@ impl Action {
             Self::List => "list",
             Self::Show => "show",
             Self::Destinations => "destinations",
+            Self::Stragglers => "stragglers",
             Self::Retry => "retry",
             Self::Hold => "hold",
             Self::Release => "release",
@@ -54,6 +65,36 @@ impl Action {
     #[must_use]
     pub const fn changes(self) -> bool {
         matches!(self, Self::Retry | Self::Hold | Self::Release | Self::Delete)
+    }
+}
+
+/// How stragglers are added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// By the destination they wait for.
+    #[default]
+    Destination,
+    /// By their addresses.
+    Recipient,
+}
+
+impl By {
+    /// Every way.
+    pub const ALL: [Self; 2] = [Self::Destination, Self::Recipient];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Destination => "destination",
+            Self::Recipient => "recipient",
+        }
+    }
+
+    /// The way of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|by| by.name() == name)
     }
 }
 
@@ -70,6 +111,8 @@ pub struct Command {
     pub dry_run: bool,
     /// Show the header section as well.
     pub headers: bool,
+    /// How stragglers are added up.
+    pub by: By,
 }
 
 impl Command {
@@ -77,10 +120,10 @@ impl Command {
     #[must_use]
     pub const fn new(action: Action, selection: Selection) -> Self {
         let limit = match action {
-            Action::List | Action::Destinations => Some(LIST_MAX),
+            Action::List | Action::Destinations | Action::Stragglers => Some(LIST_MAX),
             _ => None,
         };
-        Self { action, selection, limit, dry_run: false, headers: false }
+        Self { action, selection, limit, dry_run: false, headers: false, by: By::Destination }
     }
 
     /// The fields of the request.
@@ -103,6 +146,7 @@ impl Command {
         put("all", (self.action.changes() && self.selection.is_everything()).then_some(json!(true)));
         put("dry_run", self.dry_run.then_some(json!(true)));
         put("headers", self.headers.then_some(json!(true)));
+        put("by", (self.by != By::default()).then(|| json!(self.by.name())));
         fields
     }
 
@@ -135,6 +179,7 @@ impl Command {
         }
         command.dry_run = fields.flag("dry_run")?;
         command.headers = fields.flag("headers")?;
+        command.by = fields.by()?.unwrap_or_default();
         fields.end()?;
         command.check(all)?;
         Ok(command)
@@ -151,6 +196,9 @@ impl Command {
             }
             _ if all && !is_everything => Err("\"all\" means the whole queue and stands with no condition".to_owned()),
             action if self.dry_run && !action.changes() => Err(format!("\"{name}\" changes nothing: no \"dry_run\"")),
+            action if self.by != By::default() && action != Action::Stragglers => {
+                Err(format!("\"{name}\" adds nothing up: no \"by\""))
+            }
             action if self.headers && action != Action::Show => Err(format!("\"{name}\" shows no \"headers\"")),
             _ => Ok(()),
         }
@@ -192,6 +240,11 @@ impl Fields {
     fn standing(&mut self) -> Result<Option<Standing>, String> {
         let wanted = Standing::ALL.map(Standing::name).join(", ");
         self.take("state", &format!("one of {wanted}"), |value| Standing::from_name(value.as_str()?))
+    }
+
+    fn by(&mut self) -> Result<Option<By>, String> {
+        let wanted = By::ALL.map(By::name).join(", ");
+        self.take("by", &format!("one of {wanted}"), |value| By::from_name(value.as_str()?))
     }
 
     fn ids(&mut self) -> Result<Vec<QueueId>, String> {
@@ -246,7 +299,8 @@ mod tests {
             for (limit, flag) in [(None, false), (Some(7), true)] {
                 let dry_run = flag && action.changes();
                 let headers = flag && action == Action::Show;
-                let command = Command { action, selection: selection.clone(), limit, dry_run, headers };
+                let by = if flag && action == Action::Stragglers { By::Recipient } else { By::Destination };
+                let command = Command { action, selection: selection.clone(), limit, dry_run, headers, by };
                 let again = Command::from_fields(command.to_fields());
                 if action == Action::Destinations && !selection.is_everything()
                     || action == Action::Show && selection.ids.is_empty()
@@ -274,6 +328,8 @@ mod tests {
             (r#"{"action":"delete","all":true,"to":"@b.test"}"#, "stands with no condition"),
             (r#"{"action":"delete","to":"b.test"}"#, "\"to\": \"b.test\" is no address"),
             (r#"{"action":"delete","t":"b.test"}"#, "no field \"t\""),
+            (r#"{"action":"list","by":"recipient"}"#, "adds nothing up"),
+            (r#"{"action":"stragglers","by":"host"}"#, "not one of destination, recipient"),
             (r#"{"action":"show"}"#, "needs \"ids\""),
             (r#"{"action":"show","ids":["x"]}"#, "\"x\" is no queue id"),
             (r#"{"action":"show","ids":"x"}"#, "not a list"),

@@ -6,6 +6,7 @@
 //!
 //! - `command` what is asked, to and from JSON; `pattern` what an address is compared with; `selection` which recipients;
 //! - `tools` admits commands and owns their threads; `walk` finds messages; `change` changes them; `view` shows them;
+//! - `stragglers` adds up who has been waiting for long;
 //! - `nudge` is what the dispatcher is asked and told.
 //!
 //! Invariants: a change is durable before the last line of the answer is sent; what was delivered or deleted never comes
@@ -17,11 +18,12 @@ mod command;
 mod nudge;
 mod pattern;
 mod selection;
+mod stragglers;
 mod tools;
 mod view;
 mod walk;
 
-pub use command::{Action, Command, LIST_MAX};
+pub use command::{Action, By, Command, LIST_MAX};
 pub use nudge::{DestinationState, Destinations, Down, Nobody, Nudge};
 pub use pattern::{Pattern, PatternError};
 pub use selection::{Selection, Standing};

@@ -52,6 +52,12 @@ pub struct DestinationState {
     pub connections: u64,
     /// Messages on their way over them.
     pub in_flight: u64,
+    /// The hosts its mail goes to, which other destinations may share, if they are known.
+    pub site: Option<String>,
+    /// Its hosts were silent: they have longer time limits and few connections.
+    pub is_slow: bool,
+    /// Connections its hosts may have now.
+    pub window: u64,
 }
 
 /// Why and how long a destination is left alone.

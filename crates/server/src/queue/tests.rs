@@ -46,7 +46,9 @@ impl Nudge for Dispatcher {
 
     fn destination(&self, name: &[u8]) -> Option<DestinationState> {
         let down = Down { why: "Connection refused".to_owned(), retry_at: Duration::from_secs(u64::MAX / 2) };
-        (name == b"down.test").then_some(DestinationState { down: Some(down), connections: 0, in_flight: 0 })
+        let state =
+            DestinationState { down: Some(down), site: Some("mx.test:25".to_owned()), ..DestinationState::default() };
+        (name == b"down.test").then_some(state)
     }
 }
 
@@ -336,4 +338,27 @@ async fn commands_are_bounded_and_end_when_nobody_listens() {
         tokio::task::yield_now().await;
         answer = trial.tools.answer(list(), 7, Arc::clone(&tell));
     }
+}
+
+#[tokio::test]
+async fn stragglers_are_added_up() {
+    let trial = Trial::filled();
+    trial.add(5, "<ann@a.test>", &["x@one.test"]);
+    let (lines, totals) = trial.run(r#"{"action":"stragglers","older":5400,"limit":2}"#).await;
+    let shown = |line: &Map<String, Value>| {
+        let number = |name: &str| line[name].as_u64().unwrap();
+        (line["destination"].as_str().unwrap().to_owned(), number("recipients"), number("messages"))
+    };
+    // The damaged message is too young.
+    assert_eq!(
+        lines.iter().map(shown).collect::<Vec<_>>(),
+        [("one.test".to_owned(), 3, 2), ("a.test".to_owned(), 1, 1)]
+    );
+    assert!(lines[0]["oldest"].as_u64().unwrap() >= 5 * 3_600, "{lines:?}");
+    assert_eq!((&totals["more"], &totals["recipients"]), (&json!(2), &json!(6)));
+    let (lines, _) = trial.run(r#"{"action":"stragglers","by":"recipient","to":"@one.test"}"#).await;
+    let who: Vec<_> = lines.iter().map(|line| (line["to"].as_str().unwrap(), line["recipients"].as_u64())).collect();
+    assert_eq!(who, [("x@one.test", Some(2)), ("z@one.test", Some(1))]);
+    let (lines, _) = trial.run(r#"{"action":"stragglers","destination":"down.test"}"#).await;
+    assert_eq!((&lines[0]["down"], &lines[0]["site"]), (&json!("Connection refused"), &json!("mx.test:25")));
 }

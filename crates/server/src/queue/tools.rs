@@ -5,8 +5,9 @@
 //! then is made durable and stays done.
 
 use super::change::{Changes, Totals, changed};
-use super::command::{Action, Command};
+use super::command::{Action, By, Command};
 use super::nudge::Nudge;
+use super::stragglers::Stragglers;
 use super::view::{View, text};
 use super::walk::{Found, Look, Walk};
 use crate::control::{Answer, Piece, Reason};
@@ -137,6 +138,7 @@ impl Run<'_> {
         let now_us = self.nudge.now_us();
         let last = match self.command.action {
             Action::Destinations => self.destinations(now_us),
+            Action::Stragglers => self.stragglers(now_us),
             Action::List | Action::Show => self.list(now_us),
             action if self.command.dry_run => self.preview(action, now_us),
             action => self.change(action, now_us),
@@ -164,6 +166,23 @@ impl Run<'_> {
         }
         let more = all.len().saturating_sub(limit);
         Ok(last([("destinations", all.len().min(limit).into()), ("more", more.into())]))
+    }
+
+    /// Adds up what is meant. The limit is one of lines, not of messages.
+    fn stragglers(&self, now_us: u64) -> Result<Piece, Gone> {
+        let view = View { nudge: self.nudge, now_us };
+        let mut sums = Stragglers::new(self.command.by, self.nudge);
+        let all = Command { limit: None, ..self.command.clone() };
+        let run = Run { command: &all, ..*self };
+        let walked = run.each(now_us, self.command.by == By::Recipient, &mut |found| {
+            sums.add(&found);
+            Ok(Outcome::of(found.recipients.len()))
+        })?;
+        let limit = self.command.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let unseen = sums.unseen;
+        let (lines, more) = sums.lines(&view, limit);
+        lines.into_iter().try_for_each(|line| self.send(line))?;
+        Ok(Walked { more: more as u64, unseen, ..walked }.into_piece([]))
     }
 
     /// Shows messages, and changes nothing.

@@ -121,11 +121,18 @@ impl View<'_> {
 
     /// How a destination is, if the dispatcher knows.
     pub(super) fn destination(&self, name: &[u8]) -> Option<Map<String, Value>> {
-        let DestinationState { down, connections, in_flight } = self.nudge.destination(name)?;
+        let DestinationState { down, connections, in_flight, site, is_slow, window } = self.nudge.destination(name)?;
         let mut fields = Map::from_iter([
             ("connections".to_owned(), json!(connections)),
             ("in_flight".to_owned(), json!(in_flight)),
+            ("window".to_owned(), json!(window)),
         ]);
+        if let Some(site) = site {
+            fields.insert("site".to_owned(), json!(site));
+        }
+        if is_slow {
+            fields.insert("lane".to_owned(), json!("slow"));
+        }
         if let Some(down) = down {
             let now = Duration::from_micros(self.now_us);
             fields.insert("down".to_owned(), json!(down.why));
