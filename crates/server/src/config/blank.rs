@@ -1,9 +1,9 @@
 //! A configuration to write the values of the table over. None of these values is ever used.
 
 use super::{
-    Accept, AddressFamily, Auth, Config, Control, Delivery, DeliveryMode, Dns, Dnsbl, DnsblList, Listen,
-    ListenProtocol, ListenTls, Log, LogFormat, LogPath, Message, Relay, Route, RouteProtocol, RouteTls, Server, Smtp,
-    Spool, Tls,
+    Accept, AddressFamily, Auth, Config, Control, Delivery, DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl,
+    DnsblList, Listen, ListenProtocol, ListenTls, Log, LogFormat, LogPath, Message, Rate, Relay, RelayDomain, Route,
+    RouteProtocol, RouteTls, Server, Smtp, Spool, Tls,
 };
 use mail::DomainName;
 use smtp::server::BareNewline;
@@ -42,7 +42,7 @@ pub(super) fn config(n: u8) -> Config {
         },
         relay: Relay {
             from: networks.clone(),
-            to: vec![super::RelayDomain::new(DomainName::new("x").expect("a name"), false); n.into()],
+            to: vec![RelayDomain::new(DomainName::new("x").expect("a name"), false); n.into()],
         },
         message: Message {
             size_max: n.into(),
@@ -70,6 +70,8 @@ pub(super) fn config(n: u8) -> Config {
             servers: vec![SocketAddr::from(([0, 0, 0, 0], 0)); n.into()],
             timeout: time,
             cache_entries_max: n.into(),
+            stale_max: time,
+            overrides: Vec::new(),
         },
         dnsbl: Dnsbl { list: Vec::new(), refuse_at: n.into(), time_max: time, exempt: networks },
         route: Route {
@@ -79,6 +81,7 @@ pub(super) fn config(n: u8) -> Config {
             port: n.into(),
         },
         delivery: delivery(n),
+        destinations: Vec::new(),
         log: Log {
             format: if n == 1 { LogFormat::Json } else { LogFormat::Sendmail },
             path: if n == 1 { LogPath::Syslog } else { LogPath::Journald },
@@ -131,9 +134,15 @@ fn delivery(n: u8) -> Delivery {
         data_time: time,
         block_time: time,
         end_time: time,
+        fast_connect_time: time,
+        fast_greeting_time: time,
+        fast_command_time: time,
+        transaction_time: time,
         pipelining: n == 1,
         chunking: n == 1,
         address_family: if n == 1 { AddressFamily::Ipv4 } else { AddressFamily::Any },
+        bulk_precedence: n == 1,
+        classes: (n == 1).then(|| PathBuf::from("x")),
     }
 }
 
@@ -154,4 +163,24 @@ pub(super) fn listen() -> Listen {
 /// A block list.
 pub(super) fn dnsbl_list() -> DnsblList {
     DnsblList { zone: DomainName::new("x").expect("a name"), weight: 0, answers: Vec::new() }
+}
+
+/// A rule for next hops.
+pub(super) fn destination() -> DestinationRule {
+    DestinationRule {
+        matches: Vec::new(),
+        connections: 0,
+        messages_per_second: Rate::NONE,
+        recipients_per_transaction: 0,
+        messages_per_connection: 0,
+        source: Vec::new(),
+        hello: DomainName::new("x").expect("a name"),
+        tls: RouteTls::None,
+    }
+}
+
+/// An answer that nobody is asked for.
+pub(super) fn dns_override() -> DnsOverride {
+    let domain = RelayDomain::new(DomainName::new("x").expect("a name"), false);
+    DnsOverride { domain, mx: Vec::new(), address: Vec::new() }
 }

@@ -4,10 +4,10 @@
 //! field, which a test of the table finds.
 
 use super::value::Value;
-use super::{HostPort, LogPath, RelayDomain};
+use super::{Host, HostPort, LogPath, NextHop, Rate, RelayDomain};
 use ipnet::IpNet;
 use mail::{Address, DomainName};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ macro_rules! plain {
         }
     )*};
 }
-plain!(bool => Flag, Duration => Time, String => Text, PathBuf => Path, IpNet => Network, SocketAddr => Address);
+plain!(bool => Flag, Duration => Time, String => Text, PathBuf => Path, IpNet => Network, SocketAddr => Address, Rate => Rate, IpAddr => Ip);
 
 impl Field for Option<PathBuf> {
     fn value(&self) -> Value {
@@ -78,25 +78,19 @@ impl Field for DomainName {
     }
 }
 
-impl Field for RelayDomain {
-    fn value(&self) -> Value {
-        Value::Text(self.to_string())
-    }
-
-    fn of(value: &Value) -> Option<Self> {
-        if let Value::Text(text) = value { text.parse().ok() } else { None }
-    }
+macro_rules! texts {
+    ($($field:ty),*) => {$(
+        impl Field for $field {
+            fn value(&self) -> Value {
+                Value::Text(self.to_string())
+            }
+            fn of(value: &Value) -> Option<Self> {
+                if let Value::Text(text) = value { text.parse().ok() } else { None }
+            }
+        }
+    )*};
 }
-
-impl Field for HostPort {
-    fn value(&self) -> Value {
-        Value::Text(self.to_string())
-    }
-
-    fn of(value: &Value) -> Option<Self> {
-        if let Value::Text(text) = value { text.parse().ok() } else { None }
-    }
-}
+texts!(RelayDomain, HostPort, Host, NextHop);
 
 impl Field for Option<Address> {
     fn value(&self) -> Value {

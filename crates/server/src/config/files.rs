@@ -71,6 +71,9 @@ pub fn check_files(loaded: &Loaded, files: &dyn Files) -> Vec<Problem> {
     if let Some(program) = config.auth.program.first() {
         check.readable("auth.program", Path::new(program), false);
     }
+    if let Some(path) = &config.delivery.classes {
+        check.readable("delivery.classes", path, false);
+    }
     check.places(config);
     check.problems.sort_by(|a, b| a.order().cmp(&b.order()));
     check.problems

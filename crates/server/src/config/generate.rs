@@ -49,11 +49,15 @@ pub(crate) fn range_words(parameter: &Parameter) -> Option<String> {
         Kind::Time { min, max } => {
             Some(format!("{} to {}", super::number::time_text(min), super::number::time_text(max)))
         }
+        Kind::Rate => Some("0.001 to 1000000, or 0".to_owned()),
         Kind::Flag
         | Kind::Choice(_)
         | Kind::Domain
         | Kind::RelayDomain
         | Kind::Host
+        | Kind::MxHost
+        | Kind::NextHop
+        | Kind::Ip
         | Kind::Mailbox { .. }
         | Kind::Word { .. }
         | Kind::Text => None,

@@ -5,7 +5,7 @@ use super::number::{self, NoSize, size_text, time_text};
 use super::suggestion::nearest;
 use super::toml_text::quoted;
 use super::value::Value;
-use super::{HostPort, NoHost, RelayDomain};
+use super::{Host, HostPort, NextHop, NoHost, Rate, RelayDomain};
 use ipnet::IpNet;
 use mail::{Address, DomainName};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -26,6 +26,8 @@ pub(crate) enum Kind {
     Bytes { min: i64, max: i64 },
     /// A time with its units.
     Time { min: Duration, max: Duration },
+    /// So many a second, decimals allowed; 0 for no limit.
+    Rate,
     /// One of some words.
     Choice(Words),
     /// The name of a host or a domain.
@@ -34,6 +36,10 @@ pub(crate) enum Kind {
     RelayDomain,
     /// A host and a port; 25 where there is none.
     Host,
+    /// A host of an MX record: a name, or an address in brackets.
+    MxHost,
+    /// What next hops a rule is for.
+    NextHop,
     /// A mail address; empty for none where `empty`.
     Mailbox { empty: bool },
     /// A word for log lines or a user of the system; may be empty where `empty`.
@@ -46,6 +52,8 @@ pub(crate) enum Kind {
     LogPath,
     /// A network or one address.
     Network,
+    /// One address.
+    Ip,
     /// An address and a port to listen on; `:25` for all addresses.
     Listen,
     /// An address, and a port where it is not this one.
@@ -87,16 +95,20 @@ impl Kind {
             Self::Number { unit, .. } => format!("number of {unit}"),
             Self::Bytes { .. } => "size".to_owned(),
             Self::Time { .. } => "time".to_owned(),
+            Self::Rate => "number a second".to_owned(),
             Self::Choice(_) => "word".to_owned(),
             Self::Domain => "domain".to_owned(),
             Self::RelayDomain => "domain or .domain".to_owned(),
             Self::Host => "host and port".to_owned(),
+            Self::MxHost => "host name or [address]".to_owned(),
+            Self::NextHop => "domain, .domain, [address], mx:PATTERN or hop:HOST:PORT".to_owned(),
             Self::Mailbox { .. } => "mail address".to_owned(),
             Self::Word { .. } => "name".to_owned(),
             Self::Text => "text".to_owned(),
             Self::Path { .. } => "path".to_owned(),
             Self::LogPath => "\"-\", \"syslog\", \"journald\" or path".to_owned(),
             Self::Network => "network".to_owned(),
+            Self::Ip => "IP address".to_owned(),
             Self::Listen => "address and port".to_owned(),
             Self::Address { .. } => "address".to_owned(),
             Self::List { of: Self::List { of, .. }, flag: false } => {
@@ -121,6 +133,7 @@ impl Kind {
             Self::Time { min, max } => {
                 format!("a time from {} to {}, such as \"30s\" or \"1h30m\"", time_text(*min), time_text(*max))
             }
+            Self::Rate => "a number from 0.001 to 1000000 with up to three decimals, or 0 for no limit".to_owned(),
             Self::Choice(words) => {
                 let words: Vec<String> = words.iter().map(|(word, _)| quoted(word)).collect();
                 match words.split_last() {
@@ -135,12 +148,19 @@ impl Kind {
                  unless given"
                     .to_owned()
             }
+            Self::MxHost => "a host such as \"mx.example.com\", or an address in brackets: \"[192.0.2.1]\"".to_owned(),
+            Self::NextHop => {
+                "\"example.com\", \".example.com\" for what is below it as well, \"[192.0.2.1]\", \"mx:*.example.com\" for \
+                 domains by their MX hosts, or \"hop:smart.example.com:25\" for a smart host"
+                    .to_owned()
+            }
             Self::Mailbox { .. } => "a mail address such as \"postmaster@example.com\"".to_owned(),
             Self::Word { .. } => "a name of letters, digits, \"-\", \"_\" and \".\"".to_owned(),
             Self::Text => "text".to_owned(),
             Self::Path { .. } => "a path; a relative one begins at the directory of the file".to_owned(),
             Self::LogPath => "\"-\" for standard output, \"syslog\", \"journald\", or the path of a file".to_owned(),
             Self::Network => "a network such as \"10.0.0.0/8\" or an address such as \"192.0.2.1\"".to_owned(),
+            Self::Ip => "an address such as \"192.0.2.1\" or \"2001:db8::1\"".to_owned(),
             Self::Listen => {
                 "an address and a port: \"192.0.2.1:25\", \"[2001:db8::1]:25\", or \":25\" for all addresses".to_owned()
             }
@@ -188,6 +208,7 @@ impl Kind {
                     Err(_) => Err((format!("{number} is out of range"), None)),
                 }
             }
+            (Self::Rate, DeValue::Integer(_) | DeValue::Float(_)) => self.read_text(&plain_text(value.get_ref())),
             (Self::Time { .. }, DeValue::Integer(number)) if number.as_str() == "0" => self.read_text("0"),
             (Self::Time { .. }, DeValue::Integer(number)) => {
                 Err((format!("{number} has no unit"), Some(format!("write \"{number}s\" for seconds"))))
@@ -226,6 +247,8 @@ impl Kind {
             _ if text.starts_with(['"', '\'']) => true,
             // An address in brackets is no list.
             _ if matches!(self.innermost(), Self::Host) && text.parse::<HostPort>().is_ok() => false,
+            _ if matches!(self.innermost(), Self::MxHost) && text.parse::<Host>().is_ok() => false,
+            _ if matches!(self.innermost(), Self::NextHop) && text.parse::<NextHop>().is_ok() => false,
             Self::Listen | Self::Address { .. } => false,
             _ => text.starts_with(['[', '{']),
         };
@@ -295,6 +318,11 @@ impl Kind {
                 }
                 None => complaint(text, "is no time"),
             },
+            Self::Rate => match text.parse::<Rate>() {
+                Ok(rate) if rate <= Rate::MAX => Ok(Value::Rate(rate)),
+                Ok(_) => Err((format!("{text} is out of range"), None)),
+                Err(()) => Err((format!("{} is no such number", quoted(text)), None)),
+            },
             Self::Choice(words) => match words.iter().find(|(word, _)| *word == text) {
                 Some(_) => Ok(Value::Text(text.to_owned())),
                 None => {
@@ -319,6 +347,8 @@ impl Kind {
                 },
             },
             Self::Host => host(text),
+            Self::MxHost => mx_host(text),
+            Self::NextHop => next_hop(text),
             Self::Mailbox { empty: true } if text.is_empty() => Ok(Value::Text(String::new())),
             Self::Mailbox { .. } => mailbox(text),
             Self::Word { empty } => {
@@ -340,6 +370,7 @@ impl Kind {
             Self::LogPath if matches!(text, "-" | "syslog" | "journald") => Ok(Value::Text(text.to_owned())),
             Self::Path { .. } | Self::LogPath => Ok(Value::Path(PathBuf::from(text))),
             Self::Network => network(text),
+            Self::Ip => ip(text),
             Self::Listen => listen(text),
             Self::Address { port } => address(text, *port),
             Self::Flag | Self::Number { .. } | Self::List { .. } => Err(self.text_where_none_is(text)),
@@ -433,6 +464,48 @@ fn host(text: &str) -> Result<Value, Complaint> {
     // Only what can be read in its turn is proposed.
     let suggestion = suggestion.filter(|text| text.parse::<HostPort>().is_ok()).map(|text| did_you_mean(&text));
     Err((format!("{} {what}", quoted(text)), suggestion))
+}
+
+fn mx_host(text: &str) -> Result<Value, Complaint> {
+    let no_host = match text.parse::<Host>() {
+        Ok(host) => return Ok(Value::Text(host.to_string())),
+        Err(no_host) => no_host,
+    };
+    if let Ok(host) = text.parse::<HostPort>() {
+        return complaint_but(
+            text,
+            "has a port; mail to hosts of the DNS goes to route.port",
+            did_you_mean(&host.host.to_string()),
+        );
+    }
+    match (no_host, text.strip_suffix('.').filter(|name| name.parse::<Host>().is_ok())) {
+        (NoHost::NameInBrackets(name), _) => complaint_but(text, "is a name in brackets", did_you_mean(name.as_str())),
+        (_, Some(name)) => complaint_but(text, "ends with a dot", did_you_mean(name)),
+        _ => complaint(text, "is no host"),
+    }
+}
+
+fn next_hop(text: &str) -> Result<Value, Complaint> {
+    if let Ok(next_hop) = text.parse::<NextHop>() {
+        return Ok(Value::Text(next_hop.to_string()));
+    }
+    let meant = NextHop::meant(text).filter(|meant| meant.parse::<NextHop>().is_ok());
+    Err((format!("{} names no next hop", quoted(text)), meant.map(|meant| did_you_mean(&meant))))
+}
+
+fn ip(text: &str) -> Result<Value, Complaint> {
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Ok(Value::Ip(ip));
+    }
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let bare = bare.map(|text| text.strip_prefix("IPv6:").unwrap_or(text)).and_then(|text| text.parse::<IpAddr>().ok());
+    if let Some(ip) = bare {
+        return complaint_but(text, "is in brackets", did_you_mean(&ip.to_string()));
+    }
+    match text.parse::<SocketAddr>() {
+        Ok(with_port) => complaint_but(text, "has a port", did_you_mean(&with_port.ip().to_string())),
+        Err(_) => complaint(text, "is no address"),
+    }
 }
 
 fn mailbox(text: &str) -> Result<Value, Complaint> {

@@ -13,6 +13,7 @@ mod blank;
 mod build;
 mod choice;
 pub mod commands;
+mod destination;
 mod difference;
 mod domain;
 mod field;
@@ -40,18 +41,19 @@ mod toml_text;
 mod value;
 
 pub use build::{Loaded, Origin, load};
+pub use destination::{DestinationRule, EffectiveRule, MxPattern, NextHop, NoNextHop};
 pub use difference::{Difference, differences, refuses_reload};
 pub use domain::RelayDomain;
 pub use files::{Files, Found, RealFiles, check_files};
 pub use machine::Machine;
 pub use next_host::{Host, HostPort, NoHost};
-pub use number::time;
+pub use number::{Rate, time};
 pub use open::{DEFAULT_PATH, VARIABLE, choose, open};
 pub use problem::{Problem, Severity, render};
 
 use ipnet::IpNet;
 use mail::{Address, DomainName};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -87,6 +89,8 @@ pub struct Config {
     pub route: Route,
     /// When and how accepted messages are delivered.
     pub delivery: Delivery,
+    /// `[[destination]]`: what holds for some next hops; see [`Config::rule_for`].
+    pub destinations: Vec<DestinationRule>,
     /// The log.
     pub log: Log,
     /// The socket for `mailrace reload` and its like.
@@ -285,6 +289,21 @@ pub struct Dns {
     pub timeout: Duration,
     /// Answers kept in memory.
     pub cache_entries_max: u32,
+    /// How long after its time an answer still serves while the servers fail; 0: not at all.
+    pub stale_max: Duration,
+    /// `[[dns.override]]`: answers that nobody is asked for; the first that fits counts.
+    pub overrides: Vec<DnsOverride>,
+}
+
+/// The answer for a domain that nobody is asked for. One of `mx` and `address` is empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DnsOverride {
+    /// Which domain, or which with all below it.
+    pub domain: RelayDomain,
+    /// The hosts that take its mail, in the order to try them; those of one inner list share the load.
+    pub mx: Vec<Vec<Host>>,
+    /// Its addresses; it has no MX records then.
+    pub address: Vec<IpAddr>,
 }
 
 /// Block lists.
@@ -404,12 +423,24 @@ pub struct Delivery {
     pub block_time: Duration,
     /// For the reply to the end of the content.
     pub end_time: Duration,
+    /// As `connect_time`, for destinations of which nothing bad is known.
+    pub fast_connect_time: Duration,
+    /// As `greeting_time`, for the same.
+    pub fast_greeting_time: Duration,
+    /// As `command_time`, for the same; a later reply moves the destination to the slow ones.
+    pub fast_command_time: Duration,
+    /// From the first command of a transaction to its last reply, whatever happens between.
+    pub transaction_time: Duration,
     /// Use PIPELINING where it is offered.
     pub pipelining: bool,
     /// Use CHUNKING where it is offered.
     pub chunking: bool,
     /// Which addresses of a host are used.
     pub address_family: AddressFamily,
+    /// `Precedence: bulk`, `list`, `junk` and `List-Id` make a message one of a list, which waits behind others.
+    pub bulk_precedence: bool,
+    /// The file of rules by which replies get their reason; `None`: the built-in rules.
+    pub classes: Option<PathBuf>,
 }
 
 /// How lines look.

@@ -27,6 +27,23 @@ impl fmt::Display for Host {
     }
 }
 
+impl FromStr for Host {
+    type Err = NoHost;
+
+    /// A name, or an address with brackets or without.
+    fn from_str(text: &str) -> Result<Self, NoHost> {
+        let inside = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+        let plain = inside.map_or(text, |inside| inside.strip_prefix("IPv6:").unwrap_or(inside));
+        if let Ok(address) = plain.parse() {
+            return Ok(Self::Address(address));
+        }
+        match inside {
+            Some(inside) => Err(name(inside).map_or(NoHost::Form, NoHost::NameInBrackets)),
+            None => name(text).map(Self::Name).ok_or(NoHost::Form),
+        }
+    }
+}
+
 /// A host and a port of it; written `mx.example.com:25`, `[192.0.2.1]:25`, `[2001:db8::1]:25`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostPort {
@@ -34,6 +51,18 @@ pub struct HostPort {
     pub host: Host,
     /// The port, not 0.
     pub port: u16,
+}
+
+impl HostPort {
+    /// Whether both are the same host and port; the case of names does not matter.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let is_host = match (&self.host, &other.host) {
+            (Host::Name(name), Host::Name(other)) => name.ascii() == other.ascii(),
+            (Host::Address(ip), Host::Address(other)) => ip == other,
+            _ => false,
+        };
+        is_host && self.port == other.port
+    }
 }
 
 impl fmt::Display for HostPort {
@@ -134,6 +163,25 @@ mod tests {
             assert_eq!(host.to_string(), written);
             assert_eq!(written.parse(), Ok(host));
         }
+    }
+
+    #[test]
+    fn hosts_without_a_port() {
+        for (text, written) in [
+            ("mx.example.com", "mx.example.com"),
+            ("192.0.2.1", "[192.0.2.1]"),
+            ("[192.0.2.1]", "[192.0.2.1]"),
+            ("[IPv6:2001:db8::1]", "[2001:db8::1]"),
+            ("2001:DB8::1", "[2001:db8::1]"),
+        ] {
+            let host: Host = text.parse().unwrap_or_else(|error| panic!("{text} {error}"));
+            assert_eq!(host.to_string(), written);
+            assert_eq!(written.parse(), Ok(host));
+        }
+        for text in ["", "[]", "mx.example.com:25", "[192.0.2.1]:25", "10.0.0.300", "a b", "[192.0.2.1"] {
+            assert_eq!(text.parse::<Host>(), Err(NoHost::Form), "{text}");
+        }
+        assert!(matches!("[mx.example.com]".parse::<Host>(), Err(NoHost::NameInBrackets(_))));
     }
 
     #[test]

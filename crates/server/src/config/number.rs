@@ -1,6 +1,7 @@
 //! Sizes and times as people write them: `50MiB`, `64k`, `1h30m`, `500ms`.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
+use std::str::FromStr;
 use std::time::Duration;
 
 const SIZES: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
@@ -79,6 +80,62 @@ pub(crate) fn time_text(time: Duration) -> String {
     if text.is_empty() { "0".to_owned() } else { text }
 }
 
+/// So many a second, in thousandths: `0.5` is one in two seconds. None at all is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rate(u32);
+
+impl Rate {
+    /// No limit.
+    pub const NONE: Self = Self(0);
+    /// A million a second.
+    pub(crate) const MAX: Self = Self(1_000_000_000);
+
+    /// So many in a thousand seconds.
+    #[must_use]
+    pub const fn of_milli(milli: u32) -> Self {
+        Self(milli)
+    }
+
+    /// How many in a thousand seconds; 0 for no limit.
+    #[must_use]
+    pub const fn milli(self) -> u32 {
+        self.0
+    }
+
+    /// The same, `None` for no limit.
+    #[must_use]
+    pub const fn limit(self) -> Option<u32> {
+        if self.0 == 0 { None } else { Some(self.0) }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, rest) = (self.0 / 1_000, self.0 % 1_000);
+        if rest == 0 {
+            return write!(f, "{whole}");
+        }
+        let decimals = format!("{rest:03}");
+        write!(f, "{whole}.{}", decimals.trim_end_matches('0'))
+    }
+}
+
+impl FromStr for Rate {
+    type Err = ();
+
+    /// Reads `5`, `0.5`, `1.25`: up to three decimals. What is too much for any limit is read as more than [`Rate::MAX`].
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_number(whole) || !is_number(decimals) || decimals.trim_end_matches('0').len() > 3 {
+            return Err(());
+        }
+        let milli: u32 = format!("{:0<3.3}", decimals).parse().map_err(|_| ())?;
+        let whole: u32 = whole.parse().unwrap_or(u32::MAX);
+        Ok(Self(whole.saturating_mul(1_000).saturating_add(milli)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,6 +161,26 @@ mod tests {
         assert_eq!(size("50MB"), Err(NoSize::Ambiguous { binary: "50MiB".to_owned(), decimal: 50_000_000 }));
         assert_eq!(size("1kB"), Err(NoSize::Ambiguous { binary: "1KiB".to_owned(), decimal: 1_000 }));
         assert_eq!([0, 1, 1_023, 1_536, 8 << 30].map(size_text), ["0", "1", "1023", "1536", "8GiB"]);
+    }
+
+    #[test]
+    fn rates() {
+        for (text, milli) in
+            [("0", 0), ("5", 5_000), ("0.5", 500), ("1.25", 1_250), ("0.001", 1), ("10.0", 10_000), ("2.500000", 2_500)]
+        {
+            let rate: Rate = text.parse().unwrap_or_else(|()| panic!("{text}"));
+            assert_eq!(rate.milli(), milli, "{text}");
+            assert_eq!(rate.to_string().parse(), Ok(rate));
+        }
+        for text in ["", ".", ".5", "5.", "0.0001", "-1", "1e3", "inf", "nan", "1_0", "1,5", "½"] {
+            assert_eq!(text.parse::<Rate>(), Err(()), "{text}");
+        }
+        assert!("99999999999".parse::<Rate>().is_ok_and(|rate| rate > Rate::MAX));
+        assert_eq!(
+            [0, 500, 1_250, 3_000, 10].map(|n| Rate::of_milli(n).to_string()),
+            ["0", "0.5", "1.25", "3", "0.01"]
+        );
+        assert_eq!((Rate::NONE.limit(), Rate::of_milli(7).limit()), (None, Some(7)));
     }
 
     #[test]

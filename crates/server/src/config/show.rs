@@ -130,10 +130,12 @@ fn json_value(value: &Value) -> Json {
         Value::Flag(flag) => json!(flag),
         Value::Number(number) => json!(number),
         Value::Time(time) => json!(time_text(*time)),
+        Value::Rate(rate) => json!(f64::from(rate.milli()) / 1_000.0),
         Value::Text(text) => json!(text),
         Value::Path(path) => json!(path.to_string_lossy()),
         Value::Network(network) => json!(network.to_string()),
         Value::Address(address) => json!(address.to_string()),
+        Value::Ip(ip) => json!(ip.to_string()),
         Value::List(items) | Value::Each(items) => items.iter().map(json_value).collect(),
     }
 }

@@ -37,10 +37,12 @@ pub(crate) fn value_text(kind: &Kind, value: &Value) -> String {
         }
         Value::Number(number) => number.to_string(),
         Value::Time(time) => quoted(&time_text(*time)),
+        Value::Rate(rate) => rate.to_string(),
         Value::Text(text) => quoted(text),
         Value::Path(path) => quoted(&path.to_string_lossy()),
         Value::Network(network) => quoted(&network.to_string()),
         Value::Address(address) => quoted(&address.to_string()),
+        Value::Ip(ip) => quoted(&ip.to_string()),
         Value::List(items) | Value::Each(items) => {
             let of = if let Kind::List { of, .. } = kind { of } else { kind };
             let text = |item: &Value| match (of, item) {

@@ -115,7 +115,13 @@ impl Server {
 
     /// A resolver that asks this server, on a machine with this /etc/hosts.
     pub(crate) fn resolver_with_hosts(&self, timeout: Duration, text: &str) -> Resolver {
-        let settings = crate::config::Dns { servers: vec![self.address], timeout, cache_entries_max: 1_000 };
+        let settings = crate::config::Dns {
+            servers: vec![self.address],
+            timeout,
+            cache_entries_max: 1_000,
+            stale_max: Duration::ZERO,
+            overrides: Vec::new(),
+        };
         let mut hosts = Hosts::default();
         hosts.read_hosts_conf(text.as_bytes()).unwrap();
         Resolver::with_hosts(&settings, hosts).unwrap()

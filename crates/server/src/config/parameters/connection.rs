@@ -4,7 +4,7 @@ use super::super::choice::Choice as _;
 use super::super::field::Field as _;
 use super::super::parameter::{Group, Preset, Section, at};
 use super::super::{ListenProtocol, ListenTls, blank};
-use super::{Kind, NETWORKS, count, count_from_1, fixed, list, seconds};
+use super::{DAY, Kind, NETWORKS, count, count_from_1, fixed, list, seconds};
 use std::time::Duration;
 
 pub(super) static LISTEN: Section = Section {
@@ -309,6 +309,60 @@ pub(super) static DNS: Section = Section {
             "100000",
             "answers kept in memory",
             "Each takes some 200 bytes.",
+        ),
+        fixed(
+            "dns.stale_max",
+            at!(dns.stale_max),
+            Kind::Time { min: Duration::ZERO, max: Duration::from_secs(7 * DAY) },
+            "1h",
+            "1d",
+            "how long after its time an answer serves while the name servers fail; 0 for never",
+            "Mail goes on to hosts that were good an hour ago while the DNS is broken (RFC 8767), instead of waiting for it. \
+             It concerns deliveries only, and only answers that name hosts or addresses: mail is never sent back for an \
+             answer that is out of date.",
+        ),
+    ],
+};
+
+pub(super) static DNS_OVERRIDE: Section = Section {
+    key: "dns.override",
+    summary: "where mail for a domain goes, without asking the DNS",
+    group: Some(Group {
+        len: |config| config.dns.overrides.len(),
+        push: |config| config.dns.overrides.push(blank::dns_override()),
+        preset: |_| &[],
+        preset_text: "none",
+    }),
+    parameters: &[
+        fixed(
+            "dns.override.domain",
+            at!(dns.overrides[].domain),
+            Kind::RelayDomain,
+            "",
+            "example.com",
+            "the domain; with a leading dot everything below it as well",
+            "The first table that fits counts. It takes the place of a name server of one's own with a zone for each such \
+             domain. Deliveries alone see it: names of clients and block lists come from the DNS.",
+        )
+        .preset(Preset::Required),
+        fixed(
+            "dns.override.mx",
+            at!(dns.overrides[].mx),
+            list(&Kind::List { of: &Kind::MxHost, flag: false }),
+            "[]",
+            "[\"relay1.example.net\", [\"[192.0.2.9]\", \"[2001:db8::9]\"]]",
+            "the hosts that take its mail, as if its MX records named them",
+            "They are tried in this order; hosts in brackets of their own share the load. The addresses of a name are looked \
+             up; an address stands in brackets. The port is route.port.",
+        ),
+        fixed(
+            "dns.override.address",
+            at!(dns.overrides[].address),
+            list(&Kind::Ip),
+            "[]",
+            "[\"192.0.2.9\", \"2001:db8::9\"]",
+            "its addresses, as if it had no MX records",
+            "They count as well where the name is a host of an MX record, of dns.override.mx or of route.smart_host.",
         ),
     ],
 };

@@ -243,6 +243,46 @@ pub(super) static DELIVERY: Section = Section {
              duplicates: it may have taken the message although nobody waited for its answer, and gets it again.",
         ),
         fixed(
+            "delivery.fast_connect_time",
+            at!(delivery.fast_connect_time),
+            seconds(1, 600),
+            "5s",
+            "3s",
+            "the same as delivery.connect_time, for destinations that were not slow before",
+            "Hosts that answer take milliseconds. One that does not is slow from then on: it keeps its mail and \
+             delivery.connect_time, and takes no place from others any more.",
+        ),
+        fixed(
+            "delivery.fast_greeting_time",
+            at!(delivery.fast_greeting_time),
+            seconds(1, HOUR),
+            "10s",
+            "30s",
+            "the same as delivery.greeting_time, for destinations that were not slow before",
+            "A later greeting costs one attempt: the destination is slow from then on and has delivery.greeting_time. Raise it \
+             where most of your mail goes to servers that pause before they greet.",
+        ),
+        fixed(
+            "delivery.fast_command_time",
+            at!(delivery.fast_command_time),
+            seconds(1, HOUR),
+            "20s",
+            "1m",
+            "the same as delivery.command_time, for destinations that were not slow before",
+            "Before the content is sent, a later reply costs one attempt: the destination is slow from then on and has \
+             delivery.command_time. A reply to the content that takes longer is waited for, in a place among the slow ones.",
+        ),
+        fixed(
+            "delivery.transaction_time",
+            at!(delivery.transaction_time),
+            seconds(60, DAY),
+            "30m",
+            "2h",
+            "how long one message may take, from its first command to the last reply",
+            "It bounds what a next hop costs that takes an octet now and then and so never reaches the other times. A large \
+             message over a slow line needs longer: 50 MiB in 30 minutes are 29 kB a second.",
+        ),
+        fixed(
             "delivery.pipelining",
             at!(delivery.pipelining),
             Kind::Flag,
@@ -271,6 +311,26 @@ pub(super) static DELIVERY: Section = Section {
             "which addresses of a host are used",
             "Set \"ipv4\" where IPv6 is configured and leads nowhere, or where its addresses have no name in the DNS, for which large \
              providers refuse mail.",
+        ),
+        fixed(
+            "delivery.bulk_precedence",
+            at!(delivery.bulk_precedence),
+            Kind::Flag,
+            "true",
+            "false",
+            "mail with a List-Id, or of Precedence: bulk, list or junk, waits behind other mail",
+            "Where mail has to wait for a connection, personal mail goes first and a list gets a share of the rest, so that it \
+             delays nobody and still moves. MT-PRIORITY (RFC 6710) counts before the header.",
+        ),
+        fixed(
+            "delivery.classes",
+            at!(delivery.classes),
+            Kind::Path { empty: true },
+            "",
+            "/etc/mailrace/classes",
+            "rules by which a reply of a next hop gets its reason; empty for the built-in ones",
+            "The reason says whether a refusal is about the recipient, the message, our address or the rate. It stands in the \
+             log and in reports, and decides whether we slow down. \"mailrace reason TEXT\" tries a rule.",
         ),
     ],
 };

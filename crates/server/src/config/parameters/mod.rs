@@ -4,6 +4,7 @@
 
 mod connection;
 mod delivery;
+mod destination;
 mod process;
 mod session;
 
@@ -25,10 +26,12 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &session::MESSAGE,
     &session::SMTP,
     &connection::DNS,
+    &connection::DNS_OVERRIDE,
     &connection::DNSBL,
     &connection::DNSBL_LIST,
     &delivery::ROUTE,
     &delivery::DELIVERY,
+    &destination::DESTINATION,
     &process::LOG,
     &process::CONTROL,
 ];

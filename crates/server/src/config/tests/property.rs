@@ -39,6 +39,23 @@ fn any_value(kind: &Kind) -> BoxedStrategy<Value> {
         ]
         .prop_map(Value::Text)
         .boxed(),
+        Kind::Rate => (0..=super::super::Rate::MAX.milli())
+            .prop_map(|milli| Value::Rate(super::super::Rate::of_milli(milli)))
+            .boxed(),
+        Kind::MxHost => {
+            prop_oneof!["[a-z]{1,8}(\\.[a-z]{2,5}){0,2}", any::<std::net::IpAddr>().prop_map(|ip| format!("[{ip}]")),]
+                .prop_map(Value::Text)
+                .boxed()
+        }
+        Kind::NextHop => prop_oneof![
+            "\\.?[a-z]{1,8}(\\.[a-z]{2,5}){0,2}",
+            "mx:[a-z*]{1,8}(\\.[a-z*]{2,5}){0,2}",
+            "hop:[a-z]{1,8}(\\.[a-z]{2,5}){0,2}:[1-9][0-9]{0,3}",
+            any::<std::net::IpAddr>().prop_map(|ip| format!("[{ip}]")),
+        ]
+        .prop_map(Value::Text)
+        .boxed(),
+        Kind::Ip => any::<std::net::IpAddr>().prop_map(Value::Ip).boxed(),
         Kind::Mailbox { .. } => "([a-zA-Z0-9+.]{0,2}[a-z]@[a-z]{1,8}\\.example)?"
             .prop_filter("dots at ends", |text| text.parse::<mail::Address>().is_ok() || text.is_empty())
             .prop_map(Value::Text)
