@@ -16,6 +16,7 @@ mod event;
 mod fields;
 pub mod json;
 mod limit;
+pub mod reason;
 mod relay;
 pub mod sendmail;
 
@@ -23,4 +24,5 @@ pub use class::{Class, Severity, Stop};
 pub use delivery::{NextHop, ReportKind, Stat};
 pub use event::{Event, Ruleset};
 pub use limit::Limit;
+pub use reason::Reason;
 pub use relay::Relay;
