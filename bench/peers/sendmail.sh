@@ -28,8 +28,7 @@ sendmail_start() {
 include(\`$cf/m4/cf.m4')dnl
 OSTYPE(\`linux')dnl
 define(\`confDOMAIN_NAME', \`sendmail.peer.example')dnl
-define(\`SMART_HOST', \`relay:[127.0.0.1]')dnl
-define(\`RELAY_MAILER_ARGS', \`TCP \$h $RELAY_TO')dnl
+$([ "$mode" = list ] || sendmail_smart_host)
 define(\`QUEUE_DIR', \`$queue/q*')dnl
 define(\`confDELIVERY_MODE', \`$deliver')dnl
 define(\`confTO_IDENT', \`0')dnl
@@ -60,6 +59,11 @@ END
     # shellcheck disable=SC2016
     unshare --uts sh -c 'hostname sendmail.peer.example && exec "$@"' - \
         "$sendmail_program" -C "$dir/peer.cf" -bd ${run:+"$run"} ${log:+-X "$log"} </dev/null >"$dir/start.log" 2>&1
+}
+
+sendmail_smart_host() {
+    echo "define(\`SMART_HOST', \`relay:[127.0.0.1]')dnl"
+    echo "define(\`RELAY_MAILER_ARGS', \`TCP \$h $RELAY_TO')dnl"
 }
 
 sendmail_options() {
