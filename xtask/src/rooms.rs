@@ -23,7 +23,7 @@ impl Room {
     }
 }
 
-const ALL_ROOMS: &[&str] = &["mail", "smtp", "spool", "schedule", "route", "filter", "list", "observe", "cluster"];
+const ALL_ROOMS: &[&str] = &["mail", "smtp", "spool", "schedule", "route", "filter", "list", "observe", "sim", "cluster"];
 
 /// Every room, present or planned.
 pub(crate) const ROOMS: &[Room] = &[
@@ -37,8 +37,8 @@ pub(crate) const ROOMS: &[Room] = &[
     Room { name: "observe", pure: true, may_use: &["mail"] },
     Room { name: "cluster", pure: true, may_use: &["mail"] },
     Room { name: "server", pure: false, may_use: ALL_ROOMS },
-    Room { name: "sim", pure: false, may_use: ALL_ROOMS },
-    Room { name: "bench", pure: false, may_use: &["mail", "smtp", "spool", "observe", "server"] },
+    Room { name: "sim", pure: true, may_use: &["mail"] },
+    Room { name: "bench", pure: false, may_use: &["mail", "smtp", "spool", "observe", "sim", "server"] },
     Room { name: "mailrace", pure: false, may_use: &["mail", "smtp", "spool", "observe", "bench", "server", "sim"] },
     Room { name: "xtask", pure: false, may_use: &[] },
 ];
