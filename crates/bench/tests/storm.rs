@@ -338,8 +338,7 @@ fn a_refusal_in_the_middle_of_a_long_list_ends_the_transaction() {
     answers.push("550 no");
     let server = Server::start(Manners { rcpt: answers.leak(), ..Manners::default() });
     let list: Vec<String> = (0..5_000).map(|n| format!("u{n}@x.example")).collect();
-    let plan =
-        Plan { messages: Some(1), sessions: 1, pipelining: true, lists: vec![list].into(), ..server.plan() };
+    let plan = Plan { messages: Some(1), sessions: 1, pipelining: true, lists: vec![list].into(), ..server.plan() };
     let report = run(&plan, &mut |_| {}).unwrap();
     assert_eq!((report.accepted, report.refused), (0, 1));
     assert_eq!(report.errors, [("550 no".to_owned(), 1)]);

@@ -217,11 +217,7 @@ impl Session {
             let refusal = self.replies(wire, commands).await.map_err(|b| Broken { after_content: true, ..b })?;
             return self.final_reply(wire, letter, sent, refusal).await;
         }
-        let refusal = if pipelining {
-            self.in_flights(wire).await?
-        } else {
-            self.one_by_one(wire).await?
-        };
+        let refusal = if pipelining { self.in_flights(wire).await? } else { self.one_by_one(wire).await? };
         self.out.clear();
         if let Some((reply, data_is_open)) = refusal {
             // DATA may be open although a recipient was refused. An empty message would end it and be mail to the others,
