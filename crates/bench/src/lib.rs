@@ -1,4 +1,4 @@
-//! Load for `mailrace storm`, a receiver that remembers for `mailrace demo`, and with the feature `rigs` what the program
+//! Load for `mailrace storm`, a receiver that remembers for `mailrace demo`, the sockets of `mailrace sim`, and with the feature `rigs` what the program
 //! `mailrace-bench` is made of: measurements and proof rigs.
 
 #![forbid(unsafe_code)]
@@ -10,6 +10,7 @@ mod clock;
 pub mod crash;
 #[cfg(feature = "rigs")]
 pub mod engines;
+pub mod internet;
 #[cfg(feature = "rigs")]
 pub mod list_bench;
 pub mod receiver;

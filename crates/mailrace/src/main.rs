@@ -15,6 +15,7 @@ mod output;
 mod place;
 mod queue_commands;
 mod serve;
+mod sim_command;
 mod sink;
 mod spool_commands;
 mod storm;
@@ -65,6 +66,9 @@ enum Command {
     /// Send a storm of mail to a server of your own, and say what became of it
     #[command(after_help = storm::HELP)]
     Storm(storm::Arguments),
+    /// Be an internet: thousands of mail hosts on loopback, dead and slow ones among them, and their DNS
+    #[command(after_help = sim_command::HELP)]
+    Sim(Box<sim_command::Arguments>),
 }
 
 fn main() -> ExitCode {
@@ -88,6 +92,7 @@ fn main() -> ExitCode {
         Command::Spool(command) => spool_commands::run(command),
         Command::Auth(command) => auth_commands::run(command),
         Command::Storm(arguments) => storm::run(&arguments),
+        Command::Sim(arguments) => sim_command::run(&arguments),
     };
     match result {
         Ok(exit) => exit.into(),

@@ -15,6 +15,7 @@
 //! | [`mailhost`] | one connection to one host |
 //! | [`magic`] | recipients that ask for an answer |
 //! | [`ledger`] | what was taken, as lines |
+//! | [`tally`] | what was taken, as numbers |
 //!
 //! Everything is a function of its arguments: time is a [`Duration`](std::time::Duration) since the start, given by the
 //! caller, and chance comes from the seed. So the same hosts serve `mailrace sim`, where they stand behind sockets, and a simulation
@@ -28,6 +29,7 @@ pub mod ledger;
 pub mod magic;
 pub mod mailhost;
 pub mod plan;
+pub mod tally;
 pub mod world;
 pub mod zone;
 
@@ -35,4 +37,5 @@ pub use character::{Character, Door, Episode, Hostility, Script};
 pub use ledger::{How, Taken};
 pub use mailhost::{Flight, Mailhost, Then};
 pub use plan::{Change, Plan, Share};
+pub use tally::Tally;
 pub use world::{Outlook, World};
