@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 60
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup fmt tidy rfc licences clippy lint unit clients interop crash-short crash bench bench-spool bench-accept bench-relay fuzz
+.PHONY: help run test setup fmt tidy rfc licences clippy lint unit clients interop crash-short crash bench bench-spool bench-accept bench-relay bench-list fuzz
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -62,7 +62,7 @@ crash-short: $(RELEASE)/mailrace $(RELEASE)/mailrace-bench ## Cut the power and 
 crash: setup $(RELEASE)/mailrace $(RELEASE)/mailrace-bench ## The same, a thousand times
 	$(RELEASE)/mailrace-bench crash
 
-bench: bench-spool bench-accept bench-relay ## Measure the spool beside storage engines, accepting and relaying mail beside other servers
+bench: bench-spool bench-accept bench-relay bench-list ## Measure the spool beside storage engines; accepting, relaying and lists beside other servers
 
 bench-spool:
 	$(CARGO) build --release --locked --package mailrace-bench --features engines
@@ -75,6 +75,10 @@ bench-accept: $(RELEASE)/mailrace $(RELEASE)/mailrace-bench
 bench-relay: $(RELEASE)/mailrace $(RELEASE)/mailrace-bench
 	@./bench/peers/peer install || echo "bench: other servers are left out"
 	$(RELEASE)/mailrace-bench relay
+
+bench-list: $(RELEASE)/mailrace $(RELEASE)/mailrace-bench ## Measure lists on a simulated internet with dead and hung hosts (as root; about half an hour)
+	@./bench/peers/peer install postfix exim sendmail || echo "bench: other servers are left out"
+	$(RELEASE)/mailrace-bench list
 
 fuzz: ## Fuzz every decoder for FUZZ_SECONDS (60) each; needs nightly and cargo-fuzz
 	@$(CARGO) +nightly fuzz --version >/dev/null 2>&1 || { \

@@ -43,18 +43,15 @@ queue_run_max = 20
 # Deliveries here are SMTP only, so nothing needs root after the port is bound.
 deliver_drop_privilege = true
 $([ "$mode" != queue ] || echo "queue_only = true")
+$([ "$mode${DEFAULTS:+defaults}" != list ] || exim_tuned)
 $([ "$mode" != deliver ] || exim_acl)
 begin routers
 $([ "$mode" != deliver ] || exim_router)
-all:
-  driver = manualroute
-  transport = relay
-  route_list = * 127.0.0.1
-  self = send
+$(if [ "$mode" = list ]; then exim_by_dns; else exim_by_hand; fi)
 begin transports
 relay:
   driver = smtp
-  port = $RELAY_TO
+  $([ "$mode" = list ] || echo "port = $RELAY_TO")
   allow_localhost
 $([ "$mode" != deliver ] || exim_transport)
 begin retry
@@ -65,6 +62,29 @@ END
     # shellcheck disable=SC2086
     "$exim_program" -C "$dir/exim.conf" -bd $run >"$dir/start.log" 2>&1
 }
+
+exim_by_hand() {
+    cat <<END
+all:
+  driver = manualroute
+  transport = relay
+  route_list = * 127.0.0.1
+  self = send
+END
+}
+
+# It takes every address of 127.0.0.0/8 for this machine; there, other hosts live.
+exim_by_dns() {
+    cat <<END
+all:
+  driver = dnslookup
+  transport = relay
+  self = send
+END
+}
+
+# By default it delivers a message over four connections at a time.
+exim_tuned() { echo "remote_max_parallel = 100"; }
 
 exim_main() {
     chown Debian-exim "$MAILBOX"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Postfix as its own instance, tuned: enough processes for 200 sessions, no delay against overload, no TLS.
+# Postfix as its own instance, tuned unless DEFAULTS is set: enough processes for 200 sessions, no delay against overload, no TLS.
 
 postfix_is_here() { [ -x /usr/lib/postfix/sbin/master ]; }
 
@@ -33,23 +33,30 @@ mynetworks = 127.0.0.0/8
 mydestination =
 local_recipient_maps =
 alias_maps =
-relayhost = [127.0.0.1]:$RELAY_TO
+$([ "$mode" = list ] || echo "relayhost = [127.0.0.1]:$RELAY_TO")
 smtpd_relay_restrictions = permit_mynetworks, reject
 smtpd_peername_lookup = no
 smtpd_client_connection_count_limit = 0
 $([ "$mode${TLS:+tls}" = delivertls ] || printf 'smtp%s_tls_security_level = none\n' d '')
 maillog_file = $(postfix_log_file)
+$([ "$mode${DEFAULTS:+defaults}" = listdefaults ] || postfix_tuned)
+END
+    case $mode in
+    list) echo "smtpd_recipient_limit = 1000000" >>"$dir/etc/main.cf" ;;
+    queue) echo "defer_transports = smtp" >>"$dir/etc/main.cf" ;;
+    deliver) postfix_deliver >>"$dir/etc/main.cf" ;;
+    esac
+    postfix -c "$dir/etc" start >"$dir/start.log" 2>&1
+}
+
+postfix_tuned() {
+    cat <<END
 default_process_limit = 200
 in_flow_delay = 0
 initial_destination_concurrency = 50
 default_destination_concurrency_limit = 100
 qmgr_message_active_limit = 50000
 END
-    case $mode in
-    queue) echo "defer_transports = smtp" >>"$dir/etc/main.cf" ;;
-    deliver) postfix_deliver >>"$dir/etc/main.cf" ;;
-    esac
-    postfix -c "$dir/etc" start >"$dir/start.log" 2>&1
 }
 
 postfix_deliver() {

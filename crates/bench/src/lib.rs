@@ -11,6 +11,8 @@ pub mod crash;
 #[cfg(feature = "rigs")]
 pub mod engines;
 pub mod internet;
+#[cfg(feature = "rigs")]
+pub mod list_bench;
 pub mod receiver;
 #[cfg(feature = "rigs")]
 pub mod relay_bench;

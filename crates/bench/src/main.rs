@@ -21,6 +21,8 @@ enum Command {
     Accept(bench::accept_bench::Arguments),
     /// Measure passing mail on to a next hop beside other servers
     Relay(bench::relay_bench::Arguments),
+    /// Measure lists on a simulated internet with dead and hung hosts, beside other servers
+    List(bench::list_bench::Arguments),
     #[command(flatten)]
     Crash(bench::crash::Part),
 }
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
         Command::Spool(arguments) => bench::spool_bench::run(&arguments),
         Command::Accept(arguments) => bench::accept_bench::run(&arguments),
         Command::Relay(arguments) => bench::relay_bench::run(&arguments),
+        Command::List(arguments) => bench::list_bench::run(&arguments),
         Command::Crash(part) => bench::crash::run(part),
     }
 }

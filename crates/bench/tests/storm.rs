@@ -1,6 +1,7 @@
 //! The storm against small servers that check every octet, and against servers that misbehave.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test program")]
 
+use bench::receiver::Receiver;
 use bench::storm::{Plan, Report, Sizes, Tls, run};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::collections::BTreeMap;
@@ -305,4 +306,41 @@ fn the_time_ends_a_storm() {
         (plan.messages, plan.time) = (None, Some(Duration::from_millis(50)));
     });
     assert!(report.accepted > 0 && report.elapsed < Duration::from_secs(20));
+}
+
+#[test]
+fn lists_of_any_length_take_turns() {
+    let receiver = Receiver::start(true, bench::receiver::Manners { chunking: true, ..Default::default() }).unwrap();
+    let list = |name: &str, count: usize| (0..count).map(|n| format!("{name}{n}@x.example")).collect::<Vec<_>>();
+    let lists = [list("a", 2_500), list("b", 1)];
+    for chunking in [false, true] {
+        let before = receiver.arrivals().len();
+        let plan = Plan {
+            messages: Some(3),
+            sessions: 1,
+            pipelining: true,
+            chunking,
+            lists: lists.to_vec().into(),
+            ..Plan::new(receiver.at())
+        };
+        let report = run(&plan, &mut |_| {}).unwrap();
+        assert_eq!((report.accepted, report.recipients), (3, 5_001), "{:?}", report.errors);
+        let arrivals = receiver.arrivals().split_off(before);
+        let seen: Vec<&Vec<String>> = arrivals.iter().map(|arrival| &arrival.recipients).collect();
+        assert_eq!(seen, [&lists[0], &lists[1], &lists[0]]);
+        assert!(arrivals.iter().all(|arrival| arrival.what.is_ok()));
+    }
+}
+
+#[test]
+fn a_refusal_in_the_middle_of_a_long_list_ends_the_transaction() {
+    let mut answers = vec!["250 ok"; 1_200];
+    answers.push("550 no");
+    let server = Server::start(Manners { rcpt: answers.leak(), ..Manners::default() });
+    let list: Vec<String> = (0..5_000).map(|n| format!("u{n}@x.example")).collect();
+    let plan = Plan { messages: Some(1), sessions: 1, pipelining: true, lists: vec![list].into(), ..server.plan() };
+    let report = run(&plan, &mut |_| {}).unwrap();
+    assert_eq!((report.accepted, report.refused), (0, 1));
+    assert_eq!(report.errors, [("550 no".to_owned(), 1)]);
+    assert!(server.seen.lock().unwrap().messages.is_empty());
 }

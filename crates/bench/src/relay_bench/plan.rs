@@ -11,6 +11,7 @@ use crate::side_by_side::figures::Row;
 use crate::side_by_side::servers::{Kind, Site, Work, beside, peer};
 use crate::spool_bench::machine::{self, Machine};
 use crate::spool_bench::say;
+use std::borrow::Cow;
 use std::fs;
 use std::io::Write as _;
 
@@ -87,7 +88,8 @@ fn loads(arguments: &Arguments) -> Vec<Load> {
 
 /// Measures all servers under one load.
 fn table(site: &Site, servers: &[Option<Kind>], load: Load, rounds: usize, amount: Amount) -> Table {
-    let name = |server: &Option<Kind>| server.as_ref().map_or("the receiver alone", Kind::name).to_owned();
+    let name =
+        |server: &Option<Kind>| server.as_ref().map_or(Cow::Borrowed("the receiver alone"), Kind::name).into_owned();
     let mut rows: Vec<Row<_>> = servers.iter().map(|server| Row::new(name(server))).collect();
     for round in 0..rounds {
         for turn in 0..servers.len() {

@@ -135,8 +135,27 @@ pub(crate) fn process_ticks(pid: u32) -> u64 {
     rest.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
-/// Microseconds of processor time for each message.
+/// The most memory a process has had resident, in bytes.
+pub(crate) fn process_memory_max(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+/// Bytes a process has had written to devices.
+pub(crate) fn process_written(pid: u32) -> u64 {
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+    line.and_then(|line| line.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Seconds of processor time.
 #[expect(clippy::cast_precision_loss, reason = "processor time")]
+pub(crate) fn seconds(ticks: u64) -> f64 {
+    ticks as f64 / TICKS
+}
+
+/// Microseconds of processor time for each message.
 pub(crate) fn us_each(ticks: u64, messages: f64) -> f64 {
-    ticks as f64 / TICKS * 1e6 / messages
+    seconds(ticks) * 1e6 / messages
 }

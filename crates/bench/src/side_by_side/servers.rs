@@ -4,12 +4,13 @@
 
 use crate::clock;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 /// The longest wait for a server to say that it is ready, and to end after SIGTERM.
@@ -28,16 +29,19 @@ pub(crate) enum Kind {
     Sink,
     /// Another server, by its name in the script.
     Peer(String),
+    /// The same without what could be tuned for lists.
+    Untuned(String),
 }
 
 impl Kind {
-    pub(crate) fn name(&self) -> &str {
-        match self {
+    pub(crate) fn name(&self) -> Cow<'_, str> {
+        Cow::Borrowed(match self {
             Self::Serve => "mailrace serve",
             Self::ServeMemory => "mailrace serve, tmpfs",
             Self::Sink => "mailrace sink",
             Self::Peer(name) => name,
-        }
+            Self::Untuned(name) => return Cow::Owned(format!("{name}, defaults")),
+        })
     }
 }
 
@@ -83,6 +87,8 @@ pub(crate) enum Task {
     Keep { tls: bool },
     /// Accept it and pass it on to one next hop, as fast as it can.
     Relay { to: SocketAddr },
+    /// Accept messages with any number of recipients and bring them to the hosts that the DNS of this machine names.
+    List,
 }
 
 /// A running server.
@@ -105,10 +111,19 @@ impl<'a> Server<'a> {
     /// # Errors
     /// Why it does not run, with its own last words.
     pub(crate) fn start(site: &'a Site, kind: &Kind, task: Task) -> Result<Self, String> {
+        Self::start_with(site, kind, task, &[])
+    }
+
+    /// The same with more settings, `KEY=VALUE`, for mailrace itself.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub(crate) fn start_with(site: &'a Site, kind: &Kind, task: Task, more: &[String]) -> Result<Self, String> {
         let parent = match kind {
             Kind::ServeMemory => &site.memory,
             Kind::Serve | Kind::Sink => &site.disk,
-            Kind::Peer(name) => return Self::start_peer(site, name, task),
+            Kind::Peer(name) => return Self::start_peer(site, name, task, ""),
+            Kind::Untuned(name) => return Self::start_peer(site, name, task, "yes"),
         };
         let dir = parent.join(format!("mailrace-server-{}", std::process::id()));
         // Left by a run that was killed under the same number.
@@ -123,12 +138,12 @@ impl<'a> Server<'a> {
             }
         } else {
             command.arg("serve");
-            for setting in settings(site, &dir, task) {
+            for setting in settings(site, &dir, task).iter().chain(more) {
                 command.arg("--set").arg(setting);
             }
         }
-        match ready(command, &dir) {
-            Ok((child, at)) => Ok(Self { at, site, made: Made::Child { child, dir } }),
+        match ready(command, &dir, address) {
+            Ok((child, at, _)) => Ok(Self { at, site, made: Made::Child { child, dir } }),
             Err(error) => {
                 drop(fs::remove_dir_all(&dir));
                 Err(error)
@@ -136,7 +151,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    fn start_peer(site: &'a Site, name: &str, task: Task) -> Result<Self, String> {
+    fn start_peer(site: &'a Site, name: &str, task: Task, untuned: &str) -> Result<Self, String> {
         // What a killed run left would hold the port.
         drop(peer(site, &["stop", name]));
         match task {
@@ -144,6 +159,9 @@ impl<'a> Server<'a> {
             Task::Relay { to } => {
                 let to = to.port().to_string();
                 drop(output(peer_command(site, &["start", name, "relay"]).env("RELAY_TO", to))?);
+            }
+            Task::List => {
+                drop(output(peer_command(site, &["start", name, "list"]).env("DEFAULTS", untuned))?);
             }
         }
         let port = peer(site, &["port", name])?;
@@ -219,12 +237,20 @@ fn settings(site: &Site, dir: &Path, task: Task) -> Vec<String> {
             }
         }
         Task::Relay { to } => settings.push(format!("route.smart_host=[\"[{}]:{}\"]", to.ip(), to.port())),
+        Task::List => settings.push("message.recipients_max=1000000".to_owned()),
     }
     settings
 }
 
-/// Starts a child and waits for its word.
-fn ready(mut command: Command, dir: &Path) -> Result<(Child, SocketAddr), String> {
+/// Starts a child and waits for the line that `read` knows; returns what it read, and where all later lines come out.
+///
+/// # Errors
+/// What `read` says of the line; or the child ended or was silent, with its last words.
+pub(crate) fn ready<T>(
+    mut command: Command,
+    dir: &Path,
+    read: impl Fn(&str) -> Option<Result<T, String>>,
+) -> Result<(Child, T, Receiver<String>), String> {
     let words = dir.join("stderr");
     let stderr = fs::File::create(&words).map_err(|e| format!("{}: {e}", words.display()))?;
     let name = format!("{command:?}");
@@ -241,15 +267,13 @@ fn ready(mut command: Command, dir: &Path) -> Result<(Child, SocketAddr), String
     }
     let why = loop {
         match lines.recv_timeout(PATIENCE) {
-            Ok(line) => {
-                let Some(rest) = line.strip_prefix(READY) else { continue };
-                match rest.trim().trim_start_matches("on ").parse() {
-                    Ok(at) => return Ok((child, at)),
-                    Err(_) => break format!("{line:?} names no address"),
-                }
-            }
+            Ok(line) => match read(&line) {
+                None => {}
+                Some(Ok(what)) => return Ok((child, what, lines)),
+                Some(Err(why)) => break why,
+            },
             Err(RecvTimeoutError::Timeout) => {
-                break format!("it did not print \"{READY}\" in {} s", PATIENCE.as_secs());
+                break format!("it did not say that it is ready in {} s", PATIENCE.as_secs());
             }
             Err(RecvTimeoutError::Disconnected) => break "it ended".to_owned(),
         }
@@ -260,8 +284,14 @@ fn ready(mut command: Command, dir: &Path) -> Result<(Child, SocketAddr), String
     Err(format!("{name}: {why}: {}", last.join(" / ")))
 }
 
+/// Where a server listens, if the line says that it is ready.
+fn address(line: &str) -> Option<Result<SocketAddr, String>> {
+    let at = line.strip_prefix(READY)?.trim().trim_start_matches("on ");
+    Some(at.parse().map_err(|_| format!("{line:?} names no address")))
+}
+
 /// Asks a child to end, and makes it.
-fn end(child: &mut Child) {
+pub(crate) fn end(child: &mut Child) {
     if let Ok(Some(_)) = child.try_wait() {
         return;
     }

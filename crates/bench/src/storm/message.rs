@@ -43,7 +43,7 @@ pub(super) struct Letter {
 
 impl Letters {
     pub(super) fn new(plan: &Plan) -> Self {
-        let to = recipient(&plan.rcpt, 0, 0);
+        let to = plan.recipient(0, 0);
         let head = format!(
             "From: <{}>\r\nTo: <{to}>\r\nDate: Thu, 01 Jan 2026 00:00:00 +0000\r\nMIME-Version: 1.0\r\n\
              Content-Type: text/plain; charset=us-ascii\r\n",

@@ -2,6 +2,7 @@
 
 use super::Error;
 use super::message;
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -45,6 +46,9 @@ pub struct Plan {
     pub from: String,
     /// Envelope recipient; `{n}` becomes the number of the recipient within the message, `{seq}` that of the message.
     pub rcpt: String,
+    /// Recipients by name, instead of `recipients` and `rcpt`: messages take these lists in turns, the first message the
+    /// first. Empty: the pattern counts.
+    pub lists: Arc<[Vec<String>]>,
     /// Decides sizes and texts.
     pub seed: u64,
     /// Name of the run in every message.
@@ -148,6 +152,7 @@ impl Plan {
             chunking: false,
             from: "storm@storm.example".to_owned(),
             rcpt: "user{n}@storm.example".to_owned(),
+            lists: Arc::new([]),
             seed: 1,
             run: "1".to_owned(),
             sources: 0,
@@ -156,6 +161,24 @@ impl Plan {
             told: None,
             stop: None,
         }
+    }
+
+    /// How many recipients the message with this number has.
+    pub(super) fn recipients_of(&self, seq: u64) -> u32 {
+        self.list(seq).map_or(self.recipients, |list| u32::try_from(list.len()).unwrap_or(u32::MAX))
+    }
+
+    /// One of them, counted from 0.
+    pub(super) fn recipient(&self, n: u32, seq: u64) -> Cow<'_, str> {
+        match self.list(seq) {
+            Some(list) => Cow::Borrowed(list.get(n as usize).map_or("", String::as_str)),
+            None => Cow::Owned(message::recipient(&self.rcpt, n, seq)),
+        }
+    }
+
+    fn list(&self, seq: u64) -> Option<&Vec<String>> {
+        let at = seq.checked_rem(self.lists.len() as u64)?;
+        self.lists.get(usize::try_from(at).unwrap_or(0))
     }
 
     /// Whether the plan can be carried out.
@@ -176,11 +199,14 @@ impl Plan {
         if self.rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
             return wrong("--rate is a number of messages per second above 0".to_owned());
         }
+        if self.lists.iter().any(|list| list.is_empty() || list.iter().any(|one| !is_path(one))) {
+            return wrong("a list of recipients is empty or names what is no address".to_owned());
+        }
         if self.recipients > 1 && !self.rcpt.contains("{n}") {
             return wrong(format!("--rcpt {:?} lacks {{n}}, so all recipients would be the same", self.rcpt));
         }
         for (name, text) in [("--from", &self.from), ("--rcpt", &self.rcpt), ("--run", &self.run)] {
-            if text.bytes().any(|byte| byte <= b' ' || byte == b'<' || byte == b'>' || byte == 0x7f) {
+            if !is_path(text) {
                 return wrong(format!("{name} {text:?} has a space, a bracket or a control character"));
             }
         }
@@ -196,6 +222,11 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// Whether a text may stand between `<` and `>` without ending the command.
+fn is_path(text: &str) -> bool {
+    !text.bytes().any(|byte| byte <= b' ' || byte == b'<' || byte == b'>' || byte == 0x7f)
 }
 
 /// Whether an address can only belong to this machine or to a network of its owner.
@@ -253,13 +284,15 @@ mod tests {
     #[test]
     fn plans_that_cannot_be_are_refused() {
         type Change = fn(&mut Plan);
-        let changes: [(Change, &str); 8] = [
+        let changes: [(Change, &str); 10] = [
             (|plan| plan.messages = None, "--seconds"),
             (|plan| plan.sessions = 0, "--sessions"),
             (|plan| plan.rate = Some(0.0), "--rate"),
             (|plan| "a@b.example".clone_into(&mut plan.from), ""),
             (|plan| "a@b.example\r\nRSET".clone_into(&mut plan.from), "--from"),
             (|plan| (plan.recipients, plan.rcpt) = (2, "a@b.example".to_owned()), "{n}"),
+            (|plan| plan.lists = vec![vec![]].into(), "list"),
+            (|plan| plan.lists = vec![vec!["a@b.example>\r\nRSET".to_owned()]].into(), "list"),
             (|plan| (plan.split_dot, plan.chunking) = (true, true), "--split-dot"),
             (|plan| plan.sizes.from = 10, "--size 10"),
         ];

@@ -3,8 +3,8 @@
 //! Lenient where servers differ and nothing is at stake: the text may hold anything, a reply may end in a bare LF. A line
 //! without a code is an error, and so is one that never ends.
 
-/// The longest reply, all its lines together.
-const REPLY_MAX: usize = 64 << 10;
+/// The longest reply, all its lines together. KumoMTA (2026-08) says something of every recipient in one.
+const REPLY_MAX: usize = 4 << 20;
 
 /// A reply: its code and the text of its last line.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -213,8 +213,8 @@ fn way(plan: &Plan) -> String {
     words.push(if plan.new_connection { "a connection for each message" } else { "kept alive" }.to_owned());
     let (from, to) = (plan.sizes.from, plan.sizes.to);
     words.push(if from == to { format!("{from} bytes") } else { format!("{from} to {to} bytes") });
-    if plan.recipients > 1 {
-        words.push(format!("{} recipients", plan.recipients));
+    if plan.recipients_of(0) > 1 {
+        words.push(format!("{} recipients", plan.recipients_of(0)));
     }
     match plan.tls {
         Tls::None => {}

@@ -5,7 +5,7 @@
 //! last message is replaced without counting anything, as every client does.
 
 use super::Tls;
-use super::message::{CRLF, Letter, recipient};
+use super::message::{CRLF, Letter};
 use super::replies::{Buffer, Reply, queue_id};
 use super::tally::Shared;
 use super::wire::Wire;
@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 
 /// Content is written whenever this much has come together; smaller content goes in one write.
 const FLIGHT: usize = 256 << 10;
+/// Commands sent before their replies are read. With more, client and server could both wait for the other to read
+/// (RFC 2920 §3.1).
+const COMMANDS: usize = 1_000;
 /// Rest after a connection that came to nothing, so that a server that is down is not asked in a tight loop.
 const REST: Duration = Duration::from_millis(100);
 
@@ -109,7 +112,7 @@ impl Session {
         match verdict {
             Verdict::Accepted { id, at, sent } => {
                 let (latency, delay) = (at.duration_since(sent), due.map(|due| at.duration_since(due)));
-                self.shared.tally().accept(self.shared.plan.recipients, letter.size, latency, delay);
+                self.shared.tally().accept(self.shared.plan.recipients_of(letter.seq), letter.size, latency, delay);
                 if let Some(ledger) = &self.shared.ledger {
                     ledger.add(letter.seq, &id);
                 }
@@ -206,20 +209,15 @@ impl Session {
         self.put_envelope(letter);
         let plan = &self.shared.plan;
         // MAIL, RCPTs, and DATA unless there is BDAT.
-        let commands = 1 + plan.recipients as usize + usize::from(!plan.chunking);
+        let commands = 1 + plan.recipients_of(letter.seq) as usize + usize::from(!plan.chunking);
         let (pipelining, chunking) = (plan.pipelining, plan.chunking);
-        if pipelining && chunking {
+        if pipelining && chunking && commands <= COMMANDS {
             let sent = self.send_content(wire, letter).await.map_err(early)?;
             // The content is behind the commands already: whatever breaks now, the server may have the message.
             let refusal = self.replies(wire, commands).await.map_err(|b| Broken { after_content: true, ..b })?;
-            return self.final_reply(wire, sent, refusal).await;
+            return self.final_reply(wire, letter, sent, refusal).await;
         }
-        let refusal = if pipelining {
-            wire.write(&self.out).await.map_err(early)?;
-            self.replies(wire, commands).await?
-        } else {
-            self.one_by_one(wire).await?
-        };
+        let refusal = if pipelining { self.in_flights(wire).await? } else { self.one_by_one(wire).await? };
         self.out.clear();
         if let Some((reply, data_is_open)) = refusal {
             // DATA may be open although a recipient was refused. An empty message would end it and be mail to the others,
@@ -228,7 +226,7 @@ impl Session {
         }
         let middle = |error| Broken { error, after_content: false, at_once: false };
         let sent = self.send_content(wire, letter).await.map_err(middle)?;
-        self.final_reply(wire, sent, None).await
+        self.final_reply(wire, letter, sent, None).await
     }
 
     /// Appends the commands before the content.
@@ -237,8 +235,8 @@ impl Session {
         let out = &mut self.out;
         // Writing to a Vec does not fail.
         drop(write!(out, "MAIL FROM:<{}>\r\n", plan.from));
-        for n in 0..plan.recipients {
-            drop(write!(out, "RCPT TO:<{}>\r\n", recipient(&plan.rcpt, n, letter.seq)));
+        for n in 0..plan.recipients_of(letter.seq) {
+            drop(write!(out, "RCPT TO:<{}>\r\n", plan.recipient(n, letter.seq)));
         }
         if !plan.chunking {
             out.extend_from_slice(b"DATA\r\n");
@@ -257,6 +255,26 @@ impl Session {
             }
         }
         Ok(None)
+    }
+
+    /// Sends what `out` holds, as many commands at a time as may be on their way, until a flight has a refusal.
+    async fn in_flights(&mut self, wire: &mut Wire) -> Result<Option<(Reply, bool)>, Broken> {
+        let out = std::mem::take(&mut self.out);
+        let mut rest = out.as_slice();
+        let mut refusal = None;
+        while !rest.is_empty() && refusal.is_none() {
+            let lines = rest.split_inclusive(|byte| *byte == b'\n').take(COMMANDS);
+            let (commands, octets) = lines.fold((0, 0), |(count, octets), line| (count + 1, octets + line.len()));
+            let (flight, later) = rest.split_at(octets);
+            let at_once = rest.len() == out.len();
+            let sent = wire.write(flight).await;
+            sent.map_err(|error| Broken { error, after_content: false, at_once })?;
+            let replies = self.replies(wire, commands).await;
+            refusal = replies.map_err(|broken| Broken { at_once: broken.at_once && at_once, ..broken })?;
+            rest = later;
+        }
+        self.out = out;
+        Ok(refusal)
     }
 
     /// Reads the replies of a flight: the first refusal, if any, and whether DATA was opened nevertheless.
@@ -311,12 +329,13 @@ impl Session {
     async fn final_reply(
         &mut self,
         wire: &mut Wire,
+        letter: Letter,
         sent: Instant,
         earlier: Option<(Reply, bool)>,
     ) -> Result<Verdict, Broken> {
         let mut refusal = earlier.map(|(reply, _)| reply);
         let mut last = None;
-        let count = if self.shared.plan.lmtp { self.shared.plan.recipients } else { 1 };
+        let count = if self.shared.plan.lmtp { self.shared.plan.recipients_of(letter.seq) } else { 1 };
         for _ in 0..count {
             let reply = match wire.reply(&mut self.received).await {
                 Ok(reply) => reply,

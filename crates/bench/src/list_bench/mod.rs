@@ -1,0 +1,137 @@
+//! How fast lists reach their recipients past dead and hung hosts, beside other servers.
+//!
+//! The command `mailrace-bench list`: starts itself again in a network of its own (`bench/peers/alone`), where
+//! `mailrace sim` is the internet ([`internet`], [`world`]) with ports 25 and 53, brings lists to servers that ask this DNS
+//! for hosts ([`flow`]), and reads from the ledger of the internet who had what when ([`ledger`]). Two parts look at
+//! mailrace only: a million recipients that wait for dead hosts ([`stragglers`]), and limits under many sessions
+//! ([`limits`]). Servers take turns round after round ([`plan`]); [`report`] makes the tables.
+//!
+//! Everything shares the machine, so figures mean something beside each other only. No figure makes it fail.
+
+mod flow;
+mod internet;
+mod ledger;
+mod limits;
+mod plan;
+mod report;
+mod stragglers;
+mod world;
+
+use crate::spool_bench::say;
+use clap::ValueEnum;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+/// Measures lists.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    /// Where spools and queues are put; the file system of this directory is what is measured
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+    /// A directory in memory (tmpfs), for what is not measured
+    #[arg(long, default_value = "/dev/shm")]
+    memory: PathBuf,
+    /// The program mailrace [default: beside this program]
+    #[arg(long)]
+    mailrace: Option<PathBuf>,
+    /// The script that runs other servers; "alone" lies beside it
+    #[arg(long, default_value = "bench/peers/peer")]
+    peers: PathBuf,
+    /// Servers, in the order of the tables
+    #[arg(long, value_delimiter = ',', default_value = "mailrace,postfix,postfix-default,exim,sendmail")]
+    servers: Vec<String>,
+    /// Parts to run
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
+    parts: Vec<Part>,
+    /// Rounds of each part
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Time between a flight of commands and the replies of a host, in milliseconds
+    #[arg(long, default_value_t = 20)]
+    delay: u32,
+    /// Octets of each message
+    #[arg(long, default_value_t = 4_096)]
+    bytes: usize,
+    /// The longest time for the lists of one sample, in seconds; each part has a limit of its own as well
+    #[arg(long, default_value_t = 600)]
+    longest: u64,
+    /// Recipients that wait for dead hosts in the part "stragglers"
+    #[arg(long, default_value_t = 1_000_000)]
+    waiting: u64,
+    /// One round
+    #[arg(long)]
+    quick: bool,
+    /// Where the figures go as JSON [default: list.json beside this program]
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// This process is in its network already
+    #[arg(long, hide = true)]
+    inside: bool,
+}
+
+impl Arguments {
+    fn rounds(&self) -> usize {
+        if self.quick { 1 } else { self.rounds.max(1) }
+    }
+}
+
+/// A part of the whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// One message to 2,000 recipients on 1,000 hosts, of which 2 % drop packets and 2 % hang
+    Single,
+    /// The same with 0, 10 and 30 % bad hosts
+    Share,
+    /// Ten such messages in a row
+    Ten,
+    /// Two hundred of them
+    Twohundred,
+    /// One message to 100,000 recipients on 10,000 hosts
+    Large,
+    /// A million recipients wait for 5,000 dead hosts
+    Stragglers,
+    /// Limits of destinations under 50 sessions
+    Limits,
+}
+
+impl Part {
+    const ALL: [Self; 7] =
+        [Self::Single, Self::Share, Self::Ten, Self::Twohundred, Self::Large, Self::Stragglers, Self::Limits];
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Single => "One list",
+            Self::Share => "One list, by share of bad hosts",
+            Self::Ten => "Ten lists in a row",
+            Self::Twohundred => "Two hundred lists in a row",
+            Self::Large => "A large list",
+            Self::Stragglers => "Stragglers",
+            Self::Limits => "Limits",
+        }
+    }
+}
+
+/// Runs what was asked for, prints it and writes it.
+#[must_use]
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let done = if arguments.inside { plan::run(arguments) } else { enter(arguments) };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("list: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Becomes the script that makes the network and runs this program with the same words in it.
+///
+/// # Errors
+/// The script cannot be run. What else it lacks it says itself.
+fn enter(arguments: &Arguments) -> Result<(), String> {
+    let alone = arguments.peers.with_file_name("alone");
+    let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    let error = Command::new(&alone).arg(own).args(std::env::args_os().skip(1)).arg("--inside").exec();
+    Err(format!("{}: {error}", alone.display()))
+}
