@@ -63,6 +63,21 @@ impl Active {
         }
     }
 
+    /// Makes two of what was inserted together, of which one may be over before the other.
+    pub(crate) fn split(&mut self, message: QueueId, whole: &Positions, head: Positions, rest: Positions) {
+        if self.remove(message, whole) {
+            self.insert(message, head);
+            self.insert(message, rest);
+        }
+    }
+
+    /// Its messages in their order.
+    pub(crate) fn messages(&self) -> Vec<QueueId> {
+        let mut messages: Vec<QueueId> = self.messages.keys().copied().collect();
+        messages.sort_unstable();
+        messages
+    }
+
     pub(crate) fn contains(&self, message: QueueId, recipient: u32) -> bool {
         let holds = |part: &Positions| part.as_slice().binary_search(&recipient).is_ok();
         match self.messages.get(&message) {
@@ -108,6 +123,12 @@ mod tests {
         assert!(active.remove(id(1), &parts[0]) && !active.remove(id(1), &parts[0]));
         assert!(!active.contains(id(1), 4) && active.contains(id(1), 9));
         assert!(!active.has_any(id(1), &parts[0]) && active.has_any(id(1), &parts[2]));
+        let [three, nine] = [Positions::One(3), Positions::One(9)];
+        active.split(id(1), &parts[2], three.clone(), nine.clone());
+        assert!(active.contains(id(1), 9) && active.remove(id(1), &three) && !active.contains(id(1), 3));
+        assert!(active.remove(id(1), &nine) && !active.has_any(id(1), &parts[2]));
+        active.insert(id(1), parts[2].clone());
+        assert_eq!(active.messages(), [id(1)]);
         assert!(active.remove(id(1), &parts[1]) && active.remove(id(1), &parts[2]));
         assert!(active.is_empty());
     }

@@ -1,7 +1,7 @@
 //! The stream of numbers that comes from the seed, and the hashing of ids.
 //!
-//! Hash maps of this crate are asked and never walked through, and their hasher has no seed; so nothing depends on the
-//! order in which they keep things. Their keys are given out by this server, so nobody outside can make them collide.
+//! Hash maps of this crate are asked, and what is walked through is sorted, and their hasher has no seed; so nothing
+//! depends on the order in which they keep things. Their keys are given out by this server, so nobody outside can make them collide.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

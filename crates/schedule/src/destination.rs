@@ -1,11 +1,11 @@
-//! One destination: its health, its window, and the jobs that wait in memory.
+//! One destination, a list of the spool: what of it is in memory, and where its mail goes.
 //!
-//! It is *up* until it fails, and then *down* until a connection is greeted. While it is down nothing of it is in memory
-//! but, at the time of the probe, one job. It is *doubted* from its failure until a transaction came to an end, and has
-//! one connection so long. The walk through its list is in `walk`.
+//! It has a *site* from the moment the driver says which, and asks again when that answer is old. Its jobs wait in the
+//! line of the site, or here while it has none. If nobody knows its hosts it is down by itself, with a back-off of its
+//! own; health, window and connections are the site's. The walk through its list is in `walk`.
 //!
-//! Left for later: the line of ready jobs is first come, first served. With priority classes it becomes one line for
-//! each class, served by deficit round robin.
+//! Memory has two quotas, so that neither keeps the other out: for jobs that came fresh, of each destination, and for
+//! those that walks found, of each site. A class may fill a part of the first only, and so may a single message.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,51 +15,64 @@ use mail::QueueId;
 
 use crate::active::Active;
 use crate::chance::Chance;
-use crate::job::{Added, ConnectionId, Feedback, Job, Positions};
-use crate::pool::{Connection, Counts, Flight};
-use crate::settings::{Settings, back_off, jitter};
+use crate::job::{Added, Class, DestinationId, Job, Positions, SiteId};
+use crate::line::{Line, Part};
+use crate::settings::{Settings, back_off};
+use crate::site::{Down, Site};
 use crate::view::{Health, View};
-use crate::walk::{Loading, Walk};
+use crate::walk::Walk;
 
-/// A window of one connection. Windows are counted in fractions, so that each good answer can add its share.
-const ONE: u64 = 1_024;
+/// Recipients of one part in memory at most. A transaction may have more, or fewer, by the limits of the site.
+pub(crate) const PART_MAX: usize = 100;
+/// How long a destination is kept after its last work while its site has connections: it need not be placed anew.
+const KEEP: Duration = Duration::from_secs(60);
+/// The least time between two questions where the mail goes.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// The same for one whose site is down and of which nothing is in memory: its hosts may be others by now.
+const ASK_AGAIN_DOWN: Duration = Duration::from_secs(15 * 60);
 
-/// A job that waits in memory.
-#[derive(Debug)]
-pub(crate) struct Ready {
-    pub(crate) message: QueueId,
-    pub(crate) recipients: Positions,
-    /// The sender was told of the delay already.
-    pub(crate) warned: bool,
-}
-
-#[derive(Debug)]
-pub(crate) struct Down {
-    pub(crate) why: Arc<str>,
-    pub(crate) until: Duration,
+/// Whether it was asked where the mail goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asks {
+    No,
+    InLine,
+    Asked,
 }
 
 #[derive(Debug)]
 pub(crate) struct Destination {
+    pub(crate) id: DestinationId,
     pub(crate) name: Arc<[u8]>,
-    /// Jobs that wait for a connection, the next one in front.
-    pub(crate) ready: VecDeque<Ready>,
-    pub(crate) active: Active,
-    pub(crate) in_flight: usize,
-    pub(crate) counts: Counts,
-    /// Idle connections, the one that was busy last on top, so that those not needed time out.
-    pub(crate) idle: Vec<ConnectionId>,
+    pub(crate) site: Option<SiteId>,
+    /// Step at which it was placed.
+    pub(crate) placed_at: u64,
+    /// Until when that holds.
+    place_until: Duration,
+    /// And when it is asked although nothing is in memory, since the site is down.
+    check_at: Duration,
+    pub(crate) asks: Asks,
+    /// It is not asked before.
+    ask_from: Duration,
+    /// How often its site was not what it was said to be, in a row.
+    misplaced: u32,
+    /// Jobs that wait for a site.
+    pub(crate) pending: VecDeque<(QueueId, Class, Part)>,
+    /// Its hosts are not known.
     pub(crate) down: Option<Box<Down>>,
-    /// Failures in a row.
     failures: u32,
-    doubted: bool,
-    window: u64,
-    /// Step at which the window was cut last. What began before says nothing new.
-    cut_at: u64,
-    /// No more connections until then: one was refused while others lived.
-    pub(crate) crowded_until: Option<Duration>,
+    pub(crate) active: Active,
+    /// Parts of it that wait, here or in the line of its site, by class.
+    ready: [usize; 3],
+    /// Those of them that came fresh.
+    fresh: usize,
+    in_flight: usize,
     pub(crate) walk: Option<Box<Walk>>,
-    pub(crate) loading: Loading,
+    /// A page was asked for.
+    pub(crate) is_loading: bool,
+    /// The site whose walkers it is one of.
+    pub(crate) walks_at: Option<SiteId>,
+    /// The site at which it waits for room.
+    pub(crate) waits_at: Option<SiteId>,
     /// Messages of which a job ended while a page was being read: the page may show what was before.
     pub(crate) ended: Vec<QueueId>,
     /// The list may have eligible entries that are not active.
@@ -72,150 +85,209 @@ pub(crate) struct Destination {
     pub(crate) again_from: Duration,
     /// `Overdue` actions that were not answered yet.
     pub(crate) overdue: usize,
+    used_at: Duration,
+    keep_until: Option<Duration>,
     pub(crate) is_dirty: bool,
-    /// It stands in line for its first connection.
-    pub(crate) is_hungry: bool,
-    /// It stands in line for one connection more.
-    pub(crate) is_greedy: bool,
     pub(crate) timer: Option<Duration>,
 }
 
+/// Jobs that fresh mail of a class may have in memory: bulk leaves room for others, and only urgent mail takes all.
+fn share(class: Class, ready_max: usize) -> usize {
+    let most = ready_max.max(1);
+    match class {
+        Class::Urgent => most,
+        Class::Normal => most - most / 8,
+        Class::Bulk => most.div_ceil(2),
+    }
+}
+
 impl Destination {
-    pub(crate) fn new(name: Arc<[u8]>, settings: &Settings) -> Self {
+    pub(crate) fn new(id: DestinationId, name: Arc<[u8]>) -> Self {
         Self {
+            id,
             name,
-            ready: VecDeque::new(),
-            active: Active::default(),
-            in_flight: 0,
-            counts: Counts::default(),
-            idle: Vec::new(),
+            site: None,
+            placed_at: 0,
+            place_until: Duration::ZERO,
+            check_at: Duration::ZERO,
+            asks: Asks::No,
+            ask_from: Duration::ZERO,
+            misplaced: 0,
+            pending: VecDeque::new(),
             down: None,
             failures: 0,
-            doubted: false,
-            window: u64::from(settings.window_start.max(1)) * ONE,
-            cut_at: 0,
-            crowded_until: None,
+            active: Active::default(),
+            ready: [0; 3],
+            fresh: 0,
+            in_flight: 0,
             walk: None,
-            loading: Loading::No,
+            is_loading: false,
+            walks_at: None,
+            waits_at: None,
             ended: Vec::new(),
             more: false,
             look_at: None,
             rest_until: Duration::ZERO,
             again_from: Duration::ZERO,
             overdue: 0,
+            used_at: Duration::ZERO,
+            keep_until: None,
             is_dirty: false,
-            is_hungry: false,
-            is_greedy: false,
             timer: None,
         }
     }
 
-    /// Takes a fresh message into memory if it is its turn.
-    pub(crate) fn add(&mut self, job: Job, settings: &Settings, now: Duration) -> Added {
+    /// Takes a fresh message into memory if there is room.
+    pub(crate) fn add(
+        &mut self,
+        job: Job,
+        class: Class,
+        mut site: Option<&mut Site>,
+        settings: &Settings,
+        now: Duration,
+    ) -> Added {
+        self.used_at = now;
         if self.active.has_any(job.message, &job.recipients) {
             // A walk saw it in the spool before its owner came to say so.
             return Added::Ready;
         }
-        let is_read = !self.more && self.walk.is_none() && self.loading == Loading::No;
-        if let Some(down) = &self.down {
-            let may_probe = is_read && down.until <= now && self.ready.is_empty() && self.counts.all() == 0;
-            if !may_probe || job.recipients.len() > 100_usize.max(1) {
+        let limit = site.as_deref().map_or(PART_MAX, |site| site.limits.recipients_per_transaction.clamp(1, PART_MAX));
+        let (down, may_probe) = match (&self.down, site.as_deref()) {
+            (Some(down), _) => (Some(down), self.may_probe(now)),
+            (None, Some(site)) => (site.down.as_ref(), site.may_probe(now)),
+            (None, None) => (None, false),
+        };
+        if let Some(down) = down {
+            if !may_probe || job.recipients.len() > limit {
+                let answer = Added::Down { why: Arc::clone(&down.why), retry_at: down.until };
                 self.more = true;
-                return Added::Down { why: Arc::clone(&down.why), retry_at: down.until };
+                return answer;
             }
         } else {
-            let jobs = job.recipients.len().div_ceil(100_usize.max(1));
-            if !is_read || self.ready.len() + jobs > settings.ready_max.max(1) {
+            let jobs = job.recipients.len().div_ceil(limit);
+            let is_list = jobs > (settings.ready_max / 8).max(1);
+            if is_list || self.fresh + jobs > share(class, settings.ready_max) {
                 self.more = true;
                 return Added::Waits;
             }
         }
-        self.line_up(job.message, job.recipients, false, settings);
+        let line = site.as_deref_mut().map(|site| &mut site.line);
+        self.line_up(job.message, job.recipients, class, (false, true), line, now);
         Added::Ready
     }
 
-    /// Forms jobs of recipients that are not active, and puts them at the end of the line.
-    pub(crate) fn line_up(&mut self, message: QueueId, recipients: Positions, warned: bool, settings: &Settings) {
-        let largest = 100_usize.max(1);
-        if recipients.len() <= largest && recipients.as_slice().is_sorted() {
+    /// Forms parts of recipients that are not active, and puts them in line. Says how many.
+    ///
+    /// `marks`: whether the sender was told of the delay, and whether the message came fresh.
+    pub(crate) fn line_up(
+        &mut self,
+        message: QueueId,
+        recipients: Positions,
+        class: Class,
+        (warned, fresh): (bool, bool),
+        mut line: Option<&mut Line>,
+        now: Duration,
+    ) -> usize {
+        let mut put = |recipients: Positions| {
             self.active.insert(message, recipients.clone());
-            self.ready.push_back(Ready { message, recipients, warned });
-            return;
+            let part = Part { destination: self.id, recipients, warned, fresh };
+            count(&mut self.ready, class, 1);
+            self.fresh += usize::from(fresh);
+            match &mut line {
+                Some(line) => line.push(message, class, part, now),
+                None => self.pending.push_back((message, class, part)),
+            }
+        };
+        if recipients.len() <= PART_MAX && recipients.as_slice().is_sorted() {
+            put(recipients);
+            return 1;
         }
         let mut sorted = recipients.as_slice().to_vec();
         sorted.sort_unstable();
         sorted.dedup();
-        for part in sorted.chunks(largest) {
-            let recipients = Positions::from(part);
-            self.active.insert(message, recipients.clone());
-            self.ready.push_back(Ready { message, recipients, warned });
+        let parts = sorted.chunks(PART_MAX);
+        let formed = parts.len();
+        parts.for_each(|part| put(Positions::from(part)));
+        formed
+    }
+
+    /// Parts that wait.
+    pub(crate) fn ready(&self) -> usize {
+        self.ready.iter().sum()
+    }
+
+    /// Those of them that walks found.
+    pub(crate) fn walked(&self) -> usize {
+        self.ready() - self.fresh
+    }
+
+    /// Whether one job may be taken to see whether its hosts are known again.
+    pub(crate) fn may_probe(&self, now: Duration) -> bool {
+        self.down.as_ref().is_some_and(|down| down.until <= now) && self.ready() == 0 && self.asks == Asks::No
+    }
+
+    /// A part goes to a connection, or out of memory.
+    pub(crate) fn leaves(&mut self, class: Class, part: &Part) {
+        uncount(&mut self.ready, class, 1);
+        self.fresh -= usize::from(part.fresh);
+    }
+
+    /// A part that was in line leaves memory untried.
+    pub(crate) fn drop_part(&mut self, message: QueueId, class: Class, part: &Part, now: Duration) {
+        self.leaves(class, part);
+        self.release(message, &part.recipients);
+        self.more = true;
+        // What is too old is not to wait for the probe.
+        self.look_by(now);
+        if !self.is_loading {
+            self.walk = None;
         }
     }
 
-    /// Connections it may have now.
-    pub(crate) fn window(&self, settings: &Settings) -> u32 {
-        let window = u32::try_from(self.window / ONE).unwrap_or(u32::MAX);
-        if self.doubted { 1 } else { window.clamp(1, 20_u32.max(1)) }
+    /// A part was taken by a connection.
+    pub(crate) fn takes_off(&mut self, class: Class, part: &Part, now: Duration) {
+        self.leaves(class, part);
+        self.in_flight += 1;
+        self.used_at = now;
     }
 
-    /// Whether one connection more would have something to do, and the destination lets it.
-    pub(crate) fn wants_connection(&self, settings: &Settings, now: Duration) -> bool {
-        if self.ready.len() <= self.coming() {
-            return false;
-        }
-        match &self.down {
-            Some(down) => down.until <= now && self.counts.all() == 0,
-            None => {
-                let is_crowded = self.crowded_until.is_some_and(|until| now < until) && self.counts.all() > 0;
-                // One that is told to close may have a message that its server never answers, and is one of ours until then.
-                !is_crowded && self.counts.all() < self.window(settings)
-            }
-        }
+    /// The rest of a part stays in line.
+    pub(crate) fn splits(&mut self, message: QueueId, class: Class, part: &Part, whole: &Positions, rest: Positions) {
+        self.active.split(message, whole, part.recipients.clone(), rest);
+        count(&mut self.ready, class, 1);
+        self.fresh += usize::from(part.fresh);
     }
 
-    /// Connections that were not told to close.
-    pub(crate) const fn open(&self) -> u32 {
-        self.counts.staying() + self.counts.opening
-    }
-
-    /// Connections that are about to ask for work.
-    pub(crate) fn coming(&self) -> usize {
-        (self.counts.opening + self.counts.awake) as usize
-    }
-
-    /// A connection was greeted. What is known of the list was learned for a probe only.
-    pub(crate) fn revive(&mut self) {
-        if self.down.take().is_some() {
-            self.more = true;
+    /// A transaction with a part came to an end.
+    pub(crate) fn finished(&mut self, message: QueueId, part: &Part, retry: Option<Duration>, settings: &Settings) {
+        self.in_flight -= 1;
+        self.misplaced = 0;
+        self.release(message, &part.recipients);
+        if let Some(due) = retry {
+            self.look_by(check_at(message, due, part.warned, settings));
         }
     }
 
-    /// A transaction came to an end.
-    pub(crate) fn finished(
+    /// Takes a part back that was not tried, first in line; `site` is its own, which need not be the connection's.
+    pub(crate) fn take_back(
         &mut self,
-        flight: &Flight,
-        feedback: Feedback,
-        retry: Option<Duration>,
-        step: u64,
-        settings: &Settings,
+        message: QueueId,
+        class: Class,
+        part: Part,
+        site: Option<&mut Site>,
+        now: Duration,
     ) {
         self.in_flight -= 1;
-        self.release(flight.message, &flight.recipients);
-        self.failures = 0;
-        self.doubted = false;
-        match feedback {
-            Feedback::Good => {
-                let most = u64::from(20_u32.max(1)) * ONE;
-                self.window = (self.window + ONE * ONE / self.window).min(most);
-            }
-            Feedback::Slowdown if flight.taken >= self.cut_at => {
-                self.window = (self.window / 2).max(ONE);
-                self.cut_at = step;
-            }
-            Feedback::Slowdown | Feedback::Neutral => {}
+        if self.down.is_some() || site.as_ref().is_some_and(|site| site.down.is_some()) {
+            self.release(message, &part.recipients);
+            self.more = true;
+            return;
         }
-        if let Some(due) = retry {
-            self.look_by(check_at(flight.message, due, flight.warned, settings));
+        count(&mut self.ready, class, 1);
+        self.fresh += usize::from(part.fresh);
+        match site {
+            Some(site) => site.line.push_front(message, class, part, now),
+            None => self.pending.push_front((message, class, part)),
         }
     }
 
@@ -223,75 +295,74 @@ impl Destination {
     pub(crate) fn release(&mut self, message: QueueId, recipients: &Positions) {
         self.active.remove(message, recipients);
         self.active.shrink();
-        if self.loading == Loading::Yes {
+        if self.is_loading {
             self.ended.push(message);
         }
     }
 
-    /// Takes a job back that was not tried.
-    pub(crate) fn take_back(&mut self, flight: Flight) {
-        self.in_flight -= 1;
-        if self.down.is_some() {
-            self.release(flight.message, &flight.recipients);
-            self.more = true;
-        } else {
-            let Flight { message, recipients, warned, .. } = flight;
-            self.ready.push_front(Ready { message, recipients, warned });
+    /// Whether it is to be asked now where its mail goes.
+    pub(crate) fn wants_place(&self, site: Option<&Site>, now: Duration) -> bool {
+        if self.asks != Asks::No || now < self.ask_from || self.down.as_ref().is_some_and(|down| now < down.until) {
+            return false;
+        }
+        match site {
+            None => !self.pending.is_empty(),
+            Some(_) if self.ready() > 0 => now >= self.place_until,
+            Some(site) => self.checks_place(site).is_some_and(|at| at <= now),
         }
     }
 
-    /// Judges a connection that came to nothing; returns the jobs that leave memory because the destination is down now.
-    ///
-    /// A destination where others live is not down: it takes no more connections than these.
-    pub(crate) fn failed(
-        &mut self,
-        connection: &Connection,
-        why: &str,
-        (step, now): (u64, Duration),
-        settings: &Settings,
-        chance: &mut Chance,
-    ) -> Vec<Job> {
-        let live = self.counts.live();
-        if live > 0 {
-            if connection.opened >= self.cut_at {
-                self.window = (self.window / 2).max(u64::from(live) * ONE);
-                self.cut_at = step;
-            }
-            self.crowded_until = Some(now + jitter(settings.down_first, chance.next()));
-            return Vec::new();
+    /// When it is asked although nothing is in memory.
+    fn checks_place(&self, site: &Site) -> Option<Duration> {
+        let has_mail = self.more || self.look_at.is_some();
+        (has_mail && site.down.is_some()).then(|| self.place_until.max(self.check_at).max(self.ask_from))
+    }
+
+    /// Whether it comes before others when it asks: for mail that just came, or is urgent.
+    pub(crate) fn is_pressing(&self) -> bool {
+        self.fresh > 0 || self.ready.first().is_some_and(|urgent| *urgent > 0)
+    }
+
+    /// It was said where its mail goes.
+    pub(crate) fn is_placed(&mut self, site: SiteId, until: Duration, step: u64, now: Duration) {
+        self.site = Some(site);
+        self.placed_at = step;
+        self.place_until = until.max(now.saturating_add(ASK_AGAIN));
+        self.check_at = now.saturating_add(ASK_AGAIN_DOWN);
+        self.failures = 0;
+        if self.down.take().is_some() {
+            // What is known of the list was learned for a probe only.
+            self.more = true;
         }
-        if self.down.is_some() && !connection.probe {
-            // It was opened before the destination went down: the same failure once more.
-            return Vec::new();
-        }
+    }
+
+    /// Its hosts are not known for now.
+    pub(crate) fn is_unplaced(&mut self, why: &str, settings: &Settings, now: Duration, chance: &mut Chance) {
         self.failures = self.failures.saturating_add(1);
-        self.doubted = true;
         let until = now + back_off(self.failures, settings.down_first, settings.down_max, chance.next());
-        let was_up = self.down.replace(Box::new(Down { why: why.into(), until })).is_none();
-        self.window = u64::from(settings.window_start.max(1)) * ONE;
-        self.crowded_until = None;
+        self.down = Some(Box::new(Down { why: why.into(), until }));
         self.more = true;
-        if self.walk.take().is_some() || was_up {
-            // What is too old is not to wait for the probe.
-            self.look_by(now);
+        self.look_by(now);
+    }
+
+    /// Its site is not what it was said to be: it is asked again, the sooner the rarer that was.
+    pub(crate) fn is_misplaced(&mut self, now: Duration) {
+        if self.misplaced > 0 {
+            self.ask_from = now + (ASK_AGAIN * (1 << self.misplaced.min(6)));
         }
-        if self.loading == Loading::Yes {
-            self.loading = Loading::Stale;
-        }
-        let mut jobs = Vec::with_capacity(self.ready.len());
-        for Ready { message, recipients, .. } in std::mem::take(&mut self.ready) {
-            self.release(message, &recipients);
-            jobs.push(Job { message, recipients, probe: connection.probe });
-        }
-        jobs
+        self.misplaced = self.misplaced.saturating_add(1);
+    }
+
+    /// What was said of its place is to be asked anew.
+    pub(crate) fn doubt_place(&mut self, now: Duration) {
+        self.place_until = self.place_until.min(now);
     }
 
     /// Forgets the back-off, and looks through the list as soon as can be.
     pub(crate) fn retry_now(&mut self, now: Duration) {
         self.more = true;
         self.look_by(now);
-        (self.rest_until, self.again_from) = (now, now);
-        self.crowded_until = None;
+        (self.rest_until, self.again_from, self.ask_from) = (now, now, now);
         self.failures = 0;
         if let Some(down) = &mut self.down {
             down.until = down.until.min(now);
@@ -304,44 +375,68 @@ impl Destination {
     }
 
     /// When it is to be looked at although nothing happens.
-    pub(crate) fn next_event(&self, settings: &Settings, now: Duration) -> Option<Duration> {
-        let crowded = self.crowded_until.filter(|&until| until > now && self.ready.len() > self.coming());
-        let probe = self.down.as_ref().map(|down| down.until).filter(|&until| until > now && !self.ready.is_empty());
-        [crowded, probe, self.next_walk(settings)].into_iter().flatten().min()
+    pub(crate) fn next_event(&self, site: Option<&Site>, settings: &Settings, now: Duration) -> Option<Duration> {
+        let room = self.room(site, settings, now);
+        let walk = self.next_walk(&room).or_else(|| self.wants_room_at(&room));
+        let ask = Some(self.ask_from).filter(|_| !self.pending.is_empty());
+        let check = site.and_then(|site| self.checks_place(site)).filter(|_| self.asks == Asks::No);
+        [walk, ask, check, self.keep_until].into_iter().flatten().filter(|&at| at > now).min()
     }
 
     /// Whether nothing would be lost if it were forgotten.
     pub(crate) fn is_empty(&self) -> bool {
-        self.ready.is_empty()
+        self.ready() == 0
             && self.active.is_empty()
-            && self.counts.all() == 0
             && self.walk.is_none()
-            && self.loading == Loading::No
+            && !self.is_loading
             && !self.more
             && self.look_at.is_none()
-            && !self.is_hungry
-            && !self.is_greedy
+            && self.asks == Asks::No
     }
 
-    pub(crate) fn view(&self, settings: &Settings) -> View {
+    /// Whether it is kept although it is empty, for what may come soon. The time is set seldom, not by each message.
+    pub(crate) fn lingers(&mut self, site: Option<&Site>, now: Duration) -> bool {
+        if self.keep_until.is_some_and(|until| until <= now) {
+            self.keep_until = None;
+        }
+        let is_kept = site.is_some_and(|site| site.counts.all() > 0 && now < self.place_until)
+            && now < self.used_at.saturating_add(KEEP);
+        if is_kept && self.keep_until.is_none() {
+            self.keep_until = Some(self.used_at.saturating_add(KEEP));
+        }
+        is_kept
+    }
+
+    pub(crate) fn view(&self, site: Option<&Site>) -> View {
         let health = match &self.down {
             Some(down) => Health::Down { why: Arc::clone(&down.why), until: down.until },
-            None if self.counts.all() == 0 => Health::Idle,
-            None => Health::Up,
+            None => site.map_or(Health::Idle, Site::health),
         };
         View {
             name: Arc::clone(&self.name),
-            site: None,
-            lane: crate::job::Lane::Fast,
-            ready_by_class: [0, self.ready.len(), 0],
-            limits: None,
+            site: site.map(|site| Arc::clone(&site.name)),
             health,
-            ready: self.ready.len(),
+            lane: site.map_or(crate::job::Lane::Fast, |site| site.lane),
+            ready: self.ready(),
+            ready_by_class: self.ready,
             in_flight: self.in_flight,
-            connections: self.counts.all() as usize,
-            window: self.window(settings),
+            connections: site.map_or(0, |site| site.counts.all() as usize),
+            window: site.map_or(0, Site::window),
+            limits: site.map(|site| site.limits),
             more: self.more || self.walk.is_some(),
         }
+    }
+}
+
+fn count(ready: &mut [usize; 3], class: Class, more: usize) {
+    if let Some(ready) = ready.get_mut(class.index()) {
+        *ready += more;
+    }
+}
+
+fn uncount(ready: &mut [usize; 3], class: Class, less: usize) {
+    if let Some(ready) = ready.get_mut(class.index()) {
+        *ready -= less;
     }
 }
 

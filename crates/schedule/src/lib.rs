@@ -1,4 +1,4 @@
-//! When which message is handed to which connection: destinations, windows, back-off and walks.
+//! When which message is handed to which connection: sites, windows, lanes, back-off and walks.
 //!
 //! This is the stop *dispatch*, without its sockets. The server tells the [`Scheduler`] what happened (a message was
 //! committed, a connection was greeted, a transaction is over) and asks it by [`Scheduler::poll`] what to do. All
@@ -10,20 +10,21 @@
 //!
 //! | File | What it holds |
 //! |---|---|
-//! | `job` | what goes in and out: jobs, entries of the spool, actions |
+//! | `job` | what goes in and out: jobs, places, entries of the spool, actions |
 //! | `settings` | limits, and how long to wait |
-//! | `scheduler` | the calls, and what is next to do |
-//! | `destination` | one destination: health, window, jobs in memory |
+//! | `scheduler` | the calls: what happened |
+//! | `serve` | what is next to do |
+//! | `destination` | one list of the spool: its place, and its jobs in memory |
 //! | `active` | which recipients must not be taken again |
 //! | `walk` | reading the spool's list of a destination page by page |
-//! | `pool` | connections and the budget |
+//! | `site` | one next hop: health, window, lane, and when one more connection is opened |
+//! | `line` | whose job is next at a site: classes, lists and single messages |
+//! | `rate` | how many transactions a site takes in a time |
+//! | `pool` | connections, and the budgets of the lanes |
+//! | `stands` | who waits for a connection |
 //! | `hosts` | single hosts of a site: who is passed over, who is fast, whose TLS is broken |
 //! | `view` | what an operator sees |
 //! | `chance` | the seed's stream, and hashing of ids |
-//!
-//! Left for later, with the place where each goes: a slow lane for hosts that hang (`pool`: a second budget),
-//! priority classes and deficit round robin between jobs (`destination`: the line of ready jobs becomes one for each
-//! class), stragglers in one drain (`walk`: a job may name several messages).
 //!
 //! [`Duration`]: std::time::Duration
 
@@ -34,9 +35,14 @@ mod chance;
 mod destination;
 mod hosts;
 mod job;
+mod line;
 mod pool;
+mod rate;
 mod scheduler;
+mod serve;
 mod settings;
+mod site;
+mod stands;
 mod view;
 mod walk;
 

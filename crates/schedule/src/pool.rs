@@ -1,17 +1,18 @@
-//! Connections of all destinations, and the budget they share.
+//! Connections of all sites, and the budgets they share.
 //!
 //! A connection is *opening* until it is greeted, then *awake* (about to ask for work), *busy* (it got a job and will ask
-//! again when it can), *idle* (it asked and got nothing; only a wake brings it back) or *closing*. All of them count in
-//! the budget until they are over.
-//!
-//! Left for later: a second, small budget for destinations that answer slowly.
+//! again when it can), *idle* (it asked and got nothing; only a wake brings it back) or *closing*. All of them count until
+//! they are over, each in one *purse*: those of the fast lane, those of the slow lane, and *extra* ones, which were of the
+//! fast lane until they lagged. So what hangs takes no place from what is fast; but all together have a bound, and beyond
+//! it those that have lagged for longest are called off.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use mail::QueueId;
 
 use crate::chance::ById;
-use crate::job::{ConnectionId, DestinationId, Positions};
+use crate::job::{Class, ConnectionId, Lane, Positions, SiteId};
+use crate::line::Part;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -22,20 +23,55 @@ pub(crate) enum Phase {
     Closing,
 }
 
+/// Where a connection counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purse {
+    Fast,
+    Slow,
+    Extra,
+}
+
+/// How many connections there may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    pub(crate) fast: usize,
+    pub(crate) slow: usize,
+    pub(crate) all: usize,
+}
+
+impl Budget {
+    pub(crate) fn new(connections_max: usize) -> Self {
+        let fast = connections_max.max(1);
+        let slow = (fast / 10).max(1);
+        Self { fast, slow, all: fast.saturating_add((fast / 4).max(slow)) }
+    }
+
+    pub(crate) const fn of(&self, lane: Lane) -> usize {
+        match lane {
+            Lane::Fast => self.fast,
+            Lane::Slow => self.slow,
+        }
+    }
+}
+
 /// A job that a connection has.
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub(crate) message: QueueId,
+    pub(crate) class: Class,
+    /// Of all its parts.
     pub(crate) recipients: Positions,
-    pub(crate) warned: bool,
+    pub(crate) first: Part,
+    pub(crate) others: Vec<Part>,
     /// When it was taken, by the scheduler's count of steps.
     pub(crate) taken: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) destination: DestinationId,
+    pub(crate) site: SiteId,
     pub(crate) phase: Phase,
+    pub(crate) purse: Purse,
     /// What it has, in the order taken.
     pub(crate) flights: VecDeque<Flight>,
     /// Jobs it was given.
@@ -44,15 +80,24 @@ pub(crate) struct Connection {
     pub(crate) served: bool,
     /// It was told once that there is nothing to do.
     pub(crate) idled: bool,
-    /// It was opened to see whether a destination is up again.
+    /// It was opened to see whether a site is up again.
     pub(crate) probe: bool,
     /// When it was opened, by the scheduler's count of steps.
     pub(crate) opened: u64,
     /// Its place among those that may be closed for others.
     spare: Option<u64>,
+    /// Its place among those that lag.
+    lags: Option<u64>,
 }
 
-/// Connections of one destination in each phase.
+impl Connection {
+    /// Whether it waits for longer than the fast lane allows.
+    pub(crate) const fn is_lagging(&self) -> bool {
+        self.lags.is_some()
+    }
+}
+
+/// Connections of one site in each phase.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) opening: u32,
@@ -88,14 +133,25 @@ impl Counts {
     }
 }
 
+/// Connections of one purse.
+#[derive(Debug, Default)]
+struct Held {
+    all: usize,
+    closing: usize,
+    /// Idle ones without a job in flight, longest idle first.
+    spare: BTreeMap<u64, ConnectionId>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     connections: ById<ConnectionId, Connection>,
-    closing: usize,
-    /// Idle connections without a job in flight, longest idle first.
-    spare: BTreeMap<u64, ConnectionId>,
+    fast: Held,
+    slow: Held,
+    extra: Held,
+    /// Those that lag and were not called off, longest first.
+    lagging: BTreeMap<u64, ConnectionId>,
     next: u64,
-    next_spare: u64,
+    next_place: u64,
 }
 
 impl Pool {
@@ -108,33 +164,71 @@ impl Pool {
         self.connections.values().flat_map(|connection| &connection.flights)
     }
 
-    /// Connections that were told to close and are not over.
-    pub(crate) fn closing(&self) -> usize {
-        self.closing
+    pub(crate) fn count(&self, lane: Lane) -> usize {
+        self.lane(lane).all
+    }
+
+    /// Connections of a lane that were told to close and are not over.
+    pub(crate) fn closing(&self, lane: Lane) -> usize {
+        self.lane(lane).closing
+    }
+
+    /// All that were told to close.
+    pub(crate) fn all_closing(&self) -> usize {
+        self.fast.closing + self.slow.closing + self.extra.closing
+    }
+
+    pub(crate) fn may_open(&self, lane: Lane, budget: &Budget) -> bool {
+        self.count(lane) < budget.of(lane) && self.len() < budget.all
+    }
+
+    pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection> {
+        self.connections.get(&id)
     }
 
     pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         self.connections.get_mut(&id)
     }
 
-    /// The connection that has been idle for longest.
-    pub(crate) fn longest_idle(&self) -> Option<ConnectionId> {
-        self.spare.values().next().copied()
+    /// The connection of a lane that has been idle for longest.
+    pub(crate) fn longest_idle(&self, lane: Lane) -> Option<ConnectionId> {
+        self.lane(lane).spare.values().next().copied()
+    }
+
+    /// Some connection that is idle, of whatever purse.
+    pub(crate) fn any_idle(&self) -> Option<ConnectionId> {
+        [&self.extra, &self.slow, &self.fast].into_iter().find_map(|held| held.spare.values().next().copied())
+    }
+
+    /// Takes the one that has lagged for longest off the list of those that lag.
+    pub(crate) fn call_off(&mut self) -> Option<ConnectionId> {
+        let (_, id) = self.lagging.pop_first()?;
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.lags = None;
+        }
+        Some(id)
     }
 
     pub(crate) fn open(
         &mut self,
-        destination: DestinationId,
+        site: SiteId,
         counts: &mut Counts,
+        lane: Lane,
         probe: bool,
         opened: u64,
     ) -> ConnectionId {
         let id = ConnectionId(self.next);
         self.next += 1;
         counts.opening += 1;
+        let purse = match lane {
+            Lane::Fast => Purse::Fast,
+            Lane::Slow => Purse::Slow,
+        };
+        self.held(purse).all += 1;
         let connection = Connection {
-            destination,
+            site,
             phase: Phase::Opening,
+            purse,
             flights: VecDeque::new(),
             taken: 0,
             served: false,
@@ -142,18 +236,20 @@ impl Pool {
             probe,
             opened,
             spare: None,
+            lags: None,
         };
         self.connections.insert(id, connection);
         id
     }
 
-    /// Brings a connection into another phase. `idle` is its destination's stack of idle ones.
+    /// Brings a connection into another phase. `idle` is its site's stack of idle ones.
     pub(crate) fn turn(&mut self, id: ConnectionId, to: Phase, counts: &mut Counts, idle: &mut Vec<ConnectionId>) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let from = std::mem::replace(&mut connection.phase, to);
         if from == to {
             return;
         }
+        let purse = connection.purse;
         *counts.of(from) -= 1;
         *counts.of(to) += 1;
         if from == Phase::Idle {
@@ -163,27 +259,65 @@ impl Pool {
             connection.idled = true;
             idle.push(id);
         }
+        if from == Phase::Closing {
+            self.held(purse).closing -= 1;
+        }
         if to == Phase::Closing {
-            self.closing += 1;
+            self.held(purse).closing += 1;
         }
         self.judge_spare(id);
     }
 
     /// Puts a connection among those that may be closed for others, or takes it out.
     pub(crate) fn judge_spare(&mut self, id: ConnectionId) {
+        let place = self.next_place;
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let is_spare = connection.phase == Phase::Idle && connection.flights.is_empty();
+        let purse = connection.purse;
         match (is_spare, connection.spare) {
             (true, None) => {
-                connection.spare = Some(self.next_spare);
-                self.spare.insert(self.next_spare, id);
-                self.next_spare += 1;
+                connection.spare = Some(place);
+                self.next_place += 1;
+                self.held(purse).spare.insert(place, id);
             }
             (false, Some(place)) => {
                 connection.spare = None;
-                self.spare.remove(&place);
+                self.held(purse).spare.remove(&place);
             }
             _ => {}
+        }
+    }
+
+    /// A connection waits for longer than the fast lane allows: its place there is free.
+    pub(crate) fn lag(&mut self, id: ConnectionId) {
+        let place = self.next_place;
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if connection.lags.is_some() || connection.purse == Purse::Slow {
+            return;
+        }
+        connection.lags = Some(place);
+        self.next_place += 1;
+        self.lagging.insert(place, id);
+        self.shift(id, Purse::Extra);
+    }
+
+    /// A job of a connection is over. Says whether it lagged; now it does not.
+    pub(crate) fn recover(&mut self, id: ConnectionId, budget: &Budget) -> bool {
+        let Some(connection) = self.connections.get_mut(&id) else { return false };
+        let Some(place) = connection.lags.take() else { return false };
+        self.lagging.remove(&place);
+        if self.slow.all < budget.slow {
+            self.shift(id, Purse::Slow);
+        }
+        true
+    }
+
+    /// Counts a connection in the fast lane, if there is a place.
+    pub(crate) fn hurry(&mut self, id: ConnectionId, budget: &Budget) {
+        let is_other =
+            self.connections.get(&id).is_some_and(|found| found.purse != Purse::Fast && found.lags.is_none());
+        if is_other && self.fast.all < budget.fast {
+            self.shift(id, Purse::Fast);
         }
     }
 
@@ -196,14 +330,51 @@ impl Pool {
     ) -> Option<Connection> {
         let connection = self.connections.remove(&id)?;
         *counts.of(connection.phase) -= 1;
-        match connection.phase {
-            Phase::Closing => self.closing -= 1,
-            Phase::Idle => idle.retain(|&other| other != id),
-            Phase::Opening | Phase::Awake | Phase::Busy => {}
-        }
+        let held = self.held(connection.purse);
+        held.all -= 1;
+        held.closing -= usize::from(connection.phase == Phase::Closing);
         if let Some(place) = connection.spare {
-            self.spare.remove(&place);
+            held.spare.remove(&place);
+        }
+        if let Some(place) = connection.lags {
+            self.lagging.remove(&place);
+        }
+        if connection.phase == Phase::Idle {
+            idle.retain(|&other| other != id);
         }
         Some(connection)
+    }
+
+    fn shift(&mut self, id: ConnectionId, to: Purse) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let from = std::mem::replace(&mut connection.purse, to);
+        let (is_closing, spare) = (usize::from(connection.phase == Phase::Closing), connection.spare);
+        let before = self.held(from);
+        before.all -= 1;
+        before.closing -= is_closing;
+        if let Some(place) = spare {
+            before.spare.remove(&place);
+        }
+        let after = self.held(to);
+        after.all += 1;
+        after.closing += is_closing;
+        if let Some(place) = spare {
+            after.spare.insert(place, id);
+        }
+    }
+
+    const fn held(&mut self, purse: Purse) -> &mut Held {
+        match purse {
+            Purse::Fast => &mut self.fast,
+            Purse::Slow => &mut self.slow,
+            Purse::Extra => &mut self.extra,
+        }
+    }
+
+    const fn lane(&self, lane: Lane) -> &Held {
+        match lane {
+            Lane::Fast => &self.fast,
+            Lane::Slow => &self.slow,
+        }
     }
 }

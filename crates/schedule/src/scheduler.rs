@@ -1,7 +1,7 @@
-//! The calls: what happened goes in, what to do comes out.
+//! The calls: what happened goes in.
 //!
-//! Each call changes one destination and marks it; [`Scheduler::poll`] looks at marked ones in turn until none of them
-//! wants anything. Whoever wants a connection that the budget does not have stands in line for it.
+//! Each call changes a destination or a site and marks it; `poll` (in `serve`) looks at marked ones in turn until none of
+//! them wants anything. What a call returns are jobs that left memory untried.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,13 +10,17 @@ use std::time::Duration;
 use mail::QueueId;
 
 use crate::chance::{ById, Chance};
-use crate::destination::Destination;
+use crate::destination::{Asks, Destination};
 use crate::job::{
     Action, Added, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Lane, Place, Positions, SiteId, Take,
     Waiting,
 };
-use crate::pool::{Flight, Phase, Pool};
+use crate::line::{Part, Taken};
+use crate::pool::{Budget, Connection, Flight, Phase, Pool};
+use crate::serve::{Marks, Who};
 use crate::settings::Settings;
+use crate::site::Site;
+use crate::stands::Stands;
 use crate::view::{SiteView, View};
 
 /// Decides which message goes to which connection, and when.
@@ -30,22 +34,29 @@ use crate::view::{SiteView, View};
 ///   held or deleted them meanwhile, or a walk may have delivered a message before [`add`](Self::add) told of it.
 #[derive(Debug)]
 pub struct Scheduler {
-    settings: Settings,
-    pool: Pool,
-    destinations: ById<DestinationId, Destination>,
-    names: BTreeMap<Arc<[u8]>, DestinationId>,
-    /// Destinations to be looked at by `poll`.
-    dirty: VecDeque<DestinationId>,
-    /// Destinations that want their first connection when the budget has one; they come first.
-    hungry: VecDeque<DestinationId>,
-    /// Destinations that want one connection more.
-    greedy: VecDeque<DestinationId>,
-    timers: BTreeSet<(Duration, DestinationId)>,
-    actions: VecDeque<Action>,
+    pub(crate) settings: Settings,
+    pub(crate) budget: Budget,
+    pub(crate) pool: Pool,
+    pub(crate) destinations: ById<DestinationId, Destination>,
+    pub(crate) names: BTreeMap<Arc<[u8]>, DestinationId>,
+    pub(crate) sites: ById<SiteId, Site>,
+    pub(crate) site_names: BTreeMap<Arc<[u8]>, SiteId>,
+    /// What `poll` is to look at.
+    pub(crate) marks: Marks,
+    /// Sites that want a connection the budget does not have.
+    pub(crate) stands: Stands,
+    /// Destinations to be asked about, pressing ones first.
+    pub(crate) pressing: VecDeque<DestinationId>,
+    pub(crate) asking: VecDeque<DestinationId>,
+    /// `Resolve` actions that were not answered.
+    pub(crate) asked: usize,
+    pub(crate) timers: BTreeSet<(Duration, Who)>,
+    pub(crate) actions: VecDeque<Action>,
     chance: Chance,
     next_destination: u64,
+    next_site: u64,
     /// Counts what may change a window: openings, takings and cuts. Says what was before what.
-    step: u64,
+    pub(crate) step: u64,
 }
 
 impl Scheduler {
@@ -53,46 +64,64 @@ impl Scheduler {
     #[must_use]
     pub fn new(settings: Settings, seed: u64) -> Self {
         Self {
+            budget: Budget::new(settings.connections_max),
             settings,
             pool: Pool::default(),
             destinations: ById::default(),
             names: BTreeMap::new(),
-            dirty: VecDeque::new(),
-            hungry: VecDeque::new(),
-            greedy: VecDeque::new(),
+            sites: ById::default(),
+            site_names: BTreeMap::new(),
+            marks: Marks::default(),
+            stands: Stands::default(),
+            pressing: VecDeque::new(),
+            asking: VecDeque::new(),
+            asked: 0,
             timers: BTreeSet::new(),
             actions: VecDeque::new(),
             chance: Chance::new(seed),
             next_destination: 0,
+            next_site: 0,
             step: 0,
         }
     }
 
-    /// Puts other limits in force. Connections above them end as they ask for work; lists are looked through again.
+    /// Puts other limits in force. Connections above them end as they ask for work; lists are looked through again, and
+    /// where the mail of a destination goes is asked again when it has some.
     ///
     /// If fresh mail no longer waits, call [`restore`](Self::restore) for the destinations of the spool: one whose mail
     /// all waited for a person is not known here.
     pub fn set(&mut self, settings: Settings, now: Duration) {
+        self.budget = Budget::new(settings.connections_max);
         self.settings = settings;
-        let all: Vec<DestinationId> = self.names.values().copied().collect();
-        for id in all {
-            if let Some(destination) = self.destinations.get_mut(&id) {
+        for id in self.names.values() {
+            if let Some(destination) = self.destinations.get_mut(id) {
                 destination.more = true;
                 destination.look_by(now);
-                mark(&mut self.dirty, id, destination);
+                destination.doubt_place(now);
+                self.marks.destination(destination);
+            }
+        }
+        for id in self.site_names.values() {
+            if let Some(site) = self.sites.get_mut(id) {
+                self.marks.site(*id, site);
             }
         }
     }
 
     /// Takes a fresh message that was committed just now.
-    pub fn add(&mut self, destination: &[u8], job: Job, _class: Class, now: Duration) -> Added {
+    pub fn add(&mut self, destination: &[u8], job: Job, class: Class, now: Duration) -> Added {
         if self.settings.fresh_waits {
             return Added::Waits;
         }
         let id = self.intern(destination);
         let Some(destination) = self.destinations.get_mut(&id) else { return Added::Waits };
-        mark(&mut self.dirty, id, destination);
-        destination.add(job, &self.settings, now)
+        self.marks.destination(destination);
+        let mut site = site_of(&mut self.sites, destination, &mut self.marks);
+        let added = destination.add(job, class, site.as_deref_mut(), &self.settings, now);
+        if let (Some(site), Some(id)) = (site, destination.site) {
+            self.marks.site(id, site);
+        }
+        added
     }
 
     /// Says that the spool has recipients for a destination, as at the start.
@@ -100,169 +129,176 @@ impl Scheduler {
         let id = self.intern(destination);
         if let Some(destination) = self.destinations.get_mut(&id) {
             destination.more = true;
-            mark(&mut self.dirty, id, destination);
+            self.marks.destination(destination);
         }
-    }
-
-    /// Gives the next thing to do; `None` when there is nothing until something happens or [`wake_at`](Self::wake_at).
-    pub fn poll(&mut self, now: Duration) -> Option<Action> {
-        loop {
-            if let Some(action) = self.actions.pop_front() {
-                return Some(action);
-            }
-            self.fire(now);
-            self.feed_one();
-            if let Some(close) = self.make_room() {
-                return Some(close);
-            }
-            let id = self.dirty.pop_front()?;
-            let Some(destination) = self.destinations.get_mut(&id) else { continue };
-            destination.is_dirty = false;
-            if let Some(action) = self.serve(id, now) {
-                // To the end of the line: others are served before it opens a second connection.
-                if let Some(destination) = self.destinations.get_mut(&id) {
-                    mark(&mut self.dirty, id, destination);
-                }
-                return Some(action);
-            }
-            self.rest(id, now);
-        }
-    }
-
-    /// When to call [`poll`](Self::poll) although nothing happened.
-    #[must_use]
-    pub fn wake_at(&self) -> Option<Duration> {
-        self.timers.first().map(|&(at, _)| at)
-    }
-
-    /// The name of a destination; `None` once it is forgotten. One with connections or an unanswered action is known.
-    #[must_use]
-    pub fn name(&self, destination: DestinationId) -> Option<&Arc<[u8]>> {
-        self.destinations.get(&destination).map(|destination| &destination.name)
     }
 
     /// Answers [`Action::Resolve`]: where the mail of a destination goes. May also be called unasked, to move it.
     ///
     /// Returns the jobs that left memory because that site is down, to be logged as deferred.
     #[must_use]
-    pub fn placed(&mut self, _destination: DestinationId, _place: &Place<'_>, _now: Duration) -> Vec<Job> {
-        Vec::new()
+    pub fn placed(&mut self, destination: DestinationId, place: &Place<'_>, now: Duration) -> Vec<Job> {
+        self.answered(destination);
+        let Some(name) = self.destinations.get(&destination).map(|found| Arc::clone(&found.name)) else {
+            return Vec::new();
+        };
+        let id = self.intern_site(place, name);
+        let is_there = self
+            .destinations
+            .get_mut(&destination)
+            .is_some_and(|found| site_of(&mut self.sites, found, &mut self.marks).is_some() && found.site == Some(id));
+        if !is_there {
+            self.leave(destination);
+        }
+        self.step += 1;
+        let (Some(found), Some(site)) = (self.destinations.get_mut(&destination), self.sites.get_mut(&id)) else {
+            return Vec::new();
+        };
+        site.know(place, now);
+        site.members += usize::from(!is_there);
+        found.is_placed(id, place.until, self.step, now);
+        let mut pending = std::mem::take(&mut found.pending);
+        // A site that is down takes one, to see whether it still is.
+        let takes = if site.down.is_some() { usize::from(site.may_probe(now)) } else { pending.len() };
+        let out: Vec<_> = pending.drain(takes.min(pending.len())..).collect();
+        for (message, class, part) in pending {
+            site.line.push(message, class, part, now);
+        }
+        for (message, class, part) in &out {
+            found.drop_part(*message, *class, part, now);
+        }
+        self.marks.destination(found);
+        self.marks.site(id, site);
+        jobs_of(out, false)
     }
 
-    /// Answers [`Action::Resolve`]: the hosts of a destination cannot be known for now. It is asked again after a back-off.
+    /// Answers [`Action::Resolve`]: the hosts of a destination cannot be known for now. It is asked again after a
+    /// back-off; what is in flight goes on.
     ///
     /// Returns the jobs that left memory, to be logged as deferred; what the spool says of them stands.
     #[must_use]
-    pub fn unplaced(&mut self, _destination: DestinationId, _why: &str, _now: Duration) -> Vec<Job> {
-        Vec::new()
+    pub fn unplaced(&mut self, destination: DestinationId, why: &str, now: Duration) -> Vec<Job> {
+        self.answered(destination);
+        self.leave(destination);
+        let Some(found) = self.destinations.get_mut(&destination) else { return Vec::new() };
+        found.is_unplaced(why, &self.settings, now, &mut self.chance);
+        let out: Vec<_> = std::mem::take(&mut found.pending).into();
+        for (message, class, part) in &out {
+            found.drop_part(*message, *class, part, now);
+        }
+        self.marks.destination(found);
+        jobs_of(out, false)
     }
 
-    /// Says that the hosts of a site are not what its key says any more. Ends the connection without blame, takes its
-    /// jobs back, and asks for all that waits there where it goes.
-    pub fn misplaced(&mut self, _connection: ConnectionId, _now: Duration) {}
-
-    /// Says that a connection waits for a reply longer than the fast lane allows: its site goes to the slow lane, and
-    /// its place in the fast budget is free. It may get [`Action::Close`] although it is busy.
-    pub fn lagging(&mut self, _connection: ConnectionId, _now: Duration) {}
-
-    /// Some destination of a site, to look up its hosts: one with work, if there is one. Known while the site is.
+    /// The name of a destination; `None` once it is forgotten. One with an unanswered action is known.
     #[must_use]
-    pub fn a_destination(&self, site: SiteId) -> Option<&Arc<[u8]>> {
-        self.name(DestinationId(site.0))
+    pub fn name(&self, destination: DestinationId) -> Option<&Arc<[u8]>> {
+        self.destinations.get(&destination).map(|destination| &destination.name)
     }
 
     /// The key of a site; `None` once it is forgotten. One with connections is known.
     #[must_use]
     pub fn site_name(&self, site: SiteId) -> Option<&Arc<[u8]>> {
-        self.name(DestinationId(site.0))
+        self.sites.get(&site).map(|site| &site.name)
     }
 
-    /// All sites in the order of their names.
-    pub fn sites(&self) -> impl Iterator<Item = SiteView> + '_ {
-        std::iter::empty()
+    /// Some destination of a site, to look up its hosts: one with work, if there is one. Known while the site is.
+    #[must_use]
+    pub fn a_destination(&self, site: SiteId) -> Option<&Arc<[u8]>> {
+        let site = self.sites.get(&site)?;
+        let next = site.line.first_destination().and_then(|id| self.name(id));
+        Some(next.unwrap_or(&site.example))
     }
 
     /// Answers [`Action::Load`]: entries in the order of the list; `is_end` when there are none behind them.
     pub fn loaded(&mut self, destination: DestinationId, entries: &[Waiting], is_end: bool, now: Duration) {
-        let id = destination;
-        if let Some(destination) = self.destinations.get_mut(&id) {
-            destination.page(id, entries, is_end, &self.settings, now, &mut self.actions);
-            mark(&mut self.dirty, id, destination);
+        let Some(destination) = self.destinations.get_mut(&destination) else { return };
+        if let Some(id) = destination.walks_at.take()
+            && let Some(site) = self.sites.get_mut(&id)
+        {
+            site.walkers -= 1;
+            self.marks.site(id, site);
+        }
+        let mut site = site_of(&mut self.sites, destination, &mut self.marks);
+        let room = destination.room(site.as_deref(), &self.settings, now);
+        let line = site.as_deref_mut().map(|site| &mut site.line);
+        destination.page((entries, is_end), room, line, &self.settings, now, &mut self.actions);
+        self.marks.destination(destination);
+        if let (Some(site), Some(id)) = (site, destination.site) {
+            self.marks.site(id, site);
         }
     }
 
     /// Answers [`Action::Overdue`]: the sender was told and the spool knows it; or neither, and it will be tried again.
     /// The list is looked at again at the time `again`: now, or later when it could not be told.
     pub fn settled(&mut self, destination: DestinationId, message: QueueId, recipients: &Positions, again: Duration) {
-        let id = destination;
-        if let Some(destination) = self.destinations.get_mut(&id) {
+        if let Some(destination) = self.destinations.get_mut(&destination) {
             if destination.active.has_any(message, recipients) {
                 destination.release(message, recipients);
                 destination.overdue = destination.overdue.saturating_sub(1);
                 destination.look_by(again);
             }
-            mark(&mut self.dirty, id, destination);
+            self.marks.destination(destination);
         }
     }
 
-    /// Says that a connection was greeted and can take work: the destination is alive.
+    /// Says that a connection was greeted and can take work: its site is alive.
     pub fn ready(&mut self, connection: ConnectionId, _now: Duration) {
-        let Some(found) = self.pool.get_mut(connection) else { return };
-        let (id, phase) = (found.destination, found.phase);
-        if let Some(destination) = self.destinations.get_mut(&id) {
+        let Some(found) = self.pool.get(connection) else { return };
+        let (id, phase) = (found.site, found.phase);
+        if let Some(site) = self.sites.get_mut(&id) {
             if phase == Phase::Opening {
-                self.pool.turn(connection, Phase::Awake, &mut destination.counts, &mut destination.idle);
+                self.pool.turn(connection, Phase::Awake, &mut site.counts, &mut site.idle);
             }
-            destination.revive();
-            mark(&mut self.dirty, id, destination);
+            site.revive();
+            self.marks.site(id, site);
+        }
+    }
+
+    /// Says that a connection waits for a reply longer than the fast lane allows: its site goes to the slow lane, and
+    /// its place in the fast budget is free. It may get [`Action::Close`] although it is busy.
+    pub fn lagging(&mut self, connection: ConnectionId, _now: Duration) {
+        let Some(id) = self.pool.get(connection).map(|found| found.site) else { return };
+        self.pool.lag(connection);
+        if let Some(site) = self.sites.get_mut(&id) {
+            site.lane = Lane::Slow;
+            self.marks.site(id, site);
         }
     }
 
     /// Gives a connection its next job. May be called while earlier ones are in flight.
     pub fn take(&mut self, connection: ConnectionId, now: Duration) -> Take {
-        if self.pool.get_mut(connection).is_some_and(|found| found.phase == Phase::Opening) {
+        if self.pool.get(connection).is_some_and(|found| found.phase == Phase::Opening) {
             self.ready(connection, now);
         }
         let must_close = self.must_close(connection);
         let Some(found) = self.pool.get_mut(connection) else { return Take::Close };
-        let id = found.destination;
-        let Some(destination) = self.destinations.get_mut(&id) else { return Take::Close };
-        mark(&mut self.dirty, id, destination);
-        let phase = if must_close {
-            Phase::Closing
-        } else if destination.ready.is_empty() {
-            Phase::Idle
+        let id = found.site;
+        let Some(site) = self.sites.get_mut(&id) else { return Take::Close };
+        self.marks.site(id, site);
+        let taken = if must_close || site.usable(now) == 0 {
+            None
         } else {
-            Phase::Busy
+            site.line.take(site.limits.recipients_per_transaction, now)
         };
-        let answer = match phase {
-            Phase::Busy => destination.ready.pop_front().map(|ready| {
-                self.step += 1;
-                found.taken += 1;
-                destination.in_flight += 1;
-                let job = Job {
-                    message: ready.message,
-                    recipients: ready.recipients,
-                    probe: found.probe && found.taken == 1,
-                };
-                let recipients = job.recipients.clone();
-                found.flights.push_back(Flight {
-                    message: job.message,
-                    recipients,
-                    warned: ready.warned,
-                    taken: self.step,
-                });
-                Take::Job(job)
-            }),
-            Phase::Idle => Some(Take::Idle),
-            Phase::Opening | Phase::Awake | Phase::Closing => None,
+        let phase = match &taken {
+            _ if must_close => Phase::Closing,
+            None => Phase::Idle,
+            Some(_) => Phase::Busy,
         };
-        self.pool.turn(connection, phase, &mut destination.counts, &mut destination.idle);
-        answer.unwrap_or(Take::Close)
+        self.pool.turn(connection, phase, &mut site.counts, &mut site.idle);
+        match taken {
+            None if must_close => Take::Close,
+            None => Take::Idle,
+            Some(taken) => {
+                site.rate.spend(now);
+                site.in_flight += 1;
+                self.fly(connection, taken, now)
+            }
+        }
     }
 
     /// Says that a job is over and recorded; `retry`: when the first recipient that was deferred is due.
-    ///
     pub fn done(
         &mut self,
         connection: ConnectionId,
@@ -271,41 +307,45 @@ impl Scheduler {
         retry: Option<Duration>,
         _now: Duration,
     ) {
-        let Some(found) = self.pool.get_mut(connection) else { return };
-        let is_it = |flight: &Flight| flight.message == job.message && flight.recipients == job.recipients;
-        let Some(at) = found.flights.iter().position(is_it) else { return };
-        let Some(flight) = found.flights.remove(at) else { return };
-        found.served = true;
-        let id = found.destination;
+        let Some((id, flight)) = self.land(connection, job) else { return };
+        if let Some(found) = self.pool.get_mut(connection) {
+            found.served = true;
+        }
+        let lagged = self.pool.recover(connection, &self.budget);
         self.step += 1;
-        if let Some(destination) = self.destinations.get_mut(&id) {
-            destination.finished(&flight, feedback, retry, self.step, &self.settings);
-            mark(&mut self.dirty, id, destination);
+        if let Some(site) = self.sites.get_mut(&id) {
+            site.finished(flight.taken, feedback, self.step);
+            if !lagged {
+                site.lane = Lane::Fast;
+                self.pool.hurry(connection, &self.budget);
+            }
+            self.marks.site(id, site);
+        }
+        for part in std::iter::once(&flight.first).chain(&flight.others) {
+            if let Some(destination) = self.destinations.get_mut(&part.destination) {
+                destination.finished(flight.message, part, retry, &self.settings);
+                self.marks.destination(destination);
+            }
         }
         self.pool.judge_spare(connection);
     }
 
     /// Puts a job that was not tried back, first in line.
-    pub fn give_back(&mut self, connection: ConnectionId, job: &Job, _now: Duration) {
-        let Some(found) = self.pool.get_mut(connection) else { return };
-        let is_it = |flight: &Flight| flight.message == job.message && flight.recipients == job.recipients;
-        let Some(at) = found.flights.iter().position(is_it) else { return };
-        let Some(flight) = found.flights.remove(at) else { return };
-        let id = found.destination;
-        if let Some(destination) = self.destinations.get_mut(&id) {
-            destination.take_back(flight);
-            mark(&mut self.dirty, id, destination);
+    pub fn give_back(&mut self, connection: ConnectionId, job: &Job, now: Duration) {
+        if let Some((_, flight)) = self.land(connection, job) {
+            self.take_back(flight, now);
+            self.pool.judge_spare(connection);
         }
-        self.pool.judge_spare(connection);
     }
 
     /// Says that no connection came about, or that it was refused at the greeting or the hello. Ends the connection.
     ///
-    /// Returns the jobs that left memory because the destination is down now, to be logged as deferred; what the spool
-    /// says of them stands. While other connections of the destination live it is not down, and nothing is returned.
+    /// Returns the jobs that left memory because the site is down now, of all its destinations, to be logged as
+    /// deferred; what the spool says of them stands. While other connections of the site live it is not down, and
+    /// nothing is returned.
     #[must_use]
-    pub fn unreachable(&mut self, connection: ConnectionId, _failure: Failure, why: &str, now: Duration) -> Vec<Job> {
-        self.end(connection, Some(why), now)
+    pub fn unreachable(&mut self, connection: ConnectionId, failure: Failure, why: &str, now: Duration) -> Vec<Job> {
+        self.end(connection, Some((failure, why)), now)
     }
 
     /// Says that a connection is over. Its jobs that are not done are taken as given back.
@@ -317,7 +357,39 @@ impl Scheduler {
         self.end(connection, None, now)
     }
 
-    /// Forgets the back-off of a destination, or of all that are known, and looks through its list.
+    /// Says that the hosts of a site are not what its key says any more. Ends the connection without blame, takes its
+    /// jobs back, and asks for all that waits there where it goes.
+    pub fn misplaced(&mut self, connection: ConnectionId, now: Duration) {
+        let Some(id) = self.pool.get(connection).map(|found| found.site) else { return };
+        let Some(site) = self.sites.get_mut(&id) else { return };
+        let Some(ended) = self.pool.remove(connection, &mut site.counts, &mut site.idle) else { return };
+        self.step += 1;
+        site.stale_at = self.step;
+        site.in_flight -= ended.flights.len();
+        let waiting = std::mem::take(&mut site.waiting);
+        let drained = site.line.drain();
+        self.marks.site(id, site);
+        for destination in waiting {
+            if let Some(destination) = self.destinations.get_mut(&destination) {
+                self.marks.destination(destination);
+            }
+        }
+        for (message, class, part) in drained {
+            let Some(destination) = self.destinations.get_mut(&part.destination) else { continue };
+            if destination.site == Some(id) {
+                destination.is_misplaced(now);
+            }
+            let is_there = site_of(&mut self.sites, destination, &mut self.marks).is_some();
+            debug_assert!(!is_there, "who was placed before is not there any more");
+            destination.pending.push_back((message, class, part));
+            self.marks.destination(destination);
+        }
+        for flight in ended.flights.into_iter().rev() {
+            self.take_back(flight, now);
+        }
+    }
+
+    /// Forgets the back-off of a destination and its site, or of all that are known, and looks through its list.
     ///
     /// Due times stand: to have a recipient tried before its time, record an earlier one in the spool first.
     pub fn retry_now(&mut self, destination: Option<&[u8]>, now: Duration) {
@@ -328,7 +400,13 @@ impl Scheduler {
         for id in ids {
             if let Some(destination) = self.destinations.get_mut(&id) {
                 destination.retry_now(now);
-                mark(&mut self.dirty, id, destination);
+                self.marks.destination(destination);
+                if let Some(site) = site_of(&mut self.sites, destination, &mut self.marks)
+                    && let Some(id) = destination.site
+                {
+                    site.retry_now(now);
+                    self.marks.site(id, site);
+                }
             }
         }
     }
@@ -336,16 +414,20 @@ impl Scheduler {
     /// One destination; `None` when nothing is known of it.
     #[must_use]
     pub fn state(&self, destination: &[u8]) -> Option<View> {
-        let id = self.names.get(destination)?;
-        self.destinations.get(id).map(|destination| destination.view(&self.settings))
+        self.names.get(destination).and_then(|id| self.view(*id))
     }
 
     /// All destinations in the order of their names.
     pub fn views(&self) -> impl Iterator<Item = View> + '_ {
-        self.names.values().filter_map(|id| self.destinations.get(id)).map(|found| found.view(&self.settings))
+        self.names.values().filter_map(|id| self.view(*id))
     }
 
-    /// Connections of all destinations, opening and closing ones included.
+    /// All sites in the order of their names, as they are at `now`.
+    pub fn sites(&self, now: Duration) -> impl Iterator<Item = SiteView> + '_ {
+        self.site_names.values().filter_map(|id| self.sites.get(id)).map(move |site| site.view(now))
+    }
+
+    /// Connections of all sites, opening and closing ones included.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.pool.len()
@@ -364,6 +446,12 @@ impl Scheduler {
         self.pool.flights().any(|flight| flight.message == message && flight.recipients.contains(recipient))
     }
 
+    fn view(&self, id: DestinationId) -> Option<View> {
+        let destination = self.destinations.get(&id)?;
+        let site = destination.site.and_then(|id| self.sites.get(&id));
+        Some(destination.view(site.filter(|site| destination.placed_at > site.stale_at)))
+    }
+
     fn intern(&mut self, name: &[u8]) -> DestinationId {
         if let Some(id) = self.names.get(name) {
             return *id;
@@ -372,158 +460,178 @@ impl Scheduler {
         self.next_destination += 1;
         let name: Arc<[u8]> = name.into();
         self.names.insert(Arc::clone(&name), id);
-        self.destinations.insert(id, Destination::new(name, &self.settings));
+        self.destinations.insert(id, Destination::new(id, name));
         id
     }
 
-    /// Marks the destinations whose time has come.
-    fn fire(&mut self, now: Duration) {
-        while let Some(&(at, id)) = self.timers.first()
-            && at <= now
+    fn intern_site(&mut self, place: &Place<'_>, example: Arc<[u8]>) -> SiteId {
+        if let Some(id) = self.site_names.get(place.site) {
+            return *id;
+        }
+        let id = SiteId(self.next_site);
+        self.next_site += 1;
+        let site = Site::new(place, example, &self.settings);
+        self.site_names.insert(Arc::clone(&site.name), id);
+        self.sites.insert(id, site);
+        id
+    }
+
+    /// A question where mail goes was answered.
+    fn answered(&mut self, id: DestinationId) {
+        if let Some(destination) = self.destinations.get_mut(&id)
+            && std::mem::replace(&mut destination.asks, Asks::No) == Asks::Asked
         {
-            self.timers.pop_first();
-            if let Some(destination) = self.destinations.get_mut(&id) {
-                destination.timer = None;
-                mark(&mut self.dirty, id, destination);
-            }
+            self.asked -= 1;
         }
     }
 
-    /// If the budget has a connection, lets the first in line look whether it still wants one.
-    fn feed_one(&mut self) {
-        if self.pool.len() >= self.settings.connections_max.max(1) {
-            return;
-        }
-        let is_first = !self.hungry.is_empty();
-        let line = if is_first { &mut self.hungry } else { &mut self.greedy };
-        let Some(id) = line.pop_front() else { return };
-        if let Some(destination) = self.destinations.get_mut(&id) {
-            *if is_first { &mut destination.is_hungry } else { &mut destination.is_greedy } = false;
-            if !destination.is_dirty {
-                destination.is_dirty = true;
-                self.dirty.push_front(id);
-            }
-        }
-    }
-
-    /// How many wait for the budget.
-    fn in_line(&self) -> usize {
-        self.hungry.len() + self.greedy.len()
-    }
-
-    /// Closes an idle connection if its place is needed.
-    fn make_room(&mut self) -> Option<Action> {
-        let (all, most) = (self.pool.len(), self.settings.connections_max.max(1));
-        if self.pool.closing() + most >= self.in_line() + all {
-            return None;
-        }
-        let connection = self.pool.longest_idle()?;
-        let id = self.pool.get_mut(connection)?.destination;
-        let destination = self.destinations.get_mut(&id)?;
-        self.pool.turn(connection, Phase::Closing, &mut destination.counts, &mut destination.idle);
-        Some(Action::Close(connection))
-    }
-
-    /// Gives what a marked destination wants.
-    fn serve(&mut self, id: DestinationId, now: Duration) -> Option<Action> {
-        let destination = self.destinations.get_mut(&id)?;
-        if let Some((after, limit)) = destination.next_page(&self.settings, now) {
-            return Some(Action::Load { destination: id, after, limit });
-        }
-        if destination.ready.len() > destination.coming()
-            && let Some(&connection) = destination.idle.last()
-        {
-            self.pool.turn(connection, Phase::Awake, &mut destination.counts, &mut destination.idle);
-            return Some(Action::Wake(connection));
-        }
-        if !destination.wants_connection(&self.settings, now) {
-            return None;
-        }
-        if self.pool.len() < self.settings.connections_max.max(1) {
-            self.step += 1;
-            let is_probe = destination.down.is_some();
-            let connection = self.pool.open(id, &mut destination.counts, is_probe, self.step);
-            return Some(Action::Open { site: SiteId(id.0), connection, lane: Lane::Fast });
-        }
-        let (line, stands) = if destination.open() == 0 {
-            (&mut self.hungry, &mut destination.is_hungry)
-        } else {
-            (&mut self.greedy, &mut destination.is_greedy)
-        };
-        if !std::mem::replace(stands, true) {
-            line.push_back(id);
-        }
-        self.make_room()
-    }
-
-    /// Forgets a destination that wants nothing and has nothing, or sets its timer.
-    fn rest(&mut self, id: DestinationId, now: Duration) {
+    /// Takes a destination and its jobs away from its site.
+    fn leave(&mut self, id: DestinationId) {
         let Some(destination) = self.destinations.get_mut(&id) else { return };
-        let next = if destination.is_empty() { None } else { destination.next_event(&self.settings, now) };
-        if next != destination.timer {
-            if let Some(before) = destination.timer {
-                self.timers.remove(&(before, id));
-            }
-            if let Some(at) = next {
-                debug_assert!(at > now, "what is due was done");
-                self.timers.insert((at, id));
-            }
-            destination.timer = next;
+        let Some(site) = site_of(&mut self.sites, destination, &mut self.marks) else { return };
+        for message in destination.active.messages() {
+            let parts = site.line.remove(message, id).into_iter();
+            destination.pending.extend(parts.map(|(class, part)| (message, class, part)));
         }
-        if destination.is_empty() {
-            self.names.remove(&destination.name);
-            self.destinations.remove(&id);
+        site.members -= 1;
+        if let Some(id) = destination.site.take() {
+            self.marks.site(id, site);
         }
+        destination.waits_at = None;
     }
 
-    /// Whether a connection that asks for work is to end instead.
-    fn must_close(&mut self, connection: ConnectionId) -> bool {
-        let (all, closing, in_line) = (self.pool.len(), self.pool.closing(), self.in_line());
-        let nobody_idle = self.pool.longest_idle().is_none();
-        let Some(found) = self.pool.get_mut(connection) else { return true };
-        let Some(destination) = self.destinations.get(&found.destination) else { return true };
-        // Who has two connections more than the first in line gives one up.
-        let first = self.hungry.front().or_else(|| self.greedy.front()).and_then(|first| self.destinations.get(first));
-        let gives_way = nobody_idle
-            && in_line > closing
-            && all >= self.settings.connections_max.max(1)
-            && first.is_some_and(|first| destination.open() >= 2 + first.open());
-        found.phase == Phase::Closing
-            || found.taken >= 1_000
-            || destination.counts.staying() > destination.window(&self.settings)
-            || all - closing > self.settings.connections_max.max(1)
-            || gives_way
+    /// Gives a connection what was taken from the line for it.
+    fn fly(&mut self, connection: ConnectionId, taken: Taken, now: Duration) -> Take {
+        let Taken { message, class, first, others, split } = taken;
+        if let Some((whole, rest)) = split
+            && let Some(destination) = self.destinations.get_mut(&first.destination)
+        {
+            destination.splits(message, class, &first, &whole, rest);
+        }
+        for part in std::iter::once(&first).chain(&others) {
+            if let Some(destination) = self.destinations.get_mut(&part.destination) {
+                destination.takes_off(class, part, now);
+            }
+        }
+        let recipients = all_of(&first, &others);
+        self.step += 1;
+        let Some(found) = self.pool.get_mut(connection) else { return Take::Close };
+        found.taken += 1;
+        let job = Job { message, recipients: recipients.clone(), probe: found.probe && found.taken == 1 };
+        found.flights.push_back(Flight { message, class, recipients, first, others, taken: self.step });
+        Take::Job(job)
+    }
+
+    /// Takes a job from its connection.
+    fn land(&mut self, connection: ConnectionId, job: &Job) -> Option<(SiteId, Flight)> {
+        let found = self.pool.get_mut(connection)?;
+        let is_it = |flight: &Flight| flight.message == job.message && flight.recipients == job.recipients;
+        let at = found.flights.iter().position(is_it)?;
+        let flight = found.flights.remove(at)?;
+        let id = found.site;
+        if let Some(site) = self.sites.get_mut(&id) {
+            site.in_flight -= 1;
+            self.marks.site(id, site);
+        }
+        Some((id, flight))
+    }
+
+    /// Puts what a connection had back, each part to where its destination is now.
+    fn take_back(&mut self, flight: Flight, now: Duration) {
+        let Flight { message, class, first, others, .. } = flight;
+        for part in others.into_iter().rev().chain(std::iter::once(first)) {
+            let Some(destination) = self.destinations.get_mut(&part.destination) else { continue };
+            let mut site = site_of(&mut self.sites, destination, &mut self.marks);
+            destination.take_back(message, class, part, site.as_deref_mut(), now);
+            self.marks.destination(destination);
+            if let (Some(site), Some(id)) = (site, destination.site) {
+                self.marks.site(id, site);
+            }
+        }
     }
 
     /// Ends a connection, takes its jobs back, and judges it.
-    fn end(&mut self, connection: ConnectionId, refused: Option<&str>, now: Duration) -> Vec<Job> {
-        let Some(id) = self.pool.get_mut(connection).map(|found| found.destination) else { return Vec::new() };
-        let Some(destination) = self.destinations.get_mut(&id) else { return Vec::new() };
-        mark(&mut self.dirty, id, destination);
-        let Some(mut ended) = self.pool.remove(connection, &mut destination.counts, &mut destination.idle) else {
+    fn end(&mut self, connection: ConnectionId, refused: Option<(Failure, &str)>, now: Duration) -> Vec<Job> {
+        let Some(found) = self.pool.get(connection) else { return Vec::new() };
+        let (id, lags) = (found.site, found.is_lagging());
+        let Some(site) = self.sites.get_mut(&id) else { return Vec::new() };
+        self.marks.site(id, site);
+        let Some(mut ended) = self.pool.remove(connection, &mut site.counts, &mut site.idle) else {
             return Vec::new();
         };
+        site.in_flight -= ended.flights.len();
         while let Some(flight) = ended.flights.pop_back() {
-            destination.take_back(flight);
+            self.take_back(flight, now);
         }
+        let silence = if lags { Failure::Silent } else { Failure::Refused };
         let why = match (refused, ended.phase) {
             (Some(why), _) => why,
-            (None, Phase::Opening) => "the connection ended before it was greeted",
+            (None, Phase::Opening) => (silence, "the connection ended before it was greeted"),
             // Told to close before it got anything, or had nothing to do: that says nothing.
             (None, phase) if !ended.served && (ended.taken > 0 || !ended.idled && phase != Phase::Closing) => {
-                "the connection ended before a message was tried"
+                (silence, "the connection ended before a message was tried")
             }
             _ => return Vec::new(),
         };
+        self.fail(id, &ended, why, now)
+    }
+
+    /// Blames a site for a connection that came to nothing.
+    fn fail(&mut self, id: SiteId, ended: &Connection, why: (Failure, &str), now: Duration) -> Vec<Job> {
         self.step += 1;
-        destination.failed(&ended, why, (self.step, now), &self.settings, &mut self.chance)
+        let Some(site) = self.sites.get_mut(&id) else { return Vec::new() };
+        if !site.failed(ended, why, (self.step, now), &self.settings, &mut self.chance) {
+            return Vec::new();
+        }
+        let drained = site.line.drain();
+        for (message, class, part) in &drained {
+            if let Some(destination) = self.destinations.get_mut(&part.destination) {
+                destination.drop_part(*message, *class, part, now);
+                self.marks.destination(destination);
+            }
+        }
+        jobs_of(drained, ended.probe)
     }
 }
 
-/// Has `poll` look at a destination.
-fn mark(dirty: &mut VecDeque<DestinationId>, id: DestinationId, destination: &mut Destination) {
-    if !destination.is_dirty {
-        destination.is_dirty = true;
-        dirty.push_back(id);
+/// The site of a destination, if that still holds.
+pub(crate) fn site_of<'a>(
+    sites: &'a mut ById<SiteId, Site>,
+    destination: &mut Destination,
+    marks: &mut Marks,
+) -> Option<&'a mut Site> {
+    let id = destination.site?;
+    let site = sites.get_mut(&id)?;
+    if destination.placed_at > site.stale_at {
+        return Some(site);
     }
+    site.members -= 1;
+    marks.site(id, site);
+    destination.site = None;
+    destination.waits_at = None;
+    None
+}
+
+/// The recipients of all parts.
+fn all_of(first: &Part, others: &[Part]) -> Positions {
+    if others.is_empty() {
+        return first.recipients.clone();
+    }
+    let parts = std::iter::once(first).chain(others);
+    let mut all: Vec<u32> = parts.flat_map(|part| part.recipients.iter()).collect();
+    all.sort_unstable();
+    Positions::from(all.as_slice())
+}
+
+/// One job for the parts of each message.
+fn jobs_of(parts: Vec<(QueueId, Class, Part)>, probe: bool) -> Vec<Job> {
+    let mut jobs: Vec<Job> = Vec::with_capacity(parts.len());
+    for together in parts.chunk_by(|one, next| one.0 == next.0) {
+        let mut all: Vec<u32> = together.iter().flat_map(|(_, _, part)| part.recipients.iter()).collect();
+        all.sort_unstable();
+        if let Some((message, ..)) = together.first() {
+            jobs.push(Job { message: *message, recipients: Positions::from(all.as_slice()), probe });
+        }
+    }
+    jobs
 }

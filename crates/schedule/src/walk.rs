@@ -7,25 +7,26 @@
 //! An entry whose time has come is tried before it is called overdue, unless the destination is down: a server that was
 //! off for a week tries everything once more before anybody is told that it failed.
 //!
-//! While a destination is down a walk takes nothing but, when the back-off is over, one job as a probe.
-//!
-//! Left for later: what waits for long becomes one entry of its destination, drained over one connection.
+//! While a destination or its site is down a walk takes nothing but, when the back-off is over, one job as a probe. The
+//! members of a site share its room in turns, a page each, and one of them at a time looks for the probe.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use mail::QueueId;
 
-use crate::destination::{Destination, check_at};
-use crate::job::{Action, DestinationId, Overdue, Positions, Waiting};
+use crate::destination::{Asks, Destination, PART_MAX, check_at};
+use crate::job::{Action, Class, Overdue, Positions, Waiting};
+use crate::line::Line;
 use crate::settings::Settings;
+use crate::site::Site;
 
 /// Entries of one page at most.
 const PAGE: usize = 1_024;
 /// And at least: most of a list may be not due. What a page has above the room is read again.
 const PAGE_MIN: usize = 128;
 /// Jobs in memory at most while no connection is greeted: after a start with a full spool many destinations wait at once.
-const READY_UNGREETED: usize = 64;
+pub(crate) const READY_UNGREETED: usize = 64;
 /// `Overdue` actions of a destination that may be unanswered while it walks on.
 const OVERDUE_MAX: usize = 1_024;
 /// Rest after a walk before the clock may begin another: due times scatter, and one walk shall serve many of them.
@@ -36,13 +37,16 @@ const REST_PER_ENTRY: Duration = Duration::from_micros(50);
 /// over and over for the few behind them.
 const AGAIN_PER_ENTRY: Duration = Duration::from_micros(1);
 
-/// Whether a page was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Loading {
-    No,
-    Yes,
-    /// Its answer comes too late and is not looked at.
-    Stale,
+/// What a walk may take, as destination and site are now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Nothing can be tried before: the hosts are not known, or do not answer.
+    down: Option<Duration>,
+    /// Jobs from walks that may be in memory, and that are.
+    limit: usize,
+    used: usize,
+    /// From when on it may look for work; `None`: something else is to happen before.
+    work_from: Option<Duration>,
 }
 
 /// A walk in progress.
@@ -62,73 +66,85 @@ pub(crate) struct Walk {
 struct Sorted {
     take: Vec<u32>,
     warned: bool,
+    class: Class,
     give_up: Vec<u32>,
     warn: Vec<u32>,
 }
 
 impl Destination {
-    /// Jobs it may have in memory from a walk.
-    fn ready_limit(&self, settings: &Settings) -> usize {
-        let limit = settings.ready_max.max(1);
-        if self.counts.live() == 0 { limit.min(READY_UNGREETED) } else { limit }
-    }
-
-    fn has_room(&self, settings: &Settings) -> bool {
-        self.ready.len() <= self.ready_limit(settings) / 2
+    /// What a walk may take now.
+    pub(crate) fn room(&self, site: Option<&Site>, settings: &Settings, now: Duration) -> Room {
+        if let Some(down) = &self.down {
+            let work_from = (self.ready() == 0 && self.asks == Asks::No).then_some(down.until);
+            return Room { down: Some(down.until), limit: usize::from(self.may_probe(now)), used: 0, work_from };
+        }
+        let Some(site) = site else {
+            let (limit, used) = (settings.ready_max.clamp(1, READY_UNGREETED), self.walked());
+            return Room { down: None, limit, used, work_from: (used <= limit / 2).then_some(Duration::ZERO) };
+        };
+        let limit = site.walk_limit(settings, now);
+        let down = site.down.as_ref().map(|down| down.until);
+        let work_from = site.has_walk_room(settings, now).then_some(Duration::ZERO);
+        Room { down, limit, used: if down.is_some() { 0 } else { site.line.walked() }, work_from }
     }
 
     /// When the next walk begins, if nothing happens before.
-    pub(crate) fn next_walk(&self, settings: &Settings) -> Option<Duration> {
-        if self.walk.is_some() || self.loading != Loading::No {
+    pub(crate) fn next_walk(&self, room: &Room) -> Option<Duration> {
+        if self.walk.is_some() || self.is_loading {
             return None;
         }
-        let by_clock = self.look_at.map(|at| at.max(self.rest_until));
-        let for_work = self.more.then_some(self.again_from);
-        let (by_clock, for_work) = match &self.down {
-            None if self.has_room(settings) => (by_clock, for_work),
-            None => (None, None),
-            Some(down) if self.ready.is_empty() && self.counts.all() == 0 => {
-                (by_clock, for_work.map(|at| at.max(down.until)))
-            }
-            Some(_) => (by_clock, None),
-        };
+        let may_look = room.down.is_some() || room.work_from.is_some();
+        let by_clock = self.look_at.filter(|_| may_look).map(|at| at.max(self.rest_until));
+        let for_work = room.work_from.filter(|_| self.more).map(|from| from.max(self.again_from));
         [by_clock, for_work].into_iter().flatten().min()
     }
 
+    /// When a walk is wanted that will have to wait for room at the site.
+    pub(crate) fn wants_room_at(&self, room: &Room) -> Option<Duration> {
+        let is_blocked = room.down.is_none() && room.work_from.is_none();
+        self.look_at.filter(|_| is_blocked && self.walk.is_none() && !self.is_loading)
+    }
+
+    /// Whether a walk is wanted that has to wait for room at the site.
+    pub(crate) fn wants_room(&self, room: &Room, now: Duration) -> bool {
+        let is_blocked = !self.is_loading && room.work_from.is_none();
+        let is_paused = self.walk.is_some() && room.down.is_none();
+        is_blocked && (is_paused || self.more || room.down.is_none() && self.look_at.is_some_and(|at| at <= now))
+    }
+
     /// Gives the page to read now: behind which entry, and how many.
-    pub(crate) fn next_page(&mut self, settings: &Settings, now: Duration) -> Option<(Option<Waiting>, usize)> {
-        if self.next_walk(settings).is_some_and(|at| at <= now) {
+    pub(crate) fn next_page(&mut self, room: &Room, now: Duration) -> Option<(Option<Waiting>, usize)> {
+        if self.next_walk(room).is_some_and(|at| at <= now) {
             self.walk = Some(Box::default());
             self.more = false;
             self.look_at = None;
         }
-        let room = match &self.down {
-            None if !self.has_room(settings) => return None,
-            None => self.ready_limit(settings) - self.ready.len(),
+        let limit = match room.down {
+            None if room.work_from.is_none() => return None,
+            None => room.limit.saturating_sub(room.used),
             Some(_) => PAGE,
         };
         let walk = self.walk.as_ref()?;
-        if self.loading != Loading::No || self.overdue >= OVERDUE_MAX {
+        if self.is_loading || self.overdue >= OVERDUE_MAX {
             return None;
         }
         let is_active = |entry: &Waiting| self.active.contains(entry.message, entry.recipient);
         let after = walk.last.filter(is_active).or(walk.anchor);
-        self.loading = Loading::Yes;
-        Some((after, room.clamp(PAGE_MIN, PAGE)))
+        self.is_loading = true;
+        Some((after, limit.clamp(PAGE_MIN, PAGE)))
     }
 
-    /// Takes the answer to a page.
+    /// Takes the answer to a page. `line`: where its jobs go; they wait here if it has no site.
     pub(crate) fn page(
         &mut self,
-        id: DestinationId,
-        entries: &[Waiting],
-        is_end: bool,
+        (entries, is_end): (&[Waiting], bool),
+        mut room: Room,
+        mut line: Option<&mut Line>,
         settings: &Settings,
         now: Duration,
         actions: &mut VecDeque<Action>,
     ) {
-        let is_answer = self.loading == Loading::Yes;
-        self.loading = Loading::No;
+        let is_answer = std::mem::replace(&mut self.is_loading, false);
         let ended = std::mem::take(&mut self.ended);
         let Some(mut walk) = self.walk.take().filter(|_| is_answer) else { return };
         let is_last = is_end || entries.is_empty();
@@ -136,14 +152,16 @@ impl Destination {
         let (mut sorted, mut used) = (Sorted::default(), 0);
         for group in whole.chunk_by(|one, next| one.message == next.message) {
             let Some(first) = group.first() else { continue };
-            if self.down.is_none() && self.ready.len() >= self.ready_limit(settings) {
+            if room.down.is_none() && room.used >= room.limit {
                 break;
             }
             if ended.contains(&first.message) {
                 self.more = true;
             } else {
-                self.sort(group, &mut sorted, &mut walk, settings, now);
-                self.act(id, first.message, &mut sorted, settings, actions);
+                sorted.class = first.class;
+                self.sort(group, &mut sorted, &mut walk, &room, settings, now);
+                room.used += self.take(first.message, &mut sorted, line.as_deref_mut(), now);
+                self.tell(first.message, &mut sorted, actions);
             }
             used += group.len();
             walk.last = group.last().copied();
@@ -161,12 +179,16 @@ impl Destination {
     }
 
     /// Judges the entries of one message.
-    fn sort(&mut self, group: &[Waiting], sorted: &mut Sorted, walk: &mut Walk, settings: &Settings, now: Duration) {
-        let largest = 100_usize.max(1);
-        let (limit, until) = match &self.down {
-            None => (self.ready_limit(settings), Duration::ZERO),
-            Some(down) => (usize::from(down.until <= now && self.counts.all() == 0), down.until),
-        };
+    fn sort(
+        &mut self,
+        group: &[Waiting],
+        sorted: &mut Sorted,
+        walk: &mut Walk,
+        room: &Room,
+        settings: &Settings,
+        now: Duration,
+    ) {
+        let until = room.down.unwrap_or(Duration::ZERO);
         sorted.warned = true;
         for entry in group {
             if self.active.contains(entry.message, entry.recipient) {
@@ -178,7 +200,7 @@ impl Destination {
             }
             let due = Duration::from_secs(u64::from(entry.due_s));
             let age = now.saturating_sub(Duration::from_micros(entry.message.unix_us()));
-            if due > now || self.down.is_some() {
+            if due > now || room.down.is_some() {
                 if age >= settings.give_up_after {
                     sorted.give_up.push(entry.recipient);
                     continue;
@@ -188,7 +210,7 @@ impl Destination {
                     continue;
                 }
             }
-            if due <= now && self.ready.len() + sorted.take.len() / largest < limit {
+            if due <= now && room.used + sorted.take.len() / PART_MAX < room.limit {
                 sorted.take.push(entry.recipient);
                 sorted.warned &= entry.warned;
                 continue;
@@ -203,19 +225,18 @@ impl Destination {
         }
     }
 
-    /// Does what `sort` found, and empties it.
-    fn act(
-        &mut self,
-        id: DestinationId,
-        message: QueueId,
-        sorted: &mut Sorted,
-        settings: &Settings,
-        actions: &mut VecDeque<Action>,
-    ) {
-        if !sorted.take.is_empty() {
-            self.line_up(message, Positions::from(sorted.take.as_slice()), sorted.warned, settings);
-            sorted.take.clear();
+    /// Puts what `sort` found to be due in line. Says how many jobs that makes.
+    fn take(&mut self, message: QueueId, sorted: &mut Sorted, line: Option<&mut Line>, now: Duration) -> usize {
+        if sorted.take.is_empty() {
+            return 0;
         }
+        let recipients = Positions::from(sorted.take.as_slice());
+        sorted.take.clear();
+        self.line_up(message, recipients, sorted.class, (sorted.warned, false), line, now)
+    }
+
+    /// Has senders told of what `sort` found to be overdue.
+    fn tell(&mut self, message: QueueId, sorted: &mut Sorted, actions: &mut VecDeque<Action>) {
         for (overdue, kind) in [(&mut sorted.give_up, Overdue::GiveUp), (&mut sorted.warn, Overdue::Warn)] {
             if overdue.is_empty() {
                 continue;
@@ -225,7 +246,7 @@ impl Destination {
             overdue.clear();
             self.active.insert(message, recipients.clone());
             self.overdue += 1;
-            actions.push_back(Action::Overdue { destination: id, message, recipients, kind });
+            actions.push_back(Action::Overdue { destination: self.id, message, recipients, kind });
         }
     }
 }

@@ -11,23 +11,70 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use rig::{Host, Manner, Rig};
-use schedule::Settings;
+use schedule::{Class, Limits, Settings};
 
 #[derive(Clone, Debug)]
 enum Op {
-    Add { to: usize, recipients: u32, late: bool },
-    Burst { to: usize, messages: u8 },
-    Pass { ms: u64 },
-    Host { to: usize, host: Host },
-    Hold { number: usize, held: bool },
-    Delete { number: usize },
-    Relink { number: usize },
-    Retry { to: Option<usize> },
-    Set { budget: usize, ready_max: usize },
+    Add {
+        to: usize,
+        recipients: u32,
+        late: bool,
+    },
+    Burst {
+        to: usize,
+        messages: u8,
+    },
+    Pass {
+        ms: u64,
+    },
+    Host {
+        to: usize,
+        host: Host,
+    },
+    Hold {
+        number: usize,
+        held: bool,
+    },
+    Delete {
+        number: usize,
+    },
+    Relink {
+        number: usize,
+    },
+    Retry {
+        to: Option<usize>,
+    },
+    Set {
+        budget: usize,
+        ready_max: usize,
+    },
     Restart,
+    /// One message to several destinations.
+    Spread {
+        whom: Vec<(usize, u32)>,
+        late: bool,
+    },
+    /// What is added from now on is of this class.
+    Class(Class),
+    /// The mail of a destination goes elsewhere.
+    Move {
+        to: usize,
+        site: usize,
+    },
+    Dns {
+        to: usize,
+        known: bool,
+    },
+    Limit {
+        site: usize,
+        limits: Limits,
+    },
+    Strays(bool),
 }
 
 const SITES: usize = 4;
+/// Destinations: some share a site.
+const NAMES: usize = 7;
 
 fn host() -> impl Strategy<Value = Host> {
     prop_oneof![
@@ -37,34 +84,54 @@ fn host() -> impl Strategy<Value = Host> {
         1 => Just(Host::Defers),
         2 => Just(Host::Moody),
         1 => Just(Host::Drops),
+        1 => Just(Host::Hung),
+        1 => Just(Host::Stalls),
+        1 => Just(Host::Crawls),
     ]
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    let rate = prop_oneof![2 => Just(None), 1 => (50_u32..5_000).prop_map(Some)];
+    (1_u32..8, rate, 1_usize..6, 1_u32..8).prop_map(|(connections, messages_per_second, recipients, messages)| Limits {
+        connections,
+        messages_per_second,
+        recipients_per_transaction: recipients,
+        messages_per_connection: messages,
+    })
 }
 
 fn op() -> impl Strategy<Value = Op> {
     let number = 0_usize..10_000;
     prop_oneof![
-        8 => (0..SITES, 1_u32..12, prop::bool::weighted(0.2))
+        8 => (0..NAMES, 1_u32..12, prop::bool::weighted(0.2))
             .prop_map(|(to, recipients, late)| Op::Add { to, recipients, late }),
-        3 => (0..SITES, 1_u8..60).prop_map(|(to, messages)| Op::Burst { to, messages }),
+        3 => (0..NAMES, 1_u8..60).prop_map(|(to, messages)| Op::Burst { to, messages }),
         8 => (0_u32..26, 0_u64..100).prop_map(|(power, share)| Op::Pass { ms: (1 << power) * share / 100 }),
         3 => (0..SITES, host()).prop_map(|(to, host)| Op::Host { to, host }),
         1 => (number.clone(), any::<bool>()).prop_map(|(number, held)| Op::Hold { number, held }),
         1 => number.clone().prop_map(|number| Op::Delete { number }),
         1 => number.prop_map(|number| Op::Relink { number }),
-        1 => prop::option::of(0..SITES).prop_map(|to| Op::Retry { to }),
+        1 => prop::option::of(0..NAMES).prop_map(|to| Op::Retry { to }),
         1 => (1_usize..12, 1_usize..40).prop_map(|(budget, ready_max)| Op::Set { budget, ready_max }),
         1 => Just(Op::Restart),
+        4 => (prop::collection::vec((0..NAMES, 1_u32..5), 1..6), prop::bool::weighted(0.2))
+            .prop_map(|(whom, late)| Op::Spread { whom, late }),
+        1 => prop_oneof![Just(Class::Urgent), Just(Class::Normal), Just(Class::Bulk)].prop_map(Op::Class),
+        2 => (0..NAMES, 0..SITES).prop_map(|(to, site)| Op::Move { to, site }),
+        2 => (0..NAMES, any::<bool>()).prop_map(|(to, known)| Op::Dns { to, known }),
+        1 => (0..SITES, limits()).prop_map(|(site, limits)| Op::Limit { site, limits }),
+        1 => any::<bool>().prop_map(Op::Strays),
     ]
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
-    (1_usize..12, 1_u32..4, 1_u32..6, 1_usize..6, 1_u32..8, 1_usize..40).prop_map(
-        |(budget, start, most, recipients, messages, ready_max)| Settings {
+    (1_usize..12, 1_u32..4, 1_u32..6, 1_usize..6, 0_u64..2_000, 1_usize..40).prop_map(
+        |(budget, start, jobs, resolves, patience, ready_max)| Settings {
             connections_max: budget,
             window_start: start,
-            window_max: start + most,
-            recipients_per_transaction: recipients,
-            messages_per_connection: messages,
+            jobs_per_connection: jobs,
+            patience: Duration::from_millis(patience),
+            resolves_max: resolves,
             ready_max,
             ..Settings::default()
         },
@@ -104,13 +171,26 @@ fn apply(rig: &mut Rig, op: &Op) {
             rig.set(settings);
         }
         Op::Restart => rig.restart(),
+        Op::Spread { ref whom, late } => {
+            rig.spread(whom, late);
+        }
+        Op::Class(class) => rig.class = class,
+        Op::Move { to, site } => rig.sites[to] = site,
+        Op::Dns { to, known } => rig.dns[to] = known,
+        Op::Limit { site, limits } => rig.limits[site] = limits,
+        Op::Strays(strays) => rig.strays = strays,
     }
 }
 
 /// Lets all hosts live and all that is held go; everything must be over in the time that the longest back-off allows.
 fn finish(rig: &mut Rig) {
     rig.hosts.fill(Host::Alive);
-    for to in 0..SITES {
+    rig.dns.fill(true);
+    rig.strays = false;
+    for site in 0..SITES {
+        rig.limits[site].messages_per_second = None;
+    }
+    for to in 0..NAMES {
         for entry in &mut rig.lists[to] {
             entry.held = false;
         }
@@ -118,6 +198,7 @@ fn finish(rig: &mut Rig) {
     }
     rig.run(Duration::from_secs(4 * 3_600));
     assert_eq!(rig.waiting(), 0, "{:?} wait; {:?}", rig.lists, rig.scheduler.views().collect::<Vec<_>>());
+    assert_eq!(rig.scheduler.sites(rig.now).count(), 0, "{:?}", rig.scheduler.sites(rig.now).collect::<Vec<_>>());
     assert_eq!(rig.scheduler.views().count(), 0, "{:?}", rig.scheduler.views().collect::<Vec<_>>());
     assert_eq!(rig.scheduler.wake_at(), None);
 }
@@ -135,13 +216,18 @@ proptest! {
     #[test]
     fn everything_is_tried_once_at_a_time_and_comes_to_an_end(
         settings in settings(),
+        limits in prop::collection::vec(limits(), SITES),
         ahead in 1_usize..4,
         lag in any::<bool>(),
         seed in any::<u64>(),
         ops in prop::collection::vec(op(), 1..120),
     ) {
         let manner = Manner { lag, ahead, ..Manner::default() };
-        let mut rig = Rig::new(settings, manner, vec![Host::Alive; SITES], seed);
+        let sites = (0..NAMES).map(|to| to % SITES).collect();
+        let mut rig = Rig::with_sites(settings, manner, vec![Host::Alive; SITES], sites, seed);
+        for (site, limits) in limits.into_iter().enumerate() {
+            rig.limits[site] = limits;
+        }
         for op in &ops {
             apply(&mut rig, op);
         }

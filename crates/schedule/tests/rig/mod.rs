@@ -1,4 +1,4 @@
-//! A spool, hosts and a driver in memory, for tests of the scheduler: time is a number, and every rule is checked where
+//! A spool, hosts, name servers and a driver in memory, for tests of the scheduler: time is a number, and every rule is checked where
 //! it could be broken.
 //!
 //! The spool is lists as `spool::index` has them: in order of arrival, read behind an entry, from the start when that
@@ -22,11 +22,24 @@ use std::time::Duration;
 
 use mail::{Node, QueueId};
 use schedule::{
-    Action, Added, ConnectionId, DestinationId, Feedback, Health, Job, Overdue, Positions, Scheduler, Settings, Take,
-    Waiting, retry_after,
+    Action, Added, Class, ConnectionId, DestinationId, Failure, Feedback, Health, Job, Lane, Limits, Overdue, Place,
+    Positions, Scheduler, Settings, SiteId, Take, Waiting, retry_after,
 };
 
 pub const START: Duration = Duration::from_secs(1_800_000_000);
+
+pub const LIMITS: Limits = Limits {
+    connections: 20,
+    messages_per_second: None,
+    recipients_per_transaction: 100,
+    messages_per_connection: 1_000,
+};
+/// How long the driver waits for a connection, in the fast and in the slow lane.
+const CONNECT_TIME: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(120)];
+/// After so long without an answer the driver says that a connection lags.
+const FAST_TIME: Duration = Duration::from_secs(20);
+/// After so long it gives up.
+const REPLY_TIME: Duration = Duration::from_secs(600);
 
 /// How a host behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +55,12 @@ pub enum Host {
     Moody,
     /// Greets, and ends the connection before anything is done.
     Drops,
+    /// Says nothing at all.
+    Hung,
+    /// Greets, takes a message, and says nothing any more.
+    Stalls,
+    /// Answers late.
+    Crawls,
 }
 
 #[derive(Debug)]
@@ -52,12 +71,21 @@ enum Event {
     Ended(ConnectionId),
     Settled(DestinationId, usize, QueueId, Positions, Overdue),
     Loaded(DestinationId, Vec<Waiting>, bool),
-    Told(usize, QueueId, Vec<u32>),
+    Told(usize, QueueId, Vec<u32>, Class),
+    Resolved(DestinationId, usize),
+    /// Nothing came since so many jobs were over.
+    Lags(ConnectionId, u64),
 }
 
 #[derive(Debug)]
 struct Link {
+    /// The site.
     to: usize,
+    lane: Lane,
+    lagged: bool,
+    over: u64,
+    /// Whose hosts it is said to have reached.
+    whose: usize,
     flights: VecDeque<Job>,
     is_open: bool,
     parked: u64,
@@ -88,8 +116,24 @@ pub struct Rig {
     pub settings: Settings,
     pub manner: Manner,
     pub scheduler: Scheduler,
+    /// By site.
     pub hosts: Vec<Host>,
-    /// The spool.
+    pub limits: Vec<Limits>,
+    /// Where the mail of each destination goes.
+    pub sites: Vec<usize>,
+    /// Whether anybody knows that.
+    pub dns: Vec<bool>,
+    /// Where it goes by what the scheduler was told.
+    said: Vec<Option<usize>>,
+    asked: BTreeSet<DestinationId>,
+    pub resolved: usize,
+    pub misplaced: usize,
+    pub joined: usize,
+    /// How urgent what is added is.
+    pub class: Class,
+    /// When transactions began, by site, as far as the rate counts them.
+    began: Vec<Vec<Duration>>,
+    /// The spool, by destination.
     pub lists: Vec<Vec<Waiting>>,
     links: BTreeMap<ConnectionId, Link>,
     events: BTreeMap<(Duration, u64), Event>,
@@ -100,7 +144,7 @@ pub struct Rig {
     pub delivered: BTreeMap<(QueueId, u32), Duration>,
     pub given_up: BTreeMap<(QueueId, u32), Duration>,
     pub warned: BTreeMap<(QueueId, u32), Duration>,
-    /// Connections opened, by destination.
+    /// Connections opened, by site.
     pub opened: Vec<usize>,
     pub taken: usize,
     pub loads: usize,
@@ -108,20 +152,42 @@ pub struct Rig {
     pub peak: usize,
     /// The most that `ready_max` ever was.
     room: usize,
+    /// Connections that there were when the budget was lowered.
+    lowered: usize,
+    /// What the scheduler was told last of the limits of a site.
+    told: Vec<Limits>,
+    /// The driver finds now and then that hosts are others although they are not.
+    pub strays: bool,
     sequence: u64,
     random: u64,
     last_id: u64,
 }
 
 impl Rig {
+    /// One destination for each site.
     pub fn new(settings: Settings, manner: Manner, hosts: Vec<Host>, seed: u64) -> Self {
-        let settings_room = settings.ready_max;
+        let sites = (0..hosts.len()).collect();
+        Self::with_sites(settings, manner, hosts, sites, seed)
+    }
+
+    pub fn with_sites(settings: Settings, manner: Manner, hosts: Vec<Host>, sites: Vec<usize>, seed: u64) -> Self {
+        let (settings_room, hosts_count) = (settings.ready_max, hosts.len());
         Self {
             now: START,
             scheduler: Scheduler::new(settings.clone(), seed),
             settings,
             manner,
-            lists: vec![Vec::new(); hosts.len()],
+            lists: vec![Vec::new(); sites.len()],
+            limits: vec![LIMITS; hosts.len()],
+            dns: vec![true; sites.len()],
+            said: vec![None; sites.len()],
+            sites,
+            asked: BTreeSet::new(),
+            resolved: 0,
+            misplaced: 0,
+            joined: 0,
+            class: Class::Normal,
+            began: vec![Vec::new(); hosts.len()],
             opened: vec![0; hosts.len()],
             hosts,
             links: BTreeMap::new(),
@@ -137,6 +203,9 @@ impl Rig {
             entries_read: 0,
             peak: 0,
             room: settings_room,
+            lowered: 0,
+            told: vec![LIMITS; hosts_count],
+            strays: false,
             sequence: 0,
             random: seed,
             last_id: 0,
@@ -144,7 +213,7 @@ impl Rig {
     }
 
     pub fn name(to: usize) -> Vec<u8> {
-        format!("site-{to}").into_bytes()
+        format!("domain-{to}").into_bytes()
     }
 
     fn chance(&mut self, of: u64) -> u64 {
@@ -159,29 +228,45 @@ impl Rig {
 
     /// Commits a message; the scheduler hears of it in the same moment, or later.
     pub fn add(&mut self, to: usize, recipients: u32, is_late: bool) -> QueueId {
+        self.spread(&[(to, recipients)], is_late)
+    }
+
+    /// Commits a message to several destinations, each with so many recipients.
+    pub fn spread(&mut self, whom: &[(usize, u32)], is_late: bool) -> QueueId {
         let us = u64::try_from(self.now.as_micros()).unwrap().max(self.last_id + 1);
         self.last_id = us;
         let message = QueueId::new(us, Node::default()).unwrap();
-        for recipient in 0..recipients {
-            let entry = Waiting { message, recipient, due_s: 0, attempts: 0, warned: false, held: false };
-            self.lists[to].push(entry);
-        }
-        let all: Vec<u32> = (0..recipients).collect();
-        if is_late {
-            self.touched.extend(all.iter().map(|&recipient| (message, recipient)));
-            let after = Duration::from_millis(self.chance(30));
-            self.later(after, Event::Told(to, message, all));
-        } else {
-            self.tell(to, message, &all);
+        let (mut next, class) = (0, self.class);
+        for &(to, recipients) in whom {
+            let all: Vec<u32> = (next..next + recipients).collect();
+            next += recipients;
+            for &recipient in &all {
+                let entry = Waiting { message, recipient, due_s: 0, attempts: 0, warned: false, held: false, class };
+                self.lists[to].push(entry);
+            }
+            if is_late {
+                self.touched.extend(all.iter().map(|&recipient| (message, recipient)));
+                let after = Duration::from_millis(self.chance(30));
+                self.later(after, Event::Told(to, message, all, class));
+            } else {
+                self.tell(to, message, &all, class);
+            }
         }
         message
     }
 
-    fn tell(&mut self, to: usize, message: QueueId, recipients: &[u32]) -> Added {
+    fn tell(&mut self, to: usize, message: QueueId, recipients: &[u32], class: Class) -> Added {
         let job = Job { message, recipients: recipients.into(), probe: false };
-        let added = self.scheduler.add(&Self::name(to), job, self.now);
+        let added = self.scheduler.add(&Self::name(to), job, class, self.now);
         self.settle();
         added
+    }
+
+    /// In which list a recipient is.
+    fn home(&self, site: usize, message: QueueId, recipient: u32) -> Option<usize> {
+        let is_it = |e: &Waiting| (e.message, e.recipient) == (message, recipient);
+        let first = (0..self.lists.len()).filter(|to| self.said[*to] == Some(site));
+        first.chain(0..self.lists.len()).find(|to| self.lists[*to].iter().any(is_it))
     }
 
     /// What the spool has of a recipient.
@@ -229,6 +314,7 @@ impl Rig {
     pub fn set(&mut self, settings: Settings) {
         self.settings = settings.clone();
         self.room = self.room.max(settings.ready_max);
+        self.lowered = self.links.len();
         self.scheduler.set(settings, self.now);
         self.settle();
     }
@@ -241,6 +327,9 @@ impl Rig {
         self.events.clear();
         self.flying.clear();
         self.ids.clear();
+        self.asked.clear();
+        self.said.fill(None);
+        self.began.iter_mut().for_each(Vec::clear);
         for to in 0..self.lists.len() {
             if !self.lists[to].is_empty() {
                 self.scheduler.restore(&Self::name(to), self.now);
@@ -257,25 +346,45 @@ impl Rig {
         assert!(self.scheduler.wake_at().is_none_or(|at| at > self.now), "woken for nothing");
         assert_eq!(self.scheduler.connections(), self.links.len());
         self.peak = self.peak.max(self.links.len());
+        assert!(self.asked.len() <= self.settings.resolves_max);
+        let of = |lane: Lane| self.links.values().filter(move |link| link.lane == lane);
+        let most = self.settings.connections_max;
+        let slow = (most / 10).max(1);
+        assert!(self.links.len() <= (most + (most / 4).max(slow)).max(self.lowered), "all: {}", self.links.len());
+        assert!(of(Lane::Fast).filter(|link| !link.lagged).count() <= most.max(self.lowered), "fast");
+        assert!(of(Lane::Slow).filter(|link| link.over == 0).count() <= slow.max(self.lowered), "slow");
         for view in self.scheduler.views() {
-            let spare = self.settings.window_max as usize * self.manner.ahead;
-            assert!(view.ready <= self.room + spare, "memory: {view:?}");
+            let spare = 30 * self.manner.ahead;
+            assert!(view.ready <= 2 * self.room + spare, "memory: {view:?}");
+            assert_eq!(view.ready, view.ready_by_class.iter().sum::<usize>());
             if matches!(view.health, Health::Down { .. }) {
                 assert!(view.ready <= 1, "a probe and nothing else: {view:?}");
+            }
+        }
+        for site in self.scheduler.sites(self.now) {
+            if matches!(site.health, Health::Down { .. }) {
+                assert!(site.ready <= 1, "a probe and nothing else: {site:?}");
             }
         }
     }
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Open { destination, connection } => self.open(destination, connection),
+            Action::Open { site, connection, lane } => self.open(site, connection, lane),
+            Action::Resolve { destination } => {
+                let to = self.destination(destination);
+                assert!(self.asked.insert(destination), "asked twice");
+                let after = Duration::from_millis(self.chance(40));
+                self.later(after, Event::Resolved(destination, to));
+            }
             Action::Wake(connection) => {
                 assert!(self.links[&connection].parked > 0, "{connection:?} was not parked");
                 self.take(connection);
             }
             Action::Close(connection) => {
                 let link = self.links.get_mut(&connection).unwrap();
-                assert!(link.parked > 0 && link.flights.is_empty() && !link.closing);
+                let is_idle = link.parked > 0 && link.flights.is_empty() && !link.closing;
+                assert!(is_idle || link.lagged, "{link:?}");
                 link.closing = true;
                 let after = Duration::from_millis(self.chance(20));
                 self.later(after, Event::Ended(connection));
@@ -290,32 +399,72 @@ impl Rig {
         }
     }
 
-    fn site(&mut self, destination: DestinationId) -> usize {
+    fn destination(&mut self, destination: DestinationId) -> usize {
         let name = self.scheduler.name(destination).expect("an action names a destination that is known").to_vec();
-        let to = String::from_utf8(name).unwrap().strip_prefix("site-").unwrap().parse().unwrap();
+        let to = String::from_utf8(name).unwrap().strip_prefix("domain-").unwrap().parse().unwrap();
         self.ids.insert(destination, to);
         to
     }
 
-    fn open(&mut self, destination: DestinationId, connection: ConnectionId) {
-        let to = self.site(destination);
+    fn open(&mut self, site: SiteId, connection: ConnectionId, lane: Lane) {
+        let name = self.scheduler.site_name(site).expect("a site with a connection is known").to_vec();
+        let to: usize = String::from_utf8(name.clone()).unwrap().strip_prefix("site-").unwrap().parse().unwrap();
+        let whose = self.scheduler.a_destination(site).expect("it has work").to_vec();
+        let whose = String::from_utf8(whose).unwrap().strip_prefix("domain-").unwrap().parse().unwrap();
+        assert_eq!(self.said[whose], Some(to), "it opens for somebody whose mail goes there");
         let others = self.links.values().filter(|link| link.to == to && !link.closing).count();
-        let view = self.scheduler.state(&Self::name(to)).unwrap();
-        assert!(self.links.len() < self.settings.connections_max, "budget");
-        assert!(others < view.window as usize && view.window <= self.settings.window_max, "window: {view:?}");
+        let view = self.scheduler.sites(self.now).find(|view| *view.name == *name).unwrap();
+        assert_eq!(view.lane, lane);
+        assert!(others < view.window as usize && view.window <= view.limits.connections, "window: {view:?}");
         if let Health::Down { until, .. } = view.health {
             assert!(until <= self.now, "back-off: {view:?}");
             assert_eq!((view.connections, view.ready), (1, 1), "one probe at a time");
         }
         self.opened[to] += 1;
-        let link = Link { to, flights: VecDeque::new(), is_open: false, parked: 0, closing: false };
+        let link = Link {
+            to,
+            lane,
+            lagged: false,
+            over: 0,
+            whose,
+            flights: VecDeque::new(),
+            is_open: false,
+            parked: 0,
+            closing: false,
+        };
         assert!(self.links.insert(connection, link).is_none(), "ids are not used twice");
-        let after = if self.hosts[to] == Host::Dead { self.chance(40_000) } else { self.chance(60) };
-        self.later(Duration::from_millis(after), Event::Connected(connection));
+        let after = match self.hosts[to] {
+            Host::Dead => Duration::from_millis(self.chance(4_000)),
+            Host::Hung => CONNECT_TIME[usize::from(lane == Lane::Slow)],
+            _ => Duration::from_millis(self.chance(60)),
+        };
+        self.later(after, Event::Connected(connection));
+    }
+
+    /// The answer to a question where mail goes.
+    fn resolved(&mut self, destination: DestinationId, to: usize) {
+        self.asked.remove(&destination);
+        self.resolved += 1;
+        let jobs = if self.dns[to] {
+            let site = self.sites[to];
+            let until = self.now + Duration::from_secs(self.chance(600));
+            let (key, limits) = (format!("site-{site}").into_bytes(), self.limits[site]);
+            let place = Place { site: &key, limits, expected: None, until };
+            self.said[to] = Some(site);
+            if self.told[site].messages_per_second != limits.messages_per_second {
+                self.began[site].clear();
+            }
+            self.told[site] = limits;
+            self.scheduler.placed(destination, &place, self.now)
+        } else {
+            self.said[to] = None;
+            self.scheduler.unplaced(destination, "no answer from name servers", self.now)
+        };
+        self.check_left(&jobs);
     }
 
     fn load(&mut self, destination: DestinationId, after: Option<Waiting>, limit: usize) {
-        let to = self.site(destination);
+        let to = self.destination(destination);
         assert!(limit > 0 && limit <= self.settings.ready_max.max(1_024));
         let list = &self.lists[to];
         let found = after.and_then(|a| list.iter().position(|e| (e.message, e.recipient) == (a.message, a.recipient)));
@@ -401,38 +550,77 @@ impl Rig {
     }
 
     fn start(&mut self, connection: ConnectionId, to: usize, job: Job) {
-        assert!(!job.recipients.is_empty() && job.recipients.len() <= self.settings.recipients_per_transaction);
+        let most = self.told[to].recipients_per_transaction;
+        assert!(!job.recipients.is_empty() && job.recipients.len() <= most, "{} of {most}", job.recipients.len());
+        assert!(job.recipients.as_slice().is_sorted(), "{job:?}");
         self.taken += 1;
+        self.check_rate(to);
         let now_s = self.now.as_secs();
+        let mut homes = BTreeSet::new();
         for recipient in job.recipients.iter() {
             let whom = (job.message, recipient);
             assert!(self.flying.insert(whom), "{whom:?} tried by two at the same time");
+            let home = self.home(to, job.message, recipient);
+            homes.extend(home);
             if !self.touched.contains(&whom) {
-                let entry = *self.entry(to, job.message, recipient).expect("a job names who waits in the spool");
+                let home = home.expect("a job names who waits in the spool");
+                assert_eq!(self.said[home], Some(to), "mail goes where its destination is");
+                let entry = *self.entry(home, job.message, recipient).unwrap();
                 assert!(u64::from(entry.due_s) <= now_s && !entry.held, "tried before its time: {entry:?}");
                 assert!(!self.settings.fresh_waits || entry.due_s > 0 || self.manner.lag, "fresh mail waits");
             }
         }
+        self.joined += usize::from(homes.len() > 1);
         let link = self.links.get_mut(&connection).unwrap();
         link.parked = 0;
         link.flights.push_back(job);
         let (service, count) = (self.manner.service, u32::try_from(link.flights.len()).unwrap());
+        let (lane, over) = (link.lane, link.over);
+        let service = match self.hosts[to] {
+            Host::Stalls => REPLY_TIME,
+            Host::Crawls => FAST_TIME * 3 / 2,
+            _ => service,
+        };
+        if lane == Lane::Fast && service > FAST_TIME {
+            self.later(FAST_TIME, Event::Lags(connection, over));
+        }
         self.later(service * count, Event::Finished(connection));
     }
 
+    /// No window of time has more transactions than the rate and one burst.
+    fn check_rate(&mut self, to: usize) {
+        let Some(milli) = self.told[to].messages_per_second else { return self.began[to].clear() };
+        self.began[to].push(self.now);
+        let burst = f64::from((milli / 1_000).max(1));
+        for (count, from) in self.began[to].iter().rev().take(100).enumerate() {
+            let most = (self.now - *from).as_secs_f64() * f64::from(milli) / 1_000.0 + burst;
+            assert!(f64::from(u32::try_from(count + 1).unwrap()) <= most + 1e-6, "{} at {milli}", count + 1);
+        }
+    }
+
     fn connected(&mut self, connection: ConnectionId) {
-        let to = self.links[&connection].to;
+        let Some(link) = self.links.get(&connection).filter(|link| !link.closing) else { return };
+        let (to, whose) = (link.to, link.whose);
         let live = self.links.values().filter(|link| link.to == to && link.is_open).count();
-        let is_refused = match self.hosts[to] {
-            Host::Dead => true,
-            Host::Few(most) => live >= most,
-            Host::Moody => self.chance(4) == 0,
-            Host::Alive | Host::Defers | Host::Drops => false,
-        };
-        if is_refused {
+        if self.sites[whose] != to && self.dns[whose] || self.strays && self.chance(20) == 0 {
             self.links.remove(&connection);
-            let jobs = self.scheduler.unreachable(connection, "Connection refused", self.now);
-            self.check_left(to, &jobs);
+            self.misplaced += 1;
+            for said in self.said.iter_mut().filter(|said| **said == Some(to)) {
+                *said = None;
+            }
+            return self.scheduler.misplaced(connection, self.now);
+        }
+        let refused = match self.hosts[to] {
+            Host::Dead => Some(Failure::Refused),
+            Host::Hung => Some(Failure::Silent),
+            Host::Few(most) => (live >= most).then_some(Failure::Refused),
+            Host::Moody => (self.chance(4) == 0).then_some(Failure::Refused),
+            Host::Alive | Host::Defers | Host::Drops | Host::Stalls | Host::Crawls => None,
+        };
+        if let Some(failure) = refused {
+            self.links.remove(&connection);
+            let jobs = self.scheduler.unreachable(connection, failure, "Connection refused", self.now);
+            self.check_left(&jobs);
         } else {
             self.links.get_mut(&connection).unwrap().is_open = true;
             self.scheduler.ready(connection, self.now);
@@ -440,28 +628,48 @@ impl Rig {
         }
     }
 
-    fn check_left(&self, to: usize, jobs: &[Job]) {
+    fn check_left(&self, jobs: &[Job]) {
         let whom: BTreeSet<_> = jobs.iter().flat_map(|job| job.recipients.iter().map(|r| (job.message, r))).collect();
         assert_eq!(whom.len(), jobs.iter().map(|job| job.recipients.len()).sum::<usize>(), "logged twice");
         assert!(whom.is_disjoint(&self.flying), "deferred while it is being tried");
-        if !jobs.is_empty() {
-            let health = self.scheduler.state(&Self::name(to)).map(|view| view.health);
-            assert!(matches!(health, Some(Health::Down { .. })), "{health:?}");
+        for (message, recipient) in whom {
+            let is_active =
+                (0..self.lists.len()).any(|to| self.scheduler.is_active(&Self::name(to), message, recipient));
+            assert!(!is_active, "it left memory");
+        }
+    }
+
+    fn lags(&mut self, connection: ConnectionId, over: u64) {
+        let Some(link) = self.links.get_mut(&connection) else { return };
+        if link.over == over && !link.flights.is_empty() {
+            link.lagged = true;
+            self.scheduler.lagging(connection, self.now);
         }
     }
 
     fn finished(&mut self, connection: ConnectionId) {
         let Some(link) = self.links.get(&connection) else { return };
         let (to, host) = (link.to, self.hosts[link.to]);
-        let breaks = host == Host::Drops || host == Host::Dead || host == Host::Moody && self.chance(8) == 0;
+        let breaks = match host {
+            Host::Drops | Host::Dead | Host::Hung => true,
+            Host::Moody => self.chance(8) == 0,
+            _ => false,
+        };
         if breaks {
             return self.lost(connection);
         }
-        let Some(job) = self.links.get_mut(&connection).unwrap().flights.pop_front() else { return };
+        let link = self.links.get_mut(&connection).unwrap();
+        let Some(job) = link.flights.pop_front() else { return };
+        link.over += 1;
         let mut retry = None;
         for recipient in job.recipients.iter() {
             self.flying.remove(&(job.message, recipient));
-            let defers = host == Host::Defers || host == Host::Moody && self.chance(3) == 0;
+            let defers = match host {
+                Host::Defers | Host::Stalls => true,
+                Host::Moody => self.chance(3) == 0,
+                _ => false,
+            };
+            let Some(to) = self.home(to, job.message, recipient) else { continue };
             let (now, settings, seed) = (self.now, self.settings.clone(), self.chance(1 << 30));
             let Some(entry) = self.entry(to, job.message, recipient) else { continue };
             if entry.held {
@@ -505,7 +713,7 @@ impl Rig {
             }
         }
         let jobs = self.scheduler.closed(connection, self.now);
-        self.check_left(link.to, &jobs);
+        self.check_left(&jobs);
     }
 
     fn handle(&mut self, event: Event) {
@@ -513,12 +721,11 @@ impl Rig {
             Event::Connected(connection) => self.connected(connection),
             Event::Finished(connection) => self.finished(connection),
             Event::IdleOut(connection, parked) => {
-                if self
-                    .links
-                    .get(&connection)
-                    .is_some_and(|link| link.parked == parked && !link.closing && link.flights.is_empty())
-                {
-                    self.lost(connection);
+                let link = self.links.get(&connection).filter(|link| link.parked == parked && !link.closing);
+                match link.map(|link| link.flights.is_empty()) {
+                    Some(true) => self.lost(connection),
+                    Some(false) => self.later(self.manner.idle, Event::IdleOut(connection, parked)),
+                    None => {}
                 }
             }
             Event::Ended(connection) => {
@@ -528,9 +735,11 @@ impl Rig {
             }
             Event::Settled(destination, to, message, whom, kind) => self.settled(destination, to, message, &whom, kind),
             Event::Loaded(destination, page, is_end) => self.scheduler.loaded(destination, &page, is_end, self.now),
-            Event::Told(to, message, all) => {
-                self.tell(to, message, &all);
+            Event::Told(to, message, all, class) => {
+                self.tell(to, message, &all, class);
             }
+            Event::Resolved(destination, to) => self.resolved(destination, to),
+            Event::Lags(connection, over) => self.lags(connection, over),
         }
         self.settle();
     }

@@ -1,0 +1,379 @@
+//! The line of a site: whose job is next.
+//!
+//! Classes share by weight, and inside a class messages share by recipients, each message a transaction at a time. A
+//! message with few recipients goes before lists, so it waits for one of their transactions at most; after
+//! [`SMALL_TURNS`] such messages a list has its turn. Both shares are deficits kept as *virtual starts*: what was served
+//! moves the start of its owner on by what it cost, and the least start is next. That is deficit round robin without the
+//! rounds, so each call costs O(log n).
+//!
+//! The parts of one message that are of several destinations join in one transaction. Nothing here knows of connections,
+//! rates or back-off.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use mail::QueueId;
+
+use crate::chance::ById;
+use crate::job::{Class, DestinationId, Positions};
+
+/// Recipients that a message may have here and still go before lists; what a transaction costs at least.
+pub(crate) const QUANTUM: usize = 20;
+/// Small messages of a class that go before a list that waits.
+const SMALL_TURNS: u32 = 4;
+/// What a recipient costs its class: 16, 4 and 1 parts.
+const PRICES: [u64; 3] = [1, 4, 16];
+
+/// Recipients of one message at one destination that wait, or that a connection has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) destination: DestinationId,
+    pub(crate) recipients: Positions,
+    /// The sender was told of the delay already.
+    pub(crate) warned: bool,
+    /// It came into memory when it was committed, and not by a walk.
+    pub(crate) fresh: bool,
+}
+
+/// What goes in one transaction.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) message: QueueId,
+    pub(crate) class: Class,
+    pub(crate) first: Part,
+    pub(crate) others: Vec<Part>,
+    /// The first one was too large: its recipients as they were, and those that stay in the line.
+    pub(crate) split: Option<(Positions, Positions)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Small(u64),
+    Large(u64, u64),
+}
+
+/// What waits of one message.
+#[derive(Debug)]
+struct Group {
+    class: Class,
+    /// The next part, and those behind it: most messages have one.
+    head: Option<Part>,
+    rest: VecDeque<Part>,
+    recipients: usize,
+    place: Place,
+    /// Since when it waits for its turn.
+    since: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Tier {
+    /// Messages with few recipients, before their first turn. Those that went elsewhere are stepped over.
+    small: VecDeque<(u64, QueueId)>,
+    /// All others, by virtual start.
+    large: BTreeMap<(u64, u64), QueueId>,
+    /// The virtual start of the one that was served last.
+    clock: u64,
+    /// Small ones that were served while a large one waited.
+    streak: u32,
+    /// The virtual start of the class.
+    start: u64,
+    groups: usize,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    groups: ById<QueueId, Group>,
+    tiers: [Tier; 3],
+    /// The virtual start of the class that was served last.
+    clock: u64,
+    parts: usize,
+    walked: usize,
+    /// Numbers places, so that none is mistaken for another.
+    next: u64,
+}
+
+impl Class {
+    pub(crate) const fn index(self) -> usize {
+        match self {
+            Self::Urgent => 0,
+            Self::Normal => 1,
+            Self::Bulk => 2,
+        }
+    }
+}
+
+impl Group {
+    fn pop(&mut self) -> Option<Part> {
+        let part = self.head.take();
+        self.head = self.rest.pop_front();
+        self.recipients -= part.as_ref().map_or(0, |part| part.recipients.len());
+        part
+    }
+
+    fn push_front(&mut self, part: Part) {
+        self.recipients += part.recipients.len();
+        if let Some(before) = self.head.replace(part) {
+            self.rest.push_front(before);
+        }
+    }
+
+    fn push_back(&mut self, part: Part) {
+        self.recipients += part.recipients.len();
+        if self.head.is_none() {
+            self.head = Some(part);
+        } else {
+            self.rest.push_back(part);
+        }
+    }
+}
+
+/// The tier of a class.
+fn tier(tiers: &mut [Tier; 3], class: Class) -> &mut Tier {
+    let [urgent, normal, bulk] = tiers;
+    match class {
+        Class::Urgent => urgent,
+        Class::Normal => normal,
+        Class::Bulk => bulk,
+    }
+}
+
+impl Line {
+    /// Parts that wait.
+    pub(crate) const fn len(&self) -> usize {
+        self.parts
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.parts == 0
+    }
+
+    /// Those of them that walks found.
+    pub(crate) const fn walked(&self) -> usize {
+        self.walked
+    }
+
+    /// Puts a part in line.
+    pub(crate) fn push(&mut self, message: QueueId, class: Class, part: Part, now: Duration) {
+        self.count_in(&part);
+        self.next += 1;
+        let number = self.next;
+        if let Some(group) = self.groups.get_mut(&message) {
+            group.push_back(part);
+            // It grew beyond what goes before lists.
+            if matches!(group.place, Place::Small(_)) && group.recipients > QUANTUM {
+                let class = group.class;
+                let tier = tier(&mut self.tiers, class);
+                group.place = Place::Large(tier.clock, number);
+                tier.large.insert((tier.clock, number), message);
+                self.tidy(class);
+            }
+            return;
+        }
+        let recipients = part.recipients.len();
+        let tier = self.wake(class);
+        let place = if recipients <= QUANTUM {
+            tier.small.push_back((number, message));
+            Place::Small(number)
+        } else {
+            tier.large.insert((tier.clock, number), message);
+            Place::Large(tier.clock, number)
+        };
+        let group = Group { class, head: Some(part), rest: VecDeque::new(), recipients, place, since: now };
+        self.groups.insert(message, group);
+    }
+
+    /// Puts a part back that had its turn: first of its class.
+    pub(crate) fn push_front(&mut self, message: QueueId, class: Class, part: Part, now: Duration) {
+        self.count_in(&part);
+        self.next += 1;
+        let number = self.next;
+        if let Some(group) = self.groups.get_mut(&message) {
+            group.push_front(part);
+            let class = group.class;
+            let tier = tier(&mut self.tiers, class);
+            if let Place::Large(start, number) = group.place {
+                tier.large.remove(&(start, number));
+            }
+            group.place = Place::Small(number);
+            tier.small.push_front((number, message));
+            self.tidy(class);
+            return;
+        }
+        let recipients = part.recipients.len();
+        self.wake(class).small.push_front((number, message));
+        let place = Place::Small(number);
+        let group = Group { class, head: Some(part), rest: VecDeque::new(), recipients, place, since: now };
+        self.groups.insert(message, group);
+    }
+
+    /// Takes what is next: parts of one message, with up to `most` recipients.
+    pub(crate) fn take(&mut self, most: usize, now: Duration) -> Option<Taken> {
+        let most = most.max(1);
+        let class = self.next_class()?;
+        let (message, start) = self.turn(class)?;
+        let group = self.groups.get_mut(&message)?;
+        let mut first = group.pop()?;
+        let mut split = None;
+        if first.recipients.len() > most {
+            let (head, rest) = first.recipients.as_slice().split_at(most);
+            let (head, rest) = (Positions::from(head), Positions::from(rest));
+            let whole = std::mem::replace(&mut first.recipients, head);
+            group.push_front(Part { recipients: rest.clone(), ..first.clone() });
+            split = Some((whole, rest));
+        }
+        let mut others = Vec::new();
+        let mut count = first.recipients.len();
+        while let Some(part) = group.head.as_ref()
+            && count + part.recipients.len() <= most
+            && let Some(part) = group.pop()
+        {
+            count += part.recipients.len();
+            others.push(part);
+        }
+        let cost = u64::try_from(count.max(QUANTUM)).unwrap_or(u64::MAX);
+        let is_over = group.head.is_none();
+        self.next += 1;
+        let number = self.next;
+        let price = PRICES.get(class.index()).copied().unwrap_or(1);
+        let tier = tier(&mut self.tiers, class);
+        self.clock = tier.start;
+        tier.start = tier.start.saturating_add(cost.saturating_mul(price));
+        if is_over {
+            tier.groups -= 1;
+            self.groups.remove(&message);
+        } else {
+            let start = start.saturating_add(cost);
+            (group.place, group.since) = (Place::Large(start, number), now);
+            tier.large.insert((start, number), message);
+        }
+        self.tidy(class);
+        if split.is_none() {
+            self.count_out(&first);
+        }
+        for part in &others {
+            self.count_out(part);
+        }
+        Some(Taken { message, class, first, others, split })
+    }
+
+    /// Takes out what waits of a message for one destination.
+    pub(crate) fn remove(&mut self, message: QueueId, destination: DestinationId) -> Vec<(Class, Part)> {
+        let Some(group) = self.groups.get_mut(&message) else { return Vec::new() };
+        let class = group.class;
+        let (mut out, mut stay) = (Vec::new(), VecDeque::new());
+        while let Some(part) = group.pop() {
+            if part.destination == destination {
+                out.push((class, part));
+            } else {
+                stay.push_back(part);
+            }
+        }
+        for part in stay {
+            group.push_back(part);
+        }
+        if group.head.is_none() {
+            let place = group.place;
+            self.groups.remove(&message);
+            let tier = tier(&mut self.tiers, class);
+            tier.groups -= 1;
+            if let Place::Large(start, number) = place {
+                tier.large.remove(&(start, number));
+            }
+            self.tidy(class);
+        }
+        for (_, part) in &out {
+            self.count_out(part);
+        }
+        out
+    }
+
+    /// Empties the line, the parts of a message together.
+    pub(crate) fn drain(&mut self) -> Vec<(QueueId, Class, Part)> {
+        let mut all = Vec::with_capacity(self.parts);
+        for tier in &mut self.tiers {
+            let small = std::mem::take(&mut tier.small).into_iter().map(|(_, message)| message);
+            for message in small.chain(std::mem::take(&mut tier.large).into_values()) {
+                let Some(mut group) = self.groups.remove(&message) else { continue };
+                while let Some(part) = group.pop() {
+                    all.push((message, group.class, part));
+                }
+            }
+            (tier.groups, tier.streak) = (0, 0);
+        }
+        (self.parts, self.walked) = (0, 0);
+        self.groups.shrink_to_fit();
+        all
+    }
+
+    /// Since when the one that has waited for longest waits; of those in their turns, about.
+    pub(crate) fn oldest(&self) -> Option<Duration> {
+        let firsts = self.tiers.iter().flat_map(|tier| {
+            [tier.small.front().map(|(_, message)| message), tier.large.first_key_value().map(|(_, message)| message)]
+        });
+        firsts.flatten().filter_map(|message| self.groups.get(message)).map(|group| group.since).min()
+    }
+
+    /// The destination of the part that is next.
+    pub(crate) fn first_destination(&self) -> Option<DestinationId> {
+        let tier = self.next_class().and_then(|class| self.tiers.get(class.index()))?;
+        let small = tier.small.front().map(|(_, message)| message);
+        let message = small.or_else(|| tier.large.first_key_value().map(|(_, message)| message))?;
+        self.groups.get(message)?.head.as_ref().map(|part| part.destination)
+    }
+
+    fn count_in(&mut self, part: &Part) {
+        self.parts += 1;
+        self.walked += usize::from(!part.fresh);
+    }
+
+    fn count_out(&mut self, part: &Part) {
+        self.parts -= 1;
+        self.walked -= usize::from(!part.fresh);
+    }
+
+    /// The tier of a message that comes. A class that had nothing begins where the others are.
+    fn wake(&mut self, class: Class) -> &mut Tier {
+        let clock = self.clock;
+        let tier = tier(&mut self.tiers, class);
+        if tier.groups == 0 {
+            tier.start = tier.start.max(clock);
+        }
+        tier.groups += 1;
+        tier
+    }
+
+    fn next_class(&self) -> Option<Class> {
+        let classes = [Class::Urgent, Class::Normal, Class::Bulk];
+        let with_work = self.tiers.iter().zip(classes).filter(|(tier, _)| tier.groups > 0);
+        with_work.min_by_key(|(tier, class)| (tier.start, *class)).map(|(_, class)| class)
+    }
+
+    /// Takes the message whose turn it is out of its place, and says where it stood.
+    fn turn(&mut self, class: Class) -> Option<(QueueId, u64)> {
+        let tier = tier(&mut self.tiers, class);
+        let is_small = !tier.small.is_empty() && (tier.streak < SMALL_TURNS || tier.large.is_empty());
+        if is_small {
+            let (_, message) = tier.small.pop_front()?;
+            tier.streak = if tier.large.is_empty() { 0 } else { tier.streak + 1 };
+            return Some((message, tier.clock));
+        }
+        let ((start, _), message) = tier.large.pop_first()?;
+        (tier.clock, tier.streak) = (start, 0);
+        Some((message, start))
+    }
+
+    /// Forgets places in the line that nobody stands in any more.
+    fn tidy(&mut self, class: Class) {
+        let groups = &self.groups;
+        let tier = tier(&mut self.tiers, class);
+        let stands = |(number, message): &(u64, QueueId)| {
+            groups.get(message).is_some_and(|group| group.place == Place::Small(*number))
+        };
+        while tier.small.front().is_some_and(|place| !stands(place)) {
+            tier.small.pop_front();
+        }
+        if tier.small.len() > 2 * tier.groups + 64 {
+            tier.small.retain(stands);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! How many transactions a site takes in a time: a bucket that holds what one second brings, at least one.
+//!
+//! Kept as the time at which the bucket is full again (the *virtual scheduling* of GCRA), so nothing trickles and nothing
+//! is rounded in favour of more.
+
+use std::time::Duration;
+
+/// A bucket of one site; without a limit it never runs dry.
+#[derive(Debug, Default)]
+pub(crate) struct Rate {
+    limit: Option<u32>,
+    /// Between two of a steady flow, rounded up, in nanoseconds.
+    period: u128,
+    /// What the bucket holds.
+    burst: u128,
+    /// When it is full again, in nanoseconds since 1970.
+    full: u128,
+}
+
+impl Rate {
+    /// Sets the limit, in transactions per 1,000 seconds. What was spent stays spent.
+    pub(crate) fn set(&mut self, limit: Option<u32>, now: Duration) {
+        if limit == self.limit {
+            return;
+        }
+        self.limit = limit;
+        let milli = u128::from(limit.unwrap_or(1).max(1));
+        self.period = 1_000_000_000_000_u128.div_ceil(milli);
+        self.burst = (milli / 1_000).max(1);
+        self.full = self.full.min(now.as_nanos() + self.burst * self.period);
+    }
+
+    /// How many may go now.
+    pub(crate) fn available(&self, now: Duration) -> usize {
+        if self.limit.is_none() {
+            return usize::MAX;
+        }
+        let missing = self.full.saturating_sub(now.as_nanos()).div_ceil(self.period);
+        usize::try_from(self.burst.saturating_sub(missing)).unwrap_or(usize::MAX)
+    }
+
+    /// One goes.
+    pub(crate) fn spend(&mut self, now: Duration) {
+        if self.limit.is_some() {
+            self.full = self.full.max(now.as_nanos()) + self.period;
+        }
+    }
+
+    /// When the next one may go, if none may now.
+    pub(crate) fn next(&self) -> Duration {
+        nanos(self.full.saturating_sub((self.burst.saturating_sub(1)) * self.period))
+    }
+
+    /// When it can be forgotten that anything was spent.
+    pub(crate) fn full_at(&self) -> Duration {
+        if self.limit.is_none() { Duration::ZERO } else { nanos(self.full) }
+    }
+}
+
+fn nanos(nanos: u128) -> Duration {
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const START: Duration = Duration::from_secs(1_800_000_000);
+
+    proptest! {
+        #[test]
+        fn no_window_of_time_has_more_than_its_rate_and_one_burst(
+            milli in 1_u32..20_000,
+            steps in prop::collection::vec((0_u64..3_000, 0_usize..8), 1..200),
+        ) {
+            let mut rate = Rate::default();
+            rate.set(Some(milli), START);
+            let (mut now, mut spent) = (START, Vec::new());
+            for (ms, tries) in steps {
+                now += Duration::from_millis(ms);
+                for _ in 0..tries {
+                    if rate.available(now) > 0 {
+                        rate.spend(now);
+                        spent.push(now);
+                    } else {
+                        prop_assert!(rate.next() > now);
+                    }
+                }
+            }
+            let burst = f64::from((milli / 1_000).max(1));
+            for (first, from) in spent.iter().enumerate() {
+                for (last, to) in spent.iter().enumerate().skip(first) {
+                    let most = (*to - *from).as_secs_f64() * f64::from(milli) / 1_000.0 + burst;
+                    let count = u32::try_from(last - first + 1).unwrap();
+                    prop_assert!(f64::from(count) <= most + 1e-6, "{} in {:?} at {} milli", count, *to - *from, milli);
+                }
+            }
+        }
+
+        #[test]
+        fn who_waits_for_the_next_one_gets_it(milli in 1_u32..50_000) {
+            let mut rate = Rate::default();
+            rate.set(Some(milli), START);
+            let mut now = START;
+            let burst = usize::try_from((milli / 1_000).max(1)).unwrap();
+            prop_assert_eq!(rate.available(now), burst);
+            for _ in 0..3 * burst.min(50) {
+                while rate.available(now) > 0 {
+                    rate.spend(now);
+                }
+                now = rate.next();
+                prop_assert_eq!(rate.available(now), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_limit_there_is_always_one_and_a_faster_limit_frees_at_once() {
+        let mut rate = Rate::default();
+        rate.spend(START);
+        assert_eq!((rate.available(START), rate.full_at()), (usize::MAX, Duration::ZERO));
+        rate.set(Some(1), START);
+        rate.spend(START);
+        assert_eq!((rate.available(START), rate.next()), (0, START + Duration::from_secs(1_000)));
+        rate.set(Some(1_000), START);
+        assert!(rate.next() <= START + Duration::from_secs(1));
+        rate.set(None, START);
+        assert_eq!(rate.available(START), usize::MAX);
+    }
+}

@@ -1,0 +1,304 @@
+//! What is next to do: marked destinations and sites are looked at in turn.
+//!
+//! A destination may want to be placed or to have its list read, a site to have a connection woken or opened. Whoever
+//! wants a connection that the budget does not have stands in line for it, and room is made by closing what is idle, or
+//! by calling off what lags.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::destination::{Asks, Destination};
+use crate::job::{Action, ConnectionId, DestinationId, Lane, SiteId};
+use crate::pool::{Phase, Purse};
+use crate::scheduler::{Scheduler, site_of};
+use crate::site::Site;
+use crate::stands::Stand;
+
+/// What can be marked and can have a timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Who {
+    Destination(DestinationId),
+    Site(SiteId),
+}
+
+/// What `poll` is to look at, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Marks(VecDeque<Who>);
+
+impl Marks {
+    pub(crate) fn destination(&mut self, destination: &mut Destination) {
+        if !std::mem::replace(&mut destination.is_dirty, true) {
+            self.0.push_back(Who::Destination(destination.id));
+        }
+    }
+
+    pub(crate) fn site(&mut self, id: SiteId, site: &mut Site) {
+        if !std::mem::replace(&mut site.is_dirty, true) {
+            self.0.push_back(Who::Site(id));
+        }
+    }
+
+    /// Marks a site that comes before what is marked already.
+    fn site_first(&mut self, id: SiteId, site: &mut Site) {
+        if !std::mem::replace(&mut site.is_dirty, true) {
+            self.0.push_front(Who::Site(id));
+        }
+    }
+}
+
+impl Scheduler {
+    /// Gives the next thing to do; `None` when there is nothing until something happens or [`wake_at`](Self::wake_at).
+    pub fn poll(&mut self, now: Duration) -> Option<Action> {
+        loop {
+            if let Some(action) = self.actions.pop_front() {
+                return Some(action);
+            }
+            self.fire(now);
+            for lane in [Lane::Fast, Lane::Slow] {
+                self.feed(lane);
+            }
+            let urgent = self.ask().or_else(|| self.make_room(Lane::Fast)).or_else(|| self.make_room(Lane::Slow));
+            if urgent.is_some() {
+                return urgent;
+            }
+            let action = match self.marks.0.pop_front()? {
+                Who::Destination(id) => self.serve_destination(id, now),
+                Who::Site(id) => self.serve_site(id, now),
+            };
+            if action.is_some() {
+                return action;
+            }
+        }
+    }
+
+    /// When to call [`poll`](Self::poll) although nothing happened.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Duration> {
+        self.timers.first().map(|&(at, _)| at)
+    }
+
+    /// Marks those whose time has come.
+    fn fire(&mut self, now: Duration) {
+        while let Some(&(at, who)) = self.timers.first()
+            && at <= now
+        {
+            self.timers.pop_first();
+            match who {
+                Who::Destination(id) => {
+                    if let Some(destination) = self.destinations.get_mut(&id) {
+                        destination.timer = None;
+                        self.marks.destination(destination);
+                    }
+                }
+                Who::Site(id) => {
+                    if let Some(site) = self.sites.get_mut(&id) {
+                        site.timer = None;
+                        self.marks.site(id, site);
+                    }
+                }
+            }
+        }
+    }
+
+    /// If the budget has a connection, lets the first in line look whether it still wants one.
+    fn feed(&mut self, lane: Lane) {
+        if !self.pool.may_open(lane, &self.budget) {
+            return;
+        }
+        let Some(id) = self.stands.first(lane) else { return };
+        if let Some(site) = self.sites.get_mut(&id) {
+            if let Some(stand) = site.stand.take() {
+                self.stands.remove(id, &stand);
+            }
+            self.marks.site_first(id, site);
+        }
+    }
+
+    /// Asks where the mail of the next one in line goes.
+    fn ask(&mut self) -> Option<Action> {
+        while self.asked < self.settings.resolves_max.max(1) {
+            let id = self.pressing.pop_front().or_else(|| self.asking.pop_front())?;
+            if let Some(destination) = self.destinations.get_mut(&id)
+                && destination.asks == Asks::InLine
+            {
+                destination.asks = Asks::Asked;
+                self.asked += 1;
+                return Some(Action::Resolve { destination: id });
+            }
+        }
+        None
+    }
+
+    /// Closes a connection if its place is needed: an idle one, or one that lags.
+    fn make_room(&mut self, lane: Lane) -> Option<Action> {
+        let wanted = self.stands.len(lane);
+        let (count, most) = (self.pool.count(lane), self.budget.of(lane));
+        let (all, all_most) = (self.pool.len(), self.budget.all);
+        let connection = if wanted == 0 {
+            None
+        } else if count >= most {
+            let is_coming = self.pool.closing(lane) + most >= wanted + count;
+            if is_coming { None } else { self.pool.longest_idle(lane) }
+        } else if all >= all_most {
+            let is_coming = self.pool.all_closing() + all_most >= wanted + all;
+            let lags = |pool: &mut crate::pool::Pool| if lane == Lane::Fast { pool.call_off() } else { None };
+            if is_coming { None } else { self.pool.any_idle().or_else(|| lags(&mut self.pool)) }
+        } else {
+            None
+        }?;
+        let id = self.pool.get(connection)?.site;
+        let site = self.sites.get_mut(&id)?;
+        self.pool.turn(connection, Phase::Closing, &mut site.counts, &mut site.idle);
+        Some(Action::Close(connection))
+    }
+
+    /// Gives what a marked destination wants.
+    fn serve_destination(&mut self, id: DestinationId, now: Duration) -> Option<Action> {
+        let destination = self.destinations.get_mut(&id)?;
+        destination.is_dirty = false;
+        let mut site = site_of(&mut self.sites, destination, &mut self.marks);
+        if destination.wants_place(site.as_deref(), now) {
+            destination.asks = Asks::InLine;
+            let line = if destination.is_pressing() { &mut self.pressing } else { &mut self.asking };
+            line.push_back(id);
+        }
+        let room = destination.room(site.as_deref(), &self.settings, now);
+        if let Some((after, limit)) = destination.next_page(&room, now) {
+            if let Some(site) = site {
+                site.walkers += 1;
+                destination.walks_at = destination.site;
+            }
+            self.marks.destination(destination);
+            return Some(Action::Load { destination: id, after, limit });
+        }
+        if let (Some(site), Some(at)) = (site.as_deref_mut(), destination.site)
+            && destination.waits_at != Some(at)
+            && destination.wants_room(&room, now)
+        {
+            destination.waits_at = Some(at);
+            site.waiting.push_back(id);
+            self.marks.site(at, site);
+        }
+        let is_over = destination.is_empty() && !destination.lingers(site.as_deref(), now);
+        let next = if is_over { None } else { destination.next_event(site.as_deref(), &self.settings, now) };
+        if next != destination.timer {
+            if let Some(before) = destination.timer {
+                self.timers.remove(&(before, Who::Destination(id)));
+            }
+            self.timers.extend(next.map(|at| (at, Who::Destination(id))));
+            destination.timer = next;
+        }
+        if is_over {
+            if let (Some(site), Some(at)) = (site, destination.site) {
+                site.members -= 1;
+                self.marks.site(at, site);
+            }
+            self.names.remove(&destination.name);
+            self.destinations.remove(&id);
+        }
+        None
+    }
+
+    /// Gives what a marked site wants.
+    fn serve_site(&mut self, id: SiteId, now: Duration) -> Option<Action> {
+        let site = self.sites.get_mut(&id)?;
+        site.is_dirty = false;
+        if site.has_walk_room(&self.settings, now) {
+            // One at a time: it may take all the room.
+            while let Some(next) = site.waiting.pop_front() {
+                if let Some(destination) = self.destinations.get_mut(&next)
+                    && destination.waits_at == Some(id)
+                {
+                    destination.waits_at = None;
+                    self.marks.destination(destination);
+                    self.marks.site(id, site);
+                    break;
+                }
+            }
+        }
+        if site.wants_wake(now)
+            && let Some(&connection) = site.idle.last()
+        {
+            self.pool.turn(connection, Phase::Awake, &mut site.counts, &mut site.idle);
+            self.marks.site(id, site);
+            return Some(Action::Wake(connection));
+        }
+        let wants = site.wants_connection(&self.settings, now);
+        let may_open = wants && self.pool.may_open(site.lane, &self.budget);
+        let stand = (wants && !may_open).then(|| {
+            let since = *site.wants_since.get_or_insert(now);
+            Stand { lane: site.lane, is_first: site.open() == 0, at: site.stands_at(since) }
+        });
+        if stand != site.stand {
+            if let Some(before) = site.stand.take() {
+                self.stands.remove(id, &before);
+            }
+            if let Some(stand) = &stand {
+                self.stands.insert(id, stand);
+            }
+            site.stand = stand;
+        }
+        if stand.is_none() {
+            site.wants_since = None;
+        }
+        if may_open {
+            self.step += 1;
+            let (lane, is_probe) = (site.lane, site.down.is_some());
+            let connection = self.pool.open(id, &mut site.counts, lane, is_probe, self.step);
+            // To the end of the line: others are served before it opens a second connection.
+            self.marks.site(id, site);
+            return Some(Action::Open { site: id, connection, lane });
+        }
+        self.rest(id, now);
+        None
+    }
+
+    /// Forgets a site that wants nothing and has nothing, or sets its timer.
+    fn rest(&mut self, id: SiteId, now: Duration) {
+        let Some(site) = self.sites.get_mut(&id) else { return };
+        let is_over = site.is_empty(now);
+        let next = if is_over { None } else { site.next_event(&self.settings, now) };
+        // While it is busy a timer that is early stands: it would be moved with each message.
+        let stands = !is_over
+            && site.counts.live() > 0
+            && site.timer.is_some_and(|at| at > now && next.is_none_or(|next| at <= next));
+        if next != site.timer && !stands {
+            if let Some(before) = site.timer {
+                self.timers.remove(&(before, Who::Site(id)));
+            }
+            self.timers.extend(next.map(|at| (at, Who::Site(id))));
+            site.timer = next;
+        }
+        if is_over {
+            self.site_names.remove(&site.name);
+            self.sites.remove(&id);
+        }
+    }
+
+    /// Whether a connection that asks for work is to end instead.
+    pub(crate) fn must_close(&self, connection: ConnectionId) -> bool {
+        let Some(found) = self.pool.get(connection) else { return true };
+        let Some(site) = self.sites.get(&found.site) else { return true };
+        let is_over = match found.purse {
+            Purse::Fast => self.is_over(Lane::Fast, site),
+            Purse::Slow => self.is_over(Lane::Slow, site),
+            Purse::Extra => self.pool.len() - self.pool.all_closing() > self.budget.all,
+        };
+        found.phase == Phase::Closing
+            || found.taken >= site.limits.messages_per_connection.max(1)
+            || site.counts.staying() > site.window()
+            || is_over
+    }
+
+    /// Whether a lane has more than its budget, or a site more of it than is fair.
+    fn is_over(&self, lane: Lane, site: &Site) -> bool {
+        let (count, closing, most) = (self.pool.count(lane), self.pool.closing(lane), self.budget.of(lane));
+        // Who has two connections more than the first in line gives one up.
+        let first = self.stands.first(lane).and_then(|first| self.sites.get(&first));
+        let gives_way = count >= most
+            && self.stands.len(lane) > closing
+            && self.pool.longest_idle(lane).is_none()
+            && first.is_some_and(|first| site.open() >= 2 + first.open());
+        count - closing > most || gives_way
+    }
+}
