@@ -421,7 +421,7 @@ impl Dispatch {
         };
         if state.down.len() >= DOWN_MAX {
             let State { down, scheduler, .. } = &mut *state;
-            let known: BTreeSet<Arc<[u8]>> = scheduler.sites().map(|site| site.name).collect();
+            let known: BTreeSet<Arc<[u8]>> = scheduler.sites(now).map(|site| site.name).collect();
             down.retain(|name, _| known.contains(name) || scheduler.state(name).is_some());
         }
         state.down.insert(Arc::clone(name), now);
