@@ -183,3 +183,6 @@ impl Link {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
