@@ -13,6 +13,11 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 const MINUTE: Duration = Duration::from_secs(60);
 const LATE: Duration = Duration::from_secs(20);
 
+/// Lets time pass on the clock that stands still otherwise.
+async fn after(time: Duration) {
+    drop(tokio::time::timeout(time, pending::<()>()).await);
+}
+
 /// A server that answers as it should up to DATA; what it does with the content is the test's.
 async fn up_to_data(stream: DuplexStream) -> BufReader<DuplexStream> {
     let mut stream = BufReader::new(stream);
@@ -32,11 +37,13 @@ async fn up_to_data(stream: DuplexStream) -> BufReader<DuplexStream> {
 /// Sends a message of so many octets. What became of it, when, and how often its answer was late.
 async fn send(theirs: DuplexStream, octets: usize) -> (Finished, Duration, usize) {
     let service = Service::trial(crate::config::Config::default(), Behaviour::default());
-    let timer = pin!(tokio::time::sleep(60 * MINUTE));
+    let timer = pin!(timer());
     let stopping = pin!(service.stop.begun());
     let mut wait = Wait::new(timer, &service.stop, stopping);
     let peer = Candidate { name: "one".into(), address: ([192, 0, 2, 1], 25).into(), server_name: "one".into() };
-    let session = Session::new(Arc::new(Settings::new("mx.test")));
+    let mut settings = Settings::new("mx.test");
+    settings.limits.hurry = LATE;
+    let session = Session::new(Arc::new(settings));
     let mut link = Link::new(session, Transport::Memory(theirs), peer, false, Some(LATE));
     let mut nobody = pin!(pending());
     let (mut left, mut lags, mut has_begun) = (octets, 0, false);
@@ -79,7 +86,7 @@ async fn a_peer_that_takes_an_octet_now_and_then_is_cut_off() {
         let mut stream = up_to_data(ours).await;
         // Not through the buffer, which would take all there is.
         while stream.get_mut().read_u8().await.is_ok() {
-            tokio::time::sleep(2 * MINUTE).await;
+            after(2 * MINUTE).await;
         }
     });
     let (finished, took, lags) = send(theirs, 1 << 20).await;
@@ -94,7 +101,7 @@ async fn an_answer_to_the_content_is_waited_for_and_told_to_be_late_once() {
     let (ours, theirs) = duplex(1 << 20);
     tokio::spawn(async move {
         let mut stream = up_to_data(ours).await;
-        tokio::time::sleep(9 * MINUTE).await;
+        after(9 * MINUTE).await;
         stream.write_all(b"250 taken\r\n").await.unwrap();
         pending::<()>().await;
     });
@@ -103,12 +110,25 @@ async fn an_answer_to_the_content_is_waited_for_and_told_to_be_late_once() {
     assert_eq!((took, lags), (9 * MINUTE, 1));
 }
 
+/// Whoever hears of it can put the site into the slow lane before the connection ends.
+#[tokio::test(start_paused = true)]
+async fn who_is_given_up_was_late() {
+    let (mut ours, theirs) = duplex(1 << 20);
+    tokio::spawn(async move {
+        ours.write_all(b"220 mx.test\r\n250 ok\r\n").await.unwrap();
+        pending::<()>().await;
+    });
+    let (finished, took, lags) = send(theirs, 1 << 10).await;
+    assert_eq!(finished.outcomes[0].answer, Answer::Lost(Loss::TimedOut));
+    assert_eq!((took, lags), (LATE, 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_prompt_peer_is_never_late() {
     let (ours, theirs) = duplex(1 << 20);
     tokio::spawn(async move {
         let mut stream = up_to_data(ours).await;
-        tokio::time::sleep(LATE / 2).await;
+        after(LATE / 2).await;
         stream.write_all(b"250 taken\r\n").await.unwrap();
         pending::<()>().await;
     });
