@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_site_is_expected_to_take_what_its_first_host_takes() {
-        let table = HostTable::forgetful(&crate::config::Config::default());
+        let table = HostTable::forgetful(&Config::default());
         let hosts: [SocketAddr; 2] = ["192.0.2.1:25".parse().unwrap(), "192.0.2.2:25".parse().unwrap()];
         assert_eq!((table.expected(&[], NOW), table.expected(&hosts, NOW)), (None, None));
         table.learn(|known| known.greeted(hosts[1], Duration::from_millis(5), NOW));
