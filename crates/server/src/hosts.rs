@@ -13,6 +13,7 @@ use observe::{Event, Severity};
 use schedule::{HostSettings, Hosts};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,6 +90,14 @@ impl HostTable {
     /// Asks.
     pub(crate) fn look<T>(&self, asks: impl FnOnce(&Hosts) -> T) -> T {
         asks(&self.lock())
+    }
+
+    /// How long a first message to these hosts takes as far as is known: that of the one that is tried first.
+    #[cfg_attr(not(test), expect(dead_code, reason = "dispatch asks it once it has sites that stand in line"))]
+    pub(crate) fn expected(&self, addresses: &[SocketAddr], now: Duration) -> Option<Duration> {
+        let hosts = self.lock();
+        let first = addresses.iter().find(|address| hosts.may_try(**address, now)).or_else(|| addresses.first());
+        first.and_then(|address| hosts.expected(*address))
     }
 
     /// Tells what happened.
@@ -191,6 +200,19 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
         table.save().unwrap();
         assert!(!file.exists(), "nothing has changed");
+    }
+
+    #[test]
+    fn a_site_is_expected_to_take_what_its_first_host_takes() {
+        let table = HostTable::forgetful(&Config::default());
+        let hosts: [SocketAddr; 2] = ["192.0.2.1:25".parse().unwrap(), "192.0.2.2:25".parse().unwrap()];
+        assert_eq!((table.expected(&[], NOW), table.expected(&hosts, NOW)), (None, None));
+        table.learn(|known| known.greeted(hosts[1], Duration::from_millis(5), NOW));
+        assert_eq!(table.expected(&hosts, NOW), None);
+        table.learn(|known| known.failed(hosts[0], NOW));
+        assert_eq!(table.expected(&hosts, NOW), Some(Duration::from_millis(5)));
+        table.learn(|known| known.failed(hosts[1], NOW));
+        assert!(table.expected(&hosts, NOW) >= Some(Duration::from_secs(10)));
     }
 
     #[test]

@@ -8,8 +8,10 @@ use crate::wire::Wire;
 use rustls::ServerConfig;
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// A moment of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,10 @@ pub(crate) enum Act {
     TakeAndClose,
     /// This line without end.
     Flood(&'static str),
+    /// As a good server does, so much later.
+    Late(Duration),
+    /// After DATA, in place of a good server: 354, and then so many octets of the content ten times a second.
+    Sip(usize),
     /// The reply of a good server, and then close.
     WellAndClose,
 }
@@ -156,6 +162,8 @@ struct State {
     mails: Vec<Arc<Mail>>,
     /// The commands of each connection.
     talks: Vec<Vec<String>>,
+    /// Where each connection came from.
+    peers: Vec<IpAddr>,
     open: Vec<TcpStream>,
     manners: Manners,
     is_shut: bool,
@@ -251,6 +259,7 @@ impl Hop {
                 }
                 let number = state.talks.len();
                 state.talks.push(Vec::new());
+                state.peers.extend(stream.peer_addr().map(|peer| peer.ip()));
                 state.open.extend(stream.try_clone());
                 drop(state);
                 let shared = Arc::clone(&shared);
@@ -305,6 +314,11 @@ impl Hop {
         self.shared.lock().talks.clone()
     }
 
+    /// Where the connections came from.
+    pub(crate) fn peers(&self) -> Vec<IpAddr> {
+        self.shared.lock().peers.clone()
+    }
+
     /// Waits until so many messages have come.
     #[track_caller]
     pub(crate) fn wait(&self, count: usize) -> Vec<Arc<Mail>> {
@@ -355,6 +369,12 @@ struct Visit<'a> {
 
 /// The connection is over.
 struct Over;
+
+/// Lets time pass.
+fn pause(time: Duration) {
+    let (_nobody, never) = channel::<()>();
+    assert!(never.recv_timeout(time).is_err(), "nobody sends");
+}
 
 impl<'a> Visit<'a> {
     fn new(shared: &'a Shared, stream: TcpStream, number: usize) -> Self {
@@ -411,6 +431,18 @@ impl<'a> Visit<'a> {
             Act::Close | Act::TakeAndClose => return Err(Over),
             Act::Flood(line) => {
                 self.wire.flood(line);
+                return Err(Over);
+            }
+            Act::Late(time) => {
+                self.wire.flush();
+                pause(time);
+                self.wire.say(well);
+            }
+            Act::Sip(octets) => {
+                self.wire.say("354 go on");
+                while self.wire.octets(octets).is_some() {
+                    pause(Duration::from_millis(100));
+                }
                 return Err(Over);
             }
         }
@@ -569,6 +601,13 @@ impl<'a> Visit<'a> {
         match act {
             // It is there before the other side can know.
             Act::Well | Act::TakeAndClose | Act::WellAndClose => keep(self, rcpts),
+            Act::Late(time) => {
+                self.wire.flush();
+                pause(time);
+                keep(self, rcpts);
+                self.wire.say(&well);
+                return Ok(());
+            }
             Act::Say(reply) if reply.starts_with('2') => keep(self, rcpts),
             _ => {}
         }

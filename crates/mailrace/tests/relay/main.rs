@@ -16,6 +16,7 @@ mod dsn;
 mod extensions;
 mod hop;
 mod hostile;
+mod hosts;
 mod log;
 mod names;
 mod operator;

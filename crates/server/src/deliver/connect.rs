@@ -461,3 +461,6 @@ pub(super) fn next_hop(candidate: &Candidate) -> NextHop<'_> {
     let name = Some(&*candidate.name).filter(|name| !name.starts_with('['));
     NextHop::Host { name, address: candidate.address.ip() }
 }
+
+#[cfg(test)]
+mod tests;

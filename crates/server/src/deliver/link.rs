@@ -14,6 +14,7 @@ use std::io::IoSlice;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use tokio::time::Sleep;
 
 /// Slices of one write.
 const SLICES: usize = 32;
@@ -38,6 +39,11 @@ pub(super) struct Link {
     began: Instant,
 }
 
+/// A timer for a [`Wait`], set to later than anything that will be waited for first.
+pub(super) fn timer() -> Sleep {
+    tokio::time::sleep(Duration::from_secs(3_600))
+}
+
 /// Why waiting was over.
 #[derive(Debug)]
 pub(super) enum Next {
@@ -49,8 +55,8 @@ pub(super) enum Next {
     Idle,
     /// The server is going down; told once.
     Stopping,
-    /// The peer has said and taken nothing for longer than the fast lane bears, and is waited for all the same, since it may
-    /// have a message whole. Told once for each reply.
+    /// The peer has said and taken nothing for longer than the fast lane bears. It is waited for all the same if it may have a
+    /// message whole; otherwise the next step is its end. Told once for each reply, in the fast lane.
     Lagging,
 }
 
@@ -108,11 +114,12 @@ impl Link {
                     return Poll::Pending;
                 }
                 let now = clock::now();
-                if now >= limit {
-                    self.session.expire(now.saturating_duration_since(self.began));
-                } else if late.is_some_and(|late| now >= late) {
+                // First, since whoever is given up in the fast lane has been too late for it.
+                if late.is_some_and(|late| now >= late) {
                     self.told = self.session.owed_since();
                     return Poll::Ready(Next::Lagging);
+                } else if now >= limit {
+                    self.session.expire(now.saturating_duration_since(self.began));
                 } else if idle_until.is_some_and(|idle| now >= idle) {
                     return Poll::Ready(Next::Idle);
                 } else {
@@ -144,7 +151,8 @@ impl Link {
         match closing.loss {
             Some(Loss::TimedOut | Loss::TooLong) => !matches!(closing.stage, Stage::Idle | Stage::Quit),
             Some(Loss::Closed | Loss::Protocol(_)) => answered == 0,
-            None => answered == 0 && !closing.orderly,
+            // It said so, or we gave up.
+            None => false,
         }
     }
 
@@ -183,3 +191,6 @@ impl Link {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

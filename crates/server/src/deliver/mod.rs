@@ -63,7 +63,7 @@ const BARREN_MAX: u32 = 5;
 /// No: what was delivered may not be recorded. The server's end waits for it.
 pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionId, post: Arc<Post>) {
     let Some(dispatch) = service.dispatch.clone() else { return };
-    let timer = pin!(tokio::time::sleep(Duration::from_secs(3_600)));
+    let timer = pin!(link::timer());
     let stopping = pin!(service.stop.begun());
     let mut wait = Wait::new(timer, &service.stop, stopping);
     if service.keeper.pressure() == Pressure::Poisoned {

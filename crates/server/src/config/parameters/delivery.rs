@@ -285,7 +285,7 @@ pub(super) static DELIVERY: Section = Section {
         fixed(
             "delivery.transaction_time",
             at!(delivery.transaction_time),
-            seconds(60, DAY),
+            seconds(1, DAY),
             "30m",
             "2h",
             "how long one message may take, from its first command to the last reply",

@@ -1,0 +1,293 @@
+//! Hosts of every kind under a clock that stands still: which are tried, in what order, and how long that takes.
+
+use super::*;
+use crate::deliver::Internet;
+use crate::deliver::link::timer;
+use crate::sink::Behaviour;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, duplex};
+
+/// How a host is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mood {
+    Good,
+    /// No connection comes about.
+    Silent,
+    /// It takes so many milliseconds.
+    Late(u64),
+    Refuses,
+    /// Our network has no way.
+    NoRoute,
+    /// It is connected to, and says nothing.
+    Mute,
+    /// It is silent after EHLO.
+    Deaf,
+    /// It says that it has TLS.
+    BrokenTls,
+    /// The same, and in clear it hangs up.
+    OnlyTls,
+}
+
+/// The name of the host, its address, its mood.
+type Spec = (&'static str, &'static str, Mood);
+
+struct World {
+    service: Arc<Service>,
+    candidates: Vec<Candidate>,
+    dialled: Arc<Mutex<Vec<SocketAddr>>>,
+    rule: EffectiveRule,
+}
+
+/// Lets time pass on the clock that stands still otherwise.
+async fn after(time: Duration) {
+    drop(tokio::time::timeout(time, pending::<()>()).await);
+}
+
+async fn talk(stream: DuplexStream, mood: Mood, number: usize) {
+    let (input, mut output) = tokio::io::split(stream);
+    let mut lines = BufReader::new(input).lines();
+    match mood {
+        Mood::Mute => pending().await,
+        Mood::OnlyTls if number > 0 => return,
+        _ => {}
+    }
+    output.write_all(b"220 mx.test\r\n").await.unwrap();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let reply: &[u8] = match line.split(' ').next() {
+            Some("EHLO") if mood == Mood::Deaf => continue,
+            Some("EHLO") if matches!(mood, Mood::BrokenTls | Mood::OnlyTls) => b"250-mx.test\r\n250 STARTTLS\r\n",
+            Some("EHLO") => b"250 mx.test\r\n",
+            // No handshake can be done over this kind of connection.
+            Some("STARTTLS") => b"220 go on\r\n",
+            _ => b"500 what?\r\n",
+        };
+        if output.write_all(reply).await.is_err() {
+            return;
+        }
+    }
+}
+
+impl World {
+    fn new(specs: &[Spec]) -> Self {
+        let text = "[dns]\nservers = [\"127.0.0.1:9\"]\n";
+        let config = crate::config::load(text, None, &[], &crate::config::Machine::default()).unwrap().config;
+        let rule = config.rule_for(b"d.test", &[]);
+        let mut service = Service::trial(config, Behaviour::default());
+        let candidate = |(name, address, _): &Spec| Candidate {
+            name: (*name).into(),
+            address: address.parse().unwrap(),
+            server_name: (*name).into(),
+        };
+        let candidates: Vec<Candidate> = specs.iter().map(candidate).collect();
+        let moods: Vec<(SocketAddr, Mood)> = specs.iter().map(|(_, ip, mood)| (ip.parse().unwrap(), *mood)).collect();
+        let dialled = Arc::<Mutex<Vec<SocketAddr>>>::default();
+        let book = Arc::clone(&dialled);
+        let internet = Internet::new(move |address| {
+            let mood = moods.iter().find(|(one, _)| *one == address).unwrap().1;
+            let mut dialled = book.lock().unwrap();
+            let number = dialled.iter().filter(|one| **one == address).count();
+            dialled.push(address);
+            Box::pin(async move {
+                match mood {
+                    Mood::Silent => pending().await,
+                    Mood::Refuses => return Err(io::ErrorKind::ConnectionRefused.into()),
+                    Mood::NoRoute => return Err(io::ErrorKind::NetworkUnreachable.into()),
+                    Mood::Late(ms) => after(Duration::from_millis(ms)).await,
+                    _ => {}
+                }
+                let (ours, theirs) = duplex(4_096);
+                tokio::spawn(talk(theirs, mood, number));
+                Ok(Transport::Memory(ours))
+            })
+        });
+        Arc::get_mut(&mut service).unwrap().internet = Some(internet);
+        Self { service, candidates, dialled, rule }
+    }
+
+    /// Opens a connection; how that took, in milliseconds.
+    async fn open(&self, lane: Lane) -> (Result<Box<Link>, Trouble>, u128) {
+        let began = clock::now();
+        let timer = pin!(timer());
+        let stopping = pin!(self.service.stop.begun());
+        let mut wait = Wait::new(timer, &self.service.stop, stopping);
+        let opened = open(&self.service, self.candidates.clone(), lane, &self.rule, &mut wait).await;
+        (opened, since(began).as_millis())
+    }
+
+    /// Whom it was connected to since this was asked last.
+    fn dialled(&self) -> Vec<String> {
+        self.dialled.lock().unwrap().drain(..).map(|address| address.ip().to_string()).collect()
+    }
+
+    fn may_try(&self, address: &str) -> bool {
+        self.service.hosts.look(|hosts| hosts.may_try(address.parse().unwrap(), self.service.unix_now()))
+    }
+}
+
+const ONE: &str = "192.0.2.1:25";
+const TWO: &str = "192.0.2.2:25";
+const SIX: &str = "[2001:db8::1]:25";
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_host_is_tried_last_the_next_time() {
+    let world = World::new(&[("one", ONE, Mood::Refuses), ("two", TWO, Mood::Good)]);
+    for dialled in [&["192.0.2.1", "192.0.2.2"][..], &["192.0.2.2"], &["192.0.2.2"]] {
+        let (opened, took) = world.open(Lane::Fast).await;
+        assert_eq!(&*opened.unwrap().peer.name, "two");
+        assert_eq!((world.dialled(), took), (dialled.iter().map(ToString::to_string).collect(), 0));
+    }
+    assert!(!world.may_try(ONE) && world.may_try(TWO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_all_have_failed_all_are_tried() {
+    let world = World::new(&[("one", ONE, Mood::Refuses), ("two", TWO, Mood::Refuses)]);
+    for _ in 0..3 {
+        let (opened, _) = world.open(Lane::Fast).await;
+        let trouble = opened.unwrap_err();
+        assert_eq!((trouble.failure, trouble.text.as_str()), (Failure::Refused, "Connection refused by two"));
+        assert_eq!(world.dialled(), ["192.0.2.1", "192.0.2.2"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lanes_have_their_own_patience() {
+    let cases = [
+        (Mood::Silent, 5, 30, "Connection timed out with one"),
+        (Mood::Mute, 10, 300, "timeout waiting for one during client greeting"),
+        (Mood::Deaf, 20, 300, "timeout waiting for one during client EHLO"),
+    ];
+    for (mood, fast, slow, text) in cases {
+        let world = World::new(&[("one", ONE, mood)]);
+        for (lane, seconds) in [(Lane::Fast, fast), (Lane::Slow, slow)] {
+            let (opened, took) = world.open(lane).await;
+            let trouble = opened.unwrap_err();
+            assert_eq!((trouble.text.as_str(), trouble.failure), (text, Failure::Silent));
+            assert_eq!(took / 1_000, seconds, "{mood:?} {lane:?}");
+        }
+        assert!(!world.may_try(ONE));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_silent_hosts_hold_the_fast_lane_for_seconds() {
+    let addresses: Vec<&'static str> = (1..=16).map(|n| &*format!("192.0.2.{n}:25").leak()).collect();
+    let specs: Vec<Spec> = addresses.iter().map(|address| ("mx", *address, Mood::Silent)).collect();
+    let world = World::new(&specs);
+    let (opened, took) = world.open(Lane::Fast).await;
+    assert_eq!((opened.unwrap_err().failure, took), (Failure::Silent, 35_000));
+    assert_eq!(world.dialled().len(), 7);
+    // The next time those come first that were not tried.
+    let (_, _) = world.open(Lane::Fast).await;
+    assert_eq!(world.dialled().first().unwrap(), "192.0.2.8");
+    let (_, took) = world.open(Lane::Slow).await;
+    assert_eq!((world.dialled().len(), took), (16, 16 * 30_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_was_silent_counts_though_the_last_refused() {
+    let world = World::new(&[("one", ONE, Mood::Silent), ("two", TWO, Mood::Refuses)]);
+    let (opened, _) = world.open(Lane::Fast).await;
+    let trouble = opened.unwrap_err();
+    assert_eq!((trouble.failure, trouble.text.as_str()), (Failure::Silent, "Connection refused by two"));
+}
+
+// RFC 8305 §5 (test)
+#[tokio::test(start_paused = true)]
+async fn a_silent_ipv6_address_gets_ipv4_beside_it() {
+    let specs = [("mx", SIX, Mood::Silent), ("other", TWO, Mood::Good), ("mx", ONE, Mood::Late(40))];
+    let world = World::new(&specs);
+    let (opened, took) = world.open(Lane::Fast).await;
+    assert_eq!((opened.unwrap().peer.address.to_string().as_str(), took), (ONE, 290));
+    assert_eq!(world.dialled(), ["2001:db8::1", "192.0.2.1"]);
+    // It comes last now.
+    let (_, took) = world.open(Lane::Fast).await;
+    assert_eq!((world.dialled(), took), (vec!["192.0.2.2".to_owned()], 0));
+    // In the slow lane one at a time.
+    let world = World::new(&specs);
+    let (opened, took) = world.open(Lane::Slow).await;
+    assert_eq!((&*opened.unwrap().peer.name, took), ("other", 30_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_ipv6_address_may_win() {
+    let world = World::new(&[("mx", SIX, Mood::Late(300)), ("mx", ONE, Mood::Late(100))]);
+    let (opened, took) = world.open(Lane::Fast).await;
+    assert_eq!((opened.unwrap().peer.address.to_string().as_str(), took), (SIX, 300));
+    assert!(world.may_try(SIX) && world.may_try(ONE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_kinds_of_address_may_fail() {
+    for (six, four, failure, took) in [
+        (Mood::Silent, Mood::Silent, Failure::Silent, 5_250),
+        (Mood::Silent, Mood::Refuses, Failure::Silent, 5_000),
+        (Mood::Refuses, Mood::Refuses, Failure::Refused, 0),
+    ] {
+        let world = World::new(&[("mx", SIX, six), ("mx", ONE, four)]);
+        let (opened, time) = world.open(Lane::Fast).await;
+        let trouble = opened.unwrap_err();
+        assert_eq!((trouble.failure, time), (failure, took));
+        assert_eq!(trouble.peer.unwrap().address.to_string(), ONE);
+        assert_eq!(world.dialled().len(), 2);
+        assert!(!world.may_try(SIX) && !world.may_try(ONE));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_network_that_we_lack_costs_nothing_and_is_nobodys_fault() {
+    let world = World::new(&[("mx", SIX, Mood::NoRoute), ("mx", ONE, Mood::Good)]);
+    let (opened, took) = world.open(Lane::Fast).await;
+    assert_eq!((opened.unwrap().peer.address.to_string().as_str(), took), (ONE, 0));
+    assert!(world.may_try(SIX));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_whose_tls_broke_is_spoken_to_in_clear() {
+    let world = World::new(&[("one", ONE, Mood::BrokenTls)]);
+    for connections in [2, 1, 1] {
+        assert!(world.open(Lane::Fast).await.0.is_ok());
+        assert_eq!(world.dialled().len(), connections);
+    }
+    // Where TLS is required, nothing is remembered and nothing forgotten.
+    let mut world = World::new(&[("one", ONE, Mood::BrokenTls)]);
+    world.rule.tls = RouteTls::Required;
+    for _ in 0..2 {
+        let trouble = world.open(Lane::Fast).await.0.unwrap_err();
+        assert!(trouble.text.starts_with("TLS handshake with one failed: "), "{}", trouble.text);
+        assert_eq!(world.dialled().len(), 1);
+        assert!(world.may_try(ONE));
+    }
+    world.rule.tls = RouteTls::None;
+    assert!(world.open(Lane::Fast).await.0.is_ok());
+    assert_eq!(world.dialled().len(), 1);
+}
+
+/// Otherwise a host that goes down in the middle of a handshake would have a day in clear.
+#[tokio::test(start_paused = true)]
+async fn tls_is_broken_only_where_clear_text_works() {
+    let world = World::new(&[("one", ONE, Mood::OnlyTls)]);
+    for _ in 0..2 {
+        assert!(world.open(Lane::Fast).await.0.is_err());
+        let now = world.service.unix_now();
+        assert!(!world.service.hosts.look(|hosts| hosts.tls_is_broken(ONE.parse().unwrap(), now)));
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_is_not_ours_is_named() {
+    let mut world = World::new(&[("one", "127.0.0.1:9", Mood::Good)]);
+    Arc::get_mut(&mut world.service).unwrap().internet = None;
+    (world.rule.index, world.rule.source4) = (Some(2), Some([192, 0, 2, 7].into()));
+    let trouble = world.open(Lane::Fast).await.0.unwrap_err();
+    assert!(trouble.text.starts_with("cannot connect to one from 192.0.2.7: "), "{}", trouble.text);
+    assert!(
+        trouble.text.ends_with("; name addresses of this machine in source of [[destination]] 3"),
+        "{}",
+        trouble.text
+    );
+    assert_eq!((trouble.status.to_string().as_str(), trouble.failure), ("4.3.5", Failure::Refused));
+    assert!(world.may_try("127.0.0.1:9"));
+}

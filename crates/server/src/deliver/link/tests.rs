@@ -1,0 +1,138 @@
+//! Peers that are late or never come to an end, under a clock that stands still.
+
+use super::*;
+use crate::service::Service;
+use crate::sink::Behaviour;
+use mail::{MailParams, Recipient};
+use smtp::client::{Answer, Finished, Settings, Transaction};
+use std::future::pending;
+use std::pin::pin;
+use std::sync::Arc;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, duplex};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const LATE: Duration = Duration::from_secs(20);
+
+/// Lets time pass on the clock that stands still otherwise.
+async fn after(time: Duration) {
+    drop(tokio::time::timeout(time, pending::<()>()).await);
+}
+
+/// A server that answers as it should up to DATA; what it does with the content is the test's.
+async fn up_to_data(stream: DuplexStream) -> BufReader<DuplexStream> {
+    let mut stream = BufReader::new(stream);
+    stream.write_all(b"220 mx.test\r\n").await.unwrap();
+    let mut line = String::new();
+    loop {
+        line.clear();
+        stream.read_line(&mut line).await.unwrap();
+        let reply = if line.starts_with("DATA") { "354 go on\r\n" } else { "250 ok\r\n" };
+        stream.write_all(reply.as_bytes()).await.unwrap();
+        if line.starts_with("DATA") {
+            return stream;
+        }
+    }
+}
+
+/// Sends a message of so many octets. What became of it, when, and how often its answer was late.
+async fn send(theirs: DuplexStream, octets: usize) -> (Finished, Duration, usize) {
+    let service = Service::trial(crate::config::Config::default(), Behaviour::default());
+    let timer = pin!(timer());
+    let stopping = pin!(service.stop.begun());
+    let mut wait = Wait::new(timer, &service.stop, stopping);
+    let peer = Candidate { name: "one".into(), address: ([192, 0, 2, 1], 25).into(), server_name: "one".into() };
+    let mut settings = Settings::new("mx.test");
+    settings.limits.hurry = LATE;
+    let session = Session::new(Arc::new(settings));
+    let mut link = Link::new(session, Transport::Memory(theirs), peer, false, Some(LATE));
+    let mut nobody = pin!(pending());
+    let (mut left, mut lags, mut has_begun) = (octets, 0, false);
+    loop {
+        let now = link.now();
+        match link.next(&mut wait, nobody.as_mut(), has_begun, None).await {
+            Next::Step(Step::Ready) => {
+                has_begun = true;
+                let recipient = Recipient::new("b@d.test".parse().unwrap());
+                let transaction = Transaction {
+                    token: 1,
+                    sender: "<a@d.test>".parse().unwrap(),
+                    params: MailParams::default(),
+                    recipients: [recipient].into(),
+                    content_bytes: octets as u64,
+                };
+                link.session.begin(transaction, now);
+            }
+            Next::Step(Step::Content) => {
+                let piece = left.min(4_096);
+                left -= piece;
+                let line = b"0123456789abc.\r\n".repeat(piece / 16);
+                link.session.content(line.into(), now);
+            }
+            Next::Step(Step::Done(finished)) => {
+                let is_lost = matches!(finished.outcomes[0].answer, Answer::Lost(_));
+                assert_eq!(link.has_failed(0), is_lost, "{:?}", link.session.closing());
+                return (finished, link.now(), lags);
+            }
+            Next::Lagging => lags += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_takes_an_octet_now_and_then_is_cut_off() {
+    let (ours, theirs) = duplex(1_024);
+    tokio::spawn(async move {
+        let mut stream = up_to_data(ours).await;
+        // Not through the buffer, which would take all there is.
+        while stream.get_mut().read_u8().await.is_ok() {
+            after(2 * MINUTE).await;
+        }
+    });
+    let (finished, took, lags) = send(theirs, 1 << 20).await;
+    assert_eq!(finished.outcomes[0].answer, Answer::Lost(Loss::TooLong));
+    assert_eq!(took, 30 * MINUTE);
+    // For each of its octets it was late.
+    assert!((10..=16).contains(&lags), "{lags}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_the_content_is_waited_for_and_told_to_be_late_once() {
+    let (ours, theirs) = duplex(1 << 20);
+    tokio::spawn(async move {
+        let mut stream = up_to_data(ours).await;
+        after(9 * MINUTE).await;
+        stream.write_all(b"250 taken\r\n").await.unwrap();
+        pending::<()>().await;
+    });
+    let (finished, took, lags) = send(theirs, 1 << 10).await;
+    assert!(finished.outcomes[0].is_delivered(), "{finished:?}");
+    assert_eq!((took, lags), (9 * MINUTE, 1));
+}
+
+/// Whoever hears of it can put the site into the slow lane before the connection ends.
+#[tokio::test(start_paused = true)]
+async fn who_is_given_up_was_late() {
+    let (mut ours, theirs) = duplex(1 << 20);
+    tokio::spawn(async move {
+        ours.write_all(b"220 mx.test\r\n250 ok\r\n").await.unwrap();
+        pending::<()>().await;
+    });
+    let (finished, took, lags) = send(theirs, 1 << 10).await;
+    assert_eq!(finished.outcomes[0].answer, Answer::Lost(Loss::TimedOut));
+    assert_eq!((took, lags), (LATE, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_peer_is_never_late() {
+    let (ours, theirs) = duplex(1 << 20);
+    tokio::spawn(async move {
+        let mut stream = up_to_data(ours).await;
+        after(LATE / 2).await;
+        stream.write_all(b"250 taken\r\n").await.unwrap();
+        pending::<()>().await;
+    });
+    let (finished, took, lags) = send(theirs, 1 << 10).await;
+    assert!(finished.outcomes[0].is_delivered(), "{finished:?}");
+    assert_eq!((took, lags), (LATE / 2, 0));
+}
