@@ -15,7 +15,7 @@ struct Running {
 impl Running {
     fn start(arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mailrace"));
-        command.args(["sim", "--hosts", "300", "--port", "0", "--dns", "127.0.0.1:0", "--for", "5m"]);
+        command.args(["sim", "--hosts", "300", "--port", "0", "--dns", "127.0.0.1:0"]);
         let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().expect("the program runs");
         let out = BufReader::new(child.stdout.take().expect("piped"));
         Self { child, out }
@@ -60,6 +60,8 @@ fn it_takes_mail_and_sums_up() {
     let (ledger, list, map) = (file("sim-ledger"), file("sim-list"), file("sim-map"));
     let path = |path: &Path| path.display().to_string();
     let mut sim = Running::start(&[
+        "--for",
+        "5m",
         "--json",
         "--json-hosts",
         "--delay",
@@ -93,8 +95,8 @@ fn it_takes_mail_and_sums_up() {
     assert_eq!(storm(&live, &["--pipelining", "--rcpt", "u{n}@d7.sim.example"]), Some(0));
     assert_eq!(storm(&of("busy"), &[]), Some(75));
     assert_eq!(storm(&of("dead"), &[]), Some(75));
-    let swaks = Command::new("swaks").args(["--server", &live, "--to", "ok@d0.sim.example", "--h-Message-ID", "<a@b>"]);
-    let swaks = swaks_status(swaks.stdout(Stdio::null()));
+    let swaks = ["--server", &live, "--to", "ok@d0.sim.example", "--h-Message-ID", "<a@b>"];
+    let swaks = has_served(Command::new("swaks").args(swaks).stdout(Stdio::null()));
     let summary: Value = serde_json::from_str(&sim.end()).expect("one line of JSON");
     let messages = 50 + u64::from(swaks);
     assert_eq!((&summary["messages"], &summary["recipients"]), (&messages.into(), &messages.into()));
@@ -109,8 +111,8 @@ fn it_takes_mail_and_sums_up() {
     }
 }
 
-/// True when swaks is here, and then it was served.
-fn swaks_status(command: &mut Command) -> bool {
+/// Whether this program is here; then it was served.
+fn has_served(command: &mut Command) -> bool {
     match command.status() {
         Ok(status) => {
             assert!(status.success(), "{status}");
