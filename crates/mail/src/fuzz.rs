@@ -227,6 +227,7 @@ pub fn delivery_report(data: &[u8]) {
             reply: Some(&reply),
             remote_mta: Some(said),
             text: &text,
+            reason: Some(said),
             last_attempt_us: Some(u64::MAX),
             will_retry_until_us: Some(0),
         })

@@ -128,6 +128,8 @@ pub struct RecipientReport<'a> {
     pub remote_mta: Option<&'a str>,
     /// What happened in words: a sentence for a person, or the resolver's or the system's own words. May be empty.
     pub text: &'a str,
+    /// The kind of reason in a word, for programs; a field of ours.
+    pub reason: Option<&'a str>,
     /// When it was tried last, in microseconds since the Unix epoch.
     pub last_attempt_us: Option<u64>,
     /// Until when it will be tried; for [`Kind::Delayed`].

@@ -65,6 +65,7 @@ fn about(recipient: &Recipient, kind: Kind) -> RecipientReport<'_> {
         reply: None,
         remote_mta: None,
         text: "",
+        reason: None,
         last_attempt_us: Some(AT_US - 60_000_000),
         will_retry_until_us: (kind == Kind::Delayed).then_some(AT_US + 116 * HOUR_US),
     }
@@ -466,6 +467,7 @@ proptest! {
             reply: Some(&answer),
             remote_mta: Some(&texts[1]),
             text: &texts[2],
+            reason: Some(&texts[3]),
             ..about(&envelope.recipients[0], [Kind::Failed, Kind::Delayed, Kind::Delivered, Kind::Relayed, Kind::Expanded][*kind])
         }).collect();
         let to = envelope.recipients[0].address.clone();

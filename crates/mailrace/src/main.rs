@@ -14,6 +14,7 @@ mod exit;
 mod output;
 mod place;
 mod queue_commands;
+mod reason;
 mod serve;
 mod sim_command;
 mod sink;
@@ -60,6 +61,9 @@ enum Command {
     /// Make hashes for the password file, or try a password
     #[command(subcommand, after_help = auth_commands::HELP)]
     Auth(auth_commands::Command),
+    /// Say which kind of reason the words of a reply are, and by which rule
+    #[command(after_help = reason::HELP)]
+    Reason(reason::Arguments),
     /// Take mail and forget it, to measure and to try senders
     #[command(after_help = sink::HELP)]
     Sink(sink::Arguments),
@@ -91,6 +95,7 @@ fn main() -> ExitCode {
         Command::Queue(command) => queue_commands::run(command),
         Command::Spool(command) => spool_commands::run(command),
         Command::Auth(command) => auth_commands::run(command),
+        Command::Reason(arguments) => reason::run(&arguments),
         Command::Storm(arguments) => storm::run(&arguments),
         Command::Sim(arguments) => sim_command::run(&arguments),
     };

@@ -4,7 +4,7 @@
 //! Names follow the conventions of Prometheus. The server holds one number per [`Counter::index`] and adds
 //! [`increments`] of every event, whether its line is written or not. No time, no gauges here.
 
-use crate::{Event, Limit, ReportKind, Ruleset, Severity, Stat};
+use crate::{Event, Limit, Reason, ReportKind, Ruleset, Severity, Stat};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ pub enum Counter {
     Deliveries(Outcome),
     /// Their recipients.
     DeliveryRecipients(Outcome),
+    /// Recipients that were not reached, by what became of them and why.
+    DeliveryReasons(Unreached, Reason),
     /// Milliseconds from acceptance to delivery, over all deliveries that were sent.
     DeliveryDelay,
     /// Milliseconds that attempts took, over all deliveries that were sent.
@@ -121,6 +123,27 @@ impl Outcome {
     }
 }
 
+/// What became of a recipient that was not reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Unreached {
+    /// It is tried again.
+    Deferred,
+    /// It is not tried again.
+    Failed,
+}
+
+impl Unreached {
+    const ALL: [Self; 2] = [Self::Deferred, Self::Failed];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Deferred => "deferred",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// How something ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -145,10 +168,11 @@ const DELIVERY: usize = TLS + 8;
 const REPORTS: usize = DELIVERY + 2 * Outcome::ALL.len() + 2;
 const DESTINATIONS: usize = REPORTS + ReportKind::ALL.len() + 1 + BOTH.len();
 const SPOOL: usize = DESTINATIONS + 3;
+const REASONS: usize = SPOOL + SEVERITIES.len() + 2;
 
 impl Counter {
     /// How many counters there are.
-    pub const COUNT: usize = SPOOL + SEVERITIES.len() + 2;
+    pub const COUNT: usize = REASONS + Unreached::ALL.len() * Reason::ALL.len();
 
     /// Every counter, in the order in which they are shown; those of one family stand together.
     pub fn all() -> impl Iterator<Item = Self> {
@@ -168,6 +192,8 @@ impl Counter {
             Self::Timeouts,
             Self::ConfigWarnings,
         ];
+        let reasons = Unreached::ALL.into_iter();
+        let reasons = reasons.flat_map(|what| Reason::ALL.map(|reason| Self::DeliveryReasons(what, reason)));
         std::iter::once(Self::Connections)
             .chain(Limit::ALL.into_iter().map(Self::Refused))
             .chain(Ruleset::ALL.into_iter().flat_map(rejected))
@@ -185,6 +211,7 @@ impl Counter {
             .chain([Self::DestinationsDown, Self::DestinationsUp, Self::QueueCommands])
             .chain(SEVERITIES.map(Self::Spool))
             .chain([Self::LogDropped, Self::InternalErrors])
+            .chain(reasons)
     }
 
     /// Its place in [`Counter::all`], below [`Counter::COUNT`].
@@ -225,6 +252,7 @@ impl Counter {
             Self::Spool(severity) => SPOOL + severity as usize - Severity::Critical as usize,
             Self::LogDropped => SPOOL + SEVERITIES.len(),
             Self::InternalErrors => SPOOL + SEVERITIES.len() + 1,
+            Self::DeliveryReasons(what, reason) => REASONS + what as usize * Reason::ALL.len() + reason as usize,
         }
     }
 
@@ -256,6 +284,9 @@ impl Counter {
                 ("deliveries_total", "Deliveries by outcome: transactions and attempts without one.")
             }
             Self::DeliveryRecipients(_) => ("delivery_recipients_total", "Recipients of deliveries by outcome."),
+            Self::DeliveryReasons(..) => {
+                ("delivery_reasons_total", "Recipients that were not reached, by what became of them and why.")
+            }
             Self::DeliveryDelay => {
                 ("delivery_delay_milliseconds_total", "Time from acceptance to delivery, over all that were sent.")
             }
@@ -304,6 +335,10 @@ impl Counter {
                 put(out, format_args!("{{ruleset=\"{}\",class=\"{class}\"}}", ruleset.name()));
                 return;
             }
+            Self::DeliveryReasons(what, reason) => {
+                put(out, format_args!("{{result=\"{}\",reason=\"{reason}\"}}", what.name()));
+                return;
+            }
             _ => return,
         };
         put(out, format_args!("{{{key}=\"{text}\"}}"));
@@ -322,8 +357,14 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
             None,
         ],
         Event::Queued { to, .. } => [Some((Counter::QueuedRecipients, big(to.len()))), None, None, None],
-        Event::Delivery { to, delay, xdelay, stat, .. } => {
+        Event::Delivery { to, delay, xdelay, stat, reason, .. } => {
             let outcome = Outcome::of(stat);
+            let unreached = match stat {
+                Stat::Sent(_) => None,
+                Stat::Deferred(_) => Some(Unreached::Deferred),
+                Stat::Failed(_) => Some(Unreached::Failed),
+            };
+            let why = unreached.zip(reason).map(|(what, reason)| Counter::DeliveryReasons(what, reason));
             let of_sent = |counter, time: Duration| {
                 let milliseconds = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
                 matches!(stat, Stat::Sent(_)).then_some((counter, milliseconds))
@@ -331,7 +372,7 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
             [
                 Some((Counter::Deliveries(outcome), 1)),
                 Some((Counter::DeliveryRecipients(outcome), big(to.len()))),
-                of_sent(Counter::DeliveryDelay, delay),
+                why.map(|counter| (counter, big(to.len()))).or_else(|| of_sent(Counter::DeliveryDelay, delay)),
                 of_sent(Counter::DeliveryTime, xdelay),
             ]
         }
@@ -435,6 +476,7 @@ mod tests {
             dsn: mail::EnhancedCode::of(mail::Outcome::Success, 0, 0),
             reply: None,
             stat,
+            reason: (!matches!(stat, Stat::Sent(_))).then_some(Reason::Greylist),
         };
         let found: Vec<_> = increments(&event(Stat::Sent(""))).collect();
         assert_eq!(
@@ -449,7 +491,11 @@ mod tests {
         let found: Vec<_> = increments(&event(Stat::Failed(""))).collect();
         assert_eq!(
             found,
-            [(Counter::Deliveries(Outcome::Failed), 1), (Counter::DeliveryRecipients(Outcome::Failed), 2)]
+            [
+                (Counter::Deliveries(Outcome::Failed), 1),
+                (Counter::DeliveryRecipients(Outcome::Failed), 2),
+                (Counter::DeliveryReasons(Unreached::Failed, Reason::Greylist), 2),
+            ]
         );
     }
 
@@ -460,6 +506,7 @@ mod tests {
         assert!(text.contains("\nmailrace_smtpd_messages_total 7\n"));
         assert!(text.contains("\nmailrace_smtpd_refused_total{limit=\"smtp.errors_max\"} 0\n"));
         assert!(text.contains("\nmailrace_deliveries_total{result=\"deferred\"} 0\n"));
+        assert!(text.contains("\nmailrace_delivery_reasons_total{result=\"failed\",reason=\"spam\"} 0\n"));
         assert!(text.contains("\nmailrace_reports_total{kind=\"postmaster\"} 0\n"));
         assert!(text.contains("\nmailrace_delivery_tls_handshakes_total{result=\"failed\"} 0\n"));
         let mut families: Vec<&str> = text.lines().filter(|line| line.starts_with("# TYPE")).collect();

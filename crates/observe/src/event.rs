@@ -4,7 +4,7 @@
 //! the writers escape and shorten. What an event is called and how grave it is stands in [`Event::class`].
 
 use crate::class::Severity;
-use crate::{Limit, NextHop, Relay, ReportKind, Stat};
+use crate::{Limit, NextHop, Reason, Relay, ReportKind, Stat};
 use mail::{Body, EnhancedCode, Protocol, QueueId, Reply};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -304,6 +304,8 @@ pub enum Event<'a> {
         reply: Option<&'a Reply>,
         /// What came of it.
         stat: Stat<'a>,
+        /// Why they were not reached, in a word; `None` where they were.
+        reason: Option<Reason>,
     },
     /// A report was made and is a message of its own: `ID: ID2: DSN: User unknown`.
     Reported {

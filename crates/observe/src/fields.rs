@@ -191,7 +191,7 @@ impl<'a> Event<'a> {
 
     fn visit_delivery(&self, v: &mut Visitor<'_, 'a>) -> bool {
         match *self {
-            Self::Delivery { to, delay, xdelay, mailer, priority, dsn, stat, .. } => {
+            Self::Delivery { to, delay, xdelay, mailer, priority, dsn, stat, reason, .. } => {
                 (v.0)("to", Value::List(to));
                 (v.0)("delay", Value::Seconds(delay));
                 (v.0)("xdelay", Value::Seconds(xdelay));
@@ -199,6 +199,9 @@ impl<'a> Event<'a> {
                 (v.0)("pri", Value::Signed(priority));
                 (v.0)("dsn", Value::Enhanced(dsn));
                 v.text("stat", stat.word());
+                if let Some(reason) = reason {
+                    v.text("reason", reason.name());
+                }
                 v.text("text", stat.text());
             }
             Self::Reported { report, kind, text, .. } => {

@@ -716,7 +716,11 @@ impl Nudge for Dispatch {
     }
 
     fn reason(&self, id: QueueId, recipient: u32) -> Option<String> {
-        self.reasons.of(id, recipient).map(|text| text.to_string())
+        self.reasons.of(id, recipient).map(|(_, text)| text.to_string())
+    }
+
+    fn reason_kind(&self, id: QueueId, recipient: u32) -> Option<observe::Reason> {
+        self.reasons.of(id, recipient).map(|(reason, _)| reason)
     }
 
     fn is_active(&self, id: QueueId, recipient: u32) -> bool {
@@ -804,12 +808,13 @@ fn home(spool: &Spool, config: &Config, entry: &Entry) -> Option<Vec<u8>> {
 pub(crate) fn log_deferred(service: &Service, envelope: &Envelope, bytes: u64, deferred: &[(Positions, Arc<str>)]) {
     for (recipients, why) in deferred {
         let at = |position: u32| usize::try_from(position).ok().and_then(|position| envelope.recipients.get(position));
+        let reason = settle::reason_of(&service.live.load().reasons, why);
         let names: Vec<String> =
             recipients.iter().filter_map(at).map(|recipient| format!("<{}>", recipient.address)).collect();
         let to: Vec<&str> = names.iter().map(String::as_str).collect();
         if let Some(dispatch) = &service.dispatch {
             for position in recipients.iter() {
-                dispatch.reasons.remember(envelope.id, position, Status::Waiting, why);
+                dispatch.reasons.remember(envelope.id, position, Status::Waiting, reason, why);
             }
         }
         service.tell(&Event::Delivery {
@@ -823,6 +828,7 @@ pub(crate) fn log_deferred(service: &Service, envelope: &Envelope, bytes: u64, d
             dsn: mail::EnhancedCode::of(mail::Outcome::Transient, 4, 1),
             reply: None,
             stat: observe::Stat::Deferred(why),
+            reason: Some(reason),
         });
     }
 }

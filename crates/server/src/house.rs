@@ -346,6 +346,8 @@ impl House {
         }
         let config = loaded.config;
         let authenticator = open_authenticator(&config).map_err(|error| Refused::because(error.to_string()))?;
+        let reasons = config::read_reasons(config.delivery.classes.as_deref());
+        let reasons = reasons.map_err(|faults| Refused::because(lines(&faults)))?;
         let log = log::Settings::from_config(&config.log, &config.hostname);
         log::check(&log)
             .map_err(|error| Refused::because(format!("log.path: {error}; name a file that mailrace may write")))?;
@@ -369,8 +371,12 @@ impl House {
         for (address, listen, sockets) in added {
             self.open(address, Lane::new(&config, &listen, authenticator.as_deref(), tls.as_ref()), sockets);
         }
+<<<<<<< HEAD
         self.service.live.store(Arc::new(Live::new(config, authenticator)));
         self.service.hosts.configure(&self.service.live.load().config);
+=======
+        self.service.live.store(Arc::new(Live::new(config, authenticator).with_reasons(reasons)));
+>>>>>>> h-ext
         dispatch::reconfigure(&self.service);
         let changed = differences.iter().map(ToString::to_string).collect();
         Ok((changed, loaded.warnings.iter().map(config::Problem::line).collect()))

@@ -206,6 +206,8 @@ impl Prepared {
         };
         let keeper = keeper(opened.as_ref());
         let spool = opened.as_ref().map(|(spool, _)| Arc::clone(spool));
+        let reasons = config::read_reasons(config.delivery.classes.as_deref())
+            .map_err(|faults| StartError::Config(lines(&faults)))?;
         let limits = limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began);
         let connector = Connector::new(&config.tls).map_err(|error| StartError::Config(error.to_string()))?;
         let dispatch = spool.as_ref().map(|spool| Dispatch::new(Arc::clone(spool), &config));
@@ -223,7 +225,7 @@ impl Prepared {
             connector,
             #[cfg(test)]
             internet: None,
-            live: ArcSwap::from_pointee(Live::new(config, authenticator)),
+            live: ArcSwap::from_pointee(Live::new(config, authenticator).with_reasons(reasons)),
         });
         for text in &warnings {
             service.tell(&Event::ConfigWarning { text });

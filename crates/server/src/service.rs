@@ -18,6 +18,7 @@ use crate::sink::Behaviour;
 use crate::tls::{Acceptor, Connector};
 use arc_swap::ArcSwap;
 use mail::Envelope;
+use observe::reason::Rules;
 use observe::{Event, Limit};
 use schedule::Class;
 use smtp::server::Settings;
@@ -104,6 +105,8 @@ pub(crate) struct Live {
     pub(crate) policies: Policies,
     /// Who we are, so that mail is not sent to ourselves.
     pub(crate) ourselves: Ourselves,
+    /// Why next hops do not take mail, by their words.
+    pub(crate) reasons: Arc<Rules>,
     /// The destination of all mail, if there are smart hosts.
     smart_hosts: Option<Vec<u8>>,
 }
@@ -119,7 +122,13 @@ impl Live {
             addresses: addresses::of_this_machine(),
         };
         let smart_hosts = (!config.route.smart_host.is_empty()).then(|| resolve::smart_hosts(&config.route));
-        Self { config, authenticator, rights, policies, ourselves, smart_hosts }
+        Self { config, authenticator, rights, policies, ourselves, reasons: Arc::new(Rules::usual()), smart_hosts }
+    }
+
+    /// The same, with the rules that the configuration names.
+    pub(crate) fn with_reasons(mut self, reasons: Rules) -> Self {
+        self.reasons = Arc::new(reasons);
+        self
     }
 
     /// What is allowed by a limit, in its unit; times in seconds.

@@ -23,7 +23,8 @@ use crate::env::clock;
 use crate::service::Service;
 use mail::report::Kind;
 use mail::{EnhancedCode, Envelope, Outcome, QueueId, Reply};
-use observe::{Event, NextHop, Stat};
+use observe::reason::{Case, Rules, Stage, words_of};
+use observe::{Event, NextHop, Reason, Stat};
 use spool::{Change, State, Status};
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,6 +75,8 @@ pub(crate) struct Cause {
     pub(crate) text: String,
     /// What the next hop answered, if it did.
     pub(crate) reply: Option<Reply>,
+    /// The kind of reason, where it was found out already.
+    reason: Option<Reason>,
     /// There is nothing to wait for: the recipient was one too many in his transaction.
     is_crowded: bool,
 }
@@ -81,11 +84,39 @@ pub(crate) struct Cause {
 impl Cause {
     /// A reason to fail, or to wait.
     pub(crate) const fn new(status: EnhancedCode, text: String, reply: Option<Reply>) -> Self {
-        Self { status, text, reply, is_crowded: false }
+        Self { status, text, reply, reason: None, is_crowded: false }
+    }
+
+    /// The same, with the kind of reason.
+    pub(crate) fn because(self, reason: Reason) -> Self {
+        Self { reason: Some(reason), ..self }
+    }
+
+    /// The kind of reason: as it was found out, or by the words.
+    pub(crate) fn reason(&self, rules: &Rules) -> Reason {
+        self.reason.unwrap_or_else(|| {
+            let words = self.reply.as_ref().map(words_of);
+            let code = self.reply.as_ref().map(|reply| reply.code().get());
+            let text = words.as_deref().unwrap_or(&self.text);
+            rules.find(&Case { stage: None, code, status: Some(self.status), text }).reason
+        })
     }
 }
 
+/// The kind of reason why a destination cannot be reached, by our words for it.
+pub(crate) fn reason_of(rules: &Rules, why: &str) -> Reason {
+    rules.find(&Case { stage: Some(Stage::Connect), code: None, status: None, text: why }).reason
+}
+
 impl Fate {
+    /// The same, with the kind of reason.
+    fn with_reason(mut self, rules: &Rules) -> Self {
+        if let Self::Deferred(cause) | Self::Failed(cause) = &mut self {
+            cause.reason = Some(cause.reason(rules));
+        }
+        self
+    }
+
     /// A recipient who was one too many in a transaction that went well for others is tried again at once.
     // RFC 5321 §4.5.3.1.10: 452 means that the others are to be sent in another transaction
     pub(crate) fn hurry(&mut self) {
@@ -119,8 +150,10 @@ struct Judged {
 /// No: a report may have been stored whose recipient is not done.
 pub(crate) async fn settle(service: &Arc<Service>, attempt: &Attempt<'_>, fates: Vec<Fate>) -> Settled {
     let id = attempt.envelope.id;
+    let reasons = Arc::clone(&service.live.load().reasons);
     let mut judged: Vec<Judged> = fates
         .into_iter()
+        .map(|fate| fate.with_reason(&reasons))
         .zip(attempt.positions)
         .map(|(fate, (_, state))| judge(service, attempt, fate, *state))
         .collect();
@@ -136,9 +169,10 @@ pub(crate) async fn settle(service: &Arc<Service>, attempt: &Attempt<'_>, fates:
             settled.retry = Some(settled.retry.map_or(due, |earliest| earliest.min(due)));
         }
         if let (Some(dispatch), Fate::Deferred(cause) | Fate::Failed(cause)) = (&service.dispatch, &one.fate) {
-            dispatch.reasons.remember(id, *position, one.state.status, &cause.text);
+            let reason = cause.reason.unwrap_or(Reason::Other);
+            dispatch.reasons.remember(id, *position, one.state.status, reason, &cause.text);
         } else if let (Some(dispatch), 2..) = (&service.dispatch, one.state.tries()) {
-            dispatch.reasons.remember(id, *position, Status::Done, "");
+            dispatch.reasons.forget(id, *position);
         }
         settled.changes.push(Change { id, recipient: *position, state: one.state, destination: None });
     }
@@ -213,9 +247,11 @@ async fn report_to_sender(service: &Arc<Service>, attempt: &Attempt<'_>, judged:
 
 /// Says in the log that an attempt came to nothing because the destination cannot be reached.
 pub(crate) fn log_deferred(service: &Service, attempt: &Attempt<'_>, cause: &Cause) {
+    let reason = cause.reason(&service.live.load().reasons);
+    let cause = Cause { reason: Some(reason), ..cause.clone() };
     if let Some(dispatch) = &service.dispatch {
         for (position, _) in attempt.positions {
-            dispatch.reasons.remember(attempt.envelope.id, *position, Status::Waiting, &cause.text);
+            dispatch.reasons.remember(attempt.envelope.id, *position, Status::Waiting, reason, &cause.text);
         }
     }
     let fate = |state: &(u32, State)| Judged { fate: Fate::Deferred(cause.clone()), kind: None, state: state.1 };
@@ -247,6 +283,10 @@ fn log(service: &Service, attempt: &Attempt<'_>, judged: &[Judged]) {
 
 fn log_one(service: &Service, attempt: &Attempt<'_>, to: &[&str], one: &Judged, delay: Duration) {
     let text;
+    let reason = match &one.fate {
+        Fate::Delivered(_) => None,
+        Fate::Deferred(cause) | Fate::Failed(cause) => cause.reason,
+    };
     let (dsn, reply, stat) = match &one.fate {
         Fate::Delivered(reply) => {
             text = reply.lines().next().unwrap_or_default().to_owned();
@@ -269,6 +309,7 @@ fn log_one(service: &Service, attempt: &Attempt<'_>, to: &[&str], one: &Judged, 
         dsn,
         reply,
         stat,
+        reason,
     });
 }
 

@@ -27,6 +27,11 @@ pub(super) fn write(report: &Report<'_>, is_utf8: bool) -> String {
     }
     // RFC 3464 §2.2.5
     field("Arrival-Date", &date::for_field(envelope.received.at_us, report.offset_seconds));
+    // RFC 2852 §5
+    if let Some((at, _)) = envelope.deliver_by() {
+        let at_us = u64::try_from(at.as_micros()).unwrap_or(u64::MAX);
+        field("Deliver-By-Date", &date::for_field(at_us, report.offset_seconds));
+    }
     for recipient in report.recipients {
         // RFC 3464 §2.1: an empty line before each group
         out.push_str("\r\n");
@@ -60,6 +65,10 @@ fn write_recipient(out: &mut String, report: &Report<'_>, of: &RecipientReport<'
     // RFC 3464 §2.3.6, RFC 3461 §9.2
     if let Some(reply) = of.reply {
         field("Diagnostic-Code", &format!("smtp; {}", diagnostic(reply, is_utf8)));
+    }
+    // RFC 3464 §2.4: a field of our own
+    if let Some(reason) = of.reason {
+        field("X-Mailrace-Reason", &ascii_line(reason, NAME_OCTETS_MAX));
     }
     // RFC 3464 §2.3.7
     if let Some(at_us) = of.last_attempt_us {

@@ -156,6 +156,7 @@ fn a_delivery_fits_into_its_line() {
         dsn: mail::EnhancedCode::of(mail::Outcome::Transient, 999, 999),
         reply: Some(&reply),
         stat: Stat::Deferred(&long),
+        reason: Some(observe::Reason::Blacklist),
     };
     assert!(sendmail::write(&event, &mut line).is_some(), "a second line for the second recipient");
     assert!(line.ends_with("\\001..."), "{line}");

@@ -158,6 +158,7 @@ fn delivery_event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<'a
             dsn: EnhancedCode::of(Outcome::Transient, 999, 999),
             reply: v.flag.then_some(&v.reply),
             stat,
+            reason: v.flag.then_some(observe::Reason::Other),
         },
         31 => Event::Reported { id: queue_id(), report: queue_id(), kind: ReportKind::Delayed, text: a },
         32 => Event::Unreportable { id: queue_id(), text: a },

@@ -5,7 +5,7 @@
 use super::build::{Loaded, instance};
 use super::parameters::find;
 use super::problem::{Place, Problem, Severity};
-use super::{Config, LogPath};
+use super::{Config, LogPath, reasons};
 use std::io;
 use std::path::Path;
 
@@ -29,6 +29,11 @@ pub enum Found {
 pub trait Files {
     /// Says what is at a path.
     fn look(&self, path: &Path) -> Found;
+
+    /// The text of a file, up to a megabyte; `None` where that cannot be had, and where nobody looks into files.
+    fn text(&self, _: &Path) -> Option<String> {
+        None
+    }
 }
 
 /// The files of this machine.
@@ -36,6 +41,11 @@ pub trait Files {
 pub struct RealFiles;
 
 impl Files for RealFiles {
+    fn text(&self, path: &Path) -> Option<String> {
+        let is_small = std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() <= 1 << 20);
+        is_small.then(|| std::fs::read_to_string(path).ok()).flatten()
+    }
+
     fn look(&self, path: &Path) -> Found {
         use std::os::unix::fs::PermissionsExt as _;
         let metadata = match std::fs::metadata(path) {
@@ -73,6 +83,13 @@ pub fn check_files(loaded: &Loaded, files: &dyn Files) -> Vec<Problem> {
     }
     if let Some(path) = &config.delivery.classes {
         check.readable("delivery.classes", path, false);
+        if let Some(text) = files.text(path)
+            && let Err(faults) = reasons::parse(path, &text)
+        {
+            for fault in faults {
+                check.add(Severity::Error, "delivery.classes", format!("delivery.classes: {fault}"), "");
+            }
+        }
     }
     check.places(config);
     check.problems.sort_by(|a, b| a.order().cmp(&b.order()));

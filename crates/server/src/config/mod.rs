@@ -31,6 +31,7 @@ mod parameter;
 mod parameters;
 mod problem;
 mod reader;
+mod reasons;
 mod rules;
 mod settings;
 mod show;
@@ -50,6 +51,7 @@ pub use next_host::{Host, HostPort, NoHost};
 pub use number::{Rate, time};
 pub use open::{DEFAULT_PATH, VARIABLE, choose, open};
 pub use problem::{Problem, Severity, render};
+pub use reasons::read_reasons;
 
 use ipnet::IpNet;
 use mail::{Address, DomainName};

@@ -6,16 +6,17 @@
 use super::Candidate;
 use crate::settle::{Cause, Fate};
 use mail::{EnhancedCode, Outcome, Reply, ReplyClass};
-use observe::Stat;
+use observe::reason::{self, Case, Found, Rules, words_of};
+use observe::{Reason, Stat};
 use schedule::Feedback;
 use smtp::client::{Answer, Loss, Misfit, Stage};
 
-/// Judges the answer to one recipient.
-pub(super) fn judge(peer: &Candidate, stage: Stage, answer: Answer) -> (Fate, Feedback) {
+/// Judges the answer to one recipient. The rules say what kind of reason it is, and whether less is asked for.
+pub(super) fn judge(rules: &Rules, peer: &Candidate, stage: Stage, answer: Answer) -> (Fate, Feedback) {
     let name = &peer.name;
     let deferred = |text: String| Fate::Deferred(Cause::new(EnhancedCode::of(Outcome::Transient, 4, 2), text, None));
     match answer {
-        Answer::Reply(reply) => judge_reply(stage, reply),
+        Answer::Reply(reply) => judge_reply(rules, stage, reply),
         Answer::Lost(loss) => {
             let stage = stage.as_str();
             let text = match loss {
@@ -46,8 +47,33 @@ pub(super) fn is_used_up(stage: Stage, reply: &Reply) -> bool {
     }
 }
 
+/// The stage as rules have it.
+const fn stage_of(stage: Stage) -> Option<reason::Stage> {
+    Some(match stage {
+        Stage::Greeting => reason::Stage::Connect,
+        Stage::Hello => reason::Stage::Hello,
+        Stage::StartTls => reason::Stage::Tls,
+        Stage::Rset | Stage::Mail => reason::Stage::Mail,
+        Stage::Rcpt => reason::Stage::Rcpt,
+        Stage::Data => reason::Stage::Data,
+        Stage::Content | Stage::End => reason::Stage::End,
+        Stage::Quit | Stage::Idle => return None,
+    })
+}
+
+/// Whether a destination that gives this reply wants less of everything.
+fn asks_for_less(stage: Stage, code: u16, found: &Found<'_>) -> bool {
+    // What is about one recipient or one message says nothing of the destination.
+    let is_about_one = matches!(
+        found.reason,
+        Reason::Greylist | Reason::Recipient | Reason::Spam | Reason::Message | Reason::Envelope | Reason::Auth
+    );
+    let is_late = matches!(stage, Stage::Mail | Stage::End) && code < 500;
+    found.is_slow || code == 421 || is_late && !is_about_one
+}
+
 /// What a reply means for a recipient, and for the destination.
-fn judge_reply(stage: Stage, reply: Reply) -> (Fate, Feedback) {
+fn judge_reply(rules: &Rules, stage: Stage, reply: Reply) -> (Fate, Feedback) {
     let text = reply.to_string();
     let status = |outcome| reply.status().unwrap_or_else(|| EnhancedCode::of(outcome, 0, 0)).with_outcome(outcome);
     // RFC 5321 §4.5.3.1.10: old servers say 552 for too many recipients; the others of them fit into the next transaction
@@ -56,19 +82,21 @@ fn judge_reply(stage: Stage, reply: Reply) -> (Fate, Feedback) {
         && reply.enhanced().is_none_or(|code| (code.subject(), code.detail()) == (5, 3));
     match reply.code().class() {
         ReplyClass::Success if stage == Stage::End => (Fate::Delivered(reply), Feedback::Good),
-        ReplyClass::Permanent if !is_too_many => {
-            let words = Stat::refusal(&reply, stage == Stage::Rcpt);
-            let status = status(Outcome::Permanent);
-            (Fate::Failed(Cause::new(status, words.to_owned(), Some(reply))), Feedback::Neutral)
-        }
-        // A success where none belongs is no promise.
-        _ => {
-            let feedback = match (reply.code().get(), stage) {
-                (421, _) | (_, Stage::Mail | Stage::End) => Feedback::Slowdown,
-                _ => Feedback::Neutral,
-            };
-            let status = status(Outcome::Transient);
-            (Fate::Deferred(Cause::new(status, text, Some(reply))), feedback)
+        class => {
+            let code = reply.code().get();
+            let words = words_of(&reply);
+            let found =
+                rules.find(&Case { stage: stage_of(stage), code: Some(code), status: reply.status(), text: &words });
+            let feedback = if asks_for_less(stage, code, &found) { Feedback::Slowdown } else { Feedback::Neutral };
+            let reason = found.reason;
+            if class == ReplyClass::Permanent && !is_too_many {
+                let words = Stat::refusal(&reply, stage == Stage::Rcpt);
+                let cause = Cause::new(status(Outcome::Permanent), words.to_owned(), Some(reply));
+                return (Fate::Failed(cause.because(reason)), feedback);
+            }
+            // A success where none belongs is no promise.
+            let cause = Cause::new(status(Outcome::Transient), text, Some(reply));
+            (Fate::Deferred(cause.because(reason)), feedback)
         }
     }
 }
@@ -92,7 +120,7 @@ mod tests {
 
     fn judged(stage: Stage, line: &str) -> (String, Feedback) {
         let reply = Reply::parse(format!("{line}\r\n").as_bytes(), 512).unwrap();
-        let (fate, feedback) = judge_reply(stage, reply);
+        let (fate, feedback) = judge_reply(&Rules::usual(), stage, reply);
         let text = match fate {
             Fate::Delivered(_) => "delivered".to_owned(),
             Fate::Deferred(cause) => format!("deferred {}: {}", cause.status, cause.text),

@@ -507,8 +507,9 @@ impl Conversation<'_> {
         let is_answered = finished.outcomes.iter().any(|outcome| matches!(outcome.answer, Answer::Reply(_)));
         let mut feedback = Feedback::Neutral;
         let mut fates = Vec::with_capacity(finished.outcomes.len());
+        let rules = Arc::clone(&self.work.service.live.load().reasons);
         for outcome in finished.outcomes {
-            let (fate, says) = answers::judge(&self.link.peer, outcome.stage, outcome.answer);
+            let (fate, says) = answers::judge(&rules, &self.link.peer, outcome.stage, outcome.answer);
             if says != Feedback::Neutral && feedback != Feedback::Good {
                 feedback = says;
             }

@@ -41,7 +41,7 @@ pub(super) async fn settle(
     let fate = |position: u32| {
         let why = match &down {
             Some(Health::Down { why, .. }) => Some(Arc::clone(why)),
-            _ => dispatch.reasons.of(message, position),
+            _ => dispatch.reasons.of(message, position).map(|(_, text)| text),
         };
         Fate::Deferred(cause(why.as_deref()))
     };

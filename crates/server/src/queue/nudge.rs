@@ -35,6 +35,11 @@ pub trait Nudge: Send + Sync + fmt::Debug + 'static {
     /// Why the recipient was not delivered when it was last tried, as far as that is still known.
     fn reason(&self, id: QueueId, recipient: u32) -> Option<String>;
 
+    /// The kind of that reason.
+    fn reason_kind(&self, _: QueueId, _: u32) -> Option<observe::Reason> {
+        None
+    }
+
     /// Whether an attempt for the recipient is under way. What such an attempt comes to is decided by the next hop: a command
     /// on the recipient takes effect after it.
     fn is_active(&self, id: QueueId, recipient: u32) -> bool;

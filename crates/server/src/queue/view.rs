@@ -113,6 +113,9 @@ impl View<'_> {
         if one.state.due > 0 {
             fields.insert("due".to_owned(), json!(one.state.due));
         }
+        if let Some(kind) = self.nudge.reason_kind(id, one.position) {
+            fields.insert("reason_kind".to_owned(), json!(kind.name()));
+        }
         if let Some(reason) = self.nudge.reason(id, one.position) {
             fields.insert("reason".to_owned(), json!(reason));
         }

@@ -11,7 +11,7 @@ use crate::service::Service;
 use crate::simulation::{Sabotage, is_sabotaged};
 use mail::report::{Addressee, Kind, Original, RecipientReport, Report, compose, returns_content};
 use mail::{Address, EnhancedCode, Outcome};
-use observe::{Event, ReportKind, Severity};
+use observe::{Event, Reason, ReportKind, Severity};
 use std::sync::Arc;
 
 /// What came of a report.
@@ -77,6 +77,10 @@ pub(super) async fn to_sender(service: &Arc<Service>, attempt: &Attempt<'_>, jud
             reply,
             remote_mta: Some(remote.as_str()).filter(|remote| !remote.is_empty()),
             text,
+            reason: match &one.fate {
+                Fate::Delivered(_) => None,
+                Fate::Deferred(cause) | Fate::Failed(cause) => cause.reason.map(Reason::name),
+            },
             last_attempt_us: attempt.is_try.then_some(at_us),
             will_retry_until_us: (kind == Kind::Delayed).then(|| envelope.id.unix_us().saturating_add(give_up)),
         });

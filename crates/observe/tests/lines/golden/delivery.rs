@@ -2,7 +2,8 @@
 
 use super::{CLIENT, id, reply};
 use mail::{EnhancedCode, Outcome, QueueId, Reply};
-use observe::{Event, NextHop, ReportKind, Stat};
+use observe::reason::{Case, Rules, words_of};
+use observe::{Event, NextHop, Reason, ReportKind, Stat};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -26,14 +27,23 @@ fn delivery(
         dsn: EnhancedCode::of(what.0, what.1, what.2),
         reply,
         stat,
+        reason: reason(reply, stat),
     }
+}
+
+/// As the rules that come with mailrace have it.
+fn reason(reply: Option<&Reply>, stat: Stat<'_>) -> Option<Reason> {
+    let words = reply.map_or_else(|| stat.text().to_owned(), words_of);
+    let (code, status) = (reply.map(|reply| reply.code().get()), reply.and_then(Reply::enhanced));
+    let found = || Rules::usual().find(&Case { stage: None, code, status, text: &words }).reason;
+    (!matches!(stat, Stat::Sent(_))).then(found)
 }
 
 /// The same with other times, recipients and next hop.
 fn with(event: Event<'static>, to: &'static [&'static str], delay: u64, relay: NextHop<'static>) -> Event<'static> {
-    let Event::Delivery { id, xdelay, mailer, dsn, reply, stat, .. } = event else { panic!("{event:?}") };
+    let Event::Delivery { id, xdelay, mailer, dsn, reply, stat, reason, .. } = event else { panic!("{event:?}") };
     let (delay, priority) = (Duration::from_secs(delay), 120_240);
-    Event::Delivery { id, to, delay, xdelay, mailer, priority, relay, dsn, reply, stat }
+    Event::Delivery { id, to, delay, xdelay, mailer, priority, relay, dsn, reply, stat, reason }
 }
 
 pub(super) fn lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
@@ -174,20 +184,24 @@ fn host_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
 
 #[test]
 fn a_long_delivery_is_counted_once_and_told_in_several_lines() {
-    use observe::counters::{Counter, Outcome, increments};
+    use observe::counters::{Counter, Outcome, Unreached, increments};
     let names: Vec<String> = (0..100).map(|n| format!("<user{n}@lab.test>")).collect();
     let to: Vec<&str> = names.iter().map(String::as_str).collect();
     let answer = reply(452, &format!("4.3.1 {}, later", "no room ".repeat(80)));
     let stat = Stat::Deferred("452 4.3.1 no room");
-    let Event::Delivery { id, delay, xdelay, mailer, priority, relay, dsn, reply, .. } =
+    let Event::Delivery { id, delay, xdelay, mailer, priority, relay, dsn, reply, reason, .. } =
         delivery(id(), (mail::Outcome::Transient, 3, 1), Some(answer), stat)
     else {
         panic!("no delivery")
     };
-    let whole = Event::Delivery { id, to: &to, delay, xdelay, mailer, priority, relay, dsn, reply, stat };
+    let whole = Event::Delivery { id, to: &to, delay, xdelay, mailer, priority, relay, dsn, reply, stat, reason };
     assert_eq!(
         increments(&whole).collect::<Vec<_>>(),
-        [(Counter::Deliveries(Outcome::Deferred), 1), (Counter::DeliveryRecipients(Outcome::Deferred), 100)]
+        [
+            (Counter::Deliveries(Outcome::Deferred), 1),
+            (Counter::DeliveryRecipients(Outcome::Deferred), 100),
+            (Counter::DeliveryReasons(Unreached::Deferred, Reason::Capacity), 100)
+        ]
     );
     let mut next = Some(whole);
     let mut seen = Vec::new();
