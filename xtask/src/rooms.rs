@@ -23,7 +23,8 @@ impl Room {
     }
 }
 
-const ALL_ROOMS: &[&str] = &["mail", "smtp", "spool", "schedule", "route", "filter", "list", "observe", "sim", "cluster"];
+const ALL_ROOMS: &[&str] =
+    &["mail", "smtp", "spool", "schedule", "route", "filter", "list", "observe", "sim", "cluster"];
 
 /// Every room, present or planned.
 pub(crate) const ROOMS: &[Room] = &[

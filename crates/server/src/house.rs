@@ -371,12 +371,8 @@ impl House {
         for (address, listen, sockets) in added {
             self.open(address, Lane::new(&config, &listen, authenticator.as_deref(), tls.as_ref()), sockets);
         }
-<<<<<<< HEAD
-        self.service.live.store(Arc::new(Live::new(config, authenticator)));
-        self.service.hosts.configure(&self.service.live.load().config);
-=======
         self.service.live.store(Arc::new(Live::new(config, authenticator).with_reasons(reasons)));
->>>>>>> h-ext
+        self.service.hosts.configure(&self.service.live.load().config);
         dispatch::reconfigure(&self.service);
         let changed = differences.iter().map(ToString::to_string).collect();
         Ok((changed, loaded.warnings.iter().map(config::Problem::line).collect()))

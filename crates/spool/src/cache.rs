@@ -3,8 +3,10 @@
 //! Bounded by bytes; the oldest go first, finished ones at once. Pieces of a body that is still arriving are kept like any
 //! other, and are no longer collected once some were given up.
 
+use crate::sections::places;
 use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 /// What an entry takes beside its bytes, about: its places in map and line, the counters of its bytes, and what the
 /// allocator adds.
@@ -16,6 +18,18 @@ struct Recent {
     parts: Vec<Bytes>,
     bytes: usize,
     whole: bool,
+    /// Where each recipient stands in `envelope`; made when somebody asks for some of them.
+    places: Option<Arc<[u32]>>,
+}
+
+/// A message that is here.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// The envelope section as it was written first.
+    pub(crate) envelope: Bytes,
+    /// Where each recipient stands in it, by position.
+    pub(crate) places: Arc<[u32]>,
+    pub(crate) parts: Vec<Bytes>,
 }
 
 /// The cache of one shard.
@@ -40,7 +54,7 @@ impl Cache {
     /// Keeps a whole message.
     pub(crate) fn put(&mut self, id: u64, envelope: Bytes, body: Bytes) {
         let bytes = envelope.len() + body.len() + OVERHEAD;
-        self.enter(id, Recent { envelope, parts: vec![body], bytes, whole: true });
+        self.enter(id, Recent { envelope, parts: vec![body], bytes, whole: true, places: None });
     }
 
     /// Keeps piece `number` of an arriving body, if all before it are still here.
@@ -100,6 +114,24 @@ impl Cache {
     /// The body in pieces, if it is here.
     pub(crate) fn body(&self, id: u64) -> Option<Vec<Bytes>> {
         self.entries.get(&id).filter(|recent| recent.whole).map(|recent| recent.parts.clone())
+    }
+
+    /// The whole message, if it is here. Its envelope is read whole once; the list of places counts as memory of it.
+    pub(crate) fn message(&mut self, id: u64) -> Option<Found> {
+        let recent = self.entries.get_mut(&id).filter(|recent| recent.whole)?;
+        let places = match &recent.places {
+            Some(places) => Arc::clone(places),
+            None => {
+                let places: Arc<[u32]> = places(&recent.envelope)?.into();
+                let bytes = size_of_val(&*places);
+                recent.bytes += bytes;
+                self.bytes += bytes;
+                recent.places.insert(places).clone()
+            }
+        };
+        let found = Found { envelope: recent.envelope.clone(), places, parts: recent.parts.clone() };
+        self.shrink();
+        Some(found)
     }
 
     /// The envelope section as it was written first with the size of its body, if both are here.

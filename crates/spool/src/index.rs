@@ -546,6 +546,20 @@ impl Index {
         }
     }
 
+    /// How many recipients of a message are not done.
+    pub(crate) fn left(&self, id: u64) -> Option<usize> {
+        let slot = self.find(id)?;
+        Some(self.several.get(&slot).map_or(1, |left| *left as usize))
+    }
+
+    /// State and destination of a recipient that is not done.
+    pub(crate) fn state_of(&self, id: u64, position: u32) -> Option<(State, Bytes)> {
+        let recipient = &self.recipients[self.recipient(self.find(id)?, position)? as usize];
+        let name = &self.destinations.get(recipient.destination as usize)?.name;
+        let state = recipient.sequenced().state;
+        (state.status != Status::Done).then(|| (state, name.clone()))
+    }
+
     /// The name of the destination of a recipient that is not done.
     pub(crate) fn destination_of(&self, id: u64, position: u32) -> Option<&[u8]> {
         let at = self.recipient(self.find(id)?, position)?;

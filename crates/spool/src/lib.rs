@@ -64,6 +64,6 @@ pub use format::VERSION;
 pub use recovery::{Damage, Recovery};
 pub use spool::{Pressure, Spool, Stepper};
 pub use store::{
-    Change, Chunk, Entry, NewBody, NewMessage, NewRecipient, State, Statistics, Status, Store, StoredEnvelope,
+    Change, Chunk, Entry, NewBody, NewMessage, NewRecipient, Recent, State, Statistics, Status, Store, StoredEnvelope,
     StoredRecipient,
 };

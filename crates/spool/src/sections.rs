@@ -173,6 +173,36 @@ impl<'a> Envelope<'a> {
     }
 }
 
+/// Where in a section each recipient begins, by position, so that one of many is found without reading the others;
+/// `None` where the section makes no sense or lists finished ones.
+pub(crate) fn places(section: &[u8]) -> Option<Box<[u32]>> {
+    let envelope = Envelope::parse(section)?;
+    let mut reader = Reader(envelope.entries);
+    let mut places = Vec::with_capacity(envelope.recipients as usize);
+    while !reader.is_empty() {
+        places.push(u32::try_from(section.len() - reader.0.len()).ok()?);
+        if let Listed::Finished(_) = read_listed(&mut reader)? {
+            return None;
+        }
+    }
+    Some(places.into())
+}
+
+/// The recipient that begins at a place of its section.
+pub(crate) fn recipient_at(section: &[u8], place: u32) -> Option<NewRecipient<'_>> {
+    match read_listed(&mut Reader(section.get(place as usize..)?))? {
+        Listed::One(_, recipient) => Some(recipient),
+        Listed::Finished(_) => None,
+    }
+}
+
+/// The head of a section.
+pub(crate) fn head(section: &[u8]) -> Option<&[u8]> {
+    let mut reader = Reader(section);
+    let length = reader.u32()? as usize;
+    reader.bytes(length)
+}
+
 fn read_listed<'a>(reader: &mut Reader<'a>) -> Option<Listed<'a>> {
     let sequenced = read_sequenced(reader)?;
     if sequenced.state.status == Status::Done {
@@ -395,6 +425,26 @@ mod tests {
         assert_eq!(found, [(2, 1, &b"c"[..]), (3, 2, &b"d"[..])]);
         for cut in 0..bytes.len() {
             assert!(Envelope::parse(&bytes[..cut]).is_none(), "cut at {cut}");
+        }
+        assert_eq!(places(&bytes), None, "with finished ones positions are no places");
+    }
+
+    #[test]
+    fn one_recipient_of_many_is_found_by_its_place() {
+        let names: Vec<String> = (0..50).map(|n| "x".repeat(n * 7 % 23)).collect();
+        let mut writer = EnvelopeWriter::new(b"the head", 50).unwrap();
+        for name in &names {
+            let recipient = NewRecipient { data: name.as_bytes(), destination: b"example.org" };
+            writer.recipient(Sequenced::default(), recipient).unwrap();
+        }
+        let bytes = writer.into_bytes();
+        let places = places(&bytes).unwrap();
+        let found: Vec<&[u8]> = places.iter().map(|place| recipient_at(&bytes, *place).unwrap().data).collect();
+        assert_eq!(found, names.iter().map(String::as_bytes).collect::<Vec<_>>());
+        assert_eq!(head(&bytes), Some(&b"the head"[..]));
+        assert!(recipient_at(&bytes, u32::try_from(bytes.len()).unwrap()).is_none());
+        for cut in 0..bytes.len() {
+            assert!(super::places(&bytes[..cut]).is_none(), "cut at {cut}");
         }
     }
 

@@ -6,7 +6,7 @@
 use crate::batch::{Batch, Content};
 use crate::book::{Book, Recorded};
 use crate::buffer::{AlignedBuf, round_down, round_up};
-use crate::cache::Cache;
+use crate::cache::{Cache, Found as Cached};
 use crate::commit::{Cell, Commit};
 use crate::config::Config;
 use crate::disk::{Disk, DiskFile};
@@ -16,12 +16,13 @@ use crate::footer::FooterBuilder;
 use crate::format::{Found, Frame, FrameHeader, Identity, Kind, Seed};
 use crate::index::Place;
 use crate::log::Closed;
-use crate::sections::{ChunkPlace, Envelope, EnvelopeWriter, Sequenced};
+use crate::sections::{ChunkPlace, Envelope, EnvelopeWriter, Sequenced, head, recipient_at};
 use crate::segments::Phase;
 use crate::spool::Pressure;
 use crate::staging::{Limits, Staging};
 use crate::store::{
-    Change, Chunk, Entry, NewBody, NewMessage, NewRecipient, State, Statistics, Status, StoredEnvelope, StoredRecipient,
+    Change, Chunk, Entry, NewBody, NewMessage, NewRecipient, Recent, State, Statistics, Status, StoredEnvelope,
+    StoredRecipient,
 };
 use bytes::Bytes;
 use mail::QueueId;
@@ -349,17 +350,23 @@ impl Shard {
         self.at_present(id, &section, body_bytes)
     }
 
-    /// The envelope with the present states, and the body in pieces, if both are in memory.
-    pub(crate) fn recent(&self, id: QueueId) -> Option<(StoredEnvelope, Vec<Bytes>)> {
+    /// A message with some of its recipients, if it is in memory.
+    pub(crate) fn recent(&self, id: QueueId, wanted: impl Iterator<Item = u32>) -> Option<Recent> {
         let number = id.to_u64();
-        let (section, body_bytes, parts) = {
-            let cache = lock(&self.cache);
-            let (section, body_bytes) = cache.envelope(number)?;
-            (section, body_bytes, cache.body(number)?)
-        };
-        let envelope = self.at_present(id, &section, body_bytes).ok()?;
+        let Cached { envelope: section, places, parts } = lock(&self.cache).message(number)?;
+        let mut recipients = Vec::new();
+        let book = lock(&self.book);
+        let recipients_left = book.index.left(number)?;
+        for position in wanted {
+            let Some((state, destination)) = book.index.state_of(number, position) else { continue };
+            let recipient = recipient_at(&section, *places.get(position as usize)?)?;
+            recipients.push(StoredRecipient { position, data: section.slice_ref(recipient.data), destination, state });
+        }
+        drop(book);
+        let head = section.slice_ref(head(&section)?);
+        let body_bytes = parts.iter().map(|part| part.len() as u64).sum();
         count(&self.counters.cache_hits, 1);
-        Some((envelope, parts))
+        Some(Recent { envelope: StoredEnvelope { head, body_bytes, recipients }, recipients_left, body: parts })
     }
 
     /// The recipients of a message that are not done, with their destinations.

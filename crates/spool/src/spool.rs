@@ -11,7 +11,7 @@ use crate::janitor::Janitor;
 use crate::recovery::{self, Recovered, Recovery};
 use crate::sections::StateEntry;
 use crate::shard::{Shard, lock};
-use crate::store::{Change, Chunk, Entry, NewMessage, Statistics, Store, StoredEnvelope};
+use crate::store::{Change, Chunk, Entry, NewMessage, Recent, Statistics, Store, StoredEnvelope};
 use bytes::Bytes;
 use mail::QueueId;
 use std::fmt;
@@ -196,13 +196,14 @@ impl Spool {
         }
     }
 
-    /// The envelope with the present states of its recipients, and the whole body, if both are still in memory.
+    /// A message with those of the `wanted` recipients that are not done, and the whole body, if it is still in memory.
+    /// Costs what the recipients cost that are wanted, however many others the message has.
     ///
     /// Never reads from the disk: what a fresh message's first delivery asks. `None` says nothing of the message; ask
     /// [`Store::envelope`] and [`Store::body`] where waiting for a disk holds up nobody.
     #[must_use]
-    pub fn recent(&self, id: QueueId) -> Option<(StoredEnvelope, Vec<Bytes>)> {
-        self.holder(id).ok()?.recent(id)
+    pub fn recent(&self, id: QueueId, wanted: impl IntoIterator<Item = u32>) -> Option<Recent> {
+        self.holder(id).ok()?.recent(id, wanted.into_iter())
     }
 
     /// The recipients of a message that are not done, by position, with their destinations; none of a message that is

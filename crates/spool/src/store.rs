@@ -157,6 +157,17 @@ pub struct StoredEnvelope {
     pub recipients: Vec<StoredRecipient>,
 }
 
+/// A message in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recent {
+    /// With those recipients that were asked for, in the order in which they were.
+    pub envelope: StoredEnvelope,
+    /// Recipients that are not done, asked for or not.
+    pub recipients_left: usize,
+    /// The whole body in pieces.
+    pub body: Vec<Bytes>,
+}
+
 /// A stored recipient that is not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRecipient {

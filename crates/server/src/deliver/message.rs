@@ -10,7 +10,7 @@ use bytes::Bytes;
 use mail::{Envelope, QueueId};
 use schedule::Positions;
 use spool::envelope::{decode_head, decode_recipient};
-use spool::{Spool, State, Status, Store as _, StoredEnvelope};
+use spool::{Recent, Spool, State, Status, Store as _, StoredEnvelope};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -68,15 +68,17 @@ impl Outgoing {
             return early.outgoing(recipients);
         }
         let spool = &dispatch.spool;
-        if let Some((stored, parts)) = spool.recent(id) {
-            let is_small = stored.body_bytes <= HELD_BYTES_MAX;
-            let content = if is_small { Content::Here(parts.into()) } else { Content::Stored { read: 0 } };
-            return Self::assemble(id, &stored, recipients, content);
+        if let Some(Recent { envelope, recipients_left, body }) = spool.recent(id, recipients.iter()) {
+            let is_small = envelope.body_bytes <= HELD_BYTES_MAX;
+            let content = if is_small { Content::Here(body.into()) } else { Content::Stored { read: 0 } };
+            return Self::assemble(id, &envelope, recipients_left, recipients, content);
         }
         let store = Arc::clone(spool);
         let stored = blocking::run(move || store.envelope(id)).await;
         match stored {
-            Ok(Ok(stored)) => Self::assemble(id, &stored, recipients, Content::Stored { read: 0 }),
+            Ok(Ok(stored)) => {
+                Self::assemble(id, &stored, stored.recipients.len(), recipients, Content::Stored { read: 0 })
+            }
             Ok(Err(spool::Error::Unknown(_))) => Err(Unfit::Nothing),
             Ok(Err(error)) => Err(Unfit::Unreadable(error.to_string())),
             Err(_) => Err(Unfit::Unreadable("the reading thread broke off".to_owned())),
@@ -94,7 +96,13 @@ impl Outgoing {
         Self { envelope, positions, recipients_left, content_bytes, content: Content::Here(VecDeque::from([content])) }
     }
 
-    fn assemble(id: QueueId, stored: &StoredEnvelope, recipients: &Positions, content: Content) -> Result<Self, Unfit> {
+    fn assemble(
+        id: QueueId,
+        stored: &StoredEnvelope,
+        recipients_left: usize,
+        recipients: &Positions,
+        content: Content,
+    ) -> Result<Self, Unfit> {
         let unreadable = |error: spool::envelope::EnvelopeError| Unfit::Unreadable(error.to_string());
         let mut envelope = decode_head(id, &stored.head).map_err(unreadable)?;
         let mut positions = Vec::new();
@@ -111,7 +119,6 @@ impl Outgoing {
         if positions.is_empty() {
             return Err(Unfit::Nothing);
         }
-        let recipients_left = stored.recipients.len();
         Ok(Self { envelope, positions, recipients_left, content_bytes: stored.body_bytes, content })
     }
 

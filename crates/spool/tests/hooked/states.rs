@@ -107,7 +107,7 @@ fn a_recent_message_is_given_without_the_disk_and_with_its_present_states() {
     let hooked = HookedDisk::new(&disk);
     let (spool, mut stepper, _) = open(hooked.clone(), &small(20));
     drop(append(&spool, 1, 100).expect("room"));
-    assert_eq!(spool.recent(id(1)), None, "not committed yet");
+    assert_eq!(spool.recent(id(1), 0..2), None, "not committed yet");
     let text = body(2, 5_000);
     append_chunks(&spool, 2, &text, 2_000);
     drop(give(&spool, 2, NewBody::Chunks { count: 3, bytes: 5_000 }, false).expect("room"));
@@ -117,25 +117,29 @@ fn a_recent_message_is_given_without_the_disk_and_with_its_present_states() {
         Ok(())
     });
     for (number, bytes, pieces) in [(1, 100, 1), (2, 5_000, 3)] {
-        let (envelope, parts) = spool.recent(id(number)).expect("it came just now");
-        assert_eq!((envelope.recipients.len(), envelope.body_bytes), (2, bytes as u64));
-        assert_eq!((parts.len(), parts.concat()), (pieces, body(number, bytes)));
+        let recent = spool.recent(id(number), 0..2).expect("it came just now");
+        assert_eq!((recent.envelope.recipients.len(), recent.envelope.body_bytes), (2, bytes as u64));
+        assert_eq!((recent.body.len(), recent.body.concat()), (pieces, body(number, bytes)));
+        let some = spool.recent(id(number), [1, 7, u32::MAX]).expect("still there");
+        assert_eq!((some.envelope.head, some.recipients_left), (recent.envelope.head, 2));
+        assert_eq!(some.envelope.recipients, recent.envelope.recipients[1..]);
     }
     drop(spool.record(&[change(1, 0, Status::Done), change(1, 1, Status::Held)]).expect("recorded"));
-    let (envelope, _) = spool.recent(id(1)).expect("still there");
-    let [left] = envelope.recipients.as_slice() else { panic!("{envelope:?}") };
+    let recent = spool.recent(id(1), 0..2).expect("still there");
+    let [left] = recent.envelope.recipients.as_slice() else { panic!("{recent:?}") };
+    assert_eq!(recent.recipients_left, 1);
     assert_eq!((left.position, left.state.status), (1, Status::Held));
     let states = spool.states(id(1));
     let [(entry, destination)] = states.as_slice() else { panic!("{states:?}") };
     assert_eq!((entry.recipient, entry.state.status, &destination[..]), (1, Status::Held, &b"b.example"[..]));
     drop(spool.record(&[change(1, 1, Status::Done)]).expect("recorded"));
-    assert_eq!((spool.recent(id(1)), spool.states(id(1))), (None, Vec::new()), "finished");
+    assert_eq!((spool.recent(id(1), 0..2), spool.states(id(1))), (None, Vec::new()), "finished");
     // The cache has 16 KiB: others push it out, and nothing is read for it.
     for number in 3..6 {
         drop(append(&spool, number, 5_000).expect("room"));
         stepper.commit(0);
     }
-    assert_eq!(spool.recent(id(2)), None);
+    assert_eq!(spool.recent(id(2), 0..2), None);
     assert_eq!(spool.states(id(2)).len(), 2, "it is still queued");
     hooked.clear();
     assert_eq!(spool.body(id(2)).expect("there").concat(), text);
