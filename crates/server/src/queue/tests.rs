@@ -344,7 +344,7 @@ async fn commands_are_bounded_and_end_when_nobody_listens() {
 async fn stragglers_are_added_up() {
     let trial = Trial::filled();
     trial.add(5, "<ann@a.test>", &["x@one.test"]);
-    let (lines, totals) = trial.run(r#"{"action":"stragglers","older":5400,"limit":2}"#).await;
+    let (lines, totals) = trial.run(r#"{"action":"stragglers","older":7200,"limit":2}"#).await;
     let shown = |line: &Map<String, Value>| {
         let number = |name: &str| line[name].as_u64().unwrap();
         (line["destination"].as_str().unwrap().to_owned(), number("recipients"), number("messages"))

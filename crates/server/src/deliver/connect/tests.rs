@@ -79,6 +79,7 @@ impl World {
             name: (*name).into(),
             address: address.parse().unwrap(),
             server_name: (*name).into(),
+            preference: 0,
         };
         let candidates: Vec<Candidate> = specs.iter().map(candidate).collect();
         let moods: Vec<(SocketAddr, Mood)> = specs.iter().map(|(_, ip, mood)| (ip.parse().unwrap(), *mood)).collect();

@@ -40,7 +40,12 @@ async fn send(theirs: DuplexStream, octets: usize) -> (Finished, Duration, usize
     let timer = pin!(timer());
     let stopping = pin!(service.stop.begun());
     let mut wait = Wait::new(timer, &service.stop, stopping);
-    let peer = Candidate { name: "one".into(), address: ([192, 0, 2, 1], 25).into(), server_name: "one".into() };
+    let peer = Candidate {
+        name: "one".into(),
+        address: ([192, 0, 2, 1], 25).into(),
+        server_name: "one".into(),
+        preference: 0,
+    };
     let mut settings = Settings::new("mx.test");
     settings.limits.hurry = LATE;
     let session = Session::new(Arc::new(settings));
