@@ -118,9 +118,12 @@ async fn an_answer_to_the_content_is_waited_for_and_told_to_be_late_once() {
 /// Whoever hears of it can put the site into the slow lane before the connection ends.
 #[tokio::test(start_paused = true)]
 async fn who_is_given_up_was_late() {
-    let (mut ours, theirs) = duplex(1 << 20);
+    let (ours, theirs) = duplex(1 << 20);
     tokio::spawn(async move {
-        ours.write_all(b"220 mx.test\r\n250 ok\r\n").await.unwrap();
+        let mut stream = BufReader::new(ours);
+        stream.write_all(b"220 mx.test\r\n").await.unwrap();
+        stream.read_line(&mut String::new()).await.unwrap();
+        stream.write_all(b"250 ok\r\n").await.unwrap();
         pending::<()>().await;
     });
     let (finished, took, lags) = send(theirs, 1 << 10).await;
