@@ -12,8 +12,10 @@
 //! | not now | waiting, due later; its age decides below | |
 //! | … older than `delivery.give_up_after` | done | yes |
 //! | … older than `delivery.warn_after`, the first time | waiting, marked as warned | that it takes longer |
+//! | … and the time that the sender gave (BY) is over | done, or waiting, marked as warned | yes, or that it takes longer |
 //! | a report to the postmaster that failed | held, for a person | nobody is left |
 
+pub(crate) mod deadline;
 mod reasons;
 mod report;
 
@@ -213,18 +215,24 @@ fn judge(service: &Service, attempt: &Attempt<'_>, fate: Fate, before: State) ->
         Fate::Deferred(cause) => cause,
     };
     let now = service.unix_now();
-    let age = now.saturating_sub(Duration::from_micros(attempt.envelope.id.unix_us()));
+    let envelope = attempt.envelope;
+    if let Some(cause) = deadline::too_late(envelope, now) {
+        return Judged { fate: Fate::Failed(cause), kind: Some(Kind::Failed), state: done };
+    }
+    // RFC 4865 §4: what was held has waited since it was released
+    let age = now.saturating_sub(envelope.waits_since());
     if age >= delivery.give_up_after {
         return Judged { fate: Fate::Failed(cause), kind: Some(Kind::Failed), state: done };
     }
     let tried = before.tried();
-    let seed = attempt.envelope.id.to_u64();
+    let seed = envelope.id.to_u64();
     let due = match cause.is_crowded {
         true => now,
         false => now + schedule::retry_after(tried.tries(), &crate::dispatch::settings(&live.config), seed),
     };
-    let state = tried.until(due);
-    let is_late = !delivery.warn_after.is_zero() && age >= delivery.warn_after && !before.is_warned();
+    let state = tried.until(deadline::capped(envelope, due, now));
+    let is_old = !delivery.warn_after.is_zero() && age >= delivery.warn_after;
+    let is_late = (is_old || deadline::is_late(envelope, now)) && !before.is_warned();
     Judged { fate: Fate::Deferred(cause), kind: is_late.then_some(Kind::Delayed), state }
 }
 

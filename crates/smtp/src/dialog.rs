@@ -195,6 +195,9 @@ fn set(settings: &mut Settings, name: &str, value: &str) -> Result<(), ()> {
         "starttls" => settings.starttls = flag?,
         "tls_required" => settings.tls_required = flag?,
         "verify" => settings.verify = flag?,
+        "mt_priority" => settings.mt_priority = flag?,
+        "deliver_by" => settings.deliver_by = Some(time?),
+        "future_release" => settings.future_release = Some(time?),
         "auth.mechanisms" => {
             let mechanisms = value.split_whitespace().map(Into::into).collect();
             settings.auth = AuthOffer { mechanisms, ..settings.auth.clone() };

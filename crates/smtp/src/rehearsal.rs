@@ -54,8 +54,11 @@ impl Rehearsal {
     #[must_use]
     pub fn new(settings: Settings, rules: Dialog) -> Self {
         let client = Client::Network(([192, 0, 2, 1], 1_025).into());
+        let mut session = Session::new(Arc::new(settings), client, None);
+        // Friday, 15 January 2027, 08:00 UTC
+        session.begins_at(Duration::from_secs(1_800_000_000));
         Self {
-            session: Session::new(Arc::new(settings), client, None),
+            session,
             rules,
             now: Duration::ZERO,
             said: Vec::new(),

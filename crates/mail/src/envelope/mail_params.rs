@@ -447,6 +447,23 @@ impl DeliverBy {
         self.trace
     }
 
+    /// What is left of it after so many seconds; `None` when a time of mode R is over.
+    // RFC 2852 §4: the time is lessened by what has passed
+    #[must_use]
+    pub fn after(self, seconds: u64) -> Option<Self> {
+        let deadline = match self.deadline {
+            Deadline::Return(left) => {
+                let left = u64::from(left.get()).checked_sub(seconds)?;
+                Deadline::Return(u32::try_from(left).ok().and_then(NonZeroU32::new)?)
+            }
+            Deadline::Notify(left) => {
+                let left = i64::from(left).saturating_sub_unsigned(seconds).max(-i64::from(NINE_DIGITS));
+                Deadline::Notify(i32::try_from(left).ok()?)
+            }
+        };
+        Some(Self { deadline, ..self })
+    }
+
     // RFC 2852 §4: by-value = by-time ";" by-mode [by-trace]
     fn parse(value: &str) -> Option<Self> {
         let (time, mode) = value.split_once(';')?;

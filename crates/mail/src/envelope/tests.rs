@@ -120,6 +120,12 @@ fn deliver_by() {
     assert_eq!(by("BY=120;R").ok(), DeliverBy::new(returned, false));
     assert_eq!(by("BY=+0120;rt").ok(), DeliverBy::new(returned, true));
     assert_eq!(by("BY=-5;NT").ok(), DeliverBy::new(Deadline::Notify(-5), true));
+    // RFC 2852 §4 (test)
+    let left = |text, seconds| by(text).unwrap().after(seconds).map(|by| by.to_string());
+    assert_eq!(left("BY=120;R", 119), Some("1;R".to_owned()));
+    assert_eq!([left("BY=120;RT", 120), left("BY=1;R", u64::MAX)], [None, None]);
+    assert_eq!(left("BY=5;NT", 7), Some("-2;NT".to_owned()));
+    assert_eq!(left("BY=5;N", u64::MAX), Some("-999999999;N".to_owned()));
     for text in ["BY=120", "BY=0;R", "BY=-1;R", "BY=1;X", "BY=1;", "BY=1;T", "BY=1000000000;N", "BY=--1;N", "BY=;N"] {
         assert_eq!(by(text).unwrap_err().reason(), ParamReason::Value, "{text}");
     }

@@ -49,6 +49,10 @@ fn setting(name: &str, value: &str) -> Result<Option<(&'static str, String)>, ()
         "limits.errors" => ("smtp.errors_max", at_least(1)?),
         "limits.refused_recipients" => ("smtp.refused_recipients_max", at_least(1)?),
         "limits.idle_commands" => ("smtp.idle_commands_max", at_least(1)?),
+        // Together they are one key, see `extensions`.
+        "deliver_by" if value != "0s" => return Err(()),
+        "mt_priority" | "deliver_by" => return Ok(None),
+        "future_release" => ("message.hold_max", format!("{value:?}")),
         // Settings of the listener, and what the wire does not show.
         "dialect" if value == "stdin" => return Err(()),
         "dialect" | "starttls" | "tls_required" | "auth.required" | "limits.content_piece_bytes" => return Ok(None),
@@ -73,6 +77,10 @@ fn setup(dialog: &Dialog) -> Option<Setup> {
             setup = setup.set(key, value);
         }
     }
+    let offered = [("mt_priority", "MT-PRIORITY"), ("deliver_by", "DELIVERBY"), ("future_release", "FUTURERELEASE")];
+    let offered = offered.iter().filter(|(name, _)| value(dialog, name).is_some_and(|value| value != "no"));
+    let offered: Vec<String> = offered.map(|(_, extension)| format!("{extension:?}")).collect();
+    setup = setup.set("smtp.extensions", format!("[{}]", offered.join(", ")));
     let is = |name| value(dialog, name) == Some("yes");
     let protocol = value(dialog, "dialect").unwrap_or("smtp");
     let entry = format!(

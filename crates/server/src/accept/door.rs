@@ -175,9 +175,15 @@ impl Arrival {
         let Self { service, lane, peer, began, guard } = self;
         service.tell(&Event::Connected { relay: Relay::address(peer.ip()), daemon: &lane.listen.name });
         let mut session = Session::new(Arc::clone(&lane.settings), Client::Network(peer), tls);
-        if service.live.load().trusts_xclient(peer.ip()) {
+        let live = service.live.load_full();
+        if live.trusts_xclient(peer.ip()) {
             session.trust_xclient();
         }
+        if live.rights.is_from(peer.ip()) {
+            session.trust_priorities();
+        }
+        let since = clock::now().saturating_duration_since(began);
+        session.begins_at(Duration::from_micros(clock::unix_us()).saturating_sub(since));
         let connection = Connection::new(service, lane, session, Opening::default(), began);
         connection.run(transport).await;
         drop(guard);

@@ -51,6 +51,7 @@ pub(super) fn config(n: u8) -> Config {
             header_fields_max: n.into(),
             header_bytes_max: n.into(),
             line_bytes_max: n.into(),
+            hold_max: time,
         },
         smtp: session(n),
         auth: Auth {
@@ -110,6 +111,7 @@ fn session(n: u8) -> Smtp {
         rate_bytes_min: n.into(),
         rate_window: time,
         verify: n == 1,
+        extensions: vec![String::new(); n.into()],
     }
 }
 

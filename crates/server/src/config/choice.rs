@@ -98,6 +98,13 @@ pub(crate) const FACILITIES: Words = &[
 /// Versions of TLS.
 pub(crate) const TLS_VERSIONS: Words = &[("1.2", "RFC 5246; old clients can do no more"), ("1.3", "RFC 8446 only")];
 
+/// Extensions of SMTP that can be left out.
+pub(crate) const EXTENSIONS: Words = &[
+    ("MT-PRIORITY", "senders say how urgent a message is (RFC 6710)"),
+    ("DELIVERBY", "senders say until when a message is of use (RFC 2852)"),
+    ("FUTURERELEASE", "users say when a message is to be sent (RFC 4865); where mail is submitted"),
+];
+
 /// SASL mechanisms.
 pub(crate) const MECHANISMS: Words = &[
     ("SCRAM-SHA-256", "the password does not cross the wire; needs entries of that kind in auth.file"),

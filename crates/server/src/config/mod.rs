@@ -234,6 +234,8 @@ pub struct Message {
     pub header_bytes_max: u64,
     /// Octets of a line; 0 no limit.
     pub line_bytes_max: usize,
+    /// How long a message may be held before delivery begins; 0 not at all.
+    pub hold_max: Duration,
 }
 
 /// Limits of a session.
@@ -265,6 +267,8 @@ pub struct Smtp {
     pub rate_window: Duration,
     /// Offer VRFY and EXPN.
     pub verify: bool,
+    /// Extensions that are offered and need not be.
+    pub extensions: Vec<String>,
 }
 
 /// Passwords.

@@ -3,6 +3,7 @@
 use super::{Config, Listen, ListenProtocol, ListenTls};
 use mail::{Address, DomainName, LocalPart};
 use smtp::server::{AuthOffer, Dialect, Limits, Settings};
+use std::time::Duration;
 
 impl Config {
     /// Settings for the sessions of a listener.
@@ -16,6 +17,7 @@ impl Config {
         let can_check = self.auth.file.is_some() || !self.auth.program.is_empty();
         // A program is asked for passwords in clear; SCRAM has none to show it.
         let offered = |name: &&String| can_check && (self.auth.program.is_empty() || *name != "SCRAM-SHA-256");
+        let offers = |name: &str| self.smtp.extensions.iter().any(|extension| extension == name);
         Settings {
             hostname: self.hostname.as_str().into(),
             dialect,
@@ -28,6 +30,9 @@ impl Config {
             },
             verify: self.smtp.verify,
             bare_newline: self.smtp.bare_newline,
+            mt_priority: offers("MT-PRIORITY"),
+            deliver_by: offers("DELIVERBY").then_some(Duration::ZERO),
+            future_release: Some(self.message.hold_max).filter(|max| !max.is_zero() && offers("FUTURERELEASE")),
             limits: self.limits(),
         }
     }

@@ -109,6 +109,7 @@ pub(super) fn misfit_cause(misfit: Misfit, peer: &Candidate) -> Cause {
         Misfit::Binary => ((6, 1), format!("{name} does not offer BINARYMIME")),
         Misfit::Smtputf8 | Misfit::Address => ((6, 7), format!("{name} does not offer SMTPUTF8")),
         Misfit::Size { max } => ((3, 4), format!("{name} takes messages of at most {max} octets")),
+        Misfit::TooLate { least } => ((4, 7), format!("{name} promises no delivery in less than {least} seconds")),
         Misfit::RequireTls => ((7, 30), format!("{name} does not offer REQUIRETLS")),
     };
     Cause::new(EnhancedCode::of(Outcome::Permanent, subject, detail), text, None)

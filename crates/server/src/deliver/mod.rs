@@ -34,7 +34,7 @@ use crate::settle::{self, Attempt, Cause, Fate};
 use crate::simulation::{Sabotage, is_sabotaged};
 use connect::{Trouble, next_hop};
 use link::{Link, Next};
-use mail::{Body, EnhancedCode, Outcome};
+use mail::{Body, EnhancedCode, MailParams, Outcome};
 use message::Content;
 use observe::{Event, NextHop, Severity};
 use schedule::{ConnectionId, Failure, Feedback, Job, Take};
@@ -403,7 +403,11 @@ impl Conversation<'_> {
     /// Begins the transaction of a job, or settles it when this peer cannot take it.
     async fn begin(&mut self, job: Job, mut outgoing: Outgoing) {
         self.tokens += 1;
-        let mut transaction = outgoing.transaction(self.tokens);
+        let now = self.work.service.unix_now();
+        if let Some(cause) = settle::deadline::too_late(&outgoing.envelope, now) {
+            return self.refuse(&job, &outgoing, cause).await;
+        }
+        let mut transaction = outgoing.transaction(self.tokens, now);
         let mut fits = self.link.session.fits(&transaction);
         let needs_seven_bit = fits == Err(Misfit::EightBit)
             || fits.is_ok() && !self.link.session.offers().eight_bit_mime && !outgoing.is_plain();
@@ -415,7 +419,7 @@ impl Conversation<'_> {
             }
             match self.convert(&mut outgoing).await {
                 Ok(()) => {
-                    transaction = outgoing.transaction(self.tokens);
+                    transaction = outgoing.transaction(self.tokens, now);
                     fits = self.link.session.fits(&transaction);
                 }
                 Err(Unconverted::Unreadable(why)) => return self.work.put_aside(&job, &why),
@@ -557,12 +561,12 @@ impl Conversation<'_> {
 }
 
 impl Outgoing {
-    /// As the session takes it.
-    fn transaction(&self, token: u64) -> Transaction {
+    /// As the session takes it, with what is left of the time by which it is to be delivered.
+    fn transaction(&self, token: u64, now: Duration) -> Transaction {
         Transaction {
             token,
             sender: self.envelope.sender.clone(),
-            params: self.envelope.params.clone(),
+            params: MailParams { by: settle::deadline::left(&self.envelope, now), ..self.envelope.params.clone() },
             recipients: self.envelope.recipients.as_slice().into(),
             content_bytes: self.content_bytes,
         }

@@ -36,6 +36,10 @@ pub(super) async fn settle(
             return false;
         }
     };
+    // RFC 4865 §4: what is held until a time grows no older before it
+    if outgoing.envelope.release_at().is_some_and(|at| at > dispatch.now()) {
+        return false;
+    }
     let down = dispatch.lock().scheduler.state(destination).map(|view| view.health);
     // Each recipient has his own reason; a host that cannot be reached is the reason of all.
     let fate = |position: u32| {
@@ -52,7 +56,7 @@ pub(super) async fn settle(
     // Nobody tried: what waits on is due as before, and no attempt is counted.
     let changes = settled.changes.into_iter().zip(&outgoing.positions).map(|(change, (_, before))| {
         let state = match (kind, change.state.status) {
-            (Overdue::Warn, Status::Waiting) => {
+            (Overdue::Warn | Overdue::GiveUp, Status::Waiting) => {
                 let state = State { due: before.due, attempts: before.attempts, ..change.state };
                 if change.state.is_warned() { state.warned() } else { state }
             }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use mail::{Address, Body, ReversePath, Submitter};
+use mail::{Address, Body, Deadline, DeliverBy, ReversePath, Submitter};
 
 use super::offers::Offers;
 use super::output::Output;
@@ -24,6 +24,12 @@ pub(super) fn misfit(transaction: &Transaction, offers: &Offers, chunking: bool)
     // RFC 8689 §4.2.1: such a message goes only to servers with REQUIRETLS
     if params.requiretls && !offers.requiretls {
         return Some(Misfit::RequireTls);
+    }
+    // RFC 2852 §4: a server that promises less is not asked
+    if let (Some(Deadline::Return(left)), Some(least)) = (params.by.map(DeliverBy::deadline), offers.deliverby)
+        && left.get() < least
+    {
+        return Some(Misfit::TooLate { least });
     }
     match params.body {
         // RFC 6152 §3: without 8BITMIME it is converted or comes back
@@ -72,13 +78,18 @@ pub(super) fn mail(out: &mut Output, transaction: &Transaction, offers: &Offers,
     if offers.auth && params.auth.is_some() {
         out.write(format_args!(" AUTH={}", Submitter::Unknown));
     }
+    // RFC 6710 §4.2: passed on as it was accepted, where it is offered
     if let Some(priority) = params.mt_priority.filter(|_| offers.mt_priority) {
         out.write(format_args!(" MT-PRIORITY={priority}"));
     }
     if params.requiretls {
         out.text(b" REQUIRETLS");
     }
-    // RFC 2852 §4.1.5.1 (gap: BY is not passed on), RFC 4865 §4 (gap: HOLDFOR and HOLDUNTIL are not passed on)
+    // RFC 2852 §4: the driver has taken off what has passed. RFC 4865 §4: what was held goes on without HOLDFOR and
+    // HOLDUNTIL, since its time has come
+    if let Some(by) = params.by.filter(|_| offers.deliverby.is_some()) {
+        out.write(format_args!(" BY={by}"));
+    }
     out.text(b"\r\n");
 }
 
@@ -150,14 +161,14 @@ mod tests {
         Ok(String::from_utf8(slices[0].to_vec()).unwrap())
     }
 
-    // RFC 3461 §5.2.1 (test), RFC 4954 §5 (test), RFC 1870 §6.1 (test), RFC 6152 §3 (test), RFC 6531 §3.2 (test)
+    // RFC 2852 §4 (test), RFC 6710 §4.2 (test), RFC 3461 §5.2.1 (test), RFC 4954 §5 (test), RFC 1870 §6.1 (test), RFC 6152 §3 (test), RFC 6531 §3.2 (test)
     #[test]
     fn what_is_offered_is_said() {
         let message = transaction("<a@b.test>", PARAMS, "c@d.test");
         assert_eq!(said(&message, "SIZE"), Err(Misfit::EightBit));
         assert_eq!(
             said(&message, "SIZE 8BITMIME DSN AUTH MT-PRIORITY DELIVERBY SMTPUTF8").unwrap(),
-            "MAIL FROM:<a@b.test> SIZE=1000 BODY=8BITMIME RET=HDRS ENVID=x+2By AUTH=<> MT-PRIORITY=3\r\n\
+            "MAIL FROM:<a@b.test> SIZE=1000 BODY=8BITMIME RET=HDRS ENVID=x+2By AUTH=<> MT-PRIORITY=3 BY=100;R\r\n\
              RCPT TO:<c@d.test> NOTIFY=NEVER ORCPT=rfc822;c+2Bd@e.test\r\n"
         );
         assert_eq!(said(&message, "8BITMIME").unwrap(), "MAIL FROM:<a@b.test> BODY=8BITMIME\r\nRCPT TO:<c@d.test>\r\n");
@@ -193,6 +204,12 @@ mod tests {
             let message = transaction(sender, params, recipient);
             assert_eq!(misfit(&message, &offers(999), true), Some(wanted), "{sender} {params} {recipient}");
         }
+        let late = |params: &str, least: Option<u32>| {
+            let offers = Offers { deliverby: least, ..Offers::default() };
+            misfit(&transaction("<>", params, "c@d.test"), &offers, true)
+        };
+        assert_eq!(late("BY=99;R", Some(100)), Some(Misfit::TooLate { least: 100 }));
+        assert_eq!([late("BY=100;R", Some(100)), late("BY=-5;N", Some(100)), late("BY=1;R", None)], [None; 3]);
         let message = transaction("<>", "", "c@d.test");
         assert_eq!([0, 1_000].map(|limit| misfit(&message, &offers(limit), true)), [None, None]);
         let binary = Offers { binary_mime: true, ..Offers::default() };

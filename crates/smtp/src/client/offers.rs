@@ -21,8 +21,8 @@ pub struct Offers {
     pub enhanced: bool,
     /// AUTH (RFC 4954)
     pub auth: bool,
-    /// DELIVERBY (RFC 2852)
-    pub deliverby: bool,
+    /// DELIVERBY (RFC 2852): the least time for mode R in seconds, 0 when none is told.
+    pub deliverby: Option<u32>,
     /// REQUIRETLS (RFC 8689)
     pub requiretls: bool,
     /// MT-PRIORITY (RFC 6710)
@@ -72,7 +72,11 @@ impl Offers {
             b"STARTTLS" => self.starttls = true,
             b"ENHANCEDSTATUSCODES" => self.enhanced = true,
             b"AUTH" => self.auth = true,
-            b"DELIVERBY" => self.deliverby = true,
+            // RFC 2852 §3: the least time, and perhaps what later versions add behind a comma
+            b"DELIVERBY" => {
+                let least = words.next().and_then(|word| word.split(|octet| *octet == b',').next()).and_then(number);
+                self.deliverby = Some(least.map_or(0, |least| u32::try_from(least).unwrap_or(u32::MAX)));
+            }
             b"REQUIRETLS" => self.requiretls = true,
             b"MT-PRIORITY" => self.mt_priority = true,
             b"FUTURERELEASE" => self.future_release = true,
@@ -118,6 +122,21 @@ fn number(digits: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // RFC 2852 §3 (test)
+    #[test]
+    fn the_least_time_is_read() {
+        for (line, wanted) in [
+            ("DELIVERBY", Some(0)),
+            ("deliverby 240", Some(240)),
+            ("DELIVERBY 30,X", Some(30)),
+            ("DELIVERBY x", Some(0)),
+            ("DELIVERBY 99999999999", Some(u32::MAX)),
+            ("DELIVERBYE 5", None),
+        ] {
+            assert_eq!(Offers::read([&b""[..], line.as_bytes()].into_iter()).deliverby, wanted, "{line}");
+        }
+    }
 
     // RFC 5321 §4.1.1.1 (test), RFC 1870 §4 (test), RFC 9422 §4 (test)
     #[test]

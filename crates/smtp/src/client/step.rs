@@ -37,6 +37,11 @@ pub enum Misfit {
     },
     /// REQUIRETLS, and it is not offered.
     RequireTls,
+    /// It comes back when it is not delivered in time (BY with mode R), and the server promises nothing so soon.
+    TooLate {
+        /// Seconds that it takes at least.
+        least: u32,
+    },
     /// An address that cannot be written in ASCII, and SMTPUTF8 is not offered.
     Address,
 }

@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use mail::{
-    AddressError, Client, DomainName, Extension, Extensions, ForwardPath, HeloName, MailParams, ParamError,
-    ParamReason, Recipient, RecipientParams, ReplyClass, ReversePath, Submitter,
+    AddressError, Client, Deadline, DomainName, Extension, Extensions, ForwardPath, HeloName, Hold, HoldSeconds,
+    HoldTime, MailParams, MtPriority, ParamError, ParamReason, Recipient, RecipientParams, ReplyClass, ReversePath,
+    Submitter,
 };
 
 use super::command::{self, Command};
@@ -18,6 +19,8 @@ use super::{Dialect, Note, Question, Step, Transaction, Verdict};
 
 /// The largest number that LIMITS can say.
 const LIMIT_SHOWN_MAX: u32 = 999_999;
+/// The longest hold that FUTURERELEASE can say (RFC 4865 §3: nine digits).
+const HOLD_SECONDS_MAX: u64 = 999_999_999;
 
 impl Session {
     /// Carries out a command line.
@@ -191,6 +194,21 @@ impl Session {
             self.push_text(format_args!(" MAILMAX={}", limits.transactions.min(LIMIT_SHOWN_MAX)));
         }
         self.push_octets(b"\r\n");
+        if settings.mt_priority {
+            // RFC 6710 §3: no profile is named, so its default counts
+            self.push_octets(b"250-MT-PRIORITY\r\n");
+        }
+        if let Some(least) = settings.deliver_by {
+            // RFC 2852 §3: the least time for mode R, if there is one
+            match least.as_secs() {
+                0 => self.push_octets(b"250-DELIVERBY\r\n"),
+                least => self.push_text(format_args!("250-DELIVERBY {least}\r\n")),
+            }
+        }
+        if let Some((longest, latest)) = self.holds() {
+            // RFC 4865 §3: max-future-release-interval SP max-future-release-date-time
+            self.push_text(format_args!("250-FUTURERELEASE {longest} {latest}\r\n"));
+        }
         if settings.verify {
             self.push_octets(b"250-VRFY\r\n250-EXPN\r\n");
         }
@@ -207,8 +225,58 @@ impl Session {
         }
         let base =
             [Extension::Size, Extension::EightBitMime, Extension::BinaryMime, Extension::SmtpUtf8, Extension::Dsn];
-        let base: Extensions = base.into_iter().collect();
-        if self.offers_auth() { base.with(Extension::Auth) } else { base }
+        let more = [
+            (self.offers_auth(), Extension::Auth),
+            (self.settings.mt_priority, Extension::MtPriority),
+            (self.settings.deliver_by.is_some(), Extension::DeliverBy),
+            (self.holds().is_some(), Extension::FutureRelease),
+        ];
+        more.into_iter().filter(|(is_offered, _)| *is_offered).map(|(_, extension)| extension).chain(base).collect()
+    }
+
+    /// For how long, and until when, a message may be held: in this session nothing else counts than its beginning.
+    // RFC 4865 §3: an extension of submission
+    fn holds(&self) -> Option<(HoldSeconds, HoldTime)> {
+        let longest = self.settings.future_release.filter(|_| self.settings.dialect == Dialect::Submission)?;
+        let longest = longest.as_secs().min(HOLD_SECONDS_MAX);
+        let latest = self.began_unix?.as_secs().saturating_add(longest);
+        let latest = i64::try_from(latest).ok().and_then(HoldTime::new)?;
+        Some((u32::try_from(longest).ok().and_then(HoldSeconds::new)?, latest))
+    }
+
+    /// Whether the time a message is to be held until, or delivered by, can be kept.
+    fn check_times(&self, params: &MailParams) -> Result<(), Refusal<'static>> {
+        let began = self.began_unix.map_or(0, |unix| i64::try_from(unix.as_secs()).unwrap_or(i64::MAX));
+        let held = match (params.hold, self.holds()) {
+            (Some(hold), Some((longest, latest))) => {
+                let fits = match hold {
+                    Hold::For(seconds) => seconds <= longest,
+                    Hold::Until(time) => time <= latest,
+                };
+                // RFC 4865 §4: 501 for more than was offered, and for a time that is over
+                if !fits {
+                    return Err(Refusal::HeldTooLong(longest, latest));
+                }
+                match hold {
+                    Hold::For(seconds) => i64::from(seconds.get()),
+                    Hold::Until(time) if time.unix_seconds() < began => return Err(Refusal::HeldUntilPast),
+                    Hold::Until(time) => time.unix_seconds() - began,
+                }
+            }
+            _ => 0,
+        };
+        if let Some(Deadline::Return(seconds)) = params.by.map(mail::DeliverBy::deadline) {
+            let least = self.settings.deliver_by.map_or(0, |least| least.as_secs());
+            // RFC 2852 §4: less than was offered gets 55z
+            if u64::from(seconds.get()) < least {
+                return Err(Refusal::TooSoon(least));
+            }
+            // It would come back before it is sent.
+            if i64::from(seconds.get()) <= held {
+                return Err(Refusal::Parameter("BY is over before the message is released".into()));
+            }
+        }
+        Ok(())
     }
 
     fn mail(&mut self, line: &[u8], rest: &[u8]) -> Option<Step> {
@@ -261,14 +329,29 @@ impl Session {
         if params.auth.is_some() && self.identity.is_none() {
             params.auth = Some(Submitter::Unknown);
         }
+        self.check_times(&params)?;
         Ok(Transaction { sender, params, recipients: Vec::new() })
     }
 
+    /// Priorities above zero are for those who may be held to account; others have the usual one. Says what it is then.
+    // RFC 6710 §4.1, §5: a priority that is not granted is lowered, 250 X.3.6
+    fn lower_priority(&mut self) -> bool {
+        let is_trusted = self.identity.is_some() || self.priorities_trusted;
+        let Some(transaction) = self.new_transaction.as_mut().filter(|_| !is_trusted) else { return false };
+        let is_lowered = transaction.params.mt_priority.is_some_and(|priority| priority.get() > 0);
+        if is_lowered {
+            transaction.params.mt_priority = Some(MtPriority::default());
+        }
+        is_lowered
+    }
+
     pub(super) fn answer_mail(&mut self, verdict: Verdict, now: Duration) {
+        let is_lowered = self.lower_priority();
         let transaction = self.new_transaction.take();
         match (verdict, transaction) {
             (Verdict::Accept, Some(transaction)) => {
-                self.push_text(format_args!("250 2.1.0 {}... Sender ok\r\n", transaction.sender));
+                let (code, priority) = if is_lowered { ("2.3.6", ", priority 0") } else { ("2.1.0", "") };
+                self.push_text(format_args!("250 {code} {}... Sender ok{priority}\r\n", transaction.sender));
                 self.begin(transaction, now);
             }
             (Verdict::AcceptWith(reply), Some(transaction)) => {

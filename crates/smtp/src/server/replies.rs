@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use mail::{EnhancedCode, Reply, ReplyCode};
+use mail::{EnhancedCode, HoldSeconds, HoldTime, Reply, ReplyCode};
 
 use super::content::Problem;
 use super::settings::Limits;
@@ -41,6 +41,9 @@ pub(super) enum Refusal<'a> {
     UnknownParameter(String),
     TooManyRecipients,
     MessageSize(u64),
+    HeldTooLong(HoldSeconds, HoldTime),
+    HeldUntilPast,
+    TooSoon(u64),
     ChunkSyntax,
     TurnedAway,
     TlsFirst,
@@ -139,6 +142,13 @@ impl Refusal<'_> {
             Self::TooManyRecipients => fixed(452, "4.5.3", "Too many recipients"),
             // RFC 1870 §6.1, §6.3
             Self::MessageSize(max) => own(552, "5.3.4", format!("Message size exceeds maximum of {max} octets")),
+            // RFC 4865 §4
+            Self::HeldTooLong(longest, latest) => {
+                own(501, "5.5.4", format!("Held for at most {longest} seconds, until {latest} at the latest"))
+            }
+            Self::HeldUntilPast => fixed(501, "5.5.4", "HOLDUNTIL is over"),
+            // RFC 2852 §4, RFC 3463 §3.5: X.4.7 is a delivery time that expired
+            Self::TooSoon(least) => own(554, "5.4.7", format!("Delivery in less than {least} seconds is not promised")),
             Self::ChunkSyntax => fixed(501, "5.5.4", "Syntax error, expected: BDAT SIZE [LAST]"),
             Self::TurnedAway => fixed(503, "5.5.1", "No service here, only QUIT is left"),
             // RFC 3207 §4

@@ -62,6 +62,10 @@ pub struct Session {
     pub(super) exchange: Option<Exchange>,
     pub(super) xclient: Option<Xclient>,
     pub(super) xclient_trusted: bool,
+    /// Priorities above zero count whoever gives them.
+    pub(super) priorities_trusted: bool,
+    /// The wall time from which all times are counted.
+    pub(super) began_unix: Option<Duration>,
     pub(super) counts: Counts,
     pub(super) times: Times,
     notes: Vec<Note>,
@@ -161,6 +165,8 @@ impl Session {
             exchange: None,
             xclient: None,
             xclient_trusted: false,
+            priorities_trusted: false,
+            began_unix: None,
             counts: Counts::default(),
             times: Times::default(),
             notes: Vec::new(),
@@ -410,6 +416,16 @@ impl Session {
     /// XCLIENT is offered from now on.
     pub fn trust_xclient(&mut self) {
         self.xclient_trusted = true;
+    }
+
+    /// Priorities above zero are taken from this client too, though it does not log in.
+    pub fn trust_priorities(&mut self) {
+        self.priorities_trusted = true;
+    }
+
+    /// Says what time it was since 1970 when the session began. Without it nothing is held until a time.
+    pub fn begins_at(&mut self, unix: Duration) {
+        self.began_unix = Some(unix);
     }
 
     /// The server is going down: 421 4.3.2 at the next point where no transaction is open. True if that is now.

@@ -53,6 +53,13 @@ pub struct Settings {
     pub verify: bool,
     /// Bare CR or LF.
     pub bare_newline: BareNewline,
+    /// Offer MT-PRIORITY.
+    pub mt_priority: bool,
+    /// Offer DELIVERBY; the least time for mode R, none told if zero. `554 5.4.7`
+    pub deliver_by: Option<Duration>,
+    /// Offer FUTURERELEASE where mail is submitted, for a hold of at most this, and only if
+    /// [`super::Session::begins_at`] has told the time. `501 5.5.4`
+    pub future_release: Option<Duration>,
     /// Limits.
     pub limits: Limits,
 }
@@ -110,6 +117,9 @@ impl Settings {
             auth: AuthOffer::default(),
             verify: false,
             bare_newline: BareNewline::default(),
+            mt_priority: false,
+            deliver_by: None,
+            future_release: None,
             limits: Limits::default(),
         }
     }

@@ -1,9 +1,10 @@
 //! Parameters of sessions: messages, the protocol, passwords, TLS.
 
-use super::super::choice::{Choice as _, MECHANISMS, TLS_VERSIONS};
+use super::super::choice::{Choice as _, EXTENSIONS, MECHANISMS, TLS_VERSIONS};
 use super::super::parameter::{Section, at};
 use super::{DAY, HOUR, Kind, PATH, count, count_from_1, fixed, list, seconds};
 use ::smtp::server::BareNewline;
+use std::time::Duration;
 
 pub(super) static MESSAGE: Section = Section {
     key: "message",
@@ -63,6 +64,15 @@ pub(super) static MESSAGE: Section = Section {
             "1000",
             "length of a line of content with its end (554 5.6.0); 0 for no limit",
             "RFC 5321 allows 1,000. Many programs send longer lines, and most next hops take them.",
+        ),
+        fixed(
+            "message.hold_max",
+            at!(message.hold_max),
+            Kind::Time { min: Duration::ZERO, max: Duration::from_secs(1_000 * DAY) },
+            "30d",
+            "7d",
+            "how long users may have a message held before it is sent (FUTURERELEASE, 501 5.5.4); 0 to offer none",
+            "It is kept in the spool until then, so it counts in spool.size_max, and nobody reads it before.",
         ),
     ],
 };
@@ -190,6 +200,16 @@ pub(super) static SMTP: Section = Section {
             "true",
             "answer VRFY and EXPN",
             "Otherwise they are answered 252 and 502, which tells nobody which addresses there are.",
+        ),
+        fixed(
+            "smtp.extensions",
+            at!(smtp.extensions),
+            list(&Kind::Choice(EXTENSIONS)),
+            "[\"MT-PRIORITY\", \"DELIVERBY\", \"FUTURERELEASE\"]",
+            "[\"MT-PRIORITY\"]",
+            "extensions that are offered besides those that every server should have",
+            "A parameter of one that is not offered is refused (555 5.5.4). A priority above zero counts from users who logged in \
+             and from relay.from; for others it is lowered to zero.",
         ),
     ],
 };
