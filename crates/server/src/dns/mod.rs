@@ -305,25 +305,21 @@ impl Resolver {
         // Whoever asks gives up in time by itself; this is for those who wait for somebody else's answer.
         let known = timeout_at(limit.until, self.ask_or_share(&key, limit)).await;
         let known = known.unwrap_or_else(|_| Known::failed(Failure::TimedOut, now()));
-        if known.answer.is_ok() && !known.is_stale {
-            return known;
+        match (&known.answer, limit.stale) {
+            (Ok(_), _) if !known.is_stale => known,
+            (Ok(_), false) => Known::failed(Failure::Failed, now()),
+            (Ok(_), true) => {
+                self.state().counts.stale += 1;
+                known
+            }
+            (Err(_), false) => known,
+            (Err(_), true) => {
+                let mut state = self.state();
+                let old = state.cache.get_stale(&key, now()).filter(|old| old.answer.is_ok());
+                state.counts.stale += u64::from(old.is_some());
+                old.map_or(known, |old| Known { until: now() + STALE_TIME, is_stale: true, ..old })
+            }
         }
-        if !limit.stale {
-            return if known.is_stale { Known::failed(Failure::Failed, now()) } else { known };
-        }
-        let mut state = self.state();
-        match known.answer {
-            Ok(_) => {}
-            Err(_) => match state.cache.get_stale(&key, now()) {
-                Some(old) if old.answer.is_ok() => {
-                    state.counts.stale += 1;
-                    return Known { until: now() + STALE_TIME, is_stale: true, ..old };
-                }
-                _ => return known,
-            },
-        }
-        state.counts.stale += 1;
-        known
     }
 
     async fn ask_or_share(&self, key: &Key, limit: Limit<'_>) -> Known {

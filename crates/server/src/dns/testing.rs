@@ -46,7 +46,7 @@ pub(crate) enum Manner {
     Garbage,
     /// With FORMERR where the question has EDNS.
     OldServer,
-    /// With 4,000 addresses, over UDP truncated.
+    /// With 2,000 addresses, 50 kB, over UDP truncated.
     Huge,
     /// An alias alone, without what it leads to.
     AliasOnly,
@@ -252,7 +252,7 @@ impl Zone {
         } else if has(Manner::OldServer) && question.edns.is_some() {
             reply.metadata.response_code = ResponseCode::FormErr;
         } else if has(Manner::Huge) {
-            let addresses = (0..4_000_u16).map(|n| RData::A(A(Ipv4Addr::from(0x0A00_0000 + u32::from(n)))));
+            let addresses = (0..2_000_u16).map(|n| RData::A(A(Ipv4Addr::from(0x0A00_0000 + u32::from(n)))));
             reply.answers.extend(addresses.map(|data| self.record(query.name(), data)));
         } else {
             self.fill(&mut reply, query.name(), query.query_type(), has(Manner::AliasOnly), has(Manner::Bare));
