@@ -158,6 +158,9 @@ impl NextHop {
         if let Some(below) = text.strip_prefix("*.") {
             return Some(format!(".{}", below.trim_end_matches('.')));
         }
+        if text.parse::<IpAddr>().is_ok() {
+            return Some(format!("[{text}]"));
+        }
         if text.parse::<HostPort>().is_ok() {
             return Some(format!("hop:{text}"));
         }

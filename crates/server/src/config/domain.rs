@@ -18,6 +18,16 @@ impl RelayDomain {
         Self { domain, subdomains }
     }
 
+    /// The domain in its DNS form.
+    pub(crate) fn ascii(&self) -> &str {
+        self.domain.ascii()
+    }
+
+    /// Whether what is below is named too.
+    pub(crate) const fn has_subdomains(&self) -> bool {
+        self.subdomains
+    }
+
     /// True for a recipient's domain that this entry names; spelling and case do not matter.
     #[must_use]
     pub fn matches(&self, name: &DomainName) -> bool {

@@ -208,7 +208,10 @@ impl Kind {
                     Err(_) => Err((format!("{number} is out of range"), None)),
                 }
             }
-            (Self::Rate, DeValue::Integer(_) | DeValue::Float(_)) => self.read_text(&plain_text(value.get_ref())),
+            (Self::Rate, DeValue::Integer(_) | DeValue::Float(_)) => {
+                let text = plain_text(value.get_ref());
+                rate(&text).map_err(|what| (format!("{text} {what}"), None))
+            }
             (Self::Time { .. }, DeValue::Integer(number)) if number.as_str() == "0" => self.read_text("0"),
             (Self::Time { .. }, DeValue::Integer(number)) => {
                 Err((format!("{number} has no unit"), Some(format!("write \"{number}s\" for seconds"))))
@@ -318,11 +321,7 @@ impl Kind {
                 }
                 None => complaint(text, "is no time"),
             },
-            Self::Rate => match text.parse::<Rate>() {
-                Ok(rate) if rate <= Rate::MAX => Ok(Value::Rate(rate)),
-                Ok(_) => Err((format!("{text} is out of range"), None)),
-                Err(()) => Err((format!("{} is no such number", quoted(text)), None)),
-            },
+            Self::Rate => rate(text).or_else(|what| complaint(text, what)),
             Self::Choice(words) => match words.iter().find(|(word, _)| *word == text) {
                 Some(_) => Ok(Value::Text(text.to_owned())),
                 None => {
@@ -464,6 +463,14 @@ fn host(text: &str) -> Result<Value, Complaint> {
     // Only what can be read in its turn is proposed.
     let suggestion = suggestion.filter(|text| text.parse::<HostPort>().is_ok()).map(|text| did_you_mean(&text));
     Err((format!("{} {what}", quoted(text)), suggestion))
+}
+
+fn rate(text: &str) -> Result<Value, &'static str> {
+    match text.parse::<Rate>() {
+        Ok(rate) if rate <= Rate::MAX => Ok(Value::Rate(rate)),
+        Ok(_) => Err("is out of range"),
+        Err(()) => Err("is no such number"),
+    }
 }
 
 fn mx_host(text: &str) -> Result<Value, Complaint> {

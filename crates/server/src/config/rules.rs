@@ -4,6 +4,7 @@
 //! it would judge is not the one that was written.
 
 mod delivery;
+mod destination;
 
 use super::build::{Loaded, instance};
 use super::number::{size_text, time_text};
@@ -31,6 +32,8 @@ pub(crate) fn check(loaded: &Loaded) -> Vec<Problem> {
     rules.limits();
     rules.route();
     rules.delivery();
+    rules.destinations();
+    rules.overrides();
     rules.user();
     rules.problems
 }

@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::{DnsError, NetError, NoRecords};
@@ -59,6 +59,28 @@ impl Found {
 
 pub(super) type Answer = Result<Found, Failure>;
 
+/// An answer and its time.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub(super) answer: Answer,
+    /// When it has to be asked for again.
+    pub(super) until: Instant,
+    /// Its time is over, and the servers gave no other.
+    pub(super) is_stale: bool,
+}
+
+impl Known {
+    /// There is no answer for now.
+    pub(super) fn failed(failure: Failure, now: Instant) -> Self {
+        Self { answer: Err(failure), until: now + FAILURE, is_stale: false }
+    }
+
+    /// Whether it may serve when its time is over: "there is no such name" may not, since mail is sent back for it.
+    pub(super) fn may_serve_longer(&self, kind: Kind) -> bool {
+        kind != Kind::Ptr && self.answer.as_ref().is_ok_and(|found| found.exists)
+    }
+}
+
 /// What a reply is.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reading {
@@ -95,6 +117,23 @@ pub(super) fn read(kind: Kind, reply: &Result<Lookup, NetError>) -> Reading {
     }
 }
 
+/// Whether the server has told something about the name, if only that there is nothing.
+pub(super) fn is_answer(error: &NetError) -> bool {
+    let NetError::Dns(DnsError::NoRecordsFound(none)) = error else { return false };
+    matches!(none.response_code, ResponseCode::NXDomain | ResponseCode::NoError) && !is_referral(none)
+}
+
+/// RFC 6891 §7: whether the server does not know EDNS.
+pub(super) fn is_for_edns(error: &NetError) -> bool {
+    matches!(error, NetError::Dns(DnsError::ResponseCode(ResponseCode::FormErr | ResponseCode::NotImp)))
+}
+
+/// RFC 2308 §2.2: name servers without a SOA record are a referral, which a server for us may not answer with: it does
+/// not recurse, or the zone is delegated to one that does not have it.
+fn is_referral(none: &NoRecords) -> bool {
+    none.response_code == ResponseCode::NoError && none.ns.is_some() && none.soa.is_none()
+}
+
 /// Whether nothing at all came from the resolver.
 pub(super) const fn is_silence(error: &NetError) -> bool {
     matches!(error, NetError::Timeout | NetError::NoConnections | NetError::Busy | NetError::Io(_))
@@ -121,9 +160,7 @@ fn read_none(none: &NoRecords) -> Reading {
     let time = none.negative_ttl.map_or(NEGATIVE_DEFAULT, |ttl| Duration::from_secs(ttl.into())).min(NEGATIVE_MAX);
     match none.response_code {
         ResponseCode::NXDomain => Reading::empty(false, time),
-        // RFC 2308 §2.2: name servers without a SOA record are a referral, which a server for us may not answer with:
-        // it does not recurse, or the zone is delegated to one that does not have it.
-        ResponseCode::NoError if none.ns.is_some() && none.soa.is_none() => Reading::failed(),
+        ResponseCode::NoError if is_referral(none) => Reading::failed(),
         // What the library says of an alias that it did not follow to its end has no authority section either.
         ResponseCode::NoError if none.authorities.is_none() => Reading::EmptyIfAliasesEnd(time),
         ResponseCode::NoError => Reading::empty(true, time),

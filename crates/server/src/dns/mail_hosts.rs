@@ -6,25 +6,35 @@
 //!
 //! Not here: smart hosts and other routes of the configuration, which need [`Resolver::host_addresses`] only.
 
+mod choose;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
 use std::fmt;
+use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
 
 use hickory_resolver::proto::op::Query;
 use hickory_resolver::proto::rr::{Name, RecordType};
 use mail::{DomainName, EnhancedCode, Outcome};
-use tokio::sync::SemaphorePermit;
 
 use super::shuffle::Shuffle;
-use super::{Data, Failure, Found, Kind, Limit, Resolver, together};
+use super::{Failure, Kind, Known, Limit, Resolver, now, together};
+use crate::config::DnsOverride;
+use choose::{Addresses, candidates, choose, order};
 
 /// Hosts of one domain that are returned.
 pub const HOSTS_MAX: usize = 16;
 /// Addresses of all hosts of one domain together that are returned.
 pub const ADDRESSES_MAX: usize = 32;
+
+/// How long an answer is believed at least by those who keep it, whatever its time to live.
+pub const HOLD_MIN: Duration = Duration::from_secs(5);
+/// How long an answer of the configuration holds, and any answer at most.
+const HOLD_MAX: Duration = Duration::from_secs(3_600);
+/// When hosts without an answer are asked for again while others have one.
+const HOLD_PART: Duration = Duration::from_secs(60);
 
 /// What addresses to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -66,6 +76,11 @@ pub struct MailHost {
 pub struct MailHosts {
     /// By preference, and at random where that is the same.
     pub hosts: Vec<MailHost>,
+    /// When it has to be asked for again: the end of the shortest time to live in it, an hour away at most and
+    /// [`HOLD_MIN`] at least.
+    pub until: Instant,
+    /// Some of it is out of date, and the name servers gave no other answer.
+    pub is_stale: bool,
 }
 
 impl MailHosts {
@@ -94,6 +109,7 @@ const NULL_MX: EnhancedCode = EnhancedCode::of(Outcome::Permanent, 1, 10);
 const NO_ANSWER: EnhancedCode = EnhancedCode::of(Outcome::Transient, 4, 3);
 /// RFC 3463 §3.5: unable to route.
 const NO_ROUTE: EnhancedCode = EnhancedCode::of(Outcome::Permanent, 4, 4);
+const NO_ROUTE_NOW: EnhancedCode = EnhancedCode::of(Outcome::Transient, 4, 4);
 /// RFC 3463 §3.5: routing loop detected.
 const LOOP: EnhancedCode = EnhancedCode::of(Outcome::Permanent, 4, 6);
 
@@ -113,6 +129,12 @@ impl NoHosts {
     fn unknown(status: EnhancedCode, name: &str, exists: bool) -> Self {
         let what = if exists { "no data known" } else { "host not found" };
         Self::permanent(status, format!("Host unknown (Name server: {name}: {what})"))
+    }
+
+    /// The configuration leads nowhere: no fault of a message.
+    fn of_override(domain: &str, none: &Self) -> Self {
+        let text = format!("config error: dns.override of {domain}: {}", none.text);
+        Self { permanent: false, status: NO_ROUTE_NOW, text }
     }
 
     fn is_us() -> Self {
@@ -148,33 +170,39 @@ impl Ourselves {
     }
 }
 
-/// A host that may take the mail, before its addresses are known.
-#[derive(Debug)]
-struct Candidate {
-    preference: u16,
-    name: Box<str>,
+/// Until when what was found holds, and whether it is out of date.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hold {
+    until: Option<Instant>,
+    is_stale: bool,
 }
 
-/// What the DNS says about the addresses of a host.
-#[derive(Clone, Debug)]
-enum Addresses {
-    Some(Vec<IpAddr>),
-    /// There are none; and whether the name exists.
-    None {
-        exists: bool,
-    },
-    Unknown(Failure),
+impl Hold {
+    fn note(&mut self, known: &Known) {
+        let until = if known.answer.is_ok() { known.until } else { now() + HOLD_PART };
+        self.add(Self { until: Some(until), is_stale: known.is_stale });
+    }
+
+    fn add(&mut self, other: Self) {
+        self.until = self.until.into_iter().chain(other.until).min();
+        self.is_stale |= other.is_stale;
+    }
+
+    fn until(self) -> Instant {
+        let now = now();
+        self.until.map_or(now + HOLD_MAX, |until| until.clamp(now + HOLD_MIN, now + HOLD_MAX))
+    }
 }
 
 impl Resolver {
     /// The hosts that take mail for `domain` at `port`, in the order to try them. `seed` orders hosts of equal preference
     /// and the addresses of each host: take another one for each connection, and the load is shared.
     ///
-    /// Takes `dns.timeout` at most for the MX records and again for the addresses, and in a storm the time until it is
-    /// its turn.
+    /// `[[dns.override]]` comes before the DNS. Takes `dns.timeout` at most for the MX records and again for the addresses,
+    /// and in a storm the time until it is its turn.
     ///
     /// # Errors
-    /// There is none, for now or for good.
+    /// There is none, for now or for good. Never for good by the word of the configuration, or of answers out of date.
     /// # Cancel safety
     /// Cancel safe.
     pub async fn mail_hosts(
@@ -185,14 +213,73 @@ impl Resolver {
         family: Family,
         seed: u64,
     ) -> Result<MailHosts, NoHosts> {
-        let _turn = self.turn().await;
         let domain = domain.ascii();
-        let found = self.ask(domain, Kind::Mx, self.delivery_limit()).await;
-        let found = found.map_err(|failure| NoHosts::no_answer(domain, failure))?;
-        if !found.exists && !self.is_in_hosts_file(domain) {
-            return Err(NoHosts::unknown(NO_SUCH_DOMAIN, domain, false));
+        let given = self.0.overrides.of(domain);
+        let mut hold = Hold::default();
+        let looking = self.look_up(domain, given, port, us, family, seed, &mut hold);
+        match self.in_turn(looking).await {
+            Ok(hosts) => Ok(MailHosts { hosts, until: hold.until(), is_stale: hold.is_stale }),
+            Err(none) if none.permanent && given.is_some() => Err(NoHosts::of_override(domain, &none)),
+            Err(none) if none.permanent && hold.is_stale => Err(NoHosts::no_answer(domain, Failure::Failed)),
+            Err(none) => Err(none),
         }
-        let mut candidates = candidates(domain, &found)?;
+    }
+
+    /// The addresses of a host that the configuration names, without a look at MX records, in the order to try them: IPv6
+    /// and IPv4 by turns, each in the order that `seed` gives.
+    ///
+    /// # Errors
+    /// There is none, for now or for good. A permanent reason is what the DNS says; that the configuration names such a
+    /// host is no fault of a message, and the caller had better try again later.
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn host_addresses(&self, name: &str, family: Family, seed: u64) -> Result<Vec<IpAddr>, NoHosts> {
+        let asking = async { self.addresses_of(name, family, self.delivery_limit()).await };
+        match self.in_turn(asking).await.0 {
+            Addresses::Some(mut addresses) => {
+                order(&mut addresses, &mut Shuffle::new(seed));
+                addresses.truncate(ADDRESSES_MAX);
+                Ok(addresses)
+            }
+            Addresses::None { exists } => Err(NoHosts::unknown(NO_SUCH_DOMAIN, name, exists)),
+            Addresses::Unknown(failure) => Err(NoHosts::no_answer(name, failure)),
+        }
+    }
+
+    /// Looks up when it is its turn; one that takes long lets others go on.
+    async fn in_turn<F: Future>(&self, looking: F) -> F::Output {
+        if self.0.lookups.is_full() {
+            self.state().counts.lookups_waited += 1;
+        }
+        self.0.lookups.run(None, looking).await.expect("without a time limit it gets a place")
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a look-up is about all of them")]
+    async fn look_up(
+        &self,
+        domain: &str,
+        given: Option<&DnsOverride>,
+        port: u16,
+        us: &Ourselves,
+        family: Family,
+        seed: u64,
+        hold: &mut Hold,
+    ) -> Result<Vec<MailHost>, NoHosts> {
+        let mut candidates = match given {
+            Some(given) => {
+                self.state().counts.overridden += 1;
+                choose::given(domain, given)
+            }
+            None => {
+                let known = self.known(domain, Kind::Mx, self.delivery_limit()).await;
+                hold.note(&known);
+                let found = known.answer.map_err(|failure| NoHosts::no_answer(domain, failure))?;
+                if !found.exists && !self.is_in_hosts_file(domain) {
+                    return Err(NoHosts::unknown(NO_SUCH_DOMAIN, domain, false));
+                }
+                candidates(domain, &found)?
+            }
+        };
         let named_us = candidates.iter().filter(|host| us.is_name(&host.name)).map(|host| host.preference).min();
         // RFC 5321 §5.1: an equal or worse preference than ours would bring the mail back to us
         candidates.retain(|host| named_us.is_none_or(|ours| host.preference < ours));
@@ -206,8 +293,14 @@ impl Resolver {
         candidates.truncate(HOSTS_MAX);
 
         let limit = self.delivery_limit();
-        let asking = candidates.iter().map(|host| self.addresses_of(&host.name, family, limit));
-        let answers = together::all(asking).await;
+        let asking = candidates.iter().map(|host| async move {
+            match host.address {
+                Some(ip) => (Addresses::of(vec![ip], family), Hold::default()),
+                None => self.addresses_of(&host.name, family, limit).await,
+            }
+        });
+        let (answers, holds): (Vec<Addresses>, Vec<Hold>) = together::all(asking).await.into_iter().unzip();
+        holds.into_iter().for_each(|other| hold.add(other));
         let is_us = |ip: &IpAddr| us.is_address(*ip, port);
         let ours = candidates.iter().zip(&answers).filter_map(|(host, answer)| match answer {
             Addresses::Some(addresses) if addresses.iter().any(is_us) => Some(host.preference),
@@ -219,44 +312,18 @@ impl Resolver {
         choose(domain, better, ours.is_some(), &mut shuffle)
     }
 
-    /// The addresses of a host that the configuration names, without a look at MX records, in the order to try them: IPv6
-    /// and IPv4 by turns, each in the order that `seed` gives.
-    ///
-    /// # Errors
-    /// There is none, for now or for good. A permanent reason is what the DNS says; that the configuration names such a
-    /// host is no fault of a message, and the caller had better try again later.
-    /// # Cancel safety
-    /// Cancel safe.
-    pub async fn host_addresses(&self, name: &str, family: Family, seed: u64) -> Result<Vec<IpAddr>, NoHosts> {
-        let _turn = self.turn().await;
-        match self.addresses_of(name, family, self.delivery_limit()).await {
-            Addresses::Some(mut addresses) => {
-                order(&mut addresses, &mut Shuffle::new(seed));
-                addresses.truncate(ADDRESSES_MAX);
-                Ok(addresses)
-            }
-            Addresses::None { exists } => Err(NoHosts::unknown(NO_SUCH_DOMAIN, name, exists)),
-            Addresses::Unknown(failure) => Err(NoHosts::no_answer(name, failure)),
+    async fn addresses_of(&self, name: &str, family: Family, limit: Limit<'_>) -> (Addresses, Hold) {
+        if let Some(given) = self.0.overrides.of(name).filter(|given| !given.address.is_empty()) {
+            return (Addresses::of(given.address.clone(), family), Hold::default());
         }
-    }
-
-    async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        if let Ok(turn) = self.0.lookups.try_acquire() {
-            return Some(turn);
-        }
-        self.state().counts.lookups_waited += 1;
-        // Nobody closes it.
-        self.0.lookups.acquire().await.ok()
-    }
-
-    async fn addresses_of(&self, name: &str, family: Family, limit: Limit<'_>) -> Addresses {
         let ask = async |kind, other_family| {
-            if family == other_family { None } else { Some(self.ask(name, kind, limit).await) }
+            if family == other_family { None } else { Some(self.known(name, kind, limit).await) }
         };
         let (six, four) = tokio::join!(ask(Kind::Aaaa, Family::Ipv4), ask(Kind::A, Family::Ipv6));
-        let (mut addresses, mut exists, mut failure) = (Vec::new(), false, None);
-        for answer in [six, four].into_iter().flatten() {
-            match answer {
+        let (mut addresses, mut exists, mut failure, mut hold) = (Vec::new(), false, None, Hold::default());
+        for known in [six, four].into_iter().flatten() {
+            hold.note(&known);
+            match known.answer {
                 Ok(found) => {
                     exists |= found.exists;
                     addresses.extend(found.addresses().map(|ip| ip.to_canonical()).filter(|ip| family.has(*ip)));
@@ -264,11 +331,12 @@ impl Resolver {
                 Err(reason) => failure = Some(reason),
             }
         }
-        match failure {
+        let addresses = match failure {
             _ if !addresses.is_empty() => Addresses::Some(addresses),
             Some(reason) => Addresses::Unknown(reason),
             None => Addresses::None { exists },
-        }
+        };
+        (addresses, hold)
     }
 
     fn is_in_hosts_file(&self, name: &str) -> bool {
@@ -289,100 +357,4 @@ impl Family {
         };
         is_host && (self == Self::Any || self == family)
     }
-}
-
-/// The hosts that an answer to the question for MX records names, each once; the domain itself if there are no records.
-fn candidates(domain: &str, found: &Found) -> Result<Vec<Candidate>, NoHosts> {
-    // RFC 5321 §5.1: without MX records the domain is its own host, of preference 0
-    if found.records.is_empty() {
-        return Ok(vec![Candidate { preference: 0, name: domain.into() }]);
-    }
-    let exchanges = || {
-        found.records.iter().filter_map(|data| match data {
-            Data::Exchange { preference, name } => Some((*preference, &**name)),
-            Data::Address(_) | Data::Name(_) => None,
-        })
-    };
-    // RFC 7505 §3; beside other records it means nothing, and is no host name either
-    if exchanges().all(|(_, name)| name == ".") {
-        return Err(NoHosts::permanent(NULL_MX, format!("{domain} does not accept mail (null MX, RFC 7505)")));
-    }
-    let mut hosts: Vec<Candidate> = Vec::new();
-    // Foreign bytes: only what is a host name comes through. An address here is a mistake that others do not forgive either.
-    for (preference, name) in exchanges() {
-        let Ok(name) = DomainName::new(name.strip_suffix('.').unwrap_or(name)) else { continue };
-        let name = name.ascii();
-        if name.parse::<IpAddr>().is_ok() {
-            continue;
-        }
-        match hosts.iter_mut().find(|host| *host.name == *name) {
-            Some(host) => host.preference = host.preference.min(preference),
-            None => hosts.push(Candidate { preference, name: name.into() }),
-        }
-    }
-    // RFC 5321 §5.1: MX records of which none can be used are an error; the domain's own address is not asked for
-    if hosts.is_empty() {
-        return Err(NoHosts::permanent(
-            NO_ROUTE,
-            format!("Host unknown (Name server: {domain}: MX records name no host)"),
-        ));
-    }
-    Ok(hosts)
-}
-
-/// Takes the hosts that have addresses, within the limits. `is_ours` says that we are behind all these hosts.
-fn choose(
-    domain: &str,
-    found: Vec<(Candidate, Addresses)>,
-    is_ours: bool,
-    shuffle: &mut Shuffle,
-) -> Result<MailHosts, NoHosts> {
-    let (mut hosts, mut known, mut taken): (Vec<MailHost>, _, HashSet<IpAddr>) =
-        (Vec::new(), Vec::new(), HashSet::new());
-    let (mut unknown, mut none) = (None, None);
-    for (host, answer) in found {
-        match answer {
-            Addresses::Some(addresses) => known.push((host, addresses)),
-            Addresses::Unknown(failure) => unknown = unknown.or_else(|| Some(NoHosts::no_answer(&host.name, failure))),
-            Addresses::None { exists } => {
-                let status = if *host.name == *domain { NO_SUCH_DOMAIN } else { NO_ROUTE };
-                none = none.or_else(|| Some(NoHosts::unknown(status, &host.name, exists)));
-            }
-        }
-    }
-    let mut later = known.len();
-    for (host, mut addresses) in known {
-        later -= 1;
-        // A name for the same machine is not another machine.
-        addresses.retain(|ip| !taken.contains(ip));
-        order(&mut addresses, shuffle);
-        // Each host keeps room for one address of those behind it.
-        addresses.truncate(ADDRESSES_MAX.saturating_sub(taken.len() + later));
-        taken.extend(&addresses);
-        if !addresses.is_empty() {
-            hosts.push(MailHost { name: host.name, addresses, preference: host.preference });
-        }
-    }
-    match unknown {
-        _ if !hosts.is_empty() => Ok(MailHosts { hosts }),
-        // What the others lack does not matter while one of them may have it.
-        Some(reason) => Err(reason),
-        None if is_ours => Err(NoHosts::is_us()),
-        None => Err(none.unwrap_or_else(|| NoHosts::unknown(NO_ROUTE, domain, true))),
-    }
-}
-
-/// Brings addresses of one host into the order to try them: IPv6 and IPv4 by turns, so that neither a dead IPv6 nor a dead
-/// IPv4 costs more than one try, each kind at random.
-fn order(addresses: &mut Vec<IpAddr>, shuffle: &mut Shuffle) {
-    addresses.sort_unstable();
-    addresses.dedup();
-    shuffle.shuffle(addresses);
-    let (four, six): (Vec<IpAddr>, Vec<IpAddr>) = addresses.drain(..).partition(IpAddr::is_ipv4);
-    let both = four.len().min(six.len());
-    let (mut four, mut six) = (four.into_iter(), six.into_iter());
-    for _ in 0..both {
-        addresses.extend(six.next().into_iter().chain(four.next()));
-    }
-    addresses.extend(six.chain(four));
 }

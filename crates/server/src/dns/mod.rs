@@ -12,8 +12,13 @@
 mod answer;
 mod breaker;
 mod cache;
+#[cfg(test)]
+mod cost;
 mod mail_hosts;
+mod overrides;
+mod places;
 mod reverse;
+mod servers;
 mod shuffle;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -32,16 +37,20 @@ use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
+use hickory_resolver::system_conf::read_system_conf;
 use hickory_resolver::{Hosts, TokioResolver};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant as Timer, timeout_at};
 
 pub use answer::RECORDS_MAX;
-use answer::{Answer, Data, Found, Kind, Reading};
+use answer::{Answer, Data, Found, Kind, Known, Reading};
 use breaker::{Breaker, Course};
 use cache::Cache;
-pub use mail_hosts::{ADDRESSES_MAX, Family, HOSTS_MAX, MailHost, MailHosts, NoHosts, Ourselves};
+pub use mail_hosts::{ADDRESSES_MAX, Family, HOLD_MIN, HOSTS_MAX, MailHost, MailHosts, NoHosts, Ourselves};
+use overrides::Overrides;
+use places::Places;
 pub use reverse::ClientName;
+use servers::{Client, Servers};
 
 /// Questions of sessions under way; more wait, within their time limit.
 pub const QUESTIONS_MAX: usize = 256;
@@ -49,6 +58,14 @@ pub const QUESTIONS_MAX: usize = 256;
 pub const DELIVERY_QUESTIONS_MAX: usize = 512;
 /// Look-ups of mail hosts under way, each with a few questions; more wait their turn, as long as it takes.
 pub const LOOKUPS_MAX: usize = 128;
+/// Of those above, how many more may be under way when they take long.
+pub const SLOW_QUESTIONS_MAX: usize = 1_536;
+/// Of look-ups, how many more may be under way when they take long.
+pub const SLOW_LOOKUPS_MAX: usize = 1_536;
+/// RFC 8767 §5: how long the servers have for an answer while one is at hand whose time is over.
+const STALE_PATIENCE: Duration = Duration::from_millis(1_800);
+/// RFC 8767 §5: how long an answer whose time is over serves until the servers are asked again.
+const STALE_TIME: Duration = Duration::from_secs(30);
 /// Aliases of which the last leads nowhere that are followed.
 const ALIASES_MAX: usize = 6;
 
@@ -91,8 +108,14 @@ pub struct Counts {
     pub timed_out: u64,
     /// Not asked because the resolver is dead.
     pub skipped: u64,
+    /// Answered although the time of the answer was over, because the servers failed.
+    pub stale: u64,
+    /// Answered by `[[dns.override]]`.
+    pub overridden: u64,
     /// Look-ups of mail hosts that waited for one of [`LOOKUPS_MAX`] places.
     pub lookups_waited: u64,
+    /// Name servers that said nothing lately and are asked last.
+    pub servers_silent: usize,
     /// Entries in the cache.
     pub cache_entries: usize,
     /// The resolver is being skipped now.
@@ -133,10 +156,10 @@ impl fmt::Display for SetupError {
 impl std::error::Error for SetupError {}
 
 struct State {
-    cache: Cache<Key, Answer>,
+    cache: Cache<Key, Known>,
     /// Questions under way, as many as there are callers at most; who waits gets the answer, or learns that the one who
     /// asked is gone.
-    open: HashMap<Key, watch::Receiver<Option<Answer>>>,
+    open: HashMap<Key, watch::Receiver<Option<Known>>>,
     breaker: Breaker,
     counts: Counts,
     notes: Vec<DnsNote>,
@@ -146,17 +169,21 @@ struct State {
 #[derive(Clone, Copy)]
 struct Limit<'a> {
     until: Timer,
-    places: &'a Semaphore,
+    places: &'a Places,
+    /// An answer may serve whose time is over.
+    stale: bool,
 }
 
 struct Inner {
-    hickory: TokioResolver,
+    servers: Servers,
+    overrides: Overrides,
     /// /etc/hosts, which the library looks into by itself; here to know whether a name is in it.
     hosts: Arc<Hosts>,
     timeout: Duration,
-    places: Semaphore,
-    delivery_places: Semaphore,
-    lookups: Semaphore,
+    stale_max: Duration,
+    places: Places,
+    delivery_places: Places,
+    lookups: Places,
     state: Mutex<State>,
 }
 
@@ -176,22 +203,18 @@ impl Resolver {
 
     fn with_hosts(settings: &crate::config::Dns, hosts: Hosts) -> Result<Self, SetupError> {
         let setup = |error: NetError| SetupError(error.to_string());
-        let mut builder = if settings.servers.is_empty() {
-            TokioResolver::builder_tokio().map_err(setup)?
+        let addresses: Vec<NameServerConfig> = if settings.servers.is_empty() {
+            let (system, _) = read_system_conf().map_err(setup)?;
+            system.name_servers().to_vec()
         } else {
-            let servers = settings.servers.iter().map(|server| name_server(*server)).collect();
-            TokioResolver::builder_with_config(
-                ResolverConfig::from_parts(None, Vec::new(), servers),
-                TokioRuntimeProvider::default(),
-            )
+            settings.servers.iter().map(|server| name_server(*server)).collect()
         };
-        let options = builder.options_mut();
-        // Two tries fit into the limit, which is kept here: one packet may be lost.
-        options.timeout = settings.timeout / 2;
-        options.attempts = 1;
-        options.cache_size = 0;
-        options.use_hosts_file = ResolveHosts::Never;
-        options.max_active_requests = QUESTIONS_MAX + DELIVERY_QUESTIONS_MAX;
+        let hosts = Arc::new(hosts);
+        let client = |server: NameServerConfig| {
+            let edns = client(server.clone(), true, settings.timeout, &hosts)?;
+            Ok(Client { edns, plain: client(server, false, settings.timeout, &hosts)? })
+        };
+        let clients = addresses.into_iter().map(client).collect::<Result<Vec<_>, _>>().map_err(setup)?;
         let state = State {
             cache: Cache::new(usize::try_from(settings.cache_entries_max).unwrap_or(usize::MAX)),
             open: HashMap::new(),
@@ -199,16 +222,15 @@ impl Resolver {
             counts: Counts::default(),
             notes: Vec::new(),
         };
-        let mut hickory = builder.build().map_err(setup)?;
-        let hosts = Arc::new(hosts);
-        hickory.set_hosts(Arc::clone(&hosts));
         Ok(Self(Arc::new(Inner {
-            hickory,
+            servers: Servers::new(clients, settings.timeout),
+            overrides: Overrides::new(&settings.overrides),
             hosts,
             timeout: settings.timeout,
-            places: Semaphore::new(QUESTIONS_MAX),
-            delivery_places: Semaphore::new(DELIVERY_QUESTIONS_MAX),
-            lookups: Semaphore::new(LOOKUPS_MAX),
+            stale_max: settings.stale_max,
+            places: Places::new(QUESTIONS_MAX, 0),
+            delivery_places: Places::new(DELIVERY_QUESTIONS_MAX, SLOW_QUESTIONS_MAX),
+            lookups: Places::new(LOOKUPS_MAX, SLOW_LOOKUPS_MAX),
             state: Mutex::new(state),
         })))
     }
@@ -247,8 +269,9 @@ impl Resolver {
     /// What happened so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
+        let servers_silent = self.0.servers.silent_count();
         let state = self.state();
-        Counts { cache_entries: state.cache.len(), dead: state.breaker.is_open(), ..state.counts }
+        Counts { cache_entries: state.cache.len(), dead: state.breaker.is_open(), servers_silent, ..state.counts }
     }
 
     /// Takes what is to be logged.
@@ -259,12 +282,12 @@ impl Resolver {
 
     /// The limits of a session's question.
     fn limit(&self, time_max: Duration) -> Limit<'_> {
-        Limit { until: Timer::now() + time_max.min(self.0.timeout), places: &self.0.places }
+        Limit { until: Timer::now() + time_max.min(self.0.timeout), places: &self.0.places, stale: false }
     }
 
     /// The limits of a delivery's question.
     fn delivery_limit(&self) -> Limit<'_> {
-        Limit { places: &self.0.delivery_places, ..self.limit(self.0.timeout) }
+        Limit { places: &self.0.delivery_places, stale: true, ..self.limit(self.0.timeout) }
     }
 
     async fn addresses(&self, name: &str, kind: Kind, limit: Limit<'_>) -> Result<Vec<IpAddr>, Failure> {
@@ -273,18 +296,39 @@ impl Resolver {
 
     /// Asks within the time limit, the waiting for a place and for others included.
     async fn ask(&self, name: &str, kind: Kind, limit: Limit<'_>) -> Answer {
-        let key = (name.to_ascii_lowercase().into_boxed_str(), kind);
-        // Whoever asks gives up in time by itself; this is for those who wait for somebody else's answer.
-        timeout_at(limit.until, self.ask_or_share(&key, limit)).await.unwrap_or(Err(Failure::TimedOut))
+        self.known(name, kind, limit).await.answer
     }
 
-    async fn ask_or_share(&self, key: &Key, limit: Limit<'_>) -> Answer {
+    /// The same, with the time of the answer; it may be over where the limit allows it.
+    async fn known(&self, name: &str, kind: Kind, limit: Limit<'_>) -> Known {
+        let key = (name.to_ascii_lowercase().into_boxed_str(), kind);
+        // Whoever asks gives up in time by itself; this is for those who wait for somebody else's answer.
+        let known = timeout_at(limit.until, self.ask_or_share(&key, limit)).await;
+        let known = known.unwrap_or_else(|_| Known::failed(Failure::TimedOut, now()));
+        match (&known.answer, limit.stale) {
+            (Ok(_), _) if !known.is_stale => known,
+            (Ok(_), false) => Known::failed(Failure::Failed, now()),
+            (Ok(_), true) => {
+                self.state().counts.stale += 1;
+                known
+            }
+            (Err(_), false) => known,
+            (Err(_), true) => {
+                let mut state = self.state();
+                let old = state.cache.get_stale(&key, now()).filter(|old| old.answer.is_ok());
+                state.counts.stale += u64::from(old.is_some());
+                old.map_or(known, |old| Known { until: now() + STALE_TIME, is_stale: true, ..old })
+            }
+        }
+    }
+
+    async fn ask_or_share(&self, key: &Key, limit: Limit<'_>) -> Known {
         loop {
             let (mut other, mine) = {
                 let mut state = self.state();
-                if let Some(answer) = state.cache.get(key, now()) {
+                if let Some(known) = state.cache.get(key, now()) {
                     state.counts.cached += 1;
-                    return answer;
+                    return known;
                 }
                 match state.open.get(key).cloned() {
                     Some(other) => {
@@ -299,23 +343,27 @@ impl Resolver {
                 }
             };
             if let Some(mine) = mine {
-                let (answer, time) = self.ask_now(key, limit).await;
-                mine.finish(&answer, time);
-                return answer;
+                // On the heap: most callers find an answer, and many wait for one.
+                let (answer, time) = Box::pin(self.ask_now(key, limit)).await;
+                return mine.finish(answer, time);
             }
             // Whoever asked may have gone away without an answer: then this one asks.
-            if let Ok(answer) = other.wait_for(Option::is_some).await
-                && let Some(answer) = &*answer
+            if let Ok(known) = other.wait_for(Option::is_some).await
+                && let Some(known) = &*known
             {
-                return answer.clone();
+                return known.clone();
             }
         }
     }
 
     /// Asks the resolver, unless it is dead, and says how long the answer holds.
-    async fn ask_now(&self, (name, kind): &Key, limit: Limit<'_>) -> (Answer, Duration) {
+    async fn ask_now(&self, key: &Key, limit: Limit<'_>) -> (Answer, Duration) {
+        let (name, kind) = key;
         // A little before the limit of the caller, so that the answer is kept for others.
-        let until = Timer::now() + (limit.until - Timer::now()).mul_f32(0.95);
+        let mut until = Timer::now() + (limit.until - Timer::now()).mul_f32(0.95);
+        if limit.stale && self.state().cache.get_stale(key, now()).is_some_and(|known| known.answer.is_ok()) {
+            until = until.min(Timer::now() + STALE_PATIENCE);
+        }
         let Ok(mut full_name) = Name::from_ascii(name) else { return (Err(Failure::BadName), Duration::ZERO) };
         // Never with the domain of this machine behind it.
         full_name.set_fqdn(true);
@@ -328,12 +376,13 @@ impl Resolver {
                 return (Err(Failure::Skipped), Duration::ZERO);
             }
         }
-        let Ok(Ok(_place)) = timeout_at(until, limit.places.acquire()).await else {
+        let asking = timeout_at(until, self.ask_library(full_name, *kind));
+        let Some(reading) = limit.places.run(Some(until), asking).await else {
             // Our own doing, which says nothing about the resolver or the name.
             self.state().counts.timed_out += 1;
             return (Err(Failure::TimedOut), Duration::ZERO);
         };
-        match timeout_at(until, self.ask_library(full_name, *kind)).await {
+        match reading {
             Ok(Reading::Answer(answer, time)) => (answer, time),
             // The second is not left over: the walk ends with an answer.
             Err(_) | Ok(Reading::Silence | Reading::EmptyIfAliasesEnd(_)) => {
@@ -347,7 +396,7 @@ impl Resolver {
 
     async fn ask_library(&self, name: Name, kind: Kind) -> Reading {
         self.state().counts.asked += 1;
-        let reply = self.0.hickory.lookup(name.clone(), kind.record_type()).await;
+        let reply = self.0.servers.lookup(&name, kind.record_type()).await;
         self.note_answer(&reply);
         match answer::read(kind, &reply) {
             Reading::EmptyIfAliasesEnd(time) => self.walk_aliases(name, time).await,
@@ -359,7 +408,7 @@ impl Resolver {
     async fn walk_aliases(&self, name: Name, time: Duration) -> Reading {
         let mut names = vec![name];
         while let Some(last) = names.last() {
-            let reply = self.0.hickory.lookup(last.clone(), RecordType::CNAME).await;
+            let reply = self.0.servers.lookup(last, RecordType::CNAME).await;
             self.note_answer(&reply);
             let next = match &reply {
                 Ok(lookup) => lookup.answers().iter().find_map(|record| match &record.data {
@@ -387,7 +436,8 @@ impl Resolver {
 
     /// Whether the resolver answers a question that needs nobody else, within half the time limit.
     async fn probe(&self) -> bool {
-        let asking = self.0.hickory.lookup(Name::root(), RecordType::NS);
+        let root = Name::root();
+        let asking = self.0.servers.lookup(&root, RecordType::NS);
         let answered = tokio::time::timeout(self.0.timeout / 2, asking)
             .await
             .is_ok_and(|found| !found.as_ref().is_err_and(answer::is_silence));
@@ -424,13 +474,32 @@ impl fmt::Debug for Resolver {
 struct Open<'a> {
     resolver: &'a Resolver,
     key: &'a Key,
-    sender: watch::Sender<Option<Answer>>,
+    sender: watch::Sender<Option<Known>>,
 }
 
 impl Open<'_> {
-    fn finish(self, answer: &Answer, time: Duration) {
-        self.resolver.state().cache.put(self.key.clone(), answer.clone(), time, now());
-        self.sender.send_replace(Some(answer.clone()));
+    /// Keeps the answer for `time` and gives it to all who wait.
+    fn finish(self, answer: Answer, time: Duration) -> Known {
+        let now = now();
+        let known = Known { answer, until: now + time, is_stale: false };
+        let mut state = self.resolver.state();
+        let is_old =
+            known.answer.is_err() && state.cache.get_stale(self.key, now).is_some_and(|old| old.answer.is_ok());
+        if is_old {
+            // What is at hand outlives the failure. Where nobody was asked it is nobody's answer.
+            if !time.is_zero() {
+                state.cache.renew(self.key, STALE_TIME, now, |old| {
+                    old.is_stale = true;
+                    old.until = now + STALE_TIME;
+                });
+            }
+        } else {
+            let stale = if known.may_serve_longer(self.key.1) { self.resolver.0.stale_max } else { Duration::ZERO };
+            state.cache.put(self.key.clone(), known.clone(), time, stale, now);
+        }
+        drop(state);
+        self.sender.send_replace(Some(known.clone()));
+        known
     }
 }
 
@@ -438,6 +507,30 @@ impl Drop for Open<'_> {
     fn drop(&mut self) {
         self.resolver.state().open.remove(self.key);
     }
+}
+
+/// A client of one server.
+fn client(
+    server: NameServerConfig,
+    edns: bool,
+    timeout: Duration,
+    hosts: &Arc<Hosts>,
+) -> Result<TokioResolver, NetError> {
+    let config = ResolverConfig::from_parts(None, Vec::new(), vec![server]);
+    let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+    let options = builder.options_mut();
+    // Two tries fit into the limit, which is kept here: one packet may be lost.
+    options.timeout = timeout / 2;
+    options.attempts = 1;
+    options.cache_size = 0;
+    // What passes every path whole (RFC 6891 §6.2.5).
+    options.edns0 = edns;
+    options.edns_payload_len = 1_232;
+    options.use_hosts_file = ResolveHosts::Never;
+    options.max_active_requests = QUESTIONS_MAX + DELIVERY_QUESTIONS_MAX + SLOW_QUESTIONS_MAX;
+    let mut client = builder.build()?;
+    client.set_hosts(Arc::clone(hosts));
+    Ok(client)
 }
 
 fn name_server(address: SocketAddr) -> NameServerConfig {

@@ -15,6 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 use super::Resolver;
+use crate::config::Dns;
 
 /// Seconds that answers hold, unless [`Server::hold`] says otherwise.
 const TTL: u32 = 300;
@@ -39,6 +40,14 @@ pub(crate) enum Manner {
     Lame,
     /// Over UDP truncated.
     Truncated,
+    /// With the number of another question.
+    OtherId,
+    /// With bytes that are no message.
+    Garbage,
+    /// With FORMERR where the question has EDNS.
+    OldServer,
+    /// With 2,000 addresses, 50 kB, over UDP truncated.
+    Huge,
     /// An alias alone, without what it leads to.
     AliasOnly,
     /// Empty answers without a SOA record.
@@ -86,6 +95,22 @@ fn labels(name: &str) -> Name {
     name
 }
 
+/// Settings to ask these servers, without stale answers and overrides.
+pub(crate) fn settings(servers: &[SocketAddr], timeout: Duration) -> Dns {
+    Dns {
+        servers: servers.to_vec(),
+        timeout,
+        cache_entries_max: 1_000,
+        stale_max: Duration::ZERO,
+        overrides: Vec::new(),
+    }
+}
+
+/// A resolver with these settings, on a machine without /etc/hosts.
+pub(crate) fn resolver_of(settings: &Dns) -> Resolver {
+    Resolver::with_hosts(settings, Hosts::default()).unwrap()
+}
+
 impl Server {
     /// Answers with these records; with an empty answer for names that have others or have names below them, and NXDOMAIN
     /// for the rest; with SERVFAIL for names that begin with `broken.` and have none.
@@ -115,16 +140,9 @@ impl Server {
 
     /// A resolver that asks this server, on a machine with this /etc/hosts.
     pub(crate) fn resolver_with_hosts(&self, timeout: Duration, text: &str) -> Resolver {
-        let settings = crate::config::Dns {
-            servers: vec![self.address],
-            timeout,
-            cache_entries_max: 1_000,
-            stale_max: Duration::ZERO,
-            overrides: Vec::new(),
-        };
         let mut hosts = Hosts::default();
         hosts.read_hosts_conf(text.as_bytes()).unwrap();
-        Resolver::with_hosts(&settings, hosts).unwrap()
+        Resolver::with_hosts(&settings(&[self.address], timeout), hosts).unwrap()
     }
 
     /// Questions so far.
@@ -229,13 +247,27 @@ impl Zone {
             reply.metadata.response_code = ResponseCode::Refused;
         } else if has(Manner::Lame) {
             reply.authorities = vec![self.record(&labels("example"), RData::NS(NS(labels("ns.example"))))];
-        } else if is_udp && has(Manner::Truncated) {
+        } else if is_udp && (has(Manner::Truncated) || has(Manner::Huge)) {
             reply.metadata.truncation = true;
+        } else if has(Manner::OldServer) && question.edns.is_some() {
+            reply.metadata.response_code = ResponseCode::FormErr;
+        } else if has(Manner::Huge) {
+            let addresses = (0..2_000_u16).map(|n| RData::A(A(Ipv4Addr::from(0x0A00_0000 + u32::from(n)))));
+            reply.answers.extend(addresses.map(|data| self.record(query.name(), data)));
         } else {
             self.fill(&mut reply, query.name(), query.query_type(), has(Manner::AliasOnly), has(Manner::Bare));
         }
+        if has(Manner::OtherId) {
+            reply.metadata.id ^= 1;
+        }
         reply.queries.push(query);
-        Some(reply.to_vec().unwrap())
+        let mut bytes = reply.to_vec().unwrap();
+        if has(Manner::Garbage) {
+            // The number of the question, and then counts of records that are not there.
+            bytes.truncate(2);
+            bytes.extend([0xFF; 60]);
+        }
+        Some(bytes)
     }
 
     fn fill(&self, reply: &mut Message, name: &Name, kind: RecordType, alias_only: bool, bare: bool) {

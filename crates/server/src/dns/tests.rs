@@ -1,6 +1,6 @@
 //! The resolver against a server of its own on loopback.
 
-use super::testing::{Server, a, ptr};
+use super::testing::{Manner, Server, a, ptr, resolver_of, settings};
 use super::*;
 
 /// Long enough that no answer on loopback is late.
@@ -149,4 +149,111 @@ async fn a_zone_that_is_silent_does_not_kill_the_resolver() {
     assert_eq!(resolver.a_records("x.example").await.unwrap().len(), 1);
     assert_eq!(resolver.a_records("z.example").await.unwrap(), Vec::<IpAddr>::new());
     assert_eq!(resolver.take_notes(), [DnsNote::Dead, DnsNote::Alive]);
+}
+
+/// Lets the clock go on.
+async fn later(seconds: u64) {
+    // It stands only while nobody waits for a socket.
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+    tokio::time::resume();
+}
+
+/// How long it took, in real time.
+async fn timed<F: Future>(work: F) -> (F::Output, Duration) {
+    let began = now();
+    (work.await, now() - began)
+}
+
+#[tokio::test]
+async fn a_silent_server_costs_one_question_and_not_each() {
+    let records = || (0..40).map(|n| a(&format!("{n}.example"), "192.0.2.1")).collect();
+    let (dead, alive) = (Server::start(records()).await, Server::start(records()).await);
+    dead.silence(".");
+    // A fifth of it is the patience with one server.
+    let (timeout, patience) = (Duration::from_secs(2), Duration::from_millis(400));
+    let resolver = resolver_of(&settings(&[dead.address, alive.address], timeout));
+    let mut names = (0..40).map(|n| format!("{n}.example"));
+    let mut ask = async || {
+        let name = names.next().unwrap();
+        let (answer, time) = timed(resolver.a_records(&name)).await;
+        assert_eq!(answer.unwrap().len(), 1);
+        time
+    };
+    assert!(ask().await >= patience);
+    assert_eq!(resolver.counts().servers_silent, 1);
+    let (before, began) = (dead.asked(), now());
+    for _ in 0..20 {
+        ask().await;
+    }
+    assert!(now() - began < patience, "{:?}", now() - began);
+    assert_eq!(dead.asked(), before);
+    // Half a minute later one question tries it, and no other.
+    later(31).await;
+    assert!(ask().await >= patience);
+    let before = dead.asked();
+    ask().await;
+    assert_eq!(dead.asked(), before);
+    // It is back.
+    dead.speak();
+    later(31).await;
+    let before = alive.asked();
+    assert!(ask().await < patience && ask().await < patience);
+    assert_eq!((alive.asked(), resolver.counts().servers_silent), (before, 0));
+    assert_eq!(resolver.take_notes(), []);
+}
+
+#[tokio::test]
+async fn a_server_that_fails_is_followed_by_the_next_at_once() {
+    let records = || vec![a("x.example", "192.0.2.1")];
+    for manner in [Manner::Broken, Manner::Refused, Manner::Lame, Manner::Garbage] {
+        let (bad, good) = (Server::start(records()).await, Server::start(records()).await);
+        bad.answer(".", manner);
+        let resolver = resolver_of(&settings(&[bad.address, good.address], LONG));
+        let (answer, time) = timed(resolver.a_records("x.example")).await;
+        assert_eq!(answer.unwrap().len(), 1, "{manner:?}");
+        assert!(time < Duration::from_millis(900), "{manner:?} {time:?}");
+        // All bad: that is what is said.
+        good.answer(".", manner);
+        assert_eq!(resolver.a_records("y.example").await, Err(Failure::Failed), "{manner:?}");
+        // What does not exist is an answer, and nobody else is asked.
+        good.speak();
+        bad.speak();
+        let before = good.asked();
+        assert_eq!(resolver.a_records("z.example").await, Ok(vec![]));
+        assert_eq!(good.asked(), before, "{manner:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_port_where_nobody_listens_costs_nothing() {
+    let good = Server::start(vec![a("x.example", "192.0.2.1")]).await;
+    let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let resolver = resolver_of(&settings(&[closed, good.address], LONG));
+    let (answer, time) = timed(resolver.a_records("x.example")).await;
+    assert_eq!(answer.unwrap().len(), 1);
+    // Where the system tells of it; else it is silence.
+    assert!(time < Duration::from_secs(2), "{time:?}");
+    assert_eq!(resolver.counts().servers_silent, 1);
+}
+
+/// Each costs its time at most, and is a failure or an answer.
+#[tokio::test]
+async fn hostile_servers() {
+    let server = Server::start(vec![a("x.example", "192.0.2.1")]).await;
+    for (manner, expected) in [
+        (Manner::OtherId, Err(Failure::TimedOut)),
+        (Manner::Garbage, Err(Failure::Failed)),
+        (Manner::OldServer, Ok(1)),
+        (Manner::Huge, Ok(RECORDS_MAX)),
+        (Manner::Truncated, Ok(1)),
+    ] {
+        let timeout = Duration::from_millis(300);
+        let resolver = resolver_of(&settings(&[server.address], timeout));
+        server.answer(".", manner);
+        let (answer, time) = timed(resolver.a_records("x.example")).await;
+        assert_eq!(answer.map(|ips| ips.len()), expected, "{manner:?}");
+        assert!(time < 2 * timeout, "{manner:?} {time:?}");
+        server.speak();
+    }
 }

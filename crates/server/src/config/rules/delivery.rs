@@ -77,6 +77,26 @@ impl Rules<'_> {
                 "",
             );
         }
+        for (fast, key, slow, other) in [
+            (delivery.fast_connect_time, "delivery.fast_connect_time", delivery.connect_time, "delivery.connect_time"),
+            (
+                delivery.fast_greeting_time,
+                "delivery.fast_greeting_time",
+                delivery.greeting_time,
+                "delivery.greeting_time",
+            ),
+            (delivery.fast_command_time, "delivery.fast_command_time", delivery.command_time, "delivery.command_time"),
+            (delivery.end_time, "delivery.end_time", delivery.transaction_time, "delivery.transaction_time"),
+        ] {
+            if fast > slow {
+                let (fast, slow) = (time_text(fast), time_text(slow));
+                self.warn(
+                    &[(key, 0), (other, 0)],
+                    format!("{key}: {fast} is longer than {other}, {slow}, which counts"),
+                    "",
+                );
+            }
+        }
         let give_up = time_text(delivery.give_up_after);
         for (time, key, effect) in [
             (delivery.retry_first, "delivery.retry_first", "each message is tried once"),

@@ -1,12 +1,15 @@
 //! Hosts of domains whose DNS is well, odd or broken, from a server of our own on loopback.
 
 use super::super::now;
-use super::super::testing::{Manner, Server, a, cname, mx};
+use super::super::testing::{Manner, Server, a, cname, mx, resolver_of, settings};
+use super::choose::Candidate;
 use super::*;
+use crate::config::Dns;
 use crate::dns::LOOKUPS_MAX;
+use crate::dns::{Data, Found};
 use hickory_resolver::proto::rr::RData;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 /// Long enough that no answer on loopback is late.
@@ -59,6 +62,9 @@ fn zone() -> Vec<(String, RData)> {
         mx("one.example", 10, "mx.one.example"),
         a("mx.one.example", "192.0.2.1"),
         a("mx.one.example", "2001:db8::1"),
+        mx("toboth.example", 10, "both.example"),
+        a("both.example", "192.0.2.12"),
+        a("both.example", "2001:db8::12"),
         mx("two.example", 20, "B.two.example"),
         mx("two.example", 10, "a.two.example"),
         a("a.two.example", "192.0.2.2"),
@@ -317,12 +323,6 @@ async fn answers_are_believed_as_long_as_they_say() {
     let server = Server::start(zone()).await;
     let resolver = server.resolver(LONG);
     server.hold(60);
-    let later = async |seconds| {
-        // The clock stands only while nobody waits for a socket.
-        tokio::time::pause();
-        tokio::time::advance(Duration::from_secs(seconds)).await;
-        tokio::time::resume();
-    };
     for (name, questions) in [("two.example", 5), ("missing.example", 1), ("empty.example", 3)] {
         let (before, answer) = (server.asked(), show(&ask(&resolver, name, 0).await));
         assert_eq!(server.asked() - before, questions, "{name}");
@@ -432,8 +432,7 @@ async fn more_than_there_are_places_wait() {
 async fn deliveries_and_sessions_have_places_of_their_own() {
     let server = Server::start(zone()).await;
     let resolver = server.resolver(MIDDLE);
-    let places = u32::try_from(crate::dns::DELIVERY_QUESTIONS_MAX).unwrap();
-    let taken = resolver.0.delivery_places.acquire_many(places).await.unwrap();
+    let taken = resolver.0.delivery_places.take_all(crate::dns::DELIVERY_QUESTIONS_MAX).await;
     assert_eq!(resolver.a_records("nomx.example").await.unwrap().len(), 1);
     let names: Vec<String> =
         (0..10).map(|number| format!("{number}.example")).chain(["one.example".to_owned()]).collect();
@@ -446,6 +445,150 @@ async fn deliveries_and_sessions_have_places_of_their_own() {
     ask(&resolver, "one.example", 0).await.unwrap();
     assert_eq!(server.asked() - before, 3);
     assert!(server.take_questions().iter().all(|question| !question.starts_with("NS")), "not probed");
+}
+
+/// Lets the clock go on.
+async fn later(seconds: u64) {
+    // It stands only while nobody waits for a socket.
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+    tokio::time::resume();
+}
+
+#[tokio::test]
+async fn names_whose_servers_are_silent_do_not_hold_others() {
+    let server = Server::start(zone()).await;
+    server.silence(".dead.");
+    let resolver = server.resolver(LONG);
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..LOOKUPS_MAX + 20 {
+        let resolver = resolver.clone();
+        tasks.spawn(async move { ask(&resolver, &format!("{number}.dead"), 0).await.is_ok() });
+    }
+    tokio::task::yield_now().await;
+    let began = now();
+    assert_eq!(show(&ask(&resolver, "one.example", 0).await), "10 mx.one.example 192.0.2.1 2001:db8::1");
+    assert!(now() - began < LONG / 4, "{:?}", now() - began);
+}
+
+// RFC 8767 §4 (test)
+#[tokio::test]
+async fn answers_serve_longer_while_the_servers_fail() {
+    let server = Server::start(zone()).await;
+    let settings = Dns { stale_max: Duration::from_secs(3_600), ..settings(&[server.address], MIDDLE) };
+    let resolver = resolver_of(&settings);
+    server.hold(60);
+    let text = "10 mx.one.example 192.0.2.1 2001:db8::1";
+    let no_answer = |name: &str| format!("4.4.3 Name server: {name}: host name lookup failure");
+    let fresh = ask(&resolver, "one.example", 0).await;
+    assert!(show(&fresh) == text && !fresh.unwrap().is_stale);
+    assert!(ask(&resolver, "null.example", 0).await.unwrap_err().permanent);
+    assert!(ask(&resolver, "missing.example", 0).await.unwrap_err().permanent);
+    for manner in [Manner::Broken, Manner::Silent] {
+        later(61).await;
+        server.answer(".", manner);
+        let stale = ask(&resolver, "one.example", 0).await;
+        assert_eq!(show(&stale), text, "{manner:?}");
+        let stale = stale.unwrap();
+        assert!(stale.is_stale && stale.until <= now() + Duration::from_secs(30) && resolver.counts().stale >= 3);
+        // The servers are left alone for a while.
+        let before = server.asked();
+        assert_eq!(show(&ask(&resolver, "one.example", 0).await), text);
+        assert_eq!(server.asked(), before);
+        // Sessions are told the truth.
+        assert!(resolver.a_records("mx.one.example").await.is_err());
+        // Nothing is sent back by the word of an answer out of date.
+        assert_eq!(show(&ask(&resolver, "null.example", 0).await), no_answer("null.example"));
+        assert_eq!(show(&ask(&resolver, "missing.example", 0).await), no_answer("missing.example"));
+        server.speak();
+        later(31).await;
+        let fresh = ask(&resolver, "one.example", 0).await;
+        assert!(show(&fresh) == text && !fresh.unwrap().is_stale, "{manner:?}");
+        assert!(ask(&resolver, "null.example", 0).await.unwrap_err().permanent);
+        assert!(ask(&resolver, "missing.example", 0).await.unwrap_err().permanent);
+    }
+    // Not for ever.
+    server.answer(".", Manner::Broken);
+    later(3_661).await;
+    assert_eq!(show(&ask(&resolver, "one.example", 0).await), no_answer("one.example"));
+}
+
+#[tokio::test]
+async fn when_to_ask_again() {
+    let server = Server::start(zone()).await;
+    let resolver = server.resolver(LONG);
+    let ask = async |name: &str| {
+        let until = ask(&resolver, name, 0).await.unwrap().until - now();
+        // What is left of it, rounded up to a second.
+        (until + Duration::from_millis(999)).as_secs()
+    };
+    server.hold(90);
+    assert_eq!(ask("one.example").await, 90);
+    server.hold(0);
+    assert_eq!(ask("two.example").await, HOLD_MIN.as_secs());
+    server.hold(1_000_000);
+    assert_eq!(ask("toboth.example").await, 3_600);
+    // That there is no MX record, or no IPv6 address, is believed for a shorter time.
+    assert_eq!(ask("nomx.example").await, 900);
+    assert_eq!(ask("two.example").await, 900);
+    // One of two hosts is unknown for now.
+    assert_eq!(ask("partbroken.example").await, 60);
+}
+
+fn overrides(text: &str) -> Vec<DnsOverride> {
+    let config = crate::config::load(text, None, &[], &crate::config::Machine::default());
+    config.unwrap_or_else(|problems| panic!("{}", crate::config::render(&problems))).config.dns.overrides
+}
+
+#[tokio::test]
+async fn answers_of_the_configuration() {
+    let server = Server::start(zone()).await;
+    let overrides = overrides(
+        "dns.override = [
+            { domain = 'one.example', mx = ['[192.0.2.30]', ['b.two.example', 'OTHER.test', '[2001:db8::30]']] },
+            { domain = 'other.test', address = ['192.0.2.31', '2001:db8::31'] },
+            { domain = 'us.test', address = '192.0.2.99' },
+            { domain = 'six.test', address = '2001:db8::32' },
+            { domain = 'nowhere.test', mx = ['missing.example'] },
+            { domain = 'b.test', mx = ['mx.us.example', '[192.0.2.33]'] },
+            { domain = '.test', mx = 'b.two.example' },
+        ]",
+    );
+    let settings = Dns { overrides, ..settings(&[server.address], LONG) };
+    let resolver = resolver_of(&settings);
+    for (name, expected) in [
+        (
+            "one.example",
+            "0 [192.0.2.30] 192.0.2.30, 1 [2001:db8::30] 2001:db8::30, 1 b.two.example 192.0.2.3, 1 other.test 192.0.2.31 \
+             2001:db8::31",
+        ),
+        ("Other.test", "0 other.test 192.0.2.31 2001:db8::31"),
+        ("test", "0 b.two.example 192.0.2.3"),
+        ("a.b.c.test", "0 b.two.example 192.0.2.3"),
+        ("two.example", "10 a.two.example 192.0.2.2, 20 b.two.example 192.0.2.3"),
+        // Mistakes of the configuration are no fault of the mail.
+        ("us.test", "4.4.4 config error: dns.override of us.test: config error: mail loops back to me (MX problem?)"),
+        ("b.test", "4.4.4 config error: dns.override of b.test: config error: mail loops back to me (MX problem?)"),
+        (
+            "nowhere.test",
+            "4.4.4 config error: dns.override of nowhere.test: Host unknown (Name server: missing.example: host not found)",
+        ),
+    ] {
+        assert_eq!(show(&ask(&resolver, name, 1).await), expected, "{name}");
+    }
+    let before = server.asked();
+    let six = resolver.mail_hosts(&domain("six.test"), 25, &us(), Family::Ipv4, 0).await;
+    assert_eq!(
+        show(&six),
+        "4.4.4 config error: dns.override of six.test: Host unknown (Name server: six.test: no data known)"
+    );
+    let found = ask(&resolver, "other.test", 0).await.unwrap();
+    assert!(found.until > now() + Duration::from_secs(3_500) && !found.is_stale);
+    assert_eq!(resolver.host_addresses("other.test", Family::Ipv4, 0).await.unwrap(), [IpAddr::from([192, 0, 2, 31])]);
+    assert_eq!(server.asked(), before, "nobody was asked");
+    // Sessions ask the DNS.
+    assert_eq!(resolver.a_records("other.test").await, Ok(vec![]));
+    assert!(resolver.counts().overridden >= 8);
 }
 
 fn some_answer() -> impl Strategy<Value = (u16, u8, Addresses)> {
@@ -479,10 +622,10 @@ proptest! {
         }).collect();
         let unknown = found.iter().any(|(_, _, answer)| matches!(answer, Addresses::Unknown(_)));
         let hosts = found.into_iter().map(|(preference, name, answer)| {
-            (Candidate { preference, name: format!("h{name}.example").into() }, answer)
+            (Candidate { preference, name: format!("h{name}.example").into(), address: None }, answer)
         }).collect();
         match choose("x.example", hosts, is_ours, &mut Shuffle::new(seed)) {
-            Ok(MailHosts { hosts }) => {
+            Ok(hosts) => {
                 prop_assert!(!hosts.is_empty() && hosts.len() <= HOSTS_MAX);
                 prop_assert!(hosts.iter().all(|host| !host.addresses.is_empty()));
                 prop_assert!(hosts.is_sorted_by_key(|host| host.preference));

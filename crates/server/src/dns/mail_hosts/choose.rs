@@ -1,0 +1,156 @@
+//! What is made of the answers: candidates of an MX answer, and of them those that have addresses, in their order. Pure.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use mail::DomainName;
+
+use super::super::shuffle::Shuffle;
+use super::super::{Data, Failure, Found};
+use super::{ADDRESSES_MAX, Family, MailHost, NO_ROUTE, NO_SUCH_DOMAIN, NULL_MX, NoHosts};
+use crate::config::{DnsOverride, Host};
+
+/// A host that may take the mail, before its addresses are known.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub(super) preference: u16,
+    pub(super) name: Box<str>,
+    /// Where it is an address, with the name in brackets.
+    pub(super) address: Option<IpAddr>,
+}
+
+/// What the DNS says about the addresses of a host.
+#[derive(Clone, Debug)]
+pub(super) enum Addresses {
+    Some(Vec<IpAddr>),
+    /// There are none; and whether the name exists.
+    None {
+        exists: bool,
+    },
+    Unknown(Failure),
+}
+
+impl Addresses {
+    /// Those that mail of this family can go to.
+    pub(super) fn of(addresses: Vec<IpAddr>, family: Family) -> Self {
+        let addresses: Vec<IpAddr> =
+            addresses.into_iter().map(|ip| ip.to_canonical()).filter(|ip| family.has(*ip)).collect();
+        if addresses.is_empty() { Self::None { exists: true } } else { Self::Some(addresses) }
+    }
+}
+
+/// The hosts that the configuration names for a domain, each once.
+pub(super) fn given(domain: &str, given: &DnsOverride) -> Vec<Candidate> {
+    if given.mx.is_empty() {
+        return vec![Candidate { preference: 0, name: domain.into(), address: None }];
+    }
+    let mut hosts: Vec<Candidate> = Vec::new();
+    for (preference, group) in (0..).zip(&given.mx) {
+        for host in group {
+            let (name, address): (Box<str>, _) = match host {
+                Host::Name(name) => (name.ascii().into(), None),
+                Host::Address(ip) => (format!("[{ip}]").into(), Some(*ip)),
+            };
+            if hosts.iter().all(|other| other.name != name) {
+                hosts.push(Candidate { preference, name, address });
+            }
+        }
+    }
+    hosts
+}
+
+/// The hosts that an answer to the question for MX records names, each once; the domain itself if there are no records.
+pub(super) fn candidates(domain: &str, found: &Found) -> Result<Vec<Candidate>, NoHosts> {
+    // RFC 5321 §5.1: without MX records the domain is its own host, of preference 0
+    if found.records.is_empty() {
+        return Ok(vec![Candidate { preference: 0, name: domain.into(), address: None }]);
+    }
+    let exchanges = || {
+        found.records.iter().filter_map(|data| match data {
+            Data::Exchange { preference, name } => Some((*preference, &**name)),
+            Data::Address(_) | Data::Name(_) => None,
+        })
+    };
+    // RFC 7505 §3; beside other records it means nothing, and is no host name either
+    if exchanges().all(|(_, name)| name == ".") {
+        return Err(NoHosts::permanent(NULL_MX, format!("{domain} does not accept mail (null MX, RFC 7505)")));
+    }
+    let mut hosts: Vec<Candidate> = Vec::new();
+    // Foreign bytes: only what is a host name comes through. An address here is a mistake that others do not forgive either.
+    for (preference, name) in exchanges() {
+        let Ok(name) = DomainName::new(name.strip_suffix('.').unwrap_or(name)) else { continue };
+        let name = name.ascii();
+        if name.parse::<IpAddr>().is_ok() {
+            continue;
+        }
+        match hosts.iter_mut().find(|host| *host.name == *name) {
+            Some(host) => host.preference = host.preference.min(preference),
+            None => hosts.push(Candidate { preference, name: name.into(), address: None }),
+        }
+    }
+    // RFC 5321 §5.1: MX records of which none can be used are an error; the domain's own address is not asked for
+    if hosts.is_empty() {
+        return Err(NoHosts::permanent(
+            NO_ROUTE,
+            format!("Host unknown (Name server: {domain}: MX records name no host)"),
+        ));
+    }
+    Ok(hosts)
+}
+
+/// Takes the hosts that have addresses, within the limits. `is_ours` says that we are behind all these hosts.
+pub(super) fn choose(
+    domain: &str,
+    found: Vec<(Candidate, Addresses)>,
+    is_ours: bool,
+    shuffle: &mut Shuffle,
+) -> Result<Vec<MailHost>, NoHosts> {
+    let (mut hosts, mut known, mut taken): (Vec<MailHost>, _, HashSet<IpAddr>) =
+        (Vec::new(), Vec::new(), HashSet::new());
+    let (mut unknown, mut none) = (None, None);
+    for (host, answer) in found {
+        match answer {
+            Addresses::Some(addresses) => known.push((host, addresses)),
+            Addresses::Unknown(failure) => unknown = unknown.or_else(|| Some(NoHosts::no_answer(&host.name, failure))),
+            Addresses::None { exists } => {
+                let status = if *host.name == *domain { NO_SUCH_DOMAIN } else { NO_ROUTE };
+                none = none.or_else(|| Some(NoHosts::unknown(status, &host.name, exists)));
+            }
+        }
+    }
+    let mut later = known.len();
+    for (host, mut addresses) in known {
+        later -= 1;
+        // A name for the same machine is not another machine.
+        addresses.retain(|ip| !taken.contains(ip));
+        order(&mut addresses, shuffle);
+        // Each host keeps room for one address of those behind it.
+        addresses.truncate(ADDRESSES_MAX.saturating_sub(taken.len() + later));
+        taken.extend(&addresses);
+        if !addresses.is_empty() {
+            hosts.push(MailHost { name: host.name, addresses, preference: host.preference });
+        }
+    }
+    match unknown {
+        _ if !hosts.is_empty() => Ok(hosts),
+        // What the others lack does not matter while one of them may have it.
+        Some(reason) => Err(reason),
+        None if is_ours => Err(NoHosts::is_us()),
+        None => Err(none.unwrap_or_else(|| NoHosts::unknown(NO_ROUTE, domain, true))),
+    }
+}
+
+/// Brings addresses of one host into the order to try them: IPv6 and IPv4 by turns, so that neither a dead IPv6 nor a dead
+/// IPv4 costs more than one try, each kind at random.
+pub(super) fn order(addresses: &mut Vec<IpAddr>, shuffle: &mut Shuffle) {
+    addresses.sort_unstable();
+    addresses.dedup();
+    shuffle.shuffle(addresses);
+    let (four, six): (Vec<IpAddr>, Vec<IpAddr>) = addresses.drain(..).partition(IpAddr::is_ipv4);
+    let both = four.len().min(six.len());
+    let (mut four, mut six) = (four.into_iter(), six.into_iter());
+    for _ in 0..both {
+        addresses.extend(six.next().into_iter().chain(four.next()));
+    }
+    addresses.extend(six.chain(four));
+}
