@@ -71,8 +71,8 @@ pub(super) static MESSAGE: Section = Section {
             Kind::Time { min: Duration::ZERO, max: Duration::from_secs(1_000 * DAY) },
             "30d",
             "7d",
-            "how long users may have a message held before it is sent (FUTURERELEASE, 501 5.5.4); 0 to offer none",
-            "It is kept in the spool until then, so it counts in spool.size_max, and nobody reads it before.",
+            "how long users may have mail held before it is sent (501 5.5.4); 0 to offer none",
+            "By FUTURERELEASE. It is kept in the spool until then, so it counts in spool.size_max.",
         ),
     ],
 };
