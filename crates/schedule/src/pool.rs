@@ -41,9 +41,9 @@ pub(crate) struct Budget {
 
 impl Budget {
     pub(crate) fn new(connections_max: usize) -> Self {
-        let fast = connections_max.max(1);
-        let slow = (fast / 10).max(1);
-        Self { fast, slow, all: fast.saturating_add((fast / 4).max(slow)) }
+        let slow = (connections_max / 10).max(1);
+        let fast = connections_max.saturating_sub(slow).max(1);
+        Self { fast, slow, all: fast + slow }
     }
 
     pub(crate) const fn of(&self, lane: Lane) -> usize {

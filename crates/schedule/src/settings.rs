@@ -7,8 +7,8 @@ use crate::chance::splitmix;
 /// The limits. All can be changed while it runs, by [`Scheduler::set`](crate::Scheduler::set).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Connections of the fast lane, opening ones included. A tenth of it, at least one, is the slow lane's; both with
-    /// those that lag are a quarter more at most. 1,000.
+    /// Connections of the whole server, opening ones included. A tenth of them, at least one, is the slow lane's, and the
+    /// fast lane has at least one. Those that lag take from the fast lane until it needs them. 1,000.
     pub connections_max: usize,
     /// Connections a site may have before anything is known of it; its own limit is [`Limits`](crate::Limits). 5.
     pub window_start: u32,

@@ -251,13 +251,13 @@ async fn by_domain(
         }
     };
     let found = resolver.mail_hosts(&domain, port, us, family, turn).await?;
-    let hosts: Vec<(&str, u16)> = found.hosts.iter().map(|host| (&*host.name, host.preference)).collect();
+    let hosts: Vec<(&str, u16)> = found.exchanges.iter().map(|(name, preference)| (&**name, *preference)).collect();
     let at = |host: &MailHost| {
         let (name, preference) = (host.name.clone(), host.preference);
         host.addresses.clone().into_iter().map(move |ip| named(&name, SocketAddr::new(ip, port), preference))
     };
     let candidates = found.hosts.iter().flat_map(at).collect();
-    Ok(of_hosts(config, destination, &hosts, None, candidates))
+    Ok(of_hosts(config, destination, &hosts, Some(found.until), candidates))
 }
 
 /// The host of an address literal.

@@ -76,6 +76,9 @@ pub struct MailHost {
 pub struct MailHosts {
     /// By preference, and at random where that is the same.
     pub hosts: Vec<MailHost>,
+    /// All names that mail goes to with their preferences, also of those hosts that have no address just now: the same
+    /// for all domains with the same hosts, in no order.
+    pub exchanges: Vec<(Box<str>, u16)>,
     /// When it has to be asked for again: the end of the shortest time to live in it, an hour away at most and
     /// [`HOLD_MIN`] at least.
     pub until: Instant,
@@ -171,16 +174,17 @@ impl Ourselves {
 }
 
 /// Until when what was found holds, and whether it is out of date.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Hold {
     until: Option<Instant>,
     is_stale: bool,
+    exchanges: Vec<(Box<str>, u16)>,
 }
 
 impl Hold {
     fn note(&mut self, known: &Known) {
         let until = if known.answer.is_ok() { known.until } else { now() + HOLD_PART };
-        self.add(Self { until: Some(until), is_stale: known.is_stale });
+        self.add(Self { until: Some(until), is_stale: known.is_stale, ..Self::default() });
     }
 
     fn add(&mut self, other: Self) {
@@ -218,7 +222,10 @@ impl Resolver {
         let mut hold = Hold::default();
         let looking = self.look_up(domain, given, port, us, family, seed, &mut hold);
         match self.in_turn(looking).await {
-            Ok(hosts) => Ok(MailHosts { hosts, until: hold.until(), is_stale: hold.is_stale }),
+            Ok(hosts) => {
+                let exchanges = std::mem::take(&mut hold.exchanges);
+                Ok(MailHosts { hosts, exchanges, is_stale: hold.is_stale, until: hold.until() })
+            }
             Err(none) if none.permanent && given.is_some() => Err(NoHosts::of_override(domain, &none)),
             Err(none) if none.permanent && hold.is_stale => Err(NoHosts::no_answer(domain, Failure::Failed)),
             Err(none) => Err(none),
@@ -286,6 +293,7 @@ impl Resolver {
         if candidates.is_empty() {
             return Err(NoHosts::is_us());
         }
+        hold.exchanges = candidates.iter().map(|host| (host.name.clone(), host.preference)).collect();
         let mut shuffle = Shuffle::new(seed);
         // RFC 5321 §5.1: hosts of equal preference at random
         shuffle.shuffle(&mut candidates);

@@ -357,7 +357,9 @@ async fn stragglers_are_added_up() {
     assert!(lines[0]["oldest"].as_u64().unwrap() >= 5 * 3_600, "{lines:?}");
     assert_eq!((&totals["more"], &totals["recipients"]), (&json!(2), &json!(6)));
     let (lines, _) = trial.run(r#"{"action":"stragglers","by":"recipient","to":"@one.test"}"#).await;
-    let who: Vec<_> = lines.iter().map(|line| (line["to"].as_str().unwrap(), line["recipients"].as_u64())).collect();
+    // The one that cannot be read is named too.
+    let told = lines.iter().filter(|line| line.contains_key("to"));
+    let who: Vec<_> = told.map(|line| (line["to"].as_str().unwrap(), line["recipients"].as_u64())).collect();
     assert_eq!(who, [("x@one.test", Some(2)), ("z@one.test", Some(1))]);
     let (lines, _) = trial.run(r#"{"action":"stragglers","destination":"down.test"}"#).await;
     assert_eq!((&lines[0]["down"], &lines[0]["site"]), (&json!("Connection refused"), &json!("mx.test:25")));
