@@ -56,7 +56,7 @@ pub(crate) struct Destination {
     /// How often its site was not what it was said to be, in a row.
     misplaced: u32,
     /// Jobs that wait for a site.
-    pub(crate) pending: VecDeque<(QueueId, Class, Part)>,
+    pub(crate) pending: VecDeque<(QueueId, Part)>,
     /// Its hosts are not known.
     pub(crate) down: Option<Box<Down>>,
     failures: u32,
@@ -142,7 +142,7 @@ impl Destination {
         &mut self,
         job: Job,
         class: Class,
-        mut site: Option<&mut Site>,
+        site: Option<&mut Site>,
         settings: &Settings,
         now: Duration,
     ) -> Added {
@@ -171,7 +171,7 @@ impl Destination {
                 return Added::Waits;
             }
         }
-        let line = site.as_deref_mut().map(|site| &mut site.line);
+        let line = site.map(|site| &mut site.line);
         self.line_up(job.message, job.recipients, class, (false, true), line, now);
         Added::Ready
     }
@@ -190,15 +190,15 @@ impl Destination {
     ) -> usize {
         let mut put = |recipients: Positions| {
             self.active.insert(message, recipients.clone());
-            let part = Part { destination: self.id, recipients, warned, fresh };
+            let part = Part { destination: self.id, recipients, class, warned, fresh };
             count(&mut self.ready, class, 1);
             self.fresh += usize::from(fresh);
             match &mut line {
-                Some(line) => line.push(message, class, part, now),
-                None => self.pending.push_back((message, class, part)),
+                Some(line) => line.push(message, part, now),
+                None => self.pending.push_back((message, part)),
             }
         };
-        if recipients.len() <= PART_MAX && recipients.as_slice().is_sorted() {
+        if recipients.len() <= PART_MAX && recipients.as_slice().is_sorted_by(|one, next| one < next) {
             put(recipients);
             return 1;
         }
@@ -227,14 +227,14 @@ impl Destination {
     }
 
     /// A part goes to a connection, or out of memory.
-    pub(crate) fn leaves(&mut self, class: Class, part: &Part) {
-        uncount(&mut self.ready, class, 1);
+    pub(crate) fn leaves(&mut self, part: &Part) {
+        uncount(&mut self.ready, part.class, 1);
         self.fresh -= usize::from(part.fresh);
     }
 
     /// A part that was in line leaves memory untried.
-    pub(crate) fn drop_part(&mut self, message: QueueId, class: Class, part: &Part, now: Duration) {
-        self.leaves(class, part);
+    pub(crate) fn drop_part(&mut self, message: QueueId, part: &Part, now: Duration) {
+        self.leaves(part);
         self.release(message, &part.recipients);
         self.more = true;
         // What is too old is not to wait for the probe.
@@ -245,16 +245,16 @@ impl Destination {
     }
 
     /// A part was taken by a connection.
-    pub(crate) fn takes_off(&mut self, class: Class, part: &Part, now: Duration) {
-        self.leaves(class, part);
+    pub(crate) fn takes_off(&mut self, part: &Part, now: Duration) {
+        self.leaves(part);
         self.in_flight += 1;
         self.used_at = now;
     }
 
     /// The rest of a part stays in line.
-    pub(crate) fn splits(&mut self, message: QueueId, class: Class, part: &Part, whole: &Positions, rest: Positions) {
+    pub(crate) fn splits(&mut self, message: QueueId, part: &Part, whole: &Positions, rest: Positions) {
         self.active.split(message, whole, part.recipients.clone(), rest);
-        count(&mut self.ready, class, 1);
+        count(&mut self.ready, part.class, 1);
         self.fresh += usize::from(part.fresh);
     }
 
@@ -269,25 +269,18 @@ impl Destination {
     }
 
     /// Takes a part back that was not tried, first in line; `site` is its own, which need not be the connection's.
-    pub(crate) fn take_back(
-        &mut self,
-        message: QueueId,
-        class: Class,
-        part: Part,
-        site: Option<&mut Site>,
-        now: Duration,
-    ) {
+    pub(crate) fn take_back(&mut self, message: QueueId, part: Part, site: Option<&mut Site>, now: Duration) {
         self.in_flight -= 1;
         if self.down.is_some() || site.as_ref().is_some_and(|site| site.down.is_some()) {
             self.release(message, &part.recipients);
             self.more = true;
             return;
         }
-        count(&mut self.ready, class, 1);
+        count(&mut self.ready, part.class, 1);
         self.fresh += usize::from(part.fresh);
         match site {
-            Some(site) => site.line.push_front(message, class, part, now),
-            None => self.pending.push_front((message, class, part)),
+            Some(site) => site.line.push_front(message, part, now),
+            None => self.pending.push_front((message, part)),
         }
     }
 

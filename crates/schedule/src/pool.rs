@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use mail::QueueId;
 
 use crate::chance::ById;
-use crate::job::{Class, ConnectionId, Lane, Positions, SiteId};
+use crate::job::{ConnectionId, Lane, Positions, SiteId};
 use crate::line::Part;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,6 @@ impl Budget {
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub(crate) message: QueueId,
-    pub(crate) class: Class,
     /// Of all its parts.
     pub(crate) recipients: Positions,
     pub(crate) first: Part,

@@ -161,11 +161,11 @@ impl Scheduler {
         // A site that is down takes one, to see whether it still is.
         let takes = if site.down.is_some() { usize::from(site.may_probe(now)) } else { pending.len() };
         let out: Vec<_> = pending.drain(takes.min(pending.len())..).collect();
-        for (message, class, part) in pending {
-            site.line.push(message, class, part, now);
+        for (message, part) in pending {
+            site.line.push(message, part, now);
         }
-        for (message, class, part) in &out {
-            found.drop_part(*message, *class, part, now);
+        for (message, part) in &out {
+            found.drop_part(*message, part, now);
         }
         self.marks.destination(found);
         self.marks.site(id, site);
@@ -183,8 +183,8 @@ impl Scheduler {
         let Some(found) = self.destinations.get_mut(&destination) else { return Vec::new() };
         found.is_unplaced(why, &self.settings, now, &mut self.chance);
         let out: Vec<_> = std::mem::take(&mut found.pending).into();
-        for (message, class, part) in &out {
-            found.drop_part(*message, *class, part, now);
+        for (message, part) in &out {
+            found.drop_part(*message, part, now);
         }
         self.marks.destination(found);
         jobs_of(out, false)
@@ -374,14 +374,14 @@ impl Scheduler {
                 self.marks.destination(destination);
             }
         }
-        for (message, class, part) in drained {
+        for (message, part) in drained {
             let Some(destination) = self.destinations.get_mut(&part.destination) else { continue };
             if destination.site == Some(id) {
                 destination.is_misplaced(now);
             }
             let is_there = site_of(&mut self.sites, destination, &mut self.marks).is_some();
             debug_assert!(!is_there, "who was placed before is not there any more");
-            destination.pending.push_back((message, class, part));
+            destination.pending.push_back((message, part));
             self.marks.destination(destination);
         }
         for flight in ended.flights.into_iter().rev() {
@@ -491,7 +491,7 @@ impl Scheduler {
         let Some(site) = site_of(&mut self.sites, destination, &mut self.marks) else { return };
         for message in destination.active.messages() {
             let parts = site.line.remove(message, id).into_iter();
-            destination.pending.extend(parts.map(|(class, part)| (message, class, part)));
+            destination.pending.extend(parts.map(|part| (message, part)));
         }
         site.members -= 1;
         if let Some(id) = destination.site.take() {
@@ -502,15 +502,15 @@ impl Scheduler {
 
     /// Gives a connection what was taken from the line for it.
     fn fly(&mut self, connection: ConnectionId, taken: Taken, now: Duration) -> Take {
-        let Taken { message, class, first, others, split } = taken;
+        let Taken { message, first, others, split } = taken;
         if let Some((whole, rest)) = split
             && let Some(destination) = self.destinations.get_mut(&first.destination)
         {
-            destination.splits(message, class, &first, &whole, rest);
+            destination.splits(message, &first, &whole, rest);
         }
         for part in std::iter::once(&first).chain(&others) {
             if let Some(destination) = self.destinations.get_mut(&part.destination) {
-                destination.takes_off(class, part, now);
+                destination.takes_off(part, now);
             }
         }
         let recipients = all_of(&first, &others);
@@ -518,7 +518,7 @@ impl Scheduler {
         let Some(found) = self.pool.get_mut(connection) else { return Take::Close };
         found.taken += 1;
         let job = Job { message, recipients: recipients.clone(), probe: found.probe && found.taken == 1 };
-        found.flights.push_back(Flight { message, class, recipients, first, others, taken: self.step });
+        found.flights.push_back(Flight { message, recipients, first, others, taken: self.step });
         Take::Job(job)
     }
 
@@ -538,11 +538,11 @@ impl Scheduler {
 
     /// Puts what a connection had back, each part to where its destination is now.
     fn take_back(&mut self, flight: Flight, now: Duration) {
-        let Flight { message, class, first, others, .. } = flight;
+        let Flight { message, first, others, .. } = flight;
         for part in others.into_iter().rev().chain(std::iter::once(first)) {
             let Some(destination) = self.destinations.get_mut(&part.destination) else { continue };
             let mut site = site_of(&mut self.sites, destination, &mut self.marks);
-            destination.take_back(message, class, part, site.as_deref_mut(), now);
+            destination.take_back(message, part, site.as_deref_mut(), now);
             self.marks.destination(destination);
             if let (Some(site), Some(id)) = (site, destination.site) {
                 self.marks.site(id, site);
@@ -584,9 +584,9 @@ impl Scheduler {
             return Vec::new();
         }
         let drained = site.line.drain();
-        for (message, class, part) in &drained {
+        for (message, part) in &drained {
             if let Some(destination) = self.destinations.get_mut(&part.destination) {
-                destination.drop_part(*message, *class, part, now);
+                destination.drop_part(*message, part, now);
                 self.marks.destination(destination);
             }
         }
@@ -624,10 +624,10 @@ fn all_of(first: &Part, others: &[Part]) -> Positions {
 }
 
 /// One job for the parts of each message.
-fn jobs_of(parts: Vec<(QueueId, Class, Part)>, probe: bool) -> Vec<Job> {
+fn jobs_of(parts: Vec<(QueueId, Part)>, probe: bool) -> Vec<Job> {
     let mut jobs: Vec<Job> = Vec::with_capacity(parts.len());
     for together in parts.chunk_by(|one, next| one.0 == next.0) {
-        let mut all: Vec<u32> = together.iter().flat_map(|(_, _, part)| part.recipients.iter()).collect();
+        let mut all: Vec<u32> = together.iter().flat_map(|(_, part)| part.recipients.iter()).collect();
         all.sort_unstable();
         if let Some((message, ..)) = together.first() {
             jobs.push(Job { message: *message, recipients: Positions::from(all.as_slice()), probe });

@@ -33,6 +33,8 @@ const OVERDUE_MAX: usize = 1_024;
 const REST: Duration = Duration::from_secs(1);
 /// And so much for each entry that was read.
 const REST_PER_ENTRY: Duration = Duration::from_micros(50);
+/// How long what became due behind a walk waits for it.
+const BEHIND_MAX: Duration = Duration::from_secs(30);
 /// Rest before a walk for more work, for each entry that was read: a list of entries that are not due must not be read
 /// over and over for the few behind them.
 const AGAIN_PER_ENTRY: Duration = Duration::from_micros(1);
@@ -168,8 +170,12 @@ impl Destination {
         }
         walk.seen = walk.seen.saturating_add(u32::try_from(used).unwrap_or(u32::MAX));
         if !is_last || used < whole.len() {
-            self.walk = Some(walk);
-            return;
+            // What became due behind it is not to wait until a list that grows as fast as it is read has an end.
+            if walk.next.is_none_or(|next| now < next.saturating_add(BEHIND_MAX)) {
+                self.walk = Some(walk);
+                return;
+            }
+            self.more = true;
         }
         self.rest_until = now + REST + REST_PER_ENTRY.saturating_mul(walk.seen);
         self.again_from = now + AGAIN_PER_ENTRY.saturating_mul(walk.seen);
@@ -242,6 +248,7 @@ impl Destination {
                 continue;
             }
             overdue.sort_unstable();
+            overdue.dedup();
             let recipients = Positions::from(overdue.as_slice());
             overdue.clear();
             self.active.insert(message, recipients.clone());

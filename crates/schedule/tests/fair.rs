@@ -1,0 +1,106 @@
+//! Lists and single messages at one site, from outside: what anybody may have to wait for.
+
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
+
+mod rig;
+
+use std::time::Duration;
+
+use rig::{Host, Manner, Rig};
+use schedule::{Class, Settings};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn rig() -> Rig {
+    let manner = Manner { service: 100 * MS, ..Manner::default() };
+    let mut rig = Rig::new(Settings::default(), manner, vec![Host::Alive], 7);
+    rig.limits[0].connections = 3;
+    rig
+}
+
+/// Adds single messages while something else goes on, and gives the longest wait of one.
+fn longest_wait(rig: &mut Rig, class: Class) -> Duration {
+    let mut added = Vec::new();
+    rig.class = class;
+    for _ in 0..40 {
+        added.push((rig.add(0, 1, false), rig.now));
+        rig.run(270 * MS);
+    }
+    rig.run(SECOND);
+    added.iter().map(|(message, at)| *rig.delivered.get(&(*message, 0)).expect("delivered") - *at).max().unwrap()
+}
+
+#[test]
+fn one_message_behind_a_list_of_a_hundred_thousand_goes_at_once() {
+    let mut rig = rig();
+    rig.class = Class::Normal;
+    rig.add(0, 100_000, false);
+    rig.run(2 * SECOND);
+    assert!(rig.delivered.len() > 1_000, "the list goes on: {}", rig.delivered.len());
+    let wait = longest_wait(&mut rig, Class::Normal);
+    assert!(wait <= 210 * MS, "its own transaction, and one before it: {wait:?}");
+    assert!(rig.delivered.len() > 20_000, "and still goes on: {}", rig.delivered.len());
+    rig.run(60 * SECOND);
+    assert_eq!(rig.waiting(), 0);
+}
+
+#[test]
+fn one_message_among_many_lists_and_much_bulk_goes_at_once() {
+    let mut rig = rig();
+    for _ in 0..40 {
+        rig.class = Class::Normal;
+        rig.add(0, 2_000, false);
+        rig.class = Class::Bulk;
+        (0..100).for_each(|_| {
+            rig.add(0, 1, false);
+        });
+    }
+    rig.run(2 * SECOND);
+    for class in [Class::Urgent, Class::Normal] {
+        let wait = longest_wait(&mut rig, class);
+        assert!(wait <= 310 * MS, "{class:?}: {wait:?}");
+    }
+}
+
+#[test]
+fn a_flood_of_fresh_mail_does_not_keep_out_what_waits_in_the_spool() {
+    let mut rig = rig();
+    rig.hosts[0] = Host::Defers;
+    for _ in 0..100 {
+        rig.add(0, 1, false);
+    }
+    rig.run(20 * SECOND);
+    let old: usize = rig.lists[0].len();
+    assert_eq!(old, 100);
+    rig.hosts[0] = Host::Alive;
+    // More than three connections can take, until the old mail has had its time.
+    let first = rig.lists[0].last().unwrap().message;
+    for _ in 0..900 {
+        (0..35).for_each(|_| {
+            rig.add(0, 1, false);
+        });
+        rig.run(SECOND);
+    }
+    let left = rig.lists[0].iter().filter(|entry| entry.message <= first).count();
+    assert_eq!(left, 0, "of {old}");
+    let view = rig.scheduler.state(&Rig::name(0)).unwrap();
+    assert!(view.ready <= 2 * 1_024 && view.more, "{view:?}");
+}
+
+#[test]
+fn bulk_leaves_memory_for_what_is_more_urgent() {
+    let mut rig = rig();
+    rig.class = Class::Bulk;
+    (0..5_000).for_each(|_| {
+        rig.add(0, 1, false);
+    });
+    rig.run(5 * SECOND);
+    assert!(rig.waiting() > 4_000);
+    for class in [Class::Normal, Class::Urgent] {
+        let wait = longest_wait(&mut rig, class);
+        assert!(wait <= 210 * MS, "{class:?}: {wait:?}");
+    }
+    rig.run(600 * SECOND);
+    assert_eq!(rig.waiting(), 0);
+}

@@ -1,0 +1,376 @@
+//! Sites: who shares one, what a silent one may cost the others, and when one more connection is opened.
+
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
+
+mod rig;
+
+use std::time::Duration;
+
+use mail::{Node, QueueId};
+use rig::{Host, LIMITS, Manner, Rig, START};
+use schedule::{
+    Action, Added, Class, ConnectionId, Failure, Feedback, Health, Job, Lane, Limits, Place, Positions, Scheduler,
+    Settings, Take,
+};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn id(number: u64) -> QueueId {
+    QueueId::new(1_800_000_000_000_000 + number, Node::default()).unwrap()
+}
+
+fn job(number: u64) -> Job {
+    Job { message: id(number), recipients: Positions::One(0), probe: false }
+}
+
+/// Adds a job for a site that is named as its destination.
+fn add(scheduler: &mut Scheduler, name: &str, number: u64) {
+    assert_eq!(scheduler.add(name.as_bytes(), job(number), Class::Normal, START), Added::Ready);
+}
+
+/// Does what is to be done about places, and gives the rest. Each destination is a site of its own.
+fn act(scheduler: &mut Scheduler, limits: Limits, now: Duration) -> Vec<Action> {
+    let mut rest = Vec::new();
+    while let Some(action) = scheduler.poll(now) {
+        if let Action::Resolve { destination } = action {
+            let site = scheduler.name(destination).unwrap().to_vec();
+            // Names say how fast their hosts were.
+            let expected = site.strip_prefix(b"known-fast").map(|_| MS);
+            let place = Place { site: &site, limits, expected, until: now + HOUR };
+            assert_eq!(scheduler.placed(destination, &place, now), []);
+        } else {
+            rest.push(action);
+        }
+    }
+    rest
+}
+
+fn opened(actions: &[Action]) -> Vec<(ConnectionId, Lane)> {
+    let of = |action: &Action| match action {
+        Action::Open { connection, lane, .. } => Some((*connection, *lane)),
+        _ => None,
+    };
+    actions.iter().filter_map(of).collect()
+}
+
+fn taken(scheduler: &mut Scheduler, connection: ConnectionId, now: Duration) -> Job {
+    match scheduler.take(connection, now) {
+        Take::Job(job) => job,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_message_to_many_domains_of_one_site_is_one_transaction() {
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    for number in 0..60 {
+        let recipients = [2 * number + 1, 2 * number].into_iter().collect();
+        let job = Job { message: id(1), recipients, probe: false };
+        assert_eq!(scheduler.add(format!("d{number}").as_bytes(), job, Class::Normal, START), Added::Ready);
+    }
+    let mut connection = None;
+    while let Some(action) = scheduler.poll(START) {
+        match action {
+            Action::Resolve { destination } => {
+                let place = Place { site: b"mx", limits: LIMITS, expected: None, until: START + HOUR };
+                assert_eq!(scheduler.placed(destination, &place, START), []);
+            }
+            // All are there when the first connection asks.
+            Action::Open { connection: opened, .. } => connection = connection.or(Some(opened)),
+            other => panic!("{other:?}"),
+        }
+    }
+    let connection = connection.unwrap();
+    let (first, second) = (taken(&mut scheduler, connection, START), taken(&mut scheduler, connection, START));
+    assert_eq!((first.recipients.len(), second.recipients.len()), (100, 20));
+    let all: std::collections::BTreeSet<u32> = first.recipients.iter().chain(second.recipients.iter()).collect();
+    assert_eq!(all, (0..120).collect());
+    assert_eq!(scheduler.take(connection, START), Take::Idle);
+    let view = scheduler.sites(START).next().unwrap();
+    assert_eq!((view.destinations, view.in_flight, view.ready), (60, 2, 0));
+    scheduler.done(connection, &second, Feedback::Good, None, START);
+    for recipient in 0..120 {
+        let name = format!("d{}", recipient / 2).into_bytes();
+        assert_eq!(scheduler.is_active(&name, id(1), recipient), first.recipients.contains(recipient));
+    }
+    // What was not tried goes back, each to its destination, and comes again.
+    assert_eq!(scheduler.closed(connection, START), []);
+    assert_eq!(scheduler.state(b"d0").unwrap().ready, 1);
+}
+
+#[test]
+fn hung_sites_do_not_delay_live_ones() {
+    let (hung, live) = (200, 20);
+    let mut hosts = vec![Host::Hung; hung / 2];
+    hosts.resize(hung, Host::Stalls);
+    hosts.resize(hung + live, Host::Alive);
+    let settings = Settings { connections_max: 20, ..Settings::default() };
+    let mut rig = Rig::new(settings, Manner::default(), hosts, 7);
+    for to in 0..hung {
+        rig.add(to, 1, false);
+    }
+    // The first contact costs places; after it they are in the slow lane.
+    rig.run(Duration::from_secs(300));
+    for _ in 0..60 {
+        for to in hung..hung + live {
+            rig.add(to, 1, false);
+        }
+        for to in 0..hung {
+            rig.add(to, 1, false);
+        }
+        rig.run(SECOND);
+        let waiting: usize = rig.lists[hung..].iter().map(Vec::len).sum();
+        assert_eq!(waiting, 0, "live ones are done within a second, {:?}", rig.now - START);
+    }
+    assert!(rig.peak <= 25, "{}", rig.peak);
+}
+
+#[test]
+fn what_lags_gives_its_place_away_and_is_called_off_longest_first() {
+    let settings = Settings { connections_max: 8, ..Settings::default() };
+    let mut scheduler = Scheduler::new(settings, 1);
+    let mut lagging = Vec::new();
+    for number in 0..10 {
+        add(&mut scheduler, &format!("hangs-{number}"), number);
+        let now = START + SECOND * u32::try_from(number).unwrap();
+        let actions = act(&mut scheduler, LIMITS, now);
+        let [(connection, Lane::Fast)] = opened(&actions)[..] else { panic!("{actions:?}") };
+        taken(&mut scheduler, connection, now);
+        scheduler.lagging(connection, now);
+        assert_eq!(act(&mut scheduler, LIMITS, now), []);
+        lagging.push(connection);
+    }
+    // All that there may be in all lag: eight, and a quarter. Two more need two places.
+    add(&mut scheduler, "x", 20);
+    assert_eq!(act(&mut scheduler, LIMITS, START), [Action::Close(lagging[0])]);
+    add(&mut scheduler, "y", 21);
+    assert_eq!(act(&mut scheduler, LIMITS, START), [Action::Close(lagging[1])]);
+    let jobs = scheduler.closed(lagging[0], START);
+    assert_eq!(jobs, [job(0)], "it hung: its site is down");
+    let actions = act(&mut scheduler, LIMITS, START);
+    assert_eq!(opened(&actions).len(), 1, "{actions:?}");
+    let Some(view) = scheduler.state(b"hangs-0") else { panic!("its mail waits") };
+    assert!(matches!(view.health, Health::Down { .. }) && view.lane == Lane::Slow, "{view:?}");
+    assert_eq!(scheduler.closed(lagging[1], START), [job(1)]);
+    assert_eq!(opened(&act(&mut scheduler, LIMITS, START)).len(), 1);
+}
+
+#[test]
+fn a_site_comes_back_to_the_fast_lane_by_a_job_in_good_time() {
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    (0..30).for_each(|number| add(&mut scheduler, "a", number));
+    let connections = opened(&act(&mut scheduler, LIMITS, START));
+    let lane = |scheduler: &Scheduler| scheduler.state(b"a").unwrap().lane;
+    let done = |scheduler: &mut Scheduler, connection, job: &Job| {
+        scheduler.done(connection, job, Feedback::Neutral, None, START);
+    };
+    let (first, second) = (connections[0].0, connections[1].0);
+    let one = taken(&mut scheduler, first, START);
+    scheduler.lagging(first, START);
+    assert_eq!(lane(&scheduler), Lane::Slow);
+    done(&mut scheduler, first, &one);
+    assert_eq!(lane(&scheduler), Lane::Slow, "that job was late");
+    let one = taken(&mut scheduler, first, START);
+    done(&mut scheduler, first, &one);
+    assert_eq!(lane(&scheduler), Lane::Fast);
+    // Silence at the door counts too, refusal does not.
+    assert_eq!(scheduler.unreachable(second, Failure::Refused, "refused", START), []);
+    assert_eq!(lane(&scheduler), Lane::Fast);
+    assert_eq!(scheduler.unreachable(connections[2].0, Failure::Silent, "timed out", START), []);
+    assert_eq!(lane(&scheduler), Lane::Slow);
+}
+
+#[test]
+fn the_slow_lane_has_a_tenth_and_waits_longer() {
+    let settings = Settings { connections_max: 20, ..Settings::default() };
+    let mut rig = Rig::new(settings, Manner::default(), vec![Host::Hung; 40], 7);
+    (0..40).for_each(|to| {
+        rig.add(to, 1, false);
+    });
+    rig.run(60 * SECOND);
+    let first: usize = rig.opened.iter().sum();
+    assert_eq!(first, 40, "each was asked once, five seconds each");
+    let until = |to: usize| match rig.scheduler.state(&Rig::name(to)).unwrap().health {
+        Health::Down { until, .. } => until - START,
+        other => panic!("{other:?}"),
+    };
+    assert!((0..40).all(|to| until(to) >= 90 * SECOND), "twice as long as one that refuses");
+    rig.run(600 * SECOND);
+    assert!(rig.opened.iter().sum::<usize>() > first);
+    let view = rig.scheduler.sites(rig.now).next().unwrap();
+    assert_eq!((view.lane, view.connections <= 1), (Lane::Slow, true));
+}
+
+#[test]
+fn ten_small_messages_need_two_connections_and_a_storm_gets_twenty() {
+    let mut rig = Rig::new(Settings::default(), Manner::default(), vec![Host::Alive], 7);
+    rig.manner.service = 60 * MS;
+    (0..10).for_each(|_| {
+        rig.add(0, 1, false);
+    });
+    rig.run(SECOND);
+    assert_eq!((rig.waiting(), rig.opened[0]), (0, 2));
+    // Twenty sessions, each a message in 20 ms: a thousand in a second.
+    rig.run(HOUR);
+    let mut rig = Rig::new(Settings::default(), Manner::default(), vec![Host::Alive], 7);
+    rig.manner.service = 20 * MS;
+    for _ in 0..700 {
+        rig.add(0, 1, false);
+        rig.run(MS);
+    }
+    let view = rig.scheduler.state(&Rig::name(0)).unwrap();
+    assert!(view.connections >= 18, "{view:?}");
+}
+
+#[test]
+fn a_job_that_waits_too_long_gets_a_connection_of_its_own() {
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    add(&mut scheduler, "a", 0);
+    let [(first, _)] = opened(&act(&mut scheduler, LIMITS, START))[..] else { panic!("the first opens") };
+    taken(&mut scheduler, first, START);
+    add(&mut scheduler, "a", 1);
+    assert_eq!(act(&mut scheduler, LIMITS, START), []);
+    assert_eq!(scheduler.wake_at(), Some(START + 500 * MS));
+    let later = START + 500 * MS;
+    assert_eq!(opened(&act(&mut scheduler, LIMITS, later)).len(), 1);
+    assert_eq!(act(&mut scheduler, LIMITS, later + SECOND), [], "one is on its way");
+}
+
+#[test]
+fn who_was_fast_before_gets_a_connection_before_who_is_unknown() {
+    let mut scheduler = Scheduler::new(Settings { connections_max: 1, ..Settings::default() }, 1);
+    add(&mut scheduler, "busy", 0);
+    let [(busy, _)] = opened(&act(&mut scheduler, LIMITS, START))[..] else { panic!("the first opens") };
+    taken(&mut scheduler, busy, START);
+    add(&mut scheduler, "unknown", 1);
+    assert_eq!(act(&mut scheduler, LIMITS, START), []);
+    add(&mut scheduler, "known-fast-late", 2);
+    let late = START + 300 * MS;
+    assert_eq!(act(&mut scheduler, LIMITS, late), []);
+    add(&mut scheduler, "known-fast", 3);
+    assert_eq!(act(&mut scheduler, LIMITS, START + 200 * MS), []);
+    let mut order = Vec::new();
+    let mut last = busy;
+    for _ in 0..3 {
+        assert_eq!(scheduler.closed(last, late).len(), usize::from(last == busy));
+        let actions = act(&mut scheduler, LIMITS, late);
+        let [Action::Open { site, connection, .. }, ..] = actions[..] else { panic!("{actions:?}") };
+        order.push(String::from_utf8(scheduler.site_name(site).unwrap().to_vec()).unwrap());
+        let one = taken(&mut scheduler, connection, late);
+        scheduler.done(connection, &one, Feedback::Good, None, late);
+        last = connection;
+    }
+    assert_eq!(order, ["known-fast", "unknown", "known-fast-late"]);
+}
+
+#[test]
+fn a_site_with_a_rate_gets_no_more_and_needs_no_second_connection() {
+    let mut rig = Rig::new(Settings::default(), Manner::default(), vec![Host::Alive], 7);
+    rig.limits[0] = Limits { messages_per_second: Some(2_500), ..LIMITS };
+    (0..100).for_each(|_| {
+        rig.add(0, 1, false);
+    });
+    rig.run(20 * SECOND);
+    // The rig checks each window of time. Two at once, and then one in 0.4 s.
+    assert!((50..=52).contains(&rig.delivered.len()), "{}", rig.delivered.len());
+    assert!(rig.opened[0] <= 2, "{}", rig.opened[0]);
+    rig.run(25 * SECOND);
+    assert_eq!(rig.waiting(), 0);
+    // A bucket outlives its site.
+    let before = rig.taken;
+    rig.limits[0].messages_per_second = Some(1);
+    for _ in 0..20 {
+        rig.add(0, 1, false);
+        rig.run(300 * SECOND);
+    }
+    assert!(rig.taken - before <= 8, "{}", rig.taken - before);
+}
+
+#[test]
+fn mail_moves_with_its_destination() {
+    let mut rig =
+        Rig::with_sites(Settings::default(), Manner::default(), vec![Host::Stalls, Host::Alive], vec![0, 0, 1], 7);
+    (0..50).for_each(|_| {
+        rig.add(0, 1, false);
+        rig.add(1, 1, false);
+    });
+    rig.run(SECOND);
+    assert_eq!(rig.delivered.len(), 0);
+    rig.sites[0] = 1;
+    rig.scheduler.set(rig.settings.clone(), rig.now);
+    rig.retry_now(Some(0));
+    rig.run(5 * SECOND);
+    // What is in flight at the old one stays there.
+    assert!(
+        rig.lists[0].len() <= 5 && rig.lists[1].len() == 50,
+        "{:?}",
+        rig.lists.iter().map(Vec::len).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn a_domain_that_left_a_dead_site_is_found_at_its_new_one() {
+    let mut rig =
+        Rig::with_sites(Settings::default(), Manner::default(), vec![Host::Dead, Host::Alive], vec![0; 40], 7);
+    (0..40).for_each(|to| {
+        rig.add(to, 2, false);
+    });
+    rig.run(HOUR);
+    assert_eq!(rig.delivered.len(), 0);
+    rig.sites[33] = 1;
+    let asked = rig.resolved;
+    rig.run(HOUR / 2);
+    assert_eq!(rig.delivered.len(), 2, "it need not be the one that probes");
+    assert!(rig.resolved - asked < 40 * 6, "{}", rig.resolved - asked);
+}
+
+#[test]
+fn all_domains_of_a_site_come_when_it_is_up_again() {
+    let mut rig = Rig::with_sites(Settings::default(), Manner::default(), vec![Host::Dead], vec![0; 300], 7);
+    for to in 0..300 {
+        (0..5).for_each(|_| {
+            rig.add(to, 1, false);
+        });
+    }
+    rig.run(6 * HOUR);
+    let probes = rig.opened[0];
+    assert!(probes < 30, "one probe at a time for all of them: {probes}");
+    rig.hosts[0] = Host::Alive;
+    rig.run(2 * HOUR);
+    assert_eq!(rig.waiting(), 0);
+}
+
+#[test]
+fn a_site_that_is_never_what_it_is_said_to_be_is_not_asked_without_end() {
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    add(&mut scheduler, "a", 0);
+    let (mut now, mut opens) = (START, 0);
+    while now < START + 600 * SECOND {
+        for (connection, _) in opened(&act(&mut scheduler, LIMITS, now)) {
+            opens += 1;
+            scheduler.misplaced(connection, now);
+        }
+        now = scheduler.wake_at().map_or(now, |at| at.max(now)) + MS;
+    }
+    assert!((5..25).contains(&opens), "{opens}");
+}
+
+#[test]
+fn what_nobody_can_resolve_backs_off_and_keeps_no_memory() {
+    let mut rig =
+        Rig::new(Settings { resolves_max: 4, ..Settings::default() }, Manner::default(), vec![Host::Alive; 100], 7);
+    rig.dns.fill(false);
+    for to in 0..100 {
+        rig.add(to, 3, false);
+    }
+    rig.run(10 * SECOND);
+    assert_eq!(rig.resolved, 100);
+    assert!(rig.scheduler.views().all(|view| view.ready == 0 && matches!(view.health, Health::Down { .. })));
+    rig.run(4 * HOUR);
+    assert!(rig.resolved < 100 * 12, "{}", rig.resolved);
+    rig.dns.fill(true);
+    rig.run(HOUR + HOUR / 2);
+    assert_eq!(rig.waiting(), 0);
+}

@@ -1,0 +1,151 @@
+//! A driver that has lost its mind: any call at any time, with ids that were, are, or never will be. Nothing may panic,
+//! and what is promised of connections holds.
+
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use mail::{Node, QueueId};
+use proptest::prelude::*;
+use schedule::{
+    Action, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Limits, Place, Positions, Scheduler, Settings,
+    Take, Waiting,
+};
+
+const START: Duration = Duration::from_secs(1_800_000_000);
+
+fn id(number: u64) -> QueueId {
+    QueueId::new(1_799_999_000_000_000 + number, Node::default()).unwrap()
+}
+
+/// What the driver has seen.
+#[derive(Default)]
+struct Seen {
+    connections: Vec<ConnectionId>,
+    destinations: Vec<DestinationId>,
+    jobs: Vec<Job>,
+    told: Vec<(DestinationId, QueueId, Positions)>,
+}
+
+fn pick<T: Clone>(from: &[T], number: u64) -> Option<T> {
+    let at = usize::try_from(number).unwrap() % from.len().max(1);
+    from.get(at).cloned()
+}
+
+fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, one, two): (u8, u64, u64)) {
+    let name = format!("d{}", one % 5).into_bytes();
+    let class = Class::from_bits(u8::try_from(two % 4).unwrap());
+    let connection = pick(&seen.connections, one);
+    let destination = pick(&seen.destinations, one);
+    let job = pick(&seen.jobs, two);
+    let recipients: Positions = (0..u32::try_from(two % 30).unwrap()).map(|number| (number * 7) % 30).collect();
+    match (what, connection, destination, job) {
+        (0, ..) => {
+            scheduler.add(&name, Job { message: id(two), recipients, probe: two.is_multiple_of(3) }, class, *now);
+        }
+        (1, ..) => scheduler.restore(&name, *now),
+        (2, ..) => *now += Duration::from_millis(1 << (one % 24)),
+        (3, _, Some(destination), _) => {
+            let limits = Limits {
+                connections: u32::try_from(two % 4).unwrap(),
+                messages_per_second: two.is_multiple_of(3).then_some(u32::try_from(two % 2_000).unwrap()),
+                recipients_per_transaction: usize::try_from(two % 9).unwrap(),
+                messages_per_connection: u32::try_from(two % 7).unwrap(),
+            };
+            let site = format!("s{}", two % 3).into_bytes();
+            let expected = two.is_multiple_of(2).then_some(Duration::MAX);
+            let until = if one.is_multiple_of(2) { Duration::ZERO } else { Duration::MAX };
+            drop(scheduler.placed(destination, &Place { site: &site, limits, expected, until }, *now));
+        }
+        (4, _, Some(destination), _) => drop(scheduler.unplaced(destination, "no", *now)),
+        (5, Some(connection), ..) => scheduler.ready(connection, *now),
+        (6 | 7, Some(connection), ..) => {
+            if let Take::Job(job) = scheduler.take(connection, *now) {
+                seen.jobs.push(job);
+            }
+        }
+        (8 | 9, Some(connection), _, Some(job)) => {
+            let feedback = [Feedback::Good, Feedback::Slowdown, Feedback::Neutral][usize::try_from(two % 3).unwrap()];
+            let retry = two.is_multiple_of(2).then_some(*now + Duration::from_secs(two));
+            scheduler.done(connection, &job, feedback, retry, *now);
+        }
+        (10, Some(connection), _, Some(job)) => scheduler.give_back(connection, &job, *now),
+        (11, Some(connection), ..) => {
+            let failure = if two.is_multiple_of(2) { Failure::Refused } else { Failure::Silent };
+            drop(scheduler.unreachable(connection, failure, "refused", *now));
+        }
+        (12, Some(connection), ..) => drop(scheduler.closed(connection, *now)),
+        (13, Some(connection), ..) => scheduler.misplaced(connection, *now),
+        (14, Some(connection), ..) => scheduler.lagging(connection, *now),
+        (15, _, Some(destination), _) => {
+            let page: Vec<Waiting> = (0..two % 50)
+                .map(|number| Waiting {
+                    message: id(number / 3),
+                    recipient: u32::try_from(number + two % 4).unwrap(),
+                    due_s: u32::try_from((number % 3) * 1_799_999_990).unwrap_or(u32::MAX),
+                    attempts: 0,
+                    warned: number.is_multiple_of(5),
+                    held: number.is_multiple_of(7),
+                    class,
+                })
+                .collect();
+            scheduler.loaded(destination, &page, two.is_multiple_of(2), *now);
+        }
+        (16, ..) => {
+            if let Some((destination, message, recipients)) = pick(&seen.told, one) {
+                scheduler.settled(destination, message, &recipients, *now);
+            }
+        }
+        (17, ..) => scheduler.retry_now(two.is_multiple_of(2).then_some(&*name), *now),
+        (18, ..) => {
+            let settings = Settings {
+                connections_max: usize::try_from(one % 6).unwrap(),
+                ready_max: usize::try_from(two % 30).unwrap(),
+                resolves_max: usize::try_from(two % 3).unwrap(),
+                patience: Duration::from_millis(one % 3_000),
+                jobs_per_connection: u32::try_from(two % 5).unwrap(),
+                ..Settings::default()
+            };
+            scheduler.set(settings, *now);
+        }
+        _ => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_order_of_calls_panics(calls in prop::collection::vec((0_u8..19, 0_u64..1_000, 0_u64..1_000), 1..400)) {
+        let mut scheduler = Scheduler::new(Settings { connections_max: 5, ..Settings::default() }, 3);
+        let (mut seen, mut now) = (Seen::default(), START);
+        let mut ids = BTreeSet::new();
+        for call in calls {
+            apply(&mut scheduler, &mut seen, &mut now, call);
+            for step in 0.. {
+                let Some(action) = scheduler.poll(now) else { break };
+                prop_assert!(step < 10_000, "it goes round in circles: {action:?}");
+                match action {
+                    Action::Open { site, connection, .. } => {
+                        prop_assert!(ids.insert(connection));
+                        prop_assert!(scheduler.site_name(site).is_some() && scheduler.a_destination(site).is_some());
+                        seen.connections.push(connection);
+                    }
+                    Action::Resolve { destination } | Action::Load { destination, .. } => {
+                        prop_assert!(scheduler.name(destination).is_some());
+                        seen.destinations.push(destination);
+                    }
+                    Action::Overdue { destination, message, recipients, .. } => {
+                        seen.told.push((destination, message, recipients));
+                    }
+                    Action::Wake(_) | Action::Close(_) => {}
+                }
+            }
+            prop_assert!(scheduler.wake_at().is_none_or(|at| at > now));
+            prop_assert!(scheduler.views().all(|view| view.ready == view.ready_by_class.iter().sum::<usize>()));
+            let connections: usize = scheduler.sites(now).map(|site| site.connections).sum();
+            prop_assert_eq!(connections, scheduler.connections());
+        }
+    }
+}
