@@ -3,6 +3,9 @@
 //! The envelope knows the time; nothing else is kept. It is looked at before an attempt and after one, and a recipient that
 //! waits is never due behind it, so that somebody looks when it is over.
 
+// RFC 2852 §4 (gap: no report that a message with BY was relayed to a host without DELIVERBY, nor for trace T)
+// RFC 2852 §4 (gap: at a destination that is down the end of the time is seen at the next attempt, warning or giving up)
+
 use super::Cause;
 use mail::{Deadline, DeliverBy, EnhancedCode, Envelope, Outcome};
 use std::time::Duration;
