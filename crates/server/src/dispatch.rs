@@ -42,6 +42,8 @@ use tokio::task::JoinSet;
 const WINDOW_START: u32 = 5;
 /// Jobs of a destination that are in memory while they wait.
 const READY_MAX: usize = 1_024;
+/// Destinations whose hosts are asked for at a time; the resolver has its own bounds for what is slow.
+const RESOLVES_MAX: usize = 2_048;
 /// The first pause before a destination that cannot be reached is tried again, which doubles up to `delivery.retry_max`.
 const DOWN_FIRST: Duration = Duration::from_secs(60);
 
@@ -165,6 +167,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
         connections_max: count(delivery.connections_max),
         window_start: WINDOW_START.min(delivery.connections_per_destination),
         ready_max: READY_MAX,
+        resolves_max: RESOLVES_MAX,
         retry_first: delivery.retry_first,
         retry_max: delivery.retry_max,
         down_first: DOWN_FIRST.min(delivery.retry_first),
