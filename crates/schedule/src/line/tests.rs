@@ -1,0 +1,193 @@
+//! Tests of the line: shares in single situations, and that nothing is lost in any order of calls.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const START: Duration = Duration::from_secs(1_800_000_000);
+
+fn id(number: u64) -> QueueId {
+    QueueId::new(1_700_000_000_000_000 + number, mail::Node::default()).unwrap()
+}
+
+fn part(destination: u64, recipients: std::ops::Range<u32>, class: Class) -> Part {
+    Part {
+        class,
+        destination: DestinationId(destination),
+        recipients: recipients.collect(),
+        warned: false,
+        fresh: destination.is_multiple_of(2),
+    }
+}
+
+/// Puts `parts` parts of `size` recipients in line.
+fn list(line: &mut Line, message: u64, class: Class, parts: u32, size: u32) {
+    for number in 0..parts {
+        line.push(id(message), part(0, number * size..(number + 1) * size, class), START);
+    }
+}
+
+fn turns(line: &mut Line, most: usize, count: usize) -> Vec<(QueueId, usize)> {
+    let takes = std::iter::from_fn(|| line.take(most, START)).take(count);
+    takes.map(|taken| (taken.message, taken.first.recipients.len())).collect()
+}
+
+#[test]
+fn a_message_with_one_recipient_waits_for_one_transaction_of_lists_whatever_lists_there_are() {
+    let mut line = Line::default();
+    for number in 0..50 {
+        list(&mut line, number, Class::Normal, 20, 100);
+    }
+    for number in 100..300 {
+        // In the middle of what the lists have, whatever their deficits are.
+        turns(&mut line, 100, 3);
+        line.push(id(number), part(0, 0..1, Class::Normal), START);
+        let next = turns(&mut line, 100, 2);
+        assert!(next.iter().any(|(message, _)| *message == id(number)), "{number}: {next:?}");
+    }
+}
+
+#[test]
+fn lists_share_by_recipients_and_small_messages_do_not_keep_them_out() {
+    let mut line = Line::default();
+    // One takes a hundred at a time, the other ten.
+    list(&mut line, 1, Class::Normal, 400, 100);
+    list(&mut line, 2, Class::Normal, 400, 10);
+    for number in 10..2_000 {
+        line.push(id(number), part(0, 0..1, Class::Normal), START);
+    }
+    let mut recipients = [0; 3];
+    for (message, count) in turns(&mut line, 1_000, 100) {
+        let of = if message == id(1) { 1 } else { usize::from(message == id(2)) * 2 };
+        recipients[of] += count;
+    }
+    assert_eq!(recipients[0], 80, "four of five turns are theirs");
+    assert!(recipients[1] >= 300, "{recipients:?}");
+}
+
+#[test]
+fn classes_share_by_weight_and_who_comes_late_has_saved_nothing() {
+    let mut line = Line::default();
+    list(&mut line, 1, Class::Bulk, 4_000, 100);
+    turns(&mut line, 100, 500);
+    list(&mut line, 2, Class::Normal, 1_000, 100);
+    list(&mut line, 3, Class::Urgent, 1_000, 100);
+    let mut count = [0_u32; 3];
+    for (message, _) in turns(&mut line, 100, 210) {
+        let class = [3, 2, 1].iter().position(|number| id(*number) == message).unwrap();
+        count[class] += 1;
+    }
+    assert!((155..=165).contains(&count[0]) && (38..=42).contains(&count[1]), "{count:?}");
+    assert!((9..=12).contains(&count[2]), "{count:?}");
+    // Alone it has all.
+    line.drain();
+    list(&mut line, 4, Class::Bulk, 5, 1);
+    assert_eq!(turns(&mut line, 1, 10).len(), 5);
+}
+
+#[test]
+fn parts_of_one_message_join_and_a_large_one_is_cut() {
+    let mut line = Line::default();
+    for destination in 0..30 {
+        line.push(id(1), part(destination, 0..3, Class::Normal), START);
+    }
+    line.push(id(2), part(7, 0..250, Class::Normal), START);
+    let first = line.take(50, START).unwrap();
+    assert_eq!((first.message, first.others.len(), first.split), (id(1), 15, None));
+    let mut sizes = Vec::new();
+    while let Some(taken) = line.take(100, START) {
+        let whole: usize = std::iter::once(&taken.first).chain(&taken.others).map(|part| part.recipients.len()).sum();
+        sizes.push((taken.message == id(2), whole, taken.split.map(|(whole, rest)| (whole.len(), rest.len()))));
+    }
+    sizes.sort_unstable();
+    let cuts = [Some((250, 150)), Some((150, 50)), None];
+    assert_eq!(sizes, [(false, 42, None), (true, 50, cuts[2]), (true, 100, cuts[1]), (true, 100, cuts[0])]);
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Push { message: u64, destination: u64, size: u32, class: u8 },
+    Take { most: usize },
+    GiveBack,
+    Remove { message: u64, destination: u64 },
+    Drain,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => (0_u64..12, 0_u64..4, 1_u32..40, 0_u8..3)
+            .prop_map(|(message, destination, size, class)| Op::Push { message, destination, size, class }),
+        6 => (1_usize..60).prop_map(|most| Op::Take { most }),
+        2 => Just(Op::GiveBack),
+        2 => (0_u64..12, 0_u64..4).prop_map(|(message, destination)| Op::Remove { message, destination }),
+        1 => Just(Op::Drain),
+    ]
+}
+
+proptest! {
+    /// What goes in comes out, once, and no transaction is larger than it may be.
+    #[test]
+    fn nothing_is_lost_and_nothing_is_twice(ops in prop::collection::vec(op(), 1..300)) {
+        let mut line = Line::default();
+        let mut inside: Vec<(QueueId, DestinationId, u32)> = Vec::new();
+        let (mut next, mut back) = (0, Vec::new());
+        let out = |inside: &mut Vec<_>, message: QueueId, part: &Part| {
+            for recipient in part.recipients.iter() {
+                let at = inside.iter().position(|one| *one == (message, part.destination, recipient));
+                inside.swap_remove(at.expect("it was put in and not taken"));
+            }
+        };
+        for op in ops {
+            match op {
+                Op::Push { message, destination, size, class } => {
+                    let part = part(destination, next..next + size, Class::from_bits(class));
+                    next += size;
+                    inside.extend(part.recipients.iter().map(|one| (id(message), part.destination, one)));
+                    line.push(id(message), part, START);
+                }
+                Op::Take { most } => {
+                    let taken = line.take(most, START);
+                    prop_assert_eq!(taken.is_some(), !inside.is_empty());
+                    let Some(taken) = taken else { continue };
+                    let mut count = 0;
+                    for part in std::iter::once(&taken.first).chain(&taken.others) {
+                        out(&mut inside, taken.message, part);
+                        count += part.recipients.len();
+                    }
+                    prop_assert!(count <= most);
+                    back.push((taken.message, taken.first));
+                }
+                Op::GiveBack => {
+                    let Some((message, part)) = back.pop() else { continue };
+                    inside.extend(part.recipients.iter().map(|one| (message, part.destination, one)));
+                    line.push_front(message, part, START);
+                }
+                Op::Remove { message, destination } => {
+                    for part in line.remove(id(message), DestinationId(destination)) {
+                        prop_assert_eq!(part.destination, DestinationId(destination));
+                        out(&mut inside, id(message), &part);
+                    }
+                    let is_it = |one: &(QueueId, DestinationId, u32)| (one.0, one.1) == (id(message), DestinationId(destination));
+                    prop_assert!(!inside.iter().any(is_it));
+                }
+                Op::Drain => {
+                    for (message, part) in line.drain() {
+                        out(&mut inside, message, &part);
+                    }
+                    prop_assert!(inside.is_empty());
+                }
+            }
+            prop_assert_eq!(line.is_empty(), inside.is_empty());
+            prop_assert_eq!(line.oldest().is_some(), !inside.is_empty());
+            prop_assert_eq!(line.first_destination().is_some(), !inside.is_empty());
+            prop_assert!(line.walked() <= line.len());
+            prop_assert!(line.tiers.iter().all(|tier| tier.small.len() <= 2 * tier.groups + 64));
+        }
+        while let Some(taken) = line.take(7, START) {
+            for part in std::iter::once(&taken.first).chain(&taken.others) {
+                out(&mut inside, taken.message, part);
+            }
+        }
+        prop_assert!(inside.is_empty() && line.is_empty() && line.walked() == 0 && line.groups.is_empty());
+    }
+}
