@@ -206,7 +206,9 @@ impl Destination {
             }
             let due = Duration::from_secs(u64::from(entry.due_s));
             let age = now.saturating_sub(Duration::from_micros(entry.message.unix_us()));
-            if due > now || room.down.is_some() {
+            // Nobody has tried it, and it is for later: it was given that time when it came, and grows no older before.
+            let is_ahead = due > now && entry.attempts == 0;
+            if !is_ahead && (due > now || room.down.is_some()) {
                 if age >= settings.give_up_after {
                     sorted.give_up.push(entry.recipient);
                     continue;
@@ -224,7 +226,7 @@ impl Destination {
             self.more |= due <= now;
             // What is due already waits for room or for the probe; only its age can come before.
             let due = if due <= now { Duration::MAX } else { due.max(until) };
-            let check = check_at(entry.message, due, entry.warned, settings);
+            let check = if is_ahead { due } else { check_at(entry.message, due, entry.warned, settings) };
             if check > now {
                 walk.next = Some(walk.next.map_or(check, |next| next.min(check)));
             }

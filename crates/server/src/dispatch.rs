@@ -133,6 +133,8 @@ pub(crate) struct Dispatch {
     earlier: Notify,
     /// Until when [`run`] sleeps, in microseconds since 1970.
     sleeps_until: AtomicU64,
+    /// What senders are told of in a moment.
+    pub(crate) gathering: settle::Gathering,
     /// Why recipients were deferred last; for people who ask.
     pub(crate) reasons: settle::Reasons,
     /// Messages that are made 7-bit at a time.
@@ -211,6 +213,7 @@ impl Dispatch {
             inbox: Mutex::new(Some(inbox)),
             earlier: Notify::new(),
             sleeps_until: AtomicU64::new(u64::MAX),
+            gathering: settle::Gathering::default(),
             reasons: settle::Reasons::default(),
             conversions: Semaphore::new(CONVERSIONS_MAX),
             tellings: Semaphore::new(TELLINGS_MAX),
@@ -303,11 +306,9 @@ impl Dispatch {
         // In an order that a second start would take too.
         names.sort_unstable();
         self.tell(|scheduler, now| {
-            for (name, _) in &names {
-                scheduler.restore(name, now);
-                // The configuration may lead to other hosts now.
-                scheduler.retry_now(Some(name), now);
-            }
+            names.iter().for_each(|(name, _)| scheduler.restore(name, now));
+            // The configuration may lead to other hosts now, also to some that were down when nobody needed them any more.
+            scheduler.retry_now(None, now);
         });
     }
 

@@ -16,13 +16,16 @@
 //! | a report to the postmaster that failed | held, for a person | nobody is left |
 
 pub(crate) mod deadline;
+mod gather;
 mod reasons;
 mod report;
 
+pub(crate) use gather::Gathering;
 pub(crate) use reasons::Reasons;
 
 use crate::env::clock;
 use crate::service::Service;
+use gather::Gathered;
 use mail::report::Kind;
 use mail::{EnhancedCode, Envelope, Outcome, QueueId, Reply};
 use observe::reason::{Case, Rules, Stage, words_of};
@@ -55,6 +58,8 @@ pub(crate) struct Attempt<'a> {
     pub(crate) passes_dsn: bool,
     /// Somebody was asked. False for mail that only grew old.
     pub(crate) is_try: bool,
+    /// It was logged before, and is reported now together with others.
+    pub(crate) is_told: bool,
 }
 
 /// What became of one recipient in an attempt.
@@ -81,12 +86,14 @@ pub(crate) struct Cause {
     reason: Option<Reason>,
     /// There is nothing to wait for: the recipient was one too many in his transaction.
     is_crowded: bool,
+    /// Who said it, where that is not the host of the attempt.
+    host: Option<Arc<str>>,
 }
 
 impl Cause {
     /// A reason to fail, or to wait.
     pub(crate) const fn new(status: EnhancedCode, text: String, reply: Option<Reply>) -> Self {
-        Self { status, text, reply, reason: None, is_crowded: false }
+        Self { status, text, reply, reason: None, is_crowded: false, host: None }
     }
 
     /// The same, with the kind of reason.
@@ -159,7 +166,10 @@ pub(crate) async fn settle(service: &Arc<Service>, attempt: &Attempt<'_>, fates:
         .zip(attempt.positions)
         .map(|(fate, (_, state))| judge(service, attempt, fate, *state))
         .collect();
-    log(service, attempt, &judged);
+    if !attempt.is_told {
+        log(service, attempt, &judged);
+    }
+    put_off_reports(service, attempt, &mut judged);
     if judged.iter().any(|one| one.kind.is_some()) {
         Box::pin(report_to_sender(service, attempt, &mut judged)).await;
     }
@@ -179,6 +189,41 @@ pub(crate) async fn settle(service: &Arc<Service>, attempt: &Attempt<'_>, fates:
         settled.changes.push(Change { id, recipient: *position, state: one.state, destination: None });
     }
     settled
+}
+
+/// Bad news of a message that has recipients elsewhere wait a little for those of the others.
+fn put_off_reports(service: &Arc<Service>, attempt: &Attempt<'_>, judged: &mut [Judged]) {
+    let Some(dispatch) = &service.dispatch else { return };
+    if !gather::may_have_more(service, attempt) {
+        return;
+    }
+    let id = attempt.envelope.id;
+    let mut is_first = false;
+    for ((one, (position, before)), recipient) in
+        judged.iter_mut().zip(attempt.positions).zip(&attempt.envelope.recipients)
+    {
+        let Some(kind @ (Kind::Failed | Kind::Delayed)) = one.kind else { continue };
+        if !mail::report::wants(recipient.params.notify, kind) {
+            continue;
+        }
+        let fate = match one.fate.clone() {
+            Fate::Failed(cause) => Fate::Failed(cause.said_by(&attempt.next_hop)),
+            Fate::Deferred(cause) => Fate::Deferred(cause.said_by(&attempt.next_hop)),
+            Fate::Delivered(_) => continue,
+        };
+        match dispatch.gathering.add(id, *position, fate) {
+            Gathered::No => continue,
+            Gathered::First => is_first = true,
+            Gathered::More => {}
+        }
+        one.kind = None;
+        if kind == Kind::Failed {
+            one.state = before.tried().until(service.unix_now() + gather::PARKED);
+        }
+    }
+    if is_first {
+        gather::report_later(service, id);
+    }
 }
 
 /// What an operator held while it was tried stays held.

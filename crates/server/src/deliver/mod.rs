@@ -590,6 +590,7 @@ impl Outgoing {
             xdelay,
             passes_dsn,
             is_try: true,
+            is_told: false,
         }
     }
 }

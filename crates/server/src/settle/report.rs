@@ -11,7 +11,7 @@ use crate::service::Service;
 use crate::simulation::{Sabotage, is_sabotaged};
 use mail::report::{Addressee, Kind, Original, RecipientReport, Report, compose, returns_content};
 use mail::{Address, EnhancedCode, Outcome};
-use observe::{Event, Reason, ReportKind, Severity};
+use observe::{Event, NextHop, Reason, ReportKind, Severity};
 use std::sync::Arc;
 
 /// What came of a report.
@@ -27,17 +27,22 @@ pub(super) enum Told {
     NobodyLeft,
 }
 
+/// How a report names a host; nothing if there was none.
+pub(super) fn remote(next_hop: &NextHop<'_>) -> String {
+    match (next_hop.name(), next_hop.address()) {
+        (Some(name), Some(address)) => format!("{name} [{address}]"),
+        (Some(name), None) => name.to_owned(),
+        (None, Some(address)) => format!("[{address}]"),
+        (None, None) => String::new(),
+    }
+}
+
 /// Reports what was judged, where somebody wants to hear it.
 pub(super) async fn to_sender(service: &Arc<Service>, attempt: &Attempt<'_>, judged: &[Judged]) -> Told {
     let live = service.live.load_full();
     let postmaster = live.config.postmaster();
     let envelope = attempt.envelope;
-    let remote = match (attempt.next_hop.name(), attempt.next_hop.address()) {
-        (Some(name), Some(address)) => format!("{name} [{address}]"),
-        (Some(name), None) => name.to_owned(),
-        (None, Some(address)) => format!("[{address}]"),
-        (None, None) => String::new(),
-    };
+    let remote = remote(&attempt.next_hop);
     let (at_us, offset_seconds) = report_time();
     let give_up = u64::try_from(live.config.delivery.give_up_after.as_micros()).unwrap_or(u64::MAX);
     let mut addressee = Addressee::Nobody;
@@ -70,18 +75,22 @@ pub(super) async fn to_sender(service: &Arc<Service>, attempt: &Attempt<'_>, jud
                 (cause.status, cause.reply.as_ref(), text)
             }
         };
+        let host = match &one.fate {
+            Fate::Delivered(_) => None,
+            Fate::Deferred(cause) | Fate::Failed(cause) => cause.host.as_deref(),
+        };
         reports.push(RecipientReport {
             recipient,
             kind,
             status,
             reply,
-            remote_mta: Some(remote.as_str()).filter(|remote| !remote.is_empty()),
+            remote_mta: host.or(Some(remote.as_str())).filter(|remote| !remote.is_empty()),
             text,
             reason: match &one.fate {
                 Fate::Delivered(_) => None,
                 Fate::Deferred(cause) | Fate::Failed(cause) => cause.reason.map(Reason::name),
             },
-            last_attempt_us: attempt.is_try.then_some(at_us),
+            last_attempt_us: (attempt.is_try || host.is_some()).then_some(at_us),
             will_retry_until_us: (kind == Kind::Delayed).then(|| envelope.id.unix_us().saturating_add(give_up)),
         });
     }
