@@ -74,7 +74,10 @@ pub struct Mailhost {
     /// Nothing leaves before.
     not_before: Duration,
     waiting: VecDeque<(Duration, Flight)>,
-    stream: Option<Stream>,
+    /// A hostile answer, which comes after so many of `waiting` and before the others.
+    stream: Option<(usize, Stream)>,
+    /// It comes once.
+    had_stream: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,8 +155,18 @@ impl World {
                 return (!taken.is_empty()).then_some(Flight { octets: Vec::new(), taken, then: Then::Stay });
             }
         }
+        if let Some((0, stream)) = &mut mailhost.stream {
+            let octets = stream.next(now)?;
+            if stream.due().is_none() {
+                mailhost.stream = None;
+            }
+            return Some(Flight { octets, taken: Vec::new(), then: Then::Stay });
+        }
         if mailhost.waiting.front().is_some_and(|(due, _)| *due <= now) {
             let (_, mut flight) = mailhost.waiting.pop_front()?;
+            if let Some((before, _)) = &mut mailhost.stream {
+                *before -= 1;
+            }
             for taken in &mut flight.taken {
                 taken.at = now;
                 if taken.how == How::Acknowledged {
@@ -163,8 +176,7 @@ impl World {
             }
             return Some(flight);
         }
-        let octets = mailhost.stream.as_mut()?.next(now)?;
-        Some(Flight { octets, taken: Vec::new(), then: Then::Stay })
+        None
     }
 
     /// Ends a connection, whoever ended it. What was taken and not answered yet comes back as [`How::Silent`].
@@ -193,6 +205,7 @@ impl Mailhost {
             not_before: Duration::ZERO,
             waiting: VecDeque::new(),
             stream: None,
+            had_stream: false,
         }
     }
 
@@ -205,7 +218,10 @@ impl Mailhost {
     /// When [`World::leave`] has something next.
     #[must_use]
     pub fn wake(&self) -> Option<Duration> {
-        self.waiting.front().map(|(due, _)| *due).or_else(|| self.stream.as_ref().and_then(Stream::due))
+        match &self.stream {
+            Some((0, stream)) => stream.due(),
+            _ => self.waiting.front().map(|(due, _)| *due),
+        }
     }
 
     /// Octets that wait to leave; whoever reads should stop above some.
@@ -240,7 +256,7 @@ impl Mailhost {
                 self.end(Then::Close);
             }
             Character::Hostile(kind @ (Hostility::Early | Hostility::Garbage | Hostility::Trickle)) => {
-                self.stream = Some(Stream::new(kind, side.now.saturating_add(side.plan.delay)));
+                self.begin_stream(side, kind);
                 self.state = State::Deaf;
             }
             _ => {
@@ -356,8 +372,10 @@ impl Mailhost {
         let name = World::name(self.host);
         match side.character {
             Character::HungHello => self.state = State::Deaf,
-            Character::Hostile(kind @ (Hostility::Endless | Hostility::LongLine | Hostility::Flood)) => {
-                self.stream = Some(Stream::new(kind, side.now.saturating_add(side.plan.delay)));
+            Character::Hostile(kind @ (Hostility::Endless | Hostility::LongLine | Hostility::Flood))
+                if !self.had_stream =>
+            {
+                self.begin_stream(side, kind);
             }
             Character::Plain => self.say(&format!("250 {name}")),
             _ if !is_extended => self.say(&format!("250 {name}")),
@@ -531,6 +549,13 @@ impl Mailhost {
         self.say(&format!("{refusal} as asked"));
     }
 
+    fn begin_stream(&mut self, side: &Side<'_>, kind: Hostility) {
+        self.launch(side);
+        self.not_before = self.not_before.max(side.now.saturating_add(side.plan.delay));
+        self.stream = Some((self.waiting.len(), Stream::new(kind, self.not_before)));
+        self.had_stream = true;
+    }
+
     fn end(&mut self, then: Then) {
         self.flight.then = then;
         self.state = State::Deaf;
@@ -569,3 +594,6 @@ fn path<'l>(rest: &'l [u8], begin: &[u8]) -> Option<&'l [u8]> {
     let end = rest.iter().rposition(|octet| *octet == b'>')?;
     rest.get(..end)
 }
+
+#[cfg(test)]
+mod tests;

@@ -275,3 +275,168 @@ fn name(world: &World, text: &str) -> Name {
     }
     number("d", world.domains()).map_or(Name::Unknown, Name::Domain)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Plan;
+    use proptest::prelude::*;
+
+    const EDNS: [u8; 11] = [0, 0, 41, 0x10, 0, 0, 0, 0, 0, 0, 0];
+
+    fn world() -> World {
+        World::new(Plan { mx_per_domain: 3, domains_per_host: 2, ..Plan::new(40) }).unwrap()
+    }
+
+    fn query(name: &str, kind: u16, edns: &[u8]) -> Vec<u8> {
+        let mut query = vec![0xab, 0xcd, 1, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(!edns.is_empty())];
+        write_name(&mut query, name);
+        query.extend_from_slice(&kind.to_be_bytes());
+        query.extend_from_slice(&[0, 1]);
+        query.extend_from_slice(edns);
+        query
+    }
+
+    /// Code, flag of truncation, records of the three sections; the records themselves.
+    fn ask_with(world: &World, query: &[u8], way: Way) -> (u8, bool, [u16; 3], Vec<u8>) {
+        let mut out = Vec::new();
+        assert!(answer(world, query, way, &mut out));
+        assert_eq!(out.get(..2), query.get(..2));
+        let count = |at: usize| u16::from_be_bytes([out[at], out[at + 1]]);
+        let question = if count(4) == 1 { query.len() - 11 * usize::from(query[11]) } else { HEADER };
+        (out[3] & 15, out[2] & 2 != 0, [6, 8, 10].map(count), out.split_off(question))
+    }
+
+    fn ask(name: &str, kind: u16) -> (u8, [u16; 3], Vec<u8>) {
+        let (code, _, counts, records) = ask_with(&world(), &query(name, kind, &[]), Way::Udp);
+        (code, counts, records)
+    }
+
+    #[test]
+    fn a_domain_has_the_hosts_of_its_site() {
+        let (code, counts, records) = ask("D7.Sim.Example", TYPE_MX);
+        assert_eq!((code, counts), (0, [3, 0, 0]));
+        let mut expected = Vec::new();
+        for (preference, host) in [(10_u8, 3), (20, 4), (30, 5)] {
+            expected.extend_from_slice(&[
+                0xc0,
+                12,
+                0,
+                15,
+                0,
+                1,
+                0,
+                0,
+                1,
+                44,
+                0,
+                19,
+                0,
+                preference,
+                3,
+                b'm',
+                b'x',
+                b'0' + host,
+            ]);
+            expected.extend_from_slice(b"\x03sim\x07example\0");
+        }
+        assert_eq!(records, expected);
+        let world = World::new(Plan { equal_mx: true, mx_per_domain: 2, ..Plan::new(2) }).unwrap();
+        let (.., records) = ask_with(&world, &query("d0.sim.example", TYPE_MX, &[]), Way::Udp);
+        assert_eq!(records.windows(4).filter(|four| *four == [0, 10, 3, b'm']).count(), 2);
+    }
+
+    #[test]
+    fn hosts_have_addresses_and_addresses_names() {
+        assert_eq!(
+            ask("mx39.sim.example", TYPE_A),
+            (0, [1, 0, 0], vec![0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 44, 0, 4, 127, 16, 0, 39])
+        );
+        assert!(ask("39.0.16.127.in-addr.arpa", TYPE_PTR).2.ends_with(b"\x04mx39\x03sim\x07example\0"));
+        assert!(ask("1.0.0.127.in-addr.arpa", TYPE_PTR).2.ends_with(b"\x09localhost\0"));
+        assert!(ask("sim.example", TYPE_SOA).2.ends_with(&TTL.to_be_bytes()));
+        for (name, kind) in [("ns.sim.example", TYPE_A), ("localhost", TYPE_A), ("sim.example", TYPE_NS)] {
+            assert_eq!(ask(name, kind).1, [1, 0, 0], "{name}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_exist_is_denied_and_what_has_no_such_record_too() {
+        let none = [
+            "d80.sim.example",
+            "mx40.sim.example",
+            "d01.sim.example",
+            "d+1.sim.example",
+            "d.sim.example",
+            "com",
+            "a.d0.sim.example",
+            "1.0.0.10.in-addr.arpa",
+            "1.127.in-addr.arpa",
+            "",
+        ];
+        for name in none.iter().filter(|name| !name.is_empty()) {
+            let (code, counts, _) = ask(name, TYPE_A);
+            assert_eq!((code, counts), (NO_SUCH_NAME, [0, 1, 0]), "{name}");
+        }
+        for (name, kind) in [("d0.sim.example", TYPE_A), ("mx0.sim.example", 28), ("mx0.sim.example", TYPE_MX)] {
+            let (code, counts, _) = ask(name, kind);
+            assert_eq!((code, counts), (0, [0, 1, 0]), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_the_asker_does_not_bear_is_cut() {
+        let world = World::new(Plan { mx_per_domain: 16, ..Plan::new(1600) }).unwrap();
+        let plain = query("d1599.sim.example", TYPE_MX, &[]);
+        assert_eq!(ask_with(&world, &plain, Way::Udp), (0, true, [0, 0, 0], Vec::new()));
+        let (_, is_cut, counts, _) = ask_with(&world, &plain, Way::Tcp);
+        assert_eq!((is_cut, counts), (false, [16, 0, 0]));
+        let (_, is_cut, counts, records) = ask_with(&world, &query("d1599.sim.example", TYPE_MX, &EDNS), Way::Udp);
+        assert_eq!((is_cut, counts), (false, [16, 0, 1]));
+        assert!(records.ends_with(&[0, 0, 41, 4, 0xd0, 0, 0, 0, 0, 0, 0]));
+    }
+
+    #[test]
+    fn what_is_no_question_is_answered_so_or_not_at_all() {
+        let good = query("d0.sim.example", TYPE_MX, &[]);
+        let changed = |at: usize, octet: u8| {
+            let mut query = good.clone();
+            query[at] = octet;
+            query
+        };
+        let code = |query: &[u8]| ask_with(&world(), query, Way::Udp).0;
+        assert_eq!(code(&changed(2, 0x28)), NOT_IMPLEMENTED);
+        for bad in [
+            changed(5, 2),
+            changed(12, 0xc0),
+            changed(12, 0x40),
+            changed(good.len() - 1, 3),
+            good[..good.len() - 1].to_vec(),
+        ] {
+            assert_eq!(code(&bad), FORMAT_ERROR, "{bad:?}");
+        }
+        for none in [changed(2, 0x81), good[..11].to_vec(), Vec::new()] {
+            assert!(!answer(&world(), &none, Way::Udp, &mut Vec::new()));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_octets_get_a_reply_of_bounded_size_or_none(
+            query in prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..600),
+                ("[a-z0-9.]{0,80}", any::<u16>(), any::<[u8; 11]>()).prop_map(|(name, kind, edns)| query(&name, kind, &edns)),
+            ],
+        ) {
+            let mut out = Vec::new();
+            if answer(&world(), &query, Way::Udp, &mut out) {
+                prop_assert!(out.len() >= HEADER && out.len() <= usize::from(u16::MAX));
+                prop_assert_eq!(out.get(..2), query.get(..2));
+                prop_assert!(out[2] & 0x80 != 0);
+                if query[11] == 0 {
+                    prop_assert!(out.len() <= PLAIN_MAX);
+                }
+            }
+        }
+    }
+}
