@@ -81,6 +81,27 @@ fn a_storm_into_a_host_is_in_the_ledger_message_by_message() {
 }
 
 #[test]
+fn a_client_that_sends_nothing_more_still_gets_its_answers() {
+    let plan = Plan { delay: Duration::from_millis(20), ..Plan::new(1) };
+    let internet = Internet::start(&options(plan)).unwrap();
+    let at = SocketAddr::from(([127, 16, 0, 0], internet.port()));
+    let mut stream = TcpStream::connect_timeout(&at, LONG).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    stream.write_all(b"MAIL FROM:<>\r\nRCPT TO:<a@d0.sim.example>\r\nDATA\r\n.\r\n").unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    assert!(said.lines().last().unwrap().starts_with("250 "), "{said}");
+    // One that shuts its side before it said anything is let go.
+    let mut silent = TcpStream::connect_timeout(&at, LONG).unwrap();
+    assert!(line(&mut silent).starts_with("220 "));
+    silent.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(silent.read(&mut [0; 9]).unwrap(), 0);
+    let summary = internet.stop().unwrap();
+    assert_eq!((summary.tally.messages, summary.tally.silent_messages, summary.counts.open), (1, 0, 0));
+}
+
+#[test]
 fn doors_are_as_the_kernel_shows_them() {
     let shares = [Character::Dead, Character::Drop, Character::Hung, Character::Cut, Character::Live];
     let plan = Plan { shares: shares.map(|one| (one, Share::percent(20))).into(), ..Plan::new(50) };

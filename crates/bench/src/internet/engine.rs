@@ -88,6 +88,8 @@ struct Connection {
     mailhost: Mailhost,
     output: Vec<u8>,
     then: Then,
+    /// The client sends nothing more. It may still read: Exim (4.96) says QUIT with its last content and shuts its side.
+    is_shut: bool,
     /// What the kernel watches for.
     watched: EventFlags,
     /// The time for which there is a timer.
@@ -285,7 +287,8 @@ impl Engine {
         });
         let watched = EventFlags::IN;
         let is_watched = epoll::add(&self.epoll, &stream, data(Kind::Connection, place), watched);
-        let connection = Connection { stream, mailhost, output: Vec::new(), then: Then::Stay, watched, timer: None };
+        let connection =
+            Connection { stream, mailhost, output: Vec::new(), then: Then::Stay, is_shut: false, watched, timer: None };
         if let Some(slot) = self.connections.get_mut(place as usize) {
             *slot = Some(connection);
         }
@@ -310,6 +313,8 @@ impl Engine {
                     }
                 }
                 Err(Errno::AGAIN | Errno::INTR) => {}
+                // What it is owed it gets; with both sides shut nobody reads it.
+                Ok(_) if !flags.intersects(EventFlags::HUP | EventFlags::ERR) => connection.is_shut = true,
                 _ => return self.close(place as usize, Then::Close, now),
             }
         }
@@ -346,11 +351,12 @@ impl Engine {
             }
         }
         is_over |= !connection.output.is_empty() && connection.send() == On::Over;
-        if is_over || connection.then != Then::Stay && connection.output.is_empty() {
+        let has_said_all = connection.then != Then::Stay || connection.is_shut && connection.mailhost.wake().is_none();
+        if is_over || has_said_all && connection.output.is_empty() {
             let then = connection.then;
             return self.close(place as usize, then, now);
         }
-        let may_read = connection.mailhost.backlog() + connection.output.len() < OUTPUT_MAX;
+        let may_read = !connection.is_shut && connection.mailhost.backlog() + connection.output.len() < OUTPUT_MAX;
         let mut wanted = if may_read { EventFlags::IN } else { EventFlags::empty() };
         if !connection.output.is_empty() {
             wanted |= EventFlags::OUT;
