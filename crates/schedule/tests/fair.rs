@@ -6,8 +6,9 @@ mod rig;
 
 use std::time::Duration;
 
-use rig::{Host, Manner, Rig};
-use schedule::{Class, Settings};
+use mail::{Node, QueueId};
+use rig::{Host, Manner, Rig, START};
+use schedule::{Added, Class, Job, Positions, Scheduler, Settings};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -103,4 +104,19 @@ fn bulk_leaves_memory_for_what_is_more_urgent() {
     }
     rig.run(600 * SECOND);
     assert_eq!(rig.waiting(), 0);
+}
+
+#[test]
+fn each_class_has_its_share_of_the_memory_for_fresh_mail() {
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    let mut number = 0;
+    let mut ready = |class: Class| {
+        let added = (0..2_000).map(|_| {
+            number += 1;
+            let message = QueueId::new(1_800_000_000_000_000 + number, Node::default()).unwrap();
+            scheduler.add(b"a", Job { message, recipients: Positions::One(0), probe: false }, class, START)
+        });
+        added.filter(|added| *added == Added::Ready).count()
+    };
+    assert_eq!([Class::Bulk, Class::Normal, Class::Urgent].map(&mut ready), [512, 384, 128]);
 }
