@@ -31,6 +31,7 @@ use spool::{Entry, Spool, Status, Store as _};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -66,6 +67,9 @@ pub(crate) struct Way {
     /// How patient it is.
     pub(crate) lane: schedule::Lane,
 }
+
+/// How often those that are remembered as down are looked through.
+const PURGE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Where a connection waits for work.
 #[derive(Debug, Default)]
@@ -151,6 +155,8 @@ struct State {
     posts: HashMap<ConnectionId, Arc<Post>>,
     /// Since when sites, and destinations without one, cannot be reached.
     down: HashMap<Arc<[u8]>, Duration>,
+    /// When `down` was looked through last.
+    purged: Duration,
     /// As it is in force, to place what needs no question to the DNS at once.
     config: Config,
 }
@@ -207,6 +213,7 @@ impl Dispatch {
                 scheduler: Scheduler::new(settings(config), seed),
                 posts: HashMap::new(),
                 down: HashMap::new(),
+                purged: Duration::ZERO,
                 config: config.clone(),
             }),
             errands,
@@ -320,9 +327,8 @@ impl Dispatch {
 
     /// The hosts of a destination are known.
     fn placed(&self, service: &Service, destination: DestinationId, name: &Arc<[u8]>, site: &Site) {
-        let first = site.candidates.first().map(|one| one.preference);
-        let best = site.candidates.iter().filter(|one| Some(one.preference) == first);
-        let expected = service.hosts.look(|hosts| best.filter_map(|one| hosts.expected(one.address)).min());
+        let addresses: Vec<SocketAddr> = site.candidates.iter().map(|one| one.address).collect();
+        let expected = service.hosts.expected(&addresses, self.now());
         let jobs = self.tell(|scheduler, now| scheduler.placed(destination, &place(site, expected, now), now));
         self.defer(&mut self.lock(), name, jobs);
         self.note_up(service, name);
@@ -424,7 +430,12 @@ impl Dispatch {
             _ => return,
         };
         if state.down.len() >= DOWN_MAX {
-            let State { down, scheduler, .. } = &mut *state;
+            let State { down, scheduler, purged, .. } = &mut *state;
+            // It looks at all of them. While there are too many the log does not name each.
+            if now < *purged + PURGE_INTERVAL {
+                return;
+            }
+            *purged = now;
             let known: BTreeSet<Arc<[u8]>> = scheduler.sites(now).map(|site| site.name).collect();
             down.retain(|name, _| known.contains(name) || scheduler.state(name).is_some());
         }
@@ -442,8 +453,14 @@ impl Dispatch {
     }
 
     /// Those that were overdue were settled, or are to be looked at again.
-    pub(crate) fn settled(&self, destination: DestinationId, message: QueueId, recipients: &Positions, is_told: bool) {
-        let pause = if is_told { Duration::ZERO } else { settle::TELL_AGAIN };
+    /// `pause`: how long it makes no sense to look.
+    pub(crate) fn settled(
+        &self,
+        destination: DestinationId,
+        message: QueueId,
+        recipients: &Positions,
+        pause: Duration,
+    ) {
         self.tell(|scheduler, now| scheduler.settled(destination, message, recipients, now + pause));
     }
 
@@ -565,6 +582,8 @@ pub(crate) async fn run(service: Arc<Service>) {
             () = tokio::time::sleep(pause) => dispatch.tell(|_, _| ()),
         }
     }
+    // What was not begun is not done any more, and whoever waits for it hears that.
+    drop(inbox);
     // Connections see the end themselves, and finish what is open.
     while tasks.join_next().await.is_some() {}
 }
@@ -633,9 +652,9 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
             tasks.spawn(async move {
                 // Closed never.
                 let permit = dispatch.tellings.acquire().await;
-                let is_told = overdue::settle(&service, &dispatch, &name, message, &recipients, kind).await;
+                let pause = overdue::settle(&service, &dispatch, &name, message, &recipients, kind).await;
                 drop(permit);
-                dispatch.settled(destination, message, &recipients, is_told);
+                dispatch.settled(destination, message, &recipients, pause);
             });
         }
     }

@@ -93,7 +93,6 @@ impl HostTable {
     }
 
     /// How long a first message to these hosts takes as far as is known: that of the one that is tried first.
-    #[cfg_attr(not(test), expect(dead_code, reason = "dispatch asks it once it has sites that stand in line"))]
     pub(crate) fn expected(&self, addresses: &[SocketAddr], now: Duration) -> Option<Duration> {
         let hosts = self.lock();
         let first = addresses.iter().find(|address| hosts.may_try(**address, now)).or_else(|| addresses.first());

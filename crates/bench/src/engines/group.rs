@@ -408,7 +408,7 @@ mod tests {
                     for _ in 0..200 {
                         let id = lock(&ids).next(0);
                         append(&store, id).unwrap();
-                        let state = spool::State { status: Status::Done, attempts: 1, due: 0 };
+                        let state = State { status: Status::Done, attempts: 1, due: 0 };
                         drop(store.record(&[Change { id, recipient: 0, state, destination: None }]).unwrap());
                     }
                 });

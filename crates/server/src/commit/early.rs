@@ -55,7 +55,9 @@ struct Progress {
 /// A message that may be delivered before it is durable.
 #[derive(Debug)]
 pub(crate) struct Early {
-    envelope: Envelope,
+    /// The envelope without recipients.
+    head: Envelope,
+    recipients: Vec<mail::Recipient>,
     content: Bytes,
     /// The state in which its recipients begin.
     first: State,
@@ -70,16 +72,21 @@ impl Early {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether every recipient was taken by a next hop.
+    fn is_taken(&self) -> bool {
+        self.progress().taken.len() >= self.recipients.len()
+    }
+
     /// The message as a connection sends it, with those of the recipients that nobody has taken.
     ///
     /// # Errors
     /// All have been taken.
     pub(crate) fn outgoing(&self, recipients: &Positions) -> Result<Outgoing, Unfit> {
         let progress = self.progress();
-        let mut envelope = Envelope { recipients: Vec::new(), ..self.envelope.clone() };
+        let mut envelope = self.head.clone();
         let mut positions = Vec::new();
         for position in recipients.iter().filter(|position| !progress.taken.contains_key(position)) {
-            let at = usize::try_from(position).ok().and_then(|at| self.envelope.recipients.get(at));
+            let at = usize::try_from(position).ok().and_then(|at| self.recipients.get(at));
             if let Some(recipient) = at {
                 envelope.recipients.push(recipient.clone());
                 positions.push((position, self.first));
@@ -88,7 +95,7 @@ impl Early {
         if positions.is_empty() {
             return Err(Unfit::Nothing);
         }
-        let recipients_left = self.envelope.recipients.len() - progress.taken.len();
+        let recipients_left = self.recipients.len() - progress.taken.len();
         Ok(Outgoing::early(envelope, positions, recipients_left, self.content.clone()))
     }
 
@@ -126,7 +133,7 @@ impl Early {
         loop {
             {
                 let progress = self.progress();
-                if progress.taken.len() >= self.envelope.recipients.len() {
+                if progress.taken.len() >= self.recipients.len() {
                     return true;
                 }
                 if minds_wish && progress.is_wanted {
@@ -169,7 +176,8 @@ impl Earlies {
             return None;
         }
         let early = Arc::new(Early {
-            envelope: envelope.clone(),
+            head: Envelope { recipients: Vec::new(), ..envelope.clone() },
+            recipients: envelope.recipients.clone(),
             content: content.clone(),
             first,
             progress: Mutex::default(),
@@ -192,7 +200,7 @@ impl Earlies {
         }
         early.stage.send_replace(if stored.is_some() { Stage::Stored } else { Stage::Gone });
         drop(progress);
-        if self.messages().remove(&early.envelope.id).is_some() {
+        if self.messages().remove(&early.head.id).is_some() {
             self.bytes.fetch_sub(early.content.len().max(1), Ordering::AcqRel);
         }
     }
@@ -268,19 +276,24 @@ pub(crate) async fn commit(service: &Arc<Service>, how: Acknowledge, message: Me
     let writer = Arc::clone(service);
     dispatch.spawn(Box::pin(async move {
         let stored = super::append(&spool, &encoded, NewBody::Whole(content), first, false).await;
-        guard.end(stored.is_ok().then_some(&*spool));
+        let mut deferred = Vec::new();
         if stored.is_ok() {
+            // Before it counts as stored: what a next hop defers meanwhile is still under way, and not lined up again.
             let is_left = |position: u32| !guard.early.progress().taken.contains_key(&position);
-            let deferred = guard.dispatch.rest_accepted(&envelope, &encoded, class, &is_left);
-            crate::dispatch::log_deferred(&writer, &envelope, bytes, &deferred);
+            deferred = guard.dispatch.rest_accepted(&envelope, &encoded, class, &is_left);
         }
+        guard.end(stored.is_ok().then_some(&*spool));
+        crate::dispatch::log_deferred(&writer, &envelope, bytes, &deferred);
         // The session may have its answer, or be gone.
         drop(tell.send(stored));
     }));
     tokio::select! {
         biased;
         // At the end of the server nobody may write it any more: then the sender keeps it.
-        stored = &mut written => stored.unwrap_or(Err(Error::Failed))?,
+        stored = &mut written => match stored.unwrap_or(Err(Error::Failed)) {
+            Err(_) if early.is_taken() => {}
+            stored => stored?,
+        },
         is_taken = early.outcome(false) => debug_assert!(is_taken, "only that is waited for"),
     }
     Ok(bytes)

@@ -29,6 +29,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// After this the slow lane begins no further host: its places are few.
+const SLOW_ALL: Duration = Duration::from_secs(15 * 60);
+
 /// How long a host may take for its last word. The next address waits for it, when this one has refused.
 const FAREWELL_TIME: Duration = Duration::from_secs(1);
 
@@ -123,7 +126,7 @@ impl Patience {
                 connect: connect_time,
                 greeting: greeting_time,
                 command: command_time,
-                all: Duration::MAX,
+                all: SLOW_ALL,
                 hurry: Duration::MAX,
             },
         }
@@ -304,7 +307,8 @@ impl Opening<'_> {
             Err(miss) => Err(Unready::Other(self.missed(candidate.clone(), &miss))),
         };
         let mut reason = trouble.text;
-        if greeted.is_ok() {
+        // What was only slow may work the next time.
+        if greeted.is_ok() && trouble.failure == Failure::Refused {
             self.learn(|hosts, now| hosts.tls_failed(candidate.address, now));
             let hours = TLS_MEMORY.as_secs() / 3_600;
             reason.push_str(&format!("; it is spoken to in clear for {hours} hours"));
@@ -330,9 +334,9 @@ impl Opening<'_> {
         loop {
             match link.next(wait, nobody.as_mut(), false, None).await {
                 Next::Step(Step::StartTls) => {
-                    if let Err(text) = self.start_tls(&mut link).await {
+                    if let Err((text, failure)) = self.start_tls(&mut link).await {
                         let text = format!("TLS handshake with {} failed: {text}", candidate.name);
-                        let trouble = Trouble { peer: Some(candidate), ..Trouble::deferral((7, 5), text) };
+                        let trouble = Trouble { peer: Some(candidate), failure, ..Trouble::deferral((7, 5), text) };
                         return Err(self.tls_failed(tls, trouble));
                     }
                 }
@@ -364,13 +368,18 @@ impl Opening<'_> {
     }
 
     /// Puts TLS under the session.
-    async fn start_tls(self, link: &mut Link) -> Result<(), String> {
+    async fn start_tls(self, link: &mut Link) -> Result<(), (String, Failure)> {
         let transport = std::mem::replace(&mut link.transport, Transport::Closed);
-        let Transport::Plain(stream) = transport else { return Err("not on this kind of connection".to_owned()) };
+        let Transport::Plain(stream) = transport else {
+            return Err(("not on this kind of connection".to_owned(), Failure::Refused));
+        };
         let deadline = clock::now() + self.config.tls.handshake_time_max.min(self.patience.command);
         let name = link.peer.server_name.clone();
         let shaken = self.service.connector.connect(stream, &name, deadline).await;
-        let (stream, info) = shaken.map_err(|error| error.to_string())?;
+        let (stream, info) = shaken.map_err(|error| {
+            let failure = if error.has_timed_out() { Failure::Silent } else { Failure::Refused };
+            (error.to_string(), failure)
+        })?;
         let TlsInfo { version, cipher, bits, verify } = &info;
         let relay = next_hop(&link.peer);
         self.service.tell(&Event::StartTlsClient { relay, version, cipher, bits: *bits, verify });

@@ -5,14 +5,15 @@ use crate::deliver::{Outgoing, Unfit};
 use crate::resolve;
 use crate::service::Service;
 use crate::settle::{self, Attempt, Cause, Fate};
-use mail::{EnhancedCode, Outcome, QueueId, Reply, ReplyClass};
+use mail::{EnhancedCode, Envelope, Outcome, QueueId, Reply, ReplyClass};
 use observe::{Event, NextHop, Severity};
 use schedule::{Health, Overdue, Positions};
 use spool::{Change, State, Status, Store as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tells the sender, and records what he was told. False: it could not be done, and is to be tried later.
+/// Tells the sender, and records what he was told. Returns how long it makes no sense to look again: not at all if he was
+/// told, and otherwise until it can be tried again, or until the message is as old as was thought.
 ///
 /// Nothing is done for recipients that do not wait any more.
 pub(super) async fn settle(
@@ -22,23 +23,23 @@ pub(super) async fn settle(
     message: QueueId,
     recipients: &Positions,
     kind: Overdue,
-) -> bool {
+) -> Duration {
     if service.keeper.pressure() == spool::Pressure::Poisoned {
-        return false;
+        return settle::TELL_AGAIN;
     }
     let outgoing = match Outgoing::load(dispatch, message, recipients).await {
         Ok(outgoing) => outgoing,
-        Err(Unfit::Nothing) => return true,
+        Err(Unfit::Nothing) => return Duration::ZERO,
         Err(Unfit::Unreadable(why)) => {
             let text =
                 format!("message {message} is overdue and cannot be read: {why}; run mailrace spool verify on a copy");
             service.tell(&Event::Spool { severity: Severity::Error, text: &text });
-            return false;
+            return settle::TELL_AGAIN;
         }
     };
     // RFC 4865 §4: what is held until a time grows no older before it
-    if outgoing.envelope.release_at().is_some_and(|at| at > dispatch.now()) {
-        return false;
+    if let Some(pause) = younger_than_thought(service, &outgoing.envelope, kind) {
+        return pause;
     }
     let down = dispatch.lock().scheduler.state(destination).map(|view| view.health);
     // Each recipient has his own reason; a host that cannot be reached is the reason of all.
@@ -67,7 +68,17 @@ pub(super) async fn settle(
     let changes: Vec<Change> = changes.collect();
     // If it cannot be recorded, the next walk finds it again.
     let is_told = changes.iter().all(|change| change.state.status != Status::Waiting || change.state.is_warned());
-    dispatch.spool.record(&changes).is_ok() && is_told
+    if dispatch.spool.record(&changes).is_ok() && is_told { Duration::ZERO } else { settle::TELL_AGAIN }
+}
+
+/// How long a message that was held until a time has not waited yet for as long as `kind` says.
+fn younger_than_thought(service: &Service, envelope: &Envelope, kind: Overdue) -> Option<Duration> {
+    envelope.release_at()?;
+    let live = service.live.load();
+    let delivery = &live.config.delivery;
+    let after = if kind == Overdue::Warn { delivery.warn_after } else { delivery.give_up_after };
+    let left = (envelope.waits_since() + after).saturating_sub(service.unix_now());
+    (!left.is_zero()).then_some(left)
 }
 
 /// What is known of the last try, with the reply taken out of its words where they are one.

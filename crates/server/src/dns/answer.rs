@@ -4,6 +4,7 @@
 //! a referral where an answer should be, or a chain of aliases without an end. To take those for "there is none" would
 //! send mail back that another try delivers, so [`read`] tells them apart.
 
+use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,6 +21,8 @@ pub const RECORDS_MAX: usize = 32;
 
 /// How long answers are believed at most. The block lists' own times are minutes; a name that moves is seen soon.
 const POSITIVE_MAX: Duration = Duration::from_secs(3_600);
+/// How long the hosts of a domain are believed at least, whatever the DNS says: some change with each look.
+const EXCHANGES_MIN: Duration = Duration::from_secs(5);
 /// How long "there is none" is believed at most, and where the zone does not say how long.
 const NEGATIVE_MAX: Duration = Duration::from_secs(900);
 const NEGATIVE_DEFAULT: Duration = Duration::from_secs(60);
@@ -148,11 +151,18 @@ fn read_records(kind: Kind, lookup: &Lookup) -> Reading {
         // Records somewhere in the reply, but not where an answer belongs.
         return Reading::failed();
     }
-    // What is left away must be the worst of them.
-    data.sort_by_key(|data| if let Data::Exchange { preference, .. } = data { *preference } else { 0 });
+    // What is left away must be the worst of them, and the same for every answer.
+    data.sort_by(|one, other| match (one, other) {
+        (Data::Exchange { preference, name }, Data::Exchange { preference: its, name: other }) => {
+            (preference, name).cmp(&(its, other))
+        }
+        _ => Ordering::Equal,
+    });
     data.truncate(RECORDS_MAX);
     let found = Found { records: data.into(), exists: true };
-    Reading::Answer(Ok(found), Duration::from_secs(ttl.into()).min(POSITIVE_MAX))
+    // A set of hosts that changes with each look would keep its mail from going anywhere.
+    let least = if kind == Kind::Mx { EXCHANGES_MIN } else { Duration::ZERO };
+    Reading::Answer(Ok(found), Duration::from_secs(ttl.into()).clamp(least, POSITIVE_MAX))
 }
 
 fn read_none(none: &NoRecords) -> Reading {

@@ -73,6 +73,11 @@ impl HandshakeError {
         Self { peer, reason: Reason::TimedOut }
     }
 
+    /// Whether nobody said that it cannot be: it took too long.
+    pub(crate) const fn has_timed_out(&self) -> bool {
+        matches!(self.reason, Reason::TimedOut)
+    }
+
     pub(super) const fn refused(peer: Peer, error: Error) -> Self {
         Self { peer, reason: Reason::Refused(error) }
     }
