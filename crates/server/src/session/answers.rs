@@ -225,8 +225,11 @@ impl Connection {
         let sort = Sort { precedence: self.session.precedence(), has_list_id: self.session.has_list_id() };
         let class = class_of(&envelope.params, sort, live.config.delivery.bulk_precedence);
         let how = self.lane.listen.acknowledge;
-        let is_early =
-            how != Acknowledge::Durable && content.is_small() && !live.queues_only() && early::may_be_early(&envelope);
+        let is_early = how != Acknowledge::Durable
+            && content.is_small()
+            && !live.queues_only()
+            && self.service.keeper.pressure() == Pressure::None
+            && early::may_be_early(&envelope);
         let committed = if is_early {
             let message = early::Message { envelope: envelope.clone(), encoded, content: rest.into(), class };
             early::commit(&self.service, how, message).await.map(|_| None)
