@@ -13,6 +13,7 @@ mod client;
 mod harness;
 
 mod dsn;
+mod early;
 mod extensions;
 mod hop;
 mod hostile;
