@@ -663,7 +663,8 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
 /// Asks where the mail of a destination goes.
 async fn find_hosts(service: &Arc<Service>, dispatch: &Arc<Dispatch>, destination: DestinationId, name: &Arc<[u8]>) {
     let live = service.live.load_full();
-    let asked = resolve::site(&live.config, &service.resolver, name, &live.ourselves, destination.get());
+    let resolver = service.resolver.load_full();
+    let asked = resolve::site(&live.config, &resolver, name, &live.ourselves, destination.get());
     let found = tokio::select! {
         biased;
         found = asked => found,
@@ -764,6 +765,7 @@ impl Nudge for Dispatch {
             site: view.site.map(|site| String::from_utf8_lossy(&site).into_owned()),
             is_slow: view.lane == schedule::Lane::Slow,
             window: view.window.into(),
+            rate: view.limits.and_then(|limits| limits.messages_per_second),
         })
     }
 }

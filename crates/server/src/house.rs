@@ -10,6 +10,7 @@ use crate::commit::Keeper;
 use crate::config::{self, Acknowledge, Config, Listen, ListenProtocol, ListenTls, Loaded, Machine};
 use crate::control::{self, Answer, ControlSocket, Gate, Handler, Peer, Reason, Request, Status};
 use crate::dispatch;
+use crate::dns::Resolver;
 use crate::env::{clock, machine, signals, systemd};
 use crate::hosts;
 use crate::log;
@@ -218,7 +219,7 @@ impl House {
             };
             self.service.tell(&Event::Spool { severity, text: &event.to_string() });
         }
-        for note in self.service.resolver.take_notes() {
+        for note in self.service.resolver.load().take_notes() {
             self.service.tell(&Event::ConfigWarning { text: &note.to_string() });
         }
         let live = self.service.live.load_full();
@@ -351,6 +352,10 @@ impl House {
         let log = log::Settings::from_config(&config.log, &config.hostname);
         log::check(&log)
             .map_err(|error| Refused::because(format!("log.path: {error}; name a file that mailrace may write")))?;
+        // What is kept of answers is kept, if they come from the same servers.
+        let is_other = config.dns != self.service.live.load().config.dns || config.dns.servers.is_empty();
+        let resolver = is_other.then(|| Resolver::new(&config.dns)).transpose();
+        let resolver = resolver.map_err(|error| Refused::because(format!("dns.servers: {error}")))?;
         let added = self.bind_added(&config)?;
         // The last that can fail, since it takes effect by itself: open connections too meet the new certificate at their
         // handshake, and tickets stay good.
@@ -362,6 +367,9 @@ impl House {
             None => load_tls(&config).map_err(|error| Refused::because(error.to_string()))?,
         };
         // From here on nothing fails.
+        if let Some(resolver) = resolver {
+            self.service.resolver.store(Arc::new(resolver));
+        }
         self.service.log.reconfigure(&log);
         *lock(&self.tls) = tls.clone();
         self.replace_lanes(&config, authenticator.as_deref(), tls.as_ref());

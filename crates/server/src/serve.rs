@@ -214,7 +214,7 @@ impl Prepared {
         let service = Arc::new(Service {
             keeper,
             log,
-            resolver,
+            resolver: ArcSwap::from_pointee(resolver),
             hosts,
             limits,
             stop: Stop::default(),

@@ -48,7 +48,7 @@ pub(crate) struct Service {
     #[cfg(test)]
     pub(crate) internet: Option<crate::deliver::Internet>,
     /// Names and block lists.
-    pub(crate) resolver: Resolver,
+    pub(crate) resolver: ArcSwap<Resolver>,
     /// What is known of next hops.
     pub(crate) hosts: HostTable,
     /// Connections and their rates.
@@ -343,7 +343,7 @@ impl Service {
         Arc::new(Self {
             keeper: Keeper::nothing(mail::QueueIds::new(mail::Node::default())),
             log: Log::start(&log).unwrap(),
-            resolver: Resolver::new(&config.dns).unwrap(),
+            resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: HostTable::forgetful(&config),
             limits: Limits::new(limits, began),
             stop: Stop::default(),

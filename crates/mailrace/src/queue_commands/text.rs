@@ -67,7 +67,9 @@ impl Printer {
             Action::Show => {}
             Action::Destinations if number(totals, "destinations") == 0 => output.line("the queue is empty"),
             Action::Destinations => {}
-            Action::Stragglers if recipients == 0 => output.line("nobody has been waiting for so long"),
+            Action::Stragglers if recipients == 0 => {
+                output.line("nobody has been waiting for so long: an hour, or what --older says")
+            }
             Action::Stragglers => {
                 output.line(format_args!("{} of {}", count(recipients, "recipient"), count(messages, "message")));
             }
@@ -212,6 +214,9 @@ fn state_of_destination(output: &mut Output, line: &Value) {
     let slow = text(line, "lane").map(|_| ", which were silent: long time limits, few connections").unwrap_or_default();
     if let Some(site) = site {
         output.line(format_args!("            goes to {}{slow}", plain(site)));
+    }
+    if let Some(rate) = line.get("messages_per_second").and_then(Value::as_f64) {
+        output.line(format_args!("            paced: {rate} messages a second at most, by its [[destination]] rule"));
     }
 }
 

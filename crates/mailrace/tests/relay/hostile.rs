@@ -327,3 +327,17 @@ fn tls_that_is_required_is_waited_for() {
         assert!(!clear, "{:?}", hop.talks());
     }
 }
+
+/// Whether it was taken nobody knows: that was an attempt, and the next one has to wait.
+#[test]
+fn a_host_that_takes_a_message_and_hangs_up_is_not_asked_again_at_once() {
+    let hop = Hop::new(Manners::default().script(|moment| match moment.at {
+        At::Dot if moment.taken == 1 => Act::TakeAndClose,
+        _ => Act::Well,
+    }));
+    let mut server = relay(&[&hop]).set("delivery.retry_first", "\"5s\"").set("delivery.retry_max", "\"5s\"").start();
+    send(&server, "<>", &["a@d.test"], b"Subject: x\r\n\r\n1\r\n");
+    send(&server, "<>", &["b@d.test"], b"Subject: x\r\n\r\n2\r\n");
+    let line = wait_line(&mut server, &["to=<b@d.test>", "stat=Deferred: "]);
+    assert!(line.contains("closed") && hop.count() == 2, "{line}, {} messages", hop.count());
+}

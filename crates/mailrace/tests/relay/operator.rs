@@ -157,6 +157,22 @@ fn mail_that_waits_for_a_smart_host_goes_to_its_domains_without_one() {
 }
 
 #[test]
+fn other_answers_of_our_own_count_after_a_reload() {
+    let hops = Hop::neighbours(vec![Manners::default(), Manners::default()]);
+    let port = hops[0].address.port().to_string();
+    let given = |hop: &Hop| format!("[{{domain = \"d.example\", address = [\"{}\"]}}]", hop.address.ip());
+    let setup = impatient().set("route.port", port).set("delivery.idle_time", "\"0s\"");
+    let mut server = setup.set("dns.override", given(&hops[0])).start();
+    send(&server, "<>", &["b@d.example"], CONTENT);
+    hops[0].wait(1);
+    reload(&mut server, "dns.override", &given(&hops[1]));
+    send(&server, "<>", &["c@d.example"], CONTENT);
+    assert_eq!(hops[1].wait(1)[0].to(), "c@d.example");
+    ends_empty(server);
+    assert_eq!(hops[0].count(), 1);
+}
+
+#[test]
 fn mail_of_before_goes_out_after_the_start() {
     let hop = Hop::good();
     // Accepted without a next hop that works; with other names of the queue, too.

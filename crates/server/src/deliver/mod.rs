@@ -38,7 +38,7 @@ use mail::{Body, EnhancedCode, MailParams, Outcome};
 use message::Content;
 use observe::{Event, NextHop, Severity};
 use schedule::{ConnectionId, Failure, Feedback, Job, Take};
-use smtp::client::{Answer, Finished, Loss, Misfit, Step, Transaction};
+use smtp::client::{Answer, Finished, Loss, Misfit, Stage, Step, Transaction};
 use spool::{Change, Pressure, Status, Store as _};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -75,7 +75,8 @@ pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionI
         Work { service: &service, dispatch: &dispatch, connection, changes: Vec::new(), records: Vec::new() };
     let live = service.live.load_full();
     let turn = connection.get();
-    let found = resolve::site(&live.config, &service.resolver, &way.destination, &live.ourselves, turn).await;
+    let resolver = service.resolver.load_full();
+    let found = resolve::site(&live.config, &resolver, &way.destination, &live.ourselves, turn).await;
     let site = match found {
         Ok(site) if *site.name == *way.site => site,
         Err(no) if no.permanent && way.site.starts_with(b"!") => {
@@ -545,6 +546,8 @@ impl Conversation<'_> {
             (Answer::NotTried, _) => true,
             // Whoever ends a connection that had served ends it for what was sent ahead too. The message is first on the
             // next one, where the same counts.
+            // Behind the whole content nobody knows whether it was taken: that was an attempt.
+            (Answer::Lost(Loss::Closed), Stage::End) => false,
             (Answer::Lost(Loss::Closed), _) => self.answered > 0,
             (Answer::Reply(_), _) => self.answered > 0 && is_used_up(outcome),
             _ => false,

@@ -63,6 +63,8 @@ pub struct DestinationState {
     pub is_slow: bool,
     /// Connections its hosts may have now.
     pub window: u64,
+    /// Transactions that its hosts may have in a thousand seconds, if that is limited.
+    pub rate: Option<u32>,
 }
 
 /// Why and how long a destination is left alone.

@@ -124,7 +124,8 @@ impl View<'_> {
 
     /// How a destination is, if the dispatcher knows.
     pub(super) fn destination(&self, name: &[u8]) -> Option<Map<String, Value>> {
-        let DestinationState { down, connections, in_flight, site, is_slow, window } = self.nudge.destination(name)?;
+        let DestinationState { down, connections, in_flight, site, is_slow, window, rate } =
+            self.nudge.destination(name)?;
         let mut fields = Map::from_iter([
             ("connections".to_owned(), json!(connections)),
             ("in_flight".to_owned(), json!(in_flight)),
@@ -132,6 +133,9 @@ impl View<'_> {
         ]);
         if let Some(site) = site {
             fields.insert("site".to_owned(), json!(site));
+        }
+        if let Some(rate) = rate {
+            fields.insert("messages_per_second".to_owned(), json!(f64::from(rate) / 1_000.0));
         }
         if is_slow {
             fields.insert("lane".to_owned(), json!("slow"));

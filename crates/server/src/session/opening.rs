@@ -133,11 +133,12 @@ async fn find(service: &Service, ip: IpAddr, began: Instant) -> Found {
     let (config, rights) = (&live.config, &live.rights);
     let name = async {
         match config.accept.reverse_dns {
-            true => service.resolver.reverse(ip).await,
+            true => service.resolver.load_full().reverse(ip).await,
             false => ClientName::Unknown,
         }
     };
-    let listings = dnsbl::ask(&service.resolver, &config.dnsbl, rights, ip);
+    let resolver = service.resolver.load_full();
+    let listings = dnsbl::ask(&resolver, &config.dnsbl, rights, ip);
     let pause = async {
         let played = service.behaviour.as_ref().map_or(Duration::ZERO, |behaviour| behaviour.greeting_delay);
         let pause = admit::greet_pause(ip, &config.accept, rights).max(played);

@@ -133,7 +133,7 @@ impl Machine {
         let service = Arc::new(Service {
             keeper: serve::keeper(Some(&opened)),
             log: self.log.clone(),
-            resolver: Resolver::new(&config.dns).unwrap(),
+            resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: HostTable::forgetful(&config),
             limits: limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began),
             stop: Stop::default(),
