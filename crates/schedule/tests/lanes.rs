@@ -10,7 +10,7 @@ use mail::{Node, QueueId};
 use rig::{Host, LIMITS, Manner, Rig, START};
 use schedule::{
     Action, Added, Class, ConnectionId, Failure, Feedback, Health, Job, Lane, Limits, Place, Positions, Scheduler,
-    Settings, Take,
+    Settings, Take, Waiting,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -180,6 +180,80 @@ fn a_site_comes_back_to_the_fast_lane_by_a_job_in_good_time() {
     assert_eq!(lane(&scheduler), Lane::Fast);
     assert_eq!(scheduler.unreachable(connections[2].0, Failure::Silent, "timed out", START), []);
     assert_eq!(lane(&scheduler), Lane::Slow);
+}
+
+#[test]
+fn what_lags_in_the_slow_lane_stays_there() {
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    (0..3).for_each(|number| add(&mut scheduler, "a", number));
+    let [(connection, Lane::Fast)] = opened(&act(&mut scheduler, LIMITS, START))[..] else { panic!("one opens") };
+    for (lags, lane) in [(true, Lane::Slow), (true, Lane::Slow), (false, Lane::Fast)] {
+        let one = taken(&mut scheduler, connection, START);
+        if lags {
+            scheduler.lagging(connection, START);
+        }
+        scheduler.done(connection, &one, Feedback::Good, None, START);
+        assert_eq!(scheduler.state(b"a").unwrap().lane, lane);
+    }
+}
+
+#[test]
+fn who_never_answers_is_down_and_stays_in_the_slow_lane() {
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    (0..2).for_each(|number| add(&mut scheduler, "a", number));
+    let retry = START + HOUR * 24;
+    let (mut now, mut lanes) = (START, Vec::new());
+    for number in 0..2 {
+        let mut actions = act(&mut scheduler, LIMITS, now);
+        if let [Action::Load { destination, .. }] = actions[..] {
+            let (message, class) = (id(number), Class::Normal);
+            let one = Waiting { message, recipient: 0, due_s: 0, attempts: 0, warned: false, held: false, class };
+            scheduler.loaded(destination, &[one], true, now);
+            actions = act(&mut scheduler, LIMITS, now);
+        }
+        let [(connection, lane)] = opened(&actions)[..] else { panic!("{actions:?}") };
+        lanes.push(lane);
+        let one = taken(&mut scheduler, connection, now);
+        scheduler.lagging(connection, now);
+        now += 600 * SECOND;
+        scheduler.done(connection, &one, Feedback::Lost, Some(retry), now);
+        assert_eq!(scheduler.closed(connection, now).len(), usize::from(number == 0), "the other one leaves memory");
+        let view = scheduler.state(b"a").unwrap();
+        let Health::Down { until, .. } = view.health else { panic!("{view:?}") };
+        assert_eq!(view.lane, Lane::Slow);
+        // The list is looked at for what is too old before that.
+        for action in act(&mut scheduler, LIMITS, now) {
+            let Action::Load { destination, .. } = action else { panic!("{action:?}") };
+            scheduler.loaded(destination, &[], true, now);
+        }
+        scheduler.restore(b"a", now);
+        assert_eq!(act(&mut scheduler, LIMITS, now), []);
+        now = until;
+    }
+    assert_eq!(lanes, [Lane::Fast, Lane::Slow]);
+}
+
+#[test]
+fn who_was_called_off_is_blamed() {
+    let settings = Settings { connections_max: 1, ..Settings::default() };
+    let mut scheduler = Scheduler::new(settings, 1);
+    let mut first = None;
+    for number in 0..3 {
+        add(&mut scheduler, &format!("hangs-{number}"), number);
+        let actions = act(&mut scheduler, LIMITS, START);
+        let Some(&(connection, _)) = opened(&actions).first() else {
+            let (called_off, one) = first.unwrap();
+            assert_eq!(actions, [Action::Close(called_off)]);
+            scheduler.done(called_off, &one, Feedback::Lost, Some(START + HOUR), START);
+            assert_eq!(scheduler.closed(called_off, START), []);
+            let view = scheduler.state(b"hangs-0").unwrap();
+            return assert!(matches!(view.health, Health::Down { .. }) && view.lane == Lane::Slow, "{view:?}");
+        };
+        let one = taken(&mut scheduler, connection, START);
+        scheduler.lagging(connection, START);
+        first = first.or(Some((connection, one)));
+    }
+    panic!("nobody was called off");
 }
 
 #[test]
