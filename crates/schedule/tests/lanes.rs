@@ -339,6 +339,97 @@ fn who_was_fast_before_gets_a_connection_before_who_is_unknown() {
     assert_eq!(order, ["known-fast", "unknown", "known-fast-late"]);
 }
 
+/// The sites whose connections open when the last one has ended, until nobody waits.
+fn order_of_opening(scheduler: &mut Scheduler, mut last: ConnectionId, now: Duration) -> Vec<String> {
+    let mut order = Vec::new();
+    loop {
+        drop(scheduler.closed(last, now));
+        let actions = act(scheduler, LIMITS, now);
+        let Some(Action::Open { site, connection, .. }) =
+            actions.iter().find(|action| matches!(action, Action::Open { .. }))
+        else {
+            return order;
+        };
+        order.push(String::from_utf8(scheduler.site_name(*site).unwrap().to_vec()).unwrap());
+        last = *connection;
+        let one = taken(scheduler, last, now);
+        scheduler.lagging(last, now);
+        scheduler.done(last, &one, Feedback::Good, None, now);
+    }
+}
+
+#[test]
+fn a_live_site_in_the_slow_lane_does_not_wait_behind_dead_ones() {
+    let mut scheduler = Scheduler::new(Settings { connections_max: 10, ..Settings::default() }, 1);
+    let lists = |scheduler: &mut Scheduler, now: Duration| {
+        // All lists of the dead have one message, of that number.
+        let (mut actions, mut others) = (act(scheduler, LIMITS, now), Vec::new());
+        while let Some(action) = actions.pop() {
+            let Action::Load { destination, .. } = action else {
+                others.push(action);
+                continue;
+            };
+            let name = String::from_utf8(scheduler.name(destination).unwrap().to_vec()).unwrap();
+            let number = name.strip_prefix("dead-").unwrap().parse().unwrap();
+            let (message, class) = (id(number), Class::Normal);
+            let one = Waiting { message, recipient: 0, due_s: 0, attempts: 0, warned: false, held: false, class };
+            scheduler.loaded(destination, &[one], true, now);
+            actions.extend(act(scheduler, LIMITS, now));
+        }
+        others
+    };
+    for number in 0..4 {
+        add(&mut scheduler, &format!("dead-{number}"), number);
+        let [(connection, Lane::Fast)] = opened(&lists(&mut scheduler, START))[..] else { panic!("it is unknown") };
+        assert_eq!(scheduler.unreachable(connection, Failure::Silent, "timed out", START).len(), 1);
+    }
+    assert_eq!(lists(&mut scheduler, START), []);
+    // One of the dead has the only place of the lane, three wait for it.
+    let now = START + 600 * SECOND;
+    let [(probe, Lane::Slow)] = opened(&lists(&mut scheduler, now))[..] else { panic!("one may probe") };
+    for number in 10..16 {
+        let name = format!("live-{number}");
+        add(&mut scheduler, &name, number);
+        let [(connection, Lane::Fast)] = opened(&lists(&mut scheduler, now))[..] else { panic!("it is unknown") };
+        let one = taken(&mut scheduler, connection, now);
+        scheduler.lagging(connection, now);
+        scheduler.done(connection, &one, Feedback::Good, None, now);
+        assert_eq!(scheduler.closed(connection, now), []);
+        add(&mut scheduler, &name, 10 + number);
+        assert_eq!(lists(&mut scheduler, now + SECOND), [], "the lane is full");
+    }
+    let order = order_of_opening(&mut scheduler, probe, now + SECOND);
+    let live: Vec<usize> = (0..order.len()).filter(|at| order[*at].starts_with("live")).collect();
+    assert_eq!((live, order.len()), (vec![0, 1, 2, 3, 5, 6], 9), "{order:?}");
+}
+
+#[test]
+fn the_line_keeps_its_order_while_other_things_are_asked() {
+    let small = Settings { connections_max: 2, resolves_max: 1, ..Settings::default() };
+    let mut scheduler = Scheduler::new(small.clone(), 1);
+    for (number, name) in (0..).zip(["busy", "a", "b"]) {
+        add(&mut scheduler, name, number);
+        let now = START + SECOND * u32::try_from(number).unwrap();
+        assert_eq!(act(&mut scheduler, LIMITS, now).len(), usize::from(number == 0));
+    }
+    ["y", "z"].iter().for_each(|name| add(&mut scheduler, name, 9));
+    let now = START + 9 * SECOND;
+    let Some(Action::Resolve { destination }) = scheduler.poll(now) else { panic!("one is asked") };
+    assert_eq!(scheduler.poll(now), None);
+    scheduler.set(Settings { connections_max: 10, ..small }, now);
+    assert_eq!(
+        scheduler.placed(destination, &Place { site: b"y", limits: LIMITS, expected: None, until: now }, now),
+        []
+    );
+    let mut order = Vec::new();
+    for action in act(&mut scheduler, LIMITS, now) {
+        if let Action::Open { site, .. } = action {
+            order.push(String::from_utf8(scheduler.site_name(site).unwrap().to_vec()).unwrap());
+        }
+    }
+    assert_eq!(order[..2], ["a", "b"], "{order:?}");
+}
+
 #[test]
 fn a_site_with_a_rate_gets_no_more_and_needs_no_second_connection() {
     let mut rig = Rig::new(Settings::default(), Manner::default(), vec![Host::Alive], 7);
