@@ -77,14 +77,18 @@ impl Scheduler {
         _now: Duration,
     ) {
         let Some((id, flight)) = self.land(connection, job) else { return };
+        let is_lost = feedback == Feedback::Lost;
+        let lagged = is_lost || self.pool.recover(connection, &self.budget);
         if let Some(found) = self.pool.get_mut(connection) {
-            found.served = true;
+            found.served |= !is_lost;
+            found.lagged |= is_lost;
         }
-        let lagged = self.pool.recover(connection, &self.budget);
         self.step += 1;
         if let Some(site) = self.sites.get_mut(&id) {
             site.finished(flight.taken, feedback, self.step);
-            if !lagged {
+            if is_lost {
+                site.lane = Lane::Slow;
+            } else if !lagged {
                 site.lane = Lane::Fast;
                 self.pool.hurry(connection, &self.budget);
             }
@@ -119,8 +123,8 @@ impl Scheduler {
 
     /// Says that a connection is over. Its jobs that are not done are taken as given back.
     ///
-    /// A connection that ended without a job done, and not because it was told to or had none, counts as a failure; so
-    /// this returns what [`unreachable`](Self::unreachable) returns.
+    /// A connection that ended without a job answered, and not because it was told to or had none, counts as a failure;
+    /// so this returns what [`unreachable`](Self::unreachable) returns.
     #[must_use]
     pub fn closed(&mut self, connection: ConnectionId, now: Duration) -> Vec<Job> {
         self.end(connection, None, now)
@@ -211,7 +215,7 @@ impl Scheduler {
     /// Ends a connection, takes its jobs back, and judges it.
     fn end(&mut self, connection: ConnectionId, refused: Option<(Failure, &str)>, now: Duration) -> Vec<Job> {
         let Some(found) = self.pool.get(connection) else { return Vec::new() };
-        let (id, lags) = (found.site, found.is_lagging());
+        let (id, lags) = (found.site, found.lagged);
         let Some(site) = self.sites.get_mut(&id) else { return Vec::new() };
         self.marks.site(id, site);
         let Some(mut ended) = self.pool.remove(connection, &mut site.counts, &mut site.idle) else {

@@ -304,4 +304,7 @@ pub enum Feedback {
     Slowdown,
     /// Neither.
     Neutral,
+    /// No answer came in the time there is, or its place was needed before: the site is silent, the window is halved,
+    /// and the job does not count as one that the connection has done.
+    Lost,
 }

@@ -75,7 +75,7 @@ pub(crate) struct Connection {
     pub(crate) flights: VecDeque<Flight>,
     /// Jobs it was given.
     pub(crate) taken: u32,
-    /// A job of it came to an end.
+    /// A job of it was answered.
     pub(crate) served: bool,
     /// It was told once that there is nothing to do.
     pub(crate) idled: bool,
@@ -85,15 +85,10 @@ pub(crate) struct Connection {
     pub(crate) opened: u64,
     /// Its place among those that may be closed for others.
     spare: Option<u64>,
-    /// Its place among those that lag.
+    /// It has waited for longer than the fast lane allows since its last job was answered.
+    pub(crate) lagged: bool,
+    /// Its place among those that lag and can be called off.
     lags: Option<u64>,
-}
-
-impl Connection {
-    /// Whether it waits for longer than the fast lane allows.
-    pub(crate) const fn is_lagging(&self) -> bool {
-        self.lags.is_some()
-    }
 }
 
 /// Connections of one site in each phase.
@@ -235,6 +230,7 @@ impl Pool {
             probe,
             opened,
             spare: None,
+            lagged: false,
             lags: None,
         };
         self.connections.insert(id, connection);
@@ -291,7 +287,8 @@ impl Pool {
     pub(crate) fn lag(&mut self, id: ConnectionId) {
         let place = self.next_place;
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        if connection.lags.is_some() || connection.purse == Purse::Slow {
+        let has_lagged = std::mem::replace(&mut connection.lagged, true);
+        if has_lagged || connection.purse == Purse::Slow {
             return;
         }
         connection.lags = Some(place);
@@ -300,15 +297,17 @@ impl Pool {
         self.shift(id, Purse::Extra);
     }
 
-    /// A job of a connection is over. Says whether it lagged; now it does not.
+    /// A job of a connection was answered. Says whether it lagged; now it does not.
     pub(crate) fn recover(&mut self, id: ConnectionId, budget: &Budget) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return false };
-        let Some(place) = connection.lags.take() else { return false };
-        self.lagging.remove(&place);
-        if self.slow.all < budget.slow {
-            self.shift(id, Purse::Slow);
+        let lagged = std::mem::take(&mut connection.lagged);
+        if let Some(place) = connection.lags.take() {
+            self.lagging.remove(&place);
+            if self.slow.all < budget.slow {
+                self.shift(id, Purse::Slow);
+            }
         }
-        true
+        lagged
     }
 
     /// Counts a connection in the fast lane, if there is a place.

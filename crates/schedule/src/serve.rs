@@ -12,7 +12,7 @@ use crate::job::{Action, ConnectionId, DestinationId, Lane, SiteId};
 use crate::pool::{Phase, Purse};
 use crate::scheduler::{Scheduler, site_of};
 use crate::site::Site;
-use crate::stands::Stand;
+use crate::stands::{Stand, Want};
 
 /// What can be marked and can have a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,13 +37,6 @@ impl Marks {
             self.0.push_back(Who::Site(id));
         }
     }
-
-    /// Marks a site that comes before what is marked already.
-    fn site_first(&mut self, id: SiteId, site: &mut Site) {
-        if !std::mem::replace(&mut site.is_dirty, true) {
-            self.0.push_front(Who::Site(id));
-        }
-    }
 }
 
 impl Scheduler {
@@ -54,14 +47,12 @@ impl Scheduler {
                 return Some(action);
             }
             self.fire(now);
-            for lane in [Lane::Fast, Lane::Slow] {
-                self.feed(lane);
-            }
             let urgent = self.ask().or_else(|| self.make_room(Lane::Fast)).or_else(|| self.make_room(Lane::Slow));
             if urgent.is_some() {
                 return urgent;
             }
-            let action = match self.marks.0.pop_front()? {
+            let fed = self.feed(Lane::Fast).or_else(|| self.feed(Lane::Slow)).map(Who::Site);
+            let action = match fed.map_or_else(|| self.marks.0.pop_front(), Some)? {
                 Who::Destination(id) => self.serve_destination(id, now),
                 Who::Site(id) => self.serve_site(id, now),
             };
@@ -100,18 +91,16 @@ impl Scheduler {
         }
     }
 
-    /// If the budget has a connection, lets the first in line look whether it still wants one.
-    fn feed(&mut self, lane: Lane) {
+    /// If the budget has a connection, takes the first out of the line, to be asked at once whether it still wants one.
+    fn feed(&mut self, lane: Lane) -> Option<SiteId> {
         if !self.pool.may_open(lane, &self.budget) {
-            return;
+            return None;
         }
-        let Some(id) = self.stands.first(lane) else { return };
-        if let Some(site) = self.sites.get_mut(&id) {
-            if let Some(stand) = site.stand.take() {
-                self.stands.remove(id, &stand);
-            }
-            self.marks.site_first(id, site);
-        }
+        let id = self.stands.first(lane)?;
+        let stand = self.sites.get_mut(&id)?.stand.take()?;
+        self.stands.remove(id, &stand);
+        self.stands.has_turn(&stand);
+        Some(id)
     }
 
     /// Asks where the mail of the next one in line goes.
@@ -227,7 +216,12 @@ impl Scheduler {
         let may_open = wants && self.pool.may_open(site.lane, &self.budget);
         let stand = (wants && !may_open).then(|| {
             let since = *site.wants_since.get_or_insert(now);
-            Stand { lane: site.lane, is_first: site.open() == 0, at: site.stands_at(since) }
+            let want = match site.open() {
+                0 if site.down.is_some() => Want::Probe,
+                0 => Want::First,
+                _ => Want::More,
+            };
+            Stand { lane: site.lane, want, at: site.stands_at(since) }
         });
         if stand != site.stand {
             if let Some(before) = site.stand.take() {

@@ -200,20 +200,22 @@ impl Site {
         self.down = None;
     }
 
-    /// A transaction came to an end, taken at step `taken`.
+    /// A transaction is over, taken at step `taken`.
     pub(crate) fn finished(&mut self, taken: u64, feedback: Feedback, step: u64) {
-        self.failures = 0;
-        self.doubted = false;
+        if feedback != Feedback::Lost {
+            self.failures = 0;
+            self.doubted = false;
+        }
         match feedback {
             Feedback::Good => {
                 let most = u64::from(self.limits.connections.max(1)) * ONE;
                 self.window = (self.window + ONE * ONE / self.window).min(most.max(ONE));
             }
-            Feedback::Slowdown if taken >= self.cut_at => {
+            Feedback::Slowdown | Feedback::Lost if taken >= self.cut_at => {
                 self.window = (self.window / 2).max(ONE);
                 self.cut_at = step;
             }
-            Feedback::Slowdown | Feedback::Neutral => {}
+            Feedback::Slowdown | Feedback::Lost | Feedback::Neutral => {}
         }
     }
 

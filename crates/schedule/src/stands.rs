@@ -1,20 +1,34 @@
 //! Who stands in line for a connection that the budget does not have.
 //!
-//! One line for each lane, those without a connection before those that want one more. Inside a line the order is the time
-//! at which a site wanted it, later by what its hosts are expected to take: who was fast before comes first, and as that is
-//! bounded nobody waits for ever.
+//! Three lines for each lane: sites without a connection, those that are down and are to be probed, and those that want one
+//! more. So whoever was alive does not wait behind all that is dead; but after [`LIVE_TURNS`] of them there is a probe, and
+//! nobody is kept out. Inside a line the order is the time at which a site wanted it, later by what its hosts are expected
+//! to take: who was fast before comes first, and as that is bounded nobody waits for ever.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::job::{Lane, SiteId};
 
+/// Sites without a connection that go before a probe that waits.
+const LIVE_TURNS: u32 = 4;
+
+/// What a site wants a connection for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// It has none yet.
+    First,
+    /// To see whether it is up again.
+    Probe,
+    /// One more.
+    More,
+}
+
 /// A place in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stand {
     pub(crate) lane: Lane,
-    /// It has no connection yet.
-    pub(crate) is_first: bool,
+    pub(crate) want: Want,
     pub(crate) at: Duration,
 }
 
@@ -27,7 +41,10 @@ pub(crate) struct Stands {
 #[derive(Debug, Default)]
 struct Lines {
     hungry: BTreeSet<(Duration, SiteId)>,
+    probes: BTreeSet<(Duration, SiteId)>,
     greedy: BTreeSet<(Duration, SiteId)>,
+    /// Hungry ones that went while a probe waited.
+    streak: u32,
 }
 
 impl Stands {
@@ -42,13 +59,25 @@ impl Stands {
     /// How many wait.
     pub(crate) fn len(&self, lane: Lane) -> usize {
         let lines = self.lines(lane);
-        lines.hungry.len() + lines.greedy.len()
+        lines.hungry.len() + lines.probes.len() + lines.greedy.len()
     }
 
     /// Who is next.
     pub(crate) fn first(&self, lane: Lane) -> Option<SiteId> {
-        let lines = self.lines(lane);
-        lines.hungry.first().or_else(|| lines.greedy.first()).map(|(_, site)| *site)
+        let Lines { hungry, probes, greedy, streak } = self.lines(lane);
+        let probe = probes.first();
+        let due = probe.filter(|_| *streak >= LIVE_TURNS);
+        due.or_else(|| hungry.first()).or(probe).or_else(|| greedy.first()).map(|(_, site)| *site)
+    }
+
+    /// Somebody left the line since it was the first.
+    pub(crate) fn has_turn(&mut self, stand: &Stand) {
+        let lines = self.lines_mut(stand.lane);
+        match stand.want {
+            Want::First if !lines.probes.is_empty() => lines.streak = lines.streak.saturating_add(1),
+            Want::First | Want::More => {}
+            Want::Probe => lines.streak = 0,
+        }
     }
 
     const fn lines(&self, lane: Lane) -> &Lines {
@@ -58,11 +87,19 @@ impl Stands {
         }
     }
 
-    const fn line(&mut self, stand: &Stand) -> &mut BTreeSet<(Duration, SiteId)> {
-        let lines = match stand.lane {
+    const fn lines_mut(&mut self, lane: Lane) -> &mut Lines {
+        match lane {
             Lane::Fast => &mut self.fast,
             Lane::Slow => &mut self.slow,
-        };
-        if stand.is_first { &mut lines.hungry } else { &mut lines.greedy }
+        }
+    }
+
+    const fn line(&mut self, stand: &Stand) -> &mut BTreeSet<(Duration, SiteId)> {
+        let lines = self.lines_mut(stand.lane);
+        match stand.want {
+            Want::First => &mut lines.hungry,
+            Want::Probe => &mut lines.probes,
+            Want::More => &mut lines.greedy,
+        }
     }
 }

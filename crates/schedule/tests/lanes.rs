@@ -10,7 +10,7 @@ use mail::{Node, QueueId};
 use rig::{Host, LIMITS, Manner, Rig, START};
 use schedule::{
     Action, Added, Class, ConnectionId, Failure, Feedback, Health, Job, Lane, Limits, Place, Positions, Scheduler,
-    Settings, Take,
+    Settings, Take, Waiting,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -183,6 +183,80 @@ fn a_site_comes_back_to_the_fast_lane_by_a_job_in_good_time() {
 }
 
 #[test]
+fn what_lags_in_the_slow_lane_stays_there() {
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    (0..3).for_each(|number| add(&mut scheduler, "a", number));
+    let [(connection, Lane::Fast)] = opened(&act(&mut scheduler, LIMITS, START))[..] else { panic!("one opens") };
+    for (lags, lane) in [(true, Lane::Slow), (true, Lane::Slow), (false, Lane::Fast)] {
+        let one = taken(&mut scheduler, connection, START);
+        if lags {
+            scheduler.lagging(connection, START);
+        }
+        scheduler.done(connection, &one, Feedback::Good, None, START);
+        assert_eq!(scheduler.state(b"a").unwrap().lane, lane);
+    }
+}
+
+#[test]
+fn who_never_answers_is_down_and_stays_in_the_slow_lane() {
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    (0..2).for_each(|number| add(&mut scheduler, "a", number));
+    let retry = START + HOUR * 24;
+    let (mut now, mut lanes) = (START, Vec::new());
+    for number in 0..2 {
+        let mut actions = act(&mut scheduler, LIMITS, now);
+        if let [Action::Load { destination, .. }] = actions[..] {
+            let (message, class) = (id(number), Class::Normal);
+            let one = Waiting { message, recipient: 0, due_s: 0, attempts: 0, warned: false, held: false, class };
+            scheduler.loaded(destination, &[one], true, now);
+            actions = act(&mut scheduler, LIMITS, now);
+        }
+        let [(connection, lane)] = opened(&actions)[..] else { panic!("{actions:?}") };
+        lanes.push(lane);
+        let one = taken(&mut scheduler, connection, now);
+        scheduler.lagging(connection, now);
+        now += 600 * SECOND;
+        scheduler.done(connection, &one, Feedback::Lost, Some(retry), now);
+        assert_eq!(scheduler.closed(connection, now).len(), usize::from(number == 0), "the other one leaves memory");
+        let view = scheduler.state(b"a").unwrap();
+        let Health::Down { until, .. } = view.health else { panic!("{view:?}") };
+        assert_eq!(view.lane, Lane::Slow);
+        // The list is looked at for what is too old before that.
+        for action in act(&mut scheduler, LIMITS, now) {
+            let Action::Load { destination, .. } = action else { panic!("{action:?}") };
+            scheduler.loaded(destination, &[], true, now);
+        }
+        scheduler.restore(b"a", now);
+        assert_eq!(act(&mut scheduler, LIMITS, now), []);
+        now = until;
+    }
+    assert_eq!(lanes, [Lane::Fast, Lane::Slow]);
+}
+
+#[test]
+fn who_was_called_off_is_blamed() {
+    let settings = Settings { connections_max: 1, ..Settings::default() };
+    let mut scheduler = Scheduler::new(settings, 1);
+    let mut first = None;
+    for number in 0..3 {
+        add(&mut scheduler, &format!("hangs-{number}"), number);
+        let actions = act(&mut scheduler, LIMITS, START);
+        let Some(&(connection, _)) = opened(&actions).first() else {
+            let (called_off, one) = first.unwrap();
+            assert_eq!(actions, [Action::Close(called_off)]);
+            scheduler.done(called_off, &one, Feedback::Lost, Some(START + HOUR), START);
+            assert_eq!(scheduler.closed(called_off, START), []);
+            let view = scheduler.state(b"hangs-0").unwrap();
+            return assert!(matches!(view.health, Health::Down { .. }) && view.lane == Lane::Slow, "{view:?}");
+        };
+        let one = taken(&mut scheduler, connection, START);
+        scheduler.lagging(connection, START);
+        first = first.or(Some((connection, one)));
+    }
+    panic!("nobody was called off");
+}
+
+#[test]
 fn the_slow_lane_has_a_tenth_and_waits_longer() {
     let settings = Settings { connections_max: 20, ..Settings::default() };
     let mut rig = Rig::new(settings, Manner::default(), vec![Host::Hung; 40], 7);
@@ -263,6 +337,97 @@ fn who_was_fast_before_gets_a_connection_before_who_is_unknown() {
         last = connection;
     }
     assert_eq!(order, ["known-fast", "unknown", "known-fast-late"]);
+}
+
+/// The sites whose connections open when the last one has ended, until nobody waits.
+fn order_of_opening(scheduler: &mut Scheduler, mut last: ConnectionId, now: Duration) -> Vec<String> {
+    let mut order = Vec::new();
+    loop {
+        drop(scheduler.closed(last, now));
+        let actions = act(scheduler, LIMITS, now);
+        let Some(Action::Open { site, connection, .. }) =
+            actions.iter().find(|action| matches!(action, Action::Open { .. }))
+        else {
+            return order;
+        };
+        order.push(String::from_utf8(scheduler.site_name(*site).unwrap().to_vec()).unwrap());
+        last = *connection;
+        let one = taken(scheduler, last, now);
+        scheduler.lagging(last, now);
+        scheduler.done(last, &one, Feedback::Good, None, now);
+    }
+}
+
+#[test]
+fn a_live_site_in_the_slow_lane_does_not_wait_behind_dead_ones() {
+    let mut scheduler = Scheduler::new(Settings { connections_max: 10, ..Settings::default() }, 1);
+    let lists = |scheduler: &mut Scheduler, now: Duration| {
+        // All lists of the dead have one message, of that number.
+        let (mut actions, mut others) = (act(scheduler, LIMITS, now), Vec::new());
+        while let Some(action) = actions.pop() {
+            let Action::Load { destination, .. } = action else {
+                others.push(action);
+                continue;
+            };
+            let name = String::from_utf8(scheduler.name(destination).unwrap().to_vec()).unwrap();
+            let number = name.strip_prefix("dead-").unwrap().parse().unwrap();
+            let (message, class) = (id(number), Class::Normal);
+            let one = Waiting { message, recipient: 0, due_s: 0, attempts: 0, warned: false, held: false, class };
+            scheduler.loaded(destination, &[one], true, now);
+            actions.extend(act(scheduler, LIMITS, now));
+        }
+        others
+    };
+    for number in 0..4 {
+        add(&mut scheduler, &format!("dead-{number}"), number);
+        let [(connection, Lane::Fast)] = opened(&lists(&mut scheduler, START))[..] else { panic!("it is unknown") };
+        assert_eq!(scheduler.unreachable(connection, Failure::Silent, "timed out", START).len(), 1);
+    }
+    assert_eq!(lists(&mut scheduler, START), []);
+    // One of the dead has the only place of the lane, three wait for it.
+    let now = START + 600 * SECOND;
+    let [(probe, Lane::Slow)] = opened(&lists(&mut scheduler, now))[..] else { panic!("one may probe") };
+    for number in 10..16 {
+        let name = format!("live-{number}");
+        add(&mut scheduler, &name, number);
+        let [(connection, Lane::Fast)] = opened(&lists(&mut scheduler, now))[..] else { panic!("it is unknown") };
+        let one = taken(&mut scheduler, connection, now);
+        scheduler.lagging(connection, now);
+        scheduler.done(connection, &one, Feedback::Good, None, now);
+        assert_eq!(scheduler.closed(connection, now), []);
+        add(&mut scheduler, &name, 10 + number);
+        assert_eq!(lists(&mut scheduler, now + SECOND), [], "the lane is full");
+    }
+    let order = order_of_opening(&mut scheduler, probe, now + SECOND);
+    let live: Vec<usize> = (0..order.len()).filter(|at| order[*at].starts_with("live")).collect();
+    assert_eq!((live, order.len()), (vec![0, 1, 2, 3, 5, 6], 9), "{order:?}");
+}
+
+#[test]
+fn the_line_keeps_its_order_while_other_things_are_asked() {
+    let small = Settings { connections_max: 2, resolves_max: 1, ..Settings::default() };
+    let mut scheduler = Scheduler::new(small.clone(), 1);
+    for (number, name) in (0..).zip(["busy", "a", "b"]) {
+        add(&mut scheduler, name, number);
+        let now = START + SECOND * u32::try_from(number).unwrap();
+        assert_eq!(act(&mut scheduler, LIMITS, now).len(), usize::from(number == 0));
+    }
+    ["y", "z"].iter().for_each(|name| add(&mut scheduler, name, 9));
+    let now = START + 9 * SECOND;
+    let Some(Action::Resolve { destination }) = scheduler.poll(now) else { panic!("one is asked") };
+    assert_eq!(scheduler.poll(now), None);
+    scheduler.set(Settings { connections_max: 10, ..small }, now);
+    assert_eq!(
+        scheduler.placed(destination, &Place { site: b"y", limits: LIMITS, expected: None, until: now }, now),
+        []
+    );
+    let mut order = Vec::new();
+    for action in act(&mut scheduler, LIMITS, now) {
+        if let Action::Open { site, .. } = action {
+            order.push(String::from_utf8(scheduler.site_name(site).unwrap().to_vec()).unwrap());
+        }
+    }
+    assert_eq!(order[..2], ["a", "b"], "{order:?}");
 }
 
 #[test]

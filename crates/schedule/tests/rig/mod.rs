@@ -575,13 +575,13 @@ impl Rig {
         link.parked = 0;
         link.flights.push_back(job);
         let (service, count) = (self.manner.service, u32::try_from(link.flights.len()).unwrap());
-        let (lane, over) = (link.lane, link.over);
+        let over = link.over;
         let service = match self.hosts[to] {
             Host::Stalls => REPLY_TIME,
             Host::Crawls => FAST_TIME * 3 / 2,
             _ => service,
         };
-        if lane == Lane::Fast && service > FAST_TIME {
+        if service > FAST_TIME {
             self.later(FAST_TIME, Event::Lags(connection, over));
         }
         self.later(service * count, Event::Finished(connection));
@@ -687,11 +687,16 @@ impl Rig {
             }
         }
         let feedback = match (host, self.chance(6)) {
+            (Host::Stalls, _) => Feedback::Lost,
             (Host::Moody, 0) => Feedback::Slowdown,
             (_, 1) => Feedback::Neutral,
             _ => Feedback::Good,
         };
         self.scheduler.done(connection, &job, feedback, retry, self.now);
+        if host == Host::Stalls {
+            // Nobody waits for a second answer.
+            return self.lost(connection);
+        }
         let link = &self.links[&connection];
         if link.closing && link.flights.is_empty() {
             self.later(Duration::from_millis(1), Event::Ended(connection));

@@ -19,6 +19,9 @@ pub(super) fn judge(rules: &Rules, peer: &Candidate, stage: Stage, answer: Answe
         Answer::Reply(reply) => judge_reply(rules, stage, reply),
         Answer::Lost(loss) => {
             let stage = stage.as_str();
+            // Whoever breaks off has said so in good time.
+            let is_silent = matches!(loss, Loss::TimedOut | Loss::TooLong);
+            let feedback = if is_silent { Feedback::Lost } else { Feedback::Slowdown };
             let text = match loss {
                 Loss::TimedOut => format!("Connection timed out with {name} during {stage}"),
                 Loss::TooLong => {
@@ -29,7 +32,7 @@ pub(super) fn judge(rules: &Rules, peer: &Candidate, stage: Stage, answer: Answe
                 Loss::Closed => format!("Connection closed by {name} during {stage}"),
                 Loss::Protocol(what) => format!("{name} does not speak SMTP during {stage}: {what}"),
             };
-            (deferred(text), Feedback::Slowdown)
+            (deferred(text), feedback)
         }
         Answer::NotTried => (deferred(format!("Connection closed by {name}")), Feedback::Neutral),
     }

@@ -327,7 +327,8 @@ impl Opening<'_> {
     ) -> Result<Box<Link>, Unready> {
         let settings = self.settings(tls);
         let is_lmtp = settings.dialect == Dialect::Lmtp;
-        let lags_after = (self.lane == Lane::Fast).then_some(self.patience.hurry);
+        // In the slow lane it is waited for, and does not count as one that is fast again.
+        let lags_after = Some(self.config.delivery.fast_command_time);
         let session = Session::new(Arc::new(settings));
         let mut link = Box::new(Link::new(session, transport, candidate.clone(), is_lmtp, lags_after));
         let mut nobody = pin!(pending::<()>());

@@ -55,8 +55,8 @@ pub(super) enum Next {
     Idle,
     /// The server is going down; told once.
     Stopping,
-    /// The peer has said and taken nothing for longer than the fast lane bears. It is waited for all the same if it may have a
-    /// message whole; otherwise the next step is its end. Told once for each reply, in the fast lane.
+    /// The peer has said and taken nothing for longer than the fast lane bears. In the slow lane, or if it may have a message
+    /// whole, it is waited for all the same; otherwise the next step is its end. Told once for each reply.
     Lagging,
 }
 

@@ -361,9 +361,11 @@ impl Conversation<'_> {
             let fates = vec![Fate::Deferred(Cause::new(status, text, None)); open.outgoing.positions.len()];
             let xdelay = clock::now().saturating_duration_since(open.began);
             let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, false);
-            self.work.settle(&open.job, &attempt, fates, Feedback::Slowdown).await;
+            self.work.settle(&open.job, &attempt, fates, Feedback::Lost).await;
         }
         self.work.flush();
+        let (service, address) = (self.work.service, self.link.peer.address);
+        service.hosts.learn(|hosts| hosts.failed(address, service.unix_now()));
     }
 
     /// Until when a connection without work is kept.
@@ -515,7 +517,7 @@ impl Conversation<'_> {
         let rules = Arc::clone(&self.work.service.live.load().reasons);
         for outcome in finished.outcomes {
             let (fate, says) = answers::judge(&rules, &self.link.peer, outcome.stage, outcome.answer);
-            if says != Feedback::Neutral && feedback != Feedback::Good {
+            if says != Feedback::Neutral && !matches!(feedback, Feedback::Good | Feedback::Lost) {
                 feedback = says;
             }
             fates.push(fate);
