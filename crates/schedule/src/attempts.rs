@@ -132,10 +132,15 @@ impl Scheduler {
 
     /// Says that the hosts of a site are not what its key says any more. Ends the connection without blame, takes its
     /// jobs back, and asks for all that waits there where it goes.
-    pub fn misplaced(&mut self, connection: ConnectionId, now: Duration) {
-        let Some(id) = self.pool.get(connection).map(|found| found.site) else { return };
-        let Some(site) = self.sites.get_mut(&id) else { return };
-        let Some(ended) = self.pool.remove(connection, &mut site.counts, &mut site.idle) else { return };
+    ///
+    /// A destination that is told this five times without a job done in between is in back-off, as if it were
+    /// [`unplaced`](Self::unplaced). Returns the jobs that left memory by that, to be logged as deferred because of
+    /// [`MISPLACED`](crate::MISPLACED).
+    #[must_use]
+    pub fn misplaced(&mut self, connection: ConnectionId, now: Duration) -> Vec<Job> {
+        let Some(id) = self.pool.get(connection).map(|found| found.site) else { return Vec::new() };
+        let Some(site) = self.sites.get_mut(&id) else { return Vec::new() };
+        let Some(ended) = self.pool.remove(connection, &mut site.counts, &mut site.idle) else { return Vec::new() };
         self.step += 1;
         site.stale_at = self.step;
         site.in_flight -= ended.flights.len();
@@ -147,19 +152,26 @@ impl Scheduler {
                 self.marks.destination(destination);
             }
         }
+        let mut out = Vec::new();
         for (message, part) in drained {
             let Some(destination) = self.destinations.get_mut(&part.destination) else { continue };
+            self.marks.destination(destination);
             if destination.site == Some(id) {
-                destination.is_misplaced(now);
+                destination.is_misplaced(&self.settings, now, &mut self.chance);
             }
             let is_there = site_of(&mut self.sites, destination, &mut self.marks).is_some();
             debug_assert!(!is_there, "who was placed before is not there any more");
-            destination.pending.push_back((message, part));
-            self.marks.destination(destination);
+            if destination.down.is_some() {
+                destination.drop_part(message, &part, now);
+                out.push((message, part));
+            } else {
+                destination.pending.push_back((message, part));
+            }
         }
         for flight in ended.flights.into_iter().rev() {
             self.take_back(flight, now);
         }
+        jobs_of(out, false)
     }
 
     /// Gives a connection what was taken from the line for it.

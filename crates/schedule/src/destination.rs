@@ -31,6 +31,11 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// The same for one whose site is down and of which nothing is in memory: its hosts may be others by now.
 const ASK_AGAIN_DOWN: Duration = Duration::from_secs(15 * 60);
 
+/// Answers in a row that were wrong, until the hosts of a destination count as not known.
+const MISPLACED_MAX: u32 = 5;
+/// Why the hosts of a destination are not known that was `misplaced` again and again; for the log.
+pub const MISPLACED: &str = "its mail hosts change at each look-up";
+
 /// Whether it was asked where the mail goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asks {
@@ -338,12 +343,18 @@ impl Destination {
         self.look_by(now);
     }
 
-    /// Its site is not what it was said to be: it is asked again, the sooner the rarer that was.
-    pub(crate) fn is_misplaced(&mut self, now: Duration) {
+    /// Its site is not what it was said to be: it is asked again, the sooner the rarer that was. When that was all there
+    /// was for [`MISPLACED_MAX`] times, its hosts are not known.
+    pub(crate) fn is_misplaced(&mut self, settings: &Settings, now: Duration, chance: &mut Chance) {
         if self.misplaced > 0 {
             self.ask_from = now + (ASK_AGAIN * (1 << self.misplaced.min(6)));
         }
         self.misplaced = self.misplaced.saturating_add(1);
+        if let Some(too_many) = self.misplaced.checked_sub(MISPLACED_MAX) {
+            // They were found in between, and that did not help.
+            self.failures = too_many;
+            self.is_unplaced(MISPLACED, settings, now, chance);
+        }
     }
 
     /// What was said of its place is to be asked anew.

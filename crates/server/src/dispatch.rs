@@ -349,8 +349,11 @@ impl Dispatch {
 
     /// The hosts of a site are others now: its destinations are asked for anew.
     pub(crate) fn misplaced(&self, connection: ConnectionId) {
-        self.tell(|scheduler, now| scheduler.misplaced(connection, now));
+        let jobs = self.tell(|scheduler, now| scheduler.misplaced(connection, now));
         self.lock().posts.remove(&connection);
+        if !jobs.is_empty() {
+            self.send(Errand::Defer { jobs, why: Arc::from(schedule::MISPLACED) });
+        }
     }
 
     /// A connection can take work: its site is alive.

@@ -608,7 +608,8 @@ impl Rig {
             for said in self.said.iter_mut().filter(|said| **said == Some(to)) {
                 *said = None;
             }
-            return self.scheduler.misplaced(connection, self.now);
+            let jobs = self.scheduler.misplaced(connection, self.now);
+            return self.check_left(&jobs);
         }
         let refused = match self.hosts[to] {
             Host::Dead => Some(Failure::Refused),
