@@ -19,6 +19,7 @@ use crate::settings::Settings;
 use crate::site::Site;
 use crate::stands::Stands;
 use crate::view::{SiteView, View};
+use crate::walk::OVERDUE_MAX_ALL;
 
 /// Decides which message goes to which connection, and when.
 ///
@@ -47,6 +48,8 @@ pub struct Scheduler {
     pub(crate) asking: VecDeque<DestinationId>,
     /// `Resolve` actions that were not answered.
     pub(crate) asked: usize,
+    /// `Overdue` actions that were not answered.
+    overdue: usize,
     pub(crate) timers: BTreeSet<(Duration, Who)>,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) chance: Chance,
@@ -73,6 +76,7 @@ impl Scheduler {
             pressing: VecDeque::new(),
             asking: VecDeque::new(),
             asked: 0,
+            overdue: 0,
             timers: BTreeSet::new(),
             actions: VecDeque::new(),
             chance: Chance::new(seed),
@@ -217,9 +221,12 @@ impl Scheduler {
             self.marks.site(id, site);
         }
         let mut site = site_of(&mut self.sites, destination, &mut self.marks);
-        let room = destination.room(site.as_deref(), &self.settings, now);
+        let mut room = destination.room(site.as_deref(), &self.settings, now);
+        room.tells = OVERDUE_MAX_ALL.saturating_sub(self.overdue);
+        let before = destination.overdue;
         let line = site.as_deref_mut().map(|site| &mut site.line);
         destination.page((entries, is_end), room, line, &self.settings, now, &mut self.actions);
+        self.overdue += destination.overdue - before;
         self.marks.destination(destination);
         if let (Some(site), Some(id)) = (site, destination.site) {
             self.marks.site(id, site);
@@ -233,6 +240,7 @@ impl Scheduler {
             if destination.active.has_any(message, recipients) {
                 destination.release(message, recipients);
                 destination.overdue = destination.overdue.saturating_sub(1);
+                self.overdue = self.overdue.saturating_sub(1);
                 destination.look_by(again);
             }
             self.marks.destination(destination);
