@@ -49,8 +49,6 @@ pub(crate) struct Destination {
     pub(crate) id: DestinationId,
     pub(crate) name: Arc<[u8]>,
     pub(crate) site: Option<SiteId>,
-    /// Step at which it was placed.
-    pub(crate) placed_at: u64,
     /// Until when that holds.
     place_until: Duration,
     /// And when it is asked although nothing is in memory, since the site is down.
@@ -112,7 +110,6 @@ impl Destination {
             id,
             name,
             site: None,
-            placed_at: 0,
             place_until: Duration::ZERO,
             check_at: Duration::ZERO,
             asks: Asks::No,
@@ -322,9 +319,8 @@ impl Destination {
     }
 
     /// It was said where its mail goes.
-    pub(crate) fn is_placed(&mut self, site: SiteId, until: Duration, step: u64, now: Duration) {
+    pub(crate) fn is_placed(&mut self, site: SiteId, until: Duration, now: Duration) {
         self.site = Some(site);
-        self.placed_at = step;
         self.place_until = until.max(now.saturating_add(ASK_AGAIN));
         self.check_at = now.saturating_add(ASK_AGAIN_DOWN);
         self.failures = 0;

@@ -524,7 +524,7 @@ fn a_site_that_is_never_what_it_is_said_to_be_is_not_asked_without_end_and_its_m
             match action {
                 Action::Open { connection, .. } => {
                     opens += 1;
-                    let jobs = scheduler.misplaced(connection, now);
+                    let jobs = scheduler.misplaced(connection, b"a", now);
                     assert_eq!(jobs.len(), usize::from(opens >= 5), "the {opens}th");
                     deferred += jobs.len();
                     let is_down = scheduler.state(b"a").is_some_and(|view| matches!(view.health, Health::Down { .. }));
@@ -539,6 +539,48 @@ fn a_site_that_is_never_what_it_is_said_to_be_is_not_asked_without_end_and_its_m
     };
     assert_eq!(told, Overdue::Warn);
     assert!((5..20).contains(&opens) && deferred == opens - 4, "{opens} {deferred}");
+}
+
+#[test]
+fn one_domain_that_moved_does_not_move_the_others_of_its_site() {
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    let place = |scheduler: &mut Scheduler, destination, site: &[u8]| {
+        let place = Place { site, limits: LIMITS, expected: None, until: START + HOUR };
+        assert_eq!(scheduler.placed(destination, &place, START), []);
+    };
+    (0..40).for_each(|number| add(&mut scheduler, &format!("d{number}"), number));
+    let (mut opens, mut asked) = (Vec::new(), Vec::new());
+    while let Some(action) = scheduler.poll(START) {
+        match action {
+            Action::Resolve { destination } => place(&mut scheduler, destination, b"mx"),
+            Action::Open { site, connection, .. } => {
+                opens.push((connection, scheduler.a_destination(site).unwrap().to_vec()));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let (connection, moved) = opens[0].clone();
+    assert_eq!(scheduler.misplaced(connection, &moved, START), []);
+    let before = opens.len();
+    while let Some(action) = scheduler.poll(START) {
+        match action {
+            Action::Resolve { destination } => {
+                asked.push(scheduler.name(destination).unwrap().to_vec());
+                place(&mut scheduler, destination, b"new");
+            }
+            Action::Open { site, connection, .. } => {
+                let site = scheduler.site_name(site).unwrap().to_vec();
+                opens.push((connection, site));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(asked, [moved]);
+    let mut sites: Vec<&[u8]> = opens[before..].iter().map(|(_, site)| &**site).collect();
+    sites.sort_unstable();
+    assert_eq!(sites, [&b"mx"[..], b"new"], "the others get another connection");
+    let counts: Vec<usize> = scheduler.sites(START).map(|site| site.ready).collect();
+    assert_eq!(counts, [39, 1]);
 }
 
 #[test]
