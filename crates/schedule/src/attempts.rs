@@ -130,36 +130,32 @@ impl Scheduler {
         self.end(connection, None, now)
     }
 
-    /// Says that the hosts of a site are not what its key says any more. Ends the connection without blame, takes its
-    /// jobs back, and asks for all that waits there where it goes.
-    pub fn misplaced(&mut self, connection: ConnectionId, now: Duration) {
-        let Some(id) = self.pool.get(connection).map(|found| found.site) else { return };
-        let Some(site) = self.sites.get_mut(&id) else { return };
-        let Some(ended) = self.pool.remove(connection, &mut site.counts, &mut site.idle) else { return };
-        self.step += 1;
-        site.stale_at = self.step;
+    /// Says that the hosts of a destination are not those of the site any more that the connection was opened for. Ends
+    /// the connection without blame, takes its jobs back, and asks for the destination where it goes; what else waits at
+    /// the site gets another connection. If nothing else belongs to the site, nothing is left there.
+    ///
+    /// A destination that is told this five times without a job done in between is in back-off, as if it were
+    /// [`unplaced`](Self::unplaced). Returns the jobs that left memory by that, to be logged as deferred because of
+    /// [`MISPLACED`](crate::MISPLACED).
+    #[must_use]
+    pub fn misplaced(&mut self, connection: ConnectionId, destination: &[u8], now: Duration) -> Vec<Job> {
+        let Some(id) = self.pool.get(connection).map(|found| found.site) else { return Vec::new() };
+        let Some(site) = self.sites.get_mut(&id) else { return Vec::new() };
+        let Some(ended) = self.pool.remove(connection, &mut site.counts, &mut site.idle) else { return Vec::new() };
         site.in_flight -= ended.flights.len();
-        let waiting = std::mem::take(&mut site.waiting);
-        let drained = site.line.drain();
         self.marks.site(id, site);
-        for destination in waiting {
-            if let Some(destination) = self.destinations.get_mut(&destination) {
-                self.marks.destination(destination);
-            }
-        }
-        for (message, part) in drained {
-            let Some(destination) = self.destinations.get_mut(&part.destination) else { continue };
-            if destination.site == Some(id) {
-                destination.is_misplaced(now);
-            }
-            let is_there = site_of(&mut self.sites, destination, &mut self.marks).is_some();
-            debug_assert!(!is_there, "who was placed before is not there any more");
-            destination.pending.push_back((message, part));
-            self.marks.destination(destination);
-        }
         for flight in ended.flights.into_iter().rev() {
             self.take_back(flight, now);
         }
+        let Some(whose) = self.names.get(destination).copied() else { return Vec::new() };
+        let Some(found) = self.destinations.get_mut(&whose) else { return Vec::new() };
+        // Otherwise it was placed anew meanwhile.
+        if found.site != Some(id) {
+            return Vec::new();
+        }
+        found.is_misplaced(&self.settings, now, &mut self.chance);
+        self.leave(whose);
+        self.drop_if_down(whose, now)
     }
 
     /// Gives a connection what was taken from the line for it.
@@ -203,7 +199,7 @@ impl Scheduler {
         let Flight { message, first, others, .. } = flight;
         for part in others.into_iter().rev().chain(std::iter::once(first)) {
             let Some(destination) = self.destinations.get_mut(&part.destination) else { continue };
-            let mut site = site_of(&mut self.sites, destination, &mut self.marks);
+            let mut site = site_of(&mut self.sites, destination);
             destination.take_back(message, part, site.as_deref_mut(), now);
             self.marks.destination(destination);
             if let (Some(site), Some(id)) = (site, destination.site) {

@@ -31,6 +31,11 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// The same for one whose site is down and of which nothing is in memory: its hosts may be others by now.
 const ASK_AGAIN_DOWN: Duration = Duration::from_secs(15 * 60);
 
+/// Answers in a row that were wrong, until the hosts of a destination count as not known.
+const MISPLACED_MAX: u32 = 5;
+/// Why the hosts of a destination are not known that was `misplaced` again and again; for the log.
+pub const MISPLACED: &str = "its mail hosts change at each look-up";
+
 /// Whether it was asked where the mail goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asks {
@@ -44,8 +49,6 @@ pub(crate) struct Destination {
     pub(crate) id: DestinationId,
     pub(crate) name: Arc<[u8]>,
     pub(crate) site: Option<SiteId>,
-    /// Step at which it was placed.
-    pub(crate) placed_at: u64,
     /// Until when that holds.
     place_until: Duration,
     /// And when it is asked although nothing is in memory, since the site is down.
@@ -107,7 +110,6 @@ impl Destination {
             id,
             name,
             site: None,
-            placed_at: 0,
             place_until: Duration::ZERO,
             check_at: Duration::ZERO,
             asks: Asks::No,
@@ -317,9 +319,8 @@ impl Destination {
     }
 
     /// It was said where its mail goes.
-    pub(crate) fn is_placed(&mut self, site: SiteId, until: Duration, step: u64, now: Duration) {
+    pub(crate) fn is_placed(&mut self, site: SiteId, until: Duration, now: Duration) {
         self.site = Some(site);
-        self.placed_at = step;
         self.place_until = until.max(now.saturating_add(ASK_AGAIN));
         self.check_at = now.saturating_add(ASK_AGAIN_DOWN);
         self.failures = 0;
@@ -338,12 +339,18 @@ impl Destination {
         self.look_by(now);
     }
 
-    /// Its site is not what it was said to be: it is asked again, the sooner the rarer that was.
-    pub(crate) fn is_misplaced(&mut self, now: Duration) {
+    /// Its site is not what it was said to be: it is asked again, the sooner the rarer that was. When that was all there
+    /// was for [`MISPLACED_MAX`] times, its hosts are not known.
+    pub(crate) fn is_misplaced(&mut self, settings: &Settings, now: Duration, chance: &mut Chance) {
         if self.misplaced > 0 {
             self.ask_from = now + (ASK_AGAIN * (1 << self.misplaced.min(6)));
         }
         self.misplaced = self.misplaced.saturating_add(1);
+        if let Some(too_many) = self.misplaced.checked_sub(MISPLACED_MAX) {
+            // They were found in between, and that did not help.
+            self.failures = too_many;
+            self.is_unplaced(MISPLACED, settings, now, chance);
+        }
     }
 
     /// What was said of its place is to be asked anew.

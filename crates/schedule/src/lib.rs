@@ -48,6 +48,7 @@ mod stands;
 mod view;
 mod walk;
 
+pub use destination::MISPLACED;
 pub use hosts::{HostSettings, HostView, Hosts, HostsDamage};
 pub use job::{
     Action, Added, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Lane, Limits, Overdue, Place, Positions,

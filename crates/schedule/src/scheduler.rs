@@ -19,6 +19,7 @@ use crate::settings::Settings;
 use crate::site::Site;
 use crate::stands::Stands;
 use crate::view::{SiteView, View};
+use crate::walk::OVERDUE_MAX_ALL;
 
 /// Decides which message goes to which connection, and when.
 ///
@@ -47,6 +48,8 @@ pub struct Scheduler {
     pub(crate) asking: VecDeque<DestinationId>,
     /// `Resolve` actions that were not answered.
     pub(crate) asked: usize,
+    /// `Overdue` actions that were not answered.
+    overdue: usize,
     pub(crate) timers: BTreeSet<(Duration, Who)>,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) chance: Chance,
@@ -73,6 +76,7 @@ impl Scheduler {
             pressing: VecDeque::new(),
             asking: VecDeque::new(),
             asked: 0,
+            overdue: 0,
             timers: BTreeSet::new(),
             actions: VecDeque::new(),
             chance: Chance::new(seed),
@@ -113,7 +117,7 @@ impl Scheduler {
         let id = self.intern(destination);
         let Some(destination) = self.destinations.get_mut(&id) else { return Added::Waits };
         self.marks.destination(destination);
-        let mut site = site_of(&mut self.sites, destination, &mut self.marks);
+        let mut site = site_of(&mut self.sites, destination);
         let added = destination.add(job, class, site.as_deref_mut(), &self.settings, now);
         if let (Some(site), Some(id)) = (site, destination.site) {
             self.marks.site(id, site);
@@ -143,17 +147,16 @@ impl Scheduler {
         let is_there = self
             .destinations
             .get_mut(&destination)
-            .is_some_and(|found| site_of(&mut self.sites, found, &mut self.marks).is_some() && found.site == Some(id));
+            .is_some_and(|found| site_of(&mut self.sites, found).is_some() && found.site == Some(id));
         if !is_there {
             self.leave(destination);
         }
-        self.step += 1;
         let (Some(found), Some(site)) = (self.destinations.get_mut(&destination), self.sites.get_mut(&id)) else {
             return Vec::new();
         };
         site.know(place, now);
         site.members += usize::from(!is_there);
-        found.is_placed(id, place.until, self.step, now);
+        found.is_placed(id, place.until, now);
         let mut pending = std::mem::take(&mut found.pending);
         // A site that is down takes one, to see whether it still is.
         let takes = if site.down.is_some() { usize::from(site.may_probe(now)) } else { pending.len() };
@@ -179,11 +182,20 @@ impl Scheduler {
         self.leave(destination);
         let Some(found) = self.destinations.get_mut(&destination) else { return Vec::new() };
         found.is_unplaced(why, &self.settings, now, &mut self.chance);
+        self.drop_if_down(destination, now)
+    }
+
+    /// What waits for the place of a destination leaves memory if its hosts are not known. Returns these jobs.
+    pub(crate) fn drop_if_down(&mut self, destination: DestinationId, now: Duration) -> Vec<Job> {
+        let Some(found) = self.destinations.get_mut(&destination) else { return Vec::new() };
+        self.marks.destination(found);
+        if found.down.is_none() {
+            return Vec::new();
+        }
         let out: Vec<_> = std::mem::take(&mut found.pending).into();
         for (message, part) in &out {
             found.drop_part(*message, part, now);
         }
-        self.marks.destination(found);
         jobs_of(out, false)
     }
 
@@ -216,10 +228,13 @@ impl Scheduler {
             site.walkers -= 1;
             self.marks.site(id, site);
         }
-        let mut site = site_of(&mut self.sites, destination, &mut self.marks);
-        let room = destination.room(site.as_deref(), &self.settings, now);
+        let mut site = site_of(&mut self.sites, destination);
+        let mut room = destination.room(site.as_deref(), &self.settings, now);
+        room.tells = OVERDUE_MAX_ALL.saturating_sub(self.overdue);
+        let before = destination.overdue;
         let line = site.as_deref_mut().map(|site| &mut site.line);
         destination.page((entries, is_end), room, line, &self.settings, now, &mut self.actions);
+        self.overdue += destination.overdue - before;
         self.marks.destination(destination);
         if let (Some(site), Some(id)) = (site, destination.site) {
             self.marks.site(id, site);
@@ -233,6 +248,7 @@ impl Scheduler {
             if destination.active.has_any(message, recipients) {
                 destination.release(message, recipients);
                 destination.overdue = destination.overdue.saturating_sub(1);
+                self.overdue = self.overdue.saturating_sub(1);
                 destination.look_by(again);
             }
             self.marks.destination(destination);
@@ -251,7 +267,7 @@ impl Scheduler {
             if let Some(destination) = self.destinations.get_mut(&id) {
                 destination.retry_now(now);
                 self.marks.destination(destination);
-                if let Some(site) = site_of(&mut self.sites, destination, &mut self.marks)
+                if let Some(site) = site_of(&mut self.sites, destination)
                     && let Some(id) = destination.site
                 {
                     site.retry_now(now);
@@ -299,7 +315,7 @@ impl Scheduler {
     fn view(&self, id: DestinationId) -> Option<View> {
         let destination = self.destinations.get(&id)?;
         let site = destination.site.and_then(|id| self.sites.get(&id));
-        Some(destination.view(site.filter(|site| destination.placed_at > site.stale_at)))
+        Some(destination.view(site))
     }
 
     fn intern(&mut self, name: &[u8]) -> DestinationId {
@@ -336,9 +352,9 @@ impl Scheduler {
     }
 
     /// Takes a destination and its jobs away from its site.
-    fn leave(&mut self, id: DestinationId) {
+    pub(crate) fn leave(&mut self, id: DestinationId) {
         let Some(destination) = self.destinations.get_mut(&id) else { return };
-        let Some(site) = site_of(&mut self.sites, destination, &mut self.marks) else { return };
+        let Some(site) = site_of(&mut self.sites, destination) else { return };
         for message in destination.active.messages() {
             let parts = site.line.remove(message, id).into_iter();
             destination.pending.extend(parts.map(|part| (message, part)));
@@ -351,22 +367,9 @@ impl Scheduler {
     }
 }
 
-/// The site of a destination, if that still holds.
-pub(crate) fn site_of<'a>(
-    sites: &'a mut ById<SiteId, Site>,
-    destination: &mut Destination,
-    marks: &mut Marks,
-) -> Option<&'a mut Site> {
-    let id = destination.site?;
-    let site = sites.get_mut(&id)?;
-    if destination.placed_at > site.stale_at {
-        return Some(site);
-    }
-    site.members -= 1;
-    marks.site(id, site);
-    destination.site = None;
-    destination.waits_at = None;
-    None
+/// The site of a destination.
+pub(crate) fn site_of<'a>(sites: &'a mut ById<SiteId, Site>, destination: &Destination) -> Option<&'a mut Site> {
+    sites.get_mut(&destination.site?)
 }
 
 /// One job for the parts of each message.

@@ -145,7 +145,7 @@ impl Scheduler {
     fn serve_destination(&mut self, id: DestinationId, now: Duration) -> Option<Action> {
         let destination = self.destinations.get_mut(&id)?;
         destination.is_dirty = false;
-        let mut site = site_of(&mut self.sites, destination, &mut self.marks);
+        let mut site = site_of(&mut self.sites, destination);
         if destination.wants_place(site.as_deref(), now) {
             destination.asks = Asks::InLine;
             let line = if destination.is_pressing() { &mut self.pressing } else { &mut self.asking };

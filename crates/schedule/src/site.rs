@@ -66,8 +66,6 @@ pub(crate) struct Site {
     pub(crate) waiting: VecDeque<DestinationId>,
     /// Pages of members that were asked for and not answered.
     pub(crate) walkers: usize,
-    /// Step at which its hosts were found to be others. Who was placed before must ask again.
-    pub(crate) stale_at: u64,
     pub(crate) is_dirty: bool,
     pub(crate) stand: Option<Stand>,
     /// Since when it wants a connection that the budget does not have.
@@ -97,7 +95,6 @@ impl Site {
             members: 0,
             waiting: VecDeque::new(),
             walkers: 0,
-            stale_at: 0,
             is_dirty: false,
             stand: None,
             wants_since: None,

@@ -29,6 +29,10 @@ const PAGE_MIN: usize = 128;
 pub(crate) const READY_UNGREETED: usize = 64;
 /// `Overdue` actions of a destination that may be unanswered while it walks on.
 const OVERDUE_MAX: usize = 1_024;
+/// The same of all together: each is a task of the driver. Walks leave what is beyond it.
+pub(crate) const OVERDUE_MAX_ALL: usize = 4_096;
+/// And look at it again after this.
+const TELL_AGAIN: Duration = Duration::from_secs(10);
 /// Rest after a walk before the clock may begin another: due times scatter, and one walk shall serve many of them.
 const REST: Duration = Duration::from_secs(1);
 /// And so much for each entry that was read.
@@ -49,6 +53,8 @@ pub(crate) struct Room {
     used: usize,
     /// From when on it may look for work; `None`: something else is to happen before.
     work_from: Option<Duration>,
+    /// `Overdue` actions there may be.
+    pub(crate) tells: usize,
 }
 
 /// A walk in progress.
@@ -78,16 +84,18 @@ impl Destination {
     pub(crate) fn room(&self, site: Option<&Site>, settings: &Settings, now: Duration) -> Room {
         if let Some(down) = &self.down {
             let work_from = (self.ready() == 0 && self.asks == Asks::No).then_some(down.until);
-            return Room { down: Some(down.until), limit: usize::from(self.may_probe(now)), used: 0, work_from };
+            let limit = usize::from(self.may_probe(now));
+            return Room { down: Some(down.until), limit, used: 0, work_from, tells: 0 };
         }
         let Some(site) = site else {
             let (limit, used) = (settings.ready_max.clamp(1, READY_UNGREETED), self.walked());
-            return Room { down: None, limit, used, work_from: (used <= limit / 2).then_some(Duration::ZERO) };
+            let work_from = (used <= limit / 2).then_some(Duration::ZERO);
+            return Room { down: None, limit, used, work_from, tells: 0 };
         };
         let limit = site.walk_limit(settings, now);
         let down = site.down.as_ref().map(|down| down.until);
         let work_from = site.has_walk_room(settings, now).then_some(Duration::ZERO);
-        Room { down, limit, used: if down.is_some() { 0 } else { site.line.walked() }, work_from }
+        Room { down, limit, used: if down.is_some() { 0 } else { site.line.walked() }, work_from, tells: 0 }
     }
 
     /// When the next walk begins, if nothing happens before.
@@ -163,7 +171,7 @@ impl Destination {
                 sorted.class = first.class;
                 self.sort(group, &mut sorted, &mut walk, &room, settings, now);
                 room.used += self.take(first.message, &mut sorted, line.as_deref_mut(), now);
-                self.tell(first.message, &mut sorted, actions);
+                room.tells = room.tells.saturating_sub(self.tell(first.message, &mut sorted, actions));
             }
             used += group.len();
             walk.last = group.last().copied();
@@ -209,12 +217,19 @@ impl Destination {
             // Nobody has tried it, and it is for later: it was given that time when it came, and grows no older before.
             let is_ahead = due > now && entry.attempts == 0;
             if !is_ahead && (due > now || room.down.is_some()) {
-                if age >= settings.give_up_after {
-                    sorted.give_up.push(entry.recipient);
-                    continue;
-                }
-                if !entry.warned && settings.warn_after.is_some_and(|after| age >= after) {
-                    sorted.warn.push(entry.recipient);
+                let overdue = if age >= settings.give_up_after {
+                    Some(&mut sorted.give_up)
+                } else if !entry.warned && settings.warn_after.is_some_and(|after| age >= after) {
+                    Some(&mut sorted.warn)
+                } else {
+                    None
+                };
+                if let Some(overdue) = overdue {
+                    if room.tells > 0 {
+                        overdue.push(entry.recipient);
+                    } else {
+                        walk.look_at(now + TELL_AGAIN);
+                    }
                     continue;
                 }
             }
@@ -228,7 +243,7 @@ impl Destination {
             let due = if due <= now { Duration::MAX } else { due.max(until) };
             let check = if is_ahead { due } else { check_at(entry.message, due, entry.warned, settings) };
             if check > now {
-                walk.next = Some(walk.next.map_or(check, |next| next.min(check)));
+                walk.look_at(check);
             }
         }
     }
@@ -243,8 +258,9 @@ impl Destination {
         self.line_up(message, recipients, sorted.class, (sorted.warned, false), line, now)
     }
 
-    /// Has senders told of what `sort` found to be overdue.
-    fn tell(&mut self, message: QueueId, sorted: &mut Sorted, actions: &mut VecDeque<Action>) {
+    /// Has senders told of what `sort` found to be overdue. Says how many actions that makes.
+    fn tell(&mut self, message: QueueId, sorted: &mut Sorted, actions: &mut VecDeque<Action>) -> usize {
+        let before = self.overdue;
         for (overdue, kind) in [(&mut sorted.give_up, Overdue::GiveUp), (&mut sorted.warn, Overdue::Warn)] {
             if overdue.is_empty() {
                 continue;
@@ -257,6 +273,14 @@ impl Destination {
             self.overdue += 1;
             actions.push_back(Action::Overdue { destination: self.id, message, recipients, kind });
         }
+        self.overdue - before
+    }
+}
+
+impl Walk {
+    /// Has an entry that was left looked at by then.
+    fn look_at(&mut self, at: Duration) {
+        self.next = Some(self.next.map_or(at, |next| next.min(at)));
     }
 }
 

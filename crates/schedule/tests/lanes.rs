@@ -9,8 +9,8 @@ use std::time::Duration;
 use mail::{Node, QueueId};
 use rig::{Host, LIMITS, Manner, Rig, START};
 use schedule::{
-    Action, Added, Class, ConnectionId, Failure, Feedback, Health, Job, Lane, Limits, Place, Positions, Scheduler,
-    Settings, Take, Waiting,
+    Action, Added, Class, ConnectionId, Failure, Feedback, Health, Job, Lane, Limits, Overdue, Place, Positions,
+    Scheduler, Settings, Take, Waiting,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -405,22 +405,23 @@ fn a_live_site_in_the_slow_lane_does_not_wait_behind_dead_ones() {
 
 #[test]
 fn the_line_keeps_its_order_while_other_things_are_asked() {
-    let small = Settings { connections_max: 2, resolves_max: 1, ..Settings::default() };
-    let mut scheduler = Scheduler::new(small.clone(), 1);
-    for (number, name) in (0..).zip(["busy", "a", "b"]) {
+    let mut scheduler = Scheduler::new(Settings { connections_max: 3, resolves_max: 1, ..Settings::default() }, 1);
+    let mut busy = Vec::new();
+    for (number, name) in (0..).zip(["busy", "busy-too", "a", "b"]) {
         add(&mut scheduler, name, number);
         let now = START + SECOND * u32::try_from(number).unwrap();
-        assert_eq!(act(&mut scheduler, LIMITS, now).len(), usize::from(number == 0));
+        busy.extend(opened(&act(&mut scheduler, LIMITS, now)));
     }
+    assert_eq!(busy.len(), 2);
     ["y", "z"].iter().for_each(|name| add(&mut scheduler, name, 9));
     let now = START + 9 * SECOND;
     let Some(Action::Resolve { destination }) = scheduler.poll(now) else { panic!("one is asked") };
     assert_eq!(scheduler.poll(now), None);
-    scheduler.set(Settings { connections_max: 10, ..small }, now);
-    assert_eq!(
-        scheduler.placed(destination, &Place { site: b"y", limits: LIMITS, expected: None, until: now }, now),
-        []
-    );
+    let place = Place { site: b"y", limits: LIMITS, expected: None, until: now };
+    assert_eq!(scheduler.placed(destination, &place, now), []);
+    for (connection, _) in busy {
+        assert_eq!(scheduler.unreachable(connection, Failure::Refused, "refused", now).len(), 1);
+    }
     let mut order = Vec::new();
     for action in act(&mut scheduler, LIMITS, now) {
         if let Action::Open { site, .. } = action {
@@ -508,18 +509,78 @@ fn all_domains_of_a_site_come_when_it_is_up_again() {
 }
 
 #[test]
-fn a_site_that_is_never_what_it_is_said_to_be_is_not_asked_without_end() {
+fn a_site_that_is_never_what_it_is_said_to_be_is_not_asked_without_end_and_its_mail_grows_old() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     add(&mut scheduler, "a", 0);
-    let (mut now, mut opens) = (START, 0);
-    while now < START + 600 * SECOND {
-        for (connection, _) in opened(&act(&mut scheduler, LIMITS, now)) {
-            opens += 1;
-            scheduler.misplaced(connection, now);
+    let (mut now, mut opens, mut deferred) = (START, 0, 0);
+    let (message, class) = (id(0), Class::Normal);
+    let one = Waiting { message, recipient: 0, due_s: 0, attempts: 0, warned: false, held: false, class };
+    let told = 'told: loop {
+        let actions = act(&mut scheduler, LIMITS, now);
+        if actions.is_empty() {
+            now = scheduler.wake_at().expect("it is tried again").max(now) + MS;
         }
-        now = scheduler.wake_at().map_or(now, |at| at.max(now)) + MS;
+        for action in actions {
+            match action {
+                Action::Open { connection, .. } => {
+                    opens += 1;
+                    let jobs = scheduler.misplaced(connection, b"a", now);
+                    assert_eq!(jobs.len(), usize::from(opens >= 5), "the {opens}th");
+                    deferred += jobs.len();
+                    let is_down = scheduler.state(b"a").is_some_and(|view| matches!(view.health, Health::Down { .. }));
+                    assert_eq!(is_down, opens >= 5, "the {opens}th");
+                }
+                Action::Load { destination, .. } => scheduler.loaded(destination, &[one], true, now),
+                Action::Overdue { kind, .. } => break 'told kind,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(now < START + 5 * HOUR, "it does not age");
+    };
+    assert_eq!(told, Overdue::Warn);
+    assert!((5..20).contains(&opens) && deferred == opens - 4, "{opens} {deferred}");
+}
+
+#[test]
+fn one_domain_that_moved_does_not_move_the_others_of_its_site() {
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    let place = |scheduler: &mut Scheduler, destination, site: &[u8]| {
+        let place = Place { site, limits: LIMITS, expected: None, until: START + HOUR };
+        assert_eq!(scheduler.placed(destination, &place, START), []);
+    };
+    (0..40).for_each(|number| add(&mut scheduler, &format!("d{number}"), number));
+    let (mut opens, mut asked) = (Vec::new(), Vec::new());
+    while let Some(action) = scheduler.poll(START) {
+        match action {
+            Action::Resolve { destination } => place(&mut scheduler, destination, b"mx"),
+            Action::Open { site, connection, .. } => {
+                opens.push((connection, scheduler.a_destination(site).unwrap().to_vec()));
+            }
+            other => panic!("{other:?}"),
+        }
     }
-    assert!((5..25).contains(&opens), "{opens}");
+    let (connection, moved) = opens[0].clone();
+    assert_eq!(scheduler.misplaced(connection, &moved, START), []);
+    let before = opens.len();
+    while let Some(action) = scheduler.poll(START) {
+        match action {
+            Action::Resolve { destination } => {
+                asked.push(scheduler.name(destination).unwrap().to_vec());
+                place(&mut scheduler, destination, b"new");
+            }
+            Action::Open { site, connection, .. } => {
+                let site = scheduler.site_name(site).unwrap().to_vec();
+                opens.push((connection, site));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(asked, [moved]);
+    let mut sites: Vec<&[u8]> = opens[before..].iter().map(|(_, site)| &**site).collect();
+    sites.sort_unstable();
+    assert_eq!(sites, [&b"mx"[..], b"new"], "the others get another connection");
+    let counts: Vec<usize> = scheduler.sites(START).map(|site| site.ready).collect();
+    assert_eq!(counts, [39, 1]);
 }
 
 #[test]

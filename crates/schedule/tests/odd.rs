@@ -76,7 +76,7 @@ fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, 
             drop(scheduler.unreachable(connection, failure, "refused", *now));
         }
         (12, Some(connection), ..) => drop(scheduler.closed(connection, *now)),
-        (13, Some(connection), ..) => scheduler.misplaced(connection, *now),
+        (13, Some(connection), ..) => drop(scheduler.misplaced(connection, &name, *now)),
         (14, Some(connection), ..) => scheduler.lagging(connection, *now),
         (15, _, Some(destination), _) => {
             let page: Vec<Waiting> = (0..two % 50)

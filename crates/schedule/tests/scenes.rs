@@ -4,13 +4,14 @@
 
 mod rig;
 
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use mail::{Node, QueueId};
 use rig::{Host, LIMITS, Manner, Rig, START};
 use schedule::{
-    Action, Added, Class, ConnectionId, Failure, Feedback, Health, Job, Limits, Place, Positions, Scheduler, Settings,
-    Take, Waiting,
+    Action, Added, Class, ConnectionId, DestinationId, Failure, Feedback, Health, Job, Limits, Overdue, Place,
+    Positions, Scheduler, Settings, Take, Waiting,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -60,7 +61,7 @@ fn mail_for_a_dead_host_is_warned_of_once_and_given_up_once_in_time() {
     }
     rig.run(4 * HOUR + 10 * SECOND);
     assert_eq!((rig.warned.len(), rig.given_up.len()), (1_500, 0));
-    let late = |told: &std::collections::BTreeMap<(QueueId, u32), Duration>, after: Duration| {
+    let late = |told: &BTreeMap<(QueueId, u32), Duration>, after: Duration| {
         told.iter().map(|((id, _), at)| *at - Duration::from_micros(id.unix_us()) - after).max().unwrap()
     };
     assert!(late(&rig.warned, 4 * HOUR) < 10 * SECOND, "{:?}", late(&rig.warned, 4 * HOUR));
@@ -70,6 +71,44 @@ fn mail_for_a_dead_host_is_warned_of_once_and_given_up_once_in_time() {
     // First contact opens a window's worth; then one probe per back-off, about hourly.
     assert!((5..170).contains(&rig.opened[0]), "{}", rig.opened[0]);
     assert_eq!(rig.scheduler.views().count(), 0);
+}
+
+#[test]
+fn senders_of_many_lists_are_told_a_bounded_number_at_a_time() {
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    (0..40).for_each(|number: u32| scheduler.restore(format!("d{number}").as_bytes(), START));
+    let now = START + 10 * DAY;
+    let mut lists: BTreeMap<DestinationId, Vec<Waiting>> = BTreeMap::new();
+    let (mut open, mut most, mut told, mut at) = (VecDeque::new(), 0, 0, now);
+    while told < 40 * 200 {
+        while let Some(action) = scheduler.poll(at) {
+            match action {
+                Action::Load { destination, after, limit } => {
+                    let due = u32::try_from(now.as_secs()).unwrap() + 86_400;
+                    let list = lists
+                        .entry(destination)
+                        .or_insert_with(|| (0..200).map(|number| waiting(number, due)).collect());
+                    let start =
+                        after.and_then(|after| list.iter().position(|one| *one == after)).map_or(0, |at| at + 1);
+                    let page: Vec<Waiting> = list.iter().skip(start).take(limit).copied().collect();
+                    scheduler.loaded(destination, &page, start + page.len() == list.len(), at);
+                }
+                Action::Overdue { destination, message, recipients, kind: Overdue::GiveUp } => {
+                    open.push_back((destination, message, recipients));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        most = most.max(open.len());
+        for (destination, message, recipients) in open.drain(..open.len().min(500)) {
+            lists.get_mut(&destination).unwrap().retain(|one| one.message != message);
+            scheduler.settled(destination, message, &recipients, at);
+            told += 1;
+        }
+        at += SECOND;
+        assert!(at < now + 300 * SECOND, "{told}");
+    }
+    assert_eq!(most, 4_096);
 }
 
 #[test]

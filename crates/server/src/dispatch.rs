@@ -353,10 +353,13 @@ impl Dispatch {
         jobs
     }
 
-    /// The hosts of a site are others now: its destinations are asked for anew.
-    pub(crate) fn misplaced(&self, connection: ConnectionId) {
-        self.tell(|scheduler, now| scheduler.misplaced(connection, now));
+    /// The hosts of the destination that a connection is for are not those of its site any more: it is asked for anew.
+    pub(crate) fn misplaced(&self, way: &Way, connection: ConnectionId) {
+        let jobs = self.tell(|scheduler, now| scheduler.misplaced(connection, &way.destination, now));
         self.lock().posts.remove(&connection);
+        if !jobs.is_empty() {
+            self.send(Errand::Defer { jobs, why: Arc::from(schedule::MISPLACED) });
+        }
     }
 
     /// A connection can take work: its site is alive.

@@ -605,10 +605,11 @@ impl Rig {
         if self.sites[whose] != to && self.dns[whose] || self.strays && self.chance(20) == 0 {
             self.links.remove(&connection);
             self.misplaced += 1;
-            for said in self.said.iter_mut().filter(|said| **said == Some(to)) {
-                *said = None;
+            if self.said[whose] == Some(to) {
+                self.said[whose] = None;
             }
-            return self.scheduler.misplaced(connection, self.now);
+            let jobs = self.scheduler.misplaced(connection, &Self::name(whose), self.now);
+            return self.check_left(&jobs);
         }
         let refused = match self.hosts[to] {
             Host::Dead => Some(Failure::Refused),

@@ -84,8 +84,8 @@ pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionI
             Box::pin(work.refuse_all(&Trouble::no_hosts(no))).await;
             return drop(dispatch.closed(connection));
         }
-        // It went somewhere else meanwhile, or the DNS fails: which, is asked for each of its destinations.
-        Ok(_) | Err(_) => return dispatch.misplaced(connection),
+        // It went somewhere else meanwhile, or the DNS fails: which, is asked for this destination.
+        Ok(_) | Err(_) => return dispatch.misplaced(&way, connection),
     };
     let opened = Box::pin(connect::open(&service, site.candidates, way.lane, &site.rule, &mut wait)).await;
     match opened {
