@@ -7,13 +7,14 @@
 //!
 //! A crash forgets everything here. At the start each destination that the spool has recipients for is due.
 
+mod nudge;
 mod overdue;
+mod rehome;
 
 use crate::commit::early::Earlies;
 use crate::config::{Config, DeliveryMode};
 use crate::deliver;
 use crate::env::{blocking, clock};
-use crate::queue::{DestinationState, Destinations, Down, Nudge};
 use crate::resolve;
 use crate::service::Service;
 use crate::settle;
@@ -598,7 +599,7 @@ async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>) {
     let dispatcher = Arc::clone(dispatch);
     let is_active =
         move |name: &[u8], entry: &Entry| dispatcher.lock().scheduler.is_active(name, entry.id, entry.recipient);
-    let moved = blocking::run(move || rehome(&spool, &config, &is_active)).await;
+    let moved = blocking::run(move || rehome::rehome(&spool, &config, &is_active)).await;
     let is_left = match moved {
         Ok(Ok(left)) => left > 0,
         Ok(Err(error)) => {
@@ -713,123 +714,6 @@ impl Drop for Closing {
             drop(self.dispatch.closed(self.connection));
         }
     }
-}
-
-/// The queue tools' side.
-impl Nudge for Dispatch {
-    fn released(&self, destinations: Destinations<'_>) {
-        self.retry(destinations);
-    }
-
-    fn retry(&self, destinations: Destinations<'_>) {
-        let all: Vec<_>;
-        let names = match destinations {
-            Destinations::These(names) => names,
-            Destinations::All => {
-                all = self.spool.destinations().into_iter().map(|(name, _)| name).collect();
-                &all
-            }
-        };
-        self.tell(|scheduler, now| {
-            for name in names {
-                scheduler.restore(name, now);
-                scheduler.retry_now(Some(name), now);
-            }
-        });
-    }
-
-    fn now_us(&self) -> u64 {
-        micros(self.now())
-    }
-
-    fn reason(&self, id: QueueId, recipient: u32) -> Option<String> {
-        self.reasons.of(id, recipient).map(|(_, text)| text.to_string())
-    }
-
-    fn reason_kind(&self, id: QueueId, recipient: u32) -> Option<observe::Reason> {
-        self.reasons.of(id, recipient).map(|(reason, _)| reason)
-    }
-
-    fn is_active(&self, id: QueueId, recipient: u32) -> bool {
-        self.lock().scheduler.is_in_flight(id, recipient)
-    }
-
-    fn destination(&self, name: &[u8]) -> Option<DestinationState> {
-        let view = self.lock().scheduler.state(name)?;
-        let down = match view.health {
-            Health::Down { why, until } => Some(Down { why: why.to_string(), retry_at: until }),
-            Health::Up | Health::Idle => None,
-        };
-        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-        Some(DestinationState {
-            down,
-            connections: count(view.connections),
-            in_flight: count(view.in_flight),
-            site: view.site.map(|site| String::from_utf8_lossy(&site).into_owned()),
-            is_slow: view.lane == schedule::Lane::Slow,
-            window: view.window.into(),
-            rate: view.limits.and_then(|limits| limits.messages_per_second),
-        })
-    }
-}
-
-/// Mail of queues whose name is no longer what the configuration gives is moved to the queue it belongs to now.
-///
-/// Mail for a domain goes to the smart hosts by itself when there are some. What waited for other smart hosts follows to the
-/// new ones, or is read to know its domains.
-///
-/// Recipients that are in memory or under way stay where they are; says how many those were.
-///
-/// # Errors
-/// The spool cannot record it; the mail stays where it is.
-fn rehome(spool: &Spool, config: &Config, is_active: &dyn Fn(&[u8], &Entry) -> bool) -> Result<usize, spool::Error> {
-    let mut left = 0;
-    let current = (!config.route.smart_host.is_empty()).then(|| resolve::smart_hosts(&config.route));
-    let is_old = |name: &[u8]| resolve::is_smart_hosts(name) && current.as_deref() != Some(name);
-    for (name, count) in spool.destinations().iter().filter(|(name, _)| is_old(name)) {
-        for entry in all_of(spool, name, *count) {
-            if is_active(name, &entry) {
-                left += 1;
-                continue;
-            }
-            let known = current.clone().or_else(|| home(spool, config, &entry));
-            let Some(destination) = known else { continue };
-            // The state as it is now: somebody may have held it since the list was read.
-            let states = spool.states(entry.id);
-            let now = states.iter().find(|(one, at)| one.recipient == entry.recipient && **at == **name);
-            let Some((now, _)) = now else { continue };
-            let destination = Some(destination);
-            drop(spool.record(&[spool::Change {
-                id: entry.id,
-                recipient: entry.recipient,
-                state: now.state,
-                destination,
-            }])?);
-        }
-    }
-    Ok(left)
-}
-
-/// Every recipient of a queue that has about `count`. One that moves while it is read may give some of them twice.
-fn all_of(spool: &Spool, name: &[u8], count: u64) -> Vec<Entry> {
-    let most = usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(2).saturating_add(READY_MAX);
-    let mut all: Vec<Entry> = Vec::new();
-    loop {
-        let page = spool.by_destination(name, all.last().copied(), READY_MAX);
-        let is_end = page.len() < READY_MAX;
-        all.extend(page);
-        if is_end || all.len() > most {
-            return all;
-        }
-    }
-}
-
-/// Where a recipient belongs by the configuration; `None` if its message cannot be read.
-fn home(spool: &Spool, config: &Config, entry: &Entry) -> Option<Vec<u8>> {
-    let stored = spool.envelope(entry.id).ok()?;
-    let one = stored.recipients.iter().find(|one| one.position == entry.recipient)?;
-    let recipient = spool::envelope::decode_recipient(&one.data).ok()?;
-    Some(resolve::destination(&config.route, &recipient.address))
 }
 
 /// Logs recipients of a fresh message that wait because their destination is down.

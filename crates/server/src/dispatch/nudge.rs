@@ -1,0 +1,64 @@
+//! The queue tools' side of dispatch: what they ask of it, and what they tell it.
+
+use super::{Dispatch, micros};
+use crate::queue::{DestinationState, Destinations, Down, Nudge};
+use mail::QueueId;
+use schedule::Health;
+use spool::Store as _;
+
+impl Nudge for Dispatch {
+    fn released(&self, destinations: Destinations<'_>) {
+        self.retry(destinations);
+    }
+
+    fn retry(&self, destinations: Destinations<'_>) {
+        let all: Vec<_>;
+        let names = match destinations {
+            Destinations::These(names) => names,
+            Destinations::All => {
+                all = self.spool.destinations().into_iter().map(|(name, _)| name).collect();
+                &all
+            }
+        };
+        self.tell(|scheduler, now| {
+            for name in names {
+                scheduler.restore(name, now);
+                scheduler.retry_now(Some(name), now);
+            }
+        });
+    }
+
+    fn now_us(&self) -> u64 {
+        micros(self.now())
+    }
+
+    fn reason(&self, id: QueueId, recipient: u32) -> Option<String> {
+        self.reasons.of(id, recipient).map(|(_, text)| text.to_string())
+    }
+
+    fn reason_kind(&self, id: QueueId, recipient: u32) -> Option<observe::Reason> {
+        self.reasons.of(id, recipient).map(|(reason, _)| reason)
+    }
+
+    fn is_active(&self, id: QueueId, recipient: u32) -> bool {
+        self.lock().scheduler.is_in_flight(id, recipient)
+    }
+
+    fn destination(&self, name: &[u8]) -> Option<DestinationState> {
+        let view = self.lock().scheduler.state(name)?;
+        let down = match view.health {
+            Health::Down { why, until } => Some(Down { why: why.to_string(), retry_at: until }),
+            Health::Up | Health::Idle => None,
+        };
+        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        Some(DestinationState {
+            down,
+            connections: count(view.connections),
+            in_flight: count(view.in_flight),
+            site: view.site.map(|site| String::from_utf8_lossy(&site).into_owned()),
+            is_slow: view.lane == schedule::Lane::Slow,
+            window: view.window.into(),
+            rate: view.limits.and_then(|limits| limits.messages_per_second),
+        })
+    }
+}
