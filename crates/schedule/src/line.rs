@@ -88,6 +88,7 @@ pub(crate) struct Line {
     clock: u64,
     parts: usize,
     walked: usize,
+    recipients: usize,
     /// Numbers places, so that none is mistaken for another.
     next: u64,
 }
@@ -147,7 +148,12 @@ impl Line {
         self.parts == 0
     }
 
-    /// Those of them that walks found.
+    /// Transactions that the parts need, with up to `most` recipients each; more if some of them can join.
+    pub(crate) fn transactions(&self, most: usize) -> usize {
+        self.parts.max(self.recipients.div_ceil(most.max(1)))
+    }
+
+    /// Parts that walks found.
     pub(crate) const fn walked(&self) -> usize {
         self.walked
     }
@@ -251,6 +257,8 @@ impl Line {
         self.tidy(class);
         if split.is_none() {
             self.count_out(&first);
+        } else {
+            self.recipients -= first.recipients.len();
         }
         for part in &others {
             self.count_out(part);
@@ -302,7 +310,7 @@ impl Line {
             }
             (tier.groups, tier.streak) = (0, 0);
         }
-        (self.parts, self.walked) = (0, 0);
+        (self.parts, self.walked, self.recipients) = (0, 0, 0);
         self.groups.shrink_to_fit();
         all
     }
@@ -326,11 +334,13 @@ impl Line {
     fn count_in(&mut self, part: &Part) {
         self.parts += 1;
         self.walked += usize::from(!part.fresh);
+        self.recipients += part.recipients.len();
     }
 
     fn count_out(&mut self, part: &Part) {
         self.parts -= 1;
         self.walked -= usize::from(!part.fresh);
+        self.recipients -= part.recipients.len();
     }
 
     /// The tier of a message that comes. A class that had nothing begins where the others are.

@@ -115,9 +115,14 @@ impl Site {
         if self.doubted { 1 } else { window.clamp(1, self.limits.connections.max(1)) }
     }
 
-    /// Jobs that could go now if there were connections for all.
+    /// Transactions that the jobs in line need.
+    fn work(&self) -> usize {
+        self.line.transactions(self.limits.recipients_per_transaction)
+    }
+
+    /// Transactions that could begin now if there were connections for all.
     pub(crate) fn usable(&self, now: Duration) -> usize {
-        if self.line.is_empty() { 0 } else { self.line.len().min(self.rate.available(now)) }
+        if self.line.is_empty() { 0 } else { self.work().min(self.rate.available(now)) }
     }
 
     /// Connections that were not told to close.
@@ -265,7 +270,7 @@ impl Site {
 
     /// When it is to be looked at although nothing happens.
     pub(crate) fn next_event(&self, settings: &Settings, now: Duration) -> Option<Duration> {
-        let has_work = self.line.len() > self.coming();
+        let has_work = self.work() > self.coming();
         let is_dry = has_work && self.rate.available(now) == 0;
         let crowded = self.crowded_until.filter(|_| has_work);
         let probe = self.down.as_ref().map(|down| down.until);

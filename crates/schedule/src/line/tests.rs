@@ -181,6 +181,7 @@ proptest! {
             prop_assert_eq!(line.oldest().is_some(), !inside.is_empty());
             prop_assert_eq!(line.first_destination().is_some(), !inside.is_empty());
             prop_assert!(line.walked() <= line.len());
+            prop_assert_eq!(line.recipients, inside.len());
             prop_assert!(line.tiers.iter().all(|tier| tier.small.len() <= 2 * tier.groups + 64));
         }
         while let Some(taken) = line.take(7, START) {
