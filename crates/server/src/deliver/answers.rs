@@ -156,6 +156,19 @@ mod tests {
     }
 
     #[test]
+    fn who_is_silent_is_told_from_who_breaks_off() {
+        let peer = Candidate {
+            name: "one".into(),
+            address: ([192, 0, 2, 1], 25).into(),
+            server_name: "one".into(),
+            preference: 0,
+        };
+        let feedback = |loss| judge(&Rules::usual(), &peer, Stage::End, Answer::Lost(loss)).1;
+        assert_eq!([feedback(Loss::TimedOut), feedback(Loss::TooLong)], [Feedback::Lost; 2]);
+        assert_eq!(feedback(Loss::Closed), Feedback::Slowdown);
+    }
+
+    #[test]
     fn a_connection_is_used_up() {
         let is = |stage, line: &str| is_used_up(stage, &Reply::parse(format!("{line}\r\n").as_bytes(), 512).unwrap());
         assert!(is(Stage::Mail, "452 4.5.3 Too many recipients: Too many messages sent"));
