@@ -28,6 +28,8 @@ pub(super) struct Terms<'a> {
     pub(super) connections_each: usize,
     /// All mail goes to one destination, whichever host.
     pub(super) is_one_destination: bool,
+    /// Mail may be delivered before it is durable, and so before its sender has an answer.
+    pub(super) is_early: bool,
     /// Live hosts are served at once.
     pub(super) is_prompt: bool,
 }
@@ -184,13 +186,15 @@ impl Checker<'_> {
         let fates: Vec<bool> =
             sent.recipients.iter().map(|(name, notify)| self.recipient(number, sent, name, *notify)).collect();
         let has_any = fates.contains(&true);
-        if matches!(sent.answer, Answer::Unsent | Answer::Refused) && has_any {
+        let may_be_early = self.terms.is_early && sent.answer == Answer::Refused;
+        if matches!(sent.answer, Answer::Unsent | Answer::Refused) && has_any && !may_be_early {
             self.say(format!("message {number} was {:?} and something became of it", sent.answer));
         }
         let is_quiet = |(_, notify): &(String, Option<Notify>)| !wants(*notify, Kind::Failed);
         let may_be_silent = sent.recipients.iter().any(is_quiet);
         let is_deleted = sent.recipients.iter().any(|(name, _)| self.facts.deleted.contains(name));
-        if sent.answer == Answer::Unknown && has_any && fates.contains(&false) && !may_be_silent && !is_deleted {
+        let is_whole = sent.answer == Answer::Unknown && !self.terms.is_early;
+        if is_whole && has_any && fates.contains(&false) && !may_be_silent && !is_deleted {
             self.say(format!("message {number} was taken for some of its recipients"));
         }
     }

@@ -27,6 +27,7 @@ mod sender;
 mod talk;
 mod wire;
 
+use crate::config::Acknowledge;
 pub(crate) use sabotage::{Sabotage, is_sabotaged};
 
 /// Seeds that once showed a fault.
@@ -56,6 +57,21 @@ fn nothing_is_lost_and_nothing_comes_twice() {
         }
     }
     assert!(failed.is_empty(), "seeds {failed:?}");
+}
+
+#[test]
+fn what_is_delivered_before_it_is_durable_is_not_lost_either() {
+    let count = number("SIM_COUNT").unwrap_or(COUNT) / 2;
+    for how in [Acknowledge::Race, Acknowledge::Interactive] {
+        for seed in 1..=count {
+            let wrong = run::run_early(seed, how, None);
+            assert!(wrong.is_empty(), "{how:?}, seed {seed}: {wrong:#?}");
+        }
+        for sabotage in [Sabotage::AnswerEarly, Sabotage::ForgetOutcome] {
+            let is_noticed = (1..=30).any(|seed| !run::run_early(seed, how, Some(sabotage)).is_empty());
+            assert!(is_noticed, "{how:?}: {sabotage:?} was not noticed");
+        }
+    }
 }
 
 #[test]

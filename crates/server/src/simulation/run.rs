@@ -8,7 +8,7 @@ use super::plan::Plan;
 use super::random::Random;
 use super::sabotage::{self, Sabotage};
 use super::sender;
-use crate::config::DeliveryMode;
+use crate::config::{Acknowledge, DeliveryMode};
 use crate::deliver::Internet;
 use crate::env::clock;
 use crate::log::{self, Log};
@@ -54,9 +54,20 @@ pub(super) fn run_queue(seed: u64) -> Vec<String> {
     })
 }
 
+/// Everything that is wrong with the run of a seed in which mail may be delivered before it is durable.
+pub(super) fn run_early(seed: u64, how: Acknowledge, sabotage: Option<Sabotage>) -> Vec<String> {
+    live_as(seed, how, sabotage).1
+}
+
 fn live(seed: u64, sabotage: Option<Sabotage>) -> (Arc<Book>, Vec<String>) {
+    live_as(seed, Acknowledge::Durable, sabotage)
+}
+
+fn live_as(seed: u64, how: Acknowledge, sabotage: Option<Sabotage>) -> (Arc<Book>, Vec<String>) {
     within(sabotage, async |machine| {
-        let (plan, book) = Plan::new(seed, &|hosts| Arc::new(Book::new(hosts)));
+        let (mut plan, book) = Plan::new(seed, &|hosts| Arc::new(Book::new(hosts)));
+        plan.config.listen[0].acknowledge = how;
+        plan.config.delivery.interactive_time = Duration::from_secs(5 + seed % 20);
         let world = World::new(seed, plan, book, machine);
         let wrong = world.live().await;
         (world.book, wrong)
@@ -215,6 +226,7 @@ impl World {
             connections_max: delivery.connections_max as usize,
             connections_each: delivery.connections_per_destination as usize,
             is_one_destination: self.plan.is_one_destination,
+            is_early: self.plan.config.listen[0].acknowledge != Acknowledge::Durable,
             is_prompt: delivery.connections_max >= 1_000 && !self.plan.is_one_destination,
         };
         check::check(&self.book.facts(), &terms)
