@@ -136,6 +136,18 @@ impl Fate {
     }
 }
 
+/// The changes to recipients whom nobody tried: who waits on is due as before, and no attempt is counted.
+pub(crate) fn untried(changes: Vec<Change>, positions: &[(u32, State)]) -> Vec<Change> {
+    let one = |(change, (_, before)): (Change, &(u32, State))| {
+        if change.state.status != Status::Waiting {
+            return change;
+        }
+        let state = State { due: before.due, attempts: before.attempts, ..change.state };
+        Change { state: if change.state.is_warned() { state.warned() } else { state }, ..change }
+    };
+    changes.into_iter().zip(positions).map(one).collect()
+}
+
 /// What is to be recorded of an attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Settled {

@@ -8,7 +8,7 @@ use crate::settle::{self, Attempt, Cause, Fate};
 use mail::{EnhancedCode, Envelope, Outcome, QueueId, Reply, ReplyClass};
 use observe::{Event, NextHop, Severity};
 use schedule::{Health, Overdue, Positions};
-use spool::{Change, State, Status, Store as _};
+use spool::{Status, Store as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,18 +54,7 @@ pub(super) async fn settle(
     let mailer = resolve::mailer(&service.live.load().config.route);
     let attempt = Attempt { is_try: false, ..outgoing.attempt(NextHop::None, mailer, Duration::ZERO, false) };
     let settled = settle::settle(service, &attempt, fates).await;
-    // Nobody tried: what waits on is due as before, and no attempt is counted.
-    let changes = settled.changes.into_iter().zip(&outgoing.positions).map(|(change, (_, before))| {
-        let state = match (kind, change.state.status) {
-            (Overdue::Warn | Overdue::GiveUp, Status::Waiting) => {
-                let state = State { due: before.due, attempts: before.attempts, ..change.state };
-                if change.state.is_warned() { state.warned() } else { state }
-            }
-            _ => change.state,
-        };
-        Change { state, ..change }
-    });
-    let changes: Vec<Change> = changes.collect();
+    let changes = settle::untried(settled.changes, &outgoing.positions);
     // If it cannot be recorded, the next walk finds it again.
     let is_told = changes.iter().all(|change| change.state.status != Status::Waiting || change.state.is_warned());
     if dispatch.spool.record(&changes).is_ok() && is_told { Duration::ZERO } else { settle::TELL_AGAIN }

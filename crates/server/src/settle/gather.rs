@@ -12,7 +12,7 @@ use crate::service::Service;
 use mail::QueueId;
 use observe::NextHop;
 use schedule::Positions;
-use spool::{Change, State, Status, Store as _};
+use spool::Store as _;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -105,19 +105,9 @@ async fn report(service: &Arc<Service>, id: QueueId) {
     let attempt = outgoing.attempt(NextHop::None, mailer, Duration::ZERO, false);
     let attempt = Attempt { is_try: false, is_told: true, ..attempt };
     let settled = super::settle(service, &attempt, fates).await;
-    let changes = settled.changes.into_iter().zip(&outgoing.positions).map(|(change, (_, before))| {
-        // Nobody tried: what waits on is due as before.
-        let state = match change.state.status {
-            Status::Waiting => {
-                let state = State { due: before.due, attempts: before.attempts, ..change.state };
-                if change.state.is_warned() { state.warned() } else { state }
-            }
-            _ => change.state,
-        };
-        Change { state, ..change }
-    });
+    let changes = super::untried(settled.changes, &outgoing.positions);
     // If it cannot be recorded they are tried again, and told of again.
-    drop(spool.record(&changes.collect::<Vec<_>>()));
+    drop(spool.record(&changes));
 }
 
 impl Cause {
