@@ -75,6 +75,21 @@ fn what_is_delivered_before_it_is_durable_is_not_lost_either() {
 }
 
 #[test]
+fn domains_that_share_hosts_lose_nothing() {
+    let mut failed = Vec::new();
+    for seed in 1..=number("SIM_COUNT").unwrap_or(COUNT) {
+        let wrong = run::run_sites(seed, None);
+        if let Some(first) = wrong.first() {
+            println!("seed {seed}: {} things are wrong, first: {first}", wrong.len());
+            failed.push(seed);
+        }
+    }
+    assert!(failed.is_empty(), "seeds {failed:?}");
+    let is_noticed = |sabotage| (1..=30).any(|seed| !run::run_sites(seed, Some(sabotage)).is_empty());
+    assert!(Sabotage::ALL.into_iter().all(is_noticed));
+}
+
+#[test]
 fn in_queue_mode_nothing_leaves_without_a_command() {
     for seed in 1..=5 {
         let wrong = run::run_queue(seed);

@@ -5,7 +5,9 @@ use super::host::{Host, Manners};
 use super::machine::End;
 use super::random::Random;
 use super::sender;
-use crate::config::{Config, Host as Name, HostPort, LogPath, Machine as Where, RouteProtocol, RouteTls, load};
+use crate::config::{
+    Config, DnsOverride, Host as Name, HostPort, LogPath, Machine as Where, RouteProtocol, RouteTls, load,
+};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,8 +58,9 @@ fn config() -> Config {
 }
 
 impl Plan {
-    /// The plan of a seed. The messages go into the book.
-    pub(super) fn new(seed: u64, book: &dyn Fn(usize) -> Arc<Book>) -> (Self, Arc<Book>) {
+    /// The plan of a seed. The messages go into the book. `by_sites`: mail goes to domains, of which three each have the same
+    /// two mail hosts, one better than the other.
+    pub(super) fn new(seed: u64, by_sites: bool, book: &dyn Fn(usize) -> Arc<Book>) -> (Self, Arc<Book>) {
         let mut random = Random::new(seed, 1);
         let mut config = config();
         let delivery = &mut config.delivery;
@@ -74,10 +77,11 @@ impl Plan {
         let give_up = delivery.give_up_after;
         let traffic = random.pick(&[10 * MINUTE, 6 * HOUR, DAY]);
         let trouble = random.pick(&[10 * MINUTE, HOUR, 12 * HOUR, give_up + 12 * HOUR]);
-        let kind = random.within(0, 9);
+        let kind = if by_sites { 9 } else { random.within(0, 9) };
         let is_one_destination = kind < 4;
         let count = if is_one_destination { random.within(1, 3) } else { random.within(2, 6) };
         let count = usize::try_from(count).unwrap();
+        let count = if by_sites { count / 2 * 2 } else { count };
         let book = book(count);
         let mut hosts: Vec<Host> = (0..count).map(|one| Host::by_chance(one, seed, trouble, &book)).collect();
         let domains: Vec<String>;
@@ -108,7 +112,11 @@ impl Plan {
             if random.chance(50) {
                 hosts[0].behave();
             }
-            domains = hosts.iter().map(|host| format!("[{}]", host.address)).collect();
+            domains = if by_sites {
+                sites(&mut config, &hosts)
+            } else {
+                hosts.iter().map(|host| format!("[{}]", host.address)).collect()
+            };
         }
         let home = domains[0].clone();
         config.delivery.postmaster = Some(format!("postmaster@{home}").parse().unwrap());
@@ -125,6 +133,21 @@ impl Plan {
         let most = traffic + trouble + 3 * give_up + 2 * DAY;
         (Self { config, hosts, deaths, commands, traffic, most, is_one_destination }, book)
     }
+}
+
+/// Gives each two hosts three domains; all of these.
+fn sites(config: &mut Config, hosts: &[Host]) -> Vec<String> {
+    let mut domains = Vec::new();
+    for (site, pair) in hosts.chunks(2).enumerate() {
+        for domain in 0..3 {
+            let name = format!("d{domain}.site{site}.test");
+            let mx = pair.iter().map(|host| vec![Name::Address(IpAddr::V4(host.address))]).collect();
+            let domain = name.parse().unwrap();
+            config.dns.overrides.push(DnsOverride { domain, mx, address: Vec::new() });
+            domains.push(name);
+        }
+    }
+    domains
 }
 
 fn deaths(random: &mut Random, book: &Book, traffic: Duration, give_up: Duration) -> Vec<Death> {
