@@ -28,6 +28,8 @@ pub(super) struct Terms<'a> {
     pub(super) connections_each: usize,
     /// All mail goes to one destination, whichever host.
     pub(super) is_one_destination: bool,
+    /// The first two hosts are one site, which bears two connections, and a message in two seconds.
+    pub(super) has_rules: bool,
     /// Mail may be delivered before it is durable, and so before its sender has an answer.
     pub(super) is_early: bool,
     /// Live hosts are served at once.
@@ -75,6 +77,7 @@ pub(super) fn check(facts: &Facts, terms: &Terms<'_>) -> Vec<String> {
     }
     checker.silences();
     checker.connections();
+    checker.pace();
     checker.wrong
 }
 
@@ -360,6 +363,29 @@ impl Checker<'_> {
             if !self.is_excused(taken.at, taken.at + Duration::from_secs(1)) {
                 let Taken { host, at, .. } = taken;
                 self.say(format!("at host {host} the connection ended at {at:?} before the answer was read"));
+            }
+        }
+    }
+
+    /// What the rule of the first site says holds in every window, for both of its hosts together.
+    fn pace(&mut self) {
+        if !self.terms.has_rules {
+            return;
+        }
+        let mut times: Vec<Duration> =
+            self.facts.taken.iter().filter(|taken| taken.host < 2).map(|taken| taken.at).collect();
+        times.sort_unstable();
+        for (nth, first) in times.iter().enumerate() {
+            // One at once, and another with each two seconds; what was on its way may come a little closer together.
+            let within = times.iter().skip(nth).take_while(|at| **at - *first <= Duration::from_secs(20)).count();
+            if within > 12 && !self.is_excused(*first, *first + Duration::from_secs(20)) {
+                return self.say(format!("{within} messages for the first site within 20 seconds from {first:?}"));
+            }
+        }
+        for host in 0..2 {
+            let most = self.facts.connections.get(host).map_or(0, |(_, most)| *most);
+            if most > 2 {
+                self.say(format!("{most} connections to host {host}, whose rule allows 2"));
             }
         }
     }

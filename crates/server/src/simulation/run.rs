@@ -232,6 +232,7 @@ impl World {
             connections_each: delivery.connections_per_destination as usize,
             is_one_destination: self.plan.is_one_destination,
             is_early: self.plan.config.listen[0].acknowledge != Acknowledge::Durable,
+            has_rules: !self.plan.config.destinations.is_empty(),
             // A better host that fails now and then holds up what the other would take.
             is_prompt: delivery.connections_max >= 1_000
                 && !self.plan.is_one_destination
