@@ -30,10 +30,11 @@ fn hosts_are_tried_in_their_order() {
     // The first is back: connections go there again, after the short while for which it was passed over.
     first.reopen();
     crate::world::poll("not at the first", || {
-        let sent = first.count() + third.count();
-        send(&server, "a@client.test", &["c@d.test"], CONTENT);
+        // Two messages may go over one connection: what counts is that one more has ended.
         let quits = |hop: &Hop| hop.talks().concat().iter().filter(|line| *line == "QUIT").count();
-        crate::world::poll("no QUIT", || (quits(&first) + quits(&third) > sent).then_some(()));
+        let ended = quits(&first) + quits(&third);
+        send(&server, "a@client.test", &["c@d.test"], CONTENT);
+        crate::world::poll("no QUIT", || (quits(&first) + quits(&third) > ended).then_some(()));
         (first.count() > 0).then_some(())
     });
     let ended = ends_empty(server);
