@@ -111,7 +111,7 @@ fn held_mail_stays_and_deleted_mail_is_gone() {
     queue(&server, &["delete", "--to", "deleted@d.test"]);
     hop.reopen();
     assert_eq!(hop.wait(1)[0].to(), "other@d.test");
-    crate::world::poll("one is left", || (states(&server) == ["held"]).then_some(()));
+    poll("one is left", || (states(&server) == ["held"]).then_some(()));
     queue(&server, &["release", "--all"]);
     assert_eq!(hop.wait(2)[1].to(), "held@d.test");
     ends_empty(server);
