@@ -182,6 +182,10 @@ fn target(config: &Config, routing: &Routing, ask: &mut Ask<'_>, destination: &[
                 Err(NoTarget::NoHosts(NoHosts { permanent: false, status, text: why.to_string() }))
             }
         },
+        To::Error { status, text } => {
+            let permanent = status.outcome() == Outcome::Permanent;
+            Err(NoTarget::NoHosts(NoHosts { permanent, status, text: text.into() }))
+        }
         To::Local | To::Program { .. } | To::File { .. } => Err(NoTarget::NoHosts(no_host(destination))),
     }
 }
