@@ -11,6 +11,7 @@
 //! | [`map`] | files of keys and values: text, Berkeley DB, CDB |
 //! | [`question`] | what has to be asked outside, and the answers |
 //! | [`destination`] | the name of a queue: where its mail goes and how |
+//! | [`refusal`] | what a client is told whose mail is not taken |
 //!
 //! Everything is a function of its arguments. What is not in memory (LDAP, SQLite, an `:include:` file, a user's `.forward`) is
 //! a [`question::Question`]: the caller finds the answer and asks again with it, so the code reads in one line from the address
@@ -23,7 +24,9 @@
 pub mod destination;
 pub mod map;
 pub mod question;
+pub mod refusal;
 
 pub use destination::Destination;
 pub use map::{Hit, Table};
 pub use question::{Answer, Answers, Ask, Found, Place, Question, Source, Stop};
+pub use refusal::Refusal;
