@@ -12,6 +12,8 @@
 //! | [`question`] | what has to be asked outside, and the answers |
 //! | [`destination`] | the name of a queue: where its mail goes and how |
 //! | [`refusal`] | what a client is told whose mail is not taken |
+//! | [`step`] | one decision on the way, for people |
+//! | [`lint`] | what is doubtful in a map |
 //!
 //! Everything is a function of its arguments. What is not in memory (LDAP, SQLite, an `:include:` file, a user's `.forward`) is
 //! a [`question::Question`]: the caller finds the answer and asks again with it, so the code reads in one line from the address
@@ -22,11 +24,15 @@
 #![forbid(unsafe_code)]
 
 pub mod destination;
+pub mod lint;
 pub mod map;
 pub mod question;
 pub mod refusal;
+pub mod step;
 
 pub use destination::Destination;
+pub use lint::{Lint, Severity};
 pub use map::{Hit, Table};
 pub use question::{Answer, Answers, Ask, Found, Place, Question, Source, Stop};
 pub use refusal::Refusal;
+pub use step::Step;
