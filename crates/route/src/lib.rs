@@ -14,6 +14,8 @@
 //! | [`step`] | one decision on the way, for people |
 //! | [`lint`] | what is doubtful in a map |
 //! | [`refusal`] | what a client is told whose mail is not taken |
+//! | [`step`] | one decision on the way, for people |
+//! | [`lint`] | what is doubtful in a map |
 //!
 //! Everything is a function of its arguments. What is not in memory (LDAP, SQLite, an `:include:` file, a user's `.forward`) is
 //! a [`question::Question`]: the caller finds the answer and asks again with it, so the code reads in one line from the address
@@ -29,6 +31,7 @@ pub mod map;
 pub mod question;
 pub mod step;
 pub mod refusal;
+pub mod step;
 
 pub use destination::Destination;
 pub use lint::{Lint, Severity};
@@ -36,3 +39,4 @@ pub use map::{Hit, Table};
 pub use question::{Answer, Answers, Ask, Found, Place, Question, Source, Stop};
 pub use step::Step;
 pub use refusal::Refusal;
+pub use step::Step;
