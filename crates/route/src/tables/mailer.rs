@@ -180,7 +180,10 @@ fn split(list: &str, at: char) -> Result<Vec<&str>, Fault> {
 }
 
 fn brackets(list: &str, what: &str) -> Fault {
-    Fault::new(format!("\"{list}\" {what}"), "write a host that is not looked up for MX as [192.0.2.1] or [mail.example.com]")
+    Fault::new(
+        format!("\"{list}\" {what}"),
+        "write a host that is not looked up for MX as [192.0.2.1] or [mail.example.com]",
+    )
 }
 
 fn next_host(text: &str, port: u16) -> Result<NextHost, Fault> {
