@@ -2,7 +2,7 @@
 
 use super::field::Field;
 use super::value::Value;
-use super::{Acknowledge, AddressFamily, DeliveryMode, ListenProtocol, ListenTls, LogFormat, RouteProtocol, RouteTls};
+use super::{Acknowledge, AddressFamily, DeliveryMode, ListenProtocol, ListenTls, LogFormat, RouteProtocol, RouteTls, Unknown};
 use smtp::server::BareNewline;
 
 /// Words and what they mean.
@@ -74,6 +74,10 @@ choices! {
         Ipv4 = "ipv4": "IPv4 alone",
         Ipv6 = "ipv6": "IPv6 alone",
     }
+    Unknown {
+        Refuse = "refuse": "550 5.1.1, it does not exist",
+        Defer = "defer": "450 4.1.1, try again later",
+    }
     LogFormat {
         Sendmail = "sendmail": "the lines that tools for sendmail's log read",
         Json = "json": "one JSON object a line",
@@ -93,6 +97,12 @@ pub(crate) const FACILITIES: Words = &[
     ("local5", "local use"),
     ("local6", "local use"),
     ("local7", "local use"),
+];
+
+/// How mailbox files are locked.
+pub(crate) const LOCKS: Words = &[
+    ("dotlock", "a file beside it, of its name with .lock behind it"),
+    ("fcntl", "a lock of the kernel on the file itself"),
 ];
 
 /// Versions of TLS.

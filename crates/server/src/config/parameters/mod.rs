@@ -5,6 +5,7 @@
 mod connection;
 mod delivery;
 mod destination;
+mod local;
 mod process;
 mod session;
 
@@ -29,6 +30,7 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &connection::DNS_OVERRIDE,
     &connection::DNSBL,
     &connection::DNSBL_LIST,
+    &local::LOCAL,
     &delivery::ROUTE,
     &delivery::DELIVERY,
     &destination::DESTINATION,
