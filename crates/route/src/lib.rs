@@ -9,6 +9,8 @@
 //! | File | Holds |
 //! |---|---|
 //! | [`map`] | files of keys and values: text, Berkeley DB, CDB |
+//! | [`access`] | who may connect, send, receive and relay |
+//! | [`class`] | the names of this machine and of those for whom it relays |
 //! | [`question`] | what has to be asked outside, and the answers |
 //! | [`destination`] | the name of a queue: where its mail goes and how |
 //! | [`refusal`] | what a client is told whose mail is not taken |
@@ -23,13 +25,18 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
+pub mod class;
 pub mod destination;
 pub mod lint;
 pub mod map;
+mod network;
 pub mod question;
 pub mod refusal;
 pub mod step;
 
+pub use access::Access;
+pub use class::{Class, Classes};
 pub use destination::Destination;
 pub use lint::{Lint, Severity};
 pub use map::{Hit, Table};
