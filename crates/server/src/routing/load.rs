@@ -71,6 +71,23 @@ pub(crate) struct Loaded {
 /// # Errors
 /// What cannot be read and has nothing before it.
 pub(crate) fn load(config: &Config, lookups: &Arc<Lookups>, old: Option<&Routing>) -> Result<Loaded, Vec<String>> {
+    load_if(config, lookups, old, has_routing(config))
+}
+
+/// The same, with the router even where there is nothing to ask, for explanations.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn load_always(config: &Config) -> Result<Loaded, Vec<String>> {
+    load_if(config, &Arc::default(), None, true)
+}
+
+fn load_if(
+    config: &Config,
+    lookups: &Arc<Lookups>,
+    old: Option<&Routing>,
+    is_routed: bool,
+) -> Result<Loaded, Vec<String>> {
     let mut loading = Loading {
         config,
         old: old.map(|old| &old.files),
@@ -91,11 +108,10 @@ pub(crate) fn load(config: &Config, lookups: &Arc<Lookups>, old: Option<&Routing
     let settings = loading.settings();
     let Loading { files, notes, faults, .. } = loading;
     let Some(settings) = settings.filter(|_| faults.is_empty()) else { return Err(faults) };
-    let is_plain = !has_routing(config);
     let router = Router { settings, maps, classes, rules };
     let access = Access::new(access, options(config));
     let routing =
-        Routing { lookups: Arc::clone(lookups), admission: (!is_plain).then_some(Admission { router, access }), files };
+        Routing { lookups: Arc::clone(lookups), admission: is_routed.then_some(Admission { router, access }), files };
     Ok(Loaded { routing, notes })
 }
 
