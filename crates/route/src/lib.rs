@@ -21,6 +21,8 @@
 #![forbid(unsafe_code)]
 
 pub mod destination;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod map;
 pub mod question;
 
