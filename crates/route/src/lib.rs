@@ -32,6 +32,8 @@ pub mod access;
 pub mod class;
 pub mod destination;
 pub mod lint;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod map;
 mod network;
 pub mod question;
