@@ -23,7 +23,7 @@ pub mod tag;
 pub mod value;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::network::{self, Networks};
 use crate::question::{Ask, Found, Source, Stop};

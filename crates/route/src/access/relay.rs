@@ -181,7 +181,7 @@ impl Access {
             vec![
                 key::full(TO, &target.local, &target.domain),
                 key::domain(TO, &target.domain, self.options.lookup_dot_domain),
-                key::user(TO, &target.local),
+                key::named(TO, &format!("{}@", target.local)),
             ]
         };
         let entry = self.search(ask, &groups)?.filter(|entry| entry.value == Value::Relay);

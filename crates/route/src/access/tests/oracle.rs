@@ -85,8 +85,9 @@ fn answer(
         return (told(&mail), None);
     }
     let rcpt = known(|ask| access.recipient(ask, client, &sender, &address(recipient), classes));
-    // Of a message that is thrown away sendmail checks no recipients.
-    (told(&mail), (mail.ruling != Ruling::Discard).then(|| told(&rcpt)))
+    // Of a message that is thrown away sendmail checks no recipients; and it relays for strangers what it holds.
+    let is_held = rcpt.steps.iter().any(|step| step.text.starts_with("held: "));
+    (told(&mail), (mail.ruling != Ruling::Discard && !is_held).then(|| told(&rcpt)))
 }
 
 fn plain(reply: &str) -> String {
