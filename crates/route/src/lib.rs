@@ -11,8 +11,9 @@
 //! | [`map`] | files of keys and values: text, Berkeley DB, CDB |
 //! | [`question`] | what has to be asked outside, and the answers |
 //! | [`destination`] | the name of a queue: where its mail goes and how |
-//! | [`step`] | one decision on the way, for people |
-//! | [`lint`] | what is doubtful in a map |
+//! | [`class`] | which domains are ours |
+//! | [`tables`] | sendmail's tables, key by key |
+//! | [`resolve`] | from a recipient to where his mail goes |
 //! | [`refusal`] | what a client is told whose mail is not taken |
 //! | [`step`] | one decision on the way, for people |
 //! | [`lint`] | what is doubtful in a map |
@@ -25,18 +26,20 @@
 
 #![forbid(unsafe_code)]
 
+pub mod class;
 pub mod destination;
 pub mod lint;
 pub mod map;
+mod network;
 pub mod question;
-pub mod step;
 pub mod refusal;
+pub mod resolve;
 pub mod step;
+pub mod tables;
 
 pub use destination::Destination;
 pub use lint::{Lint, Severity};
 pub use map::{Hit, Table};
 pub use question::{Answer, Answers, Ask, Found, Place, Question, Source, Stop};
-pub use step::Step;
 pub use refusal::Refusal;
 pub use step::Step;

@@ -78,13 +78,13 @@ impl LdapRouting {
         &self,
         ask: &mut Ask<'_>,
         local: &str,
-        domain: &str,
+        domain: &DomainName,
         delimiter: Option<char>,
         is_here: impl Fn(&str) -> bool,
     ) -> Result<Routed, Stop> {
         let at = match &self.equivalents {
-            _ if self.domains.contains(domain) => domain,
-            Some((class, name)) if class.contains(domain) => name.ascii(),
+            _ if self.domains.has_name(domain.ascii()) => domain.ascii(),
+            Some((class, name)) if class.has_name(domain.ascii()) => name.ascii(),
             _ => return Ok(Routed::Same),
         };
         let mut keys = vec![(format!("{local}@{at}"), "")];

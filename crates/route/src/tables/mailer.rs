@@ -180,7 +180,10 @@ fn split(list: &str, at: char) -> Result<Vec<&str>, Fault> {
 }
 
 fn brackets(list: &str, what: &str) -> Fault {
-    Fault::new(format!("\"{list}\" {what}"), "write a host that is not looked up for MX as [192.0.2.1] or [mail.example.com]")
+    Fault::new(
+        format!("\"{list}\" {what}"),
+        "write a host that is not looked up for MX as [192.0.2.1] or [mail.example.com]",
+    )
 }
 
 fn next_host(text: &str, port: u16) -> Result<NextHost, Fault> {
@@ -283,7 +286,7 @@ mod tests {
             ("smtp:10.0.0.5]", "! \"10.0.0.5]\" lacks \"[\""),
             ("smtp:", "! \"smtp:\" has no host"),
             ("smtp:[10.0.0.1]:2525", "! \"2525\" is a number, no host; \":\" stands between hosts, not before a port"),
-            ("smtp:a@b@c", "! \"b@c\" is no host: \"b@c\", position 2: a character that is not allowed here"),
+            ("smtp:a@b@c", "! \"b@c\" is no host: address \"b@c\" refused at byte 1: it has a character that cannot stand there"),
             ("nosuch:x", "! there is no mailer \"nosuch\""),
             ("prog:x", "! there is no mailer \"prog\""),
             ("smtp:[a]b", "! \"[a]b\" has something behind \"]\""),

@@ -64,6 +64,9 @@ mod tests {
         ] {
             assert_eq!(substitute(value, ".sub.test", &parts), text);
         }
-        assert_eq!([highest("a%1b%3"), highest("%%9"), highest("none %x"), highest("%0")], [Some(3), None, None, Some(0)]);
+        assert_eq!(
+            [highest("a%1b%3"), highest("%%9"), highest("none %x"), highest("%0")],
+            [Some(3), None, None, Some(0)]
+        );
     }
 }
