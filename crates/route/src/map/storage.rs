@@ -283,6 +283,11 @@ impl Packing {
         Self { text: Vec::new(), offsets: Vec::new(), lines: Vec::new(), fold, limits: *limits, has_alias_token: false }
     }
 
+    /// Octets of the longest item that is worth reading.
+    pub(super) fn entry_bytes_max(&self) -> usize {
+        self.limits.entry_bytes_max
+    }
+
     /// Takes an entry, with or without the NUL that `makemap -N` and `newaliases` put at the ends.
     ///
     /// # Errors
