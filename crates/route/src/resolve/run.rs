@@ -242,6 +242,7 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
         }
         let Some((value, rule)) = via else { return Ok(Flow::On) };
         let found = found_of(rule, &job.address, value.to_string());
+        self.step_of("rule", &found, || format!("{} by {value}", job.address));
         self.to_value(job, value, Some(found))
     }
 
