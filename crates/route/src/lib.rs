@@ -11,6 +11,7 @@
 //! | [`map`] | files of keys and values: text, Berkeley DB, CDB |
 //! | [`question`] | what has to be asked outside, and the answers |
 //! | [`destination`] | the name of a queue: where its mail goes and how |
+//! | [`alias`] | the aliases file, `:include:`, `.forward`: who gets the mail of a user |
 //! | [`class`] | which domains are ours |
 //! | [`tables`] | sendmail's tables, key by key |
 //! | [`resolve`] | from a recipient to where his mail goes |
@@ -26,6 +27,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod alias;
 pub mod class;
 pub mod destination;
 pub mod lint;
