@@ -9,15 +9,16 @@
 //! | `local:` | into the mailbox of the user whose name is the local part |
 //! | `prog:USER:/usr/bin/vacation joe` | to a program, run as the user |
 //! | `file:USER:/var/log/mail/archive` | behind the end of a file, written as the user |
+//! | `error:5.1.1 User unknown` | back to its sender, with this reason; with `4.…` it waits until that has passed |
 //!
 //! An address in brackets is that host, a name in brackets or alone is looked up for its addresses, and one behind `mx:` for its MX
 //! hosts. Behind the text ` from=192.0.2.7`, ` from=2001:db8::7` and ` hello=mta1.example.net` may follow, where mail has
-//! a source address or a name of its own.
+//! a source address or a name of its own, and ` copy` where it is a copy of mail that goes elsewhere too.
 //!
 //! Invariants: text that was written reads back as the same value; no text has control characters; two destinations are equal if
 //! their texts are.
 
-use mail::{AddressLiteral, Domain, DomainName};
+use mail::{AddressLiteral, Domain, DomainName, EnhancedCode};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -35,6 +36,8 @@ pub struct Destination {
     pub source6: Option<Ipv6Addr>,
     /// What we call ourselves there.
     pub hello: Option<Box<str>>,
+    /// It is a copy of mail that goes to its recipient by another way.
+    pub is_copy: bool,
 }
 
 /// Where mail goes.
@@ -54,6 +57,13 @@ pub enum To {
         user: Box<str>,
         /// Its command line, without the bar.
         command: Box<str>,
+    },
+    /// Back to its sender.
+    Error {
+        /// The reason as a code.
+        status: EnhancedCode,
+        /// And in words.
+        text: Box<str>,
     },
     /// To the end of a file.
     File {
@@ -118,7 +128,7 @@ impl Destination {
     /// Mail goes there, as usual.
     #[must_use]
     pub const fn new(to: To) -> Self {
-        Self { to, source4: None, source6: None, hello: None }
+        Self { to, source4: None, source6: None, hello: None, is_copy: false }
     }
 
     /// The hosts of the domain of an address.
@@ -152,6 +162,11 @@ impl Destination {
             }
             return Ok(Self::new(To::Program { user: user.into(), command: command.into() }));
         }
+        if let Some(rest) = text.strip_prefix("error:") {
+            let (status, text) = rest.split_once(' ').ok_or_else(|| no("error: without code and text"))?;
+            let status = status.parse().map_err(|_| no(format!("\"{status}\" is no code of a failure")))?;
+            return Ok(Self::new(To::Error { status, text: text.into() }));
+        }
         if let Some(rest) = text.strip_prefix("file:") {
             let (user, path) = rest.split_once(':').ok_or_else(|| no("file: without user and path"))?;
             if !path.starts_with('/') {
@@ -177,8 +192,10 @@ impl Destination {
         } else if let Some(hello) = word.strip_prefix("hello=") {
             DomainName::new(hello).map_err(|error| no(error.to_string()))?;
             self.hello = Some(hello.into());
+        } else if word == "copy" {
+            self.is_copy = true;
         } else {
-            return Err(no(format!("\"{word}\" is neither from=ADDRESS nor hello=NAME")));
+            return Err(no(format!("\"{word}\" is neither from=ADDRESS nor hello=NAME nor copy")));
         }
         Ok(())
     }
@@ -295,6 +312,7 @@ impl fmt::Display for To {
             Self::Local => f.write_str("local:"),
             Self::Program { user, command } => write!(f, "prog:{user}:{command}"),
             Self::File { user, path } => write!(f, "file:{user}:{path}"),
+            Self::Error { status, text } => write!(f, "error:{status} {text}"),
         }
     }
 }
@@ -308,10 +326,10 @@ impl fmt::Display for Destination {
         if let Some(ip) = self.source6 {
             write!(f, " from={ip}")?;
         }
-        match &self.hello {
-            Some(hello) => write!(f, " hello={hello}"),
-            None => Ok(()),
+        if let Some(hello) = &self.hello {
+            write!(f, " hello={hello}")?;
         }
+        if self.is_copy && self.is_remote() { f.write_str(" copy") } else { Ok(()) }
     }
 }
 
@@ -334,8 +352,10 @@ mod tests {
             "prog:joe:/usr/bin/vacation joe: x",
             "prog::/bin/cat",
             "file:joe:/var/mail/archive, 2",
+            "error:5.1.1 User unknown: joe",
             "example.com from=192.0.2.7 from=2001:db8::7 hello=mta1.example.net",
             "smtp:a.example:25 from=192.0.2.7",
+            "smtp:a.example:25 copy",
         ] {
             let read = Destination::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!(read.to_string(), text);

@@ -13,6 +13,8 @@
 //! | [`class`] | the names of this machine and of those for whom it relays |
 //! | [`question`] | what has to be asked outside, and the answers |
 //! | [`destination`] | the name of a queue: where its mail goes and how |
+//! | [`tables`] | sendmail's tables, key by key |
+//! | [`resolve`] | from a recipient to where his mail goes |
 //! | [`refusal`] | what a client is told whose mail is not taken |
 //! | [`step`] | one decision on the way, for people |
 //! | [`lint`] | what is doubtful in a map |
@@ -29,11 +31,15 @@ pub mod access;
 pub mod class;
 pub mod destination;
 pub mod lint;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod map;
 mod network;
 pub mod question;
 pub mod refusal;
+pub mod resolve;
 pub mod step;
+pub mod tables;
 
 pub use access::Access;
 pub use class::{Class, Classes};

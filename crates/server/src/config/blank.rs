@@ -1,9 +1,10 @@
 //! A configuration to write the values of the table over. None of these values is ever used.
 
 use super::{
-    Accept, Acknowledge, AddressFamily, Auth, Config, Control, Delivery, DeliveryMode, DestinationRule, Dns,
-    DnsOverride, Dnsbl, DnsblList, Listen, ListenProtocol, ListenTls, Log, LogFormat, LogPath, Message, Rate, Relay,
-    RelayDomain, Route, RouteProtocol, RouteTls, Server, Smtp, Spool, Tls,
+    Accept, AccessRules, Acknowledge, AddressFamily, Auth, BadLine, Config, Control, CopyDsn, DelayChecks, Delivery,
+    DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl, DnsblList, Generics, Listen, ListenProtocol, ListenTls,
+    Local, Log, LogFormat, LogPath, Mailbox, MapSource, Maps, Message, Precedence, Rate, Relay, RelayDomain, Route,
+    RouteProtocol, RouteRule, RouteTls, RuleAt, Server, Smtp, Spool, Tls, Unknown,
 };
 use mail::DomainName;
 use smtp::server::BareNewline;
@@ -43,6 +44,7 @@ pub(super) fn config(n: u8) -> Config {
         relay: Relay {
             from: networks.clone(),
             to: vec![RelayDomain::new(DomainName::new("x").expect("a name"), false); n.into()],
+            to_files: vec![PathBuf::from(&text); n.into()],
         },
         message: Message {
             size_max: n.into(),
@@ -75,12 +77,30 @@ pub(super) fn config(n: u8) -> Config {
             overrides: Vec::new(),
         },
         dnsbl: Dnsbl { list: Vec::new(), refuse_at: n.into(), time_max: time, exempt: networks },
+        local: local(n),
         route: Route {
             smart_host: vec![Vec::new(); n.into()],
             protocol: if n == 1 { RouteProtocol::Lmtp } else { RouteProtocol::Smtp },
             tls: if n == 1 { RouteTls::Required } else { RouteTls::None },
             port: n.into(),
+            precedence: if n == 1 { Precedence::Sender } else { Precedence::Recipient },
         },
+        maps: maps(n),
+        access: AccessRules {
+            delay_checks: if n == 1 { DelayChecks::Yes } else { DelayChecks::No },
+            blocklist_recipients: n == 1,
+            lookup_dot_domain: n == 1,
+            relay_to_full_address: n == 1,
+            relay_mail_from: n == 1,
+            relay_hosts_only: n == 1,
+        },
+        generics: Generics {
+            domains: vec![RelayDomain::new(DomainName::new("x").expect("a name"), false); n.into()],
+            domain_files: vec![PathBuf::from(&text); n.into()],
+            envelope: n == 1,
+            masquerade: (n == 1).then(|| text.clone()),
+        },
+        rules: Vec::new(),
         delivery: delivery(n),
         destinations: Vec::new(),
         log: Log {
@@ -92,6 +112,32 @@ pub(super) fn config(n: u8) -> Config {
             facility: text.clone(),
         },
         control: Control { path: PathBuf::from(&text) },
+    }
+}
+
+fn local(n: u8) -> Local {
+    let (time, text) = (Duration::from_secs(n.into()), "x".repeat(n.into()));
+    Local {
+        domains: vec![DomainName::new("x").expect("a name"); n.into()],
+        domain_files: vec![PathBuf::from("x"); n.into()],
+        delimiter: text.clone(),
+        unknown: if n == 1 { Unknown::Defer } else { Unknown::Refuse },
+        luser_relay: text.clone(),
+        forward: n == 1,
+        mailbox: if n == 1 { Mailbox::LmtpSocket("/x".into()) } else { Mailbox::None },
+        mailbox_user: text.clone(),
+        mailbox_group: text.clone(),
+        mailbox_size_max: n.into(),
+        locks: vec![text.clone(); n.into()],
+        lock_time_max: time,
+        subfolders: n == 1,
+        programs: vec![PathBuf::from("x"); n.into()],
+        program_time_max: time,
+        program_processes_max: n.into(),
+        files: vec![text.clone(); n.into()],
+        default_user: text,
+        uid_min: n.into(),
+        deliveries_max: n.into(),
     }
 }
 
@@ -146,6 +192,41 @@ fn delivery(n: u8) -> Delivery {
         address_family: if n == 1 { AddressFamily::Ipv4 } else { AddressFamily::Any },
         bulk_precedence: n == 1,
         classes: (n == 1).then(|| PathBuf::from("x")),
+    }
+}
+
+fn maps(n: u8) -> Maps {
+    let sources = || vec![MapSource::Ldap(String::new()); n.into()];
+    Maps {
+        directory: (n == 1).then(|| PathBuf::from("x")),
+        access: sources(),
+        mailertable: sources(),
+        virtusertable: sources(),
+        genericstable: sources(),
+        domaintable: sources(),
+        smarttable: sources(),
+        aliases: sources(),
+        bad_line: if n == 1 { BadLine::KeepOld } else { BadLine::Skip },
+        interval: Duration::from_secs(n.into()),
+        size_max: n.into(),
+    }
+}
+
+/// A rule of routing.
+pub(super) fn route_rule() -> RouteRule {
+    RouteRule {
+        at: RuleAt::BeforeMailertable,
+        sender: Vec::new(),
+        recipient: Vec::new(),
+        client: Vec::new(),
+        via: String::new(),
+        copy: Vec::new(),
+        copy_dsn: CopyDsn::Never,
+        hold: String::new(),
+        queue: false,
+        source: Vec::new(),
+        hello: String::new(),
+        reject: String::new(),
     }
 }
 

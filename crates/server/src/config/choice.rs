@@ -2,7 +2,10 @@
 
 use super::field::Field;
 use super::value::Value;
-use super::{Acknowledge, AddressFamily, DeliveryMode, ListenProtocol, ListenTls, LogFormat, RouteProtocol, RouteTls};
+use super::{
+    Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, ListenProtocol, ListenTls, LogFormat,
+    Precedence, RouteProtocol, RouteTls, RuleAt, Unknown,
+};
 use smtp::server::BareNewline;
 
 /// Words and what they mean.
@@ -69,10 +72,39 @@ choices! {
         Opportunistic = "opportunistic": "STARTTLS where it is offered; without TLS where it is not, or fails",
         Required = "required": "STARTTLS, and no mail to a next hop without it",
     }
+    BadLine {
+        Skip = "skip": "it is left out, the others count",
+        KeepOld = "keep-old": "the map stays as it was; at the start the server does not start",
+    }
+    DelayChecks {
+        No = "no": "clients and senders are judged at once",
+        Yes = "yes": "at RCPT",
+        Friend = "friend": "at RCPT, and not for recipients with Spam:… FRIEND",
+        Hater = "hater": "at RCPT, and only for recipients with Spam:… HATER",
+    }
+    Precedence {
+        Recipient = "recipient": "mailertable before smarttable, as sendmail does",
+        Sender = "sender": "smarttable before mailertable",
+    }
+    RuleAt {
+        First = "first": "before all maps",
+        BeforeVirtual = "before-virtusertable": "behind domaintable",
+        BeforeLocal = "before-local": "behind virtusertable, before local users and aliases",
+        BeforeMailertable = "before-mailertable": "for recipients elsewhere",
+        Last = "last": "behind mailertable and smarttable, before smart host and MX",
+    }
+    CopyDsn {
+        Never = "never": "no",
+        AsOriginal = "as-original": "as for the message itself",
+    }
     AddressFamily {
         Any = "any": "IPv6 and IPv4",
         Ipv4 = "ipv4": "IPv4 alone",
         Ipv6 = "ipv6": "IPv6 alone",
+    }
+    Unknown {
+        Refuse = "refuse": "550 5.1.1, it does not exist",
+        Defer = "defer": "450 4.1.1, try again later",
     }
     LogFormat {
         Sendmail = "sendmail": "the lines that tools for sendmail's log read",
@@ -93,6 +125,12 @@ pub(crate) const FACILITIES: Words = &[
     ("local5", "local use"),
     ("local6", "local use"),
     ("local7", "local use"),
+];
+
+/// How mailbox files are locked.
+pub(crate) const LOCKS: Words = &[
+    ("dotlock", "a file beside it, of its name with .lock behind it"),
+    ("fcntl", "a lock of the kernel on the file itself"),
 ];
 
 /// Versions of TLS.

@@ -5,7 +5,7 @@ use super::number::{self, NoSize, size_text, time_text};
 use super::suggestion::nearest;
 use super::toml_text::quoted;
 use super::value::Value;
-use super::{Host, HostPort, NextHop, NoHost, Rate, RelayDomain};
+use super::{Host, HostPort, Mailbox, NextHop, NoHost, Rate, RelayDomain};
 use ipnet::IpNet;
 use mail::{Address, DomainName};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -42,6 +42,8 @@ pub(crate) enum Kind {
     NextHop,
     /// A mail address; empty for none where `empty`.
     Mailbox { empty: bool },
+    /// Where mailboxes are.
+    MailboxPlace,
     /// A word for log lines or a user of the system; may be empty where `empty`.
     Word { empty: bool },
     /// Any text, such as an argument of a program.
@@ -50,6 +52,8 @@ pub(crate) enum Kind {
     Path { empty: bool },
     /// Where the log goes.
     LogPath,
+    /// Where entries of a map are: a file, or what is asked.
+    MapSource,
     /// A network or one address.
     Network,
     /// One address.
@@ -103,10 +107,12 @@ impl Kind {
             Self::MxHost => "host name or [address]".to_owned(),
             Self::NextHop => "domain, .domain, [address], mx:PATTERN or hop:HOST:PORT".to_owned(),
             Self::Mailbox { .. } => "mail address".to_owned(),
+            Self::MailboxPlace => "mailbox".to_owned(),
             Self::Word { .. } => "name".to_owned(),
             Self::Text => "text".to_owned(),
             Self::Path { .. } => "path".to_owned(),
             Self::LogPath => "\"-\", \"syslog\", \"journald\" or path".to_owned(),
+            Self::MapSource => "path, ldap:NAME or sqlite:NAME".to_owned(),
             Self::Network => "network".to_owned(),
             Self::Ip => "IP address".to_owned(),
             Self::Listen => "address and port".to_owned(),
@@ -155,10 +161,18 @@ impl Kind {
                     .to_owned()
             }
             Self::Mailbox { .. } => "a mail address such as \"postmaster@example.com\"".to_owned(),
+            Self::MailboxPlace => {
+                "\"mbox:/var/mail/%u\", \"maildir:%h/Maildir\", \"lmtp:unix:/run/dovecot/lmtp\", \"lmtp:[127.0.0.1]:24\" or \
+                 \"none\""
+                    .to_owned()
+            }
             Self::Word { .. } => "a name of letters, digits, \"-\", \"_\" and \".\"".to_owned(),
             Self::Text => "text".to_owned(),
             Self::Path { .. } => "a path; a relative one begins at the directory of the file".to_owned(),
             Self::LogPath => "\"-\" for standard output, \"syslog\", \"journald\", or the path of a file".to_owned(),
+            Self::MapSource => {
+                "the path of a file, \"ldap:NAME\" for what [[ldap]] of that name asks, or \"sqlite:NAME\"".to_owned()
+            }
             Self::Network => "a network such as \"10.0.0.0/8\" or an address such as \"192.0.2.1\"".to_owned(),
             Self::Ip => "an address such as \"192.0.2.1\" or \"2001:db8::1\"".to_owned(),
             Self::Listen => {
@@ -350,6 +364,10 @@ impl Kind {
             Self::NextHop => next_hop(text),
             Self::Mailbox { empty: true } if text.is_empty() => Ok(Value::Text(String::new())),
             Self::Mailbox { .. } => mailbox(text),
+            Self::MailboxPlace => match text.parse::<Mailbox>() {
+                Ok(place) => Ok(Value::Text(place.to_string())),
+                Err(no) => Err((format!("{} {}", quoted(text), no.why), no.meant.as_deref().map(did_you_mean))),
+            },
             Self::Word { empty } => {
                 let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
                 if text.is_empty() && !empty {
@@ -362,12 +380,17 @@ impl Kind {
                     complaint(text, "has a character that is not allowed in it")
                 }
             }
-            Self::Text | Self::Path { .. } | Self::LogPath if text.contains('\0') => complaint(text, "has a NUL in it"),
+            Self::Text | Self::Path { .. } | Self::LogPath | Self::MapSource if text.contains('\0') => {
+                complaint(text, "has a NUL in it")
+            }
             Self::Text => Ok(Value::Text(text.to_owned())),
             Self::Path { empty } if text.is_empty() && !empty => complaint(text, "is no path"),
-            Self::LogPath if text.is_empty() => complaint(text, "is no path"),
+            Self::LogPath | Self::MapSource if text.is_empty() => complaint(text, "is no path"),
+            Self::MapSource if text.starts_with("ldap:") || text.starts_with("sqlite:") => {
+                Ok(Value::Text(text.to_owned()))
+            }
             Self::LogPath if matches!(text, "-" | "syslog" | "journald") => Ok(Value::Text(text.to_owned())),
-            Self::Path { .. } | Self::LogPath => Ok(Value::Path(PathBuf::from(text))),
+            Self::Path { .. } | Self::LogPath | Self::MapSource => Ok(Value::Path(PathBuf::from(text))),
             Self::Network => network(text),
             Self::Ip => ip(text),
             Self::Listen => listen(text),

@@ -22,6 +22,7 @@ mod files;
 pub mod fuzz;
 mod generate;
 mod kind;
+mod local;
 mod machine;
 mod next_host;
 mod number;
@@ -32,6 +33,7 @@ mod parameters;
 mod problem;
 mod reader;
 mod reasons;
+mod routing;
 mod rules;
 mod settings;
 mod show;
@@ -46,12 +48,16 @@ pub use destination::{DestinationRule, EffectiveRule, MxPattern, NextHop, NoNext
 pub use difference::{Difference, differences, refuses_reload};
 pub use domain::RelayDomain;
 pub use files::{Files, Found, RealFiles, check_files};
+pub use local::{Local, Mailbox, Names, NoMailbox, Template, Unknown};
 pub use machine::Machine;
 pub use next_host::{Host, HostPort, NoHost};
 pub use number::{Rate, time};
 pub use open::{DEFAULT_PATH, VARIABLE, choose, open};
 pub use problem::{Problem, Severity, render};
 pub use reasons::read_reasons;
+pub use routing::{
+    AccessRules, BadLine, CopyDsn, DelayChecks, Generics, MapSource, Maps, Precedence, RouteRule, RuleAt,
+};
 
 use ipnet::IpNet;
 use mail::{Address, DomainName};
@@ -87,8 +93,18 @@ pub struct Config {
     pub dns: Dns,
     /// Block lists.
     pub dnsbl: Dnsbl,
+    /// sendmail's maps.
+    pub maps: Maps,
+    /// Features of the access map.
+    pub access: AccessRules,
+    /// What senders are called outside.
+    pub generics: Generics,
+    /// Mail for people and programs of this machine.
+    pub local: Local,
     /// The next hop of a message.
     pub route: Route,
+    /// `[[route.rule]]`: where mail of some senders or recipients goes.
+    pub rules: Vec<RouteRule>,
     /// When and how accepted messages are delivered.
     pub delivery: Delivery,
     /// `[[destination]]`: what holds for some next hops; see [`Config::rule_for`].
@@ -217,6 +233,8 @@ pub struct Relay {
     pub from: Vec<IpNet>,
     /// Domains that anyone may send to.
     pub to: Vec<RelayDomain>,
+    /// Files of such, and of clients that may send anywhere: class R of sendmail.
+    pub to_files: Vec<PathBuf>,
 }
 
 /// Limits of a message.
@@ -412,6 +430,8 @@ pub struct Route {
     pub tls: RouteTls,
     /// The port of MX hosts, not 0.
     pub port: u16,
+    /// Which of smarttable and mailertable is asked first.
+    pub precedence: Precedence,
 }
 
 /// When and how accepted messages are delivered.

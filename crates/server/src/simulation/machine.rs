@@ -133,6 +133,7 @@ impl Machine {
         let service = Arc::new(Service {
             keeper: serve::keeper(Some(&opened)),
             log: self.log.clone(),
+            routing: ArcSwap::from_pointee(crate::routing::Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: HostTable::forgetful(&config),
             limits: limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began),
@@ -140,7 +141,7 @@ impl Machine {
             behaviour: None,
             open_files_max: 1_024,
             began,
-            dispatch: Some(Dispatch::new(spool, &config)),
+            dispatch: Some(Dispatch::new(spool, &config, Arc::default())),
             connector: Connector::new(&config.tls).unwrap(),
             internet: Some(self.internet.clone()),
             live: ArcSwap::from_pointee(Live::new(config, None)),

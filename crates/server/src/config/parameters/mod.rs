@@ -5,7 +5,9 @@
 mod connection;
 mod delivery;
 mod destination;
+mod local;
 mod process;
+mod routing;
 mod session;
 
 use super::kind::Kind;
@@ -29,7 +31,12 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &connection::DNS_OVERRIDE,
     &connection::DNSBL,
     &connection::DNSBL_LIST,
+    &routing::MAPS,
+    &routing::ACCESS,
+    &routing::GENERICS,
+    &local::LOCAL,
     &delivery::ROUTE,
+    &routing::ROUTE_RULE,
     &delivery::DELIVERY,
     &destination::DESTINATION,
     &process::LOG,
