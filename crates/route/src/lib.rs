@@ -30,9 +30,9 @@
 pub mod access;
 pub mod class;
 pub mod destination;
-pub mod lint;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod lint;
 pub mod map;
 mod network;
 pub mod question;

@@ -17,9 +17,12 @@ fn speed_of_one_core_with_a_million_entries() {
     const ENTRIES: usize = 1_000_000;
     const ASKED: usize = 500_000;
     let mut router = router(&[]);
-    router.maps.mailertable = many("mailertable", ENTRIES, |n| (format!("d{n}.example"), format!("smtp:[10.{}.0.1]:[10.0.0.2]", n % 250)));
-    router.maps.virtusertable = many("virtusertable", ENTRIES, |n| (format!("u{n}@v.test"), format!("x{n}@d{n}.example")));
-    router.maps.smarttable = many("smarttable", ENTRIES, |n| (format!("s{n}@corp.example"), "relay:[10.2.2.2]".to_owned()));
+    router.maps.mailertable =
+        many("mailertable", ENTRIES, |n| (format!("d{n}.example"), format!("smtp:[10.{}.0.1]:[10.0.0.2]", n % 250)));
+    router.maps.virtusertable =
+        many("virtusertable", ENTRIES, |n| (format!("u{n}@v.test"), format!("x{n}@d{n}.example")));
+    router.maps.smarttable =
+        many("smarttable", ENTRIES, |n| (format!("s{n}@corp.example"), "relay:[10.2.2.2]".to_owned()));
     router.settings.precedence = Precedence::Sender;
     let answers = Answers::new();
     for (what, sender, recipient) in [
