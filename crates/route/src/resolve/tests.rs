@@ -1,5 +1,6 @@
 //! Ways of recipients as data: maps, a request, what comes of it.
 
+mod aliases;
 mod lint;
 mod model;
 mod rules;

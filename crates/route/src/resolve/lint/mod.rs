@@ -16,7 +16,7 @@ use crate::tables::error_value::reply_code;
 use mail::EnhancedCode;
 
 /// How many doubts about one map are told.
-pub const LINTS_MAX: usize = 1_000;
+pub(super) const LINTS_MAX: usize = 1_000;
 
 impl Router {
     /// All doubts about the maps and the rules, in the order in which they are asked.
