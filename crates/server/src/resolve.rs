@@ -11,9 +11,11 @@
 //!
 //! Invariant: a DNS that is broken is a deferral. Only an answer that says that there is no such host is a failure.
 
-use crate::config::{AddressFamily, Config, EffectiveRule, Host, HostPort, Route, RouteProtocol};
+use crate::config::{AddressFamily, Config, EffectiveRule, Host, HostPort, Mailbox, Route, RouteProtocol};
+use crate::deliver::{Where, local};
 use crate::dns::{Family, MailHost, NoHosts, Ourselves, Resolver};
 use crate::env::clock;
+use route::destination::To;
 use mail::{Address, AddressLiteral, Domain, EnhancedCode, Outcome};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -46,7 +48,9 @@ pub(crate) struct Candidate {
     /// The host as the log names it: its name, or its address in brackets.
     pub(crate) name: Box<str>,
     /// Where it listens.
-    pub(crate) address: SocketAddr,
+    pub(crate) address: Where,
+    /// What is spoken to it.
+    pub(crate) protocol: RouteProtocol,
     /// Its name for TLS; an address where there is none.
     pub(crate) server_name: Box<str>,
     /// Hosts of the same number are as good as each other; smaller ones come first.
@@ -92,11 +96,20 @@ pub(crate) fn mailer(route: &Route) -> &'static str {
 
 /// Whether mail in this queue was meant for smart hosts, whichever they were.
 pub(crate) fn is_smart_hosts(destination: &[u8]) -> bool {
-    destination.contains(&b':') && !destination.starts_with(b"[")
+    destination.contains(&b':') && ![b"[".as_slice(), b"local:", b"prog:", b"file:"].iter().any(|no| destination.starts_with(no))
 }
 
 /// The site of a destination whose hosts need no question to the DNS: smart hosts, and an address literal. Without candidates.
 pub(crate) fn site_at_once(config: &Config, destination: &[u8]) -> Option<Site> {
+    if let Some(to) = local::what(config, destination) {
+        return Some(here(config, destination, &to));
+    }
+    if let Some(socket) = mailbox_socket(config, destination) {
+        return Some(of_mailbox_server(config, vec![socket]));
+    }
+    if is_mailboxes(destination) {
+        return None;
+    }
     if !config.route.smart_host.is_empty() {
         return Some(of_smart_hosts(config, Vec::new()));
     }
@@ -134,13 +147,57 @@ pub(crate) async fn site(
         AddressFamily::Ipv4 => Family::Ipv4,
         AddressFamily::Ipv6 => Family::Ipv6,
     };
-    let mut site = if config.route.smart_host.is_empty() {
+    let mut site = if let Some(to) = local::what(config, destination) {
+        here(config, destination, &to)
+    } else if let (true, Mailbox::LmtpHost(host)) = (is_mailboxes(destination), &config.local.mailbox) {
+        let found = by_list(&[vec![host.clone()]], resolver, family, turn).await?;
+        let of_lmtp = |one| Candidate { protocol: RouteProtocol::Lmtp, ..one };
+        of_mailbox_server(config, found.into_iter().map(of_lmtp).collect())
+    } else if let Some(socket) = mailbox_socket(config, destination) {
+        of_mailbox_server(config, vec![socket])
+    } else if config.route.smart_host.is_empty() {
         by_domain(config, resolver, destination, us, family, turn).await?
     } else {
-        of_smart_hosts(config, by_list(&config.route.smart_host, resolver, family, turn).await?)
+        let found = by_list(&config.route.smart_host, resolver, family, turn).await?;
+        let of_route = |one| Candidate { protocol: config.route.protocol, ..one };
+        of_smart_hosts(config, found.into_iter().map(of_route).collect())
     };
     site.candidates.truncate(CANDIDATES_MAX);
     Ok(site)
+}
+
+/// The site of mail that is delivered here: that of its queue, since each program and each file is one of its own.
+fn here(config: &Config, destination: &[u8], to: &To) -> Site {
+    let mut rule = config.rule_for(destination, &[]);
+    // One at a time: what became of one is recorded before the next is begun.
+    rule.recipients_per_transaction = 1;
+    rule.connections = local::connections(config, to);
+    Site { name: destination.to_vec(), rule, until: clock::now() + CONFIGURED_FOR, candidates: Vec::new() }
+}
+
+/// Whether a queue is that of mailboxes.
+fn is_mailboxes(destination: &[u8]) -> bool {
+    destination == b"local:"
+}
+
+/// The socket of the server that has the mailboxes, if it listens at one of the file system.
+fn mailbox_socket(config: &Config, destination: &[u8]) -> Option<Candidate> {
+    let Mailbox::LmtpSocket(path) = &config.local.mailbox else { return None };
+    let name = path.to_string_lossy();
+    is_mailboxes(destination).then(|| Candidate {
+        name: (*name).into(),
+        address: Where::Unix(path.clone()),
+        protocol: RouteProtocol::Lmtp,
+        server_name: "localhost".into(),
+        preference: 0,
+    })
+}
+
+/// The site of the server that has the mailboxes.
+fn of_mailbox_server(config: &Config, candidates: Vec<Candidate>) -> Site {
+    let name = config.local.mailbox.to_string().into_bytes();
+    let rule = config.rule_for(&name, &[]);
+    Site { name, rule, until: clock::now() + CONFIGURED_FOR, candidates }
 }
 
 fn of_smart_hosts(config: &Config, candidates: Vec<Candidate>) -> Site {
@@ -272,12 +329,14 @@ fn by_literal(config: &Config, domain: &Domain) -> Option<Candidate> {
 
 fn by_address(ip: IpAddr, port: u16, preference: u16) -> Candidate {
     let (name, server_name) = (format!("[{ip}]").into(), ip.to_string().into());
-    Candidate { name, address: SocketAddr::new(ip, port), server_name, preference }
+    let (address, protocol) = (Where::Socket(SocketAddr::new(ip, port)), RouteProtocol::Smtp);
+    Candidate { name, address, protocol, server_name, preference }
 }
 
 fn named(name: &str, address: SocketAddr, preference: u16) -> Candidate {
     let name = name.strip_suffix('.').unwrap_or(name);
-    Candidate { name: name.into(), address, server_name: name.into(), preference }
+    let (address, protocol) = (Where::Socket(address), RouteProtocol::Smtp);
+    Candidate { name: name.into(), address, protocol, server_name: name.into(), preference }
 }
 
 #[cfg(test)]

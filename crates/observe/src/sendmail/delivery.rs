@@ -65,7 +65,10 @@ pub(super) fn write_to<'a>(event: &Event<'a>, out: &mut String) -> Option<Event<
             word(out, ", delay=00:00:00, mailer=", mailer);
             put(out, format_args!(", pri={priority}, stat=queued"));
         }
-        Event::Delivery { delay, xdelay, mailer, priority, relay, dsn, reply, stat, .. } => {
+        Event::Delivery { controller, delay, xdelay, mailer, priority, relay, dsn, reply, stat, .. } => {
+            if let Some(controller) = controller {
+                value(out, ", ctladdr=", controller, PATH_MAX);
+            }
             write_time(", delay=", delay, out);
             write_time(", xdelay=", xdelay, out);
             word(out, ", mailer=", mailer);
