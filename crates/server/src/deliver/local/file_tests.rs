@@ -154,7 +154,7 @@ fn a_full_mailbox_waits() {
         (Errno::NOSPC, (3, 1), "no space"),
         (Errno::ACCESS, (2, 0), "permission denied to user joe"),
         (Errno::ROFS, (3, 0), "read-only"),
-        (Errno::IO, (3, 0), "I/O"),
+        (Errno::IO, (3, 0), "output error"),
     ] {
         let verdict = refused(&path, &me(), &errno.into());
         assert_eq!((verdict.end, verdict.status), (End::Deferred, status));

@@ -165,7 +165,7 @@ fn look(path: &Path) -> io::Result<Found> {
 
 impl Found {
     fn is_stale(&self) -> bool {
-        match Pid::from_raw(self.pid).filter(|_| self.pid > 0) {
+        match Pid::from_raw(self.pid.max(0)) {
             Some(pid) => matches!(test_kill_process(pid), Err(Errno::SRCH)),
             None => self.age >= STALE_AFTER,
         }

@@ -123,16 +123,16 @@ mod tests {
         let base = directory.path().join("deep/Maildir");
         assert_eq!(deliver(&base, &order(), None, false), Verdict::delivered());
         assert_eq!(names(&base), ["cur", "new", "tmp"]);
-        let name = "1800000000.Q6AK84ct0028759R0.mx.example,S=74";
+        let name = "1800000000.Q6AK84ct0028759R0.mx.example,S=70";
         assert_eq!(names(&base.join("new")), [name]);
         let text = std::fs::read_to_string(base.join("new").join(name)).unwrap();
         assert_eq!(text, "Return-Path: <ann@a.example>\nDelivered-To: joe@x.example\nA: b\n\nFrom x\n");
-        assert_eq!(text.len(), 74);
+        assert_eq!(text.len(), 70);
         // Again, as after a crash; then another recipient.
         assert_eq!(deliver(&base, &order(), None, false), Verdict::delivered());
         let other = Order { unique: "6AK84ct0028759R1".into(), host: "a/b:c".into(), ..order() };
         assert_eq!(deliver(&base, &other, None, false), Verdict::delivered());
-        assert_eq!(names(&base.join("new")), [name, "1800000000.Q6AK84ct0028759R1.a_b_c,S=74"]);
+        assert_eq!(names(&base.join("new")), [name, "1800000000.Q6AK84ct0028759R1.a_b_c,S=70"]);
         assert!(names(&base.join("tmp")).is_empty());
     }
 
