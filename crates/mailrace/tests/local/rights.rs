@@ -44,7 +44,7 @@ fn as_users(setup: Setup, owner_of_spool: u32) {
     let mail = everything(&setup);
     let content = b"Subject: x\r\nReturn-Path: <old@x.test>\r\n\r\nFrom here\r\n";
     let setup = stored(setup, As::Us, owner_of_spool, &mail, content);
-    let boxes = setup.path("boxes");
+    let (boxes, _directory) = (setup.path("boxes"), setup.dir.clone());
     let mut server = start(setup.set("delivery.mode", "\"background\""), As::Us);
     let sent = line(&mut server, &["to=<nobody+lists@x.test>", "stat=Sent"]);
     assert!(sent.contains("mailer=local,") && sent.contains("dsn=2.0.0") && !sent.contains("ctladdr"), "{sent}");
@@ -102,7 +102,7 @@ fn without_root_only_its_own_mail_is_delivered() {
     }
     let setup = with_boxes(NOBODY);
     give(setup.dir.path(), NOBODY);
-    let boxes = setup.path("boxes");
+    let (boxes, _directory) = (setup.path("boxes"), setup.dir.clone());
     let mail = [
         ("nobody@x.test", "local:".to_owned()),
         ("games@x.test", "local:".to_owned()),
@@ -154,7 +154,7 @@ fn mail_waits_when_the_helper_is_gone() {
     let told = ended.log.iter().filter(|line| line.contains("is gone") && !line.contains("to=")).count();
     assert_eq!(told, 1, "once for the operator: {:#?}", ended.log);
     // The next start has one.
-    let boxes = setup.path("boxes");
+    let (boxes, _directory) = (setup.path("boxes"), setup.dir.clone());
     let mut server = start(setup.set("delivery.mode", "\"background\""), As::Us);
     let pid = server.pid();
     assert!(server.control(&["queue", "retry", "--all"], b"").status.success());
