@@ -22,6 +22,7 @@ mod original;
 mod text;
 
 pub use compose::compose;
+pub(crate) use date::for_field as date_field;
 
 use crate::address::{Address, ReversePath};
 use crate::enhanced_code::EnhancedCode;
