@@ -20,8 +20,11 @@ use crate::hosts::HostTable;
 use crate::house::Source;
 use crate::house::{Ended, House};
 use crate::log::{self, Log};
+use crate::outcome::Outcomes;
+use crate::pickup;
 use crate::service::{Live, Service, Stop};
 use crate::sink::Behaviour;
+use crate::tally::Tally;
 use crate::tls::{Acceptor, Connector};
 use arc_swap::ArcSwap;
 use mail::{Node, QueueId, QueueIds};
@@ -78,6 +81,8 @@ pub struct Prepared {
     warnings: Vec<String>,
     bound: listener::Bound,
     control: Option<ControlSocket>,
+    /// Where programs of this machine hand mail in.
+    pickup: Option<pickup::Directory>,
     manager: systemd::Manager,
     authenticator: Option<Arc<Authenticator>>,
     tls: Option<Arc<Acceptor>>,
@@ -114,6 +119,14 @@ impl Prepared {
         let owner = account.map(|account| (account.uid, account.gid));
         let control = ControlSocket::bind(&config.control.path, owner);
         prepared.control = Some(control.map_err(StartError::Control)?);
+        match config.submit.directory.as_deref().map(|path| (path, pickup::Directory::open(path, owner))) {
+            Some((_, Ok(directory))) => prepared.pickup = Some(directory),
+            Some((path, Err(error))) => prepared.warnings.push(format!(
+                "submit.directory = \"{}\": {error}; the sendmail command cannot hand mail in: make the directory for the user of mailrace, or name another",
+                path.display()
+            )),
+            None => {}
+        }
         privileges::harden()?;
         if let Some(account) = account {
             privileges::drop_to(account)?;
@@ -147,6 +160,7 @@ impl Prepared {
             warnings,
             bound,
             control: None,
+            pickup: None,
             manager: handover.manager,
             authenticator: None,
             tls: None,
@@ -189,6 +203,7 @@ impl Prepared {
             warnings,
             bound,
             control,
+            pickup,
             manager,
             authenticator,
             tls,
@@ -217,6 +232,8 @@ impl Prepared {
             resolver: ArcSwap::from_pointee(resolver),
             hosts,
             limits,
+            outcomes: Outcomes::default(),
+            tally: Tally::default(),
             stop: Stop::default(),
             behaviour,
             open_files_max,
@@ -244,6 +261,9 @@ impl Prepared {
         house.open_all(bound.listeners).map_err(StartError::Unavailable)?;
         house.watch(spool);
         house.deliver();
+        if let Some(directory) = pickup {
+            house.pick_up(directory);
+        }
         if let Some(socket) = control {
             house.answer_on(socket);
         }

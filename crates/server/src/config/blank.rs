@@ -3,7 +3,7 @@
 use super::{
     Accept, Acknowledge, AddressFamily, Auth, Config, Control, Delivery, DeliveryMode, DestinationRule, Dns,
     DnsOverride, Dnsbl, DnsblList, Listen, ListenProtocol, ListenTls, Log, LogFormat, LogPath, Message, Rate, Relay,
-    RelayDomain, Route, RouteProtocol, RouteTls, Server, Smtp, Spool, Tls,
+    RelayDomain, Route, RouteProtocol, RouteTls, Server, Smtp, Spool, Submit, Tls,
 };
 use mail::DomainName;
 use smtp::server::BareNewline;
@@ -92,6 +92,7 @@ pub(super) fn config(n: u8) -> Config {
             facility: text.clone(),
         },
         control: Control { path: PathBuf::from(&text) },
+        submit: Submit { directory: (n == 1).then(|| PathBuf::from(&text)), trusted: vec![text.clone(); n.into()] },
     }
 }
 

@@ -111,6 +111,8 @@ impl Rig {
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: crate::hosts::HostTable::forgetful(&config),
             limits: limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began),
+            outcomes: crate::outcome::Outcomes::default(),
+            tally: crate::tally::Tally::default(),
             stop: Stop::default(),
             behaviour: None,
             open_files_max: 1_024,

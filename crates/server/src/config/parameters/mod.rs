@@ -7,6 +7,7 @@ mod delivery;
 mod destination;
 mod process;
 mod session;
+mod submit;
 
 use super::kind::Kind;
 use super::parameter::{Access, Change, Parameter, Preset, Section};
@@ -34,6 +35,7 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &destination::DESTINATION,
     &process::LOG,
     &process::CONTROL,
+    &submit::SUBMIT,
 ];
 
 /// The parameter with this key.
