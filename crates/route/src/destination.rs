@@ -12,7 +12,7 @@
 //!
 //! An address in brackets is that host, a name in brackets or alone is looked up for its addresses, and one behind `mx:` for its MX
 //! hosts. Behind the text ` from=192.0.2.7`, ` from=2001:db8::7` and ` hello=mta1.example.net` may follow, where mail has
-//! a source address or a name of its own.
+//! a source address or a name of its own, and ` copy` where it is a copy of mail that goes elsewhere too.
 //!
 //! Invariants: text that was written reads back as the same value; no text has control characters; two destinations are equal if
 //! their texts are.
@@ -35,6 +35,8 @@ pub struct Destination {
     pub source6: Option<Ipv6Addr>,
     /// What we call ourselves there.
     pub hello: Option<Box<str>>,
+    /// It is a copy of mail that goes to its recipient by another way.
+    pub is_copy: bool,
 }
 
 /// Where mail goes.
@@ -118,7 +120,7 @@ impl Destination {
     /// Mail goes there, as usual.
     #[must_use]
     pub const fn new(to: To) -> Self {
-        Self { to, source4: None, source6: None, hello: None }
+        Self { to, source4: None, source6: None, hello: None, is_copy: false }
     }
 
     /// The hosts of the domain of an address.
@@ -177,8 +179,10 @@ impl Destination {
         } else if let Some(hello) = word.strip_prefix("hello=") {
             DomainName::new(hello).map_err(|error| no(error.to_string()))?;
             self.hello = Some(hello.into());
+        } else if word == "copy" {
+            self.is_copy = true;
         } else {
-            return Err(no(format!("\"{word}\" is neither from=ADDRESS nor hello=NAME")));
+            return Err(no(format!("\"{word}\" is neither from=ADDRESS nor hello=NAME nor copy")));
         }
         Ok(())
     }
@@ -308,10 +312,10 @@ impl fmt::Display for Destination {
         if let Some(ip) = self.source6 {
             write!(f, " from={ip}")?;
         }
-        match &self.hello {
-            Some(hello) => write!(f, " hello={hello}"),
-            None => Ok(()),
+        if let Some(hello) = &self.hello {
+            write!(f, " hello={hello}")?;
         }
+        if self.is_copy && self.is_remote() { f.write_str(" copy") } else { Ok(()) }
     }
 }
 
@@ -336,6 +340,7 @@ mod tests {
             "file:joe:/var/mail/archive, 2",
             "example.com from=192.0.2.7 from=2001:db8::7 hello=mta1.example.net",
             "smtp:a.example:25 from=192.0.2.7",
+            "smtp:a.example:25 copy",
         ] {
             let read = Destination::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!(read.to_string(), text);

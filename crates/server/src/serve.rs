@@ -22,6 +22,7 @@ use crate::house::{Ended, House};
 use crate::log::{self, Log};
 use crate::outcome::Outcomes;
 use crate::pickup;
+use crate::routing::Routing;
 use crate::service::{Live, Service, Stop};
 use crate::sink::Behaviour;
 use crate::tally::Tally;
@@ -229,6 +230,7 @@ impl Prepared {
         let service = Arc::new(Service {
             keeper,
             log,
+            routing: ArcSwap::from_pointee(Routing::plain()),
             resolver: ArcSwap::from_pointee(resolver),
             hosts,
             limits,

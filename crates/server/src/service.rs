@@ -15,6 +15,7 @@ use crate::hosts::HostTable;
 use crate::log::Log;
 use crate::outcome::Outcomes;
 use crate::resolve;
+use crate::routing::Routing;
 use crate::sink::Behaviour;
 use crate::tally::Tally;
 use crate::tls::{Acceptor, Connector};
@@ -49,6 +50,8 @@ pub(crate) struct Service {
     /// Other hosts, as a test invents them.
     #[cfg(test)]
     pub(crate) internet: Option<crate::deliver::Internet>,
+    /// Maps and rules.
+    pub(crate) routing: ArcSwap<Routing>,
     /// Names and block lists.
     pub(crate) resolver: ArcSwap<Resolver>,
     /// What is known of next hops.
@@ -351,6 +354,7 @@ impl Service {
         Arc::new(Self {
             keeper: Keeper::nothing(mail::QueueIds::new(mail::Node::default())),
             log: Log::start(&log).unwrap(),
+            routing: ArcSwap::from_pointee(Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: HostTable::forgetful(&config),
             limits: Limits::new(limits, began),
