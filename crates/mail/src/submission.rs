@@ -227,6 +227,14 @@ pub fn named(text: &str, host: &DomainName) -> Result<Vec<Address>, AddressError
     mailboxes.map(|mailbox| mailbox.address().to_address()).collect()
 }
 
+/// A moment as a date field has it: `Sun, 22 Nov 2026 12:09:56 +0100`.
+///
+/// `unix_us` is in microseconds since 1970, `offset_seconds` what local time is ahead of UTC.
+#[must_use]
+pub fn date(unix_us: u64, offset_seconds: i32) -> String {
+    date_field(unix_us, offset_seconds)
+}
+
 /// The field that tells of a sender that a user has chosen and may not have been allowed to.
 ///
 /// `host` is ours, `user` the login name or number of the user, `sender` the path that was chosen.

@@ -25,7 +25,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use mail::{Address, MailParams, Recipient, RecipientParams, ReversePath};
 use std::fmt;
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,7 @@ pub(crate) const MAGIC: &[u8; 8] = b"MRPICKUP";
 /// The version that is written and the newest that is read.
 pub(crate) const VERSION: u8 = 1;
 /// Octets before the head.
-pub(crate) const PREAMBLE_BYTES: usize = 20;
+pub const PREAMBLE_BYTES: usize = 20;
 /// Octets behind the content.
 pub(crate) const TRAILER_BYTES: usize = 8 + 32;
 /// The most octets of a head: a million recipients of forty octets.
@@ -110,7 +110,7 @@ impl Submission {
     ///
     /// # Errors
     /// It is none, or one of a newer version.
-    pub(crate) fn head_bytes(preamble: &[u8; PREAMBLE_BYTES]) -> Result<usize, Malformed> {
+    pub fn head_bytes(preamble: &[u8; PREAMBLE_BYTES]) -> Result<usize, Malformed> {
         let [magic @ .., _, _, _, _, _, _, _, _, _, _, _, _] = preamble;
         if magic != MAGIC {
             return Err(Malformed("it does not begin as a message that was handed in".to_owned()));
@@ -185,7 +185,9 @@ pub struct Filing {
     file: File,
     hash: Context,
     buffer: Vec<u8>,
+    content_at: u64,
     content_bytes: u64,
+    recipients: usize,
     is_done: bool,
 }
 
@@ -209,7 +211,7 @@ impl Filing {
         File::open("/dev/urandom")?.read_exact(&mut random)?;
         let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(FILE_MODE);
+        options.read(true).write(true).create_new(true).mode(FILE_MODE);
         let file = options.open(directory.join(format!("new.{name}")))?;
         let mut filing = Self {
             directory: directory.to_owned(),
@@ -217,7 +219,9 @@ impl Filing {
             file,
             hash: Context::new(&SHA256),
             buffer: Vec::new(),
+            content_at: head.len() as u64,
             content_bytes: 0,
+            recipients: submission.recipients.len(),
             is_done: false,
         };
         // Whatever the umask says: the server reads it by its group.
@@ -253,11 +257,17 @@ impl Filing {
         self.content_bytes
     }
 
-    /// Makes the file durable under its name, which is returned.
+    /// How many it is for.
+    #[must_use]
+    pub const fn recipients(&self) -> usize {
+        self.recipients
+    }
+
+    /// Makes the file durable under its name.
     ///
     /// # Errors
     /// It cannot be; nothing will be delivered.
-    pub fn commit(mut self) -> io::Result<String> {
+    pub fn commit(mut self) -> io::Result<Filed> {
         let octets = self.content_bytes.to_le_bytes();
         self.append(&octets)?;
         let digest = self.hash.clone().finish();
@@ -275,7 +285,33 @@ impl Filing {
             // ext4, xfs and btrfs write it down with the file.
             Err(_) => self.file.sync_all()?,
         }
-        Ok(name)
+        Ok(Filed { name, file: self.file.try_clone()?, content_at: self.content_at, content_bytes: self.content_bytes })
+    }
+}
+
+/// A message that was handed in.
+#[derive(Debug)]
+pub struct Filed {
+    name: String,
+    file: File,
+    content_at: u64,
+    content_bytes: u64,
+}
+
+impl Filed {
+    /// The name of the file.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its content, also when the server has removed the file.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn content(&mut self) -> io::Result<impl io::Read + '_> {
+        self.file.seek(SeekFrom::Start(self.content_at))?;
+        Ok((&self.file).take(self.content_bytes))
     }
 }
 
@@ -339,9 +375,12 @@ mod tests {
         assert!(names().is_empty(), "given up");
         let mut filing = Filing::begin(place.path(), &submission()).unwrap();
         filing.write(b"Subject: x\r\n\r\n").unwrap();
-        let name = filing.commit().unwrap();
-        assert_eq!(names(), [name.as_str()]);
-        let path = place.path().join(&name);
+        let mut filed = filing.commit().unwrap();
+        assert_eq!(names(), [filed.name()]);
+        let path = place.path().join(filed.name());
+        let mut content = Vec::new();
+        filed.content().unwrap().read_to_end(&mut content).unwrap();
+        assert_eq!(content, b"Subject: x\r\n\r\n");
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, FILE_MODE);
         let bytes = std::fs::read(path).unwrap();
         let head = submission().encode().unwrap();

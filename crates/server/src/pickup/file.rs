@@ -188,7 +188,7 @@ mod tests {
         };
         let mut filing = Filing::begin(place, &submission).unwrap();
         filing.write(content).unwrap();
-        filing.commit().unwrap()
+        filing.commit().unwrap().name().to_owned()
     }
 
     fn open(place: &std::path::Path, name: &str) -> Result<Handed, String> {
