@@ -129,7 +129,7 @@ impl<'a> Composer<'a> {
         }
         let site = self.site;
         let directory = site.directory()?;
-        let mut begin = || {
+        let begin = || {
             let mut filing = Filing::begin(directory, &self.submission)?;
             filing.write(&header)?;
             filing.write(body)?;

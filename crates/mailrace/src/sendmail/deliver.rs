@@ -128,8 +128,11 @@ fn wait(arguments: &Arguments, site: &Site, mut filed: Filed, recipients: usize)
     let is_heard = arguments.errors != Errors::Mail;
     let told = answer::ask(site.directory()?, filed.name(), how, is_heard);
     if arguments.is_verbose {
-        let id = told.id.as_deref().unwrap_or("accepted, the server takes it when it runs");
-        println!("{} recipients... {id}", recipients - told.failures.iter().filter(|one| !one.is_remote).count());
+        match &told.id {
+            Some(id) => println!("accepted as {id}"),
+            None if told.failures.is_empty() => println!("accepted; the server takes it when it runs"),
+            None => {}
+        }
         told.outcomes.iter().for_each(|line| println!("{line}"));
     }
     let mut status = exit::OK;
@@ -184,7 +187,7 @@ fn words_of(reply: &str) -> &str {
 fn save_dead_letter(arguments: &Arguments, site: &Site, content: &mut dyn Read) {
     let Some(home) = site.home.as_deref().filter(|_| arguments.errors == Errors::Print) else { return };
     let path = home.join("dead.letter");
-    let save = || -> io::Result<()> {
+    let mut save = || -> io::Result<()> {
         if !home.is_dir() {
             DirBuilder::new().create(home)?;
         }

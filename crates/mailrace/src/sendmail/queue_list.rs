@@ -82,7 +82,7 @@ pub(super) fn selection(arguments: &Arguments) -> Result<Selection, String> {
         // sendmail looks for the text anywhere in the address.
         let within = || Pattern::parse(&format!("*{}*", filter.text.trim_matches('*'))).map_err(|error| error.to_string());
         match filter.what {
-            FilterKind::Id => selection.ids.extend(filter.text.parse().ok()),
+            FilterKind::Id => selection.ids.extend(filter.text.parse::<mail::QueueId>().ok()),
             FilterKind::Recipient => selection.to = Some(within()?),
             FilterKind::Sender => selection.from = Some(within()?),
             FilterKind::Quarantine => {}

@@ -63,7 +63,7 @@ fn ids(control: &mut Control, arguments: &Arguments, selection: &Selection) -> R
     command.limit = Some(0);
     control.ask_for_list(&Request::Queue(Box::new(command)), |line| {
         if super::queue_list::is_wanted(line, arguments) {
-            found.extend(line.get("id").and_then(Value::as_str).and_then(|id| id.parse().ok()));
+            found.extend(line.get("id").and_then(Value::as_str).and_then(|id| id.parse::<mail::QueueId>().ok()));
         }
         true
     })?;

@@ -72,6 +72,15 @@ impl Courier {
         let session = self.session();
         let watch = self.asker.as_ref().filter(|asker| asker.waits_for_delivery()).map(|_| self.service.outcomes.watch(self.id));
         let (said, ()) = tokio::join!(self.talk(BufReader::new(ours)), session.run(Transport::Local(theirs)));
+        let carried = self.end(said, watch).await;
+        if let (Carried::Later(why), Some(asker)) = (&carried, &mut self.asker) {
+            asker.later(why).await;
+        }
+        carried
+    }
+
+    /// What follows from the end of the session.
+    async fn end(&mut self, said: io::Result<Said>, watch: Option<Watch>) -> Carried {
         match said {
             Ok(Said::Taken) => {
                 let told = match self.asker.take() {
@@ -110,6 +119,15 @@ impl Courier {
     /// The client's side of the session.
     async fn talk(&mut self, stream: BufReader<UnixStream>) -> io::Result<Said> {
         let mut peer = Peer { stream };
+        let said = self.converse(&mut peer).await?;
+        // What was said counts, whatever becomes of the farewell.
+        if peer.send(b"QUIT\r\n").await.is_ok() {
+            drop(peer.reply().await);
+        }
+        Ok(said)
+    }
+
+    async fn converse(&mut self, peer: &mut Peer) -> io::Result<Said> {
         let greeting = peer.reply().await?;
         if let Some(said) = self.refused_all(&greeting) {
             return Ok(said);
@@ -122,7 +140,7 @@ impl Courier {
         if let Some(said) = self.refused_all(&reply) {
             return Ok(said);
         }
-        let refused = match self.name_recipients(&mut peer).await? {
+        let refused = match self.name_recipients(peer).await? {
             Ok(refused) => refused,
             Err(why) => return Ok(Said::Later(why)),
         };
@@ -137,14 +155,10 @@ impl Courier {
         if reply.code().class() != ReplyClass::Intermediate {
             return Ok(self.refused_rest(&reply, &refused));
         }
-        self.send_content(&mut peer).await?;
+        self.send_content(peer).await?;
         let reply = peer.reply().await?;
         match reply.code().class() {
-            ReplyClass::Success => {
-                // The message is stored whatever becomes of this.
-                drop(peer.send(b"QUIT\r\n").await);
-                Ok(Said::Taken)
-            }
+            ReplyClass::Success => Ok(Said::Taken),
             _ => Ok(self.refused_rest(&reply, &refused)),
         }
     }
