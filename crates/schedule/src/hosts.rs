@@ -231,6 +231,12 @@ impl Hosts {
         host
     }
 
+    /// Forgets all hosts.
+    pub fn forget_all(&mut self) {
+        self.known.clear();
+        self.by_use.clear();
+    }
+
     /// Forgets the host that was used longest ago.
     fn forget_oldest(&mut self) {
         while let Some(Reverse((used, address))) = self.by_use.pop() {

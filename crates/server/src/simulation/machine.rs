@@ -138,6 +138,8 @@ impl Machine {
             hosts: HostTable::forgetful(&config),
             limits: limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began),
             office: crate::deliver::local::Office::new(&config),
+            outcomes: crate::outcome::Outcomes::default(),
+            tally: crate::tally::Tally::default(),
             stop: Stop::default(),
             behaviour: None,
             open_files_max: 1_024,
