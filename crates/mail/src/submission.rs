@@ -241,7 +241,8 @@ pub fn date(unix_us: u64, offset_seconds: i32) -> String {
 #[must_use]
 pub fn warning(host: &str, user: &str, sender: &str) -> Vec<u8> {
     let plain = |text: &str| text.chars().filter(|c| !c.is_control()).collect::<String>();
-    format!("X-Authentication-Warning: {host}: {} set sender to {} using -f\r\n", plain(user), plain(sender)).into_bytes()
+    format!("X-Authentication-Warning: {host}: {} set sender to {} using -f\r\n", plain(user), plain(sender))
+        .into_bytes()
 }
 
 /// The full name in the fifth field of a line of `/etc/passwd`: up to the first comma, with the login name for `&`.

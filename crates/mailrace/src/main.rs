@@ -90,7 +90,8 @@ fn called_as() -> Option<(Personality, Vec<OsString>)> {
     }
     let first = words.next()?;
     // `mailrace sendmail --help` is about the command, not one of its options.
-    let personality = Some(Path::new(&first)).filter(|name| name.components().count() == 1).and_then(Personality::of)?;
+    let personality =
+        Some(Path::new(&first)).filter(|name| name.components().count() == 1).and_then(Personality::of)?;
     Some((personality, words.collect()))
 }
 

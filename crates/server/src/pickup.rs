@@ -101,7 +101,8 @@ pub(crate) async fn run(service: Arc<Service>, directory: Directory) {
     let directory = Arc::new(directory);
     let listener = directory.listener().map_err(|error| {
         let path = directory.path().display();
-        let text = format!("{path}: no socket: {error}; commands do not hear who is refused, the sender is told by mail");
+        let text =
+            format!("{path}: no socket: {error}; commands do not hear who is refused, the sender is told by mail");
         service.tell(&Event::ConfigWarning { text: &text });
     });
     let (calls, mut called) = mpsc::channel(ASKERS_MAX);
@@ -288,8 +289,7 @@ async fn carry(service: Arc<Service>, directory: Arc<Directory>, name: Name, ask
     };
     let asker = asker.filter(|asker| asker.may_hear_of(handed.uid));
     let (user, is_trusted) = who(&service, handed.uid).await;
-    let courier =
-        Courier { service: Arc::clone(&service), handed: Arc::clone(&handed), id, user, is_trusted, asker };
+    let courier = Courier { service: Arc::clone(&service), handed: Arc::clone(&handed), id, user, is_trusted, asker };
     let why = match courier.run().await {
         Carried::Done(told) => return remove(&service, &directory, &tried, told).await,
         Carried::Later(why) => why,
@@ -297,7 +297,8 @@ async fn carry(service: Arc<Service>, directory: Arc<Directory>, name: Name, ask
     let age = Duration::from_secs((clock::unix_us() / 1_000_000).saturating_sub(handed.finished));
     if age > service.live.load().config.delivery.give_up_after {
         let reply = expired(&why);
-        let all: Vec<Refused> = (0..handed.submission.recipients.len()).map(|position| (position, reply.clone())).collect();
+        let all: Vec<Refused> =
+            (0..handed.submission.recipients.len()).map(|position| (position, reply.clone())).collect();
         if report::to_sender(&service, &handed, id, &all).await {
             return remove(&service, &directory, &tried, None).await;
         }
@@ -323,7 +324,10 @@ async fn remove(
     let (there, text) = (Arc::clone(directory), name.text());
     match blocking::run(move || there.remove(&text)).await {
         Ok(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
-            let what = format!("{} is stored and cannot be removed: {error}; remove it before the next start, or its mail may go twice", name.text());
+            let what = format!(
+                "{} is stored and cannot be removed: {error}; remove it before the next start, or its mail may go twice",
+                name.text()
+            );
             warn(service, directory, &what);
             Ended::Stuck
         }
@@ -363,7 +367,16 @@ mod tests {
         for name in [Name { base: base.clone(), id: None }, Name { base: base.clone(), id: Some(id) }] {
             assert_eq!(Name::read(&name.text()), Some(name));
         }
-        for other in ["socket", "new.0", "mail.", "mail.0", &base.to_uppercase(), &format!("{base}x"), &format!("{base}."), &format!("{base}.x")] {
+        for other in [
+            "socket",
+            "new.0",
+            "mail.",
+            "mail.0",
+            &base.to_uppercase(),
+            &format!("{base}x"),
+            &format!("{base}."),
+            &format!("{base}.x"),
+        ] {
             assert_eq!(Name::read(other), None, "{other}");
         }
         assert_eq!(Name::read(&base.replace('0', "A")), None);

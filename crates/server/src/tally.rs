@@ -94,6 +94,9 @@ mod tests {
         tally.sent("esmtp", 1_000);
         let fields = tally.to_fields();
         assert_eq!(fields["mailers"][1]["rejected"], 2);
-        assert_eq!((&fields["mailers"][0]["mailer"], &fields["mailers"][0]["bytes_to"]), (&json!("esmtp"), &json!(1_000)));
+        assert_eq!(
+            (&fields["mailers"][0]["mailer"], &fields["mailers"][0]["bytes_to"]),
+            (&json!("esmtp"), &json!(1_000))
+        );
     }
 }

@@ -28,13 +28,21 @@ fn what_is_missing_is_added() {
     let whole = "Date: d\r\nFrom: a@b.test\r\nMessage-ID: <m>\r\nTo: c@d.test\r\n\r\n";
     assert_eq!(completed(whole, false), whole, "nothing of what is there changes");
     let full = completed("Full-Name: Big\r\nReturn-Path: <x@y>\r\n\r\n", false);
-    assert!(full.contains("From: Big <joe@h.test>\r\n") && !full.contains("Full-Name") && !full.contains("x@y"), "{full}");
+    assert!(
+        full.contains("From: Big <joe@h.test>\r\n") && !full.contains("Full-Name") && !full.contains("x@y"),
+        "{full}"
+    );
 }
 
 #[test]
 fn names_get_our_domain_where_addresses_stand() {
     let text = completed("From: root\r\nTo: ann,\r\n joe (me)\r\nSubject: root\r\nX-To: root\r\n\r\n", false);
-    assert!(text.contains("From: root@h.test\r\nTo: ann@h.test,\r\n joe@h.test (me)\r\nSubject: root\r\nX-To: root\r\n\r\n"), "{text}");
+    assert!(
+        text.contains(
+            "From: root@h.test\r\nTo: ann@h.test,\r\n joe@h.test (me)\r\nSubject: root\r\nX-To: root\r\n\r\n"
+        ),
+        "{text}"
+    );
     let text = completed("To: ann", false);
     assert!(text.ends_with("To: ann@h.test\r\n\r\n"), "{text:?}");
 }
@@ -42,7 +50,14 @@ fn names_get_our_domain_where_addresses_stand() {
 #[test]
 fn a_message_that_is_sent_again_keeps_its_own_fields() {
     let text = completed("Resent-To: ann\r\nTo: joe\r\nFrom: x@y.test\r\n\r\n", true);
-    for part in ["Resent-Date: ", "Resent-From: \"Joe", "Resent-Message-Id: <", "Date: ", "Message-Id: <", "Resent-To: ann@h.test"] {
+    for part in [
+        "Resent-Date: ",
+        "Resent-From: \"Joe",
+        "Resent-Message-Id: <",
+        "Date: ",
+        "Message-Id: <",
+        "Resent-To: ann@h.test",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(text.contains("\r\nFrom: x@y.test\r\n") && text.matches("\r\nFrom:").count() == 1, "{text}");
@@ -52,7 +67,10 @@ fn a_message_that_is_sent_again_keeps_its_own_fields() {
 fn recipients_come_from_the_header() {
     let read = |text: &str| {
         let named = Draft::read(text.as_bytes()).recipients(&host());
-        (named.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), named.bad.into_iter().map(|bad| bad.0).collect::<Vec<_>>())
+        (
+            named.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            named.bad.into_iter().map(|bad| bad.0).collect::<Vec<_>>(),
+        )
     };
     let text = "To: ann, \"J, U\" <joe@b.test>\r\nCc: team: a@b.test, c;\r\nbcc: ann\r\nSubject: y@z.test\r\n\r\nTo: body@x.test\r\n";
     assert_eq!(read(text).0, ["ann@h.test", "joe@b.test", "a@b.test", "c@h.test"]);
@@ -68,7 +86,10 @@ fn recipients_come_from_the_header() {
 #[test]
 fn blind_copies_are_blind() {
     let text = "Bcc: ann\r\nTo: joe\r\n\r\n";
-    assert!(completed(text, false).contains("Bcc: ann@h.test"), "the program says the recipients, its header is its own");
+    assert!(
+        completed(text, false).contains("Bcc: ann@h.test"),
+        "the program says the recipients, its header is its own"
+    );
     let blind = completed(text, true);
     assert!(!blind.contains("ann") && !blind.contains("Bcc") && !blind.contains("undisclosed"), "{blind}");
     assert!(completed("Bcc: ann\r\n\r\n", true).contains("To: undisclosed-recipients:;\r\n\r\n"));

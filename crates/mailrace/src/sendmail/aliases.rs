@@ -209,7 +209,16 @@ mod tests {
         let text = "# c\nRoot: joe\nlist: joe,\n\tann,\n  ext@x.test\n\"a b\": c\nback: d, \\\ne\nno colon\nempty:\n";
         let (aliases, wrong) = read_text(text);
         let found: Vec<_> = aliases.iter().map(|(key, value, line)| (key.as_str(), value.as_str(), *line)).collect();
-        assert_eq!(found, [("root", "joe", 2), ("list", "joe, ann, ext@x.test", 3), ("a b", "c", 6), ("back", "d, e", 7), ("empty", "", 10)]);
+        assert_eq!(
+            found,
+            [
+                ("root", "joe", 2),
+                ("list", "joe, ann, ext@x.test", 3),
+                ("a b", "c", 6),
+                ("back", "d, e", 7),
+                ("empty", "", 10)
+            ]
+        );
         assert_eq!(wrong.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [9, 10]);
         assert_eq!(read_text(" x\n").1.len(), 1);
     }
@@ -228,7 +237,11 @@ mod tests {
             let mut aliases = read_any(&database).unwrap();
             aliases.retain(|(key, _)| key != "@");
             aliases.sort();
-            assert_eq!(aliases, [("list".to_owned(), "joe, ann, ext@x.test".to_owned()), ("root".to_owned(), "joe".to_owned())], "{end}");
+            assert_eq!(
+                aliases,
+                [("list".to_owned(), "joe, ann, ext@x.test".to_owned()), ("root".to_owned(), "joe".to_owned())],
+                "{end}"
+            );
         }
         std::fs::write(&path, "a: b\na: c\n").unwrap();
         assert!(!renew_one(&path).unwrap().1);

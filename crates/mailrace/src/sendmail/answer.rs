@@ -2,8 +2,8 @@
 //!
 //! No answer is no failure. The file is durable, and the server takes it when it runs.
 
-use server::submit::SOCKET;
 use serde_json::{Value, json};
+use server::submit::SOCKET;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! A message on its way from a program into the pickup directory: completed, counted, written.
 
-use super::site::{Site, Trouble};
 use super::exit;
+use super::site::{Site, Trouble};
 use mail::submission::{Completion, Draft, HEADER_BYTES_MAX, Named};
 use mail::{AddressError, Recipient, RecipientParams, ReversePath};
 use server::env::clock;
@@ -97,11 +97,15 @@ impl<'a> Composer<'a> {
         let draft = Draft::read(&pending);
         let (hops, max) = (draft.hops() + self.hops, self.site.config.message.hops_max);
         if hops > usize::try_from(max).unwrap_or(usize::MAX) {
-            return Err((exit::UNAVAILABLE, format!("Too many hops {hops} ({max} max): from {}", self.submission.sender)));
+            return Err((
+                exit::UNAVAILABLE,
+                format!("Too many hops {hops} ({max} max): from {}", self.submission.sender),
+            ));
         }
         if self.takes_recipients {
             let Named { addresses, bad, .. } = draft.recipients(&self.site.host);
-            let mut known: HashSet<String> = self.submission.recipients.iter().map(|one| one.address.to_string()).collect();
+            let mut known: HashSet<String> =
+                self.submission.recipients.iter().map(|one| one.address.to_string()).collect();
             let new = addresses.into_iter().filter(|address| known.insert(address.to_string()));
             let params = &self.recipient_params;
             self.submission.recipients.extend(new.map(|address| Recipient { address, params: params.clone() }));
@@ -169,7 +173,9 @@ fn not_written(site: &Site, error: &std::io::Error) -> Trouble {
     match error.kind() {
         ErrorKind::NotFound => (
             exit::CANNOT_CREATE,
-            format!("{directory}: there is no such directory; mailrace makes it when it starts, submit.directory names another"),
+            format!(
+                "{directory}: there is no such directory; mailrace makes it when it starts, submit.directory names another"
+            ),
         ),
         ErrorKind::PermissionDenied => {
             (exit::NO_PERMISSION, format!("{directory}: {error}; it must have mode 3733, and everybody must get to it"))

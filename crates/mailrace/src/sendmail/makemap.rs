@@ -43,7 +43,9 @@ pub(super) fn run(words: &[String]) -> u8 {
         "hash" => true,
         "cdb" => false,
         "btree" | "dbm" if !options.dumps => {
-            eprintln!("makemap: type {kind} is not written here: use hash, which is found as fast, or cdb; mailrace reads btree files");
+            eprintln!(
+                "makemap: type {kind} is not written here: use hash, which is found as fast, or cdb; mailrace reads btree files"
+            );
             return exit::UNAVAILABLE;
         }
         "btree" => true,
@@ -183,7 +185,8 @@ fn make(path: &Path, name: &str, is_hash: bool, options: &Options) -> u8 {
 
 fn read(path: &Path) -> Result<Table, (u8, String)> {
     let name = path.display().to_string();
-    let bytes = std::fs::read(path).map_err(|error| (exit::NO_INPUT, format!("error opening type map {name}: {error}")))?;
+    let bytes =
+        std::fs::read(path).map_err(|error| (exit::NO_INPUT, format!("error opening type map {name}: {error}")))?;
     let loaded = Table::read(Reading { name: "map", file: &name, bytes, fold: false });
     loaded.map(|loaded| loaded.table).map_err(|error| (exit::DATA, error.to_string()))
 }
@@ -242,7 +245,12 @@ mod tests {
     fn lines_are_entries_or_complaints() {
         let text = b"# c\nA.Test  esmtp:[x]\nb\nA.test again\n c d\ne\tf g \n\n";
         let (entries, wrong) = options("hash m").entries("m", text);
-        let text_of = |entries: &[(Vec<u8>, Vec<u8>)]| entries.iter().map(|(key, value)| format!("{}={}", String::from_utf8_lossy(key), String::from_utf8_lossy(value))).collect::<Vec<_>>();
+        let text_of = |entries: &[(Vec<u8>, Vec<u8>)]| {
+            entries
+                .iter()
+                .map(|(key, value)| format!("{}={}", String::from_utf8_lossy(key), String::from_utf8_lossy(value)))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(text_of(&entries), ["a.test=esmtp:[x]", "e=f g "]);
         let expected = [
             "makemap: m: line 3: no RHS for LHS b",
@@ -251,7 +259,10 @@ mod tests {
         ];
         assert_eq!(wrong, expected);
         let (entries, wrong) = options("-d -e -f -t: -D; hash m").entries("m", b"; c\nA:b:c\nA:d\ne:\n");
-        assert_eq!((text_of(&entries), wrong), (vec!["A=b:c".to_owned(), "A=d".to_owned(), "e=".to_owned()], Vec::new()));
+        assert_eq!(
+            (text_of(&entries), wrong),
+            (vec!["A=b:c".to_owned(), "A=d".to_owned(), "e=".to_owned()], Vec::new())
+        );
     }
 
     #[test]

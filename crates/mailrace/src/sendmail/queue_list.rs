@@ -69,7 +69,12 @@ pub(super) fn totals(site: &Site) -> u8 {
     match asked {
         Ok(status) => {
             let queue = |name: &str| status.pointer(&format!("/queue/{name}")).and_then(Value::as_u64).unwrap_or(0);
-            print(&format!("{}: entries={}\n\t\tTotal requests: {}\n", site.config.spool.path.display(), queue("messages"), queue("messages")))
+            print(&format!(
+                "{}: entries={}\n\t\tTotal requests: {}\n",
+                site.config.spool.path.display(),
+                queue("messages"),
+                queue("messages")
+            ))
         }
         Err(failure) => said("mailq", &failure),
     }
@@ -80,7 +85,8 @@ pub(super) fn selection(arguments: &Arguments) -> Result<Selection, String> {
     let mut selection = Selection::default();
     for filter in arguments.filters.iter().filter(|filter| !filter.is_not) {
         // sendmail looks for the text anywhere in the address.
-        let within = || Pattern::parse(&format!("*{}*", filter.text.trim_matches('*'))).map_err(|error| error.to_string());
+        let within =
+            || Pattern::parse(&format!("*{}*", filter.text.trim_matches('*'))).map_err(|error| error.to_string());
         match filter.what {
             FilterKind::Id => selection.ids.extend(filter.text.parse::<mail::QueueId>().ok()),
             FilterKind::Recipient => selection.to = Some(within()?),

@@ -39,7 +39,8 @@ pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
         }
         // A thousand ids fit into a request.
         let all = std::mem::take(&mut selection.ids);
-        let parts: Vec<_> = if all.is_empty() { vec![Vec::new()] } else { all.chunks(1_000).map(<[_]>::to_vec).collect() };
+        let parts: Vec<_> =
+            if all.is_empty() { vec![Vec::new()] } else { all.chunks(1_000).map(<[_]>::to_vec).collect() };
         for ids in parts {
             let command = Command::new(action, Selection { ids, ..selection.clone() });
             control.ask_for_list(&Request::Queue(Box::new(command)), |_| true)?;

@@ -43,7 +43,10 @@ impl Site {
             }
         })?;
         let loaded = loaded.map_err(|problems| {
-            (exit::CONFIG, format!("{}the configuration has errors; \"mailrace check\" shows them", config::render(&problems)))
+            (
+                exit::CONFIG,
+                format!("{}the configuration has errors; \"mailrace check\" shows them", config::render(&problems)),
+            )
         })?;
         let host = DomainName::new(&loaded.config.hostname);
         let host = host.map_err(|error| (exit::CONFIG, format!("hostname: {error}; set it in the configuration")))?;
@@ -69,7 +72,8 @@ impl Site {
         if text.is_empty() || text == "<>" {
             return Ok((ReversePath::Null, true));
         }
-        let named = mail::submission::named(text, &self.host).map_err(|error| (exit::USAGE, format!("{text}... {error}")))?;
+        let named =
+            mail::submission::named(text, &self.host).map_err(|error| (exit::USAGE, format!("{text}... {error}")))?;
         match <[Address; 1]>::try_from(named) {
             Ok([address]) => {
                 let is_chosen = own.is_none_or(|own| own.key() != address.key());
@@ -84,7 +88,8 @@ impl Site {
     /// # Errors
     /// There is none.
     pub(super) fn directory(&self) -> Result<&Path, Trouble> {
-        let none = || (exit::CONFIG, "submit.directory is empty: mail cannot be handed in here; name a directory".to_owned());
+        let none =
+            || (exit::CONFIG, "submit.directory is empty: mail cannot be handed in here; name a directory".to_owned());
         self.config.submit.directory.as_deref().ok_or_else(none)
     }
 }
@@ -103,9 +108,10 @@ fn machine(file: Option<&Path>) -> Machine {
 fn caller() -> (String, String, Option<PathBuf>) {
     let uid = rustix::process::getuid().as_raw();
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let line = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|fields| {
-        fields.get(2).and_then(|number| number.parse::<u32>().ok()) == Some(uid)
-    });
+    let line = passwd
+        .lines()
+        .map(|line| line.split(':').collect::<Vec<_>>())
+        .find(|fields| fields.get(2).and_then(|number| number.parse::<u32>().ok()) == Some(uid));
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let Some(fields) = line else { return (uid.to_string(), String::new(), home) };
     let field = |at: usize| fields.get(at).copied().unwrap_or_default();

@@ -58,7 +58,8 @@ fn hosts_text(answer: &Value, is_verbose: bool) -> String {
         };
         let width = if is_verbose { 78 } else { 25 };
         let result: String = result.chars().take(width).collect();
-        writeln!(text, " {name:<39} {:>12} {result}", interval(number(host, "ago"))).expect("a string takes everything");
+        writeln!(text, " {name:<39} {:>12} {result}", interval(number(host, "ago")))
+            .expect("a string takes everything");
     }
     text
 }
@@ -150,17 +151,21 @@ mod tests {
     #[test]
     fn columns_are_sendmails() {
         let row = |mailer: &str, from: u64, bytes: u64| json!({ "mailer": mailer, "messages_from": from, "bytes_from": bytes, "messages_to": 0, "bytes_to": 0, "rejected": 0 });
-        let answer = json!({ "since": 0, "connections": 0, "mailers": [row("esmtp", 1, 1_000), row("local", 12, 6_144)] });
+        let answer =
+            json!({ "since": 0, "connections": 0, "mailers": [row("esmtp", 1, 1_000), row("local", 12, 6_144)] });
         let text = mailers_text(&answer, false);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(&lines[1..], [
-            " M   msgsfr  bytes_from   msgsto    bytes_to  msgsrej msgsdis msgsqur  Mailer",
-            " 3       12          6K        0          0K        0       0       0  local",
-            " 5        1          1K        0          0K        0       0       0  esmtp",
-            "=====================================================================",
-            " T       13          7K        0          0K        0       0       0",
-            " C        0                    0                    0",
-        ]);
+        assert_eq!(
+            &lines[1..],
+            [
+                " M   msgsfr  bytes_from   msgsto    bytes_to  msgsrej msgsdis msgsqur  Mailer",
+                " 3       12          6K        0          0K        0       0       0  local",
+                " 5        1          1K        0          0K        0       0       0  esmtp",
+                "=====================================================================",
+                " T       13          7K        0          0K        0       0       0",
+                " C        0                    0                    0",
+            ]
+        );
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! The session is the server's machine; here is what drives it. Whether the server runs makes no difference.
 
-use super::compose::{Composed, Composer, Manner, commit};
 use super::answer::{self, Wait};
+use super::compose::{Composed, Composer, Manner, commit};
 use super::exit;
 use super::site::{Site, Trouble};
 use mail::submission::Lines;
@@ -26,7 +26,8 @@ pub(super) fn run(site: &Site) -> u8 {
     settings.limits.recipients = u32::MAX;
     settings.limits.rate_bytes = 0;
     let client = Client::Process { uid: rustix::process::getuid().as_raw() };
-    let talk = Talk { site, session: Session::new(Arc::new(settings), client, None), began: clock::now(), message: None };
+    let talk =
+        Talk { site, session: Session::new(Arc::new(settings), client, None), began: clock::now(), message: None };
     match talk.hold() {
         Ok(()) => exit::OK,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => exit::OK,
@@ -116,7 +117,6 @@ impl<'a> Talk<'a> {
         let submission = Submission {
             sender: transaction.sender.clone(),
             is_chosen,
-            awaits_answer: false,
             params: transaction.params.clone(),
             recipients: transaction.recipients.clone(),
         };

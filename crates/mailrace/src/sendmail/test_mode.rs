@@ -55,20 +55,30 @@ fn answer(line: &str, site: &Site) -> Option<String> {
         ("/map", [name, key @ ..]) if !key.is_empty() => map(name, &key.join(" "), &site.config.maps),
         ("/parse", [_, ..]) => route(&rest.join(" "), site),
         ("/try", [mailer, _, ..]) => tried(mailer, &rest.get(1..).unwrap_or_default().join(" "), site),
-        ("/tryflags" | "/canon", _) => "nothing is rewritten here: addresses go as they are, with a domain\n".to_owned(),
+        ("/tryflags" | "/canon", _) => {
+            "nothing is rewritten here: addresses go as they are, with a domain\n".to_owned()
+        }
         ("$=w" | "$=W", _) => format!("{}\nlocalhost\n", site.host),
         (class, _) if class.starts_with("$=") => {
             format!("{class}: there are no classes here but w; \"mailrace config show\" has what is configured\n")
         }
         (ruleset, _) if ruleset.starts_with("=S") || ruleset.starts_with("=M") => {
-            format!("{ruleset}: there are no rulesets and mailers to show; \"mailrace config show route\" has the rules, 3,0 ADDRESS the decision\n")
+            format!(
+                "{ruleset}: there are no rulesets and mailers to show; \"mailrace config show route\" has the rules, 3,0 ADDRESS the decision\n"
+            )
         }
         (macro_name, _) if macro_name.starts_with('$') => match macro_name {
             "$j" | "$w" => format!("{}\n", site.host),
-            _ => format!("{macro_name}: there are no macros here but $j; \"mailrace config show\" has what is configured\n"),
+            _ => format!(
+                "{macro_name}: there are no macros here but $j; \"mailrace config show\" has what is configured\n"
+            ),
         },
-        (command, _) if command.starts_with(['/', '-', '.', '=']) => format!("Undefined test mode command {command}; ? lists them\n"),
-        (rulesets, [_, ..]) if rulesets.split(',').all(|one| one.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')) => {
+        (command, _) if command.starts_with(['/', '-', '.', '=']) => {
+            format!("Undefined test mode command {command}; ? lists them\n")
+        }
+        (rulesets, [_, ..])
+            if rulesets.split(',').all(|one| one.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')) =>
+        {
             route(&rest.join(" "), site)
         }
         _ => "No address! Enter <ruleset> <address>; ? lists commands\n".to_owned(),
@@ -96,7 +106,9 @@ fn route(text: &str, site: &Site) -> String {
 fn tried(mailer: &str, text: &str, site: &Site) -> String {
     match mail::submission::named(text, &site.host) {
         Ok(addresses) => {
-            let lines = addresses.iter().map(|address| format!("Trying envelope recipient address {text} for mailer {mailer}\nRcode = 0, addr = {address}\n"));
+            let lines = addresses.iter().map(|address| {
+                format!("Trying envelope recipient address {text} for mailer {mailer}\nRcode = 0, addr = {address}\n")
+            });
             lines.collect()
         }
         Err(error) => format!("{text}... {error}\n"),

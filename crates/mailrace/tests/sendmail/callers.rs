@@ -1,6 +1,6 @@
 //! Programs that call sendmail, as they really do it. One that is not installed is skipped, and said to be.
 
-use crate::desk::{Desk, Done, finish, taken};
+use crate::desk::{CONFIG, Desk, Done, finish, taken};
 use crate::harness::Setup;
 use std::path::Path;
 use std::process::Command;
@@ -30,16 +30,25 @@ fn command(desk: &Desk, name: &str, arguments: &[&str], input: &str) -> Done {
     let mut command = Command::new(name);
     let home = desk.path("home");
     std::fs::create_dir_all(&home).expect("made");
-    command.args(arguments).env("MAILRACE_CONFIG", desk.path("mailrace.toml")).env("HOME", home).env("LC_ALL", "C.UTF-8");
+    command.args(arguments).env("MAILRACE_CONFIG", desk.path(CONFIG)).env("HOME", home).env("LC_ALL", "C.UTF-8");
     finish(command, input)
 }
 
 #[test]
 fn cron() {
     // The words of Debian's cron and of cronie.
-    for words in [&["-i", "-FCronDaemon", "-B8BITMIME", "-oem", "root"][..], &["-FCronDaemon", "-i", "-odi", "-oem", "-oi", "-t", "-f", "root"]] {
-        let text = sent(|desk, _| desk.sendmail(words, "From: root (Cron Daemon)\nTo: root\nSubject: Cron <root@h> run\nContent-Type: text/plain\n\nout\n.\nput\n"));
-        assert!(text.contains("-> root@mx.test\n") && text.contains("\r\nFrom: root@mx.test (Cron Daemon)\r\nTo: root@mx.test\r\n"), "{text}");
+    for words in [
+        &["-i", "-FCronDaemon", "-B8BITMIME", "-oem", "root"][..],
+        &["-FCronDaemon", "-i", "-odi", "-oem", "-oi", "-t", "-f", "root"],
+    ] {
+        let text = sent(|desk, _| {
+            desk.sendmail(words, "From: root (Cron Daemon)\nTo: root\nSubject: Cron <root@h> run\nContent-Type: text/plain\n\nout\n.\nput\n")
+        });
+        assert!(
+            text.contains("-> root@mx.test\n")
+                && text.contains("\r\nFrom: root@mx.test (Cron Daemon)\r\nTo: root@mx.test\r\n"),
+            "{text}"
+        );
         assert!(text.ends_with("out\r\n.\r\nput\r\n"), "{text}");
     }
 }
@@ -51,11 +60,15 @@ fn php() {
     }
     let text = sent(|desk, sendmail| {
         let path = format!("sendmail_path={} -t -i -fweb@x.test", sendmail.display());
-        let code = "exit(mail('ann@b.test', 'Subject', \"line\\n.\\nend\", \"Bcc: blind@c.test\\r\\nX-A: b\") ? 0 : 1);";
+        let code =
+            "exit(mail('ann@b.test', 'Subject', \"line\\n.\\nend\", \"Bcc: blind@c.test\\r\\nX-A: b\") ? 0 : 1);";
         command(desk, "php", &["-d", &path, "-r", code], "")
     });
     assert!(text.starts_with("<web@x.test> -> ann@b.test,blind@c.test\n"), "{text}");
-    assert!(text.contains("\r\nSubject: Subject\r\n") && !text.contains("Bcc") && text.ends_with("line\r\n.\r\nend\r\n"), "{text}");
+    assert!(
+        text.contains("\r\nSubject: Subject\r\n") && !text.contains("Bcc") && text.ends_with("line\r\n.\r\nend\r\n"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -65,7 +78,21 @@ fn mutt() {
     }
     let text = sent(|desk, sendmail| {
         let set = format!("set sendmail=\"{} -oem -oi\"", sendmail.display());
-        let words = ["-F", "/dev/null", "-e", &set, "-e", "set copy=no", "-e", "set from=me@x.test", "-e", "set use_envelope_from", "-s", "Hi", "ann@b.test"];
+        let words = [
+            "-F",
+            "/dev/null",
+            "-e",
+            &set,
+            "-e",
+            "set copy=no",
+            "-e",
+            "set from=me@x.test",
+            "-e",
+            "set use_envelope_from",
+            "-s",
+            "Hi",
+            "ann@b.test",
+        ];
         command(desk, "mutt", &words, "from mutt\n")
     });
     assert!(text.starts_with("<me@x.test> -> ann@b.test\n") && text.contains("from mutt\r\n"), "{text}");
@@ -84,16 +111,27 @@ fn mailx() {
             std::fs::create_dir_all(&home).expect("made");
             std::fs::write(home.join(".mailrc"), format!("set {key}={}\n", sendmail.display())).expect("written");
             let option = format!("mta={}", sendmail.display());
-            let words: &[&str] = if is_nail { &["-:/", "-S", &option, "-s", "Hi", "ann@b.test"] } else { &["-s", "Hi", "ann@b.test"] };
+            let words: &[&str] =
+                if is_nail { &["-:/", "-S", &option, "-s", "Hi", "ann@b.test"] } else { &["-s", "Hi", "ann@b.test"] };
             command(desk, name, words, "from mailx\n")
         });
-        assert!(text.contains("-> ann@b.test\n") && text.contains("Subject: Hi") && text.contains("from mailx"), "{text}");
+        assert!(
+            text.contains("-> ann@b.test\n") && text.contains("Subject: Hi") && text.contains("from mailx"),
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn git_send_email() {
-    let is_installed = Command::new("git").args(["send-email", "-h"]).output().is_ok_and(|output| !String::from_utf8_lossy(&output.stderr).contains("not a git command"));
+    // It is there without the modules it needs, on some systems.
+    let modules = Command::new("perl").args(["-MMail::Address", "-MNet::SMTP", "-e", "1"]).output();
+    let has_modules = modules.is_ok_and(|output| output.status.success());
+    let is_installed = has_modules
+        && Command::new("git")
+            .args(["send-email", "-h"])
+            .output()
+            .is_ok_and(|output| !String::from_utf8_lossy(&output.stderr).contains("not a git command"));
     if !is_installed {
         println!("skipped: git send-email is not installed");
         return;
@@ -103,7 +141,16 @@ fn git_send_email() {
         std::fs::write(&patch, "From 0123456789012345678901234567890123456789 Mon Sep 17 00:00:00 2001\nFrom: A <a@x.test>\nDate: Mon, 1 Jan 2024 00:00:00 +0000\nSubject: [PATCH] one\n\n---\n f | 1 +\n").expect("written");
         let server = format!("--sendmail-cmd={}", sendmail.display());
         let patch = patch.display().to_string();
-        let words = ["send-email", &server, "--from=a@x.test", "--to=ann@b.test", "--confirm=never", "--suppress-cc=all", "--envelope-sender=env@x.test", &patch];
+        let words = [
+            "send-email",
+            &server,
+            "--from=a@x.test",
+            "--to=ann@b.test",
+            "--confirm=never",
+            "--suppress-cc=all",
+            "--envelope-sender=env@x.test",
+            &patch,
+        ];
         command(desk, "git", &words, "")
     });
     assert!(text.starts_with("<env@x.test> -> ann@b.test\n") && text.contains("Subject: [PATCH] one"), "{text}");

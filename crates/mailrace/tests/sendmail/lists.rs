@@ -27,9 +27,16 @@ fn the_queue_is_listed_as_sendmail_lists_it() {
     let (id, rest) = lines[2].split_at(14);
     assert!(rest.starts_with(' ') && rest.get(9..10) == Some(" ") && rest.get(26..) == Some(" ann@c.test"), "{rest:?}");
     let recipients = lines.iter().filter(|line| line.starts_with("\t\t\t\t\t ")).count();
-    assert_eq!((recipients, lines.last().copied()), (54, Some("\t\tTotal requests: 25")), "all recipients, not the first twenty");
+    assert_eq!(
+        (recipients, lines.last().copied()),
+        (54, Some("\t\tTotal requests: 25")),
+        "all recipients, not the first twenty"
+    );
     let verbose = desk.run("mailq", &["-v"], "").out;
-    assert!(verbose.contains("-Priority- ---Q-Time--- --------Sender/Recipient--------\n") && verbose.contains("\n\t\t\t\t\t\tx0u3@b.test\n"));
+    assert!(
+        verbose.contains("-Priority- ---Q-Time--- --------Sender/Recipient--------\n")
+            && verbose.contains("\n\t\t\t\t\t\tx0u3@b.test\n")
+    );
     let count = |words: &[&str]| desk.run("mailq", words, "").out.lines().last().expect("a line").to_owned();
     assert_eq!(count(&["-qRu7@"]), "\t\tTotal requests: 1");
     assert_eq!(count(&["-q!Ru7@"]), "\t\tTotal requests: 24");
@@ -38,7 +45,10 @@ fn the_queue_is_listed_as_sendmail_lists_it() {
     // Held and let go.
     assert_eq!(desk.sendmail(&["-Qbad", "-qRu7@"], "").exit, Some(0));
     let held = desk.run("mailq", &["-qQ"], "").out;
-    assert!(held.contains("\n     QUARANTINE: held\n\t\t\t\t\t x0u7@b.test\n") && held.ends_with("Total requests: 1\n"), "{held}");
+    assert!(
+        held.contains("\n     QUARANTINE: held\n\t\t\t\t\t x0u7@b.test\n") && held.ends_with("Total requests: 1\n"),
+        "{held}"
+    );
     assert_eq!(desk.sendmail(&["-Q", "-qQ"], "").exit, Some(0));
     assert_eq!(count(&["-qQ"]), "\t\tTotal requests: 0");
     assert_eq!(desk.sendmail(&["-q", "-v"], "").exit, Some(0));
@@ -58,7 +68,10 @@ fn what_waits_in_the_directory_is_listed_too() {
     let (desk, _setup) = Desk::opened(Setup::new());
     assert_eq!(desk.sendmail(&["joe@a.test", "ann@b.test"], "Subject: x\n\n").exit, Some(0));
     let done = desk.run("mailq", &["-Ac"], "");
-    assert!(done.out.contains("spool-pickup (1 request)\n") && done.out.contains("\n\t\t\t\t\t ann@b.test\n"), "{done:?}");
+    assert!(
+        done.out.contains("spool-pickup (1 request)\n") && done.out.contains("\n\t\t\t\t\t ann@b.test\n"),
+        "{done:?}"
+    );
 }
 
 #[test]
@@ -88,10 +101,22 @@ fn maps_are_made_and_aliases_are_looked_through() {
         assert_eq!(lines, [".b.test\tlocal:", "a.test\tesmtp:[x]"], "{kind}");
     }
     let done = desk.run("makemap", &["hash", &map], "a b\na c\nd\n");
-    assert!(done.exit == Some(65) && done.err.contains("line 2: key a: duplicate key") && done.err.contains("line 3: no RHS for LHS d"), "{done:?}");
+    assert!(
+        done.exit == Some(65)
+            && done.err.contains("line 2: key a: duplicate key")
+            && done.err.contains("line 3: no RHS for LHS d"),
+        "{done:?}"
+    );
     assert_eq!(desk.run("makemap", &["btree", &map], "").exit, Some(69));
-    let asked = desk.sendmail(&["-bt"], "/map aliases root\n/map none x\n3,0 ann@x.test\n$=w\n/frob\n/quit\nnot read\n").out;
-    for part in ["map_lookup: aliases (root) returns joe (0)", "Map named \"none\" not found", "mailer esmtp, host x.test, user ann@x.test", "\nmx.test\n", "Undefined test mode command /frob"] {
+    let asked =
+        desk.sendmail(&["-bt"], "/map aliases root\n/map none x\n3,0 ann@x.test\n$=w\n/frob\n/quit\nnot read\n").out;
+    for part in [
+        "map_lookup: aliases (root) returns joe (0)",
+        "Map named \"none\" not found",
+        "mailer esmtp, host x.test, user ann@x.test",
+        "\nmx.test\n",
+        "Undefined test mode command /frob",
+    ] {
         assert!(asked.replace("> ", "\n").contains(part), "{part}: {asked}");
     }
 }

@@ -1,6 +1,6 @@
 //! Handing mail in: arguments, statuses, headers, refusals.
 
-use crate::desk::{Desk, finish, taken, wait_until_empty};
+use crate::desk::{CONFIG, Desk, finish, taken, wait_until_empty};
 use crate::harness::{Setup, program};
 use mail::{Client, Protocol};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -28,7 +28,12 @@ fn statuses_and_texts_are_sendmails() {
         (&["-N", "foo", "joe"], MESSAGE, 64, "Invalid -N argument"),
         (&["-O", "Foo=bar", "joe"], MESSAGE, 70, "readcf: unknown option name Foo"),
         (&["-bv"], "", 64, "Recipient names must be specified"),
-        (&["-bv", "joe", "ann@x.test"], "", 0, "joe... deliverable: mailer local, user joe\nann@x.test... deliverable: mailer esmtp, host x.test, user ann@x.test\n"),
+        (
+            &["-bv", "joe", "ann@x.test"],
+            "",
+            0,
+            "joe... deliverable: mailer local, user joe\nann@x.test... deliverable: mailer esmtp, host x.test, user ann@x.test\n",
+        ),
         (&["-bp"], "", 69, "no server answers"),
         (&["-q"], "", 69, "no server answers"),
         (&["-bC"], "", 0, ""),
@@ -43,38 +48,54 @@ fn statuses_and_texts_are_sendmails() {
     let done = desk.sendmail(&["joe@a.test"], &large);
     assert!(done.exit == Some(69) && done.err.contains("exceeds maximum fixed size (10485760)"), "{done:?}");
     assert_eq!(desk.waiting().len(), 4, "what was refused is not there");
-    let names: Vec<_> = std::fs::read_dir(desk.pickup()).expect("a directory").map(|one| one.expect("one").file_name()).collect();
+    let names: Vec<_> =
+        std::fs::read_dir(desk.pickup()).expect("a directory").map(|one| one.expect("one").file_name()).collect();
     assert!(names.iter().all(|name| !name.to_string_lossy().starts_with("new.")), "{names:?}");
     drop(setup);
     let setup = Setup::new();
     let missing = Desk::of(&setup);
     let done = missing.sendmail(&["joe@a.test"], MESSAGE);
     assert!(done.exit == Some(73) && done.err.contains("submit.directory"), "{done:?}");
-    std::fs::write(missing.path("mailrace.toml"), "hostname = 7\n").expect("written");
+    std::fs::write(missing.path(CONFIG), "hostname = 7\n").expect("written");
     assert_eq!(missing.sendmail(&["joe@a.test"], MESSAGE).exit, Some(78));
 }
 
 #[test]
 fn what_is_handed_in_while_the_server_is_down_is_taken_at_its_start() {
     let (desk, setup) = Desk::opened(Setup::new());
-    let words = ["-F", "Full Name", "-f", "o@e.test", "-N", "never", "-V", "env1", "-R", "hdrs", "-i", "joe@a.test", "ann"];
+    let words =
+        ["-F", "Full Name", "-f", "o@e.test", "-N", "never", "-V", "env1", "-R", "hdrs", "-i", "joe@a.test", "ann"];
     assert_eq!(desk.sendmail(&words, "To: joe@a.test, ann\nSubject: one\n\na\n.\nb\n").exit, Some(0));
-    assert_eq!(desk.sendmail(&["-t"], "To: J <j@a.test>\nBcc: blind@b.test\nSubject: two\n\nx\n.\nlost\n").exit, Some(0));
+    assert_eq!(
+        desk.sendmail(&["-t"], "To: J <j@a.test>\nBcc: blind@b.test\nSubject: two\n\nx\n.\nlost\n").exit,
+        Some(0)
+    );
     assert_eq!(desk.run("mailrace", &["sendmail", "-f", "<>", "joe@a.test"], "Subject: three\n\n..x\n").exit, Some(0));
     assert_eq!(desk.waiting().len(), 3);
     let mut letters = taken(setup);
     letters.sort_by_key(|letter| String::from_utf8_lossy(&letter.content).find("Subject: one").is_none());
     let [one, ..] = letters.as_slice() else { panic!("{letters:?}") };
-    let of = |subject: &str| letters.iter().find(|letter| String::from_utf8_lossy(&letter.content).contains(subject)).expect(subject);
+    let of = |subject: &str| {
+        letters.iter().find(|letter| String::from_utf8_lossy(&letter.content).contains(subject)).expect(subject)
+    };
     let uid = rustix::process::getuid().as_raw();
-    assert_eq!((letters.len(), one.envelope.received.client, one.envelope.received.protocol), (3, Client::Process { uid }, Protocol::Local));
+    assert_eq!(
+        (letters.len(), one.envelope.received.client, one.envelope.received.protocol),
+        (3, Client::Process { uid }, Protocol::Local)
+    );
     assert_eq!(one.envelope.sender.to_string(), "<o@e.test>");
     assert_eq!(one.envelope.params.to_string(), "RET=HDRS ENVID=env1");
     let to: Vec<String> = one.envelope.recipients.iter().map(|to| format!("{} {}", to.address, to.params)).collect();
     assert_eq!(to, ["joe@a.test NOTIFY=NEVER", "ann@mx.test NOTIFY=NEVER"]);
     let text = String::from_utf8(one.content.clone()).expect("text");
     assert!(text.starts_with("Received: (from uid "), "{text}");
-    for part in ["\r\nDate: ", "\r\nFrom: Full Name <o@e.test>\r\n", "\r\nMessage-Id: <", "\r\nTo: joe@a.test, ann@mx.test\r\n", "\r\n\r\na\r\n.\r\nb\r\n"] {
+    for part in [
+        "\r\nDate: ",
+        "\r\nFrom: Full Name <o@e.test>\r\n",
+        "\r\nMessage-Id: <",
+        "\r\nTo: joe@a.test, ann@mx.test\r\n",
+        "\r\n\r\na\r\n.\r\nb\r\n",
+    ] {
         assert!(text.contains(part), "{part:?}: {text}");
     }
     let two = String::from_utf8(of("Subject: two").content.clone()).expect("text");
@@ -113,14 +134,25 @@ fn the_server_answers_whoever_waits() {
     assert!(String::from_utf8_lossy(&report.content).contains("Final-Recipient: rfc822; joe@a.test"), "{report:?}");
 }
 
+/// A next hop, killed at the end.
+struct Sink(std::process::Child);
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
 #[test]
 fn interactive_waits_for_the_next_hop() {
     for (refuse, exit) in [("rcpt:550:100", 67), ("rcpt:450:100", 0), ("rcpt:550:0", 0)] {
         let mut sink = program();
         sink.args(["sink", "--listen", "127.0.0.1:0", "--refuse", refuse]).stdout(std::process::Stdio::piped());
-        let mut sink = sink.spawn().expect("a sink");
+        let mut sink = Sink(sink.spawn().expect("a sink"));
         let mut line = String::new();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(sink.stdout.take().expect("piped")), &mut line).expect("a line");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(sink.0.stdout.take().expect("piped")), &mut line)
+            .expect("a line");
         let address = line.trim().strip_prefix("mailrace: ready on ").expect("ready").to_owned();
         let setup = Setup::new().set("route.smart_host", format!("{address:?}")).set("delivery.mode", "\"background\"");
         let desk = Desk::of(&setup);
@@ -128,8 +160,7 @@ fn interactive_waits_for_the_next_hop() {
         let done = desk.sendmail(&["-odi", "-v", "joe@a.test"], MESSAGE);
         assert_eq!(done.exit, Some(exit), "{refuse}: {done:?} {:?}", server.log);
         assert!(done.out.contains("joe@a.test... "), "{done:?}");
-        sink.kill().expect("it lives");
-        sink.wait().expect("it is dead");
+        drop(server);
     }
 }
 
@@ -140,7 +171,8 @@ fn smtp_on_standard_input_needs_no_server() {
                   MAIL FROM:<>\r\nRCPT TO:<c@d.test>\r\nRSET\r\nQUIT\r\n";
     let done = desk.sendmail(&["-bs"], dialog);
     assert_eq!(done.exit, Some(0), "{done:?}");
-    let codes: Vec<&str> = done.out.lines().filter(|line| line.as_bytes().get(3) == Some(&b' ')).map(|line| &line[..3]).collect();
+    let codes: Vec<&str> =
+        done.out.lines().filter(|line| line.as_bytes().get(3) == Some(&b' ')).map(|line| &line[..3]).collect();
     assert_eq!(codes, ["220", "250", "250", "250", "354", "250", "250", "250", "250", "221"], "{done:?}");
     let letters = taken(setup);
     let [letter] = letters.as_slice() else { panic!("{letters:?}") };
@@ -158,7 +190,7 @@ fn other_users_hand_in_and_are_named() {
     let (desk, setup) = Desk::opened(Setup::new());
     let copy = desk.path("copy");
     std::fs::copy(env!("CARGO_BIN_EXE_mailrace"), &copy).expect("copied");
-    let config = desk.path("mailrace.toml");
+    let config = desk.path(CONFIG);
     std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o644)).expect("ours");
     let run = |arguments: &[&str]| {
         let mut command = std::process::Command::new(&copy);
@@ -176,11 +208,15 @@ fn other_users_hand_in_and_are_named() {
     }
     let letters = taken(setup);
     let text = |to: &str| {
-        let letter = letters.iter().find(|letter| letter.envelope.recipients[0].address.to_string() == to).expect("there");
+        let letter =
+            letters.iter().find(|letter| letter.envelope.recipients[0].address.to_string() == to).expect("there");
         assert_eq!(letter.envelope.received.client, Client::Process { uid: 65_534 });
         String::from_utf8_lossy(&letter.content).into_owned()
     };
     let warned = text("joe@a.test");
-    assert!(warned.contains("\r\nX-Authentication-Warning: mx.test: nobody set sender to <boss@e.test> using -f\r\n"), "{warned}");
+    assert!(
+        warned.contains("\r\nX-Authentication-Warning: mx.test: nobody set sender to <boss@e.test> using -f\r\n"),
+        "{warned}"
+    );
     assert!(!text("ann@a.test").contains("X-Authentication-Warning"), "its own sender");
 }

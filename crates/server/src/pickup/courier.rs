@@ -70,7 +70,11 @@ impl Courier {
             Err(error) => return Carried::Later(format!("no session: {error}")),
         };
         let session = self.session();
-        let watch = self.asker.as_ref().filter(|asker| asker.waits_for_delivery()).map(|_| self.service.outcomes.watch(self.id));
+        let watch = self
+            .asker
+            .as_ref()
+            .filter(|asker| asker.waits_for_delivery())
+            .map(|_| self.service.outcomes.watch(self.id));
         let (said, ()) = tokio::join!(self.talk(BufReader::new(ours)), session.run(Transport::Local(theirs)));
         let carried = self.end(said, watch).await;
         if let (Carried::Later(why), Some(asker)) = (&carried, &mut self.asker) {
@@ -224,13 +228,14 @@ impl Courier {
         }
         let told: std::collections::HashSet<usize> = before.iter().map(|(position, _)| *position).collect();
         let all = 0..self.handed.submission.recipients.len();
-        Said::Refused(all.filter(|position| !told.contains(position)).map(|position| (position, reply.clone())).collect())
+        Said::Refused(
+            all.filter(|position| !told.contains(position)).map(|position| (position, reply.clone())).collect(),
+        )
     }
 
-    /// Tells who is refused: the one who waits for it, or else the sender by mail.
+    /// Tells who is refused: the one who waits for it and says that he has told his caller, or else the sender by mail.
     async fn tell(&mut self, refused: &[Refused]) -> bool {
-        if self.handed.submission.awaits_answer
-            && let Some(asker) = &mut self.asker
+        if let Some(asker) = &mut self.asker
             && asker.refused(&self.handed.submission, refused).await
         {
             return true;

@@ -5,9 +5,7 @@ use super::file::Handed;
 use crate::commit;
 use crate::env::{blocking, clock};
 use crate::service::Service;
-use mail::report::{
-    Addressee, Kind, Original, RECIPIENTS_MAX, RecipientReport, Report, compose, returns_content,
-};
+use mail::report::{Addressee, Kind, Original, RECIPIENTS_MAX, RecipientReport, Report, compose, returns_content};
 use mail::{Client, EnhancedCode, Envelope, Outcome, Protocol, QueueId, Received};
 use observe::{Event, ReportKind, Severity};
 use std::sync::Arc;
@@ -24,7 +22,12 @@ pub(super) async fn to_sender(service: &Arc<Service>, handed: &Arc<Handed>, id: 
         id,
         sender: submission.sender.clone(),
         params: submission.params.clone(),
-        received: Received { at_us, client: Client::Process { uid: handed.uid }, helo: None, protocol: Protocol::Local },
+        received: Received {
+            at_us,
+            client: Client::Process { uid: handed.uid },
+            helo: None,
+            protocol: Protocol::Local,
+        },
         recipients: submission.recipients.clone(),
     };
     let is_whole = returns_content(&envelope, true, handed.content_bytes, return_max);
@@ -76,7 +79,8 @@ pub(super) async fn to_sender(service: &Arc<Service>, handed: &Arc<Handed>, id: 
         let composed = compose(&report, original);
         let own = report.envelope_for(&composed);
         if let Err(error) = commit::submit(service, &own, composed.content).await {
-            let text = format!("report on {id} to <{to}> not stored: {error}; the message stays in the pickup directory");
+            let text =
+                format!("report on {id} to <{to}> not stored: {error}; the message stays in the pickup directory");
             service.tell(&Event::Spool { severity: Severity::Error, text: &text });
             return false;
         }

@@ -8,11 +8,75 @@ fn read(line: &str) -> Result<Arguments, Wrong> {
 #[test]
 fn every_flag_is_taken() {
     for flag in [
-        "-Ac", "-Am", "-A c", "-B7BIT", "-B 8bitmime", "-bm", "-ba", "-C/etc/x", "-c", "-D /dev/null", "-d", "-d0.1", "-ep", "-em", "-e q",
-        "-FName", "-F Name", "-fa@b", "-f a@b", "-r a@b", "-G", "-h3", "-h 3", "-I", "-i", "-L tag", "-M x", "-m", "-N never",
-        "-N success,failure,delay", "-n", "-O DeliveryMode=b", "-OErrorMode=m", "-o i", "-oi", "-odb", "-oem", "-oo", "-om", "-oT5d",
-        "-p SMTP:host", "-Q", "-Qreason", "-q", "-q15m", "-q1h30m", "-qp10m", "-qf", "-qGx", "-qIa", "-q!Ra", "-qSa", "-qQ", "-qQx", "-qL",
-        "-Rhdrs", "-R full", "-s", "-T", "-t", "-U", "-V env", "-v", "-X /dev/null", "-x", "-z", "-ti", "-vti", "--",
+        "-Ac",
+        "-Am",
+        "-A c",
+        "-B7BIT",
+        "-B 8bitmime",
+        "-bm",
+        "-ba",
+        "-C/etc/x",
+        "-c",
+        "-D /dev/null",
+        "-d",
+        "-d0.1",
+        "-ep",
+        "-em",
+        "-e q",
+        "-FName",
+        "-F Name",
+        "-fa@b",
+        "-f a@b",
+        "-r a@b",
+        "-G",
+        "-h3",
+        "-h 3",
+        "-I",
+        "-i",
+        "-L tag",
+        "-M x",
+        "-m",
+        "-N never",
+        "-N success,failure,delay",
+        "-n",
+        "-O DeliveryMode=b",
+        "-OErrorMode=m",
+        "-o i",
+        "-oi",
+        "-odb",
+        "-oem",
+        "-oo",
+        "-om",
+        "-oT5d",
+        "-p SMTP:host",
+        "-Q",
+        "-Qreason",
+        "-q",
+        "-q15m",
+        "-q1h30m",
+        "-qp10m",
+        "-qf",
+        "-qGx",
+        "-qIa",
+        "-q!Ra",
+        "-qSa",
+        "-qQ",
+        "-qQx",
+        "-qL",
+        "-Rhdrs",
+        "-R full",
+        "-s",
+        "-T",
+        "-t",
+        "-U",
+        "-V env",
+        "-v",
+        "-X /dev/null",
+        "-x",
+        "-z",
+        "-ti",
+        "-vti",
+        "--",
     ] {
         let arguments = read(&format!("{flag} joe")).unwrap_or_else(|wrong| panic!("{flag}: {wrong:?}"));
         // Those that may stand alone take no word of others.
@@ -23,7 +87,10 @@ fn every_flag_is_taken() {
 #[test]
 fn what_callers_really_say() {
     let cron = read("-i -FCronDaemon -odi -oem root").unwrap();
-    assert_eq!((cron.full_name.as_deref(), cron.ignores_dots, cron.words.as_slice()), (Some("CronDaemon"), true, &["root".to_owned()][..]));
+    assert_eq!(
+        (cron.full_name.as_deref(), cron.ignores_dots, cron.words.as_slice()),
+        (Some("CronDaemon"), true, &["root".to_owned()][..])
+    );
     assert_eq!((cron.delivery, cron.errors), (Delivery::Interactive, Errors::Mail));
     let php = read("-t -i -fweb@x.test").unwrap();
     assert!(php.takes_recipients && php.ignores_dots && php.sender.as_deref() == Some("web@x.test"));
@@ -36,7 +103,10 @@ fn what_callers_really_say() {
     assert_eq!(read("-bd -q15m").map(|found| (found.mode, found.has_interval)), Ok((Mode::Daemon, true)));
     assert_eq!(read("-q0").map(|found| found.has_interval), Ok(false));
     let filters = read("-qIabc -q!Rx@y -Qbad").unwrap();
-    assert_eq!((filters.filters.len(), filters.filters[1].is_not, filters.quarantine.as_deref()), (2, true, Some("bad")));
+    assert_eq!(
+        (filters.filters.len(), filters.filters[1].is_not, filters.quarantine.as_deref()),
+        (2, true, Some("bad"))
+    );
 }
 
 #[test]
