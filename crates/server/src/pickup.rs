@@ -167,7 +167,8 @@ impl Pickup {
                 Some((name, asker)) = called.recv() => {
                     if !self.known.contains_key(&name.base) {
                         self.known.insert(name.base.clone(), 0);
-                        self.ready.push_back((name, Some(asker)));
+                        // Somebody waits: not behind what nobody waits for.
+                        self.ready.push_front((name, Some(asker)));
                     }
                 }
                 Some(ended) = self.running.join_next() => self.end(ended),

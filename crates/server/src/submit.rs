@@ -47,7 +47,6 @@ const FILE_MODE: u32 = 0o640;
 pub const SOCKET: &str = "socket";
 
 const CHOSEN: u8 = 1;
-const ANSWERS: u8 = 2;
 
 /// What a program hands in, but for the content.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,8 +55,6 @@ pub struct Submission {
     pub sender: ReversePath,
     /// The caller chose it (`-f`), and it is not simply the caller.
     pub is_chosen: bool,
-    /// Whoever hands it in waits to be told who is refused; if nobody waits any more, the sender is told by mail.
-    pub awaits_answer: bool,
     /// Of the message.
     pub params: MailParams,
     /// At least one.
@@ -97,7 +94,7 @@ impl Submission {
         let Some(octets) = octets else {
             return Err(Malformed(format!("{} recipients are more than one message can have", self.recipients.len())));
         };
-        let flags = if self.is_chosen { CHOSEN } else { 0 } | if self.awaits_answer { ANSWERS } else { 0 };
+        let flags = if self.is_chosen { CHOSEN } else { 0 };
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&[VERSION, flags, 0, 0]);
         bytes.extend_from_slice(&octets.to_le_bytes());
@@ -136,7 +133,7 @@ impl Submission {
         }
         let (flags, count) =
             (preamble[9], u32::from_le_bytes([preamble[16], preamble[17], preamble[18], preamble[19]]));
-        if flags & !(CHOSEN | ANSWERS) != 0 || preamble[10..12] != [0, 0] {
+        if flags & !CHOSEN != 0 || preamble[10..12] != [0, 0] {
             return Err(Malformed("its head has flags that this version does not know".to_owned()));
         }
         let mut fields = Fields { rest: head };
@@ -158,7 +155,7 @@ impl Submission {
         if !fields.rest.is_empty() || recipients.is_empty() {
             return Err(Malformed("the number of its recipients is wrong".to_owned()));
         }
-        Ok(Self { sender, is_chosen: flags & CHOSEN != 0, awaits_answer: flags & ANSWERS != 0, params, recipients })
+        Ok(Self { sender, is_chosen: flags & CHOSEN != 0, params, recipients })
     }
 }
 
@@ -338,7 +335,6 @@ mod tests {
         Submission {
             sender: ReversePath::Address("joe@h.test".parse().unwrap()),
             is_chosen: true,
-            awaits_answer: false,
             params: MailParams::parse(b"BODY=8BITMIME ENVID=a").unwrap(),
             recipients: vec![
                 Recipient::new("\"a b\"@c.test".parse().unwrap()),
@@ -358,8 +354,8 @@ mod tests {
     #[test]
     fn what_is_written_reads_back() {
         for sender in [ReversePath::Null, submission().sender] {
-            for (is_chosen, awaits_answer) in [(false, true), (true, false)] {
-                let one = Submission { sender: sender.clone(), is_chosen, awaits_answer, ..submission() };
+            for is_chosen in [false, true] {
+                let one = Submission { sender: sender.clone(), is_chosen, ..submission() };
                 assert_eq!(read(&one.encode().unwrap()), Ok(one));
             }
         }

@@ -83,8 +83,12 @@ impl<'a> Composer<'a> {
                 self.pending.extend_from_slice(content);
                 let new = self.pending.get(searched..).unwrap_or_default();
                 let has_end = new.windows(4).any(|four| four == b"\r\n\r\n") || self.pending.starts_with(b"\r\n");
-                if !self.is_header_done && (has_end || self.pending.len() > HEADER_BYTES_MAX) {
+                if !self.is_header_done && has_end {
                     return self.end_header();
+                }
+                if !self.is_header_done && self.pending.len() > HEADER_BYTES_MAX {
+                    let text = format!("Headers too large ({HEADER_BYTES_MAX} max)");
+                    return Err((exit::UNAVAILABLE, text));
                 }
                 Ok(())
             }

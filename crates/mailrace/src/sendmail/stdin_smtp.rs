@@ -117,7 +117,6 @@ impl<'a> Talk<'a> {
         let submission = Submission {
             sender: transaction.sender.clone(),
             is_chosen,
-            awaits_answer: false,
             params: transaction.params.clone(),
             recipients: transaction.recipients.clone(),
         };

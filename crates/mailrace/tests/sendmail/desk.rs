@@ -12,6 +12,9 @@ pub(crate) struct Desk {
     dir: Arc<tempfile::TempDir>,
 }
 
+/// The configuration that commands read.
+pub(crate) const CONFIG: &str = "desk.toml";
+
 /// What a command came to.
 #[derive(Debug)]
 pub(crate) struct Done {
@@ -32,6 +35,8 @@ impl Desk {
         // Other users come through.
         std::fs::set_permissions(setup.dir.path(), std::fs::Permissions::from_mode(0o755)).expect("ours");
         setup.write();
+        // A server that starts writes its file anew, perhaps while a command reads it.
+        std::fs::copy(setup.path("mailrace.toml"), setup.path(CONFIG)).expect("written");
         Self { dir: Arc::clone(&setup.dir) }
     }
 
@@ -55,7 +60,7 @@ impl Desk {
 
     pub(crate) fn command(&self, name: &str) -> Command {
         let mut command = Command::new(self.named(name));
-        command.env("MAILRACE_CONFIG", self.path("mailrace.toml")).env("HOME", self.path("home"));
+        command.env("MAILRACE_CONFIG", self.path(CONFIG)).env("HOME", self.path("home"));
         command
     }
 

@@ -1,6 +1,6 @@
 //! Handing mail in: arguments, statuses, headers, refusals.
 
-use crate::desk::{Desk, finish, taken, wait_until_empty};
+use crate::desk::{CONFIG, Desk, finish, taken, wait_until_empty};
 use crate::harness::{Setup, program};
 use mail::{Client, Protocol};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -56,7 +56,7 @@ fn statuses_and_texts_are_sendmails() {
     let missing = Desk::of(&setup);
     let done = missing.sendmail(&["joe@a.test"], MESSAGE);
     assert!(done.exit == Some(73) && done.err.contains("submit.directory"), "{done:?}");
-    std::fs::write(missing.path("mailrace.toml"), "hostname = 7\n").expect("written");
+    std::fs::write(missing.path(CONFIG), "hostname = 7\n").expect("written");
     assert_eq!(missing.sendmail(&["joe@a.test"], MESSAGE).exit, Some(78));
 }
 
@@ -134,14 +134,24 @@ fn the_server_answers_whoever_waits() {
     assert!(String::from_utf8_lossy(&report.content).contains("Final-Recipient: rfc822; joe@a.test"), "{report:?}");
 }
 
+/// A next hop, killed at the end.
+struct Sink(std::process::Child);
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
 #[test]
 fn interactive_waits_for_the_next_hop() {
     for (refuse, exit) in [("rcpt:550:100", 67), ("rcpt:450:100", 0), ("rcpt:550:0", 0)] {
         let mut sink = program();
         sink.args(["sink", "--listen", "127.0.0.1:0", "--refuse", refuse]).stdout(std::process::Stdio::piped());
-        let mut sink = sink.spawn().expect("a sink");
+        let mut sink = Sink(sink.spawn().expect("a sink"));
         let mut line = String::new();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(sink.stdout.take().expect("piped")), &mut line)
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(sink.0.stdout.take().expect("piped")), &mut line)
             .expect("a line");
         let address = line.trim().strip_prefix("mailrace: ready on ").expect("ready").to_owned();
         let setup = Setup::new().set("route.smart_host", format!("{address:?}")).set("delivery.mode", "\"background\"");
@@ -150,8 +160,7 @@ fn interactive_waits_for_the_next_hop() {
         let done = desk.sendmail(&["-odi", "-v", "joe@a.test"], MESSAGE);
         assert_eq!(done.exit, Some(exit), "{refuse}: {done:?} {:?}", server.log);
         assert!(done.out.contains("joe@a.test... "), "{done:?}");
-        sink.kill().expect("it lives");
-        sink.wait().expect("it is dead");
+        drop(server);
     }
 }
 
@@ -181,7 +190,7 @@ fn other_users_hand_in_and_are_named() {
     let (desk, setup) = Desk::opened(Setup::new());
     let copy = desk.path("copy");
     std::fs::copy(env!("CARGO_BIN_EXE_mailrace"), &copy).expect("copied");
-    let config = desk.path("mailrace.toml");
+    let config = desk.path(CONFIG);
     std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o644)).expect("ours");
     let run = |arguments: &[&str]| {
         let mut command = std::process::Command::new(&copy);

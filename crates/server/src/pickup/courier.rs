@@ -233,10 +233,9 @@ impl Courier {
         )
     }
 
-    /// Tells who is refused: the one who waits for it, or else the sender by mail.
+    /// Tells who is refused: the one who waits for it and says that he has told his caller, or else the sender by mail.
     async fn tell(&mut self, refused: &[Refused]) -> bool {
-        if self.handed.submission.awaits_answer
-            && let Some(asker) = &mut self.asker
+        if let Some(asker) = &mut self.asker
             && asker.refused(&self.handed.submission, refused).await
         {
             return true;

@@ -9,13 +9,11 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as 
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// The directory, open, with its socket.
+/// The directory, open.
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
     opened: OwnedFd,
-    /// Where commands ask; `None` where it could not be made, and why.
-    socket: Result<UnixListener, String>,
 }
 
 impl Directory {
@@ -39,21 +37,23 @@ impl Directory {
         if let Some((uid, gid)) = owner {
             fchown(&opened, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
         }
-        // After the owner: a change of owner takes the set-group-id bit away.
-        opened.set_permissions(Permissions::from_mode(DIRECTORY_MODE))?;
-        let socket = bind(path).map_err(|error| error.to_string());
-        Ok(Self { path: path.to_owned(), opened: opened.into(), socket })
+        // After the owner: a change of owner takes the set-group-id bit away. A service may be forbidden to set that bit
+        // (RestrictSUIDSGID=), and then the directory was made for it.
+        if opened.metadata()?.permissions().mode() & 0o7777 != DIRECTORY_MODE {
+            opened.set_permissions(Permissions::from_mode(DIRECTORY_MODE))?;
+        }
+        Ok(Self { path: path.to_owned(), opened: opened.into() })
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The socket, for the runtime.
+    /// Makes the socket, for the runtime: when the spool is open, whose lock keeps a second server away from the same mail.
     pub(super) fn listener(&self) -> io::Result<tokio::net::UnixListener> {
-        let socket = self.socket.as_ref().map_err(|error| io::Error::other(error.clone()))?;
+        let socket = bind(&self.path)?;
         socket.set_nonblocking(true)?;
-        tokio::net::UnixListener::from_std(socket.try_clone()?)
+        tokio::net::UnixListener::from_std(socket)
     }
 
     /// The names in it. Blocks.
@@ -86,7 +86,7 @@ impl AsFd for Directory {
     }
 }
 
-/// One that a killed server left is replaced: the lock of the spool keeps a second server away from the same mail.
+/// One that a killed server left is replaced.
 fn bind(directory: &Path) -> io::Result<UnixListener> {
     let path = directory.join(SOCKET);
     match std::fs::remove_file(&path) {
@@ -108,9 +108,11 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("pickup");
         for _ in 0..2 {
-            let directory = Directory::open(&path, None).unwrap();
+            Directory::open(&path, None).unwrap();
             assert_eq!(path.metadata().unwrap().permissions().mode() & 0o7777, DIRECTORY_MODE);
-            assert!(directory.socket.is_ok());
+            for _ in 0..2 {
+                bind(&path).unwrap();
+            }
             std::fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
         }
         std::os::unix::fs::symlink(&path, place.path().join("link")).unwrap();

@@ -182,7 +182,6 @@ mod tests {
         let submission = Submission {
             sender: ReversePath::Null,
             is_chosen: false,
-            awaits_answer: false,
             params: MailParams::default(),
             recipients: vec![Recipient::new("a@b.test".parse().unwrap())],
         };
