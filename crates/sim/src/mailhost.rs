@@ -66,6 +66,7 @@ pub struct Mailhost {
     line: Vec<u8>,
     is_line_too_long: bool,
     has_sender: bool,
+    transactions: u32,
     recipients: Vec<Box<[u8]>>,
     at_dot: Option<AtDot>,
     content: Content,
@@ -198,6 +199,7 @@ impl Mailhost {
             line: Vec::new(),
             is_line_too_long: false,
             has_sender: false,
+            transactions: 0,
             recipients: Vec::new(),
             at_dot: None,
             content: Content::default(),
@@ -213,6 +215,12 @@ impl Mailhost {
     #[must_use]
     pub fn host(&self) -> u32 {
         self.host
+    }
+
+    /// MAIL commands so far, refused ones included.
+    #[must_use]
+    pub fn transactions(&self) -> u32 {
+        self.transactions
     }
 
     /// When [`World::leave`] has something next.
@@ -394,6 +402,7 @@ impl Mailhost {
         if path(rest, b"FROM:").is_none() {
             return self.refuse(side, 501, "5.5.4 MAIL FROM:<address>");
         }
+        self.transactions = self.transactions.saturating_add(1);
         match side.character {
             Character::Busy => self.refuse(side, 451, "4.3.0 busy, try again later"),
             Character::Throttle if !side.host.bears(side.plan.throttle_interval, side.now) => {

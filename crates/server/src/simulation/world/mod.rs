@@ -1,0 +1,100 @@
+//! The server in the simulated internet: the worlds, hosts and scripts of `mailrace sim` under virtual time.
+//!
+//! A run plays a [`sim::world::World`] whose hosts refuse, drop packets, hang, are slow, put off, throttle, break off and mean
+//! harm, some always and some for a time. Lists go to hundreds of domains beside single, urgent and bulk mail; some sites have
+//! a `[[destination]]` rule; the server is killed, stopped and loses power. At the end [`check`] judges what hosts saw, and
+//! [`memory`] looks now and then at what the scheduler holds.
+//!
+//! | File | Holds |
+//! |---|---|
+//! | [`script`] | what a seed means |
+//! | [`net`] | the hosts of `sim` at in-process wires, and what they see |
+//! | [`run`] | one run |
+//! | [`check`] | what must be true at its end |
+//! | [`memory`] | what must be true all the time |
+//!
+//! `SIM_COUNT`, `SIM_FROM`, `SIM_SEED` and `SIM_LOG` are those of the simulation above. The DNS is `[[dns.override]]`, so
+//! its troubles are not among those here. A seed that failed goes into [`KEPT`] and stays.
+
+mod check;
+mod memory;
+mod net;
+mod run;
+mod script;
+
+use super::{Sabotage, number};
+pub(crate) use memory::Sizes;
+use std::time::Duration;
+
+/// Seeds that once showed a fault.
+const KEPT: &[u64] = &[];
+/// Runs of a usual test.
+const COUNT: u64 = 12;
+/// Seeds among which a fault made on purpose must be noticed.
+const TRIES: u64 = 12;
+
+#[test]
+fn a_world_gets_its_mail() {
+    let (from, count) = (number("SIM_FROM").unwrap_or(1), number("SIM_COUNT").unwrap_or(COUNT));
+    let only = number("SIM_SEED");
+    let all = KEPT.iter().copied().chain(from..from + count);
+    let seeds: Vec<u64> = only.map_or_else(|| all.collect(), |only| vec![only]);
+    let (began, mut time, mut taken) = (processor_time(), Duration::ZERO, 0);
+    let mut failed = Vec::new();
+    for seed in &seeds {
+        let lived = run::run(*seed, None);
+        time += lived.time;
+        taken += lived.taken;
+        if let Some(first) = lived.wrong.first() {
+            println!("seed {seed}: {} things are wrong, first: {first}", lived.wrong.len());
+            if only.is_some() {
+                println!("{:#?}", lived.wrong);
+            }
+            failed.push(*seed);
+        }
+    }
+    let (hours, spent) = (time.as_secs_f64() / 3_600.0, (processor_time() - began).as_secs_f64());
+    let rate = hours / (spent / 60.0);
+    println!(
+        "{} worlds: {hours:.0} simulated hours and {taken} deliveries in {spent:.1} s of this thread, {rate:.0} hours a minute",
+        seeds.len()
+    );
+    assert!(failed.is_empty(), "seeds {failed:?}");
+}
+
+#[test]
+fn a_world_repeats_to_the_letter() {
+    for seed in [2, 5] {
+        assert_eq!(run::run(seed, None).fingerprint, run::run(seed, None).fingerprint, "seed {seed}");
+    }
+}
+
+/// Each checker must be able to say no, and say it itself.
+#[test]
+fn what_is_broken_in_a_world_is_noticed() {
+    for (sabotage, words) in [
+        (Sabotage::AnswerEarly, "LOST"),
+        (Sabotage::DropReport, "LOST"),
+        (Sabotage::DropDeferred, "in the queue"),
+        (Sabotage::ForgetOutcome, "TWICE"),
+        (Sabotage::ForgetLimits, "LIMIT connections"),
+        (Sabotage::ForgetLimits, "LIMIT rate"),
+        (Sabotage::ForgetLimits, "LIMIT recipients"),
+        (Sabotage::ForgetLimits, "LIMIT messages"),
+        (Sabotage::OneLane, "STARVED"),
+        (Sabotage::SinglesLast, "BEHIND A LIST"),
+        (Sabotage::LoadAll, "MEMORY: too many jobs that wait"),
+        (Sabotage::KeepPosts, "MEMORY: too many posts"),
+    ] {
+        let is_noticed = |seed: &u64| run::run(*seed, Some(sabotage)).wrong.iter().any(|wrong| wrong.contains(words));
+        let seed = (1..=TRIES).find(is_noticed);
+        assert!(seed.is_some(), "{sabotage:?} was not noticed as {words:?}");
+        println!("{sabotage:?}: noticed as {words:?} with seed {seed:?}");
+    }
+}
+
+/// What this thread used of a processor: other tests run beside it.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap(), u32::try_from(time.tv_nsec).unwrap())
+}
