@@ -172,6 +172,10 @@ impl fmt::Debug for Dispatch {
 pub(crate) fn settings(config: &Config) -> Settings {
     let delivery = &config.delivery;
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+    #[cfg(test)]
+    let retry_max = delivery.retry_max.min(if is_sabotaged(Sabotage::Tireless) { DOWN_FIRST } else { Duration::MAX });
+    #[cfg(not(test))]
+    let retry_max = delivery.retry_max;
     Settings {
         connections_max: count(delivery.connections_max),
         window_start: WINDOW_START.min(delivery.connections_per_destination),
@@ -180,7 +184,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
         retry_first: delivery.retry_first,
         retry_max: delivery.retry_max,
         down_first: DOWN_FIRST.min(delivery.retry_first),
-        down_max: delivery.retry_max,
+        down_max: retry_max,
         warn_after: Some(delivery.warn_after).filter(|after| !after.is_zero()),
         give_up_after: delivery.give_up_after,
         fresh_waits: delivery.mode == DeliveryMode::Queue,

@@ -65,6 +65,8 @@ pub struct Mailhost {
     /// The beginning of a command whose end has not come.
     line: Vec<u8>,
     is_line_too_long: bool,
+    /// It offered nothing; what it becomes later does not change that.
+    is_plain: bool,
     has_sender: bool,
     transactions: u32,
     recipients: Vec<Box<[u8]>>,
@@ -198,6 +200,7 @@ impl Mailhost {
             state: State::Command,
             line: Vec::new(),
             is_line_too_long: false,
+            is_plain: false,
             has_sender: false,
             transactions: 0,
             recipients: Vec::new(),
@@ -256,6 +259,7 @@ impl Mailhost {
     }
 
     fn greet(&mut self, side: &mut Side<'_>) {
+        self.is_plain = side.character == Character::Plain;
         match side.character {
             Character::Dead => self.end(Then::Reset),
             Character::Drop | Character::Hung => self.state = State::Deaf,
@@ -343,7 +347,6 @@ impl Mailhost {
         let end = line.iter().position(|octet| *octet == b' ').unwrap_or(line.len());
         let (verb, rest) = line.split_at_checked(end).unwrap_or((line, &[]));
         let is = |name: &str| verb.eq_ignore_ascii_case(name.as_bytes());
-        let is_plain = side.character == Character::Plain;
         if is("RCPT") {
             self.rcpt(side, rest);
         } else if is("MAIL") {
@@ -354,7 +357,7 @@ impl Mailhost {
                 self.state = State::Text;
                 self.say("354 go on");
             }
-        } else if is("BDAT") && !is_plain {
+        } else if is("BDAT") && !self.is_plain {
             self.bdat(side, rest);
         } else if is("EHLO") || is("HELO") {
             self.hello(side, is("EHLO"));
@@ -377,6 +380,7 @@ impl Mailhost {
 
     fn hello(&mut self, side: &Side<'_>, is_extended: bool) {
         self.forget();
+        self.is_plain = side.character == Character::Plain;
         let name = World::name(self.host);
         match side.character {
             Character::HungHello => self.state = State::Deaf,

@@ -117,6 +117,11 @@ impl Patience {
         let Delivery { fast_connect_time, fast_greeting_time, fast_command_time, .. } = *delivery;
         #[cfg(test)]
         let lane = if is_sabotaged(Sabotage::OneLane) { Lane::Slow } else { lane };
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::Patient) {
+            let day = Duration::from_secs(86_400);
+            return Self { connect: connect_time, greeting: day, command: day, all: day, hurry: day };
+        }
         match lane {
             Lane::Fast => Self {
                 connect: fast_connect_time.min(connect_time),
@@ -418,6 +423,8 @@ impl Opening<'_> {
                 hurry: patience.hurry,
                 transaction: delivery.transaction_time,
                 farewell: FAREWELL_TIME,
+                #[cfg(test)]
+                reply_lines: if is_sabotaged(Sabotage::Patient) { usize::MAX } else { Limits::default().reply_lines },
                 ..Limits::default()
             },
             pipelining: delivery.pipelining,

@@ -187,8 +187,14 @@ impl Work<'_> {
         }
     }
 
-    /// Settles one attempt; its changes wait for [`Self::flush`].
-    async fn settle(&mut self, job: &Job, attempt: &Attempt<'_>, fates: Vec<Fate>, feedback: Feedback) {
+    /// Settles one attempt; its changes wait for [`Self::flush`]. Returns when it is tried again, if it is.
+    async fn settle(
+        &mut self,
+        job: &Job,
+        attempt: &Attempt<'_>,
+        fates: Vec<Fate>,
+        feedback: Feedback,
+    ) -> Option<Duration> {
         let early = self.dispatch.early.get(job.message);
         if fates.iter().any(|fate| !matches!(fate, Fate::Delivered(_))) {
             // A report may have to be stored first; what was delivered before does not wait for that.
@@ -197,7 +203,8 @@ impl Work<'_> {
                 && !early.store().await
             {
                 // Its sender still has it.
-                return self.records.push((job.clone(), feedback, None));
+                self.records.push((job.clone(), feedback, None));
+                return None;
             }
         }
         let settled = settle::settle(self.service, attempt, fates).await;
@@ -205,6 +212,15 @@ impl Work<'_> {
             self.changes.extend(settled.changes);
         }
         self.records.push((job.clone(), feedback, settled.retry));
+        settled.retry
+    }
+
+    /// What a host put off is tried with others of its site next, if there are some.
+    fn spare(&self, host: &Candidate, retry: Option<Duration>) {
+        let now = self.service.unix_now();
+        if let Some(wait) = retry.map(|at| at.saturating_sub(now)) {
+            self.service.hosts.learn(|hosts| hosts.spare(host.address, wait, now));
+        }
     }
 
     /// Every message for a destination that does not exist has failed.
@@ -361,7 +377,8 @@ impl Conversation<'_> {
             let fates = vec![Fate::Deferred(Cause::new(status, text, None)); open.outgoing.positions.len()];
             let xdelay = clock::now().saturating_duration_since(open.began);
             let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, false);
-            self.work.settle(&open.job, &attempt, fates, Feedback::Lost).await;
+            let retry = self.work.settle(&open.job, &attempt, fates, Feedback::Lost).await;
+            self.work.spare(&self.link.peer, retry);
         }
         self.work.flush();
         let (service, address) = (self.work.service, self.link.peer.address);
@@ -512,6 +529,7 @@ impl Conversation<'_> {
             return self.work.dispatch.give_back(self.work.connection, &open.job);
         }
         let is_answered = finished.outcomes.iter().any(|outcome| matches!(outcome.answer, Answer::Reply(_)));
+        let is_put_off = finished.outcomes.iter().all(|outcome| answers::is_put_off(outcome.stage, &outcome.answer));
         let mut feedback = Feedback::Neutral;
         let mut fates = Vec::with_capacity(finished.outcomes.len());
         let rules = Arc::clone(&self.work.service.live.load().reasons);
@@ -532,13 +550,16 @@ impl Conversation<'_> {
             }
         }
         let xdelay = clock::now().saturating_duration_since(open.began);
-        if is_answered {
+        if is_answered && !is_put_off {
             let (service, address) = (self.work.service, self.link.peer.address);
             service.hosts.learn(|hosts| hosts.delivered(address, xdelay, service.unix_now()));
         }
         let passes_dsn = self.link.session.offers().dsn;
         let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, passes_dsn);
-        self.work.settle(&open.job, &attempt, fates, feedback).await;
+        let retry = self.work.settle(&open.job, &attempt, fates, feedback).await;
+        if is_put_off {
+            self.work.spare(&self.link.peer, retry);
+        }
     }
 
     /// Whether the peer had nothing to do with the transaction: it was behind one that ended the connection, or the

@@ -25,6 +25,10 @@ pub(crate) enum Sabotage {
     LoadAll,
     /// Who waits for a connection that is over is remembered.
     KeepPosts,
+    /// A site that is down is tried every few seconds.
+    Tireless,
+    /// Whoever does not greet is waited for, and whatever he says is listened to.
+    Patient,
 }
 
 impl Sabotage {

@@ -85,6 +85,9 @@ fn what_is_broken_in_a_world_is_noticed() {
         (Sabotage::SinglesLast, "BEHIND A LIST"),
         (Sabotage::LoadAll, "MEMORY: too many jobs that wait"),
         (Sabotage::KeepPosts, "MEMORY: too many posts"),
+        (Sabotage::Tireless, "attempts at host"),
+        (Sabotage::Patient, "for a connection to host"),
+        (Sabotage::Patient, "octets were taken from host"),
     ] {
         let is_noticed = |seed: &u64| run::run(*seed, Some(sabotage)).wrong.iter().any(|wrong| wrong.contains(words));
         let seed = (1..=TRIES).find(is_noticed);

@@ -11,7 +11,7 @@ use sim::ledger::{How, Taken};
 use sim::mailhost::{Flight, Mailhost, Then};
 use sim::world::World;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
@@ -21,6 +21,13 @@ use tokio::time::sleep;
 const WIRE: usize = 64 << 10;
 /// More than any run has messages for: a server that cannot stop is known by then, and the run shall come to its end.
 const TAKEN_MAX: usize = 40_000;
+/// RFC 2544, appendix C.2.2: for tests of networks.
+const NETWORK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+
+/// The address of a host as the server knows it: loopback, where the world is, would be the server itself.
+pub(super) const fn outer(host: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(NETWORK.to_bits() + host)
+}
 
 /// A connection as its host had it.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +91,8 @@ impl Net {
         }
         let (host, delay) = {
             let world = self.world();
-            let host = world.host_at(ip).ok_or(io::ErrorKind::NetworkUnreachable)?;
+            let host = ip.to_bits().checked_sub(NETWORK.to_bits()).filter(|host| *host < world.plan().hosts);
+            let host = host.ok_or(io::ErrorKind::NetworkUnreachable)?;
             (host, world.plan().delay)
         };
         let counted = Counted::new(&self.book, host as usize);

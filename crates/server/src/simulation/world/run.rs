@@ -5,7 +5,7 @@ use super::super::run::{Life, within};
 use super::super::sabotage::Sabotage;
 use super::check::{self, Terms};
 use super::memory::{self, Bounds};
-use super::net::Net;
+use super::net::{Net, outer};
 use super::script::Script;
 use crate::deliver::Internet;
 use std::fmt::Write as _;
@@ -77,7 +77,7 @@ fn note(book: &Book, seed: u64, world: &sim::world::World, limits: &[super::scri
     for (number, host) in (0..).zip(world.hosts()) {
         let site = world.site_of(number);
         book.note(|| {
-            let address = world.address(number);
+            let address = outer(number);
             format!("host {number} {address} site {site} {:?}: {:?}", limits[site as usize], host.script)
         });
     }

@@ -4,6 +4,7 @@ use super::super::book::{Answer, Book, Sent};
 use super::super::host::Host;
 use super::super::plan::{self, Plan};
 use super::super::random::Random;
+use super::net::outer;
 use crate::config::{Config, DnsOverride, Host as Name, RouteTls};
 use sim::character::Character;
 use sim::plan::{Change, Share};
@@ -158,7 +159,7 @@ fn ruled(random: &mut Random, world: &World) -> Vec<u32> {
 fn rules(random: &mut Random, world: &World, ruled: &[u32]) -> (String, Limits) {
     let rule = Limits {
         connections: random.pick(&[1, 2, 3]),
-        rate: Some(random.pick(&[500, 1_000, 2_000])),
+        rate: Some(random.pick(&[200, 500, 1_000])),
         recipients: random.pick(&[1, 4, 20]),
         messages: random.pick(&[1, 3, 50]),
     };
@@ -199,7 +200,7 @@ fn config(random: &mut Random, world: &World, rules: &str, give_up: Duration) ->
     let overrides = &mut config.dns.overrides;
     for host in 0..world.plan().hosts {
         let domain = World::name(host).parse().unwrap();
-        overrides.push(DnsOverride { domain, mx: Vec::new(), address: vec![IpAddr::V4(world.address(host))] });
+        overrides.push(DnsOverride { domain, mx: Vec::new(), address: vec![IpAddr::V4(outer(host))] });
     }
     for domain in 0..world.domains() {
         let names = world.hosts_of_domain(domain).map(|host| Name::Name(World::name(host).parse().unwrap()));
@@ -245,7 +246,7 @@ fn traffic_of(random: &mut Random, world: &World, ruled: &[u32], traffic: Durati
     if !ruled.is_empty() {
         let at = random.time(Duration::from_secs(1), early);
         let of_site = domains_of(world, random.pick(ruled));
-        for _ in 0..20 {
+        for _ in 0..80 {
             let at = at + random.time(Duration::ZERO, Duration::from_secs(5));
             let to: Vec<u32> = (0..random.pick(&[1, 1, 8])).map(|_| random.pick(&of_site)).collect();
             send(random, at, &to);
