@@ -291,7 +291,8 @@ impl Dispatch {
         if let [_] = envelope.recipients.as_slice() {
             let name = encoded.destination(0);
             #[cfg(test)]
-            if is_sabotaged(Sabotage::SinglesLast) && self.lock().scheduler.state(name).is_some_and(|view| view.ready > 0)
+            if is_sabotaged(Sabotage::SinglesLast)
+                && self.lock().scheduler.state(name).is_some_and(|view| view.ready > 0)
             {
                 hold_back(name);
                 return lined;
@@ -588,7 +589,8 @@ impl Dispatch {
         Sizes {
             destinations: destinations.len(),
             sites: sites.len(),
-            ready: destinations.iter().map(|view| view.ready).sum(),
+            ready: destinations.iter().map(|view| view.ready).max().unwrap_or(0),
+            lines: sites.iter().map(|site| (site.ready, site.destinations, site.limits.connections as usize)).collect(),
             in_flight: sites.iter().map(|site| site.in_flight).sum(),
             connections: state.scheduler.connections(),
             posts: state.posts.len(),

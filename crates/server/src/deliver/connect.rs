@@ -424,7 +424,7 @@ impl Opening<'_> {
                 transaction: delivery.transaction_time,
                 farewell: FAREWELL_TIME,
                 #[cfg(test)]
-                reply_lines: if is_sabotaged(Sabotage::Patient) { usize::MAX } else { Limits::default().reply_lines },
+                reply_lines: if is_sabotaged(Sabotage::AllEars) { usize::MAX } else { Limits::default().reply_lines },
                 ..Limits::default()
             },
             pipelining: delivery.pipelining,
@@ -451,8 +451,8 @@ impl Opening<'_> {
     }
 }
 
-/// What a session that ended before it was ready had to say.
-fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Trouble {
+/// What a session that ended before it took anything had to say.
+pub(super) fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Trouble {
     let mut trouble = Trouble {
         peer: Some(candidate.clone()),
         ..Trouble::deferral((4, 2), format!("Connection to {} was closed", candidate.name))

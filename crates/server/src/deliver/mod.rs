@@ -32,7 +32,7 @@ use crate::session::Wait;
 use crate::settle::{self, Attempt, Cause, Fate};
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
-use connect::{Trouble, next_hop};
+use connect::{Trouble, next_hop, refused};
 use link::{Link, Next};
 use mail::{Body, EnhancedCode, MailParams, Outcome};
 use message::Content;
@@ -42,6 +42,7 @@ use smtp::client::{Answer, Finished, Loss, Misfit, Stage, Step, Transaction};
 use spool::{Change, Pressure, Status, Store as _};
 use std::collections::VecDeque;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -87,6 +88,7 @@ pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionI
         // It went somewhere else meanwhile, or the DNS fails: which, is asked for this destination.
         Ok(_) | Err(_) => return dispatch.misplaced(&way, connection),
     };
+    let addresses: Vec<SocketAddr> = site.candidates.iter().map(|one| one.address).collect();
     let opened = Box::pin(connect::open(&service, site.candidates, way.lane, &site.rule, &mut wait)).await;
     match opened {
         Ok(link) => {
@@ -100,6 +102,7 @@ pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionI
                 appetite: Appetite::Hungry,
                 idle_since: clock::now(),
                 answered: 0,
+                has_delivered: false,
                 barren: 0,
                 is_lagging: false,
             };
@@ -108,8 +111,17 @@ pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionI
                 let address = conversation.link.peer.address;
                 service.hosts.learn(|hosts| hosts.failed(address, service.unix_now()));
             }
+            let dismissal = conversation.dismissal().filter(|_| {
+                // Otherwise the next connection is one to another host.
+                let now = service.unix_now();
+                !service.hosts.look(|hosts| addresses.iter().any(|address| hosts.may_try(*address, now)))
+            });
             work = conversation.work;
             work.flush();
+            if let Some(trouble) = dismissal {
+                let jobs = dispatch.unreachable(&service, &way, connection, Failure::Refused, &trouble.text);
+                return Box::pin(defer_all(&service, jobs, &trouble)).await;
+            }
         }
         Err(trouble) if trouble.is_ours => {}
         Err(trouble) => {
@@ -217,6 +229,8 @@ impl Work<'_> {
 
     /// What a host put off is tried with others of its site next, if there are some.
     fn spare(&self, host: &Candidate, retry: Option<Duration>) {
+        #[cfg(test)]
+        let retry = retry.filter(|_| !is_sabotaged(Sabotage::SameHostAgain));
         let now = self.service.unix_now();
         if let Some(wait) = retry.map(|at| at.saturating_sub(now)) {
             self.service.hosts.learn(|hosts| hosts.spare(host.address, wait, now));
@@ -314,6 +328,8 @@ struct Conversation<'a> {
     idle_since: Instant,
     /// Transactions that came to an answer.
     answered: u64,
+    /// Somebody was delivered over it.
+    has_delivered: bool,
     /// Those of them that no recipient was delivered by.
     barren: u32,
     /// The peer has been silent for longer than the fast lane bears.
@@ -542,6 +558,7 @@ impl Conversation<'_> {
         }
         self.answered += 1;
         if fates.iter().any(|fate| matches!(fate, Fate::Delivered(_))) {
+            self.has_delivered = true;
             fates.iter_mut().for_each(Fate::hurry);
         } else {
             self.barren += 1;
@@ -560,6 +577,18 @@ impl Conversation<'_> {
         if is_put_off {
             self.work.spare(&self.link.peer, retry);
         }
+    }
+
+    /// How the peer ended the connection, if it did so before it took anything. Whoever wants nothing now is as good as away: the
+    /// message has had its attempt, and what waits behind it shall not have one each.
+    fn dismissal(&self) -> Option<Trouble> {
+        let closing = self.link.session.closing().filter(|_| !self.has_delivered)?;
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::KnockAgain) {
+            return None;
+        }
+        let is_dismissed = closing.reply.as_ref().is_some_and(|reply| reply.code().get() == 421);
+        (is_dismissed && !self.work.service.stop.has_begun()).then(|| refused(Some(closing), &self.link.peer))
     }
 
     /// Whether the peer had nothing to do with the transaction: it was behind one that ended the connection, or the

@@ -192,6 +192,10 @@ impl Machine {
         running.tasks.abort_all();
         while running.tasks.join_next().await.is_some() {}
         let Running { service, .. } = running;
+        // What the tasks owned is dropped when it would go on.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
         if Arc::strong_count(&service) > 1 {
             self.book.wrong(format!("{} tasks outlive the server", Arc::strong_count(&service) - 1));
         }

@@ -25,10 +25,16 @@ pub(crate) enum Sabotage {
     LoadAll,
     /// Who waits for a connection that is over is remembered.
     KeepPosts,
+    /// Mail that a host put off goes there again, whoever else would take it.
+    SameHostAgain,
+    /// After a 421 to the first MAIL the next message knocks at once.
+    KnockAgain,
     /// A site that is down is tried every few seconds.
     Tireless,
-    /// Whoever does not greet is waited for, and whatever he says is listened to.
+    /// Whoever does not greet is waited for.
     Patient,
+    /// Whatever a host says is listened to.
+    AllEars,
 }
 
 impl Sabotage {

@@ -13,7 +13,7 @@
 use super::super::book::{Answer, EPOCH, Facts, Sent};
 use super::super::check::field;
 use super::net::Seen;
-use super::script::{Limits, is_site_steady};
+use super::script::{Limits, is_site_steady, is_steady};
 use mail::QueueId;
 use sim::character::{Character, Hostility};
 use sim::ledger::{How, Taken};
@@ -28,10 +28,10 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const SMALL: usize = 20;
 /// Transactions of a connection at a time.
 const FLIGHTS: usize = 4;
-/// A live site has its mail after this, if nothing else is in its way.
+/// While mail waits for a live site, one is served after this at most, if nothing else is in its way. 43 s were seen.
 const PROMPT: Duration = Duration::from_secs(60);
-/// How long a site that is not live may hold a place that a live one waits for.
-const PLACE: Duration = Duration::from_secs(60);
+/// And as much more for each site that is not live and may have one of its places: those that hang lose it sooner.
+const PLACE: Duration = Duration::from_secs(10);
 /// Turns of the wire that a transaction with a connection of its own takes: connect, greeting, EHLO, MAIL, RCPT, DATA, the
 /// content, QUIT, each with one more for a host that was tried before it.
 const TURNS: u32 = 16;
@@ -214,7 +214,9 @@ impl Checker<'_> {
             let (one, next) = (two[0], two[1]);
             let is_excused = match one.how {
                 How::Acknowledged => self.is_excused(one.at),
-                How::Silent => !self.is_steady_at(one) || self.has_crash(one.at.saturating_sub(SECOND), one.at + SECOND),
+                How::Silent => {
+                    !self.is_steady_at(one) || self.has_crash(one.at.saturating_sub(SECOND), one.at + SECOND)
+                }
             };
             if !is_excused {
                 self.say(format!("TWICE: {what} at {:?} and {:?}: {one:?}", one.at, next.at));
@@ -236,7 +238,9 @@ impl Checker<'_> {
         let up = self.facts.downs.iter().map(|(_, up)| *up).filter(|up| *up <= at).max().unwrap_or_default();
         let since = accepted.max(self.terms.trouble).max(up);
         if self.world.outlook(site) >= Outlook::Late && at > since + AFTER_TROUBLE {
-            self.say(format!("STARVED: {what} came at {at:?}, accepted at {accepted:?}, and a host of site {site} takes mail"));
+            self.say(format!(
+                "STARVED: {what} came at {at:?}, accepted at {accepted:?}, and a host of site {site} takes mail"
+            ));
         }
     }
 
@@ -271,7 +275,8 @@ impl Checker<'_> {
             self.say(format!("LIMIT messages: {most} over a connection to site {site}: {limits:?}"));
         }
         let taken = self.seen.taken.iter().filter(|taken| hosts.contains(&taken.host));
-        if let Some(most) = taken.map(|taken| taken.recipients.len()).max().filter(|most| *most > limits.recipients as usize)
+        if let Some(most) =
+            taken.map(|taken| taken.recipients.len()).max().filter(|most| *most > limits.recipients as usize)
         {
             self.say(format!("LIMIT recipients: {most} in a transaction at site {site}: {limits:?}"));
         }
@@ -286,7 +291,8 @@ impl Checker<'_> {
         for (nth, first) in began.iter().enumerate() {
             let within = began.iter().skip(nth).take_while(|at| **at - *first <= RATE_WINDOW).count();
             if within as f64 > most && !self.has_break(*first, *first + RATE_WINDOW) {
-                return self.say(format!("LIMIT rate: {within} within a minute from {first:?} at site {site}: {limits:?}"));
+                return self
+                    .say(format!("LIMIT rate: {within} within a minute from {first:?} at site {site}: {limits:?}"));
             }
         }
     }
@@ -305,6 +311,7 @@ impl Checker<'_> {
             times.iter().filter(|at| **at > from && **at < to).count()
         };
         let turn = self.world.plan().delay * TURNS + Duration::from_millis(200);
+        let rate = limits.rate.map_or(Duration::ZERO, |rate| SECOND * 1_000 / rate);
         let places = (self.terms.connections_max * 9 / 10).max(1) as u32;
         let bad = (0..self.world.sites()).filter(|site| !is_site_steady(self.world, *site)).count() as u32;
         let mut wrong = Vec::new();
@@ -315,14 +322,11 @@ impl Checker<'_> {
             // What a start finds it reads in the order of arrival.
             let up = facts.downs.iter().map(|(_, up)| *up).filter(|up| *up <= taken.at).max().unwrap_or_default();
             let since = accepted.max(up);
-            let waited = taken.at.saturating_sub(since);
             let (lists, small) = (within(&lists, since, taken.at), within(&small, since, taken.at));
-            let ahead = (lists + small + 1) as u32;
-            let own = match limits.rate {
-                None => turn * ahead,
-                Some(rate) => (turn + SECOND * 1_000 / rate) * ahead,
-            };
-            let bound = PROMPT + PLACE * (bad * limits.connections.min(5)).div_ceil(places) + own;
+            // What waits is served one after the other: how long nobody was.
+            let before = here.iter().map(|one| one.at).filter(|at| *at < taken.at).max().unwrap_or_default();
+            let waited = taken.at.saturating_sub(since.max(before));
+            let bound = PROMPT + PLACE * bad.div_ceil(places) + turn + rate;
             if waited > bound {
                 wrong.push(format!(
                     "STARVED: message {number} waited {waited:?} at site {site}, which was there, and {bound:?} is the most"
@@ -372,10 +376,15 @@ impl Checker<'_> {
             if !never_greets(character) {
                 continue;
             }
-            let dials = self.seen.dials[number as usize];
-            // Where others of the site are there, each of their connections may try it again when its time has come.
+            // Where others greet and take nothing, each try of a message tries all of them.
+            let others = || self.world.hosts_of_site(self.world.site_of(number));
+            let is_alone = others().all(|host| never_greets(self.world.hosts()[host as usize].script.base));
+            let is_spared = others().any(|host| is_steady(self.world, host));
+            let dials = if is_alone || is_spared { self.seen.dials[number as usize] } else { 0 };
             if f64::from(dials) > most {
-                self.say(format!("COSTLY: {dials} attempts at host {number}, which is {character}; {most:.0} are the most"));
+                self.say(format!(
+                    "COSTLY: {dials} attempts at host {number}, which is {character}; {most:.0} are the most"
+                ));
             }
             if longest > HELD_MAX {
                 self.say(format!("COSTLY: {longest:?} for a connection to host {number}, which is {character}"));

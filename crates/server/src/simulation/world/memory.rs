@@ -11,14 +11,16 @@ const INTERVAL: Duration = Duration::from_secs(20);
 const FLIGHTS: usize = 4;
 
 /// What dispatch has in memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sizes {
     /// Destinations that are known.
     pub(crate) destinations: usize,
     /// Sites that are known.
     pub(crate) sites: usize,
-    /// Jobs that wait for a connection.
+    /// The most jobs of a destination that wait for a connection.
     pub(crate) ready: usize,
+    /// Of each site: jobs that wait, destinations, and connections it may have.
+    pub(crate) lines: Vec<(usize, usize, usize)>,
     /// Jobs that a connection has.
     pub(crate) in_flight: usize,
     /// Connections, opening and closing ones included.
@@ -42,15 +44,20 @@ pub(super) struct Bounds {
 
 impl Bounds {
     /// What is too much.
-    fn broken_by(self, sizes: Sizes) -> Option<&'static str> {
+    fn broken_by(self, sizes: &Sizes) -> Option<&'static str> {
         // Each lane has one place at least.
         let connections = self.connections_max.max(2);
-        let ready = self.ready_max * (sizes.destinations + sizes.sites);
+        // And what connections had, which comes back when they end, a job for each transaction.
+        let most =
+            |destinations: usize, connections: usize| self.ready_max * (1 + destinations) + FLIGHTS * connections;
+        let is_long = |(ready, destinations, each): &(usize, usize, usize)| *ready > most(*destinations, *each);
+        let back = sizes.lines.iter().map(|(.., each)| *each).max().unwrap_or(0);
         [
             (sizes.destinations > self.destinations, "destinations"),
             // A destination that moved leaves its site for a moment.
             (sizes.sites > self.sites, "sites"),
-            (sizes.ready > ready, "jobs that wait"),
+            (sizes.lines.iter().any(is_long), "jobs that wait"),
+            (sizes.ready > most(1, back), "jobs of a destination"),
             (sizes.in_flight > FLIGHTS * sizes.connections, "jobs in flight"),
             (sizes.connections > connections, "connections"),
             (sizes.posts != sizes.connections, "posts"),
@@ -67,7 +74,7 @@ pub(super) async fn watch(book: Arc<Book>, machine: Arc<Machine>, bounds: Bounds
     loop {
         tokio::time::sleep(INTERVAL).await;
         let Some(sizes) = sizes(&machine) else { continue };
-        if let Some(what) = bounds.broken_by(sizes) {
+        if let Some(what) = bounds.broken_by(&sizes) {
             book.wrong(format!("MEMORY: too many {what}: {sizes:?}, {bounds:?}"));
             return;
         }

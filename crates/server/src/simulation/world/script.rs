@@ -100,9 +100,8 @@ fn world_of(random: &mut Random, seed: u64, traffic: Duration, trouble: Duration
         left -= percent;
         Share::percent(percent)
     };
-    let kinds: Vec<Character> = Character::all()
-        .filter(|character| !matches!(character, Character::Live | Character::Hostile(_)))
-        .collect();
+    let kinds: Vec<Character> =
+        Character::all().filter(|character| !matches!(character, Character::Live | Character::Hostile(_))).collect();
     let mut shares = Vec::new();
     for _ in 0..8 {
         let character = random.pick(&kinds);
@@ -125,7 +124,7 @@ fn world_of(random: &mut Random, seed: u64, traffic: Duration, trouble: Duration
         shares,
         hostile,
         changes,
-        delay: Duration::from_millis(random.pick(&[0, 5, 50, 400])),
+        delay: Duration::from_millis(random.pick(&[0, 50, 50, 400])),
         slow: Duration::from_secs(random.pick(&[2, 5, 30, 90])),
         greylist: Duration::from_secs(random.pick(&[60, 300, 900])),
         throttle_connections: random.pick(&[1, 2]),
@@ -185,9 +184,9 @@ fn config(random: &mut Random, world: &World, rules: &str, give_up: Duration) ->
         rule.tls = config.route.tls;
     }
     let delivery = &mut config.delivery;
-    delivery.connections_max = random.pick(&[20, 100, 1_000]);
+    delivery.connections_max = random.pick(&[6, 20, 1_000]);
     delivery.connections_per_destination = random.pick(&[1, 3, 20]);
-    delivery.recipients_per_transaction = random.pick(&[1, 10, 100, 100]);
+    delivery.recipients_per_transaction = random.pick(&[1, 10, 100]);
     delivery.messages_per_connection = random.pick(&[1, 5, 1_000]);
     delivery.pipelining = random.chance(80);
     delivery.chunking = random.chance(70);
@@ -238,7 +237,7 @@ fn traffic_of(random: &mut Random, world: &World, ruled: &[u32], traffic: Durati
         let at = random.time(Duration::from_secs(1), early);
         send(random, at, &to);
         for _ in 0..8 {
-            let at = at + random.time(Duration::from_millis(100), Duration::from_secs(20));
+            let at = at + random.time(Duration::from_millis(100), Duration::from_secs(10));
             let to = random.pick(&of_site);
             send(random, at, &[to]);
         }
@@ -246,7 +245,7 @@ fn traffic_of(random: &mut Random, world: &World, ruled: &[u32], traffic: Durati
     if !ruled.is_empty() {
         let at = random.time(Duration::from_secs(1), early);
         let of_site = domains_of(world, random.pick(ruled));
-        for _ in 0..80 {
+        for _ in 0..120 {
             let at = at + random.time(Duration::ZERO, Duration::from_secs(5));
             let to: Vec<u32> = (0..random.pick(&[1, 1, 8])).map(|_| random.pick(&of_site)).collect();
             send(random, at, &to);
