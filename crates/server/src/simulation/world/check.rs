@@ -28,12 +28,12 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const SMALL: usize = 20;
 /// Transactions of a connection at a time.
 const FLIGHTS: usize = 4;
-/// While mail waits for a live site, one is served after this at most, if nothing else is in its way. 43 s were seen.
-const PROMPT: Duration = Duration::from_secs(60);
+/// While mail waits for a live site, one is served after this at most, if nothing else is in its way.
+const PROMPT: Duration = Duration::from_secs(30);
 /// And as much more for each site that is not live and may have one of its places: those that hang lose it sooner.
 const PLACE: Duration = Duration::from_secs(10);
 /// Turns of the wire that a transaction with a connection of its own takes: connect, greeting, EHLO, MAIL, RCPT, DATA, the
-/// content, QUIT, each with one more for a host that was tried before it.
+/// content, QUIT, each with one more for a host that was tried before it; and one for each recipient without PIPELINING.
 const TURNS: u32 = 16;
 /// How long after its trouble a host has its mail: the longest pauses of a site and of a message.
 const AFTER_TROUBLE: Duration = Duration::from_secs(4 * 3_600);
@@ -310,7 +310,7 @@ impl Checker<'_> {
         let within = |times: &[Duration], from: Duration, to: Duration| {
             times.iter().filter(|at| **at > from && **at < to).count()
         };
-        let turn = self.world.plan().delay * TURNS + Duration::from_millis(200);
+        let turn = self.world.plan().delay * (TURNS + limits.recipients) + Duration::from_millis(200);
         let rate = limits.rate.map_or(Duration::ZERO, |rate| SECOND * 1_000 / rate);
         let places = (self.terms.connections_max * 9 / 10).max(1) as u32;
         let bad = (0..self.world.sites()).filter(|site| !is_site_steady(self.world, *site)).count() as u32;
