@@ -15,6 +15,7 @@ use super::super::check::field;
 use super::net::Seen;
 use super::script::{Limits, is_site_steady, is_steady};
 use mail::QueueId;
+use schedule::Class;
 use sim::character::{Character, Hostility};
 use sim::ledger::{How, Taken};
 use sim::world::{Outlook, World};
@@ -37,6 +38,10 @@ const PLACE: Duration = Duration::from_secs(10);
 const TURNS: u32 = 16;
 /// How long after its trouble a host has its mail: the longest pauses of a site and of a message.
 const AFTER_TROUBLE: Duration = Duration::from_secs(4 * 3_600);
+/// And for each recipient at a site that throttles: it takes some in each minute.
+const THROTTLED: Duration = Duration::from_secs(120);
+/// Slower hosts need the slow lane, from which others of their site may bring them back: nothing is said of when they have mail.
+const SLOW_MAX: Duration = Duration::from_secs(10);
 /// Over what time rates are judged.
 const RATE_WINDOW: Duration = Duration::from_secs(60);
 /// Attempts at a host that never greets: those of the first hour after a start, and of each hour after it.
@@ -59,6 +64,17 @@ pub(super) struct Terms<'a> {
     pub(super) limits: &'a [Limits],
     /// When the last host was in trouble for a time only.
     pub(super) trouble: Duration,
+}
+
+/// Which class a message is in.
+fn class_of(sent: &Sent) -> Class {
+    let is_bulk = sent.content.windows(16).any(|part| part == b"Precedence: bulk");
+    match sent.priority {
+        Some(1..) => Class::Urgent,
+        Some(..=-1) => Class::Bulk,
+        _ if is_bulk => Class::Bulk,
+        _ => Class::Normal,
+    }
 }
 
 struct Checker<'a> {
@@ -123,6 +139,20 @@ impl Checker<'_> {
         let domain = name.split_once("@d").and_then(|(_, rest)| rest.split('.').next()).unwrap();
         let first = self.world.hosts_of_domain(domain.parse().unwrap()).start;
         self.world.site_of(first)
+    }
+
+    /// How long after the last trouble a site has its mail; `None`: nothing is promised.
+    fn patience(&self, site: u32) -> Option<Duration> {
+        let is_slow = self.is_ever(site, |character| character == Character::Slow);
+        if self.world.outlook(site) < Outlook::Late || is_slow && self.world.plan().slow > SLOW_MAX {
+            return None;
+        }
+        if !self.is_ever(site, |character| character == Character::Throttle) {
+            return Some(AFTER_TROUBLE);
+        }
+        let all = self.facts.sent.iter().flat_map(|sent| &sent.recipients);
+        let here = all.filter(|(name, _)| self.site_of(name) == site).count();
+        Some(AFTER_TROUBLE + THROTTLED * here as u32)
     }
 
     /// The scripts of the hosts of a site say this of one of them at some time.
@@ -202,8 +232,9 @@ impl Checker<'_> {
         if !may_reject && age + 20 * SECOND < self.terms.give_up_after {
             self.say(format!("NO REASON: {what} was reported as failed after {age:?}"));
         }
-        let is_late = self.terms.trouble.max(accepted) + AFTER_TROUBLE < *failed;
-        if !may_reject && is_late && self.world.outlook(site) >= Outlook::Late && takes.is_empty() {
+        let patience = self.patience(site);
+        let is_late = patience.is_some_and(|patience| self.terms.trouble.max(accepted) + patience < *failed);
+        if !may_reject && is_late && takes.is_empty() {
             self.say(format!("NO REASON: {what} was given up after {age:?} although a host takes it"));
         }
     }
@@ -237,7 +268,7 @@ impl Checker<'_> {
     fn late(&mut self, what: &str, site: u32, accepted: Duration, at: Duration) {
         let up = self.facts.downs.iter().map(|(_, up)| *up).filter(|up| *up <= at).max().unwrap_or_default();
         let since = accepted.max(self.terms.trouble).max(up);
-        if self.world.outlook(site) >= Outlook::Late && at > since + AFTER_TROUBLE {
+        if self.patience(site).is_some_and(|patience| at > since + patience) {
             self.say(format!(
                 "STARVED: {what} came at {at:?}, accepted at {accepted:?}, and a host of site {site} takes mail"
             ));
@@ -305,8 +336,11 @@ impl Checker<'_> {
         let here: Vec<&Taken> = self.seen.taken.iter().filter(|taken| hosts.contains(&taken.host)).collect();
         let of = |taken: &Taken| str::from_utf8(&taken.token).unwrap().parse::<usize>().unwrap();
         let is_list = |number: usize| facts.sent[number].recipients.len() > SMALL;
-        let lists: Vec<Duration> = here.iter().filter(|taken| is_list(of(taken))).map(|taken| taken.at).collect();
-        let small: Vec<Duration> = here.iter().filter(|taken| !is_list(of(taken))).map(|taken| taken.at).collect();
+        // Of its class: a list of a better one goes before, and one of a worse one has its share.
+        let of_class = |of_what: &Sent, list: bool| -> Vec<Duration> {
+            let fits = |number: usize| is_list(number) == list && class_of(&facts.sent[number]) == class_of(of_what);
+            here.iter().filter(|taken| fits(of(taken))).map(|taken| taken.at).collect()
+        };
         let within = |times: &[Duration], from: Duration, to: Duration| {
             times.iter().filter(|at| **at > from && **at < to).count()
         };
@@ -322,7 +356,6 @@ impl Checker<'_> {
             // What a start finds it reads in the order of arrival.
             let up = facts.downs.iter().map(|(_, up)| *up).filter(|up| *up <= taken.at).max().unwrap_or_default();
             let since = accepted.max(up);
-            let (lists, small) = (within(&lists, since, taken.at), within(&small, since, taken.at));
             // What waits is served one after the other: how long nobody was.
             let before = here.iter().map(|one| one.at).filter(|at| *at < taken.at).max().unwrap_or_default();
             let waited = taken.at.saturating_sub(since.max(before));
@@ -332,10 +365,12 @@ impl Checker<'_> {
                     "STARVED: message {number} waited {waited:?} at site {site}, which was there, and {bound:?} is the most"
                 ));
             }
-            let is_usual = !is_list(number) && sent.priority.is_none_or(|priority| priority >= 0);
-            let is_bulk = sent.content.windows(16).any(|part| part == b"Precedence: bulk");
-            let most = FLIGHTS * limits.connections as usize + small / 4 + 1;
-            if is_usual && !is_bulk && accepted > up && self.terms.has_room && lists > most {
+            if is_list(number) || accepted <= up || !self.terms.has_room {
+                continue;
+            }
+            let lists = within(&of_class(sent, true), since, taken.at);
+            let small = within(&of_class(sent, false), since, taken.at);
+            if lists > FLIGHTS * limits.connections as usize + small / 4 + 2 {
                 wrong.push(format!(
                     "BEHIND A LIST: message {number} was accepted at {accepted:?} and came to site {site} at {:?} after {lists} \
                      transactions of lists and {small} small ones: {limits:?}",

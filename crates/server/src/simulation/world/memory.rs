@@ -37,7 +37,7 @@ pub(super) struct Bounds {
     /// Domains that there are.
     pub(super) destinations: usize,
     pub(super) sites: usize,
-    /// Jobs of each destination that came fresh, and of each site that walks found.
+    /// Jobs of each destination that came fresh, and as many that walks found.
     pub(super) ready_max: usize,
     pub(super) connections_max: usize,
 }
@@ -48,8 +48,7 @@ impl Bounds {
         // Each lane has one place at least.
         let connections = self.connections_max.max(2);
         // And what connections had, which comes back when they end, a job for each transaction.
-        let most =
-            |destinations: usize, connections: usize| self.ready_max * (1 + destinations) + FLIGHTS * connections;
+        let most = |destinations: usize, connections: usize| 2 * self.ready_max * destinations + FLIGHTS * connections;
         let is_long = |(ready, destinations, each): &(usize, usize, usize)| *ready > most(*destinations, *each);
         let back = sizes.lines.iter().map(|(.., each)| *each).max().unwrap_or(0);
         [
