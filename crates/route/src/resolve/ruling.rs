@@ -1,8 +1,8 @@
 //! What rules do to an address on its way.
 
 use super::rule::{At, CopyTo, Rule};
-use crate::alias::Origin;
 use super::run::{Copy, Flow, Job, Run};
+use crate::alias::Origin;
 use crate::question::{Found, Stop};
 use mail::Address;
 use std::rc::Rc;
@@ -37,7 +37,7 @@ impl Run<'_, '_, '_> {
         let Some((value, rule)) = via else { return Ok(Flow::On) };
         let found = found_of(rule, &job.address, value.to_string());
         self.step_of("rule", &found, || format!("{} by {value}", job.address));
-        self.to_value(job, value, Some(found))
+        self.follow(job, value, Some(found))
     }
 
     fn mark(&mut self, job: &mut Job, rule: &Rule) {

@@ -67,9 +67,11 @@ impl Router {
                     "say what it is to do: via, copy, hold, queue, source, hello or reject",
                 ));
             }
-            let earlier = self.rules.iter().take(number).find(|earlier| {
-                earlier.at == rule.at && earlier.fits_all() && !earlier.action.is_copy_alone()
-            });
+            let earlier = self
+                .rules
+                .iter()
+                .take(number)
+                .find(|earlier| earlier.at == rule.at && earlier.fits_all() && !earlier.action.is_copy_alone());
             if let Some(earlier) = earlier
                 && action.copies.is_empty()
             {

@@ -6,7 +6,16 @@ use proptest::prelude::*;
 
 /// Few names, so that entries meet.
 fn domain() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(vec!["v.test", "w.test", "virt.test", "oracle.example", "a.test", "b.a.test", "c.b.a.test", "localhost"])
+    prop::sample::select(vec![
+        "v.test",
+        "w.test",
+        "virt.test",
+        "oracle.example",
+        "a.test",
+        "b.a.test",
+        "c.b.a.test",
+        "localhost",
+    ])
 }
 
 fn user() -> impl Strategy<Value = &'static str> {
@@ -64,10 +73,7 @@ fn alias_value() -> impl Strategy<Value = String> {
 
 type Entries = Vec<(String, String)>;
 
-fn entries(
-    key: impl Strategy<Value = String>,
-    value: impl Strategy<Value = String>,
-) -> impl Strategy<Value = Entries> {
+fn entries(key: impl Strategy<Value = String>, value: impl Strategy<Value = String>) -> impl Strategy<Value = Entries> {
     prop::collection::vec((key, value), 0..8)
 }
 
@@ -93,8 +99,12 @@ struct World {
 
 fn rule() -> impl Strategy<Value = Rule> {
     let at = prop::sample::select(vec![At::First, At::BeforeVirtual, At::BeforeLocal, At::BeforeMailertable, At::Last]);
-    let pattern = || prop::collection::vec(prop_oneof![address(), domain().prop_map(|domain| format!("@{domain}"))], 0..2);
-    let copy = prop::collection::vec(prop_oneof![address(), Just("smtp:[10.7.7.7]".to_owned()), Just("local:ann".to_owned())], 0..3);
+    let pattern =
+        || prop::collection::vec(prop_oneof![address(), domain().prop_map(|domain| format!("@{domain}"))], 0..2);
+    let copy = prop::collection::vec(
+        prop_oneof![address(), Just("smtp:[10.7.7.7]".to_owned()), Just("local:ann".to_owned())],
+        0..3,
+    );
     (at, pattern(), pattern(), copy, prop::option::of(hosts()), any::<bool>()).prop_map(
         |(at, sender, recipient, copy, via, is_held)| Rule {
             name: "rule".into(),
@@ -142,7 +152,8 @@ fn router_of(world: &World) -> Router {
         .iter()
         .map(|(name, entries)| (*name, entries.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()))
         .collect();
-    let slices: Vec<(&str, &[(&str, &str)])> = texts.iter().map(|(name, entries)| (*name, entries.as_slice())).collect();
+    let slices: Vec<(&str, &[(&str, &str)])> =
+        texts.iter().map(|(name, entries)| (*name, entries.as_slice())).collect();
     let mut router = router(&slices);
     router.classes.virt = class(&["virt.test"]);
     router.rules.clone_from(&world.rules);
@@ -224,9 +235,18 @@ proptest! {
 /// The property above sees a router that asks in the wrong order.
 #[test]
 fn the_wrong_order_is_seen() {
-    let mut router = router(&[("mailertable", &[("x.a.test", "smtp:[10.0.0.1]")]), ("smarttable", &[("@a.test", "smtp:[10.0.0.2]")])]);
+    let mut router = router(&[
+        ("mailertable", &[("x.a.test", "smtp:[10.0.0.1]")]),
+        ("smarttable", &[("@a.test", "smtp:[10.0.0.2]")]),
+    ]);
     let stage = |router: &Router| {
-        resolve(router, "<joe@a.test>", "x@x.a.test").unwrap().steps.iter().find(|step| step.found.is_some()).unwrap().stage
+        resolve(router, "<joe@a.test>", "x@x.a.test")
+            .unwrap()
+            .steps
+            .iter()
+            .find(|step| step.found.is_some())
+            .unwrap()
+            .stage
     };
     assert_eq!(stage(&router), "mailertable");
     router.settings.precedence = Precedence::Sender;

@@ -17,9 +17,12 @@ fn speed_of_one_core_with_a_million_entries() {
     const ENTRIES: usize = 1_000_000;
     const ASKED: usize = 500_000;
     let mut router = router(&[]);
-    router.maps.mailertable = many("mailertable", ENTRIES, |n| (format!("d{n}.example"), format!("smtp:[10.{}.0.1]:[10.0.0.2]", n % 250)));
-    router.maps.virtusertable = many("virtusertable", ENTRIES, |n| (format!("u{n}@v.test"), format!("x{n}@d{n}.example")));
-    router.maps.smarttable = many("smarttable", ENTRIES, |n| (format!("s{n}@corp.example"), "relay:[10.2.2.2]".to_owned()));
+    router.maps.mailertable =
+        many("mailertable", ENTRIES, |n| (format!("d{n}.example"), format!("smtp:[10.{}.0.1]:[10.0.0.2]", n % 250)));
+    router.maps.virtusertable =
+        many("virtusertable", ENTRIES, |n| (format!("u{n}@v.test"), format!("x{n}@d{n}.example")));
+    router.maps.smarttable =
+        many("smarttable", ENTRIES, |n| (format!("s{n}@corp.example"), "relay:[10.2.2.2]".to_owned()));
     router.settings.precedence = Precedence::Sender;
     let answers = Answers::new();
     for (what, sender, recipient) in [
@@ -49,7 +52,8 @@ fn speed_of_a_list() {
     let members: Vec<String> = (0..MEMBERS).map(|n| format!("u{n}@d{}.example", n % 20_000)).collect();
     let text: Arc<str> = members.join("\n").into();
     let mut router = router(&[("aliases", &[("list", ":include:/etc/mail/list")])]);
-    router.maps.mailertable = many("mailertable", 10_000, |n| (format!("d{n}.example"), format!("smtp:[10.0.0.{}]", n % 250)));
+    router.maps.mailertable =
+        many("mailertable", 10_000, |n| (format!("d{n}.example"), format!("smtp:[10.0.0.{}]", n % 250)));
     let include = move |question: &Question| match question {
         Question::Include { .. } => {
             Answer::Text { text: Arc::clone(&text), file: "/etc/mail/list".into(), owner: Some("root".into()) }
