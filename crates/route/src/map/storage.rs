@@ -294,7 +294,7 @@ impl Packing {
     /// There are more entries, or more octets in them, than the limits allow.
     pub(super) fn push(&mut self, key: &[u8], value: &[u8], complaints: &mut Complaints) -> Result<(), Unreadable> {
         let key = key.strip_suffix(b"\0").unwrap_or(key);
-        let value = value.strip_suffix(b"\0").unwrap_or(value).trim_ascii();
+        let value = value.strip_suffix(b"\0").unwrap_or(value);
         // newaliases writes this last: the file is complete.
         if key == b"@" && value == b"@" {
             self.has_alias_token = true;
@@ -304,6 +304,7 @@ impl Packing {
             complaints.add(None, || too_long(key, key.len() + value.len(), &self.limits));
             return Ok(());
         }
+        let value = value.trim_ascii();
         if memchr::memchr(0, key).or(memchr::memchr(0, value)).is_some() {
             complaints.add(None, || format!("\"{}\" has a NUL in it; entry ignored", shown(key)));
             return Ok(());
