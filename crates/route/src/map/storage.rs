@@ -305,7 +305,7 @@ impl Packing {
             return Ok(());
         }
         let value = value.trim_ascii();
-        if memchr::memchr(0, key).or(memchr::memchr(0, value)).is_some() {
+        if memchr::memchr(0, key).is_some() || memchr::memchr(0, value).is_some() {
             complaints.add(None, || format!("\"{}\" has a NUL in it; entry ignored", shown(key)));
             return Ok(());
         }
