@@ -11,11 +11,13 @@ mod control_client;
 mod control_commands;
 mod demo;
 mod exit;
+mod local_delivery;
 mod output;
 mod place;
 mod queue_commands;
 mod reason;
 mod sendmail;
+mod route_command;
 mod serve;
 mod sim_command;
 mod sink;
@@ -68,6 +70,9 @@ enum Command {
     /// Say which kind of reason the words of a reply are, and by which rule
     #[command(after_help = reason::HELP)]
     Reason(reason::Arguments),
+    /// Say where mail for a recipient goes, and why
+    #[command(after_help = route_command::HELP)]
+    Route(route_command::Arguments),
     /// Take mail and forget it, to measure and to try senders
     #[command(after_help = sink::HELP)]
     Sink(sink::Arguments),
@@ -80,6 +85,9 @@ enum Command {
     /// Hand mail in, as programs call sendmail; also mailq, newaliases, makemap, praliases, hoststat, purgestat, mailstats, smtpd
     #[command(after_help = "Called by one of these names, through a symbolic link, the program does the same.")]
     Sendmail,
+    /// Deliver with the rights of users, for the server
+    #[command(hide = true)]
+    LocalDelivery(local_delivery::Arguments),
 }
 
 /// The command of mail software that is meant, and its arguments: by the name of the program, or by the first word.
@@ -119,10 +127,12 @@ fn main() -> ExitCode {
         Command::Spool(command) => spool_commands::run(command),
         Command::Auth(command) => auth_commands::run(command),
         Command::Reason(arguments) => reason::run(&arguments),
+        Command::Route(arguments) => route_command::run(&arguments),
         Command::Storm(arguments) => storm::run(&arguments),
         Command::Sim(arguments) => sim_command::run(&arguments),
         // Taken before.
         Command::Sendmail => Ok(Exit::Ok),
+        Command::LocalDelivery(arguments) => local_delivery::run(&arguments),
     };
     match result {
         Ok(exit) => exit.into(),

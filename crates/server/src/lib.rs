@@ -17,6 +17,7 @@ mod deliver;
 mod dispatch;
 pub mod dns;
 pub mod env;
+pub mod explain;
 mod hosts;
 mod house;
 pub mod log;
@@ -37,4 +38,5 @@ pub mod submit;
 mod tally;
 pub mod tls;
 
+pub use deliver::local::helper as local_helper;
 pub use house::{Ended, Source};

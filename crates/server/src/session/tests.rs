@@ -114,6 +114,7 @@ impl Rig {
             limits: limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began),
             outcomes: crate::outcome::Outcomes::default(),
             tally: crate::tally::Tally::default(),
+            office: crate::deliver::local::Office::new(&config),
             stop: Stop::default(),
             behaviour: None,
             open_files_max: 1_024,
