@@ -13,7 +13,8 @@
 //! | `socket` | where a command asks what became of its message |
 //!
 //! The bytes of a file: `MRPICKUP`, version, flags, two octets for later, the octets of the head and the number of recipients
-//! (32 bits each, little endian); the head: sender, parameters, then address and parameters of each recipient, each text behind
+//! (32 bits each, little endian); the head: sender, parameters, the
+//! user in whose name the server hands it in (with flag 2 only), then address and parameters of each recipient, each text behind
 //! its length in 32 bits; the content with CRLF at the end of each line; its octets (64 bits) and SHA-256 of all before.
 //!
 //! Why the directory protects what is in it: mode 3733 and owned by the user of the server. Everybody can make files in it, nobody
@@ -47,6 +48,7 @@ const FILE_MODE: u32 = 0o640;
 pub const SOCKET: &str = "socket";
 
 const CHOSEN: u8 = 1;
+const ON_BEHALF: u8 = 2;
 
 /// What a program hands in, but for the content.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +57,8 @@ pub struct Submission {
     pub sender: ReversePath,
     /// The caller chose it (`-f`), and it is not simply the caller.
     pub is_chosen: bool,
+    /// The user in whose name it is handed in: only the server does that, when it divides a message.
+    pub on_behalf_of: Option<u32>,
     /// Of the message.
     pub params: MailParams,
     /// At least one.
@@ -86,6 +90,9 @@ impl Submission {
         };
         field(self.sender.address().map(ToString::to_string).unwrap_or_default());
         field(self.params.to_string());
+        if let Some(uid) = self.on_behalf_of {
+            field(uid.to_string());
+        }
         for recipient in &self.recipients {
             field(recipient.address.to_string());
             field(recipient.params.to_string());
@@ -94,7 +101,7 @@ impl Submission {
         let Some(octets) = octets else {
             return Err(Malformed(format!("{} recipients are more than one message can have", self.recipients.len())));
         };
-        let flags = if self.is_chosen { CHOSEN } else { 0 };
+        let flags = if self.is_chosen { CHOSEN } else { 0 } | if self.on_behalf_of.is_some() { ON_BEHALF } else { 0 };
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&[VERSION, flags, 0, 0]);
         bytes.extend_from_slice(&octets.to_le_bytes());
@@ -133,7 +140,7 @@ impl Submission {
         }
         let (flags, count) =
             (preamble[9], u32::from_le_bytes([preamble[16], preamble[17], preamble[18], preamble[19]]));
-        if flags & !CHOSEN != 0 || preamble[10..12] != [0, 0] {
+        if flags & !(CHOSEN | ON_BEHALF) != 0 || preamble[10..12] != [0, 0] {
             return Err(Malformed("its head has flags that this version does not know".to_owned()));
         }
         let mut fields = Fields { rest: head };
@@ -144,6 +151,10 @@ impl Submission {
         };
         let text = fields.next()?;
         let params = MailParams::parse(text.as_bytes()).map_err(|error| bad("parameters", text, &error))?;
+        let on_behalf_of = match flags & ON_BEHALF {
+            0 => None,
+            _ => Some(fields.next()?.parse().map_err(|_| Malformed("its user is no number".to_owned()))?),
+        };
         let mut recipients = Vec::new();
         for _ in 0..count {
             let text = fields.next()?;
@@ -155,7 +166,7 @@ impl Submission {
         if !fields.rest.is_empty() || recipients.is_empty() {
             return Err(Malformed("the number of its recipients is wrong".to_owned()));
         }
-        Ok(Self { sender, is_chosen: flags & CHOSEN != 0, params, recipients })
+        Ok(Self { sender, is_chosen: flags & CHOSEN != 0, on_behalf_of, params, recipients })
     }
 }
 
@@ -335,6 +346,7 @@ mod tests {
         Submission {
             sender: ReversePath::Address("joe@h.test".parse().unwrap()),
             is_chosen: true,
+            on_behalf_of: None,
             params: MailParams::parse(b"BODY=8BITMIME ENVID=a").unwrap(),
             recipients: vec![
                 Recipient::new("\"a b\"@c.test".parse().unwrap()),
@@ -354,8 +366,8 @@ mod tests {
     #[test]
     fn what_is_written_reads_back() {
         for sender in [ReversePath::Null, submission().sender] {
-            for is_chosen in [false, true] {
-                let one = Submission { sender: sender.clone(), is_chosen, ..submission() };
+            for (is_chosen, on_behalf_of) in [(false, None), (true, Some(1_000))] {
+                let one = Submission { sender: sender.clone(), is_chosen, on_behalf_of, ..submission() };
                 assert_eq!(read(&one.encode().unwrap()), Ok(one));
             }
         }

@@ -117,6 +117,7 @@ impl<'a> Talk<'a> {
         let submission = Submission {
             sender: transaction.sender.clone(),
             is_chosen,
+            on_behalf_of: None,
             params: transaction.params.clone(),
             recipients: transaction.recipients.clone(),
         };

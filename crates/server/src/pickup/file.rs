@@ -4,13 +4,15 @@
 //! it is read once before anything of it is used, and it must be whole to the last octet. Its owner may still change it
 //! afterwards: what he then sends is his own mail, and the checks of the session hold for it like for any other.
 
-use crate::submit::{HEAD_BYTES_MAX, Malformed, PREAMBLE_BYTES, Submission, TRAILER_BYTES};
+use crate::submit::{Filing, HEAD_BYTES_MAX, Malformed, PREAMBLE_BYTES, Submission, TRAILER_BYTES};
 use aws_lc_rs::digest::{Context, SHA256};
 use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 
 /// What is read at once.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
@@ -85,13 +87,19 @@ impl Handed {
         let mut head = vec![0; Submission::head_bytes(&preamble)?];
         file.read_exact_at(&mut head, PREAMBLE_BYTES as u64)?;
         let submission = Submission::decode(&preamble, &head)?;
+        let ours = crate::env::machine::uid();
+        let uid = match submission.on_behalf_of {
+            None => found.st_uid,
+            Some(uid) if [0, ours].contains(&found.st_uid) => uid,
+            Some(_) => return Err(Trouble::Bad("it is in the name of another user".to_owned())),
+        };
         let content_at = (PREAMBLE_BYTES + head.len()) as u64;
         let content_bytes = bytes
             .checked_sub(content_at + TRAILER_BYTES as u64)
             .ok_or_else(|| Trouble::Bad("it is cut off".to_owned()))?;
         let handed = Self {
             submission,
-            uid: found.st_uid,
+            uid,
             finished: u64::try_from(found.st_mtime).unwrap_or(0),
             file,
             content_at,
@@ -135,6 +143,27 @@ impl Handed {
         let mut piece = vec![0; usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES)];
         self.file.read_exact_at(&mut piece, self.content_at + at)?;
         Ok(piece)
+    }
+
+    /// Puts the message into the directory again, as one for these recipients and one for the others. Blocks.
+    ///
+    /// # Errors
+    /// It cannot be written. Some of it may be there.
+    pub(super) fn divide(&self, directory: &Path, apart: &HashSet<usize>) -> io::Result<()> {
+        for is_apart in [true, false] {
+            let all = self.submission.recipients.iter().enumerate();
+            let recipients = all.filter(|(at, _)| apart.contains(at) == is_apart).map(|(_, one)| one.clone()).collect();
+            let part = Submission { recipients, on_behalf_of: Some(self.uid), ..self.submission.clone() };
+            let mut filing = Filing::begin(directory, &part)?;
+            let mut at = 0;
+            while at < self.content_bytes {
+                let piece = self.piece(at)?;
+                at += piece.len() as u64;
+                filing.write(&piece)?;
+            }
+            filing.commit()?;
+        }
+        Ok(())
     }
 
     /// The first octets of the content, up to a number. Blocks.
@@ -182,6 +211,7 @@ mod tests {
         let submission = Submission {
             sender: ReversePath::Null,
             is_chosen: false,
+            on_behalf_of: None,
             params: MailParams::default(),
             recipients: vec![Recipient::new("a@b.test".parse().unwrap())],
         };
@@ -208,6 +238,30 @@ mod tests {
         assert_eq!(handed.beginning(u64::MAX).unwrap(), content);
         assert_eq!(handed.piece(content.len() as u64 - 2).unwrap(), b"\r\n");
         assert_eq!(open(place.path(), "mail.none").unwrap_err(), "gone");
+    }
+
+    #[test]
+    fn a_message_can_be_divided_and_keeps_its_user() {
+        let place = tempfile::tempdir().unwrap();
+        let submission = Submission {
+            sender: ReversePath::Null,
+            is_chosen: false,
+            on_behalf_of: Some(4_711),
+            params: MailParams::default(),
+            recipients: ["a@b.test", "c@d.test", "e@f.test"].map(|one| Recipient::new(one.parse().unwrap())).into(),
+        };
+        let mut filing = Filing::begin(place.path(), &submission).unwrap();
+        filing.write(b"x\r\n").unwrap();
+        let name = filing.commit().unwrap().name().to_owned();
+        let whole = open(place.path(), &name).unwrap();
+        assert_eq!(whole.uid, 4_711, "the server itself has written it");
+        whole.divide(place.path(), &HashSet::from([1])).unwrap();
+        std::fs::remove_file(place.path().join(&name)).unwrap();
+        let parts = std::fs::read_dir(place.path()).unwrap().map(|one| one.unwrap().file_name().into_string().unwrap());
+        let mut parts: Vec<_> = parts.map(|name| open(place.path(), &name).unwrap()).collect();
+        parts.sort_by_key(|part| part.submission.recipients.len());
+        let counts: Vec<_> = parts.iter().map(|part| (part.uid, part.submission.recipients.len(), part.content_bytes)).collect();
+        assert_eq!(counts, [(4_711, 1, 3), (4_711, 2, 3)]);
     }
 
     #[test]
