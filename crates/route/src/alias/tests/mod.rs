@@ -179,6 +179,9 @@ impl World {
         if is_open {
             return Err(Stop::Open);
         }
+        if who.is_empty() {
+            who.push("554 5.4.6 aliasing/forwarding loop broken".to_owned());
+        }
         who.sort();
         came.who = who;
         Ok(())
