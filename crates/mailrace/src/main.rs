@@ -11,10 +11,12 @@ mod control_client;
 mod control_commands;
 mod demo;
 mod exit;
+mod local_delivery;
 mod output;
 mod place;
 mod queue_commands;
 mod reason;
+mod route_command;
 mod serve;
 mod sim_command;
 mod sink;
@@ -64,6 +66,9 @@ enum Command {
     /// Say which kind of reason the words of a reply are, and by which rule
     #[command(after_help = reason::HELP)]
     Reason(reason::Arguments),
+    /// Say where mail for a recipient goes, and why
+    #[command(after_help = route_command::HELP)]
+    Route(route_command::Arguments),
     /// Take mail and forget it, to measure and to try senders
     #[command(after_help = sink::HELP)]
     Sink(sink::Arguments),
@@ -73,6 +78,9 @@ enum Command {
     /// Be an internet: thousands of mail hosts on loopback, dead and slow ones among them, and their DNS
     #[command(after_help = sim_command::HELP)]
     Sim(Box<sim_command::Arguments>),
+    /// Deliver with the rights of users, for the server
+    #[command(hide = true)]
+    LocalDelivery(local_delivery::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -96,8 +104,10 @@ fn main() -> ExitCode {
         Command::Spool(command) => spool_commands::run(command),
         Command::Auth(command) => auth_commands::run(command),
         Command::Reason(arguments) => reason::run(&arguments),
+        Command::Route(arguments) => route_command::run(&arguments),
         Command::Storm(arguments) => storm::run(&arguments),
         Command::Sim(arguments) => sim_command::run(&arguments),
+        Command::LocalDelivery(arguments) => local_delivery::run(&arguments),
     };
     match result {
         Ok(exit) => exit.into(),

@@ -9,10 +9,11 @@
 //! | File | Holds |
 //! |---|---|
 //! | [`map`] | files of keys and values: text, Berkeley DB, CDB |
+//! | [`access`] | who may connect, send, receive and relay |
+//! | [`class`] | the names of this machine and of those for whom it relays |
 //! | [`question`] | what has to be asked outside, and the answers |
 //! | [`destination`] | the name of a queue: where its mail goes and how |
 //! | [`alias`] | the aliases file, `:include:`, `.forward`: who gets the mail of a user |
-//! | [`class`] | which domains are ours |
 //! | [`tables`] | sendmail's tables, key by key |
 //! | [`resolve`] | from a recipient to where his mail goes |
 //! | [`refusal`] | what a client is told whose mail is not taken |
@@ -27,9 +28,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod alias;
 pub mod class;
 pub mod destination;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod lint;
 pub mod map;
 mod network;
@@ -39,6 +43,8 @@ pub mod resolve;
 pub mod step;
 pub mod tables;
 
+pub use access::Access;
+pub use class::{Class, Classes};
 pub use destination::Destination;
 pub use lint::{Lint, Severity};
 pub use map::{Hit, Table};

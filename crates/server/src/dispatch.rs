@@ -16,6 +16,7 @@ use crate::config::{Config, DeliveryMode};
 use crate::deliver;
 use crate::env::{blocking, clock};
 use crate::resolve;
+use crate::routing::Routing;
 use crate::service::Service;
 use crate::settle;
 #[cfg(test)]
@@ -158,8 +159,9 @@ struct State {
     down: HashMap<Arc<[u8]>, Duration>,
     /// When `down` was looked through last.
     purged: Duration,
-    /// As it is in force, to place what needs no question to the DNS at once.
+    /// As it is in force, to place what needs no question to anybody at once.
     config: Config,
+    routing: Arc<Routing>,
 }
 
 impl fmt::Debug for Dispatch {
@@ -203,7 +205,7 @@ const fn waiting(entry: &Entry) -> Waiting {
 
 impl Dispatch {
     /// Dispatches what `spool` holds. Nothing happens before [`run`].
-    pub(crate) fn new(spool: Arc<Spool>, config: &Config) -> Arc<Self> {
+    pub(crate) fn new(spool: Arc<Spool>, config: &Config, routing: Arc<Routing>) -> Arc<Self> {
         let (errands, inbox) = mpsc::unbounded_channel();
         let epoch = Duration::from_micros(clock::unix_us());
         let seed = u64::try_from(epoch.as_nanos() & u128::from(u64::MAX)).unwrap_or(0);
@@ -216,6 +218,7 @@ impl Dispatch {
                 down: HashMap::new(),
                 purged: Duration::ZERO,
                 config: config.clone(),
+                routing,
             }),
             errands,
             inbox: Mutex::new(Some(inbox)),
@@ -240,11 +243,16 @@ impl Dispatch {
     pub(crate) fn accepted(&self, envelope: &Envelope, encoded: &Encoded, class: Class) -> Vec<(Positions, Arc<str>)> {
         if envelope.release_at().is_some_and(|at| at > self.now()) {
             // It is not due yet: a walk over the list of the spool finds out when it is.
-            let names: BTreeSet<&[u8]> = (0..envelope.recipients.len()).map(|at| encoded.destination(at)).collect();
-            self.tell(|scheduler, now| names.iter().for_each(|name| scheduler.restore(name, now)));
+            self.accepted_for_later(envelope, encoded);
             return Vec::new();
         }
         self.line_up(envelope, encoded, class, |_, _, _| true).deferred
+    }
+
+    /// A message is durable and waits for an operator: its destinations are looked at when that time is over.
+    pub(crate) fn accepted_for_later(&self, envelope: &Envelope, encoded: &Encoded) {
+        let names: BTreeSet<&[u8]> = (0..envelope.recipients.len()).map(|at| encoded.destination(at)).collect();
+        self.tell(|scheduler, now| names.iter().for_each(|name| scheduler.restore(name, now)));
     }
 
     /// A message that is not in the spool goes in line. False: for some of it that is of no use, it has to be stored.
@@ -321,14 +329,16 @@ impl Dispatch {
     }
 
     /// Other limits are in force.
-    pub(crate) fn configure(&self, config: &Config) {
-        self.lock().config = config.clone();
+    pub(crate) fn configure(&self, config: &Config, routing: Arc<Routing>) {
+        let mut state = self.lock();
+        (state.config, state.routing) = (config.clone(), routing);
+        drop(state);
         self.tell(|scheduler, now| scheduler.set(settings(config), now));
     }
 
     /// The hosts of a destination are known.
     fn placed(&self, service: &Service, destination: DestinationId, name: &Arc<[u8]>, site: &Site) {
-        let addresses: Vec<SocketAddr> = site.candidates.iter().map(|one| one.address).collect();
+        let addresses: Vec<SocketAddr> = site.candidates.iter().filter_map(|one| one.address.socket()).collect();
         let expected = service.hosts.expected(&addresses, self.now());
         let jobs = self.tell(|scheduler, now| scheduler.placed(destination, &place(site, expected, now), now));
         self.defer(&mut self.lock(), name, jobs);
@@ -488,7 +498,7 @@ impl Dispatch {
             match action {
                 Action::Resolve { destination } => {
                     let Some(name) = state.scheduler.name(destination).cloned() else { continue };
-                    let Some(site) = resolve::site_at_once(&state.config, &name) else {
+                    let Some(site) = resolve::site_at_once(&state.config, &state.routing, &name) else {
                         self.send(Errand::Resolve { destination, name });
                         continue;
                     };
@@ -595,15 +605,15 @@ pub(crate) async fn run(service: Arc<Service>) {
 /// All that waits is due: at the start, and when the configuration may have changed where it goes.
 async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>) {
     let (live, spool) = (service.live.load_full(), Arc::clone(&dispatch.spool));
-    let config = live.config.clone();
+    let (config, routing) = (live.config.clone(), service.routing.load_full());
     let dispatcher = Arc::clone(dispatch);
     let is_active =
         move |name: &[u8], entry: &Entry| dispatcher.lock().scheduler.is_active(name, entry.id, entry.recipient);
-    let moved = blocking::run(move || rehome::rehome(&spool, &config, &is_active)).await;
+    let moved = blocking::run(move || rehome::rehome(&spool, &config, &routing, &is_active)).await;
     let is_left = match moved {
         Ok(Ok(left)) => left > 0,
         Ok(Err(error)) => {
-            let text = format!("mail that waits for old smart hosts cannot be given new destinations: {error}");
+            let text = format!("mail that waits for old hosts cannot be given new destinations: {error}");
             service.tell(&Event::Spool { severity: Severity::Error, text: &text });
             false
         }
@@ -622,7 +632,7 @@ async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>) {
 /// A new configuration is in force.
 pub(crate) fn reconfigure(service: &Arc<Service>) {
     let Some(dispatch) = &service.dispatch else { return };
-    dispatch.configure(&service.live.load().config);
+    dispatch.configure(&service.live.load().config, service.routing.load_full());
     dispatch.send(Errand::Restore);
 }
 
@@ -668,7 +678,8 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
 async fn find_hosts(service: &Arc<Service>, dispatch: &Arc<Dispatch>, destination: DestinationId, name: &Arc<[u8]>) {
     let live = service.live.load_full();
     let resolver = service.resolver.load_full();
-    let asked = resolve::site(&live.config, &resolver, name, &live.ourselves, destination.get());
+    let routing = service.routing.load_full();
+    let asked = resolve::site(&live.config, &routing, &resolver, name, &live.ourselves, destination.get());
     let found = tokio::select! {
         biased;
         found = asked => found,
@@ -732,6 +743,7 @@ pub(crate) fn log_deferred(service: &Service, envelope: &Envelope, bytes: u64, d
         service.tell(&Event::Delivery {
             id: envelope.id,
             to: &to,
+            controller: None,
             delay: Duration::ZERO,
             xdelay: Duration::ZERO,
             mailer: resolve::mailer(&service.live.load().config.route),

@@ -13,6 +13,7 @@ use crate::auth::Authenticator;
 use crate::commit::Keeper;
 use crate::config::{self, Config, Loaded};
 use crate::control::{self, ControlSocket};
+use crate::deliver::local::Office;
 use crate::dispatch::Dispatch;
 use crate::dns::Resolver;
 use crate::env::{accounts, clock, limits as files, machine, privileges, signals, systemd};
@@ -20,6 +21,7 @@ use crate::hosts::HostTable;
 use crate::house::Source;
 use crate::house::{Ended, House};
 use crate::log::{self, Log};
+use crate::routing::{self, Routing};
 use crate::service::{Live, Service, Stop};
 use crate::sink::Behaviour;
 use crate::tls::{Acceptor, Connector};
@@ -83,6 +85,8 @@ pub struct Prepared {
     tls: Option<Arc<Acceptor>>,
     open_files_max: u64,
     behaviour: Option<Behaviour>,
+    /// Who delivers to users; none in a sink.
+    office: Option<Office>,
     /// Messages are counted and forgotten.
     keeps_nothing: bool,
 }
@@ -114,6 +118,12 @@ impl Prepared {
         let owner = account.map(|account| (account.uid, account.gid));
         let control = ControlSocket::bind(&config.control.path, owner);
         prepared.control = Some(control.map_err(StartError::Control)?);
+        if machine::is_root() {
+            let office = Office::as_root(config).map_err(|error| {
+                StartError::Unavailable(format!("the process that delivers to users cannot be started: {error}"))
+            })?;
+            prepared.office = Some(office);
+        }
         privileges::harden()?;
         if let Some(account) = account {
             privileges::drop_to(account)?;
@@ -152,6 +162,7 @@ impl Prepared {
             tls: None,
             open_files_max,
             behaviour: None,
+            office: None,
             keeps_nothing: false,
         })
     }
@@ -194,8 +205,10 @@ impl Prepared {
             tls,
             open_files_max,
             behaviour,
+            office,
             ..
         } = self;
+        let office = office.unwrap_or_else(|| Office::new(&config));
         let mut signals = signals::Signals::new()
             .map_err(|error| StartError::Unavailable(format!("cannot catch signals: {error}")))?;
         let resolver = Resolver::new(&config.dns).map_err(|error| StartError::Config(error.to_string()))?;
@@ -210,12 +223,21 @@ impl Prepared {
             .map_err(|faults| StartError::Config(lines(&faults)))?;
         let limits = limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began);
         let connector = Connector::new(&config.tls).map_err(|error| StartError::Config(error.to_string()))?;
-        let dispatch = spool.as_ref().map(|spool| Dispatch::new(Arc::clone(spool), &config));
+        let loaded = match keeper {
+            Keeper::Spool { .. } => routing::load::load(&config, &Arc::default(), None)
+                .map_err(|faults| StartError::Config(lines(&faults)))?,
+            // A sink takes everything.
+            Keeper::Nothing { .. } => routing::load::Loaded { routing: Routing::plain(), notes: Vec::new() },
+        };
+        let maps = Arc::new(loaded.routing);
+        let dispatch = spool.as_ref().map(|spool| Dispatch::new(Arc::clone(spool), &config, Arc::clone(&maps)));
         let service = Arc::new(Service {
             keeper,
             log,
+            routing: ArcSwap::new(maps),
             resolver: ArcSwap::from_pointee(resolver),
             hosts,
+            office,
             limits,
             stop: Stop::default(),
             behaviour,
@@ -227,7 +249,7 @@ impl Prepared {
             internet: None,
             live: ArcSwap::from_pointee(Live::new(config, authenticator).with_reasons(reasons)),
         });
-        for text in &warnings {
+        for text in warnings.iter().chain(&loaded.notes) {
             service.tell(&Event::ConfigWarning { text });
         }
         for note in &bound.notes {

@@ -7,6 +7,7 @@ use crate::admit::Policies;
 use crate::admit::relay::Rights;
 use crate::auth::Authenticator;
 use crate::commit::Keeper;
+use crate::deliver::local::Office;
 use crate::config::{Config, DeliveryMode, Listen, ListenTls};
 use crate::dispatch::Dispatch;
 use crate::dns::{Ourselves, Resolver};
@@ -14,6 +15,7 @@ use crate::env::{addresses, clock};
 use crate::hosts::HostTable;
 use crate::log::Log;
 use crate::resolve;
+use crate::routing::Routing;
 use crate::sink::Behaviour;
 use crate::tls::{Acceptor, Connector};
 use arc_swap::ArcSwap;
@@ -47,10 +49,14 @@ pub(crate) struct Service {
     /// Other hosts, as a test invents them.
     #[cfg(test)]
     pub(crate) internet: Option<crate::deliver::Internet>,
+    /// Maps and rules.
+    pub(crate) routing: ArcSwap<Routing>,
     /// Names and block lists.
     pub(crate) resolver: ArcSwap<Resolver>,
     /// What is known of next hops.
     pub(crate) hosts: HostTable,
+    /// Mail for this machine.
+    pub(crate) office: Office,
     /// Connections and their rates.
     pub(crate) limits: Arc<Limits>,
     /// The end.
@@ -103,6 +109,8 @@ pub(crate) struct Live {
     pub(crate) rights: Rights,
     /// What decides on senders and recipients.
     pub(crate) policies: Policies,
+    /// The same where maps say who may relay.
+    pub(crate) checks: Policies,
     /// Who we are, so that mail is not sent to ourselves.
     pub(crate) ourselves: Ourselves,
     /// Why next hops do not take mail, by their words.
@@ -116,13 +124,23 @@ impl Live {
     pub(crate) fn new(config: Config, authenticator: Option<Arc<Authenticator>>) -> Self {
         let rights = Rights::new(&config);
         let policies = Policies::usual(rights.clone(), &config.dnsbl);
+        let checks = Policies::beside_maps(rights.clone(), &config.dnsbl);
         let ourselves = Ourselves {
             names: vec![config.hostname.as_str().into()],
             listeners: config.listen.iter().map(|listen| listen.address).collect(),
             addresses: addresses::of_this_machine(),
         };
         let smart_hosts = (!config.route.smart_host.is_empty()).then(|| resolve::smart_hosts(&config.route));
-        Self { config, authenticator, rights, policies, ourselves, reasons: Arc::new(Rules::usual()), smart_hosts }
+        Self {
+            config,
+            authenticator,
+            rights,
+            policies,
+            checks,
+            ourselves,
+            reasons: Arc::new(Rules::usual()),
+            smart_hosts,
+        }
     }
 
     /// The same, with the rules that the configuration names.
@@ -343,8 +361,10 @@ impl Service {
         Arc::new(Self {
             keeper: Keeper::nothing(mail::QueueIds::new(mail::Node::default())),
             log: Log::start(&log).unwrap(),
+            routing: ArcSwap::from_pointee(Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: HostTable::forgetful(&config),
+            office: Office::new(&config),
             limits: Limits::new(limits, began),
             stop: Stop::default(),
             behaviour: Some(behaviour).filter(|behaviour| !behaviour.is_plain()),

@@ -73,6 +73,18 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
+/// A map cannot be written: its file would have 4 GiB or more, which no reader takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge;
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map file holds less than 4 GiB; divide the map")
+    }
+}
+
+impl std::error::Error for TooLarge {}
+
 /// Complaints, as many as are wanted, and the number of the others.
 #[derive(Debug)]
 pub(super) struct Complaints {

@@ -25,7 +25,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-pub use complaint::{Complaint, Unreadable};
+pub use complaint::{Complaint, TooLarge, Unreadable};
 pub use format::Format;
 
 use complaint::Complaints;

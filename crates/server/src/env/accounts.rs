@@ -19,6 +19,23 @@ pub struct User {
     pub gid: Option<u32>,
 }
 
+/// A user with what a delivery needs of his line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Login {
+    /// The login name.
+    pub name: String,
+    /// The user id.
+    pub uid: u32,
+    /// The primary group.
+    pub gid: u32,
+    /// All groups, the primary one first.
+    pub groups: Vec<u32>,
+    /// The home directory; may be empty.
+    pub home: String,
+    /// The login shell; may be empty.
+    pub shell: String,
+}
+
 /// The two files as they were at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accounts {
@@ -59,6 +76,29 @@ impl Accounts {
         })
     }
 
+    /// Finds a user who has a line, by his name alone.
+    #[must_use]
+    pub fn login(&self, name: &str) -> Option<Login> {
+        self.logins().find(|login| login.name == name)
+    }
+
+    /// Finds a user who has a line, by his number.
+    #[must_use]
+    pub fn login_of(&self, uid: u32) -> Option<Login> {
+        self.logins().find(|login| login.uid == uid)
+    }
+
+    fn logins(&self) -> impl Iterator<Item = Login> {
+        self.passwd.lines().filter_map(|line| {
+            let fields: Vec<&str> = line.split(':').collect();
+            let &[name, _password, uid, gid, _comment, home, shell] = fields.as_slice() else { return None };
+            let (uid, gid) = (id(uid)?, id(gid)?);
+            let mut groups = vec![gid];
+            groups.extend(self.groups_of(name).into_iter().filter(|other| *other != gid));
+            Some(Login { name: name.to_owned(), uid, gid, groups, home: home.to_owned(), shell: shell.to_owned() })
+        })
+    }
+
     /// Finds the number of a group by its name or by the number itself.
     #[must_use]
     pub fn group(&self, wanted: &str) -> Option<u32> {
@@ -77,6 +117,23 @@ impl Accounts {
         self.user_of(uid).is_some_and(|user| {
             user.gid == Some(gid) || self.groups().any(|group| group.gid == gid && group.has(&user.name))
         })
+    }
+
+    /// The home directory of the user of this name.
+    #[must_use]
+    pub fn home(&self, name: &str) -> Option<&str> {
+        let line = self.passwd.lines().find(|line| line.split(':').next() == Some(name))?;
+        let home = line.split(':').nth(5).filter(|home| home.starts_with('/'))?;
+        (!name.is_empty()).then_some(home)
+    }
+
+    /// The name and the shell of the first user with this number.
+    #[must_use]
+    pub fn name_and_shell(&self, uid: u32) -> Option<(&str, &str)> {
+        let number = uid.to_string();
+        let line = self.passwd.lines().find(|line| line.split(':').nth(2) == Some(number.as_str()))?;
+        let mut fields = line.split(':');
+        Some((fields.next().filter(|name| !name.is_empty())?, fields.nth(5)?))
     }
 
     fn user_of(&self, uid: u32) -> Option<User> {
@@ -141,6 +198,15 @@ mod tests {
         for nobody in ["", "broken", "+", "-1", "+1", "4294967295", "4294967296"] {
             assert_eq!(accounts.user(nobody), None, "{nobody:?}");
         }
+    }
+
+    #[test]
+    fn logins_have_homes_and_groups() {
+        let ann = accounts().login("ann").unwrap();
+        assert_eq!((ann.uid, ann.home.as_str(), ann.shell.as_str()), (1000, "/", ""));
+        assert_eq!(ann.groups, [1000, 8, 50]);
+        assert_eq!(accounts().login_of(8).map(|login| login.home), Some("/var/mail".into()));
+        assert_eq!((accounts().login("1000"), accounts().login("broken")), (None, None));
     }
 
     #[test]

@@ -1,0 +1,143 @@
+//! The maps and rules of the configuration, in force: what `route` decides with them, and who answers what it asks.
+//!
+//! A [`Routing`] is a value that a reload, or a file that has changed, replaces as a whole. Where there is neither map nor rule
+//! nor local user it is plain, and a recipient costs nothing here.
+//!
+//! | File | Holds |
+//! |---|---|
+//! | `load` | from the configuration and its files to a routing |
+//! | `plan` | the messages that a transaction becomes |
+//! | `watch` | files that change while the server runs |
+
+mod aliases;
+pub(crate) mod load;
+pub(crate) mod plan;
+pub(crate) mod watch;
+
+use crate::lookup::Lookups;
+use mail::EnhancedCode;
+use route::access::Access;
+use route::destination::Hosts;
+use route::resolve::{HostsOrElse, Router};
+use route::{Answers, Ask, Source, Stop, Table};
+use std::sync::Arc;
+
+/// How often questions may lead to others for one recipient.
+const ROUNDS_MAX: usize = 64;
+
+/// What decides where mail goes.
+#[derive(Debug, Default)]
+pub(crate) struct Routing {
+    lookups: Arc<Lookups>,
+    admission: Option<Admission>,
+    files: load::Files,
+}
+
+/// Who may send, and where mail goes.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    pub(crate) router: Router,
+    pub(crate) access: Access,
+}
+
+/// Where the mail of a domain goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// To these hosts.
+    Hosts(Hosts),
+    /// To its MX hosts.
+    Mx,
+    /// To users of this machine.
+    Local,
+    /// Nowhere.
+    Refused(EnhancedCode, String),
+}
+
+impl Routing {
+    /// Without maps and rules.
+    pub(crate) fn plain() -> Self {
+        Self::default()
+    }
+
+    /// Who answers questions.
+    pub(crate) fn lookups(&self) -> Arc<Lookups> {
+        Arc::clone(&self.lookups)
+    }
+
+    /// Whether there is nothing to ask.
+    pub(crate) const fn is_plain(&self) -> bool {
+        self.admission.is_none()
+    }
+
+    /// What decides, if there is anything to ask.
+    pub(crate) const fn admission(&self) -> Option<&Admission> {
+        self.admission.as_ref()
+    }
+
+    /// What the maps say about a domain that mail is sent to.
+    ///
+    /// # Errors
+    /// Somebody has to be asked first, or cannot answer.
+    pub(crate) fn way_of(&self, ask: &mut Ask<'_>, domain: &str) -> Result<Way, Stop> {
+        let Some(admission) = &self.admission else { return Ok(Way::Mx) };
+        Ok(match admission.router.hosts_of(ask, domain)? {
+            None => Way::Mx,
+            Some(HostsOrElse::Hosts(hosts)) => Way::Hosts(hosts),
+            Some(HostsOrElse::Local) => Way::Local,
+            Some(HostsOrElse::Refuse(refusal)) => Way::Refused(refusal.status, refusal.text),
+        })
+    }
+
+    /// Whether mail that waits goes to the same hosts as by `other`, as far as files say.
+    pub(crate) fn has_hosts_of(&self, other: &Self) -> bool {
+        let tables = |routing: &Self| -> Vec<*const Table> {
+            let maps = routing.admission.iter().map(|admission| &admission.router.maps);
+            let sources = maps.flat_map(|maps| maps.mailertable.iter().chain(&maps.smarttable));
+            let table =
+                |source: &Source| if let Source::Loaded(table) = source { Some(Arc::as_ptr(table)) } else { None };
+            sources.filter_map(table).collect()
+        };
+        tables(self) == tables(other)
+    }
+
+    /// Decides something for which others may have to be asked.
+    ///
+    /// # Errors
+    /// Why it cannot be decided now.
+    /// # Cancel safety
+    /// Yes.
+    pub(crate) async fn decide<T>(
+        &self,
+        mut decide: impl FnMut(&mut Ask<'_>) -> Result<T, Stop>,
+    ) -> Result<T, Arc<str>> {
+        let mut answers = Answers::new();
+        for _ in 0..ROUNDS_MAX {
+            let mut ask = Ask::new(&answers);
+            match decide(&mut ask) {
+                Ok(decided) => return Ok(decided),
+                Err(Stop::Trouble(why)) => return Err(why),
+                Err(Stop::Open) => {}
+            }
+            for question in ask.into_open() {
+                let answer = self.lookups.answer(&question).await;
+                answers.insert(question, answer);
+            }
+        }
+        Err("one look-up leads to another without end".into())
+    }
+
+    /// Decides what can be decided at once; `None`: somebody has to be asked.
+    ///
+    /// # Errors
+    /// Why it cannot be decided now.
+    pub(crate) fn decide_at_once<T>(
+        decide: impl FnOnce(&mut Ask<'_>) -> Result<T, Stop>,
+    ) -> Option<Result<T, Arc<str>>> {
+        let answers = Answers::new();
+        match decide(&mut Ask::new(&answers)) {
+            Ok(decided) => Some(Ok(decided)),
+            Err(Stop::Trouble(why)) => Some(Err(why)),
+            Err(Stop::Open) => None,
+        }
+    }
+}
