@@ -88,9 +88,6 @@ enum Command {
     /// Hand mail in, as programs call sendmail; also mailq, newaliases, makemap, praliases, hoststat, purgestat, mailstats, smtpd
     #[command(after_help = "Called by one of these names, through a symbolic link, the program does the same.")]
     Sendmail,
-    /// Deliver with the rights of users, for the server
-    #[command(hide = true)]
-    LocalDelivery(local_delivery::Arguments),
 }
 
 /// The command of mail software that is meant, and its arguments: by the name of the program, or by the first word.
