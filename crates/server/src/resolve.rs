@@ -15,8 +15,8 @@ use crate::config::{AddressFamily, Config, EffectiveRule, Host, HostPort, Mailbo
 use crate::deliver::{Where, local};
 use crate::dns::{Family, MailHost, NoHosts, Ourselves, Resolver};
 use crate::env::clock;
-use route::destination::To;
 use mail::{Address, AddressLiteral, Domain, EnhancedCode, Outcome};
+use route::destination::To;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -96,7 +96,8 @@ pub(crate) fn mailer(route: &Route) -> &'static str {
 
 /// Whether mail in this queue was meant for smart hosts, whichever they were.
 pub(crate) fn is_smart_hosts(destination: &[u8]) -> bool {
-    destination.contains(&b':') && ![b"[".as_slice(), b"local:", b"prog:", b"file:"].iter().any(|no| destination.starts_with(no))
+    destination.contains(&b':')
+        && ![b"[".as_slice(), b"local:", b"prog:", b"file:"].iter().any(|no| destination.starts_with(no))
 }
 
 /// The site of a destination whose hosts need no question to the DNS: smart hosts, and an address literal. Without candidates.

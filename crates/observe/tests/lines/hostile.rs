@@ -116,7 +116,7 @@ fn keys(event: &Event<'_>) -> Option<Vec<&'static str>> {
         Event::LimitReached { .. } => keys.extend(["limit", "max", "relay"]),
         Event::DnsblListed { .. } => keys.extend(["dnsbl", "answer", "weight", "relay"]),
         Event::Queued { .. } => keys.extend(["to", "delay", "mailer", "pri", "stat"]),
-        Event::Delivery { reply, relay, stat, .. } => {
+        Event::Delivery { controller: None, reply, relay, stat, .. } => {
             keys.extend(["to", "delay", "xdelay", "mailer", "pri"]);
             keys.extend((*relay != observe::NextHop::None).then_some("relay"));
             keys.push("dsn");

@@ -2,9 +2,8 @@
 
 use super::{
     Accept, Acknowledge, AddressFamily, Auth, Config, Control, Delivery, DeliveryMode, DestinationRule, Dns,
-    DnsOverride, Dnsbl, DnsblList, Listen, ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, Message, Rate, Relay,
-    RelayDomain, Route, RouteProtocol, RouteTls, Server, Smtp, Spool, Tls,
-    Unknown,
+    DnsOverride, Dnsbl, DnsblList, Listen, ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, Message,
+    Rate, Relay, RelayDomain, Route, RouteProtocol, RouteTls, Server, Smtp, Spool, Tls, Unknown,
 };
 use mail::DomainName;
 use smtp::server::BareNewline;

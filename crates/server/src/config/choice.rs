@@ -2,7 +2,9 @@
 
 use super::field::Field;
 use super::value::Value;
-use super::{Acknowledge, AddressFamily, DeliveryMode, ListenProtocol, ListenTls, LogFormat, RouteProtocol, RouteTls, Unknown};
+use super::{
+    Acknowledge, AddressFamily, DeliveryMode, ListenProtocol, ListenTls, LogFormat, RouteProtocol, RouteTls, Unknown,
+};
 use smtp::server::BareNewline;
 
 /// Words and what they mean.

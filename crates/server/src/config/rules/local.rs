@@ -16,7 +16,9 @@ impl Rules<'_> {
             );
         }
         for file in &local.files {
-            if file != "%h" && !file.starts_with("%h/") && !file.starts_with('/') || file.split('/').any(|part| part == "..") {
+            if file != "%h" && !file.starts_with("%h/") && !file.starts_with('/')
+                || file.split('/').any(|part| part == "..")
+            {
                 self.error(
                     &[("local.files", 0)],
                     format!("local.files: \"{file}\" does not begin with \"/\" or \"%h\", or has \"..\" in it"),
