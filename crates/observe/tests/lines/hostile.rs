@@ -120,7 +120,7 @@ fn keys(event: &Event<'_>) -> Option<Vec<&'static str>> {
             keys.extend(quarantine.map(|_| "quarantine"));
             keys.push("stat");
         }
-        Event::Delivery { reply, relay, stat, .. } => {
+        Event::Delivery { controller: None, reply, relay, stat, .. } => {
             keys.extend(["to", "delay", "xdelay", "mailer", "pri"]);
             keys.extend((*relay != observe::NextHop::None).then_some("relay"));
             keys.push("dsn");
