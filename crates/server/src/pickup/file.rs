@@ -260,7 +260,8 @@ mod tests {
         let parts = std::fs::read_dir(place.path()).unwrap().map(|one| one.unwrap().file_name().into_string().unwrap());
         let mut parts: Vec<_> = parts.map(|name| open(place.path(), &name).unwrap()).collect();
         parts.sort_by_key(|part| part.submission.recipients.len());
-        let counts: Vec<_> = parts.iter().map(|part| (part.uid, part.submission.recipients.len(), part.content_bytes)).collect();
+        let counts: Vec<_> =
+            parts.iter().map(|part| (part.uid, part.submission.recipients.len(), part.content_bytes)).collect();
         assert_eq!(counts, [(4_711, 1, 3), (4_711, 2, 3)]);
     }
 
