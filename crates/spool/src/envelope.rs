@@ -72,6 +72,21 @@ impl Encoded {
         }
     }
 
+    /// Encodes all of an envelope; each recipient gets the destination at his place in `destinations`, or its
+    /// [`default_destination`] where there is none.
+    #[must_use]
+    pub fn with(envelope: &Envelope, destinations: Vec<Vec<u8>>) -> Self {
+        let mut destinations = destinations.into_iter();
+        let recipients = envelope.recipients.iter();
+        let recipients = recipients
+            .map(|one| {
+                let destination = destinations.next().unwrap_or_else(|| default_destination(&one.address));
+                (encode_recipient(one), destination)
+            })
+            .collect();
+        Self { id: envelope.id, head: encode_head(envelope), recipients }
+    }
+
     /// The destination of the recipient at `position`.
     #[must_use]
     pub fn destination(&self, position: usize) -> &[u8] {

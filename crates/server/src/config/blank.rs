@@ -1,9 +1,10 @@
 //! A configuration to write the values of the table over. None of these values is ever used.
 
 use super::{
-    Accept, Acknowledge, AddressFamily, Auth, Config, Control, Delivery, DeliveryMode, DestinationRule, Dns,
-    DnsOverride, Dnsbl, DnsblList, Listen, ListenProtocol, ListenTls, Log, LogFormat, LogPath, Message, Rate, Relay,
-    RelayDomain, Route, RouteProtocol, RouteTls, Server, Smtp, Spool, Tls,
+    Accept, AccessRules, Acknowledge, AddressFamily, Auth, BadLine, Config, Control, CopyDsn, DelayChecks, Delivery,
+    DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl, DnsblList, Generics, Listen, ListenProtocol, ListenTls,
+    Log, LogFormat, LogPath, MapSource, Maps, Message, Precedence, Rate, Relay, RelayDomain, Route, RouteProtocol,
+    RouteRule, RouteTls, RuleAt, Server, Smtp, Spool, Tls,
 };
 use mail::DomainName;
 use smtp::server::BareNewline;
@@ -43,6 +44,7 @@ pub(super) fn config(n: u8) -> Config {
         relay: Relay {
             from: networks.clone(),
             to: vec![RelayDomain::new(DomainName::new("x").expect("a name"), false); n.into()],
+            to_files: vec![PathBuf::from(&text); n.into()],
         },
         message: Message {
             size_max: n.into(),
@@ -80,7 +82,24 @@ pub(super) fn config(n: u8) -> Config {
             protocol: if n == 1 { RouteProtocol::Lmtp } else { RouteProtocol::Smtp },
             tls: if n == 1 { RouteTls::Required } else { RouteTls::None },
             port: n.into(),
+            precedence: if n == 1 { Precedence::Sender } else { Precedence::Recipient },
         },
+        maps: maps(n),
+        access: AccessRules {
+            delay_checks: if n == 1 { DelayChecks::Yes } else { DelayChecks::No },
+            blocklist_recipients: n == 1,
+            lookup_dot_domain: n == 1,
+            relay_to_full_address: n == 1,
+            relay_mail_from: n == 1,
+            relay_hosts_only: n == 1,
+        },
+        generics: Generics {
+            domains: vec![RelayDomain::new(DomainName::new("x").expect("a name"), false); n.into()],
+            domain_files: vec![PathBuf::from(&text); n.into()],
+            envelope: n == 1,
+            masquerade: (n == 1).then(|| text.clone()),
+        },
+        rules: Vec::new(),
         delivery: delivery(n),
         destinations: Vec::new(),
         log: Log {
@@ -146,6 +165,41 @@ fn delivery(n: u8) -> Delivery {
         address_family: if n == 1 { AddressFamily::Ipv4 } else { AddressFamily::Any },
         bulk_precedence: n == 1,
         classes: (n == 1).then(|| PathBuf::from("x")),
+    }
+}
+
+fn maps(n: u8) -> Maps {
+    let sources = || vec![MapSource::Ldap(String::new()); n.into()];
+    Maps {
+        directory: (n == 1).then(|| PathBuf::from("x")),
+        access: sources(),
+        mailertable: sources(),
+        virtusertable: sources(),
+        genericstable: sources(),
+        domaintable: sources(),
+        smarttable: sources(),
+        aliases: sources(),
+        bad_line: if n == 1 { BadLine::KeepOld } else { BadLine::Skip },
+        interval: Duration::from_secs(n.into()),
+        size_max: n.into(),
+    }
+}
+
+/// A rule of routing.
+pub(super) fn route_rule() -> RouteRule {
+    RouteRule {
+        at: RuleAt::BeforeMailertable,
+        sender: Vec::new(),
+        recipient: Vec::new(),
+        client: Vec::new(),
+        via: String::new(),
+        copy: Vec::new(),
+        copy_dsn: CopyDsn::Never,
+        hold: String::new(),
+        queue: false,
+        source: Vec::new(),
+        hello: String::new(),
+        reject: String::new(),
     }
 }
 

@@ -2,7 +2,10 @@
 
 use super::field::Field;
 use super::value::Value;
-use super::{Acknowledge, AddressFamily, DeliveryMode, ListenProtocol, ListenTls, LogFormat, RouteProtocol, RouteTls};
+use super::{
+    Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, ListenProtocol, ListenTls, LogFormat,
+    Precedence, RouteProtocol, RouteTls, RuleAt,
+};
 use smtp::server::BareNewline;
 
 /// Words and what they mean.
@@ -68,6 +71,31 @@ choices! {
         None = "none": "no TLS",
         Opportunistic = "opportunistic": "STARTTLS where it is offered; without TLS where it is not, or fails",
         Required = "required": "STARTTLS, and no mail to a next hop without it",
+    }
+    BadLine {
+        Skip = "skip": "it is left out, the others count",
+        KeepOld = "keep-old": "the map stays as it was; at the start the server does not start",
+    }
+    DelayChecks {
+        No = "no": "clients and senders are judged at once",
+        Yes = "yes": "at RCPT",
+        Friend = "friend": "at RCPT, and not for recipients with Spam:… FRIEND",
+        Hater = "hater": "at RCPT, and only for recipients with Spam:… HATER",
+    }
+    Precedence {
+        Recipient = "recipient": "mailertable before smarttable, as sendmail does",
+        Sender = "sender": "smarttable before mailertable",
+    }
+    RuleAt {
+        First = "first": "before all maps",
+        BeforeVirtual = "before-virtusertable": "behind domaintable",
+        BeforeLocal = "before-local": "behind virtusertable, before local users and aliases",
+        BeforeMailertable = "before-mailertable": "for recipients elsewhere",
+        Last = "last": "behind mailertable and smarttable, before smart host and MX",
+    }
+    CopyDsn {
+        Never = "never": "no",
+        AsOriginal = "as-original": "as for the message itself",
     }
     AddressFamily {
         Any = "any": "IPv6 and IPv4",

@@ -4,7 +4,7 @@
 //! field, which a test of the table finds.
 
 use super::value::Value;
-use super::{Host, HostPort, LogPath, NextHop, Rate, RelayDomain};
+use super::{Host, HostPort, LogPath, MapSource, NextHop, Rate, RelayDomain};
 use ipnet::IpNet;
 use mail::{Address, DomainName};
 use std::net::{IpAddr, SocketAddr};
@@ -121,6 +121,33 @@ impl Field for LogPath {
             Value::Path(path) => Some(Self::File(path.clone())),
             _ => None,
         }
+    }
+}
+
+impl Field for MapSource {
+    fn value(&self) -> Value {
+        match self {
+            Self::File(path) => Value::Path(path.clone()),
+            Self::Ldap(_) | Self::Sqlite(_) => Value::Text(self.to_string()),
+        }
+    }
+
+    fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::Text(text) => text.parse().ok().filter(|source| !matches!(source, Self::File(_))),
+            Value::Path(path) => Some(Self::File(path.clone())),
+            _ => None,
+        }
+    }
+}
+
+impl Field for Option<String> {
+    fn value(&self) -> Value {
+        Value::Text(self.clone().unwrap_or_default())
+    }
+
+    fn of(value: &Value) -> Option<Self> {
+        String::of(value).map(|text| (!text.is_empty()).then_some(text))
     }
 }
 

@@ -61,7 +61,9 @@ pub(crate) fn range_words(parameter: &Parameter) -> Option<String> {
         | Kind::Mailbox { .. }
         | Kind::Word { .. }
         | Kind::Text => None,
-        Kind::Path { .. } | Kind::LogPath | Kind::Network | Kind::Listen | Kind::Address { .. } => None,
+        Kind::Path { .. } | Kind::LogPath | Kind::MapSource | Kind::Network | Kind::Listen | Kind::Address { .. } => {
+            None
+        }
         Kind::List { .. } => None,
     }
 }

@@ -50,6 +50,8 @@ pub(crate) enum Kind {
     Path { empty: bool },
     /// Where the log goes.
     LogPath,
+    /// Where entries of a map are: a file, or what is asked.
+    MapSource,
     /// A network or one address.
     Network,
     /// One address.
@@ -107,6 +109,7 @@ impl Kind {
             Self::Text => "text".to_owned(),
             Self::Path { .. } => "path".to_owned(),
             Self::LogPath => "\"-\", \"syslog\", \"journald\" or path".to_owned(),
+            Self::MapSource => "path, ldap:NAME or sqlite:NAME".to_owned(),
             Self::Network => "network".to_owned(),
             Self::Ip => "IP address".to_owned(),
             Self::Listen => "address and port".to_owned(),
@@ -159,6 +162,9 @@ impl Kind {
             Self::Text => "text".to_owned(),
             Self::Path { .. } => "a path; a relative one begins at the directory of the file".to_owned(),
             Self::LogPath => "\"-\" for standard output, \"syslog\", \"journald\", or the path of a file".to_owned(),
+            Self::MapSource => {
+                "the path of a file, \"ldap:NAME\" for what [[ldap]] of that name asks, or \"sqlite:NAME\"".to_owned()
+            }
             Self::Network => "a network such as \"10.0.0.0/8\" or an address such as \"192.0.2.1\"".to_owned(),
             Self::Ip => "an address such as \"192.0.2.1\" or \"2001:db8::1\"".to_owned(),
             Self::Listen => {
@@ -362,12 +368,17 @@ impl Kind {
                     complaint(text, "has a character that is not allowed in it")
                 }
             }
-            Self::Text | Self::Path { .. } | Self::LogPath if text.contains('\0') => complaint(text, "has a NUL in it"),
+            Self::Text | Self::Path { .. } | Self::LogPath | Self::MapSource if text.contains('\0') => {
+                complaint(text, "has a NUL in it")
+            }
             Self::Text => Ok(Value::Text(text.to_owned())),
             Self::Path { empty } if text.is_empty() && !empty => complaint(text, "is no path"),
-            Self::LogPath if text.is_empty() => complaint(text, "is no path"),
+            Self::LogPath | Self::MapSource if text.is_empty() => complaint(text, "is no path"),
+            Self::MapSource if text.starts_with("ldap:") || text.starts_with("sqlite:") => {
+                Ok(Value::Text(text.to_owned()))
+            }
             Self::LogPath if matches!(text, "-" | "syslog" | "journald") => Ok(Value::Text(text.to_owned())),
-            Self::Path { .. } | Self::LogPath => Ok(Value::Path(PathBuf::from(text))),
+            Self::Path { .. } | Self::LogPath | Self::MapSource => Ok(Value::Path(PathBuf::from(text))),
             Self::Network => network(text),
             Self::Ip => ip(text),
             Self::Listen => listen(text),

@@ -32,6 +32,7 @@ mod parameters;
 mod problem;
 mod reader;
 mod reasons;
+mod routing;
 mod rules;
 mod settings;
 mod show;
@@ -52,6 +53,9 @@ pub use number::{Rate, time};
 pub use open::{DEFAULT_PATH, VARIABLE, choose, open};
 pub use problem::{Problem, Severity, render};
 pub use reasons::read_reasons;
+pub use routing::{
+    AccessRules, BadLine, CopyDsn, DelayChecks, Generics, MapSource, Maps, Precedence, RouteRule, RuleAt,
+};
 
 use ipnet::IpNet;
 use mail::{Address, DomainName};
@@ -87,8 +91,16 @@ pub struct Config {
     pub dns: Dns,
     /// Block lists.
     pub dnsbl: Dnsbl,
+    /// sendmail's maps.
+    pub maps: Maps,
+    /// Features of the access map.
+    pub access: AccessRules,
+    /// What senders are called outside.
+    pub generics: Generics,
     /// The next hop of a message.
     pub route: Route,
+    /// `[[route.rule]]`: where mail of some senders or recipients goes.
+    pub rules: Vec<RouteRule>,
     /// When and how accepted messages are delivered.
     pub delivery: Delivery,
     /// `[[destination]]`: what holds for some next hops; see [`Config::rule_for`].
@@ -217,6 +229,8 @@ pub struct Relay {
     pub from: Vec<IpNet>,
     /// Domains that anyone may send to.
     pub to: Vec<RelayDomain>,
+    /// Files of such, and of clients that may send anywhere: class R of sendmail.
+    pub to_files: Vec<PathBuf>,
 }
 
 /// Limits of a message.
@@ -412,6 +426,8 @@ pub struct Route {
     pub tls: RouteTls,
     /// The port of MX hosts, not 0.
     pub port: u16,
+    /// Which of smarttable and mailertable is asked first.
+    pub precedence: Precedence,
 }
 
 /// When and how accepted messages are delivered.

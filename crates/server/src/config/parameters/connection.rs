@@ -4,7 +4,7 @@ use super::super::choice::Choice as _;
 use super::super::field::Field as _;
 use super::super::parameter::{Group, Preset, Section, at};
 use super::super::{Acknowledge, ListenProtocol, ListenTls, blank};
-use super::{DAY, Kind, NETWORKS, count, count_from_1, fixed, list, seconds};
+use super::{DAY, Kind, NETWORKS, PATH, count, count_from_1, fixed, list, seconds};
 use std::time::Duration;
 
 pub(super) static LISTEN: Section = Section {
@@ -288,6 +288,20 @@ pub(super) static RELAY: Section = Section {
             "With a leading dot a domain and everything below it. Without any, only relay.from and users with AUTH can send \
              mail.",
         ),
+        fixed(
+            "relay.to_files",
+            at!(relay.to_files),
+            list(&PATH),
+            "",
+            "[\"/etc/mail/relay-domains\"]",
+            "files of domains and networks, as sendmail's relay-domains",
+            "A name stands for everything below it too, unless access.relay_hosts_only; an address or its first numbers for \
+             clients that may send anywhere.",
+        )
+        .preset(Preset::Derived {
+            text: "relay-domains in maps.directory, if there is one",
+            value: |config, _, _| super::routing::in_directory(config, "relay-domains"),
+        }),
     ],
 };
 

@@ -2,7 +2,7 @@
 
 use super::super::choice::Choice as _;
 use super::super::parameter::{Section, at};
-use super::super::{AddressFamily, DeliveryMode, RouteProtocol, RouteTls};
+use super::super::{AddressFamily, DeliveryMode, Precedence, RouteProtocol, RouteTls};
 use super::{DAY, HOUR, Kind, count_from_1, fixed, list, seconds};
 use std::time::Duration;
 
@@ -53,6 +53,16 @@ pub(super) static ROUTE: Section = Section {
             "2525",
             "the port of MX hosts",
             "All of the Internet uses 25. Another one is for test set-ups. Hosts of route.smart_host have their own.",
+        ),
+        fixed(
+            "route.precedence",
+            at!(route.precedence),
+            Kind::Choice(Precedence::WORDS),
+            "recipient",
+            "sender",
+            "which counts when both the sender and the recipient have an entry",
+            "With sendmail mailertable always wins, and a . entry in it leaves smarttable nothing. With \"sender\" mail of a sender \
+             in smarttable takes his way whatever mailertable says. Mail for local users stays here with both.",
         ),
     ],
 };

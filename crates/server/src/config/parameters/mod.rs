@@ -6,6 +6,7 @@ mod connection;
 mod delivery;
 mod destination;
 mod process;
+mod routing;
 mod session;
 
 use super::kind::Kind;
@@ -29,7 +30,11 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &connection::DNS_OVERRIDE,
     &connection::DNSBL,
     &connection::DNSBL_LIST,
+    &routing::MAPS,
+    &routing::ACCESS,
+    &routing::GENERICS,
     &delivery::ROUTE,
+    &routing::ROUTE_RULE,
     &delivery::DELIVERY,
     &destination::DESTINATION,
     &process::LOG,

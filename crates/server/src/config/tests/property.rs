@@ -62,7 +62,7 @@ fn any_value(kind: &Kind) -> BoxedStrategy<Value> {
             .boxed(),
         Kind::Word { .. } => "[a-zA-Z0-9_.-]{1,32}".prop_map(Value::Text).boxed(),
         Kind::Text => "[^\\x00]{0,12}".prop_map(Value::Text).boxed(),
-        Kind::Path { .. } | Kind::LogPath => {
+        Kind::Path { .. } | Kind::LogPath | Kind::MapSource => {
             "/[^\\x00/]{1,12}".prop_map(|text| Value::Path(PathBuf::from(text))).boxed()
         }
         Kind::Network => (any::<std::net::IpAddr>(), 0..=32_u8)

@@ -1,0 +1,29 @@
+//! Where mail goes: sendmail's maps and aliases, the order in which they are asked, and what comes of it for a recipient.
+//!
+//! ```text
+//! request ──► router ──► resolution      deliveries, or a refusal; with every step that led there
+//!               ▲  └───► questions       what only somebody else knows: a directory, a file, a user
+//!               └── answers ◄──┘
+//! ```
+//!
+//! | File | Holds |
+//! |---|---|
+//! | [`map`] | files of keys and values: text, Berkeley DB, CDB |
+//! | [`question`] | what has to be asked outside, and the answers |
+//! | [`destination`] | the name of a queue: where its mail goes and how |
+//!
+//! Everything is a function of its arguments. What is not in memory (LDAP, SQLite, an `:include:` file, a user's `.forward`) is
+//! a [`question::Question`]: the caller finds the answer and asks again with it, so the code reads in one line from the address
+//! to its destination, and a test answers from a table.
+//!
+//! Invariant: what cannot be looked up now is a temporary failure, never a refusal and never "not there".
+
+#![forbid(unsafe_code)]
+
+pub mod destination;
+pub mod map;
+pub mod question;
+
+pub use destination::Destination;
+pub use map::{Hit, Table};
+pub use question::{Answer, Answers, Ask, Found, Place, Question, Source, Stop};
