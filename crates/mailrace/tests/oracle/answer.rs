@@ -1,0 +1,135 @@
+//! Answers in a form in which sendmail's and ours can be compared: codes, destinations, addresses; texts apart.
+
+use crate::corpus::{Asked, Question};
+
+/// What somebody says to a question.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// What must be the same.
+    pub(crate) lines: Vec<String>,
+    /// Texts of replies, which may differ.
+    pub(crate) texts: Vec<String>,
+}
+
+impl Answer {
+    /// Adds a reply: its code and enhanced code count, its text does not.
+    pub(crate) fn reply(&mut self, what: &str, reply: &str) {
+        let (code, text) = reply.split_at_checked(3).unwrap_or((reply, ""));
+        let text = text.trim_start_matches([' ', '-']);
+        let (status, text) = text.split_once(' ').unwrap_or((text, ""));
+        let is_status = status.split('.').count() == 3 && status.bytes().all(|c| c.is_ascii_digit() || c == b'.');
+        let status = if is_status { status } else { "" };
+        self.lines.push([what, code, status].join(" ").trim_end().to_owned());
+        self.texts.push(text.to_owned());
+    }
+
+    /// Adds a way that mail goes. `hosts` is empty for mailers of this machine.
+    pub(crate) fn delivery(&mut self, class: &str, hosts: &str, user: &str) {
+        let line = match class {
+            "local" => format!("local {}", local_user(user)),
+            "prog" => format!("prog {}", user.trim_matches('"').trim_start_matches('|')),
+            "file" => format!("file {}", user.trim_matches('"')),
+            _ => format!("smtp {} {}", hosts.to_ascii_lowercase(), address(user)),
+        };
+        self.lines.push(line);
+    }
+
+    /// What is the same in any order, and however often.
+    fn sort(&mut self) {
+        self.lines.sort();
+        self.lines.dedup();
+    }
+}
+
+/// An address whose domain is written in one way.
+pub(crate) fn address(text: &str) -> String {
+    let text = text.trim_matches(['<', '>']);
+    text.rsplit_once('@').map_or_else(
+        || text.to_owned(),
+        |(local, domain)| format!("{local}@{}", domain.trim_end_matches('.').to_ascii_lowercase()),
+    )
+}
+
+fn local_user(text: &str) -> String {
+    text.trim_start_matches('\\').to_owned()
+}
+
+/// sendmail's recorded answer.
+pub(crate) fn theirs(question: &Question) -> Answer {
+    let mut answer = Answer::default();
+    match &question.asked {
+        Asked::Route { .. } => {
+            for line in &question.answer {
+                their_route(line, &mut answer);
+            }
+            answer.sort();
+        }
+        Asked::Rewrite { .. } => answer.lines.extend(question.answer.iter().map(|line| address(line))),
+        Asked::Transaction { .. } => {
+            for line in &question.answer {
+                match line.split_once(' ') {
+                    Some((what @ ("greeting" | "hello" | "mail" | "rcpt" | "data" | "message"), reply)) => {
+                        answer.reply(what, reply)
+                    }
+                    Some(("envelope", envelope)) => answer.lines.push(format!("envelope {}", their_envelope(envelope))),
+                    _ => answer.lines.push(line.clone()),
+                }
+            }
+        }
+        Asked::Dialog { .. } => {
+            let (mut command, mut last) = ("(greeting)", question.answer.first().map_or("", String::as_str));
+            for line in question.answer.iter().skip(1) {
+                if let Some(reply) = line.strip_prefix("    ") {
+                    last = reply;
+                } else {
+                    answer.reply(command, last);
+                    command = line;
+                }
+            }
+            answer.reply(command, last);
+        }
+    }
+    answer
+}
+
+/// `MAILER HOST USER`, `rcpt REPLY` or `trouble TEXT`.
+fn their_route(line: &str, answer: &mut Answer) {
+    let mut words = line.splitn(3, ' ');
+    let (mailer, host, user) = (words.next().unwrap_or(""), words.next().unwrap_or(""), words.next().unwrap_or(""));
+    match mailer {
+        "rcpt" => answer.reply("refused", line.trim_start_matches("rcpt ")),
+        "trouble" => {
+            answer.lines.push("undeliverable".to_owned());
+            answer.texts.push(line.trim_start_matches("trouble ").to_owned());
+        }
+        // With a detail sendmail has the user in the place of "user" and the detail in that of the host.
+        "local" => answer.delivery("local", "", user),
+        "prog" => answer.delivery("prog", "", user),
+        "*file*" => answer.delivery("file", "", user),
+        _ => answer.delivery("smtp", host.trim_end_matches('.'), user),
+    }
+}
+
+/// `SENDER: RECIPIENT…`
+fn their_envelope(text: &str) -> String {
+    let (sender, recipients) = text.split_once(':').unwrap_or((text, ""));
+    let mut recipients: Vec<String> = recipients.split_ascii_whitespace().map(qualified).collect();
+    recipients.sort();
+    format!("{}: {}", if sender == "<>" { String::new() } else { qualified(sender) }, recipients.join(" "))
+}
+
+/// An address with the name of the machine where it has no domain.
+pub(crate) fn qualified(text: &str) -> String {
+    let text = address(text);
+    if text.contains('@') { text } else { format!("{text}@oracle.example") }
+}
+
+#[test]
+fn replies_are_taken_apart() {
+    let mut answer = Answer::default();
+    for reply in ["250 2.1.0 <a@b>... Sender ok", "250-first", "(closed)", "354 Enter mail", "550 5.7.1.2 x"] {
+        answer.reply("mail", reply);
+    }
+    assert_eq!(answer.lines, ["mail 250 2.1.0", "mail 250", "mail (cl", "mail 354", "mail 550"]);
+    assert_eq!(answer.texts[0], "<a@b>... Sender ok");
+}

@@ -1,0 +1,240 @@
+//! What mailrace answers: `mailrace route --json` for destinations and addresses, a server for dialogs.
+
+use crate::answer::{Answer, address, qualified};
+use crate::client::{self, Plain};
+use crate::corpus::{Asked, Case, Extent};
+use crate::harness::{Server, Setup, program, text};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::path::Path;
+
+/// A server with the files of a case, and what `route` says.
+pub(crate) struct Ours {
+    server: Server,
+    /// By address, for `route` questions.
+    routes: BTreeMap<String, Value>,
+    /// By sender, for `rewrite` questions.
+    senders: BTreeMap<String, Value>,
+}
+
+impl Ours {
+    pub(crate) fn start(case: &Case, setup: Setup) -> Self {
+        let config = setup.write();
+        let (mut routes, mut senders) = (BTreeMap::new(), BTreeMap::new());
+        for question in &case.questions {
+            match &question.asked {
+                Asked::Route { address } => drop(routes.insert(address.clone(), Value::Null)),
+                Asked::Rewrite { address, .. } => drop(senders.insert(address.clone(), Value::Null)),
+                _ => {}
+            }
+        }
+        let asked: Vec<&str> = routes.keys().map(String::as_str).collect();
+        let said = route(&config, None, &asked);
+        for (value, said) in routes.values_mut().zip(said) {
+            *value = said;
+        }
+        for (sender, value) in &mut senders {
+            *value = route(&config, Some(sender), &["nobody@else.example"]).pop().unwrap_or(Value::Null);
+        }
+        Self { server: setup.start(), routes, senders }
+    }
+
+    /// The answer to a question.
+    pub(crate) fn answer(&self, asked: &Asked) -> Answer {
+        match asked {
+            Asked::Route { address } => routed(&self.routes[address]),
+            Asked::Rewrite { flags, address } => self.rewritten(flags, address),
+            Asked::Transaction { client, sender, recipients, extent } => {
+                self.transaction(*client, sender, recipients, *extent)
+            }
+            Asked::Dialog { client, commands } => self.dialog(*client, commands),
+        }
+    }
+
+    fn rewritten(&self, flags: &str, written: &str) -> Answer {
+        let said = self.senders.get(written).and_then(|said| said.get("sender")).and_then(Value::as_str);
+        // Only senders of envelopes are changed.
+        let line = if flags == "ES" { said.map_or_else(|| qualified(written), qualified) } else { qualified(written) };
+        Answer { lines: vec![line], texts: Vec::new() }
+    }
+
+    /// A client from this address, which the server believes: a proxy says so.
+    fn client(&self, ip: IpAddr) -> Plain {
+        let mut client = client::connect(self.server.address());
+        let (family, here) = if ip.is_ipv4() { ("TCP4", "127.0.0.1") } else { ("TCP6", "::1") };
+        client.send(format!("PROXY {family} {ip} {here} 40000 25\r\n").as_bytes());
+        client
+    }
+
+    fn transaction(&self, ip: IpAddr, sender: &str, recipients: &[String], extent: Extent) -> Answer {
+        let mut answer = Answer::default();
+        let mut client = self.client(ip);
+        let say =
+            |answer: &mut Answer, client: &mut Plain, what: &str, line: Option<String>, shown: fn(&str) -> bool| {
+                let reply = match line {
+                    Some(line) => command(client, &line),
+                    None => client.reply(),
+                };
+                if shown(&reply) {
+                    answer.reply(what, last(&reply));
+                }
+                reply
+            };
+        say(&mut answer, &mut client, "greeting", None, |reply| !reply.starts_with("220"));
+        say(&mut answer, &mut client, "hello", Some("EHLO client.example".to_owned()), |reply| {
+            !reply.starts_with("250")
+        });
+        say(&mut answer, &mut client, "mail", Some(format!("MAIL FROM:<{sender}>")), |_| true);
+        for recipient in recipients {
+            say(&mut answer, &mut client, "rcpt", Some(format!("RCPT TO:<{recipient}>")), |_| true);
+        }
+        if extent == Extent::Recipients {
+            return answer;
+        }
+        let before = self.queue();
+        let reply = say(&mut answer, &mut client, "data", Some("DATA".to_owned()), |reply| !reply.starts_with("354"));
+        if !reply.starts_with("354") {
+            return answer;
+        }
+        say(&mut answer, &mut client, "message", Some("Subject: test\r\n\r\ntext\r\n.".to_owned()), |_| true);
+        let known: BTreeSet<Option<&str>> = before.iter().map(|message| message["id"].as_str()).collect();
+        let now = self.queue();
+        let new: Vec<&Value> = now.iter().filter(|message| !known.contains(&message["id"].as_str())).collect();
+        answer.lines.push(kept(&new));
+        if extent == Extent::Envelopes {
+            let mut envelopes: Vec<String> = new.iter().map(|message| envelope(message)).collect();
+            envelopes.sort();
+            answer.lines.extend(envelopes);
+        }
+        answer
+    }
+
+    fn dialog(&self, ip: IpAddr, commands: &[String]) -> Answer {
+        let mut answer = Answer::default();
+        let mut client = self.client(ip);
+        answer.reply("(greeting)", last(&client.reply()));
+        for line in commands {
+            answer.reply(line, last(&command(&mut client, line)));
+        }
+        answer
+    }
+
+    /// What lies in the queue.
+    fn queue(&self) -> Vec<Value> {
+        let output = self.server.control(&["queue", "list", "--limit", "0", "--json"], b"");
+        assert!(output.status.success(), "{}", text(&output));
+        lines_of_json(&String::from_utf8_lossy(&output.stdout))
+    }
+}
+
+/// What a server says, also one that has closed.
+fn command(client: &mut Plain, line: &str) -> String {
+    use std::io::Write as _;
+    match client.stream.write_all(format!("{line}\r\n").as_bytes()) {
+        Ok(()) => client.reply(),
+        Err(_) => "closed".to_owned(),
+    }
+}
+
+/// The last line of a reply.
+fn last(reply: &str) -> &str {
+    match reply.lines().last().unwrap_or("") {
+        "closed" => "(closed)",
+        line => line,
+    }
+}
+
+/// Whether messages wait, are held, or went nowhere.
+fn kept(messages: &[&Value]) -> String {
+    let recipients = || messages.iter().flat_map(|message| message["recipients"].as_array().into_iter().flatten());
+    match recipients().find(|recipient| recipient["state"] == "held") {
+        Some(held) => format!("quarantined {}", held["reason"].as_str().unwrap_or("")),
+        None if messages.is_empty() => "discarded".to_owned(),
+        None => "queued".to_owned(),
+    }
+}
+
+fn envelope(message: &Value) -> String {
+    let sender = message["from"].as_str().unwrap_or("");
+    let recipients = message["recipients"].as_array().into_iter().flatten();
+    let mut recipients: Vec<String> = recipients.map(|one| qualified(one["to"].as_str().unwrap_or(""))).collect();
+    recipients.sort();
+    format!("envelope {}: {}", if sender.is_empty() { String::new() } else { qualified(sender) }, recipients.join(" "))
+}
+
+fn lines_of_json(output: &str) -> Vec<Value> {
+    let lines = output.lines().filter(|line| !line.is_empty());
+    lines.map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+}
+
+/// `mailrace route`: what it says to each recipient, in their order.
+fn route(config: &Path, sender: Option<&str>, recipients: &[&str]) -> Vec<Value> {
+    if recipients.is_empty() {
+        return Vec::new();
+    }
+    let mut command = program();
+    command.args(["route", "--json", "--config"]).arg(config);
+    if let Some(sender) = sender {
+        command.arg("--from").arg(sender);
+    }
+    let output = command.arg("--").args(recipients).output().expect("the program runs");
+    let said = lines_of_json(&String::from_utf8_lossy(&output.stdout));
+    assert_eq!(said.len(), recipients.len(), "{}", text(&output));
+    said
+}
+
+/// What `route` says to one recipient.
+fn routed(said: &Value) -> Answer {
+    let mut answer = Answer::default();
+    if let Some(refused) = said.get("refused") {
+        let field = |name: &str| refused[name].as_str().map_or_else(|| refused[name].to_string(), str::to_owned);
+        answer.reply("refused", &format!("{} {} {}", field("code"), field("status"), field("text")));
+    }
+    for delivery in said["deliveries"].as_array().into_iter().flatten() {
+        let field = |name: &str| delivery[name].as_str().unwrap_or("");
+        let to = field("address");
+        let (kind, rest) = field("destination").split_once(':').unwrap_or(("", ""));
+        match kind {
+            "local" => answer.delivery("local", "", to.rsplit_once('@').map_or(to, |(local, _)| local)),
+            "prog" | "file" => answer.delivery(kind, "", rest.split_once(':').map_or(rest, |(_, what)| what)),
+            _ => answer.delivery("smtp", &hosts(field("destination"), field("via")), &address(to)),
+        }
+    }
+    answer.lines.sort();
+    answer.lines.dedup();
+    answer
+}
+
+/// Hosts as mailertable has them, without ports.
+fn hosts(destination: &str, via: &str) -> String {
+    if !via.is_empty() {
+        return via
+            .split_once(':')
+            .filter(|(mailer, _)| mailer.bytes().all(|c| c.is_ascii_alphabetic()))
+            .map_or(via, |(_, hosts)| hosts)
+            .to_owned();
+    }
+    let Some(hosts) = destination.strip_prefix("smtp:") else { return destination.to_owned() };
+    let mut out = String::new();
+    for host in hosts.split_inclusive([',', '|']) {
+        let separator = match host.chars().last() {
+            Some(',') => ":",
+            Some('|') => ",",
+            _ => "",
+        };
+        let host = host.trim_matches(['(', ')', ',', '|']).trim_start_matches("mx:");
+        let end = host.rfind(']').map_or_else(|| host.find(':').unwrap_or(host.len()), |end| end + 1);
+        out.push_str(&host[..end]);
+        out.push_str(separator);
+    }
+    out
+}
+
+#[test]
+fn hosts_are_written_as_mailertable_has_them() {
+    assert_eq!(hosts("smtp:[192.0.2.1]:25,(mx:a.example:25|[b.example]:26)", ""), "[192.0.2.1]:a.example,[b.example]");
+    assert_eq!(hosts("smtp:[IPv6:2001:db8::1]:25", ""), "[IPv6:2001:db8::1]");
+    assert_eq!(hosts("example.com", ""), "example.com");
+    assert_eq!(hosts("example.com", "esmtp:[a]:[b]"), "[a]:[b]");
+}
