@@ -9,6 +9,7 @@
 //! | `local:` | into the mailbox of the user whose name is the local part |
 //! | `prog:USER:/usr/bin/vacation joe` | to a program, run as the user |
 //! | `file:USER:/var/log/mail/archive` | behind the end of a file, written as the user |
+//! | `error:5.1.1 User unknown` | back to its sender, with this reason; with `4.…` it waits until that has passed |
 //!
 //! An address in brackets is that host, a name in brackets or alone is looked up for its addresses, and one behind `mx:` for its MX
 //! hosts. Behind the text ` from=192.0.2.7`, ` from=2001:db8::7` and ` hello=mta1.example.net` may follow, where mail has
@@ -17,7 +18,7 @@
 //! Invariants: text that was written reads back as the same value; no text has control characters; two destinations are equal if
 //! their texts are.
 
-use mail::{AddressLiteral, Domain, DomainName};
+use mail::{AddressLiteral, Domain, DomainName, EnhancedCode};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -56,6 +57,13 @@ pub enum To {
         user: Box<str>,
         /// Its command line, without the bar.
         command: Box<str>,
+    },
+    /// Back to its sender.
+    Error {
+        /// The reason as a code.
+        status: EnhancedCode,
+        /// And in words.
+        text: Box<str>,
     },
     /// To the end of a file.
     File {
@@ -153,6 +161,11 @@ impl Destination {
                 return Err(no("prog: without a command"));
             }
             return Ok(Self::new(To::Program { user: user.into(), command: command.into() }));
+        }
+        if let Some(rest) = text.strip_prefix("error:") {
+            let (status, text) = rest.split_once(' ').ok_or_else(|| no("error: without code and text"))?;
+            let status = status.parse().map_err(|_| no(format!("\"{status}\" is no code of a failure")))?;
+            return Ok(Self::new(To::Error { status, text: text.into() }));
         }
         if let Some(rest) = text.strip_prefix("file:") {
             let (user, path) = rest.split_once(':').ok_or_else(|| no("file: without user and path"))?;
@@ -299,6 +312,7 @@ impl fmt::Display for To {
             Self::Local => f.write_str("local:"),
             Self::Program { user, command } => write!(f, "prog:{user}:{command}"),
             Self::File { user, path } => write!(f, "file:{user}:{path}"),
+            Self::Error { status, text } => write!(f, "error:{status} {text}"),
         }
     }
 }
@@ -338,6 +352,7 @@ mod tests {
             "prog:joe:/usr/bin/vacation joe: x",
             "prog::/bin/cat",
             "file:joe:/var/mail/archive, 2",
+            "error:5.1.1 User unknown: joe",
             "example.com from=192.0.2.7 from=2001:db8::7 hello=mta1.example.net",
             "smtp:a.example:25 from=192.0.2.7",
             "smtp:a.example:25 copy",

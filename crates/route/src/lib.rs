@@ -11,6 +11,12 @@
 //! | [`map`] | files of keys and values: text, Berkeley DB, CDB |
 //! | [`question`] | what has to be asked outside, and the answers |
 //! | [`destination`] | the name of a queue: where its mail goes and how |
+//! | [`class`] | which domains are ours |
+//! | [`tables`] | sendmail's tables, key by key |
+//! | [`resolve`] | from a recipient to where his mail goes |
+//! | [`refusal`] | what a client is told whose mail is not taken |
+//! | [`step`] | one decision on the way, for people |
+//! | [`lint`] | what is doubtful in a map |
 //!
 //! Everything is a function of its arguments. What is not in memory (LDAP, SQLite, an `:include:` file, a user's `.forward`) is
 //! a [`question::Question`]: the caller finds the answer and asks again with it, so the code reads in one line from the address
@@ -20,10 +26,20 @@
 
 #![forbid(unsafe_code)]
 
+pub mod class;
 pub mod destination;
+pub mod lint;
 pub mod map;
+mod network;
 pub mod question;
+pub mod refusal;
+pub mod resolve;
+pub mod step;
+pub mod tables;
 
 pub use destination::Destination;
+pub use lint::{Lint, Severity};
 pub use map::{Hit, Table};
 pub use question::{Answer, Answers, Ask, Found, Place, Question, Source, Stop};
+pub use refusal::Refusal;
+pub use step::Step;

@@ -16,6 +16,7 @@ use crate::config::{Config, DeliveryMode};
 use crate::deliver;
 use crate::env::{blocking, clock};
 use crate::resolve;
+use crate::routing::Routing;
 use crate::service::Service;
 use crate::settle;
 #[cfg(test)]
@@ -158,8 +159,9 @@ struct State {
     down: HashMap<Arc<[u8]>, Duration>,
     /// When `down` was looked through last.
     purged: Duration,
-    /// As it is in force, to place what needs no question to the DNS at once.
+    /// As it is in force, to place what needs no question to anybody at once.
     config: Config,
+    routing: Arc<Routing>,
 }
 
 impl fmt::Debug for Dispatch {
@@ -216,6 +218,7 @@ impl Dispatch {
                 down: HashMap::new(),
                 purged: Duration::ZERO,
                 config: config.clone(),
+                routing: Arc::new(Routing::plain()),
             }),
             errands,
             inbox: Mutex::new(Some(inbox)),
@@ -321,8 +324,10 @@ impl Dispatch {
     }
 
     /// Other limits are in force.
-    pub(crate) fn configure(&self, config: &Config) {
-        self.lock().config = config.clone();
+    pub(crate) fn configure(&self, config: &Config, routing: Arc<Routing>) {
+        let mut state = self.lock();
+        (state.config, state.routing) = (config.clone(), routing);
+        drop(state);
         self.tell(|scheduler, now| scheduler.set(settings(config), now));
     }
 
@@ -488,7 +493,7 @@ impl Dispatch {
             match action {
                 Action::Resolve { destination } => {
                     let Some(name) = state.scheduler.name(destination).cloned() else { continue };
-                    let Some(site) = resolve::site_at_once(&state.config, &name) else {
+                    let Some(site) = resolve::site_at_once(&state.config, &state.routing, &name) else {
                         self.send(Errand::Resolve { destination, name });
                         continue;
                     };
@@ -622,7 +627,7 @@ async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>) {
 /// A new configuration is in force.
 pub(crate) fn reconfigure(service: &Arc<Service>) {
     let Some(dispatch) = &service.dispatch else { return };
-    dispatch.configure(&service.live.load().config);
+    dispatch.configure(&service.live.load().config, service.routing.load_full());
     dispatch.send(Errand::Restore);
 }
 
@@ -668,7 +673,8 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
 async fn find_hosts(service: &Arc<Service>, dispatch: &Arc<Dispatch>, destination: DestinationId, name: &Arc<[u8]>) {
     let live = service.live.load_full();
     let resolver = service.resolver.load_full();
-    let asked = resolve::site(&live.config, &resolver, name, &live.ourselves, destination.get());
+    let routing = service.routing.load_full();
+    let asked = resolve::site(&live.config, &routing, &resolver, name, &live.ourselves, destination.get());
     let found = tokio::select! {
         biased;
         found = asked => found,

@@ -1,9 +1,10 @@
 //! The stop *resolve*: each recipient gets a destination, and a destination gets the hosts to try.
 //!
-//! A destination is the name under which the spool keeps a queue: the domain of the recipient in its DNS form, an address
-//! literal, or the text of the smart hosts, `smtp:[192.0.2.1]:25,(a.example:25|b.example:25)`, when `route.smart_host` takes all
-//! mail. The name is given when the message is stored and says where its mail belongs; which hosts that means is asked
-//! anew for each connection, so that a change in the DNS or in the configuration holds for mail that waits.
+//! A destination is the name under which the spool keeps a queue, a [`route::Destination`]: the domain of the recipient in its
+//! DNS form, an address literal, or hosts that a map, a rule or `route.smart_host` names:
+//! `smtp:[192.0.2.1]:25,(a.example:25|b.example:25)`. The name is given when the message is stored and says where its mail
+//! belongs; which hosts that means is asked anew for each connection, so that a change in the DNS, in mailertable or in the
+//! configuration holds for mail that waits.
 //!
 //! Destinations whose mail goes to the same hosts in the same manner share a [`Site`]: one window, one pace, one health. Its
 //! name says all that must be the same: `mx1.example|mx2.example,backup.example:25 tls=opportunistic`, equal hosts with `|`
@@ -14,7 +15,10 @@
 use crate::config::{AddressFamily, Config, EffectiveRule, Host, HostPort, Route, RouteProtocol};
 use crate::dns::{Family, MailHost, NoHosts, Ourselves, Resolver};
 use crate::env::clock;
-use mail::{Address, AddressLiteral, Domain, EnhancedCode, Outcome};
+use crate::routing::{Routing, Way};
+use mail::{Address, AddressLiteral, Domain, DomainName, EnhancedCode, Outcome};
+use route::destination::{Destination, Hosts, NextHost, Protocol, To};
+use route::{Answers, Ask, Stop};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -53,7 +57,7 @@ pub(crate) struct Candidate {
     pub(crate) preference: u16,
 }
 
-/// The queue that mail for this address waits in.
+/// The queue that mail for this address waits in, where no map says anything.
 pub(crate) fn destination(route: &Route, address: &Address) -> Vec<u8> {
     if route.smart_host.is_empty() {
         return spool::envelope::default_destination(address);
@@ -63,22 +67,25 @@ pub(crate) fn destination(route: &Route, address: &Address) -> Vec<u8> {
 
 /// The name of the queue of all mail that goes to the smart hosts.
 pub(crate) fn smart_hosts(route: &Route) -> Vec<u8> {
-    let mut name = String::from(match route.protocol {
-        RouteProtocol::Smtp => "smtp:",
-        RouteProtocol::Lmtp => "lmtp:",
-    });
-    for (number, group) in route.smart_host.iter().enumerate() {
-        if number > 0 {
-            name.push(',');
-        }
-        let hosts: Vec<String> = group.iter().map(ToString::to_string).collect();
-        match hosts.as_slice() {
-            [only] => name.push_str(only),
-            several => name.push_str(&format!("({})", several.join("|"))),
-        }
-    }
-    // The spool bounds names; a list so long is still one queue.
-    name.truncate(name.floor_char_boundary(4_096));
+    bounded(smart_host_list(route).to_string())
+}
+
+/// The smart hosts as a destination has them.
+pub(crate) fn smart_host_list(route: &Route) -> Hosts {
+    let protocol = match route.protocol {
+        RouteProtocol::Smtp => Protocol::Smtp,
+        RouteProtocol::Lmtp => Protocol::Lmtp,
+    };
+    let one = |host: &HostPort| match &host.host {
+        Host::Address(ip) => NextHost::Address(*ip, host.port),
+        Host::Name(name) => NextHost::Name(name.ascii().into(), host.port),
+    };
+    Hosts { protocol, groups: route.smart_host.iter().map(|group| group.iter().map(one).collect()).collect() }
+}
+
+/// The spool bounds names; a list so long is still one queue.
+fn bounded(mut name: String) -> Vec<u8> {
+    name.truncate(name.floor_char_boundary(route::destination::TEXT_BYTES_MAX));
     name.into_bytes()
 }
 
@@ -95,16 +102,103 @@ pub(crate) fn is_smart_hosts(destination: &[u8]) -> bool {
     destination.contains(&b':') && !destination.starts_with(b"[")
 }
 
-/// The site of a destination whose hosts need no question to the DNS: smart hosts, and an address literal. Without candidates.
-pub(crate) fn site_at_once(config: &Config, destination: &[u8]) -> Option<Site> {
-    if !config.route.smart_host.is_empty() {
-        return Some(of_smart_hosts(config, Vec::new()));
+/// The site of a destination whose hosts need no question to anybody: hosts by configuration or map, an address literal, and
+/// what stays on this machine. Without candidates.
+pub(crate) fn site_at_once(config: &Config, routing: &Routing, destination: &[u8]) -> Option<Site> {
+    let answers = Answers::new();
+    match target(config, routing, &mut Ask::new(&answers), destination) {
+        Ok(Target::Hosts(hosts, own)) => Some(of_list(config, &hosts, &own, Vec::new())),
+        Ok(Target::Literal(literal, own)) => {
+            let candidate = by_literal(config, &literal)?;
+            Some(of_hosts(config, destination, &own, &[(&candidate.name, 0)], None, Vec::new()))
+        }
+        Ok(Target::Mx(..)) | Err(_) => None,
     }
-    if !destination.starts_with(b"[") {
-        return None;
+}
+
+/// What is meant by a destination now.
+enum Target {
+    /// These hosts.
+    Hosts(Hosts, Own),
+    /// This address.
+    Literal(Domain, Own),
+    /// The MX hosts of a domain.
+    Mx(DomainName, Own),
+}
+
+/// What a destination says about its connections.
+#[derive(Clone, Debug, Default)]
+struct Own {
+    source4: Option<std::net::Ipv4Addr>,
+    source6: Option<std::net::Ipv6Addr>,
+    hello: Option<Box<str>>,
+}
+
+/// Why there is no target.
+enum NoTarget {
+    /// Somebody has to be asked first.
+    Open,
+    /// There are no hosts.
+    NoHosts(NoHosts),
+}
+
+fn target(config: &Config, routing: &Routing, ask: &mut Ask<'_>, destination: &[u8]) -> Result<Target, NoTarget> {
+    let smart = (!config.route.smart_host.is_empty()).then(|| smart_host_list(&config.route));
+    if let Some(hosts) = smart.clone().filter(|_| routing.is_plain()) {
+        return Ok(Target::Hosts(hosts, Own::default()));
     }
-    let candidate = by_literal(config, &str::from_utf8(destination).ok()?.parse().ok()?)?;
-    Some(of_hosts(config, destination, &[(&candidate.name, 0)], None, Vec::new()))
+    let Ok(read) = Destination::parse(destination) else {
+        // A name that was cut is that of a long list of smart hosts.
+        return match (smart, is_smart_hosts(destination)) {
+            (Some(hosts), true) => Ok(Target::Hosts(hosts, Own::default())),
+            (None, true) => Err(NoTarget::NoHosts(gone())),
+            _ => Err(NoTarget::NoHosts(no_host(destination))),
+        };
+    };
+    let own = Own { source4: read.source4, source6: read.source6, hello: read.hello };
+    match read.to {
+        To::Hosts(hosts) if !routing.is_plain() => Ok(Target::Hosts(hosts, own)),
+        // The smart hosts are gone: it is given the destinations of its domains, if not just now.
+        To::Hosts(_) => Err(NoTarget::NoHosts(gone())),
+        To::Literal(literal) => match Domain::parse(literal.as_bytes()) {
+            Ok(literal) => Ok(match smart {
+                Some(hosts) => Target::Hosts(hosts, own),
+                None => Target::Literal(literal, own),
+            }),
+            Err(_) => Err(NoTarget::NoHosts(no_host(destination))),
+        },
+        To::Domain(domain) => match routing.way_of(ask, &domain) {
+            Ok(Way::Hosts(hosts)) => Ok(Target::Hosts(hosts, own)),
+            Ok(Way::Mx) => match DomainName::new(&domain) {
+                Ok(domain) => Ok(Target::Mx(domain, own)),
+                Err(_) => Err(NoTarget::NoHosts(no_host(destination))),
+            },
+            Ok(Way::Refused(status, text)) => {
+                Err(NoTarget::NoHosts(NoHosts { permanent: status.outcome() == Outcome::Permanent, status, text }))
+            }
+            Err(Stop::Open) => Err(NoTarget::Open),
+            Err(Stop::Trouble(why)) => {
+                let status = EnhancedCode::of(Outcome::Transient, 4, 3);
+                Err(NoTarget::NoHosts(NoHosts { permanent: false, status, text: why.to_string() }))
+            }
+        },
+        To::Error { status, text } => {
+            let permanent = status.outcome() == Outcome::Permanent;
+            Err(NoTarget::NoHosts(NoHosts { permanent, status, text: text.into() }))
+        }
+        To::Local | To::Program { .. } | To::File { .. } => Err(NoTarget::NoHosts(no_host(destination))),
+    }
+}
+
+fn gone() -> NoHosts {
+    let status = EnhancedCode::of(Outcome::Transient, 4, 4);
+    NoHosts { permanent: false, status, text: "its smart hosts are configured no more".to_owned() }
+}
+
+fn no_host(destination: &[u8]) -> NoHosts {
+    let status = EnhancedCode::of(Outcome::Permanent, 1, 2);
+    let text = format!("\"{}\" is no host that mail can go to", String::from_utf8_lossy(destination));
+    NoHosts { permanent: true, status, text }
 }
 
 /// Where mail goes that no host takes: a site of its own, over which it is refused.
@@ -124,6 +218,7 @@ pub(crate) fn nowhere(config: &Config, destination: &[u8]) -> Site {
 /// Yes: a question that nobody waits for is asked again.
 pub(crate) async fn site(
     config: &Config,
+    routing: &Routing,
     resolver: &Resolver,
     destination: &[u8],
     us: &Ourselves,
@@ -134,32 +229,81 @@ pub(crate) async fn site(
         AddressFamily::Ipv4 => Family::Ipv4,
         AddressFamily::Ipv6 => Family::Ipv6,
     };
-    let mut site = if config.route.smart_host.is_empty() {
-        by_domain(config, resolver, destination, us, family, turn).await?
-    } else {
-        of_smart_hosts(config, by_list(&config.route.smart_host, resolver, family, turn).await?)
+    let names = Names { resolver, us, family, turn };
+    let found = routing.decide(|ask| match target(config, routing, ask, destination) {
+        Err(NoTarget::Open) => Err(Stop::Open),
+        Err(NoTarget::NoHosts(no)) => Ok(Err(no)),
+        Ok(target) => Ok(Ok(target)),
+    });
+    let target = match found.await {
+        Ok(target) => target?,
+        Err(why) => {
+            let status = EnhancedCode::of(Outcome::Transient, 4, 3);
+            return Err(NoHosts { permanent: false, status, text: why.to_string() });
+        }
+    };
+    let mut site = match target {
+        Target::Hosts(hosts, own) => of_list(config, &hosts, &own, by_list(&hosts, names).await?),
+        Target::Literal(literal, own) => {
+            let candidate = by_literal(config, &literal).ok_or_else(|| no_host(destination))?;
+            let name = candidate.name.clone();
+            of_hosts(config, destination, &own, &[(&name, 0)], None, vec![candidate])
+        }
+        Target::Mx(domain, own) => by_domain(config, destination, &domain, &own, names).await?,
     };
     site.candidates.truncate(CANDIDATES_MAX);
     Ok(site)
 }
 
-fn of_smart_hosts(config: &Config, candidates: Vec<Candidate>) -> Site {
-    let name = smart_hosts(&config.route);
-    let rule = config.rule_for(&name, &[]);
+/// Who is asked for names, and how.
+#[derive(Clone, Copy)]
+struct Names<'a> {
+    resolver: &'a Resolver,
+    us: &'a Ourselves,
+    family: Family,
+    turn: u64,
+}
+
+/// The site of hosts that are named one by one.
+fn of_list(config: &Config, hosts: &Hosts, own: &Own, candidates: Vec<Candidate>) -> Site {
+    let mut name = bounded(hosts.to_string());
+    let rule = with_own(config.rule_for(&name, &[]), own);
+    name.extend_from_slice(manner(own).as_bytes());
     Site { name, rule, until: clock::now() + CONFIGURED_FOR, candidates }
+}
+
+/// A rule, with what the destination itself says before what the rule does.
+fn with_own(mut rule: EffectiveRule, own: &Own) -> EffectiveRule {
+    rule.source4 = own.source4.or(rule.source4);
+    rule.source6 = own.source6.or(rule.source6);
+    rule.hello = own.hello.clone().or(rule.hello);
+    rule
+}
+
+/// What the name of a site has of its own connections.
+fn manner(own: &Own) -> String {
+    let mut text = String::new();
+    for source in [own.source4.map(IpAddr::from), own.source6.map(IpAddr::from)].into_iter().flatten() {
+        text.push_str(&format!(" from={source}"));
+    }
+    if let Some(hello) = &own.hello {
+        text.push_str(&format!(" hello={hello}"));
+    }
+    text
 }
 
 /// The site of hosts and their preferences, which stand in the order of these.
 fn of_hosts(
     config: &Config,
     destination: &[u8],
+    own: &Own,
     hosts: &[(&str, u16)],
     until: Option<Instant>,
     candidates: Vec<Candidate>,
 ) -> Site {
     // A literal is no name.
     let names: Vec<&str> = hosts.iter().map(|(name, _)| *name).filter(|name| !name.starts_with('[')).collect();
-    let rule = config.rule_for(destination, &names);
+    let rule = with_own(config.rule_for(destination, &names), own);
     let mut sorted = hosts.to_vec();
     sorted.sort_unstable_by_key(|&(name, preference)| (preference, name));
     let mut name = String::new();
@@ -186,27 +330,16 @@ fn of_hosts(
     Site { name: name.into_bytes(), rule, until, candidates }
 }
 
-async fn by_list(
-    groups: &[Vec<HostPort>],
-    resolver: &Resolver,
-    family: Family,
-    turn: u64,
-) -> Result<Vec<Candidate>, NoHosts> {
+async fn by_list(hosts: &Hosts, names: Names<'_>) -> Result<Vec<Candidate>, NoHosts> {
     let mut found = Vec::new();
     let mut trouble = None;
-    for (group, preference) in groups.iter().zip(0..) {
-        let start = usize::try_from(turn % group.len().max(1) as u64).unwrap_or(0);
+    for (group, preference) in hosts.groups.iter().zip(0..) {
+        let start = usize::try_from(names.turn % group.len().max(1) as u64).unwrap_or(0);
         for host in group.iter().cycle().skip(start).take(group.len()) {
-            match &host.host {
-                Host::Address(ip) => found.push(by_address(*ip, host.port, preference)),
-                Host::Name(name) => match resolver.host_addresses(name.ascii(), family, turn).await {
-                    Ok(addresses) => {
-                        let at = |ip| named(name.ascii(), SocketAddr::new(ip, host.port), preference);
-                        found.extend(addresses.into_iter().map(at));
-                    }
-                    // A smart host that the DNS does not know is a mistake of ours, not of the sender.
-                    Err(no) => trouble = Some(NoHosts { permanent: false, ..no }),
-                },
+            match addresses_of(host, preference, names).await {
+                Ok(candidates) => found.extend(candidates),
+                // A host that we name and the DNS does not know is a mistake of ours, not of the sender.
+                Err(no) => trouble = Some(NoHosts { permanent: false, ..no }),
             }
         }
     }
@@ -216,48 +349,47 @@ async fn by_list(
     }
 }
 
+/// The addresses of one host that is named.
+async fn addresses_of(host: &NextHost, preference: u16, names: Names<'_>) -> Result<Vec<Candidate>, NoHosts> {
+    let Names { resolver, us, family, turn } = names;
+    match host {
+        NextHost::Address(ip, port) => Ok(vec![by_address(*ip, *port, preference)]),
+        NextHost::Name(name, port) => {
+            let addresses = resolver.host_addresses(name, family, turn).await?;
+            let at = |ip| named(name, SocketAddr::new(ip, *port), preference);
+            Ok(addresses.into_iter().map(at).collect())
+        }
+        NextHost::Mx(name, port) => {
+            let domain = DomainName::new(name).map_err(|_| no_host(name.as_bytes()))?;
+            let found = resolver.mail_hosts(&domain, *port, us, family, turn).await?;
+            let at = |host: &MailHost| {
+                let name = host.name.clone();
+                let at = move |ip| named(&name, SocketAddr::new(ip, *port), preference);
+                host.addresses.clone().into_iter().map(at)
+            };
+            Ok(found.hosts.iter().flat_map(at).collect())
+        }
+        NextHost::Unix(path) => Err(no_host(path.as_bytes())),
+    }
+}
+
 async fn by_domain(
     config: &Config,
-    resolver: &Resolver,
     destination: &[u8],
-    us: &Ourselves,
-    family: Family,
-    turn: u64,
+    domain: &DomainName,
+    own: &Own,
+    names: Names<'_>,
 ) -> Result<Site, NoHosts> {
+    let Names { resolver, us, family, turn } = names;
     let port = config.route.port;
-    let text = str::from_utf8(destination).unwrap_or_default();
-    let domain = match text.parse::<Domain>() {
-        Ok(Domain::Name(name)) => name,
-        Ok(literal @ Domain::Literal(_)) if let Some(candidate) = by_literal(config, &literal) => {
-            let name = candidate.name.clone();
-            return Ok(of_hosts(config, destination, &[(&name, 0)], None, vec![candidate]));
-        }
-        // The smart hosts are gone: it is given the destinations of its domains, if not just now.
-        _ if is_smart_hosts(destination) => {
-            let status = EnhancedCode::of(Outcome::Transient, 4, 4);
-            return Err(NoHosts {
-                permanent: false,
-                status,
-                text: "its smart hosts are configured no more".to_owned(),
-            });
-        }
-        _ => {
-            let status = EnhancedCode::of(Outcome::Permanent, 1, 2);
-            return Err(NoHosts {
-                permanent: true,
-                status,
-                text: format!("\"{text}\" is no host that mail can go to"),
-            });
-        }
-    };
-    let found = resolver.mail_hosts(&domain, port, us, family, turn).await?;
+    let found = resolver.mail_hosts(domain, port, us, family, turn).await?;
     let hosts: Vec<(&str, u16)> = found.exchanges.iter().map(|(name, preference)| (&**name, *preference)).collect();
     let at = |host: &MailHost| {
         let (name, preference) = (host.name.clone(), host.preference);
         host.addresses.clone().into_iter().map(move |ip| named(&name, SocketAddr::new(ip, port), preference))
     };
     let candidates = found.hosts.iter().flat_map(at).collect();
-    Ok(of_hosts(config, destination, &hosts, Some(found.until), candidates))
+    Ok(of_hosts(config, destination, own, &hosts, Some(found.until), candidates))
 }
 
 /// The host of an address literal.
@@ -288,7 +420,9 @@ mod tests {
         let text = format!("[route]\nsmart_host = {smart_host}\n[dns]\nservers = [\"127.0.0.1:9\"]\n");
         let config = crate::config::load(&text, None, &[], &crate::config::Machine::default()).unwrap().config;
         let resolver = Resolver::new(&config.dns).unwrap();
-        site(&config, &resolver, destination, &Ourselves::default(), 1).await.map(|site| site.candidates)
+        site(&config, &Routing::plain(), &resolver, destination, &Ourselves::default(), 1)
+            .await
+            .map(|site| site.candidates)
     }
 
     #[tokio::test]

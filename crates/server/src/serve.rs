@@ -20,6 +20,7 @@ use crate::hosts::HostTable;
 use crate::house::Source;
 use crate::house::{Ended, House};
 use crate::log::{self, Log};
+use crate::routing::Routing;
 use crate::service::{Live, Service, Stop};
 use crate::sink::Behaviour;
 use crate::tls::{Acceptor, Connector};
@@ -214,6 +215,7 @@ impl Prepared {
         let service = Arc::new(Service {
             keeper,
             log,
+            routing: ArcSwap::from_pointee(Routing::plain()),
             resolver: ArcSwap::from_pointee(resolver),
             hosts,
             limits,

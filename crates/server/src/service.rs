@@ -14,6 +14,7 @@ use crate::env::{addresses, clock};
 use crate::hosts::HostTable;
 use crate::log::Log;
 use crate::resolve;
+use crate::routing::Routing;
 use crate::sink::Behaviour;
 use crate::tls::{Acceptor, Connector};
 use arc_swap::ArcSwap;
@@ -47,6 +48,8 @@ pub(crate) struct Service {
     /// Other hosts, as a test invents them.
     #[cfg(test)]
     pub(crate) internet: Option<crate::deliver::Internet>,
+    /// Maps and rules.
+    pub(crate) routing: ArcSwap<Routing>,
     /// Names and block lists.
     pub(crate) resolver: ArcSwap<Resolver>,
     /// What is known of next hops.
@@ -343,6 +346,7 @@ impl Service {
         Arc::new(Self {
             keeper: Keeper::nothing(mail::QueueIds::new(mail::Node::default())),
             log: Log::start(&log).unwrap(),
+            routing: ArcSwap::from_pointee(Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: HostTable::forgetful(&config),
             limits: Limits::new(limits, began),

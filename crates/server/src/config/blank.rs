@@ -3,8 +3,8 @@
 use super::{
     Accept, AccessRules, Acknowledge, AddressFamily, Auth, BadLine, Config, Control, CopyDsn, DelayChecks, Delivery,
     DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl, DnsblList, Generics, Listen, ListenProtocol, ListenTls,
-    Log, LogFormat, LogPath, MapSource, Maps, Message, Precedence, Rate, Relay, RelayDomain, Route, RouteProtocol,
-    RouteRule, RouteTls, RuleAt, Server, Smtp, Spool, Tls,
+    Local, Log, LogFormat, LogPath, Mailbox, MapSource, Maps, Message, Precedence, Rate, Relay, RelayDomain, Route,
+    RouteProtocol, RouteRule, RouteTls, RuleAt, Server, Smtp, Spool, Tls, Unknown,
 };
 use mail::DomainName;
 use smtp::server::BareNewline;
@@ -77,6 +77,7 @@ pub(super) fn config(n: u8) -> Config {
             overrides: Vec::new(),
         },
         dnsbl: Dnsbl { list: Vec::new(), refuse_at: n.into(), time_max: time, exempt: networks },
+        local: local(n),
         route: Route {
             smart_host: vec![Vec::new(); n.into()],
             protocol: if n == 1 { RouteProtocol::Lmtp } else { RouteProtocol::Smtp },
@@ -111,6 +112,32 @@ pub(super) fn config(n: u8) -> Config {
             facility: text.clone(),
         },
         control: Control { path: PathBuf::from(&text) },
+    }
+}
+
+fn local(n: u8) -> Local {
+    let (time, text) = (Duration::from_secs(n.into()), "x".repeat(n.into()));
+    Local {
+        domains: vec![DomainName::new("x").expect("a name"); n.into()],
+        domain_files: vec![PathBuf::from("x"); n.into()],
+        delimiter: text.clone(),
+        unknown: if n == 1 { Unknown::Defer } else { Unknown::Refuse },
+        luser_relay: text.clone(),
+        forward: n == 1,
+        mailbox: if n == 1 { Mailbox::LmtpSocket("/x".into()) } else { Mailbox::None },
+        mailbox_user: text.clone(),
+        mailbox_group: text.clone(),
+        mailbox_size_max: n.into(),
+        locks: vec![text.clone(); n.into()],
+        lock_time_max: time,
+        subfolders: n == 1,
+        programs: vec![PathBuf::from("x"); n.into()],
+        program_time_max: time,
+        program_processes_max: n.into(),
+        files: vec![text.clone(); n.into()],
+        default_user: text,
+        uid_min: n.into(),
+        deliveries_max: n.into(),
     }
 }
 

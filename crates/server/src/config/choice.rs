@@ -4,7 +4,7 @@ use super::field::Field;
 use super::value::Value;
 use super::{
     Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, ListenProtocol, ListenTls, LogFormat,
-    Precedence, RouteProtocol, RouteTls, RuleAt,
+    Precedence, RouteProtocol, RouteTls, RuleAt, Unknown,
 };
 use smtp::server::BareNewline;
 
@@ -102,6 +102,10 @@ choices! {
         Ipv4 = "ipv4": "IPv4 alone",
         Ipv6 = "ipv6": "IPv6 alone",
     }
+    Unknown {
+        Refuse = "refuse": "550 5.1.1, it does not exist",
+        Defer = "defer": "450 4.1.1, try again later",
+    }
     LogFormat {
         Sendmail = "sendmail": "the lines that tools for sendmail's log read",
         Json = "json": "one JSON object a line",
@@ -121,6 +125,12 @@ pub(crate) const FACILITIES: Words = &[
     ("local5", "local use"),
     ("local6", "local use"),
     ("local7", "local use"),
+];
+
+/// How mailbox files are locked.
+pub(crate) const LOCKS: Words = &[
+    ("dotlock", "a file beside it, of its name with .lock behind it"),
+    ("fcntl", "a lock of the kernel on the file itself"),
 ];
 
 /// Versions of TLS.

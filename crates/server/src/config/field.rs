@@ -4,7 +4,7 @@
 //! field, which a test of the table finds.
 
 use super::value::Value;
-use super::{Host, HostPort, LogPath, MapSource, NextHop, Rate, RelayDomain};
+use super::{Host, HostPort, LogPath, Mailbox, MapSource, NextHop, Rate, RelayDomain};
 use ipnet::IpNet;
 use mail::{Address, DomainName};
 use std::net::{IpAddr, SocketAddr};
@@ -90,7 +90,7 @@ macro_rules! texts {
         }
     )*};
 }
-texts!(RelayDomain, HostPort, Host, NextHop);
+texts!(RelayDomain, HostPort, Host, NextHop, Mailbox);
 
 impl Field for Option<Address> {
     fn value(&self) -> Value {

@@ -59,6 +59,7 @@ pub(crate) fn range_words(parameter: &Parameter) -> Option<String> {
         | Kind::NextHop
         | Kind::Ip
         | Kind::Mailbox { .. }
+        | Kind::MailboxPlace
         | Kind::Word { .. }
         | Kind::Text => None,
         Kind::Path { .. } | Kind::LogPath | Kind::MapSource | Kind::Network | Kind::Listen | Kind::Address { .. } => {

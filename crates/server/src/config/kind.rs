@@ -5,7 +5,7 @@ use super::number::{self, NoSize, size_text, time_text};
 use super::suggestion::nearest;
 use super::toml_text::quoted;
 use super::value::Value;
-use super::{Host, HostPort, NextHop, NoHost, Rate, RelayDomain};
+use super::{Host, HostPort, Mailbox, NextHop, NoHost, Rate, RelayDomain};
 use ipnet::IpNet;
 use mail::{Address, DomainName};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -42,6 +42,8 @@ pub(crate) enum Kind {
     NextHop,
     /// A mail address; empty for none where `empty`.
     Mailbox { empty: bool },
+    /// Where mailboxes are.
+    MailboxPlace,
     /// A word for log lines or a user of the system; may be empty where `empty`.
     Word { empty: bool },
     /// Any text, such as an argument of a program.
@@ -105,6 +107,7 @@ impl Kind {
             Self::MxHost => "host name or [address]".to_owned(),
             Self::NextHop => "domain, .domain, [address], mx:PATTERN or hop:HOST:PORT".to_owned(),
             Self::Mailbox { .. } => "mail address".to_owned(),
+            Self::MailboxPlace => "mailbox".to_owned(),
             Self::Word { .. } => "name".to_owned(),
             Self::Text => "text".to_owned(),
             Self::Path { .. } => "path".to_owned(),
@@ -158,6 +161,11 @@ impl Kind {
                     .to_owned()
             }
             Self::Mailbox { .. } => "a mail address such as \"postmaster@example.com\"".to_owned(),
+            Self::MailboxPlace => {
+                "\"mbox:/var/mail/%u\", \"maildir:%h/Maildir\", \"lmtp:unix:/run/dovecot/lmtp\", \"lmtp:[127.0.0.1]:24\" or \
+                 \"none\""
+                    .to_owned()
+            }
             Self::Word { .. } => "a name of letters, digits, \"-\", \"_\" and \".\"".to_owned(),
             Self::Text => "text".to_owned(),
             Self::Path { .. } => "a path; a relative one begins at the directory of the file".to_owned(),
@@ -356,6 +364,10 @@ impl Kind {
             Self::NextHop => next_hop(text),
             Self::Mailbox { empty: true } if text.is_empty() => Ok(Value::Text(String::new())),
             Self::Mailbox { .. } => mailbox(text),
+            Self::MailboxPlace => match text.parse::<Mailbox>() {
+                Ok(place) => Ok(Value::Text(place.to_string())),
+                Err(no) => Err((format!("{} {}", quoted(text), no.why), no.meant.as_deref().map(did_you_mean))),
+            },
             Self::Word { empty } => {
                 let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
                 if text.is_empty() && !empty {

@@ -22,6 +22,7 @@ mod files;
 pub mod fuzz;
 mod generate;
 mod kind;
+mod local;
 mod machine;
 mod next_host;
 mod number;
@@ -47,6 +48,7 @@ pub use destination::{DestinationRule, EffectiveRule, MxPattern, NextHop, NoNext
 pub use difference::{Difference, differences, refuses_reload};
 pub use domain::RelayDomain;
 pub use files::{Files, Found, RealFiles, check_files};
+pub use local::{Local, Mailbox, Names, NoMailbox, Template, Unknown};
 pub use machine::Machine;
 pub use next_host::{Host, HostPort, NoHost};
 pub use number::{Rate, time};
@@ -97,6 +99,8 @@ pub struct Config {
     pub access: AccessRules,
     /// What senders are called outside.
     pub generics: Generics,
+    /// Mail for people and programs of this machine.
+    pub local: Local,
     /// The next hop of a message.
     pub route: Route,
     /// `[[route.rule]]`: where mail of some senders or recipients goes.

@@ -5,6 +5,7 @@
 
 mod delivery;
 mod destination;
+mod local;
 
 use super::build::{Loaded, instance};
 use super::number::{size_text, time_text};
@@ -30,6 +31,7 @@ pub(crate) fn check(loaded: &Loaded) -> Vec<Problem> {
     rules.networks();
     rules.block_lists();
     rules.limits();
+    rules.local();
     rules.route();
     rules.delivery();
     rules.destinations();

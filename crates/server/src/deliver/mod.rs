@@ -76,7 +76,8 @@ pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionI
     let live = service.live.load_full();
     let turn = connection.get();
     let resolver = service.resolver.load_full();
-    let found = resolve::site(&live.config, &resolver, &way.destination, &live.ourselves, turn).await;
+    let routing = service.routing.load_full();
+    let found = resolve::site(&live.config, &routing, &resolver, &way.destination, &live.ourselves, turn).await;
     let site = match found {
         Ok(site) if *site.name == *way.site => site,
         Err(no) if no.permanent && way.site.starts_with(b"!") => {

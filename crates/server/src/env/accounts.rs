@@ -79,6 +79,14 @@ impl Accounts {
         })
     }
 
+    /// The home directory of the user of this name.
+    #[must_use]
+    pub fn home(&self, name: &str) -> Option<&str> {
+        let line = self.passwd.lines().find(|line| line.split(':').next() == Some(name))?;
+        let home = line.split(':').nth(5).filter(|home| home.starts_with('/'))?;
+        (!name.is_empty()).then_some(home)
+    }
+
     fn user_of(&self, uid: u32) -> Option<User> {
         self.users().find(|user| user.uid == uid)
     }

@@ -108,6 +108,7 @@ impl Rig {
         let service = Service {
             keeper: Keeper::spool(Arc::clone(&spool), QueueIds::new(Node::default())),
             log: Log::start(&log::Settings::from_config(&config.log, "mx.test")).unwrap(),
+            routing: ArcSwap::from_pointee(crate::routing::Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: crate::hosts::HostTable::forgetful(&config),
             limits: limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began),

@@ -133,6 +133,7 @@ impl Machine {
         let service = Arc::new(Service {
             keeper: serve::keeper(Some(&opened)),
             log: self.log.clone(),
+            routing: ArcSwap::from_pointee(crate::routing::Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: HostTable::forgetful(&config),
             limits: limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began),

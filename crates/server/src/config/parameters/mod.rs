@@ -5,6 +5,7 @@
 mod connection;
 mod delivery;
 mod destination;
+mod local;
 mod process;
 mod routing;
 mod session;
@@ -33,6 +34,7 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &routing::MAPS,
     &routing::ACCESS,
     &routing::GENERICS,
+    &local::LOCAL,
     &delivery::ROUTE,
     &routing::ROUTE_RULE,
     &delivery::DELIVERY,

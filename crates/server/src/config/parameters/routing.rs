@@ -159,7 +159,7 @@ pub(super) static ACCESS: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "FEATURE(lookupdotdomain): keys .example.com are for what is below alone",
+            "FEATURE(lookupdotdomain): a key .example.com is for what is below it alone",
             "",
         ),
         fixed(
@@ -168,7 +168,7 @@ pub(super) static ACCESS: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "FEATURE(relaytofulladdress): To:user@example.com RELAY lets mail pass to one address",
+            "FEATURE(relaytofulladdress): To:user@example.com RELAY lets mail to one address pass",
             "",
         ),
         fixed(
@@ -177,7 +177,7 @@ pub(super) static ACCESS: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "FEATURE(relay_mail_from): From:example.com RELAY lets senders relay who call themselves so",
+            "FEATURE(relay_mail_from): From:example.com RELAY lets those relay who say so",
             "Anybody can call himself so: it makes an open relay of the server.",
         ),
         fixed(
@@ -186,7 +186,7 @@ pub(super) static ACCESS: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "FEATURE(relay_hosts_only): names in relay-domains and RELAY entries do not stand for what is below them",
+            "FEATURE(relay_hosts_only): names do not stand for what is below them",
             "",
         ),
     ],
@@ -242,7 +242,7 @@ pub(super) static GENERICS: Section = Section {
 
 pub(super) static ROUTE_RULE: Section = Section {
     key: "route.rule",
-    summary: "where mail of some senders or recipients goes, before or behind the maps; the first that fits counts, copies add up",
+    summary: "where some mail goes, before or behind the maps; the first table that fits counts",
     group: Some(Group {
         len: |config| config.rules.len(),
         push: |config| config.rules.push(blank::route_rule()),
@@ -266,7 +266,7 @@ pub(super) static ROUTE_RULE: Section = Section {
             "[]",
             "[\"boss@example.com\", \"@legal.example.com\", \".sub.example.com\", \"<>\"]",
             "senders it is for; none for all",
-            "An address, @ and a domain, a leading dot for everything below a domain, <> for reports.",
+            "An address, @ and a domain, a leading dot for everything below a domain; an empty pair of angle brackets for reports.",
         ),
         fixed(
             "route.rule.recipient",
@@ -301,9 +301,9 @@ pub(super) static ROUTE_RULE: Section = Section {
             list(&Kind::Text),
             "[]",
             "[\"smtp:[archive.example.com]\", \"journal@example.com\"]",
-            "where copies go: values of mailertable keep the recipient's address, addresses get the mail themselves",
-            "Each copy is tried for itself; what becomes of it does not touch the others. A rule of copies alone does not end the \
-             search.",
+            "where copies go: values of mailertable, or addresses",
+            "A value of mailertable keeps the recipient's address. Each copy is tried for itself; what becomes of it does not touch \
+             the others. A rule of copies alone does not end the search.",
         ),
         fixed(
             "route.rule.copy_dsn",
@@ -320,7 +320,7 @@ pub(super) static ROUTE_RULE: Section = Section {
             Kind::Text,
             "",
             "waits for a look",
-            "mail is held for this reason until mailrace queue release; empty: it is not",
+            "hold mail for this reason until mailrace queue release; empty: it is not held",
             "",
         ),
         fixed(

@@ -20,6 +20,7 @@ fn show_says_where_values_come_from() {
         "spool.path = \"/etc/here\"                         # /etc/m.toml:3; default \"/var/lib/mailrace/spool\"\n\
          relay.from = [\"127.0.0.0/8\", \"::1/128\"]          # default\n\
          relay.to = [\"example.com\"]                       # --set; default []\n\
+         relay.to_files = []                              # default\n\
          log.level = 12                                   # /etc/m.toml:2; default 9\n"
     );
     let all = show(&loaded, &[], Form::Text).expect("all");
@@ -55,7 +56,7 @@ fn explain_a_key_or_a_table() {
         assert!(text.contains(part), "{part}: {text}");
     }
     let text = explain("relay", Form::Text).expect("a table");
-    assert!(text.contains("relay.from") && text.contains("relay.to") && text.lines().count() == 4, "{text}");
+    assert!(text.contains("relay.from") && text.contains("relay.to") && text.lines().count() == 6, "{text}");
     assert!(explain("[[listen]]", Form::Text).expect("a table").contains("listen.address"));
     assert!(explain("log.format", Form::Json).is_ok_and(|text| serde_json::from_str::<Value>(&text).is_ok()));
     assert_eq!(explain("hostnam", Form::Text), Err("unknown key \"hostnam\"; did you mean \"hostname\"?".to_owned()));

@@ -60,6 +60,9 @@ fn any_value(kind: &Kind) -> BoxedStrategy<Value> {
             .prop_filter("dots at ends", |text| text.parse::<mail::Address>().is_ok() || text.is_empty())
             .prop_map(Value::Text)
             .boxed(),
+        Kind::MailboxPlace => select(&["mbox:/var/mail/%u", "maildir:%h/Maildir", "lmtp:unix:/run/l", "none"][..])
+            .prop_map(|text: &str| Value::Text(text.to_owned()))
+            .boxed(),
         Kind::Word { .. } => "[a-zA-Z0-9_.-]{1,32}".prop_map(Value::Text).boxed(),
         Kind::Text => "[^\\x00]{0,12}".prop_map(Value::Text).boxed(),
         Kind::Path { .. } | Kind::LogPath | Kind::MapSource => {

@@ -20,7 +20,8 @@ fn each_key_is_there_once_and_in_its_table() {
         assert_eq!(
             section.group.is_some(),
             section.key.ends_with("list")
-                || ["listen", "accept.greet_pause_for", "dns.override", "destination"].contains(&section.key)
+                || ["listen", "accept.greet_pause_for", "dns.override", "destination", "route.rule"]
+                    .contains(&section.key)
         );
     }
     assert!(seen.len() > 70, "{}", seen.len());
@@ -53,6 +54,7 @@ fn fields_take_the_ends_of_their_range() {
     config.dnsbl.list.push(blank::dnsbl_list());
     config.dns.overrides.push(blank::dns_override());
     config.destinations.push(blank::destination());
+    config.rules.push(blank::route_rule());
     for parameter in all() {
         let values: Vec<Value> = match parameter.kind {
             Kind::Number { min, max, .. } | Kind::Bytes { min, max } => vec![Value::Number(min), Value::Number(max)],

@@ -1,0 +1,66 @@
+//! What is wrong or doubtful in a map, found before mail meets it.
+
+use crate::question::Place;
+use std::fmt;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Severity {
+    /// It works, though perhaps not as meant.
+    Warning,
+    /// The entry has no effect, or refuses mail it should not.
+    Error,
+}
+
+/// One doubt about an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lint {
+    /// The entry.
+    pub place: Place,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What is wrong, with the key and the value.
+    pub text: String,
+    /// What to write instead.
+    pub hint: String,
+}
+
+impl Lint {
+    /// A doubt.
+    #[must_use]
+    pub fn warning(place: Place, text: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { place, severity: Severity::Warning, text: text.into(), hint: hint.into() }
+    }
+
+    /// A fault.
+    #[must_use]
+    pub fn error(place: Place, text: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { place, severity: Severity::Error, text: text.into(), hint: hint.into() }
+    }
+}
+
+/// `mailertable /etc/mail/mailertable line 42: "smtp:[10.0.0.5" lacks "]"; write smtp:[10.0.0.5]`.
+impl fmt::Display for Lint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.place.map, self.place.file)?;
+        if let Some(line) = self.place.line {
+            write!(f, " line {line}")?;
+        }
+        write!(f, ": {}; {}", self.text, self.hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lint_names_place_fault_and_next_step() {
+        let place = Place { map: "mailertable".into(), file: "/etc/mail/mailertable".into(), line: Some(42) };
+        let lint = Lint::error(place, "\"smtp:[10.0.0.5\" lacks \"]\"", "write smtp:[10.0.0.5]");
+        assert_eq!(
+            lint.to_string(),
+            "mailertable /etc/mail/mailertable line 42: \"smtp:[10.0.0.5\" lacks \"]\"; write smtp:[10.0.0.5]"
+        );
+    }
+}

@@ -1,0 +1,3 @@
+//! Maps of each format.
+
+mod text;

@@ -1,0 +1,96 @@
+//! What senders are called outside: domaintable, genericstable, masquerade.
+//!
+//! The envelope keeps its own name unless [`Generics::envelope`](super::Generics::envelope) says so, which is sendmail's
+//! `masquerade_envelope`; the header of mail that leaves has the other name.
+
+use super::Router;
+use super::run::trouble;
+use crate::class::Class;
+use crate::question::{Ask, Stop};
+use crate::tables::{Entry, Fault, domaintable, genericstable};
+use mail::{Address, Domain, DomainName, LocalPart, ReversePath};
+
+/// Where an address of a sender stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SenderKind {
+    /// In the envelope.
+    Envelope,
+    /// In a header field.
+    Header,
+}
+
+/// The domain that stands for ours: `MASQUERADE_AS`.
+#[derive(Clone, Debug)]
+pub struct Masquerade {
+    /// That domain.
+    pub domain: DomainName,
+    /// Domains for which it stands, beside those that are ours: class M.
+    pub domains: Class,
+    /// Users who keep their domain, in lower case: class E.
+    pub exposed: Vec<Box<str>>,
+}
+
+impl Router {
+    /// The address by which a sender is known outside.
+    ///
+    /// # Errors
+    /// [`Stop::Open`] if something has to be asked first, [`Stop::Trouble`] if it cannot be said now.
+    pub fn sender(&self, ask: &mut Ask<'_>, sender: &ReversePath, kind: SenderKind) -> Result<ReversePath, Stop> {
+        let ReversePath::Address(address) = sender else { return Ok(ReversePath::Null) };
+        let mut address = address.clone();
+        if let Some(name) = address.domain().name() {
+            if name.ascii() == "localhost" {
+                address = at(address.local_part(), &self.settings.hostname)?;
+            } else if let Some((found, new)) = domaintable::find(ask, &self.maps.domaintable, name.ascii())? {
+                address = at(address.local_part(), &new.map_err(|fault| trouble(&found, &fault))?)?;
+            }
+        }
+        if kind == SenderKind::Header || self.settings.generics.envelope {
+            address = self.generic(ask, address)?;
+        }
+        Ok(ReversePath::Address(address))
+    }
+
+    fn generic(&self, ask: &mut Ask<'_>, address: Address) -> Result<Address, Stop> {
+        let settings = &self.settings;
+        let Some(name) = address.domain().name().cloned() else { return Ok(address) };
+        // A user without a domain has become one at our own name.
+        if !settings.generics.domains.has(address.domain()) && name.ascii() != settings.hostname.ascii() {
+            return self.masqueraded(address);
+        }
+        let local = address.local_part().to_string();
+        let sources = &self.maps.genericstable;
+        let entry = genericstable::find(ask, sources, &local, name.ascii(), settings.delimiter)?;
+        let Some(Entry { found, value }) = entry else { return self.masqueraded(address) };
+        let bad = |why: String| {
+            trouble(
+                &found,
+                &Fault { text: format!("\"{value}\" is no address: {why}"), hint: "write user@domain".into() },
+            )
+        };
+        if value.contains('@') {
+            return Address::parse(value.as_bytes()).map_err(|error| bad(error.to_string()));
+        }
+        let user = LocalPart::new(value.trim_matches('"')).map_err(|error| bad(error.to_string()))?;
+        self.masqueraded(at(&user, &settings.hostname)?)
+    }
+
+    fn masqueraded(&self, address: Address) -> Result<Address, Stop> {
+        let Some(masquerade) = &self.settings.masquerade else { return Ok(address) };
+        let user = address.local_part().as_str().to_lowercase();
+        let domain = address.domain();
+        let is_ours = self.classes.is_local(domain) || masquerade.domains.has(domain) || self.is_hostname(domain);
+        if !is_ours || masquerade.exposed.iter().any(|name| **name == *user) {
+            return Ok(address);
+        }
+        at(address.local_part(), &masquerade.domain)
+    }
+
+    fn is_hostname(&self, domain: &Domain) -> bool {
+        domain.name().is_some_and(|name| name.ascii() == self.settings.hostname.ascii())
+    }
+}
+
+fn at(local: &LocalPart, domain: &DomainName) -> Result<Address, Stop> {
+    Address::new(local.clone(), Domain::Name(domain.clone())).map_err(|error| Stop::Trouble(error.to_string().into()))
+}

@@ -1,0 +1,51 @@
+//! domaintable: other names of domains. The whole domain is the key, the domain that is meant the value; one step, no chain.
+
+use super::{Fault, first};
+use crate::question::{Ask, Found, Source, Stop};
+use mail::DomainName;
+
+/// What people call it.
+pub const NAME: &str = "domaintable";
+
+/// What a domain is called instead, and the entry that says so.
+///
+/// # Errors
+/// As [`Ask::find`].
+pub fn find(
+    ask: &mut Ask<'_>,
+    sources: &[Source],
+    domain: &str,
+) -> Result<Option<(Found, Result<DomainName, Fault>)>, Stop> {
+    let entry = first(ask, NAME, sources, [(domain, ["", "", ""])])?;
+    Ok(entry.map(|entry| {
+        let name = parse(&entry.value);
+        (entry.found, name)
+    }))
+}
+
+/// Reads a value.
+///
+/// # Errors
+/// It is no domain.
+pub fn parse(value: &str) -> Result<DomainName, Fault> {
+    let value = value.trim();
+    let name = value.strip_suffix('.').unwrap_or(value);
+    DomainName::new(name)
+        .map_err(|error| Fault::new(format!("\"{value}\" is no domain: {error}"), "write a domain, as new.example"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::question::Answers;
+    use crate::tables::tests::map;
+
+    #[test]
+    fn a_domain_has_another_name_and_those_below_it_have_not() {
+        let table = map(NAME, &[("old.test", "New.test"), ("bad.test", "a b")]);
+        let ask = |domain: &str| find(&mut Ask::new(&Answers::new()), &table, domain).unwrap().map(|(_, name)| name);
+        assert_eq!(ask("old.test").unwrap().unwrap().ascii(), "new.test");
+        assert_eq!(ask("sub.old.test"), None);
+        assert!(ask("bad.test").unwrap().is_err());
+    }
+}
