@@ -9,6 +9,8 @@
 //! | File | Holds |
 //! |---|---|
 //! | [`map`] | files of keys and values: text, Berkeley DB, CDB |
+//! | [`access`] | who may connect, send, receive and relay |
+//! | [`class`] | the names of this machine and of those for whom it relays |
 //! | [`question`] | what has to be asked outside, and the answers |
 //! | [`destination`] | the name of a queue: where its mail goes and how |
 //! | [`class`] | which domains are ours |
@@ -26,6 +28,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod class;
 pub mod destination;
 pub mod lint;
@@ -37,6 +40,8 @@ pub mod resolve;
 pub mod step;
 pub mod tables;
 
+pub use access::Access;
+pub use class::{Class, Classes};
 pub use destination::Destination;
 pub use lint::{Lint, Severity};
 pub use map::{Hit, Table};

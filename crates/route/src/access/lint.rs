@@ -1,0 +1,1 @@
+//! Entries that do not what they seem to say.
