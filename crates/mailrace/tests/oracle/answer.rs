@@ -29,7 +29,7 @@ impl Answer {
             "local" => format!("local {}", local_user(user)),
             "prog" => format!("prog {}", user.trim_matches('"').trim_start_matches('|')),
             "file" => format!("file {}", user.trim_matches('"')),
-            _ => format!("smtp {} {}", hosts.to_ascii_lowercase(), address(user)),
+            _ => format!("smtp {} {}", hosts.to_ascii_lowercase().replace("[ipv6:", "["), address(user)),
         };
         self.lines.push(line);
     }
@@ -50,8 +50,10 @@ pub(crate) fn address(text: &str) -> String {
     )
 }
 
-fn local_user(text: &str) -> String {
-    text.trim_start_matches('\\').to_owned()
+/// The user without his detail.
+fn local_user(text: &str) -> &str {
+    let text = text.trim_start_matches('\\');
+    text.split_once('+').map_or(text, |(user, _)| user)
 }
 
 /// sendmail's recorded answer.
@@ -132,4 +134,35 @@ fn replies_are_taken_apart() {
     }
     assert_eq!(answer.lines, ["mail 250 2.1.0", "mail 250", "mail (cl", "mail 354", "mail 550"]);
     assert_eq!(answer.texts[0], "<a@b>... Sender ok");
+}
+
+/// Hosts as mailertable has them, without mailer and ports; `text` is a value of ours, or the text of a destination.
+///
+/// There a name alone is looked up for its addresses and `mx:` stands before one whose MX hosts count; `,` is between
+/// hosts that are tried one after the other, `|` between those that are as good as each other.
+pub(crate) fn hosts(text: &str) -> String {
+    let Some(rest) = text.strip_prefix("smtp:") else { return text.to_owned() };
+    let mut out = String::new();
+    for host in rest.split_inclusive([',', '|']) {
+        let separator = match host.chars().last() {
+            Some('|') => ",",
+            Some(',') => ":",
+            _ => "",
+        };
+        let host = host.trim_matches(['(', ')', ',', '|']);
+        let (name, is_mx) = host.strip_prefix("mx:").map_or((host, false), |name| (name, true));
+        let end = name.rfind(']').map_or_else(|| name.find(':').unwrap_or(name.len()), |end| end + 1);
+        let name = &name[..end];
+        let name = if is_mx || name.starts_with('[') { name.to_owned() } else { format!("[{name}]") };
+        out.push_str(&name);
+        out.push_str(separator);
+    }
+    out
+}
+
+#[test]
+fn hosts_are_written_as_mailertable_has_them() {
+    assert_eq!(hosts("smtp:[192.0.2.1]:25,(mx:a.example:25|b.example:26)"), "[192.0.2.1]:a.example,[b.example]");
+    assert_eq!(hosts("smtp:[2001:db8::1]:25"), "[2001:db8::1]");
+    assert_eq!(hosts("example.com"), "example.com");
 }

@@ -1,6 +1,6 @@
 //! What mailrace answers: `mailrace route --json` for destinations and addresses, a server for dialogs.
 
-use crate::answer::{Answer, address, qualified};
+use crate::answer::{Answer, address, hosts, qualified};
 use crate::client::{self, Plain};
 use crate::corpus::{Asked, Case, Extent};
 use crate::harness::{Server, Setup, program, text};
@@ -198,43 +198,14 @@ fn routed(said: &Value) -> Answer {
         match kind {
             "local" => answer.delivery("local", "", to.rsplit_once('@').map_or(to, |(local, _)| local)),
             "prog" | "file" => answer.delivery(kind, "", rest.split_once(':').map_or(rest, |(_, what)| what)),
-            _ => answer.delivery("smtp", &hosts(field("destination"), field("via")), &address(to)),
+            _ => answer.delivery(
+                "smtp",
+                &hosts(if field("via").is_empty() { field("destination") } else { field("via") }),
+                &address(to),
+            ),
         }
     }
     answer.lines.sort();
     answer.lines.dedup();
     answer
-}
-
-/// Hosts as mailertable has them, without ports.
-fn hosts(destination: &str, via: &str) -> String {
-    if !via.is_empty() {
-        return via
-            .split_once(':')
-            .filter(|(mailer, _)| mailer.bytes().all(|c| c.is_ascii_alphabetic()))
-            .map_or(via, |(_, hosts)| hosts)
-            .to_owned();
-    }
-    let Some(hosts) = destination.strip_prefix("smtp:") else { return destination.to_owned() };
-    let mut out = String::new();
-    for host in hosts.split_inclusive([',', '|']) {
-        let separator = match host.chars().last() {
-            Some(',') => ":",
-            Some('|') => ",",
-            _ => "",
-        };
-        let host = host.trim_matches(['(', ')', ',', '|']).trim_start_matches("mx:");
-        let end = host.rfind(']').map_or_else(|| host.find(':').unwrap_or(host.len()), |end| end + 1);
-        out.push_str(&host[..end]);
-        out.push_str(separator);
-    }
-    out
-}
-
-#[test]
-fn hosts_are_written_as_mailertable_has_them() {
-    assert_eq!(hosts("smtp:[192.0.2.1]:25,(mx:a.example:25|[b.example]:26)", ""), "[192.0.2.1]:a.example,[b.example]");
-    assert_eq!(hosts("smtp:[IPv6:2001:db8::1]:25", ""), "[IPv6:2001:db8::1]");
-    assert_eq!(hosts("example.com", ""), "example.com");
-    assert_eq!(hosts("example.com", "esmtp:[a]:[b]"), "[a]:[b]");
 }

@@ -48,6 +48,7 @@ impl Setting {
     /// Adds one word of `case.toml`.
     fn say(&mut self, word: &str, value: &Value) {
         let text = value.as_str().unwrap_or_default();
+        let etc = self.setup.path("etc");
         let set = |setting: &mut Self, key: &str, value: String| {
             let setup = std::mem::replace(&mut setting.setup, Setup::new());
             setting.setup = setup.set(key, value);
@@ -74,6 +75,11 @@ impl Setting {
             "promiscuous_relay" => set(self, "relay.from", "[\"0.0.0.0/0\", \"::/0\"]".to_owned()),
             "smart_host" => set(self, "route.smart_host", hosts(text)),
             "luser_relay" => set(self, "local.luser_relay", quoted(text)),
+            "generics_entire_domain" => {
+                let names = fs::read_to_string(etc.join("generics-domains")).unwrap_or_default();
+                let names: Vec<String> = names.lines().map(|name| quoted(&format!(".{name}"))).collect();
+                set(self, "generics.domains", format!("[{}]", names.join(", ")));
+            }
             "masquerade_as" => set(self, "generics.masquerade", quoted(text)),
             "masquerade_envelope" => set(self, "generics.envelope", "true".to_owned()),
             other => self.without.push(other.to_owned()),
