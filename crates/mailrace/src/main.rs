@@ -15,6 +15,7 @@ mod output;
 mod place;
 mod queue_commands;
 mod reason;
+mod route_command;
 mod serve;
 mod sim_command;
 mod sink;
@@ -64,6 +65,9 @@ enum Command {
     /// Say which kind of reason the words of a reply are, and by which rule
     #[command(after_help = reason::HELP)]
     Reason(reason::Arguments),
+    /// Say where mail for a recipient goes, and why
+    #[command(after_help = route_command::HELP)]
+    Route(route_command::Arguments),
     /// Take mail and forget it, to measure and to try senders
     #[command(after_help = sink::HELP)]
     Sink(sink::Arguments),
@@ -96,6 +100,7 @@ fn main() -> ExitCode {
         Command::Spool(command) => spool_commands::run(command),
         Command::Auth(command) => auth_commands::run(command),
         Command::Reason(arguments) => reason::run(&arguments),
+        Command::Route(arguments) => route_command::run(&arguments),
         Command::Storm(arguments) => storm::run(&arguments),
         Command::Sim(arguments) => sim_command::run(&arguments),
     };

@@ -13,7 +13,6 @@
 //! | [`class`] | the names of this machine and of those for whom it relays |
 //! | [`question`] | what has to be asked outside, and the answers |
 //! | [`destination`] | the name of a queue: where its mail goes and how |
-//! | [`class`] | which domains are ours |
 //! | [`tables`] | sendmail's tables, key by key |
 //! | [`resolve`] | from a recipient to where his mail goes |
 //! | [`refusal`] | what a client is told whose mail is not taken |
@@ -32,6 +31,8 @@ pub mod access;
 pub mod class;
 pub mod destination;
 pub mod lint;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod map;
 mod network;
 pub mod question;

@@ -5,7 +5,7 @@
 //! rule one or two rounds do. Look-ups in memory are cheap enough to be made again.
 
 use crate::map::Table;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Where a map is.
@@ -81,6 +81,9 @@ pub enum Answer {
         text: Arc<str>,
         /// Its name, for people.
         file: Arc<str>,
+        /// The user whose programs and files it may name: its owner. `None`: it may name none, for others can write to it, or
+        /// its owner is no user with a shell.
+        owner: Option<Arc<str>>,
     },
     /// There is such an account.
     User {
@@ -150,13 +153,14 @@ pub struct Found {
 pub struct Ask<'a> {
     answers: &'a Answers,
     open: Vec<Question>,
+    noted: HashSet<Question>,
 }
 
 impl<'a> Ask<'a> {
     /// With these answers.
     #[must_use]
     pub fn new(answers: &'a Answers) -> Self {
-        Self { answers, open: Vec::new() }
+        Self { answers, open: Vec::new(), noted: HashSet::new() }
     }
 
     /// The entry of a key in the first of these sources that has one. `map`: what people call the map.
@@ -193,7 +197,8 @@ impl<'a> Ask<'a> {
             Some(Answer::Trouble(why)) => Err(Stop::Trouble(Arc::clone(why))),
             Some(answer) => Ok(answer.clone()),
             None => {
-                if !self.open.contains(&question) {
+                // A list may have a hundred thousand users to ask for.
+                if self.noted.insert(question.clone()) {
                     self.open.push(question);
                 }
                 Err(Stop::Open)

@@ -205,7 +205,7 @@ const fn waiting(entry: &Entry) -> Waiting {
 
 impl Dispatch {
     /// Dispatches what `spool` holds. Nothing happens before [`run`].
-    pub(crate) fn new(spool: Arc<Spool>, config: &Config) -> Arc<Self> {
+    pub(crate) fn new(spool: Arc<Spool>, config: &Config, routing: Arc<Routing>) -> Arc<Self> {
         let (errands, inbox) = mpsc::unbounded_channel();
         let epoch = Duration::from_micros(clock::unix_us());
         let seed = u64::try_from(epoch.as_nanos() & u128::from(u64::MAX)).unwrap_or(0);
@@ -218,7 +218,7 @@ impl Dispatch {
                 down: HashMap::new(),
                 purged: Duration::ZERO,
                 config: config.clone(),
-                routing: Arc::new(Routing::plain()),
+                routing,
             }),
             errands,
             inbox: Mutex::new(Some(inbox)),

@@ -15,6 +15,7 @@ use crate::env::{clock, machine, signals, systemd};
 use crate::hosts;
 use crate::log;
 use crate::queue;
+use crate::routing;
 use crate::serve::{lines, load_tls, open_authenticator, threads};
 use crate::service::{Lane, Listener, Live, Open, Service};
 use crate::session::{Connection, Opening, Transport};
@@ -239,6 +240,7 @@ impl House {
     pub(crate) fn deliver(self: &Arc<Self>) {
         *lock(&self.deliveries) = Some(tokio::spawn(dispatch::run(Arc::clone(&self.service))));
         lock(&self.tasks).spawn(hosts::keep(Arc::clone(&self.service)));
+        lock(&self.tasks).spawn(routing::watch::run(Arc::clone(&self.service)));
     }
 
     /// Answers the operator until the server stops.
@@ -356,6 +358,9 @@ impl House {
         let is_other = config.dns != self.service.live.load().config.dns || config.dns.servers.is_empty();
         let resolver = is_other.then(|| Resolver::new(&config.dns)).transpose();
         let resolver = resolver.map_err(|error| Refused::because(format!("dns.servers: {error}")))?;
+        let lookups = self.service.routing.load().lookups();
+        let maps = routing::load::load(&config, &lookups, Some(&self.service.routing.load_full()));
+        let maps = maps.map_err(|faults| Refused::because(lines(&faults)))?;
         let added = self.bind_added(&config)?;
         // The last that can fail, since it takes effect by itself: open connections too meet the new certificate at their
         // handshake, and tickets stay good.
@@ -367,6 +372,7 @@ impl House {
             None => load_tls(&config).map_err(|error| Refused::because(error.to_string()))?,
         };
         // From here on nothing fails.
+        self.service.routing.store(Arc::new(maps.routing));
         if let Some(resolver) = resolver {
             self.service.resolver.store(Arc::new(resolver));
         }
@@ -383,7 +389,8 @@ impl House {
         self.service.hosts.configure(&self.service.live.load().config);
         dispatch::reconfigure(&self.service);
         let changed = differences.iter().map(ToString::to_string).collect();
-        Ok((changed, loaded.warnings.iter().map(config::Problem::line).collect()))
+        let warnings = loaded.warnings.iter().map(config::Problem::line).chain(maps.notes);
+        Ok((changed, warnings.collect()))
     }
 
     /// Binds the addresses that are new.

@@ -17,6 +17,7 @@ mod deliver;
 mod dispatch;
 pub mod dns;
 pub mod env;
+pub mod explain;
 mod hosts;
 mod house;
 pub mod log;

@@ -76,11 +76,15 @@ pub(crate) fn smart_host_list(route: &Route) -> Hosts {
         RouteProtocol::Smtp => Protocol::Smtp,
         RouteProtocol::Lmtp => Protocol::Lmtp,
     };
-    let one = |host: &HostPort| match &host.host {
+    Hosts { protocol, groups: route.smart_host.iter().map(|group| group.iter().map(next_host).collect()).collect() }
+}
+
+/// A host of the configuration as a destination has it.
+pub(crate) fn next_host(host: &HostPort) -> NextHost {
+    match &host.host {
         Host::Address(ip) => NextHost::Address(*ip, host.port),
         Host::Name(name) => NextHost::Name(name.ascii().into(), host.port),
-    };
-    Hosts { protocol, groups: route.smart_host.iter().map(|group| group.iter().map(one).collect()).collect() }
+    }
 }
 
 /// The spool bounds names; a list so long is still one queue.
@@ -173,6 +177,7 @@ fn target(config: &Config, routing: &Routing, ask: &mut Ask<'_>, destination: &[
                 Ok(domain) => Ok(Target::Mx(domain, own)),
                 Err(_) => Err(NoTarget::NoHosts(no_host(destination))),
             },
+            Ok(Way::Local) => Err(NoTarget::NoHosts(no_host(destination))),
             Ok(Way::Refused(status, text)) => {
                 Err(NoTarget::NoHosts(NoHosts { permanent: status.outcome() == Outcome::Permanent, status, text }))
             }

@@ -20,7 +20,7 @@ use crate::hosts::HostTable;
 use crate::house::Source;
 use crate::house::{Ended, House};
 use crate::log::{self, Log};
-use crate::routing::Routing;
+use crate::routing::{self, Routing};
 use crate::service::{Live, Service, Stop};
 use crate::sink::Behaviour;
 use crate::tls::{Acceptor, Connector};
@@ -211,11 +211,18 @@ impl Prepared {
             .map_err(|faults| StartError::Config(lines(&faults)))?;
         let limits = limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began);
         let connector = Connector::new(&config.tls).map_err(|error| StartError::Config(error.to_string()))?;
-        let dispatch = spool.as_ref().map(|spool| Dispatch::new(Arc::clone(spool), &config));
+        let loaded = match keeper {
+            Keeper::Spool { .. } => routing::load::load(&config, &Arc::default(), None)
+                .map_err(|faults| StartError::Config(lines(&faults)))?,
+            // A sink takes everything.
+            Keeper::Nothing { .. } => routing::load::Loaded { routing: Routing::plain(), notes: Vec::new() },
+        };
+        let maps = Arc::new(loaded.routing);
+        let dispatch = spool.as_ref().map(|spool| Dispatch::new(Arc::clone(spool), &config, Arc::clone(&maps)));
         let service = Arc::new(Service {
             keeper,
             log,
-            routing: ArcSwap::from_pointee(Routing::plain()),
+            routing: ArcSwap::new(maps),
             resolver: ArcSwap::from_pointee(resolver),
             hosts,
             limits,
@@ -229,7 +236,7 @@ impl Prepared {
             internet: None,
             live: ArcSwap::from_pointee(Live::new(config, authenticator).with_reasons(reasons)),
         });
-        for text in &warnings {
+        for text in warnings.iter().chain(&loaded.notes) {
             service.tell(&Event::ConfigWarning { text });
         }
         for note in &bound.notes {

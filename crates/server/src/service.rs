@@ -106,6 +106,8 @@ pub(crate) struct Live {
     pub(crate) rights: Rights,
     /// What decides on senders and recipients.
     pub(crate) policies: Policies,
+    /// The same where maps say who may relay.
+    pub(crate) checks: Policies,
     /// Who we are, so that mail is not sent to ourselves.
     pub(crate) ourselves: Ourselves,
     /// Why next hops do not take mail, by their words.
@@ -119,13 +121,23 @@ impl Live {
     pub(crate) fn new(config: Config, authenticator: Option<Arc<Authenticator>>) -> Self {
         let rights = Rights::new(&config);
         let policies = Policies::usual(rights.clone(), &config.dnsbl);
+        let checks = Policies::beside_maps(rights.clone(), &config.dnsbl);
         let ourselves = Ourselves {
             names: vec![config.hostname.as_str().into()],
             listeners: config.listen.iter().map(|listen| listen.address).collect(),
             addresses: addresses::of_this_machine(),
         };
         let smart_hosts = (!config.route.smart_host.is_empty()).then(|| resolve::smart_hosts(&config.route));
-        Self { config, authenticator, rights, policies, ourselves, reasons: Arc::new(Rules::usual()), smart_hosts }
+        Self {
+            config,
+            authenticator,
+            rights,
+            policies,
+            checks,
+            ourselves,
+            reasons: Arc::new(Rules::usual()),
+            smart_hosts,
+        }
     }
 
     /// The same, with the rules that the configuration names.

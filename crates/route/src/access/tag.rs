@@ -270,7 +270,7 @@ impl Access {
         read: impl Fn(&str) -> Option<T>,
     ) -> Result<Option<Tagged<T>>, Stop> {
         let is_skip = |found: &Found| found.value.trim().eq_ignore_ascii_case("SKIP");
-        let found = self.find_until(ask, groups, is_skip)?.filter(|(_, is_skip)| !is_skip);
+        let found = self.find(ask, groups, is_skip)?.filter(|(_, is_skip)| !is_skip);
         Ok(found.and_then(|(found, _)| Some(Tagged { value: read(found.value.trim())?, found })))
     }
 

@@ -46,7 +46,7 @@ use crate::refusal::Refusal;
 use crate::step::Step;
 use crate::tables::ldap_routing::LdapRouting;
 use crate::tables::mailer::MailerValue;
-use mail::{Address, DomainName, ReversePath};
+use mail::{Address, Domain, DomainName, ReversePath};
 use std::net::IpAddr;
 
 /// How often virtusertable may name another address that stands in it, as in sendmail.
@@ -251,5 +251,11 @@ impl Router {
     /// [`Stop::Open`] if something has to be asked first, [`Stop::Trouble`] if it cannot be said now: the client is to try again.
     pub fn resolve(&self, ask: &mut Ask<'_>, request: &Request<'_>) -> Result<Resolution, Stop> {
         run::Run::new(self, ask, request).all()
+    }
+
+    /// Whether a host is this one.
+    fn is_ours(&self, host: &str) -> bool {
+        Domain::parse(host.as_bytes()).is_ok_and(|domain| self.classes.is_local(&domain))
+            || host.eq_ignore_ascii_case(self.settings.hostname.ascii())
     }
 }

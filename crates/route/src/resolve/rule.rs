@@ -116,8 +116,12 @@ impl RuleAction {
     /// Whether the rule does nothing but copy.
     #[must_use]
     pub fn is_copy_alone(&self) -> bool {
-        !self.copies.is_empty()
-            && self.via.is_none()
+        !self.copies.is_empty() && self.is_nothing()
+    }
+
+    /// Whether it does nothing, copies left aside.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.via.is_none()
             && self.hold.is_none()
             && !self.queue_only
             && self.source4.is_none()
@@ -134,6 +138,11 @@ impl RuleAction {
 }
 
 impl Rule {
+    /// Whether it is for all mail.
+    pub(super) fn fits_all(&self) -> bool {
+        self.client.is_empty() && self.sender.is_any && self.recipient.is_any
+    }
+
     /// Whether it is for mail of this sender from this client.
     #[must_use]
     pub fn fits(&self, sender: &ReversePath, client: Option<IpAddr>, delimiter: Option<char>) -> bool {

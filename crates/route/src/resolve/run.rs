@@ -242,6 +242,7 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
         }
         let Some((value, rule)) = via else { return Ok(Flow::On) };
         let found = found_of(rule, &job.address, value.to_string());
+        self.step_of("rule", &found, || format!("{} by {value}", job.address));
         self.to_value(job, value, Some(found))
     }
 
@@ -329,7 +330,7 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
         let Some(routing) = &self.router.maps.ldap_routing else { return Ok(Flow::On) };
         let Some(name) = job.address.domain().name().filter(|_| !job.is_routed) else { return Ok(Flow::On) };
         let local = job.address.local_part().to_string();
-        let is_here = |host: &str| self.router.classes.local.has_name(host);
+        let is_here = |host: &str| self.router.is_ours(host);
         let routed = routing.find(self.ask, &local, name, self.router.settings.delimiter, is_here)?;
         job.is_routed = true;
         match routed {
@@ -472,7 +473,7 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
         let entry = smarttable::find(self.ask, &self.router.maps.smarttable, self.sender, settings.delimiter)?;
         let Some(Entry { found, value: text }) = entry else { return Ok(Flow::On) };
         // As in sendmail, our own name says: as if there were no entry.
-        if self.router.classes.local.has_name(&text) || text.eq_ignore_ascii_case(settings.hostname.ascii()) {
+        if self.router.is_ours(&text) {
             self.step_of(smarttable::NAME, &found, || "no other host".to_owned());
             return Ok(Flow::On);
         }

@@ -141,7 +141,7 @@ impl Machine {
             behaviour: None,
             open_files_max: 1_024,
             began,
-            dispatch: Some(Dispatch::new(spool, &config)),
+            dispatch: Some(Dispatch::new(spool, &config, Arc::default())),
             connector: Connector::new(&config.tls).unwrap(),
             internet: Some(self.internet.clone()),
             live: ArcSwap::from_pointee(Live::new(config, None)),

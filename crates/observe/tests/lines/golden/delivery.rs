@@ -139,6 +139,18 @@ fn report_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
             Event::Unreportable { id, text: "postmaster@lab.test: Host unknown" },
             "ID: report cannot be delivered: postmaster@lab.test: Host unknown",
         ),
+        (
+            Event::Queued {
+                id,
+                to: &["<u1@ok.test>"],
+                mailer: "esmtp",
+                priority: 30_015,
+                quarantine: Some("suspicious sender"),
+            },
+            "ID: to=<u1@ok.test>, delay=00:00:00, mailer=esmtp, pri=30015, quarantine=suspicious sender, stat=quarantined",
+        ),
+        (Event::Discarded { id }, "ID: discarded"),
+        (Event::Cloned { id, owner: "list-request" }, "ID: clone: owner=list-request"),
     ]
 }
 

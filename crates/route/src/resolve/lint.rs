@@ -1,1 +1,0 @@
-//! Doubts about maps.
