@@ -78,7 +78,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
             (End::Refuse(_) | End::Defer(_), Exit::Ok) => Exit::TryLater,
             (_, exit) => exit,
         };
-        if arguments.json { output.json(&json_of(&recipient, &sender, &way)) } else { show(&mut output, &recipient, &way) }
+        if arguments.json {
+            output.json(&json_of(&recipient, &sender, &way))
+        } else {
+            show(&mut output, &recipient, &way)
+        }
     }
     output.finish()?;
     Ok(exit)

@@ -83,7 +83,8 @@ impl Explainer {
     #[must_use]
     pub fn route(&self, sender: &Sender, recipient: &Address) -> Way {
         let Some(admission) = self.routing.admission() else {
-            let refusal = Refusal::new(451, mail::EnhancedCode::of(mail::Outcome::Transient, 3, 5), "there are no maps");
+            let refusal =
+                Refusal::new(451, mail::EnhancedCode::of(mail::Outcome::Transient, 3, 5), "there are no maps");
             return Way { steps: Vec::new(), end: End::Refuse(refusal) };
         };
         let decided = self.runtime.block_on(self.routing.decide(|ask| way(admission, ask, sender, recipient)));

@@ -6,7 +6,7 @@ use crate::corpus::{Asked, Case, Extent};
 use crate::harness::{Server, Setup, program, text};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 /// A server with the files of a case, and what `route` says.
@@ -14,30 +14,18 @@ pub(crate) struct Ours {
     server: Server,
     /// By address, for `route` questions.
     routes: BTreeMap<String, Value>,
-    /// By sender, for `rewrite` questions.
-    senders: BTreeMap<String, Value>,
 }
 
 impl Ours {
     pub(crate) fn start(case: &Case, setup: Setup) -> Self {
         let config = setup.write();
-        let (mut routes, mut senders) = (BTreeMap::new(), BTreeMap::new());
-        for question in &case.questions {
-            match &question.asked {
-                Asked::Route { address } => drop(routes.insert(address.clone(), Value::Null)),
-                Asked::Rewrite { address, .. } => drop(senders.insert(address.clone(), Value::Null)),
-                _ => {}
-            }
-        }
-        let asked: Vec<&str> = routes.keys().map(String::as_str).collect();
-        let said = route(&config, None, &asked);
-        for (value, said) in routes.values_mut().zip(said) {
-            *value = said;
-        }
-        for (sender, value) in &mut senders {
-            *value = route(&config, Some(sender), &["nobody@else.example"]).pop().unwrap_or(Value::Null);
-        }
-        Self { server: setup.start(), routes, senders }
+        let asked = case.questions.iter().filter_map(|question| match &question.asked {
+            Asked::Route { address } => Some(address.clone()),
+            _ => None,
+        });
+        let asked: Vec<String> = asked.collect();
+        let said = route(&config, &asked);
+        Self { server: setup.start(), routes: asked.into_iter().zip(said).collect() }
     }
 
     /// The answer to a question.
@@ -52,10 +40,17 @@ impl Ours {
         }
     }
 
+    /// How an address is written when mail leaves. Only senders of envelopes are changed; the queue has them.
     fn rewritten(&self, flags: &str, written: &str) -> Answer {
-        let said = self.senders.get(written).and_then(|said| said.get("sender")).and_then(Value::as_str);
-        // Only senders of envelopes are changed.
-        let line = if flags == "ES" { said.map_or_else(|| qualified(written), qualified) } else { qualified(written) };
+        let mut line = qualified(written);
+        if flags == "ES" {
+            let sent =
+                self.transaction(Ipv4Addr::LOCALHOST.into(), &line, &["x@else.example".to_owned()], Extent::Envelopes);
+            let envelope = sent.lines.iter().find_map(|line| line.strip_prefix("envelope "));
+            line = envelope
+                .and_then(|envelope| envelope.split_once(':'))
+                .map_or_else(|| sent.lines.join(" / "), |(sender, _)| sender.to_owned());
+        }
         Answer { lines: vec![line], texts: Vec::new() }
     }
 
@@ -168,28 +163,54 @@ fn lines_of_json(output: &str) -> Vec<Value> {
     lines.map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
 }
 
-/// `mailrace route`: what it says to each recipient, in their order.
-fn route(config: &Path, sender: Option<&str>, recipients: &[&str]) -> Vec<Value> {
+/// `mailrace route`: what it says to each recipient, in their order; nothing to what it cannot read.
+fn route(config: &Path, recipients: &[String]) -> Vec<Value> {
+    let ask = |recipients: &[String]| {
+        let mut command = program();
+        let output = command
+            .args(["route", "--json", "--from", "<>", "--config"])
+            .arg(config)
+            .arg("--")
+            .args(recipients)
+            .output();
+        let output = output.expect("the program runs");
+        (lines_of_json(&String::from_utf8_lossy(&output.stdout)), output)
+    };
     if recipients.is_empty() {
         return Vec::new();
     }
-    let mut command = program();
-    command.args(["route", "--json", "--config"]).arg(config);
-    if let Some(sender) = sender {
-        command.arg("--from").arg(sender);
+    let (said, _) = ask(recipients);
+    if said.len() == recipients.len() {
+        return said;
     }
-    let output = command.arg("--").args(recipients).output().expect("the program runs");
-    let said = lines_of_json(&String::from_utf8_lossy(&output.stdout));
-    assert_eq!(said.len(), recipients.len(), "{}", text(&output));
-    said
+    // One that cannot be read stops it.
+    let each = recipients.iter().map(|recipient| {
+        let (mut said, output) = ask(std::slice::from_ref(recipient));
+        assert!(said.len() == 1 || output.status.code() == Some(64), "{recipient}: {}", text(&output));
+        said.pop().unwrap_or(Value::Null)
+    });
+    each.collect()
 }
 
 /// What `route` says to one recipient.
 fn routed(said: &Value) -> Answer {
     let mut answer = Answer::default();
-    if let Some(refused) = said.get("refused") {
-        let field = |name: &str| refused[name].as_str().map_or_else(|| refused[name].to_string(), str::to_owned);
-        answer.reply("refused", &format!("{} {} {}", field("code"), field("status"), field("text")));
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match said["outcome"].as_str() {
+        Some("refuse") => {
+            let refusal = &said["refusal"];
+            answer.reply(
+                "refused",
+                &format!("{} {} {}", text(&refusal["code"]), text(&refusal["status"]), text(&refusal["text"])),
+            );
+        }
+        Some("defer") => answer.reply("refused", &format!("451 4.3.0 {}", text(&said["reason"]))),
+        Some("discard") => answer.lines.push("discarded".to_owned()),
+        Some(_) => {}
+        None => answer.lines.push("not an address".to_owned()),
+    }
+    if said["failed"].as_array().is_some_and(|failed| !failed.is_empty()) {
+        answer.lines.push("undeliverable".to_owned());
     }
     for delivery in said["deliveries"].as_array().into_iter().flatten() {
         let field = |name: &str| delivery[name].as_str().unwrap_or("");
@@ -198,11 +219,11 @@ fn routed(said: &Value) -> Answer {
         match kind {
             "local" => answer.delivery("local", "", to.rsplit_once('@').map_or(to, |(local, _)| local)),
             "prog" | "file" => answer.delivery(kind, "", rest.split_once(':').map_or(rest, |(_, what)| what)),
-            _ => answer.delivery(
-                "smtp",
-                &hosts(if field("via").is_empty() { field("destination") } else { field("via") }),
-                &address(to),
-            ),
+            "error" => answer.lines.push("undeliverable".to_owned()),
+            _ => {
+                let now = if field("via").is_empty() { field("destination") } else { field("via") };
+                answer.delivery("smtp", &hosts(now), &address(to));
+            }
         }
     }
     answer.lines.sort();

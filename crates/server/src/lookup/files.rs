@@ -54,8 +54,8 @@ impl Files {
     }
 
     /// The text of a user's `.forward`; nothing if there is none that may be read.
-    pub(super) fn forward(&self, user: &str, detail: Option<&str>) -> Answer {
-        let home = match accounts::user(user) {
+    pub(super) fn forward(&self, passwd: &Path, user: &str, detail: Option<&str>) -> Answer {
+        let home = match accounts::user(passwd, user) {
             Answer::User { home } => home,
             other => return other,
         };
