@@ -40,7 +40,11 @@ pub(crate) const ROOMS: &[Room] = &[
     Room { name: "server", pure: false, may_use: ALL_ROOMS },
     Room { name: "sim", pure: true, may_use: &["mail"] },
     Room { name: "bench", pure: false, may_use: &["mail", "smtp", "spool", "observe", "sim", "server"] },
-    Room { name: "mailrace", pure: false, may_use: &["mail", "smtp", "spool", "observe", "route", "bench", "server", "sim"] },
+    Room {
+        name: "mailrace",
+        pure: false,
+        may_use: &["mail", "smtp", "spool", "observe", "route", "bench", "server", "sim"],
+    },
     Room { name: "xtask", pure: false, may_use: &[] },
 ];
 

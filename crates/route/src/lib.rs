@@ -13,6 +13,7 @@
 //! | [`class`] | the names of this machine and of those for whom it relays |
 //! | [`question`] | what has to be asked outside, and the answers |
 //! | [`destination`] | the name of a queue: where its mail goes and how |
+//! | [`alias`] | the aliases file, `:include:`, `.forward`: who gets the mail of a user |
 //! | [`tables`] | sendmail's tables, key by key |
 //! | [`resolve`] | from a recipient to where his mail goes |
 //! | [`refusal`] | what a client is told whose mail is not taken |
@@ -28,11 +29,12 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod alias;
 pub mod class;
 pub mod destination;
-pub mod lint;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod lint;
 pub mod map;
 mod network;
 pub mod question;

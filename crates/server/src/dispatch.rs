@@ -243,11 +243,16 @@ impl Dispatch {
     pub(crate) fn accepted(&self, envelope: &Envelope, encoded: &Encoded, class: Class) -> Vec<(Positions, Arc<str>)> {
         if envelope.release_at().is_some_and(|at| at > self.now()) {
             // It is not due yet: a walk over the list of the spool finds out when it is.
-            let names: BTreeSet<&[u8]> = (0..envelope.recipients.len()).map(|at| encoded.destination(at)).collect();
-            self.tell(|scheduler, now| names.iter().for_each(|name| scheduler.restore(name, now)));
+            self.accepted_for_later(envelope, encoded);
             return Vec::new();
         }
         self.line_up(envelope, encoded, class, |_, _, _| true).deferred
+    }
+
+    /// A message is durable and waits for an operator: its destinations are looked at when that time is over.
+    pub(crate) fn accepted_for_later(&self, envelope: &Envelope, encoded: &Encoded) {
+        let names: BTreeSet<&[u8]> = (0..envelope.recipients.len()).map(|at| encoded.destination(at)).collect();
+        self.tell(|scheduler, now| names.iter().for_each(|name| scheduler.restore(name, now)));
     }
 
     /// A message that is not in the spool goes in line. False: for some of it that is of no use, it has to be stored.
@@ -600,15 +605,15 @@ pub(crate) async fn run(service: Arc<Service>) {
 /// All that waits is due: at the start, and when the configuration may have changed where it goes.
 async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>) {
     let (live, spool) = (service.live.load_full(), Arc::clone(&dispatch.spool));
-    let config = live.config.clone();
+    let (config, routing) = (live.config.clone(), service.routing.load_full());
     let dispatcher = Arc::clone(dispatch);
     let is_active =
         move |name: &[u8], entry: &Entry| dispatcher.lock().scheduler.is_active(name, entry.id, entry.recipient);
-    let moved = blocking::run(move || rehome::rehome(&spool, &config, &is_active)).await;
+    let moved = blocking::run(move || rehome::rehome(&spool, &config, &routing, &is_active)).await;
     let is_left = match moved {
         Ok(Ok(left)) => left > 0,
         Ok(Err(error)) => {
-            let text = format!("mail that waits for old smart hosts cannot be given new destinations: {error}");
+            let text = format!("mail that waits for old hosts cannot be given new destinations: {error}");
             service.tell(&Event::Spool { severity: Severity::Error, text: &text });
             false
         }

@@ -74,7 +74,7 @@ impl Explainer {
     #[must_use]
     pub fn lint(&self) -> Vec<Lint> {
         let Some(Admission { router, access }) = self.routing.admission() else { return Vec::new() };
-        let mut lints = access.lint(&router.classes);
+        let mut lints = access.lint();
         lints.extend(router.lint());
         lints
     }

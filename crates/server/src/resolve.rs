@@ -177,7 +177,13 @@ fn target(config: &Config, routing: &Routing, ask: &mut Ask<'_>, destination: &[
                 Ok(domain) => Ok(Target::Mx(domain, own)),
                 Err(_) => Err(NoTarget::NoHosts(no_host(destination))),
             },
-            Ok(Way::Local) => Err(NoTarget::NoHosts(no_host(destination))),
+            Ok(Way::Local) => {
+                let status = EnhancedCode::of(Outcome::Transient, 4, 4);
+                let text = format!(
+                    "mailertable says that {domain} is here now; its mail follows when nothing of it is under way"
+                );
+                Err(NoTarget::NoHosts(NoHosts { permanent: false, status, text }))
+            }
             Ok(Way::Refused(status, text)) => {
                 Err(NoTarget::NoHosts(NoHosts { permanent: status.outcome() == Outcome::Permanent, status, text }))
             }

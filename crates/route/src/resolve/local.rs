@@ -2,32 +2,124 @@
 
 use super::LocalMailer;
 use super::run::{Flow, Job, Run};
-use crate::destination::To;
+use crate::alias::{self, Expanded, Target};
+use crate::destination::{NextHost, To};
 use crate::question::{Answer, Question, Stop};
+use crate::refusal::Refusal;
 use crate::tables::mailer::MailerValue;
 use crate::tables::virtusertable::detail;
 use mail::{Address, Domain, DomainName, LocalPart};
 
 impl Run<'_, '_, '_> {
     /// Mail for a user of this machine; `is_mailbox`: whatever aliases say.
-    pub(super) fn local(&mut self, job: &Job, user: &LocalPart, _is_mailbox: bool) -> Result<Flow, Stop> {
-        self.mailbox(job, user)
+    pub(super) fn local(&mut self, job: &mut Job, user: &LocalPart, is_mailbox: bool) -> Result<Flow, Stop> {
+        if is_mailbox {
+            return match self.has_users() && !self.is_account(user)? {
+                true => self.nobody(job, user),
+                false => self.mailbox(job, user),
+            };
+        }
+        if !self.is_first(job, &user.as_str().to_lowercase()) {
+            return Ok(Flow::Done);
+        }
+        let router = self.router;
+        let settings = alias::Settings {
+            hostname: &router.settings.hostname,
+            is_local: &|domain| router.classes.is_local(domain),
+            delimiter: router.settings.delimiter,
+            depth_max: router.settings.alias_depth_max,
+            expansion_max: router.settings.expansion_max,
+            accounts: self.has_users(),
+            forward: router.settings.forward,
+        };
+        let expansion = alias::expand(self.ask, &router.maps.aliases, &settings, user, &job.origin)?;
+        self.push_steps(expansion.steps);
+        let mut is_open = false;
+        for Expanded { target, origin } in expansion.recipients {
+            match self.to_target(job, user, target, origin) {
+                Ok(_) => {}
+                Err(Stop::Open) => is_open = true,
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        if is_open { Err(Stop::Open) } else { Ok(Flow::Done) }
     }
 
-    /// Mail for the mailbox of a user, if he is one.
+    /// Somebody to whom an alias or a forward has led.
+    fn to_target(&mut self, job: &Job, root: &LocalPart, target: Target, origin: alias::Origin) -> Result<Flow, Stop> {
+        let member = |job: &Job, user: &LocalPart, origin| -> Result<Job, Stop> {
+            Ok(Self::child(job, self.address_here(job, user)?, origin))
+        };
+        match target {
+            Target::Address(address) => {
+                let child = Self::child(job, address, origin);
+                self.push(child);
+                Ok(Flow::Done)
+            }
+            Target::Mailbox { user, detail } => {
+                let delimiter = self.router.settings.delimiter.unwrap_or('+');
+                let name = match &detail {
+                    Some(detail) => joined(&user, delimiter, detail)?,
+                    None => user,
+                };
+                let mut child = member(job, &name, origin)?;
+                child.is_ruled = job.is_ruled;
+                self.mailbox(&child, &name)
+            }
+            Target::Program { command } => {
+                let child = member(job, root, origin)?;
+                let user = child.origin.controller().unwrap_or_default().into();
+                self.step("local", || format!("program {command}"));
+                Ok(self.deliver(&child, child.address.clone(), To::Program { user, command }, None))
+            }
+            Target::File { path } => {
+                let child = member(job, root, origin)?;
+                let user = child.origin.controller().unwrap_or_default().into();
+                self.step("local", || format!("file {path}"));
+                Ok(self.deliver(&child, child.address.clone(), To::File { user, path }, None))
+            }
+            Target::Unknown { user } => {
+                let mut child = member(job, &user, origin)?;
+                // RFC 5321 §4.5.1: there is always a postmaster
+                if user.as_str().eq_ignore_ascii_case("postmaster") && !root.as_str().eq_ignore_ascii_case("root") {
+                    self.step("local", || "postmaster is no alias and no user: root".to_owned());
+                    let root = LocalPart::new("root").map_err(|error| Stop::Trouble(error.to_string().into()))?;
+                    return self.local(&mut child, &root, false);
+                }
+                self.nobody(&child, &user)
+            }
+            Target::Refused(refusal) => {
+                // The user is told by the address that the client knows.
+                let text = match refusal.text.strip_prefix(&format!("<{root}>... ")) {
+                    Some(rest) => format!("<{}>... {rest}", self.original),
+                    None => refusal.text.clone(),
+                };
+                let child = member(job, root, origin)?;
+                self.step("local", || format!("refused: {refusal}"));
+                let refusal = Refusal::new(refusal.code, refusal.status, &text).with_found(refusal.found);
+                Ok(self.fail(&child, refusal))
+            }
+        }
+    }
+
+    /// Whether users are accounts of this machine.
+    fn has_users(&self) -> bool {
+        let settings = &self.router.settings;
+        settings.mail_hub.is_none()
+            && match settings.local {
+                LocalMailer::Mailbox => true,
+                LocalMailer::Hosts { accounts, .. } => accounts,
+                LocalMailer::None => false,
+            }
+    }
+
+    /// Mail for the mailbox of a user who is one.
     fn mailbox(&mut self, job: &Job, user: &LocalPart) -> Result<Flow, Stop> {
         let address = self.address_here(job, user)?;
         let router = self.router;
         if let Some(hub) = &router.settings.mail_hub {
             self.step("mail hub", || format!("{user} by {hub}"));
             return self.to_host(job, user, hub);
-        }
-        let needs_account = match &router.settings.local {
-            LocalMailer::Mailbox | LocalMailer::None => true,
-            LocalMailer::Hosts { accounts, .. } => *accounts,
-        };
-        if needs_account && !self.is_account(user)? {
-            return self.nobody(job, user);
         }
         match &router.settings.local {
             LocalMailer::Mailbox => {
@@ -44,9 +136,6 @@ impl Run<'_, '_, '_> {
     }
 
     fn is_account(&mut self, user: &LocalPart) -> Result<bool, Stop> {
-        if self.router.settings.local == LocalMailer::None {
-            return Ok(false);
-        }
         let name = user.as_str();
         let name = detail(name, self.router.settings.delimiter).map_or(name, |(user, _)| user);
         Ok(matches!(self.ask.answer(Question::User { name: name.into() })?, Answer::User { .. }))
@@ -92,7 +181,7 @@ impl Run<'_, '_, '_> {
                 Ok(self.fail(job, refusal))
             }
             MailerValue::Error(error) => {
-                let refusal = error.refusal(self.original(), None);
+                let refusal = error.refusal(&self.original, None);
                 Ok(self.fail(job, refusal))
             }
             MailerValue::Discard => self.to_value(job, value, None),
@@ -110,8 +199,11 @@ impl Run<'_, '_, '_> {
     }
 }
 
-fn at_host(user: &LocalPart, host: &crate::destination::NextHost) -> Option<Address> {
-    use crate::destination::NextHost;
+fn joined(user: &LocalPart, delimiter: char, detail: &str) -> Result<LocalPart, Stop> {
+    LocalPart::new(&format!("{}{delimiter}{detail}", user.as_str())).map_err(|error| Stop::Trouble(error.to_string().into()))
+}
+
+fn at_host(user: &LocalPart, host: &NextHost) -> Option<Address> {
     let domain = match host {
         NextHost::Address(ip, _) => Domain::Literal((*ip).into()),
         NextHost::Name(name, _) | NextHost::Mx(name, _) => Domain::Name(DomainName::new(name).ok()?),

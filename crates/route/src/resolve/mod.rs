@@ -16,6 +16,8 @@
 //! |---|---|
 //! | [`rule`] | rules of the configuration |
 //! | `run` | the way of one recipient, and of all it expands to |
+//! | `maps` | one address, once through the maps |
+//! | `ruling` | what rules do to an address on its way |
 //! | `local` | users of this machine |
 //! | `hosts` | what holds for a domain when its mail is sent |
 //! | `sender` | what senders are called outside |
@@ -28,7 +30,9 @@
 mod hosts;
 mod lint;
 mod local;
+mod maps;
 pub mod rule;
+mod ruling;
 mod run;
 mod sender;
 
@@ -109,6 +113,8 @@ pub struct Settings {
     pub generics: Generics,
     /// The domain that stands for ours in senders' addresses.
     pub masquerade: Option<Masquerade>,
+    /// Whether a user's `.forward` counts.
+    pub forward: bool,
     /// Where mail of users goes whom nobody knows; `None`: it is refused. Addresses get the host as their domain.
     pub luser_relay: Option<MailerValue>,
     /// Where mail of all users goes who have no alias; `None`: into their mailboxes here.
@@ -166,6 +172,7 @@ impl Settings {
             expansion_max: 1_000_000,
             generics: Generics::default(),
             masquerade: None,
+            forward: true,
             luser_relay: None,
             mail_hub: None,
         }

@@ -1,5 +1,6 @@
 //! Ways of recipients as data: maps, a request, what comes of it.
 
+mod aliases;
 mod lint;
 mod model;
 mod rules;
@@ -60,8 +61,12 @@ fn resolve_with(
 ) -> Result<Resolution, Stop> {
     let sender: ReversePath = sender.parse().unwrap();
     let recipient: Address = recipient.parse().unwrap();
-    let request =
-        Request { sender: &sender, recipient: &recipient, client: "192.0.2.99".parse().ok(), is_local_submission: false };
+    let request = Request {
+        sender: &sender,
+        recipient: &recipient,
+        client: "192.0.2.99".parse().ok(),
+        is_local_submission: false,
+    };
     let mut answers = Answers::new();
     for _ in 0..100 {
         let mut ask = Ask::new(&answers);

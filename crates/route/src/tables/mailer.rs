@@ -286,7 +286,10 @@ mod tests {
             ("smtp:10.0.0.5]", "! \"10.0.0.5]\" lacks \"[\""),
             ("smtp:", "! \"smtp:\" has no host"),
             ("smtp:[10.0.0.1]:2525", "! \"2525\" is a number, no host; \":\" stands between hosts, not before a port"),
-            ("smtp:a@b@c", "! \"b@c\" is no host: address \"b@c\" refused at byte 1: it has a character that cannot stand there"),
+            (
+                "smtp:a@b@c",
+                "! \"b@c\" is no host: address \"b@c\" refused at byte 1: it has a character that cannot stand there",
+            ),
             ("nosuch:x", "! there is no mailer \"nosuch\""),
             ("prog:x", "! there is no mailer \"prog\""),
             ("smtp:[a]b", "! \"[a]b\" has something behind \"]\""),

@@ -96,6 +96,15 @@ impl Accounts {
         (!name.is_empty()).then_some(home)
     }
 
+    /// The name and the shell of the first user with this number.
+    #[must_use]
+    pub fn name_and_shell(&self, uid: u32) -> Option<(&str, &str)> {
+        let number = uid.to_string();
+        let line = self.passwd.lines().find(|line| line.split(':').nth(2) == Some(number.as_str()))?;
+        let mut fields = line.split(':');
+        Some((fields.next().filter(|name| !name.is_empty())?, fields.nth(5)?))
+    }
+
     fn user_of(&self, uid: u32) -> Option<User> {
         self.users().find(|user| user.uid == uid)
     }

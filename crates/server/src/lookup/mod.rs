@@ -46,7 +46,7 @@ impl Lookups {
     /// What files and accounts say. It may wait for a disk.
     pub(crate) fn on_this_machine(&self, question: &Question) -> Answer {
         match question {
-            Question::Include { path, .. } => self.files.include(path),
+            Question::Include { path, .. } => self.files.include(&self.accounts, path),
             Question::User { name } => accounts::user(&self.accounts, name),
             Question::Forward { user, detail } => self.files.forward(&self.accounts, user, detail.as_deref()),
             Question::Map { .. } | Question::Routing { .. } => Answer::Nothing,

@@ -205,6 +205,9 @@ impl Connection {
                 self.report_held(envelope, reason);
             } else if kind.queue_only {
                 self.report_queued(envelope);
+                if let Some(dispatch) = &self.service.dispatch {
+                    dispatch.accepted_for_later(envelope, encoded);
+                }
             }
             let is_due = first.status == Status::Waiting && !kind.queue_only;
             if let Some(bytes) = bytes.filter(|_| is_due) {

@@ -12,7 +12,10 @@ pub(super) fn mailertable(doubts: &mut Doubts<'_>) {
         key_of_mailertable(doubts, &hit);
         value(doubts, &hit);
         if split_mailer(hit.value).is_none() && !hit.value.is_empty() {
-            let text = format!("\"{}\": \"{}\" has no mailer; it is taken for relay:, sendmail ignores it", hit.key, hit.value);
+            let text = format!(
+                "\"{}\": \"{}\" has no mailer; it is taken for relay:, sendmail ignores it",
+                hit.key, hit.value
+            );
             doubts.warning(&hit, text, format!("write relay:{}", hit.value));
         }
         let (most, why) = match hit.key {
@@ -103,8 +106,12 @@ fn value(doubts: &mut Doubts<'_>, hit: &Hit<'_>) {
 fn of_hosts(doubts: &mut Doubts<'_>, hit: &Hit<'_>, hosts: &Hosts) {
     for host in hosts.groups.iter().flatten() {
         let (name, is_default_port) = match host {
-            NextHost::Address(ip, port) => (format!("[{}]", mail::AddressLiteral::from(*ip)), *port == doubts.router.settings.port),
-            NextHost::Name(name, port) | NextHost::Mx(name, port) => (name.to_string(), *port == doubts.router.settings.port),
+            NextHost::Address(ip, port) => {
+                (format!("[{}]", mail::AddressLiteral::from(*ip)), *port == doubts.router.settings.port)
+            }
+            NextHost::Name(name, port) | NextHost::Mx(name, port) => {
+                (name.to_string(), *port == doubts.router.settings.port)
+            }
             NextHost::Unix(_) => continue,
         };
         let name = name.replace("[[", "[").replace("]]", "]");

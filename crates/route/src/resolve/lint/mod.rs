@@ -16,7 +16,7 @@ use crate::tables::error_value::reply_code;
 use mail::EnhancedCode;
 
 /// How many doubts about one map are told.
-pub const LINTS_MAX: usize = 1_000;
+pub(super) const LINTS_MAX: usize = 1_000;
 
 impl Router {
     /// All doubts about the maps and the rules, in the order in which they are asked.
@@ -67,9 +67,11 @@ impl Router {
                     "say what it is to do: via, copy, hold, queue, source, hello or reject",
                 ));
             }
-            let earlier = self.rules.iter().take(number).find(|earlier| {
-                earlier.at == rule.at && earlier.fits_all() && !earlier.action.is_copy_alone()
-            });
+            let earlier = self
+                .rules
+                .iter()
+                .take(number)
+                .find(|earlier| earlier.at == rule.at && earlier.fits_all() && !earlier.action.is_copy_alone());
             if let Some(earlier) = earlier
                 && action.copies.is_empty()
             {

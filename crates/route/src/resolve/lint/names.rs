@@ -34,7 +34,8 @@ pub(super) fn genericstable(doubts: &mut Doubts<'_>) {
                 Err(_) => false,
             };
             if !is_for_it {
-                let text = format!("{domain} is not one of the domains of genericstable, so \"{}\" is never asked", hit.key);
+                let text =
+                    format!("{domain} is not one of the domains of genericstable, so \"{}\" is never asked", hit.key);
                 doubts.warning(&hit, text, format!("add {domain} to generics.domains"));
             }
         }

@@ -42,7 +42,9 @@ fn of_domain(doubts: &mut Doubts<'_>, hit: &Hit<'_>, domain: &str) {
         let text = format!("{domain} is not one of our domains, so its entries are never asked");
         doubts.error(hit, text, format!("add {domain} to local-host-names or to the domains of virtusertable"));
     } else if !is_local && !doubts.has(&doubts.router.maps.virtusertable, &format!("@{domain}")) {
-        let text = format!("{domain} has no entry @{domain}: mail for other users goes to its MX hosts, perhaps to this server");
+        let text = format!(
+            "{domain} has no entry @{domain}: mail for other users goes to its MX hosts, perhaps to this server"
+        );
         doubts.warning(hit, text, format!("add @{domain} error:nouser 550 No such user"));
     }
 }
@@ -60,7 +62,10 @@ fn value(doubts: &mut Doubts<'_>, hit: &Hit<'_>) {
             }
         }
         Target::Domain(domain) => {
-            let text = format!("\"{}\": \"{}\" keeps the user and changes the domain; sendmail refuses such mail", hit.key, hit.value);
+            let text = format!(
+                "\"{}\": \"{}\" keeps the user and changes the domain; sendmail refuses such mail",
+                hit.key, hit.value
+            );
             doubts.warning(hit, text, format!("write %1%3@{domain}"));
         }
         Target::Address(_) | Target::User { .. } => {

@@ -145,21 +145,40 @@ fn of_the_other_tables() {
     let said = doubts(
         &mut router,
         "domaintable",
-        &[("a.test", "b.test"), ("b.test", "c.test"), (".d.test", "e.test"), ("f.test", "no domain"), ("g.test", "g.test"), ("h.test", "i.test")],
+        &[
+            ("a.test", "b.test"),
+            ("b.test", "c.test"),
+            (".d.test", "e.test"),
+            ("f.test", "no domain"),
+            ("g.test", "g.test"),
+            ("h.test", "i.test"),
+        ],
     );
     check(&said, &[(1, "not asked any more"), (3, "never fits"), (4, "is no domain"), (5, "its own other name")]);
     router.maps.domaintable.clear();
     let said = doubts(
         &mut router,
         "genericstable",
-        &[("joe", "joe@corp.example"), ("a@other.test", "b@corp.example"), ("c", "d e"), ("f@g.test", "f%1@x.example"), ("g+*", "g.%1@x.example")],
+        &[
+            ("joe", "joe@corp.example"),
+            ("a@other.test", "b@corp.example"),
+            ("c", "d e"),
+            ("f@g.test", "f%1@x.example"),
+            ("g+*", "g.%1@x.example"),
+        ],
     );
     check(&said, &[(2, "never asked"), (3, "no address"), (4, "%1 in")]);
     router.maps.genericstable.clear();
     let said = doubts(
         &mut router,
         "smarttable",
-        &[("<>", "relay:[a]"), ("boss@corp.example", "relay:[a"), ("@b.test.", "relay:[a]"), ("@", "relay:[a]"), ("own@b.test", "oracle.example")],
+        &[
+            ("<>", "relay:[a]"),
+            ("boss@corp.example", "relay:[a"),
+            ("@b.test.", "relay:[a]"),
+            ("@", "relay:[a]"),
+            ("own@b.test", "oracle.example"),
+        ],
     );
     check(&said, &[(1, "never fits"), (2, "lacks"), (3, "ends with a dot")]);
 }

@@ -6,7 +6,16 @@ use proptest::prelude::*;
 
 /// Few names, so that entries meet.
 fn domain() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(vec!["v.test", "w.test", "virt.test", "oracle.example", "a.test", "b.a.test", "c.b.a.test", "localhost"])
+    prop::sample::select(vec![
+        "v.test",
+        "w.test",
+        "virt.test",
+        "oracle.example",
+        "a.test",
+        "b.a.test",
+        "c.b.a.test",
+        "localhost",
+    ])
 }
 
 fn user() -> impl Strategy<Value = &'static str> {
@@ -64,10 +73,7 @@ fn alias_value() -> impl Strategy<Value = String> {
 
 type Entries = Vec<(String, String)>;
 
-fn entries(
-    key: impl Strategy<Value = String>,
-    value: impl Strategy<Value = String>,
-) -> impl Strategy<Value = Entries> {
+fn entries(key: impl Strategy<Value = String>, value: impl Strategy<Value = String>) -> impl Strategy<Value = Entries> {
     prop::collection::vec((key, value), 0..8)
 }
 
@@ -93,8 +99,12 @@ struct World {
 
 fn rule() -> impl Strategy<Value = Rule> {
     let at = prop::sample::select(vec![At::First, At::BeforeVirtual, At::BeforeLocal, At::BeforeMailertable, At::Last]);
-    let pattern = || prop::collection::vec(prop_oneof![address(), domain().prop_map(|domain| format!("@{domain}"))], 0..2);
-    let copy = prop::collection::vec(prop_oneof![address(), Just("smtp:[10.7.7.7]".to_owned()), Just("local:ann".to_owned())], 0..3);
+    let pattern =
+        || prop::collection::vec(prop_oneof![address(), domain().prop_map(|domain| format!("@{domain}"))], 0..2);
+    let copy = prop::collection::vec(
+        prop_oneof![address(), Just("smtp:[10.7.7.7]".to_owned()), Just("local:ann".to_owned())],
+        0..3,
+    );
     (at, pattern(), pattern(), copy, prop::option::of(hosts()), any::<bool>()).prop_map(
         |(at, sender, recipient, copy, via, is_held)| Rule {
             name: "rule".into(),
@@ -142,7 +152,8 @@ fn router_of(world: &World) -> Router {
         .iter()
         .map(|(name, entries)| (*name, entries.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()))
         .collect();
-    let slices: Vec<(&str, &[(&str, &str)])> = texts.iter().map(|(name, entries)| (*name, entries.as_slice())).collect();
+    let slices: Vec<(&str, &[(&str, &str)])> =
+        texts.iter().map(|(name, entries)| (*name, entries.as_slice())).collect();
     let mut router = router(&slices);
     router.classes.virt = class(&["virt.test"]);
     router.rules.clone_from(&world.rules);
@@ -158,7 +169,7 @@ proptest! {
     fn every_way_ends_and_is_explained(world in world(), sender in address(), recipient in address()) {
         let router = router_of(&world);
         let resolution = resolve(&router, &format!("<{sender}>"), &recipient);
-        router.lint();
+        prop_assert!(router.lint().iter().all(|lint| !lint.text.is_empty() && !lint.hint.is_empty()));
         let Ok(Resolution { outcome, steps, .. }) = resolution else { return Ok(()) };
         prop_assert!(!steps.is_empty());
         match outcome {
@@ -191,6 +202,8 @@ proptest! {
         let mut router = router_of(&world);
         router.rules.clear();
         router.maps.domaintable.clear();
+        router.maps.virtusertable.clear();
+        router.maps.aliases.clear();
         let path: ReversePath = format!("<{sender}>").parse().unwrap();
         let answers = Answers::new();
         let smart = crate::tables::smarttable::find(&mut Ask::new(&answers), &router.maps.smarttable, &path, Some('+'));
@@ -222,9 +235,18 @@ proptest! {
 /// The property above sees a router that asks in the wrong order.
 #[test]
 fn the_wrong_order_is_seen() {
-    let mut router = router(&[("mailertable", &[("x.a.test", "smtp:[10.0.0.1]")]), ("smarttable", &[("@a.test", "smtp:[10.0.0.2]")])]);
+    let mut router = router(&[
+        ("mailertable", &[("x.a.test", "smtp:[10.0.0.1]")]),
+        ("smarttable", &[("@a.test", "smtp:[10.0.0.2]")]),
+    ]);
     let stage = |router: &Router| {
-        resolve(router, "<joe@a.test>", "x@x.a.test").unwrap().steps.iter().find(|step| step.found.is_some()).unwrap().stage
+        resolve(router, "<joe@a.test>", "x@x.a.test")
+            .unwrap()
+            .steps
+            .iter()
+            .find(|step| step.found.is_some())
+            .unwrap()
+            .stage
     };
     assert_eq!(stage(&router), "mailertable");
     router.settings.precedence = Precedence::Sender;

@@ -121,7 +121,11 @@ fn mail_is_held_queued_refused_or_leaves_by_another_address() {
             "x@partner.test → partner.test (smtp:[10.1.1.1]:25) held: look at it queued",
         ),
         ("<held@corp.example>", "joe@v.test", "joe@v.test → local: held: look at it queued"),
-        ("<held@corp.example>", "no@partner.test", "no@partner.test → partner.test (smtp:[10.1.1.1]:25) held: look at it queued"),
+        (
+            "<held@corp.example>",
+            "no@partner.test",
+            "no@partner.test → partner.test (smtp:[10.1.1.1]:25) held: look at it queued",
+        ),
         (
             "<bulk@corp.example>",
             "x@b.example",
@@ -145,11 +149,15 @@ fn the_same_mail_goes_to_two_servers() {
         way(&router, "<s@x.example>", "x@partner.test"),
         "x@partner.test → partner.test (smtp:[10.1.1.1]:25); x@partner.test → smtp:[10.1.1.2]:25 copy (smtp:[10.1.1.2]:25)"
     );
-    let Outcome::Deliver(deliveries) = resolve(&router, "<s@x.example>", "x@partner.test").unwrap().outcome else { panic!() };
+    let Outcome::Deliver(deliveries) = resolve(&router, "<s@x.example>", "x@partner.test").unwrap().outcome else {
+        panic!()
+    };
     assert_eq!([deliveries[0].is_copy, deliveries[1].is_copy], [false, true]);
     assert_eq!(deliveries[1].copy_dsn, CopyDsn::Never);
     router.rules[0].action.copy_dsn = CopyDsn::AsOriginal;
-    let Outcome::Deliver(deliveries) = resolve(&router, "<s@x.example>", "x@partner.test").unwrap().outcome else { panic!() };
+    let Outcome::Deliver(deliveries) = resolve(&router, "<s@x.example>", "x@partner.test").unwrap().outcome else {
+        panic!()
+    };
     assert_eq!(deliveries[1].copy_dsn, CopyDsn::AsOriginal);
     // A rule of copies alone does not end the search; copies of several rules add up.
     router.rules.push(rule(At::BeforeMailertable, &[], &[], copies(&["journal@archive.test"])));

@@ -126,7 +126,14 @@ fn virtual_users_are_followed_from_the_start() {
 fn without_precedence_mailertable_wins_over_smarttable_as_in_sendmail() {
     let maps: &[(&str, &[(&str, &str)])] = &[
         ("mailertable", &[("partner.test", "smtp:[10.1.1.1]")]),
-        ("smarttable", &[("boss@corp.example", "relay:[crypt1]:[crypt2]"), ("@", "relay:[bounces]"), ("own@corp.example", "v.test")]),
+        (
+            "smarttable",
+            &[
+                ("boss@corp.example", "relay:[crypt1]:[crypt2]"),
+                ("@", "relay:[bounces]"),
+                ("own@corp.example", "v.test"),
+            ],
+        ),
     ];
     let router = router(maps);
     for (from, to, outcome) in [
@@ -202,10 +209,7 @@ fn users_nobody_knows_and_hubs() {
     router.settings.luser_relay = value("error:5.1.1:550 not here");
     assert_eq!(way(&router, "<a@b.example>", "nobody@v.test"), "550 5.1.1 <nobody@v.test>... not here");
     router.settings.mail_hub = value("esmtp:[10.3.3.3]");
-    assert_eq!(
-        way(&router, "<a@b.example>", "joe@v.test"),
-        "joe@[10.3.3.3] → smtp:[10.3.3.3]:25 (smtp:[10.3.3.3]:25)"
-    );
+    assert_eq!(way(&router, "<a@b.example>", "joe@v.test"), "joe@[10.3.3.3] → smtp:[10.3.3.3]:25 (smtp:[10.3.3.3]:25)");
     let Some(MailerValue::Hosts { hosts, .. }) = value("lmtp:/run/lmtp") else { panic!() };
     router.settings.mail_hub = None;
     router.settings.luser_relay = None;
@@ -314,8 +318,11 @@ fn senders_have_other_names_outside() {
     ] {
         assert_eq!(ask(&router, sender, SenderKind::Envelope), known, "{sender}");
     }
-    router.settings.masquerade =
-        Some(Masquerade { domain: "corp.example".parse().unwrap(), domains: Class::default(), exposed: vec!["root".into()] });
+    router.settings.masquerade = Some(Masquerade {
+        domain: "corp.example".parse().unwrap(),
+        domains: Class::default(),
+        exposed: vec!["root".into()],
+    });
     assert_eq!(ask(&router, "<ann@oracle.example>", SenderKind::Envelope), "<ann@corp.example>");
     assert_eq!(ask(&router, "<root@oracle.example>", SenderKind::Envelope), "<root@oracle.example>");
     assert_eq!(ask(&router, "<unq@g.test>", SenderKind::Envelope), "<otheruser@corp.example>");

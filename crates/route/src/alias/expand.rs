@@ -1,0 +1,557 @@
+//! Who gets the mail of a user: aliases, `:include:` files and forwards are followed until there are only mailboxes, programs,
+//! files, and addresses for the caller to resolve.
+//!
+//! Names are taken breadth first, so everybody is reached by the shortest way, and each once. While an answer is missing the
+//! others go on: then one round asks for all users of a list together.
+//!
+//! A name that leads to itself (`joe: joe, ann`) is the mailbox of that user; as in sendmail, of several names that lead to each
+//! other the nearest that is an account keeps the mail.
+
+use super::NAME;
+use super::file::shown;
+use super::member::{Member, list_members, value_members};
+use super::origin::{Controller, Link, Origin, Stage};
+use crate::question::{Answer, Ask, Found, Question, Source, Stop};
+use crate::refusal::Refusal;
+use crate::step::Step;
+use crate::tables::virtusertable::detail;
+use mail::{Address, AddressKey, Domain, DomainName, EnhancedCode, LocalPart, Outcome, ReversePath};
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+/// Steps that are told of one expansion.
+const STEPS_MAX: usize = 200;
+
+/// How names are followed.
+#[derive(Clone, Copy)]
+pub struct Settings<'a> {
+    /// Our own name: the domain of owners.
+    pub hostname: &'a DomainName,
+    /// Whether a domain is ours.
+    pub is_local: &'a dyn Fn(&Domain) -> bool,
+    /// What parts a user from his detail, `+`.
+    pub delimiter: Option<char>,
+    /// How many aliases and forwards may follow each other; 10.
+    pub depth_max: usize,
+    /// How many recipients an expansion may have; 1,000,000.
+    pub expansion_max: usize,
+    /// Whether users are accounts of this machine. If not, every name without an alias is a mailbox, and has no `.forward`.
+    pub accounts: bool,
+    /// Whether a `.forward` counts.
+    pub forward: bool,
+}
+
+impl fmt::Debug for Settings<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("hostname", &self.hostname.as_str())
+            .field("delimiter", &self.delimiter)
+            .field("depth_max", &self.depth_max)
+            .field("expansion_max", &self.expansion_max)
+            .field("accounts", &self.accounts)
+            .field("forward", &self.forward)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What came of a user.
+#[derive(Debug, Default)]
+pub struct Expansion {
+    /// Everybody who gets the mail, each once. It is empty only for a user who came of an alias, if others have had the mail.
+    pub recipients: Vec<Expanded>,
+    /// What led there; the first 200 decisions.
+    pub steps: Vec<Step>,
+}
+
+/// Somebody who gets the mail.
+#[derive(Clone, Debug)]
+pub struct Expanded {
+    /// Where.
+    pub target: Target,
+    /// How he was reached, with whose rights, and with which sender. An address that turns out to be a user of this machine is
+    /// expanded with it.
+    pub origin: Origin,
+}
+
+/// Where mail goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// To an address, which has to be resolved.
+    Address(Address),
+    /// Into the mailbox of a user.
+    Mailbox {
+        /// His name, without the detail.
+        user: LocalPart,
+        /// What stands behind the delimiter.
+        detail: Option<Box<str>>,
+    },
+    /// To a program.
+    Program {
+        /// Its command line.
+        command: Box<str>,
+    },
+    /// To the end of a file.
+    File {
+        /// Its name, which begins with a slash.
+        path: Box<str>,
+    },
+    /// Nowhere: there is neither an alias nor an account. As a rule `550 5.1.1 User unknown`.
+    Unknown {
+        /// The name, with its detail.
+        user: LocalPart,
+    },
+    /// Nowhere, for this reason.
+    Refused(Refusal),
+}
+
+enum Work {
+    /// A name to look for in aliases.
+    Name(LocalPart, Origin),
+    /// A user without an alias, or whose alias names him.
+    Account {
+        user: LocalPart,
+        origin: Origin,
+        forward: bool,
+    },
+    Include(Box<str>, Origin),
+}
+
+/// What has been reached.
+#[derive(PartialEq, Eq, Hash)]
+enum Key {
+    Name(Box<str>),
+    /// A user whose `.forward` counts, in lower case and with his detail.
+    Forward(Box<str>),
+    /// The user in lower case, and his detail.
+    Mailbox(Box<str>, Option<Box<str>>),
+    Address(AddressKey),
+    Include(Box<str>),
+    Program(Box<str>, Controller),
+    File(Box<str>, Controller),
+}
+
+struct Run<'r, 'a> {
+    ask: &'r mut Ask<'a>,
+    aliases: &'r [Source],
+    settings: &'r Settings<'r>,
+    root: &'r LocalPart,
+    work: VecDeque<Work>,
+    seen: HashSet<Key>,
+    recipients: Vec<Expanded>,
+    steps: Vec<Step>,
+    is_loop: bool,
+    is_full: bool,
+}
+
+/// Finds out who gets the mail of a user. `origin`: the default for a recipient of a mail, and for an address of an expansion
+/// the origin it had there.
+///
+/// The time is linear in the number of members.
+/// # Errors
+/// [`Stop::Open`]: answers are missing. [`Stop::Trouble`]: something cannot be looked up now.
+pub fn expand(
+    ask: &mut Ask<'_>,
+    aliases: &[Source],
+    settings: &Settings<'_>,
+    user: &LocalPart,
+    origin: &Origin,
+) -> Result<Expansion, Stop> {
+    let mut run = Run {
+        ask,
+        aliases,
+        settings,
+        root: user,
+        work: VecDeque::new(),
+        seen: HashSet::new(),
+        recipients: Vec::new(),
+        steps: Vec::new(),
+        is_loop: false,
+        is_full: false,
+    };
+    let mut is_open = false;
+    let mut first = Some((user, origin));
+    loop {
+        let done = match first.take() {
+            Some((user, origin)) => run.user(user.clone(), origin.clone()),
+            None => match run.work.pop_front() {
+                Some(work) => run.one(work),
+                None => break,
+            },
+        };
+        match done {
+            Ok(()) => {}
+            Err(Stop::Open) => is_open = true,
+            Err(trouble) => return Err(trouble),
+        }
+        if run.is_full {
+            return Ok(run.too_many());
+        }
+    }
+    if is_open { Err(Stop::Open) } else { Ok(run.end(origin)) }
+}
+
+const fn permanent(subject: u16, detail: u16) -> EnhancedCode {
+    EnhancedCode::of(Outcome::Permanent, subject, detail)
+}
+
+fn loop_broken(user: &str, how: &str) -> Target {
+    Target::Refused(Refusal::new(554, permanent(4, 6), &format!("<{user}>... aliasing/forwarding loop broken{how}")))
+}
+
+impl Run<'_, '_> {
+    fn end(mut self, origin: &Origin) -> Expansion {
+        if self.recipients.is_empty() && origin.link.is_none() {
+            let target = if self.is_loop {
+                loop_broken(self.root.as_str(), "")
+            } else {
+                Target::Refused(Refusal::new(550, permanent(2, 4), &format!("<{}>... has no members", self.root)))
+            };
+            self.recipients.push(Expanded { target, origin: Origin::default() });
+        }
+        Expansion { recipients: self.recipients, steps: self.steps }
+    }
+
+    fn too_many(self) -> Expansion {
+        let text = format!("<{}>... has more than {} recipients", self.root, self.settings.expansion_max);
+        let target = Target::Refused(Refusal::new(550, permanent(2, 4), &text));
+        Expansion { recipients: vec![Expanded { target, origin: Origin::default() }], steps: self.steps }
+    }
+
+    fn one(&mut self, work: Work) -> Result<(), Stop> {
+        match work {
+            Work::Name(user, origin) => self.name(user, origin),
+            Work::Account { user, origin, forward } => self.account(user, origin, forward),
+            Work::Include(path, origin) => self.include(&path, &origin),
+        }
+    }
+
+    fn step(&mut self, step: impl FnOnce() -> Step) {
+        if self.steps.len() < STEPS_MAX {
+            self.steps.push(step());
+        }
+    }
+
+    fn push(&mut self, target: Target, origin: Origin) {
+        if self.recipients.len() >= self.settings.expansion_max {
+            self.is_full = true;
+            return;
+        }
+        self.recipients.push(Expanded { target, origin });
+    }
+
+    fn detail<'t>(&self, name: &'t str) -> (&'t str, Option<&'t str>) {
+        // With a dash as delimiter these are names, not users with a detail.
+        if name.starts_with("owner-") || name.ends_with("-request") || name.eq_ignore_ascii_case("mailer-daemon") {
+            return (name, None);
+        }
+        detail(name, self.settings.delimiter).map_or((name, None), |(user, detail)| (user, Some(detail)))
+    }
+
+    /// One element of a list.
+    fn member(&mut self, member: Member, origin: &Origin) -> Result<(), Stop> {
+        match member {
+            Member::Local(user) => return self.user(user, origin.clone()),
+            Member::Mailbox(user) => {
+                if !self.is_too_deep(user.as_str(), origin) {
+                    self.work.push_back(Work::Account { user, origin: origin.clone(), forward: false });
+                }
+            }
+            Member::Address(address) => return self.address(address, origin),
+            Member::Include(path) => {
+                if !self.is_too_deep(&path, origin) && self.seen.insert(Key::Include(path.clone())) {
+                    self.work.push_back(Work::Include(path, origin.clone()));
+                }
+            }
+            Member::Program(command) => {
+                if self.seen.insert(Key::Program(command.clone(), origin.controller.clone())) {
+                    self.controlled(Target::Program { command }, "programs", origin);
+                }
+            }
+            Member::File(path) => {
+                if self.seen.insert(Key::File(path.clone(), origin.controller.clone())) {
+                    self.controlled(Target::File { path }, "files", origin);
+                }
+            }
+            Member::Error(error) => {
+                self.push(Target::Refused(error.refusal(self.root.as_str(), None)), origin.clone());
+            }
+            Member::Bad { text, why } => {
+                let text = format!("<{}>... {}: {why}", self.root, shown(&text));
+                self.push(Target::Refused(Refusal::new(553, permanent(1, 3), &text)), origin.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// A program or a file, if its text may name any.
+    fn controlled(&mut self, target: Target, what: &str, origin: &Origin) {
+        if self.is_too_deep(what, origin) {
+            return;
+        }
+        let target = match origin.controller {
+            Controller::Default | Controller::User(_) => target,
+            Controller::Nobody => {
+                let text = format!("<{}>... Address {origin} is unsafe for mailing to {what}", self.root);
+                Target::Refused(Refusal::new(550, permanent(7, 1), &text))
+            }
+        };
+        self.push(target, origin.clone());
+    }
+
+    fn is_too_deep(&mut self, name: &str, origin: &Origin) -> bool {
+        let (depth, max) = (origin.depth(), self.settings.depth_max);
+        if depth <= max {
+            return false;
+        }
+        self.step(|| Step::new(NAME, format!("{origin} → {name}: {depth} aliases deep, {max} at most")));
+        self.push(loop_broken(self.root.as_str(), &format!(" ({depth} aliases deep; {max} max)")), origin.clone());
+        true
+    }
+
+    fn address(&mut self, address: Address, origin: &Origin) -> Result<(), Stop> {
+        if (self.settings.is_local)(address.domain()) && self.is_self(address.local_part(), origin)? {
+            return Ok(());
+        }
+        if !self.is_too_deep(address.local_part().as_str(), origin) && self.seen.insert(Key::Address(address.key())) {
+            self.push(Target::Address(address), origin.clone());
+        }
+        Ok(())
+    }
+
+    /// A user whom a list names, or who was asked for.
+    fn user(&mut self, user: LocalPart, origin: Origin) -> Result<(), Stop> {
+        if self.is_self(&user, &origin)? {
+            return Ok(());
+        }
+        if !self.is_too_deep(user.as_str(), &origin) && self.seen.insert(Key::Name(folded(user.as_str()))) {
+            self.work.push_back(Work::Name(user, origin));
+        }
+        Ok(())
+    }
+
+    /// Whether a name leads to itself; then somebody on the way has the mail in his mailbox.
+    fn is_self(&mut self, user: &LocalPart, origin: &Origin) -> Result<bool, Stop> {
+        let is_user = |link: &&Arc<Link>| link.stage != Stage::Include && link.name.eq_ignore_ascii_case(user.as_str());
+        let Some(same) = origin.links().find(is_user).map(Arc::clone) else { return Ok(false) };
+        let mut keeper = None;
+        if self.is_account(user)? {
+            keeper = Some(Arc::clone(&same));
+        } else {
+            for link in origin.links().filter(|link| link.stage != Stage::Include) {
+                if let Some(user) = &link.user
+                    && self.is_account(user)?
+                {
+                    keeper = Some(Arc::clone(link));
+                    break;
+                }
+            }
+        }
+        // An alias of its own name alone is a user whom nobody knows.
+        let is_direct = origin.link.as_ref().is_some_and(|link| Arc::ptr_eq(link, &same));
+        let keeper = keeper.or_else(|| is_direct.then_some(same));
+        let Some((link, user)) = keeper.and_then(|link| link.user.clone().map(|user| (link, user))) else {
+            self.is_loop = true;
+            self.step(|| Step::new(NAME, format!("{origin} → {user}: a loop without a mailbox")));
+            return Ok(true);
+        };
+        self.step(|| Step::new(NAME, format!("{origin} → {user}: the mailbox of {user}")));
+        let forward = link.stage == Stage::Alias;
+        self.work.push_back(Work::Account { user, origin: link.from.clone(), forward });
+        Ok(true)
+    }
+
+    fn is_account(&mut self, user: &LocalPart) -> Result<bool, Stop> {
+        Ok(!self.settings.accounts || self.account_name(user)?.is_some())
+    }
+
+    /// The account of a user, and the detail.
+    fn account_name(&mut self, user: &LocalPart) -> Result<Option<(LocalPart, Option<Box<str>>)>, Stop> {
+        let whole = user.as_str();
+        let (name, detail) = self.detail(whole);
+        // Names of accounts have dashes, but no plus signs.
+        let mut tries = vec![(name, detail)];
+        if detail.is_some() && self.settings.delimiter != Some('+') {
+            tries.insert(0, (whole, None));
+        }
+        for (name, detail) in tries {
+            let lower = name.to_lowercase();
+            let spellings = if lower == name { [Some(name), None] } else { [Some(name), Some(lower.as_str())] };
+            for name in spellings.into_iter().flatten() {
+                let Answer::User { .. } = self.ask.answer(Question::User { name: name.into() })? else { continue };
+                return Ok(LocalPart::new(name).ok().map(|name| (name, detail.map(Into::into))));
+            }
+        }
+        Ok(None)
+    }
+
+    fn name(&mut self, user: LocalPart, origin: Origin) -> Result<(), Stop> {
+        let Some((found, key)) = self.find(user.as_str())? else {
+            self.work.push_back(Work::Account { user, origin, forward: true });
+            return Ok(());
+        };
+        self.step(|| Step::of(NAME, found.clone(), shorter(&found.value)));
+        let mut inner = origin.through(Stage::Alias, &folded(user.as_str()), Some(&user), Controller::Default);
+        let mut is_open = false;
+        match self.owner(&key) {
+            Ok(Some(owner)) => inner.sender = Some(owner),
+            Ok(None) => {}
+            Err(Stop::Open) => is_open = true,
+            Err(trouble) => return Err(trouble),
+        }
+        self.members(value_members(&found.value), &inner, is_open)
+    }
+
+    /// The members of a list; that some of them are open does not stop the others.
+    fn members(
+        &mut self,
+        members: impl Iterator<Item = Member>,
+        origin: &Origin,
+        mut is_open: bool,
+    ) -> Result<(), Stop> {
+        for member in members {
+            match self.member(member, origin) {
+                Ok(()) => {}
+                Err(Stop::Open) => is_open = true,
+                Err(trouble) => return Err(trouble),
+            }
+            if self.is_full {
+                break;
+            }
+        }
+        if is_open { Err(Stop::Open) } else { Ok(()) }
+    }
+
+    /// The alias of a name, and the key that has it: `joe+box`, `joe+*`, `joe`.
+    fn find(&mut self, name: &str) -> Result<Option<(Found, Box<str>)>, Stop> {
+        let whole = folded(name);
+        let (user, detail) = self.detail(&whole);
+        let mut keys: Vec<Box<str>> = vec![whole.clone()];
+        if detail.is_some() {
+            let delimiter = self.settings.delimiter.unwrap_or('+');
+            keys.push(format!("{user}{delimiter}*").into());
+            keys.push(user.into());
+        }
+        for key in keys {
+            if let Some(found) = self.ask.find(NAME, self.aliases, &key)? {
+                return Ok(Some((found, key)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The sender of mail to a list: its owner, if that is one address, and else `owner-list` here.
+    fn owner(&mut self, list: &str) -> Result<Option<Arc<ReversePath>>, Stop> {
+        // `list+*` is the list `list`.
+        let plain = self.detail(list).0;
+        let mut owned = None;
+        for list in [Some(list), (plain != list).then_some(plain)].into_iter().flatten() {
+            let name = if list.starts_with("owner-") { "owner-owner".to_owned() } else { format!("owner-{list}") };
+            if let Some(found) = self.ask.find(NAME, self.aliases, &name)? {
+                owned = Some((found, name));
+                break;
+            }
+        }
+        let Some((found, name)) = owned else { return Ok(None) };
+        let mut members = value_members(&found.value);
+        let first_two = (members.next(), members.next());
+        drop(members);
+        let one = match first_two {
+            _ if found.value.contains([',', ':', '/', '|', '"']) => None,
+            (Some(Member::Address(address)), None) => Some(address),
+            (Some(Member::Local(user)), None) => self.here(user),
+            _ => None,
+        };
+        let owner = one.or_else(|| LocalPart::new(&name).ok().and_then(|name| self.here(name)));
+        let Some(owner) = owner else { return Ok(None) };
+        self.step(|| Step::of(NAME, found, format!("the sender of mail to {list} is {owner}")));
+        Ok(Some(Arc::new(ReversePath::Address(owner))))
+    }
+
+    fn here(&self, user: LocalPart) -> Option<Address> {
+        Address::new(user, Domain::Name(self.settings.hostname.clone())).ok()
+    }
+
+    fn account(&mut self, user: LocalPart, origin: Origin, forward: bool) -> Result<(), Stop> {
+        let (name, detail) = if self.settings.accounts {
+            match self.account_name(&user)? {
+                Some(account) => account,
+                None => {
+                    if self.seen.insert(Key::Mailbox(folded(user.as_str()), None)) {
+                        self.push(Target::Unknown { user }, origin);
+                    }
+                    return Ok(());
+                }
+            }
+        } else {
+            let (name, detail) = self.detail(user.as_str());
+            let Ok(name) = LocalPart::new(name) else { return Ok(()) };
+            (name, detail.map(Into::into))
+        };
+        if forward && self.settings.forward && self.settings.accounts {
+            let whole = folded(user.as_str());
+            let question = Question::Forward { user: name.as_str().into(), detail: detail.as_deref().map(Into::into) };
+            if let Answer::Text { text, file, owner } = self.ask.answer(question)? {
+                let mut members = list_members(&text).peekable();
+                if members.peek().is_some() {
+                    if !self.seen.insert(Key::Forward(whole.clone())) {
+                        return Ok(());
+                    }
+                    self.step(|| Step::new("forward", format!("{user} by {file}: {}", shorter(&text))));
+                    let controller = match owner {
+                        Some(_) => Controller::User(name.as_str().into()),
+                        None => Controller::Nobody,
+                    };
+                    let inner = origin.through(Stage::Forward, &whole, Some(&user), controller);
+                    return self.members(members, &inner, false);
+                }
+            }
+        }
+        if self.seen.insert(Key::Mailbox(folded(name.as_str()), detail.clone())) {
+            self.push(Target::Mailbox { user: name, detail }, origin);
+        }
+        Ok(())
+    }
+
+    fn include(&mut self, path: &str, origin: &Origin) -> Result<(), Stop> {
+        let question = Question::Include { path: path.into(), user: origin.controller().map(Into::into) };
+        let Answer::Text { text, owner, .. } = self.ask.answer(question)? else {
+            if origin.controller == Controller::Default {
+                let why = format!("{origin}: cannot open {path}: there is no such file");
+                return Err(Stop::Trouble(why.into()));
+            }
+            // A user's mistake costs him his mail, and not the lists he is on.
+            let text = format!("<{}>... Cannot open {path}: No such file or directory", self.root);
+            self.push(Target::Refused(Refusal::new(550, permanent(2, 4), &text)), origin.clone());
+            return Ok(());
+        };
+        let controller = match (&origin.controller, owner) {
+            (_, None) | (Controller::Nobody, _) => Controller::Nobody,
+            (Controller::User(user), Some(_)) => Controller::User(Arc::clone(user)),
+            // Mail never runs anything as root.
+            (Controller::Default, Some(owner)) if &*owner == "root" => Controller::Default,
+            (Controller::Default, Some(owner)) => Controller::User(owner),
+        };
+        let inner = origin.through(Stage::Include, path, None, controller);
+        let before = self.recipients.len() + self.work.len();
+        let done = self.members(list_members(&text), &inner, false);
+        let new = (self.recipients.len() + self.work.len()).saturating_sub(before);
+        self.step(|| Step::new("include", format!("{inner}: {new} members not met before")));
+        done
+    }
+}
+
+fn folded(name: &str) -> Box<str> {
+    name.to_lowercase().into()
+}
+
+/// A value for a step.
+fn shorter(value: &str) -> String {
+    const CHARS_MAX: usize = 200;
+    let mut out: String =
+        value.trim_end().chars().take(CHARS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if value.chars().nth(CHARS_MAX).is_some() {
+        out.push('…');
+    }
+    out
+}

@@ -1,0 +1,203 @@
+//! The text of an aliases file: `name: member, member`.
+//!
+//! A line that begins with a blank, and a line behind one that ends with a backslash, continue the line before. A line that
+//! begins with `#` is a comment. Names are the same in upper and lower case. Values are kept as they are written and read when
+//! mail comes. What cannot be used is a complaint, and the other lines hold.
+
+use super::NAME;
+use super::member::unquoted;
+use crate::map::{Complaint, Limits, Table};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+
+/// What came of an aliases file.
+#[derive(Debug)]
+pub struct Aliases {
+    /// Name and value of each alias, with lines.
+    pub table: Table,
+    /// What is wrong with lines; as many as [`Limits::complaints_max`] and one that counts the others.
+    pub complaints: Vec<Complaint>,
+    /// For `newaliases`.
+    pub summary: Summary,
+}
+
+/// What `newaliases` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Aliases, those with a name of another one too.
+    pub aliases: u64,
+    /// Octets of the longest value.
+    pub longest: u64,
+    /// Octets of all names and values.
+    pub bytes: u64,
+}
+
+/// As sendmail says it behind the name of the file.
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} aliases, longest {} bytes, {} bytes total", self.aliases, self.longest, self.bytes)
+    }
+}
+
+struct Reading<'a> {
+    entries: Vec<(String, Cow<'a, str>, u32)>,
+    by_name: HashMap<String, usize>,
+    complaints: Vec<Complaint>,
+    more: u64,
+    summary: Summary,
+}
+
+/// Reads an aliases file. `file`: its name, for people. `is_local`: whether a domain is ours; a name with another one is no alias.
+#[must_use]
+pub fn parse_aliases(file: &str, text: &str, is_local: &dyn Fn(&str) -> bool) -> Aliases {
+    let mut reading = Reading {
+        entries: Vec::new(),
+        by_name: HashMap::new(),
+        complaints: Vec::new(),
+        more: 0,
+        summary: Summary::default(),
+    };
+    let mut lines = (1_u32..).zip(text.lines()).peekable();
+    while let Some((number, first)) = lines.next() {
+        let mut whole = Cow::Borrowed(first);
+        let mut is_swallowed = false;
+        loop {
+            let is_open = whole.ends_with('\\');
+            if !is_open && !lines.peek().is_some_and(|(_, next)| next.starts_with([' ', '\t'])) {
+                break;
+            }
+            if is_open {
+                whole.to_mut().pop();
+            }
+            let Some((_, next)) = lines.next() else { break };
+            is_swallowed |= first.starts_with('#') && !next.trim().is_empty();
+            whole.to_mut().push_str(next);
+        }
+        if is_swallowed {
+            reading
+                .complain(number, || "a line behind this comment begins with a blank and so belongs to it".to_owned());
+        }
+        reading.line(number, whole, is_local);
+    }
+    reading.end(file)
+}
+
+impl<'a> Reading<'a> {
+    fn complain(&mut self, line: u32, text: impl FnOnce() -> String) {
+        if self.complaints.len() < Limits::default().complaints_max {
+            self.complaints.push(Complaint { line: Some(line), text: text() });
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn line(&mut self, number: u32, line: Cow<'a, str>, is_local: &dyn Fn(&str) -> bool) {
+        if line.starts_with('#') || line.trim().is_empty() {
+            return;
+        }
+        if line.starts_with([' ', '\t']) {
+            return self.complain(number, || format!("{} continues no line; it is ignored", shown(line.trim())));
+        }
+        let Some(colon) = colon(&line) else {
+            return self.complain(number, || format!("{} has no colon behind the name; it is ignored", shown(&line)));
+        };
+        let (name, value) = (line.get(..colon).unwrap_or_default(), line.get(colon + 1..).unwrap_or_default().trim());
+        let name = match self.name(number, name, is_local) {
+            Ok(name) => name,
+            Err(why) => return self.complain(number, || format!("{why}; it is ignored")),
+        };
+        if value.is_empty() {
+            return self.complain(number, || format!("{}: has no value; it is ignored", shown(&name)));
+        }
+        let value = match line {
+            Cow::Borrowed(line) => Cow::Borrowed(line.get(colon + 1..).unwrap_or_default().trim()),
+            Cow::Owned(_) => Cow::Owned(value.to_owned()),
+        };
+        let bytes = value.len() as u64;
+        self.summary.aliases += 1;
+        self.summary.longest = self.summary.longest.max(bytes);
+        self.summary.bytes += bytes + name.len() as u64;
+        self.keep(number, name, value);
+    }
+
+    fn name(&mut self, line: u32, text: &str, is_local: &dyn Fn(&str) -> bool) -> Result<String, String> {
+        let is_quoted = text.contains('"');
+        let text = text.trim();
+        let whole = unquoted(text);
+        let mut name = whole.as_ref();
+        if !is_quoted && let Some((user, domain)) = name.rsplit_once('@') {
+            if !is_local(domain) {
+                return Err(format!("{} is no name of this machine, and only those have aliases", shown(text)));
+            }
+            name = user;
+        }
+        if name.is_empty() || name.chars().any(char::is_control) {
+            return Err(format!("{} is no name", shown(text)));
+        }
+        let mut name = name.to_lowercase();
+        if !is_quoted && name.contains(char::is_whitespace) {
+            let joined = name.split_whitespace().collect::<Vec<_>>().join(".");
+            self.complain(line, || format!("{} has blanks; as in sendmail it means {joined}", shown(text)));
+            name = joined;
+        }
+        Ok(name)
+    }
+
+    /// Of equal names the last counts, as in the database that newaliases makes.
+    fn keep(&mut self, line: u32, name: String, value: Cow<'a, str>) {
+        match self.by_name.get(&name) {
+            Some(&at) => {
+                let Some(entry) = self.entries.get_mut(at) else { return };
+                let before = entry.2;
+                *entry = (name.clone(), value, line);
+                self.complain(line, || format!("{}: is in line {before} too; the last one counts", shown(&name)));
+            }
+            None => {
+                self.by_name.insert(name.clone(), self.entries.len());
+                self.entries.push((name, value, line));
+            }
+        }
+    }
+
+    fn end(mut self, file: &str) -> Aliases {
+        self.entries.sort_unstable_by_key(|(_, _, line)| *line);
+        let loaded = Table::from_lines(NAME, file, self.entries);
+        self.complaints.extend(loaded.complaints);
+        if self.more > 0 {
+            let text = format!("{} more complaints are not shown", self.more);
+            self.complaints.push(Complaint { line: None, text });
+        }
+        Aliases { table: loaded.table, complaints: self.complaints, summary: self.summary }
+    }
+}
+
+/// The colon behind the name: the first that stands in no quotes.
+fn colon(line: &str) -> Option<usize> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    line.bytes().position(|byte| match byte {
+        _ if is_escaped => {
+            is_escaped = false;
+            false
+        }
+        b'\\' => {
+            is_escaped = true;
+            false
+        }
+        b'"' => {
+            is_quoted = !is_quoted;
+            false
+        }
+        _ => byte == b':' && !is_quoted,
+    })
+}
+
+/// A piece of a line for a message.
+pub(super) fn shown(text: &str) -> String {
+    const CHARS_MAX: usize = 60;
+    let mut out: String = text.chars().take(CHARS_MAX).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if text.chars().nth(CHARS_MAX).is_some() {
+        out.push('…');
+    }
+    format!("\"{out}\"")
+}

@@ -1,0 +1,1 @@
+//! Aliases in tables, at random, and in great numbers.
