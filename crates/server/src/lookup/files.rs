@@ -127,24 +127,28 @@ fn text_of(path: &Path, bytes_max: u64) -> std::io::Result<Arc<str>> {
 mod tests {
     use super::*;
 
+    fn passwd() -> &'static Path {
+        Path::new("/etc/passwd")
+    }
+
     #[test]
     fn a_file_is_read_again_when_it_has_changed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("list").to_str().unwrap().to_owned();
         let files = Files::default();
-        assert!(matches!(files.include(&path), Answer::Trouble(why) if why.contains("No such file")));
+        assert!(matches!(files.include(passwd(), &path), Answer::Trouble(why) if why.contains("No such file")));
         std::fs::write(&path, "a@x.test\n").unwrap();
-        let Answer::Text { text, .. } = files.include(&path) else { panic!() };
+        let Answer::Text { text, .. } = files.include(passwd(), &path) else { panic!() };
         assert_eq!(&*text, "a@x.test\n");
         std::fs::write(&path, "a@x.test\nb@x.test\n").unwrap();
-        let Answer::Text { text, .. } = files.include(&path) else { panic!() };
+        let Answer::Text { text, .. } = files.include(passwd(), &path) else { panic!() };
         assert_eq!(text.lines().count(), 2);
-        let Answer::Text { text: again, .. } = files.include(&path) else { panic!() };
+        let Answer::Text { text: again, .. } = files.include(passwd(), &path) else { panic!() };
         assert!(Arc::ptr_eq(&text, &again), "it is kept");
         use std::os::unix::fs::PermissionsExt as _;
         let open = std::fs::Permissions::from_mode(0o666);
         std::fs::write(&path, "evil@x.test\n").unwrap();
         std::fs::set_permissions(&path, open).unwrap();
-        assert!(matches!(files.include(&path), Answer::Trouble(why) if why.contains("chmod o-w")));
+        assert!(matches!(files.include(passwd(), &path), Answer::Trouble(why) if why.contains("chmod o-w")));
     }
 }
