@@ -11,6 +11,7 @@ mod control_client;
 mod control_commands;
 mod demo;
 mod exit;
+mod local_delivery;
 mod output;
 mod place;
 mod queue_commands;
@@ -77,6 +78,9 @@ enum Command {
     /// Be an internet: thousands of mail hosts on loopback, dead and slow ones among them, and their DNS
     #[command(after_help = sim_command::HELP)]
     Sim(Box<sim_command::Arguments>),
+    /// Deliver with the rights of users, for the server
+    #[command(hide = true)]
+    LocalDelivery(local_delivery::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -103,6 +107,7 @@ fn main() -> ExitCode {
         Command::Route(arguments) => route_command::run(&arguments),
         Command::Storm(arguments) => storm::run(&arguments),
         Command::Sim(arguments) => sim_command::run(&arguments),
+        Command::LocalDelivery(arguments) => local_delivery::run(&arguments),
     };
     match result {
         Ok(exit) => exit.into(),

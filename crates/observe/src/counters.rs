@@ -480,6 +480,7 @@ mod tests {
         let event = |stat| Event::Delivery {
             id: mail::QueueId::MIN,
             to: &["<a@b>", "<c@d>"],
+            controller: None,
             delay: Duration::from_millis(1_250),
             xdelay: Duration::from_micros(7_900),
             mailer: "esmtp",

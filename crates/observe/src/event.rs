@@ -303,6 +303,8 @@ pub enum Event<'a> {
         id: QueueId,
         /// The recipients, `<a@b>`.
         to: &'a [&'a str],
+        /// Whose address led to a program or a file: sendmail's `ctladdr=`.
+        controller: Option<&'a str>,
         /// Since the message was accepted.
         delay: Duration,
         /// Of this attempt.

@@ -196,8 +196,11 @@ impl<'a> Event<'a> {
 
     fn visit_delivery(&self, v: &mut Visitor<'_, 'a>) -> bool {
         match *self {
-            Self::Delivery { to, delay, xdelay, mailer, priority, dsn, stat, reason, .. } => {
+            Self::Delivery { to, controller, delay, xdelay, mailer, priority, dsn, stat, reason, .. } => {
                 (v.0)("to", Value::List(to));
+                if let Some(controller) = controller {
+                    v.text("ctladdr", controller);
+                }
                 (v.0)("delay", Value::Seconds(delay));
                 (v.0)("xdelay", Value::Seconds(xdelay));
                 v.text("mailer", mailer);

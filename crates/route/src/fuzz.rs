@@ -6,14 +6,21 @@
 
 use std::collections::HashSet;
 
+pub use crate::access::fuzz::{access_map, class_file};
 use crate::map::{Format, Limits, Loaded, Reading, Table, Unreadable, berkeley, cdb};
 
 /// A body and its name.
 pub type Body = (&'static str, fn(&[u8]));
 
 /// All bodies.
-pub const BODIES: [Body; 4] =
-    [("map_text", map_text), ("map_berkeley", map_berkeley), ("map_cdb", map_cdb), ("map_write", map_write)];
+pub const BODIES: [Body; 6] = [
+    ("map_text", map_text),
+    ("map_berkeley", map_berkeley),
+    ("map_cdb", map_cdb),
+    ("map_write", map_write),
+    ("access_map", access_map),
+    ("class_file", class_file),
+];
 
 fn read(data: &[u8], fold: bool) -> Result<Loaded, Unreadable> {
     let limits = Limits { entry_bytes_max: 5_000, entries_max: 20_000, complaints_max: 20, ..Limits::default() };

@@ -338,7 +338,7 @@ impl Dispatch {
 
     /// The hosts of a destination are known.
     fn placed(&self, service: &Service, destination: DestinationId, name: &Arc<[u8]>, site: &Site) {
-        let addresses: Vec<SocketAddr> = site.candidates.iter().map(|one| one.address).collect();
+        let addresses: Vec<SocketAddr> = site.candidates.iter().filter_map(|one| one.address.socket()).collect();
         let expected = service.hosts.expected(&addresses, self.now());
         let jobs = self.tell(|scheduler, now| scheduler.placed(destination, &place(site, expected, now), now));
         self.defer(&mut self.lock(), name, jobs);
@@ -743,6 +743,7 @@ pub(crate) fn log_deferred(service: &Service, envelope: &Envelope, bytes: u64, d
         service.tell(&Event::Delivery {
             id: envelope.id,
             to: &to,
+            controller: None,
             delay: Duration::ZERO,
             xdelay: Duration::ZERO,
             mailer: resolve::mailer(&service.live.load().config.route),

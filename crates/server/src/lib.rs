@@ -34,4 +34,5 @@ mod simulation;
 pub mod sink;
 pub mod tls;
 
+pub use deliver::local::helper as local_helper;
 pub use house::{Ended, Source};

@@ -13,6 +13,7 @@ use crate::auth::Authenticator;
 use crate::commit::Keeper;
 use crate::config::{self, Config, Loaded};
 use crate::control::{self, ControlSocket};
+use crate::deliver::local::Office;
 use crate::dispatch::Dispatch;
 use crate::dns::Resolver;
 use crate::env::{accounts, clock, limits as files, machine, privileges, signals, systemd};
@@ -84,6 +85,8 @@ pub struct Prepared {
     tls: Option<Arc<Acceptor>>,
     open_files_max: u64,
     behaviour: Option<Behaviour>,
+    /// Who delivers to users; none in a sink.
+    office: Option<Office>,
     /// Messages are counted and forgotten.
     keeps_nothing: bool,
 }
@@ -115,6 +118,12 @@ impl Prepared {
         let owner = account.map(|account| (account.uid, account.gid));
         let control = ControlSocket::bind(&config.control.path, owner);
         prepared.control = Some(control.map_err(StartError::Control)?);
+        if machine::is_root() {
+            let office = Office::as_root(config).map_err(|error| {
+                StartError::Unavailable(format!("the process that delivers to users cannot be started: {error}"))
+            })?;
+            prepared.office = Some(office);
+        }
         privileges::harden()?;
         if let Some(account) = account {
             privileges::drop_to(account)?;
@@ -153,6 +162,7 @@ impl Prepared {
             tls: None,
             open_files_max,
             behaviour: None,
+            office: None,
             keeps_nothing: false,
         })
     }
@@ -195,8 +205,10 @@ impl Prepared {
             tls,
             open_files_max,
             behaviour,
+            office,
             ..
         } = self;
+        let office = office.unwrap_or_else(|| Office::new(&config));
         let mut signals = signals::Signals::new()
             .map_err(|error| StartError::Unavailable(format!("cannot catch signals: {error}")))?;
         let resolver = Resolver::new(&config.dns).map_err(|error| StartError::Config(error.to_string()))?;
@@ -225,6 +237,7 @@ impl Prepared {
             routing: ArcSwap::new(maps),
             resolver: ArcSwap::from_pointee(resolver),
             hosts,
+            office,
             limits,
             stop: Stop::default(),
             behaviour,

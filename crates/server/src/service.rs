@@ -7,6 +7,7 @@ use crate::admit::Policies;
 use crate::admit::relay::Rights;
 use crate::auth::Authenticator;
 use crate::commit::Keeper;
+use crate::deliver::local::Office;
 use crate::config::{Config, DeliveryMode, Listen, ListenTls};
 use crate::dispatch::Dispatch;
 use crate::dns::{Ourselves, Resolver};
@@ -54,6 +55,8 @@ pub(crate) struct Service {
     pub(crate) resolver: ArcSwap<Resolver>,
     /// What is known of next hops.
     pub(crate) hosts: HostTable,
+    /// Mail for this machine.
+    pub(crate) office: Office,
     /// Connections and their rates.
     pub(crate) limits: Arc<Limits>,
     /// The end.
@@ -361,6 +364,7 @@ impl Service {
             routing: ArcSwap::from_pointee(Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: HostTable::forgetful(&config),
+            office: Office::new(&config),
             limits: Limits::new(limits, began),
             stop: Stop::default(),
             behaviour: Some(behaviour).filter(|behaviour| !behaviour.is_plain()),

@@ -69,7 +69,10 @@ pub(super) fn write_to<'a>(event: &Event<'a>, out: &mut String) -> Option<Event<
             }
             out.push_str(if quarantine.is_some() { ", stat=quarantined" } else { ", stat=queued" });
         }
-        Event::Delivery { delay, xdelay, mailer, priority, relay, dsn, reply, stat, .. } => {
+        Event::Delivery { controller, delay, xdelay, mailer, priority, relay, dsn, reply, stat, .. } => {
+            if let Some(controller) = controller {
+                value(out, ", ctladdr=", controller, PATH_MAX);
+            }
             write_time(", delay=", delay, out);
             write_time(", xdelay=", xdelay, out);
             word(out, ", mailer=", mailer);

@@ -16,6 +16,8 @@
 //! Not here: limits themselves (`server`), whether a recipient exists ([`resolve`](crate)), the DNS.
 
 mod check;
+#[doc(hidden)]
+pub mod fuzz;
 mod key;
 mod lint;
 mod relay;

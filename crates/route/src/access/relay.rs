@@ -138,7 +138,10 @@ impl Access {
             return Ok(Right { step, refusal: None, is_by_login: true });
         }
         let ours = match target {
-            Ok(Target { ours: Some(step), .. }) => return Ok(Right::given(step)),
+            // With relay_to_full_address an entry of the address counts before that of its domain.
+            Ok(Target { ours: Some(step), .. }) if step.found.is_none() || !self.options.relay_to_full_address => {
+                return Ok(Right::given(step));
+            }
             Ok(target) => self.full_address(ask, &target),
             Err(stop) => Err(stop),
         };

@@ -200,7 +200,8 @@ impl Run<'_, '_, '_> {
 }
 
 fn joined(user: &LocalPart, delimiter: char, detail: &str) -> Result<LocalPart, Stop> {
-    LocalPart::new(&format!("{}{delimiter}{detail}", user.as_str())).map_err(|error| Stop::Trouble(error.to_string().into()))
+    LocalPart::new(&format!("{}{delimiter}{detail}", user.as_str()))
+        .map_err(|error| Stop::Trouble(error.to_string().into()))
 }
 
 fn at_host(user: &LocalPart, host: &NextHost) -> Option<Address> {

@@ -1,8 +1,8 @@
 //! One address, once through the maps.
 
+use super::Precedence;
 use super::rule::At;
 use super::run::{Flow, Job, Run, permanent, trouble};
-use super::Precedence;
 use crate::destination::To;
 use crate::question::Stop;
 use crate::refusal::Refusal;

@@ -1,8 +1,8 @@
 //! What rules do to an address on its way.
 
 use super::rule::{At, CopyTo, Rule};
-use crate::alias::Origin;
 use super::run::{Copy, Flow, Job, Run};
+use crate::alias::Origin;
 use crate::question::{Found, Stop};
 use mail::Address;
 use std::rc::Rc;

@@ -121,6 +121,8 @@ pub(super) fn misfit_cause(misfit: Misfit, peer: &Candidate) -> Cause {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::RouteProtocol;
+    use std::net::SocketAddr;
 
     fn judged(stage: Stage, line: &str) -> (String, Feedback) {
         let reply = Reply::parse(format!("{line}\r\n").as_bytes(), 512).unwrap();
@@ -159,7 +161,8 @@ mod tests {
     fn who_is_silent_is_told_from_who_breaks_off() {
         let peer = Candidate {
             name: "one".into(),
-            address: ([192, 0, 2, 1], 25).into(),
+            address: SocketAddr::from(([192, 0, 2, 1], 25)).into(),
+protocol: RouteProtocol::Smtp,
             server_name: "one".into(),
             preference: 0,
         };

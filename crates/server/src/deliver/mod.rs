@@ -16,13 +16,17 @@ mod dial;
 #[cfg(test)]
 mod internet;
 mod link;
+pub(crate) mod local;
 mod message;
+mod place;
 
 pub(crate) use crate::resolve::Candidate;
 #[cfg(test)]
 pub(crate) use internet::Internet;
 pub(crate) use message::{Outgoing, Unfit};
+pub(crate) use place::Where;
 
+use crate::config::RouteProtocol;
 use crate::dispatch::{Dispatch, Post, Way};
 use crate::dns::NoHosts;
 use crate::env::{blocking, clock};
@@ -37,11 +41,12 @@ use link::{Link, Next};
 use mail::{Body, EnhancedCode, MailParams, Outcome};
 use message::Content;
 use observe::{Event, NextHop, Severity};
-use schedule::{ConnectionId, Failure, Feedback, Job, Take};
+use schedule::{ConnectionId, Failure, Feedback, Hosts, Job, Take};
 use smtp::client::{Answer, Finished, Loss, Misfit, Stage, Step, Transaction};
 use spool::{Change, Pressure, Status, Store as _};
 use std::collections::VecDeque;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -74,6 +79,9 @@ pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionI
     let mut work =
         Work { service: &service, dispatch: &dispatch, connection, changes: Vec::new(), records: Vec::new() };
     let live = service.live.load_full();
+    if let Some(to) = local::what(&live.config, &way.destination) {
+        return Box::pin(local::run(work, to, &way, &post)).await;
+    }
     let turn = connection.get();
     let resolver = service.resolver.load_full();
     let routing = service.routing.load_full();
@@ -106,8 +114,7 @@ pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionI
             };
             Box::pin(conversation.hold(&mut wait)).await;
             if conversation.link.has_failed(conversation.answered) {
-                let address = conversation.link.peer.address;
-                service.hosts.learn(|hosts| hosts.failed(address, service.unix_now()));
+                learn(&service, &conversation.link.peer, Hosts::failed);
             }
             work = conversation.work;
             work.flush();
@@ -153,8 +160,19 @@ async fn defer_all(service: &Arc<Service>, jobs: Vec<Job>, trouble: &Trouble) {
 /// The attempt that came to no transaction.
 fn unsent<'o>(service: &Service, outgoing: &'o Outgoing, trouble: &'o Trouble) -> Attempt<'o> {
     let relay = trouble.peer.as_ref().map_or(NextHop::None, next_hop);
-    let mailer = resolve::mailer(&service.live.load().config.route);
+    let mailer = match trouble.peer.as_ref().map(|peer| peer.protocol) {
+        Some(RouteProtocol::Lmtp) => "lmtp",
+        Some(RouteProtocol::Smtp) => "esmtp",
+        None => resolve::mailer(&service.live.load().config.route),
+    };
     outgoing.attempt(relay, mailer, Duration::ZERO, false)
+}
+
+/// Tells the table of hosts what happened with one that has an address.
+fn learn(service: &Service, peer: &Candidate, happens: impl FnOnce(&mut Hosts, SocketAddr, Duration)) {
+    let Some(address) = peer.address.socket() else { return };
+    let now = service.unix_now();
+    service.hosts.learn(|hosts| happens(hosts, address, now));
 }
 
 /// What a connection tells spool and dispatch.
@@ -365,8 +383,7 @@ impl Conversation<'_> {
             self.work.settle(&open.job, &attempt, fates, Feedback::Lost).await;
         }
         self.work.flush();
-        let (service, address) = (self.work.service, self.link.peer.address);
-        service.hosts.learn(|hosts| hosts.failed(address, service.unix_now()));
+        learn(self.work.service, &self.link.peer, Hosts::failed);
     }
 
     /// Until when a connection without work is kept.
@@ -534,8 +551,8 @@ impl Conversation<'_> {
         }
         let xdelay = clock::now().saturating_duration_since(open.began);
         if is_answered {
-            let (service, address) = (self.work.service, self.link.peer.address);
-            service.hosts.learn(|hosts| hosts.delivered(address, xdelay, service.unix_now()));
+            let delivered = |hosts: &mut Hosts, address, now| hosts.delivered(address, xdelay, now);
+            learn(self.work.service, &self.link.peer, delivered);
         }
         let passes_dsn = self.link.session.offers().dsn;
         let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, passes_dsn);
@@ -597,6 +614,8 @@ impl Outgoing {
             passes_dsn,
             is_try: true,
             is_told: false,
+            is_final: false,
+            name: None,
         }
     }
 }

@@ -20,6 +20,23 @@ pub struct User {
     pub gid: Option<u32>,
 }
 
+/// A user with what a delivery needs of his line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Login {
+    /// The login name.
+    pub name: String,
+    /// The user id.
+    pub uid: u32,
+    /// The primary group.
+    pub gid: u32,
+    /// All groups, the primary one first.
+    pub groups: Vec<u32>,
+    /// The home directory; may be empty.
+    pub home: String,
+    /// The login shell; may be empty.
+    pub shell: String,
+}
+
 /// The two files as they were at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accounts {
@@ -65,6 +82,29 @@ impl Accounts {
         by_name.or_else(|| {
             let uid = number?;
             Some(self.user_of(uid).unwrap_or_else(|| User { name: wanted.to_owned(), uid, gid: None }))
+        })
+    }
+
+    /// Finds a user who has a line, by his name alone.
+    #[must_use]
+    pub fn login(&self, name: &str) -> Option<Login> {
+        self.logins().find(|login| login.name == name)
+    }
+
+    /// Finds a user who has a line, by his number.
+    #[must_use]
+    pub fn login_of(&self, uid: u32) -> Option<Login> {
+        self.logins().find(|login| login.uid == uid)
+    }
+
+    fn logins(&self) -> impl Iterator<Item = Login> {
+        self.passwd.lines().filter_map(|line| {
+            let fields: Vec<&str> = line.split(':').collect();
+            let &[name, _password, uid, gid, _comment, home, shell] = fields.as_slice() else { return None };
+            let (uid, gid) = (id(uid)?, id(gid)?);
+            let mut groups = vec![gid];
+            groups.extend(self.groups_of(name).into_iter().filter(|other| *other != gid));
+            Some(Login { name: name.to_owned(), uid, gid, groups, home: home.to_owned(), shell: shell.to_owned() })
         })
     }
 
@@ -167,6 +207,15 @@ mod tests {
         for nobody in ["", "broken", "+", "-1", "+1", "4294967295", "4294967296"] {
             assert_eq!(accounts.user(nobody), None, "{nobody:?}");
         }
+    }
+
+    #[test]
+    fn logins_have_homes_and_groups() {
+        let ann = accounts().login("ann").unwrap();
+        assert_eq!((ann.uid, ann.home.as_str(), ann.shell.as_str()), (1000, "/", ""));
+        assert_eq!(ann.groups, [1000, 8, 50]);
+        assert_eq!(accounts().login_of(8).map(|login| login.home), Some("/var/mail".into()));
+        assert_eq!((accounts().login("1000"), accounts().login("broken")), (None, None));
     }
 
     #[test]

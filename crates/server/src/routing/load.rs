@@ -94,10 +94,12 @@ fn load_if(
         files: Files::default(),
         notes: Vec::new(),
         faults: Vec::new(),
+        classes: Classes::default(),
     };
+    // Aliases are read with them.
+    loading.classes = loading.classes();
     let maps = loading.maps();
     let access = loading.sources("access", &config.maps.access);
-    let classes = loading.classes();
     let rules = match rules(config) {
         Ok(rules) => rules,
         Err(faults) => {
@@ -106,7 +108,7 @@ fn load_if(
         }
     };
     let settings = loading.settings();
-    let Loading { files, notes, faults, .. } = loading;
+    let Loading { files, notes, faults, classes, .. } = loading;
     let Some(settings) = settings.filter(|_| faults.is_empty()) else { return Err(faults) };
     let router = Router { settings, maps, classes, rules };
     let access = Access::new(access, options(config));
@@ -151,6 +153,7 @@ struct Loading<'a> {
     files: Files,
     notes: Vec<String>,
     faults: Vec<String>,
+    classes: Classes,
 }
 
 impl Loading<'_> {
@@ -230,7 +233,7 @@ impl Loading<'_> {
             Err(error) => return keep(self, format!("maps.{name}: {shown} cannot be read: {error}")),
         };
         let limits = Limits { file_bytes_max: self.config.maps.size_max, ..Limits::default() };
-        let read = super::aliases::read(name, &shown, bytes, &limits);
+        let read = super::aliases::read(name, &shown, bytes, &limits, &self.classes);
         let (table, complaints) = match read {
             Ok(read) => read,
             Err(why) => return keep(self, why),
@@ -336,6 +339,7 @@ impl Loading<'_> {
             config::Precedence::Sender => Precedence::Sender,
         };
         settings.delimiter = config.local.delimiter.chars().next();
+        settings.forward = config.local.forward;
         settings.port = config.route.port;
         settings.smart_hosts = (!config.route.smart_host.is_empty()).then(|| resolve::smart_host_list(&config.route));
         settings.local = local_mailer(&config.local.mailbox);

@@ -137,6 +137,7 @@ impl Machine {
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: HostTable::forgetful(&config),
             limits: limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began),
+            office: crate::deliver::local::Office::new(&config),
             stop: Stop::default(),
             behaviour: None,
             open_files_max: 1_024,

@@ -19,6 +19,7 @@ fn delivery(
     Event::Delivery {
         id,
         to: &["<u1@ok.test>"],
+        controller: None,
         delay: Duration::ZERO,
         xdelay: Duration::ZERO,
         mailer: "esmtp",
@@ -43,7 +44,7 @@ fn reason(reply: Option<&Reply>, stat: Stat<'_>) -> Option<Reason> {
 fn with(event: Event<'static>, to: &'static [&'static str], delay: u64, relay: NextHop<'static>) -> Event<'static> {
     let Event::Delivery { id, xdelay, mailer, dsn, reply, stat, reason, .. } = event else { panic!("{event:?}") };
     let (delay, priority) = (Duration::from_secs(delay), 120_240);
-    Event::Delivery { id, to, delay, xdelay, mailer, priority, relay, dsn, reply, stat, reason }
+    Event::Delivery { id, to, controller: None, delay, xdelay, mailer, priority, relay, dsn, reply, stat, reason }
 }
 
 pub(super) fn lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {

@@ -1,6 +1,9 @@
 //! The decisions of the access map, compared with those of sendmail.
 
 mod oracle;
+mod relaying;
+mod search;
+mod tags;
 
 use super::*;
 use crate::class::{Class, Classes, Kind};

@@ -64,7 +64,10 @@ fn loops_end() {
         assert_eq!(said, format!("554 5.4.6 <{to}>... aliasing/forwarding loop broken"));
     }
     let said = way(&router, "<s@x.example>", "deep0@v.test");
-    assert!(said.starts_with("554 5.4.6 <deep0@v.test>... aliasing/forwarding loop broken (11 aliases deep; 10 max)"), "{said}");
+    assert!(
+        said.starts_with("554 5.4.6 <deep0@v.test>... aliasing/forwarding loop broken (11 aliases deep; 10 max)"),
+        "{said}"
+    );
     // As in sendmail, who names himself among others is a user; here he is none.
     let said = way(&router, "<s@x.example>", "self@v.test");
     assert!(said.starts_with("x@b.example → b.example"), "{said}");

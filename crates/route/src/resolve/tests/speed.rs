@@ -52,7 +52,8 @@ fn speed_of_a_list() {
     let members: Vec<String> = (0..MEMBERS).map(|n| format!("u{n}@d{}.example", n % 20_000)).collect();
     let text: Arc<str> = members.join("\n").into();
     let mut router = router(&[("aliases", &[("list", ":include:/etc/mail/list")])]);
-    router.maps.mailertable = many("mailertable", 10_000, |n| (format!("d{n}.example"), format!("smtp:[10.0.0.{}]", n % 250)));
+    router.maps.mailertable =
+        many("mailertable", 10_000, |n| (format!("d{n}.example"), format!("smtp:[10.0.0.{}]", n % 250)));
     let include = move |question: &Question| match question {
         Question::Include { .. } => {
             Answer::Text { text: Arc::clone(&text), file: "/etc/mail/list".into(), owner: Some("root".into()) }
