@@ -158,7 +158,7 @@ impl Site {
                 let names = [detail.as_deref().map(|detail| format!(".forward+{detail}")), Some(".forward".to_owned())];
                 for name in names.into_iter().flatten() {
                     if let Ok(text) = read(&home.join(&name)) {
-                        return Said::Text { text: text.into(), file: name.into() };
+                        return Said::Text { text: text.into(), file: name.into(), owner: Some(user.as_ref().into()) };
                     }
                 }
                 Said::Nothing
@@ -167,7 +167,7 @@ impl Site {
                 let file = self.case.dir.join(path.trim_start_matches("/etc/mail/"));
                 read(&file).map_or_else(
                     |error| Said::Trouble(error.to_string().into()),
-                    |text| Said::Text { text: text.into(), file: path.as_ref().into() },
+                    |text| Said::Text { text: text.into(), file: path.as_ref().into(), owner: Some("root".into()) },
                 )
             }
             Question::Map { .. } | Question::Routing { .. } => Said::Nothing,
@@ -286,6 +286,7 @@ impl Site {
             });
             answer.reply("rcpt", said.as_deref().unwrap_or("250 2.1.5 ok"));
         }
+        answer.end_at_refusal();
         Some(answer)
     }
 

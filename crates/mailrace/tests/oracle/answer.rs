@@ -34,6 +34,13 @@ impl Answer {
         self.lines.push(line);
     }
 
+    /// Forgets what was said behind a refused MAIL: nobody should go on there.
+    pub(crate) fn end_at_refusal(&mut self) {
+        if let Some(at) = self.lines.iter().position(|line| line.starts_with("mail ") && !line.starts_with("mail 2")) {
+            self.lines.truncate(at + 1);
+        }
+    }
+
     /// What is the same in any order, and however often.
     fn sort(&mut self) {
         self.lines.sort();
@@ -73,10 +80,15 @@ pub(crate) fn theirs(question: &Question) -> Answer {
                     Some((what @ ("greeting" | "hello" | "mail" | "rcpt" | "data" | "message"), reply)) => {
                         answer.reply(what, reply)
                     }
+                    Some(("quarantined", why)) => {
+                        answer.lines.push("quarantined".to_owned());
+                        answer.texts.push(why.to_owned());
+                    }
                     Some(("envelope", envelope)) => answer.lines.push(format!("envelope {}", their_envelope(envelope))),
                     _ => answer.lines.push(line.clone()),
                 }
             }
+            answer.end_at_refusal();
         }
         Asked::Dialog { .. } => {
             let (mut command, mut last) = ("(greeting)", question.answer.first().map_or("", String::as_str));

@@ -34,23 +34,29 @@ impl Ours {
             Asked::Route { address } => routed(&self.routes[address]),
             Asked::Rewrite { flags, address } => self.rewritten(flags, address),
             Asked::Transaction { client, sender, recipients, extent } => {
-                self.transaction(*client, sender, recipients, *extent)
+                let mut answer = self.transaction(*client, sender, recipients, *extent);
+                answer.end_at_refusal();
+                answer
             }
             Asked::Dialog { client, commands } => self.dialog(*client, commands),
         }
     }
 
-    /// How an address is written when mail leaves. Only senders of envelopes are changed; the queue has them.
+    /// How an address is written when mail leaves: in envelopes as the queue has it, in headers as it came.
     fn rewritten(&self, flags: &str, written: &str) -> Answer {
-        let mut line = qualified(written);
-        if flags == "ES" {
-            let sent =
-                self.transaction(Ipv4Addr::LOCALHOST.into(), &line, &["x@else.example".to_owned()], Extent::Envelopes);
-            let envelope = sent.lines.iter().find_map(|line| line.strip_prefix("envelope "));
-            line = envelope
-                .and_then(|envelope| envelope.split_once(':'))
-                .map_or_else(|| sent.lines.join(" / "), |(sender, _)| sender.to_owned());
-        }
+        let (address, other) = (qualified(written), "x@else.example".to_owned());
+        let (sender, recipient) = match flags {
+            "ES" => (address, other),
+            "ER" => (other, address),
+            _ => return Answer { lines: vec![address], texts: Vec::new() },
+        };
+        let sent = self.transaction(Ipv4Addr::LOCALHOST.into(), &sender, &[recipient], Extent::Envelopes);
+        let envelope = sent.lines.iter().find_map(|line| line.strip_prefix("envelope ")?.split_once(": "));
+        let line = match (envelope, flags) {
+            (Some((sender, _)), "ES") => sender.to_owned(),
+            (Some((_, recipients)), _) => recipients.to_owned(),
+            (None, _) => sent.lines.join(" / "),
+        };
         Answer { lines: vec![line], texts: Vec::new() }
     }
 
@@ -144,7 +150,7 @@ fn last(reply: &str) -> &str {
 fn kept(messages: &[&Value]) -> String {
     let recipients = || messages.iter().flat_map(|message| message["recipients"].as_array().into_iter().flatten());
     match recipients().find(|recipient| recipient["state"] == "held") {
-        Some(held) => format!("quarantined {}", held["reason"].as_str().unwrap_or("")),
+        Some(_held) => "quarantined".to_owned(),
         None if messages.is_empty() => "discarded".to_owned(),
         None => "queued".to_owned(),
     }
