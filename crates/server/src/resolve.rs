@@ -106,7 +106,8 @@ pub(crate) fn mailer(route: &Route) -> &'static str {
 
 /// Whether mail in this queue was meant for smart hosts, whichever they were.
 pub(crate) fn is_smart_hosts(destination: &[u8]) -> bool {
-    destination.contains(&b':') && ![b"[".as_slice(), b"local:", b"prog:", b"file:", b"error:"].iter().any(|no| destination.starts_with(no))
+    destination.contains(&b':')
+        && ![b"[".as_slice(), b"local:", b"prog:", b"file:", b"error:"].iter().any(|no| destination.starts_with(no))
 }
 
 /// The site of a destination whose hosts need no question to anybody: hosts by configuration or map, an address literal, and

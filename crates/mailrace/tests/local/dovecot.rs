@@ -71,7 +71,8 @@ fn dovecot_takes_mail_for_its_users() {
     assert!(sent.contains("mailer=lmtp,") && sent.contains(&format!("relay={socket},")), "{sent}");
     line(&mut server, &["to=<gone@x.test>", "mailer=lmtp,", "dsn=5.1.1", "stat=User"]);
     let new = Path::new(&boxes).join("nobody/new");
-    let names: Vec<_> = std::fs::read_dir(new).expect("a Maildir").map(|entry| entry.expect("an entry").path()).collect();
+    let names: Vec<_> =
+        std::fs::read_dir(new).expect("a Maildir").map(|entry| entry.expect("an entry").path()).collect();
     let [file] = names.as_slice() else { panic!("{names:?}") };
     let text = std::fs::read_to_string(file).expect("a message");
     assert!(text.contains("Subject: for Dovecot\n\n.dot\n"), "{text}");

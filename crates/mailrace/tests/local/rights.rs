@@ -112,7 +112,10 @@ fn without_root_only_its_own_mail_is_delivered() {
     let mut server = start(setup.set("delivery.mode", "\"background\""), As::Nobody);
     line(&mut server, &["to=<nobody@x.test>", "mailer=local", "stat=Sent"]);
     line(&mut server, &["ctladdr=<prog@x.test>", "stat=Sent"]);
-    line(&mut server, &["to=<games@x.test>", "stat=Deferred", "only root can deliver as user games", "start it as root"]);
+    line(
+        &mut server,
+        &["to=<games@x.test>", "stat=Deferred", "only root can deliver as user games", "start it as root"],
+    );
     assert!(server.stop().status.success());
     assert!(std::fs::read_to_string(boxes.join("nobody")).expect("a mailbox").contains("Subject: x\n"));
     assert!(boxes.join("by-program").exists());

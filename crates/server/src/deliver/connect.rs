@@ -8,9 +8,9 @@
 //!
 //! Not here: which addresses a site has (`resolve`), sockets ([`dial`](super::dial)), what becomes of mail.
 
-use super::{Candidate, Where};
 use super::dial::{Dialler, Miss, Raced};
 use super::link::{Link, Next};
+use super::{Candidate, Where};
 use crate::config::{Config, Delivery, EffectiveRule, RouteProtocol, RouteTls};
 use crate::dns::NoHosts;
 use crate::env::clock;

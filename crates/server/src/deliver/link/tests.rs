@@ -45,7 +45,7 @@ async fn send(theirs: DuplexStream, octets: usize) -> (Finished, Duration, usize
     let peer = Candidate {
         name: "one".into(),
         address: SocketAddr::from(([192, 0, 2, 1], 25)).into(),
-protocol: RouteProtocol::Smtp,
+        protocol: RouteProtocol::Smtp,
         server_name: "one".into(),
         preference: 0,
     };

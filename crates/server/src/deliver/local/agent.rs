@@ -37,9 +37,7 @@ pub(crate) fn carry_out(order: &Order, settings: &Settings, rights: Rights, cont
         (What::Mailbox, _, Some(path)) => into_mailbox(&mut letter, path, &person, settings),
         // `person::find` has said so before.
         (What::Mailbox, _, None) => Verdict::deferred((3, 5), "local.mailbox names no mailbox"),
-        (What::Program { command, .. }, ..) => {
-            into_program(&mut letter, order, command, &person, settings, rights)
-        }
+        (What::Program { command, .. }, ..) => into_program(&mut letter, order, command, &person, settings, rights),
         (What::File { path, .. }, ..) => into_file(&mut letter, path, &person, settings),
     }
 }

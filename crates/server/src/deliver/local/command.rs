@@ -74,7 +74,9 @@ fn words(text: &str) -> Result<Vec<String>, String> {
             }
             // In the middle of a word they mean nothing to a shell either.
             '#' | '~' if word.is_none() => return Err(of_a_shell(letter)),
-            letter if letter.is_control() => return Err("a line end or control character stands outside quotes".to_owned()),
+            letter if letter.is_control() => {
+                return Err("a line end or control character stands outside quotes".to_owned());
+            }
             letter => word.get_or_insert_default().push(letter),
         }
     }
@@ -154,7 +156,9 @@ fn checked(path: PathBuf, is_any: bool) -> Result<PathBuf, String> {
     let is_open = std::fs::metadata(directory).is_ok_and(|found| found.permissions().mode() & 0o022 != 0);
     if is_open && !is_any {
         let directory = directory.display();
-        return Err(format!("{directory} may be written to by others, so nothing in it is run; chmod go-w {directory}"));
+        return Err(format!(
+            "{directory} may be written to by others, so nothing in it is run; chmod go-w {directory}"
+        ));
     }
     Ok(path)
 }
@@ -197,7 +201,22 @@ mod tests {
                 assert!(parse(&quoted).is_ok(), "{quoted:?}");
             }
         }
-        for text in ["/x \"$HOME\"", "/x \"`id`\"", "/x # y", "/x ~/y", "/x 'a", "/x \"a", "/x \"a\\", "/x \\", "", " ", "exec", "exit x", "exit 256", "/x '\0'"] {
+        for text in [
+            "/x \"$HOME\"",
+            "/x \"`id`\"",
+            "/x # y",
+            "/x ~/y",
+            "/x 'a",
+            "/x \"a",
+            "/x \"a\\",
+            "/x \\",
+            "",
+            " ",
+            "exec",
+            "exit x",
+            "exit 256",
+            "/x '\0'",
+        ] {
             assert!(parse(text).is_err(), "{text:?}");
         }
         assert!(parse("IFS=' ' && exec /usr/bin/procmail").unwrap_err().starts_with("& means something to a shell"));
@@ -215,7 +234,9 @@ mod tests {
         for program in ["cat", "/bin/cat", "/usr/bin/../bin/cat", cat.to_str().unwrap()] {
             assert_eq!(find(program, &list), Ok(cat.clone()), "{program}");
         }
-        for (program, word) in [("/bin/sh", "put a link"), ("text", "put a link"), ("..", "is no program"), ("/", "is no program")] {
+        for (program, word) in
+            [("/bin/sh", "put a link"), ("text", "put a link"), ("..", "is no program"), ("/", "is no program")]
+        {
             let why = find(program, &list).unwrap_err();
             assert!(why.contains(word), "{why}");
         }

@@ -85,7 +85,8 @@ fn put(
     let gap = gap(&file, length).map_err(failed)?;
     let max = if settings.mailbox_size_max == 0 { u64::MAX } else { settings.mailbox_size_max };
     let appended = append(&mut file, length, max, gap, letter);
-    let synced = appended.and_then(|()| if is_new { sync_directory(path).map_err(|error| (error.into(), None)) } else { Ok(()) });
+    let synced = appended
+        .and_then(|()| if is_new { sync_directory(path).map_err(|error| (error.into(), None)) } else { Ok(()) });
     match synced {
         Ok(()) => Ok(Verdict::delivered()),
         Err((broken, uncut)) => {
@@ -97,7 +98,9 @@ fn put(
                 Broken::Write(error) => refused(path, person, &error),
             };
             if let Some(error) = uncut {
-                verdict.text.push_str(&format!("; half a message stands behind octet {length} and cannot be cut off: {error}"));
+                verdict
+                    .text
+                    .push_str(&format!("; half a message stands behind octet {length} and cannot be cut off: {error}"));
             }
             Err(verdict)
         }
@@ -254,16 +257,22 @@ pub(crate) fn refused(path: &Path, person: &Person, error: &io::Error) -> Verdic
     let (file, user) = (path.display(), &person.login.name);
     let (status, text) = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::DQUOT) => ((2, 2), format!("{file} is full: user {user} is over the quota of the disk")),
-        Some(Errno::FBIG) => ((2, 2), format!("{file} is full: with this message it would be larger than local.mailbox_size_max allows")),
+        Some(Errno::FBIG) => {
+            ((2, 2), format!("{file} is full: with this message it would be larger than local.mailbox_size_max allows"))
+        }
         Some(Errno::NOSPC) => ((3, 1), format!("{file} cannot be written: no space left on its disk")),
         Some(Errno::ACCESS | Errno::PERM) => {
             let groups = &person.login.groups;
             ((2, 0), format!("{file} cannot be written: permission denied to user {user} (groups {groups:?})"))
         }
         Some(Errno::ROFS) => ((3, 0), format!("{file} cannot be written: its disk is read-only")),
-        Some(Errno::LOOP | Errno::MLINK) => ((2, 0), format!("{file} is a symbolic link; nothing is written through it")),
+        Some(Errno::LOOP | Errno::MLINK) => {
+            ((2, 0), format!("{file} is a symbolic link; nothing is written through it"))
+        }
         Some(Errno::NOENT) => ((2, 0), format!("{file} cannot be written: its directory does not exist")),
-        Some(Errno::ISDIR) => ((2, 0), format!("{file} is a directory; for a Maildir set local.mailbox = \"maildir:…\"")),
+        Some(Errno::ISDIR) => {
+            ((2, 0), format!("{file} is a directory; for a Maildir set local.mailbox = \"maildir:…\""))
+        }
         Some(Errno::NXIO) => ((2, 0), format!("{file} is no regular file; nothing is written to it")),
         _ => ((3, 0), format!("{file} cannot be written: {error}")),
     };

@@ -158,7 +158,11 @@ fn a_full_mailbox_waits() {
     ] {
         let verdict = refused(&path, &me(), &errno.into());
         assert_eq!((verdict.end, verdict.status), (End::Deferred, status));
-        assert!(verdict.text.to_lowercase().contains(&word.to_lowercase()) && verdict.text.contains(path.to_str().unwrap()), "{}", verdict.text);
+        assert!(
+            verdict.text.to_lowercase().contains(&word.to_lowercase()) && verdict.text.contains(path.to_str().unwrap()),
+            "{}",
+            verdict.text
+        );
     }
 }
 
@@ -179,7 +183,8 @@ fn only_plain_files_of_the_user_are_written_to() {
     check(&at("second"), "2 names");
     std::fs::create_dir(at("directory")).unwrap();
     check(&at("directory"), "is a directory");
-    rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0)
+        .unwrap();
     check(&at("pipe"), "is no regular file");
     std::fs::write(at("open"), "").unwrap();
     std::fs::set_permissions(at("open"), std::fs::Permissions::from_mode(0o666)).unwrap();
@@ -222,7 +227,10 @@ fn files_of_aliases_lie_where_they_may() {
         assert!(verdict.end == End::Deferred && verdict.text.contains(word), "{name}: {verdict:?}");
     }
     // Named itself, it is right that others may change it.
-    let both = Settings { files: vec![at("mail").to_str().unwrap().into(), at("mail/open").to_str().unwrap().into()], ..settings() };
+    let both = Settings {
+        files: vec![at("mail").to_str().unwrap().into(), at("mail/open").to_str().unwrap().into()],
+        ..settings()
+    };
     assert_eq!(to_file(&at("mail/open/a"), &both), Verdict::delivered());
     std::fs::write(at("mail/program"), "").unwrap();
     std::fs::set_permissions(at("mail/program"), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -267,7 +275,8 @@ fn writers_do_not_mix() {
 /// A program that holds the kernel's lock on a file until its input ends. Python is what every Debian has; without it nothing
 /// is shown here.
 fn holder(path: &Path) -> Option<std::process::Child> {
-    let code = "import fcntl,sys\nf=open(sys.argv[1],'r+')\nfcntl.lockf(f,fcntl.LOCK_EX)\nprint(flush=True)\nsys.stdin.read()";
+    let code =
+        "import fcntl,sys\nf=open(sys.argv[1],'r+')\nfcntl.lockf(f,fcntl.LOCK_EX)\nprint(flush=True)\nsys.stdin.read()";
     let mut child = Command::new("python3")
         .args(["-c", code])
         .arg(path)

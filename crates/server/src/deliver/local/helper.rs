@@ -82,7 +82,9 @@ impl Helper {
     pub(crate) fn deliver(&self, order: &Order, content: &mut dyn Content, limit: Duration) -> Handed {
         let (mut ours, theirs) = match UnixStream::pair() {
             Ok(pair) => pair,
-            Err(error) => return Handed::Verdict(Verdict::deferred((3, 0), format!("no socket for a delivery: {error}"))),
+            Err(error) => {
+                return Handed::Verdict(Verdict::deferred((3, 0), format!("no socket for a delivery: {error}")));
+            }
         };
         if let Err(error) = hand_over(self.control.as_fd(), theirs.as_fd()) {
             let text = format!(
@@ -218,8 +220,7 @@ fn ignore_end() -> Result<(tokio::runtime::Runtime, [tokio::signal::unix::Signal
     let failed = |error: io::Error| format!("signals: {error}");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failed)?;
     let guard = runtime.enter();
-    let signals =
-        [signal(SignalKind::terminate()).map_err(failed)?, signal(SignalKind::interrupt()).map_err(failed)?];
+    let signals = [signal(SignalKind::terminate()).map_err(failed)?, signal(SignalKind::interrupt()).map_err(failed)?];
     drop(guard);
     Ok((runtime, signals))
 }

@@ -303,9 +303,7 @@ pub(crate) mod tests {
         for piece in 1..text.len() {
             assert_eq!(
                 written(text, piece, MBOX).unwrap(),
-                format!(
-                    "From ann@a.example Fri Jan 15 08:00:00 2027\n{head}>From me\n>>From you\nFromage\n\n"
-                )
+                format!("From ann@a.example Fri Jan 15 08:00:00 2027\n{head}>From me\n>>From you\nFromage\n\n")
             );
             let plain = Form { from_line: false, quotes: false };
             assert_eq!(written(text, piece, plain).unwrap(), format!("{head}From me\n>From you\nFromage\n"));
@@ -314,7 +312,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_message_that_was_here_has_gone_in_a_circle() {
-        for field in ["Delivered-To: joe@x.example", "DELIVERED-TO:<JOE@X.example>", "Delivered-To :\r\n joe@x.example"] {
+        for field in ["Delivered-To: joe@x.example", "DELIVERED-TO:<JOE@X.example>", "Delivered-To :\r\n joe@x.example"]
+        {
             for piece in [1, 7, 1_000] {
                 let found = written(&format!("A: b\r\n{field}\r\nC: d\r\n\r\nbody\r\n"), piece, MBOX).unwrap_err();
                 assert_eq!(found, Verdict::failed((4, 6), "mail forwarding loop for joe@x.example"));

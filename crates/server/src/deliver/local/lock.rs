@@ -227,7 +227,8 @@ mod tests {
         for text in ["", "0", "-1", "nobody"] {
             std::fs::write(&path, text).unwrap();
             assert!(matches!(Dotlock::take(&file, clock::now()), Err(NoLock::Busy(_))), "{text:?} is young");
-            let old = SystemTime::UNIX_EPOCH + Duration::from_micros(clock::unix_us()) - STALE_AFTER - Duration::from_secs(2);
+            let old =
+                SystemTime::UNIX_EPOCH + Duration::from_micros(clock::unix_us()) - STALE_AFTER - Duration::from_secs(2);
             OpenOptions::new().write(true).open(&path).unwrap().set_times(FileTimes::new().set_modified(old)).unwrap();
             drop(Dotlock::take(&file, clock::now()).unwrap());
         }
@@ -244,7 +245,9 @@ mod tests {
         let path = Path::new("/nowhere/turns");
         let turn = Turn::take(path, clock::now()).unwrap();
         assert!(matches!(Turn::take(path, soon()), Err(NoLock::Busy(_))));
-        let waiting = std::thread::spawn(|| Turn::take(Path::new("/nowhere/turns"), clock::now() + Duration::from_secs(60)).is_ok());
+        let waiting = std::thread::spawn(|| {
+            Turn::take(Path::new("/nowhere/turns"), clock::now() + Duration::from_secs(60)).is_ok()
+        });
         drop(turn);
         assert!(waiting.join().unwrap());
     }

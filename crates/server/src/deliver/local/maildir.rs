@@ -43,7 +43,8 @@ fn put(letter: &mut Letter<'_>, order: &Order, directory: &Path, person: &Person
     for part in ["tmp", "cur", "new"] {
         make(&directory.join(part)).map_err(|error| refused(&directory.join(part), person, &error))?;
     }
-    let host: String = order.host.chars().map(|letter| if matches!(letter, '/' | ':') { '_' } else { letter }).collect();
+    let host: String =
+        order.host.chars().map(|letter| if matches!(letter, '/' | ':') { '_' } else { letter }).collect();
     let name = format!("{}.Q{}.{host}", order.received, order.unique);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let draft = directory.join("tmp").join(format!("{name}.P{}C{count}", std::process::id()));

@@ -34,12 +34,7 @@ pub(crate) struct Person {
 ///
 /// # Errors
 /// There is none, or not with these rights.
-pub(crate) fn find(
-    order: &Order,
-    settings: &Settings,
-    accounts: &Accounts,
-    rights: Rights,
-) -> Result<Person, Verdict> {
+pub(crate) fn find(order: &Order, settings: &Settings, accounts: &Accounts, rights: Rights) -> Result<Person, Verdict> {
     let person = match &order.what {
         What::Mailbox => of_mailbox(order, settings, accounts)?,
         What::Program { user, .. } | What::File { user, .. } => of_alias(user, order, settings, accounts, rights)?,
@@ -47,10 +42,9 @@ pub(crate) fn find(
     let login = &person.login;
     if login.uid == 0 {
         let text = match &order.what {
-            What::Mailbox => format!(
-                "nothing is delivered as root (user {}); make {} an alias of a person",
-                login.name, person.user
-            ),
+            What::Mailbox => {
+                format!("nothing is delivered as root (user {}); make {} an alias of a person", login.name, person.user)
+            }
             What::Program { .. } | What::File { .. } => {
                 format!("nothing is delivered as root (user {}); name another user in local.default_user", login.name)
             }
@@ -77,7 +71,8 @@ pub(crate) fn find(
 /// The person to whom a mailbox belongs.
 fn of_mailbox(order: &Order, settings: &Settings, accounts: &Accounts) -> Result<Person, Verdict> {
     let Some(template) = settings.template() else {
-        let text = format!("local.mailbox = \"{}\" has no mailbox files; the mail waits for another value", settings.mailbox);
+        let text =
+            format!("local.mailbox = \"{}\" has no mailbox files; the mail waits for another value", settings.mailbox);
         return Err(Verdict::deferred((3, 5), text));
     };
     let unknown = || Verdict::failed((1, 1), "User unknown");
@@ -107,11 +102,7 @@ fn of_mailbox(order: &Order, settings: &Settings, accounts: &Accounts) -> Result
 }
 
 /// The user whose name is the local part: all of it, or what is before the detail; as it is, or in small letters.
-fn owner<'o>(
-    order: &'o Order,
-    settings: &Settings,
-    accounts: &Accounts,
-) -> Option<(Login, String, Option<&'o str>)> {
+fn owner<'o>(order: &'o Order, settings: &Settings, accounts: &Accounts) -> Option<(Login, String, Option<&'o str>)> {
     let (user, detail) = split(&order.local, settings.delimiter);
     for (name, detail) in [(order.local.as_str(), None), (user, detail)] {
         let found = accounts.login(name).or_else(|| accounts.login(&name.to_lowercase()));
@@ -164,7 +155,8 @@ fn of_alias(
 /// A user of the configuration: `USER` or `USER:GROUP`, each a name or a number.
 fn named(key: &str, text: &str, accounts: &Accounts) -> Result<Login, Verdict> {
     let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
-    let no = |what: &str| Verdict::deferred((3, 5), format!("{key} = \"{text}\": there is no such {what}; see /etc/{what}"));
+    let no =
+        |what: &str| Verdict::deferred((3, 5), format!("{key} = \"{text}\": there is no such {what}; see /etc/{what}"));
     let found = accounts.login(user).or_else(|| accounts.login_of(user.parse().ok()?));
     let mut login = found.ok_or_else(|| no("passwd"))?;
     if let Some(group) = group {
@@ -209,7 +201,9 @@ mod tests {
     #[test]
     fn a_mailbox_belongs_to_the_user_of_the_local_part() {
         let usual = settings(|_| {});
-        let of = |local: &str| look(local, &usual, Rights::Anybody).map(|one| (one.login.uid, one.mailbox.unwrap(), one.detail));
+        let of = |local: &str| {
+            look(local, &usual, Rights::Anybody).map(|one| (one.login.uid, one.mailbox.unwrap(), one.detail))
+        };
         assert_eq!(of("joe"), Ok((1000, "/var/mail/joe".into(), None)));
         assert_eq!(of("JOE+Lists"), Ok((1000, "/var/mail/joe".into(), Some("Lists".into()))));
         assert_eq!(of("joe+x"), Ok((1001, "/var/mail/joe+x".into(), None)), "a user of the whole name");
@@ -220,7 +214,10 @@ mod tests {
         assert_eq!(look("joe", &usual, Rights::Anybody).unwrap().login.groups, [1000, 50, 8]);
         let at_home = settings(|config| config.local.mailbox = "maildir:%h/Maildir".parse().unwrap());
         let joe = look("joe", &at_home, Rights::Anybody).unwrap();
-        assert_eq!((joe.login.groups.as_slice(), joe.mailbox), ([1000, 50].as_slice(), Some("/home/joe/Maildir".into())));
+        assert_eq!(
+            (joe.login.groups.as_slice(), joe.mailbox),
+            ([1000, 50].as_slice(), Some("/home/joe/Maildir".into()))
+        );
         assert_eq!(look("nohome", &at_home, Rights::Anybody).unwrap_err().end, End::Deferred);
     }
 
@@ -256,12 +253,17 @@ mod tests {
         let usual = settings(|_| {});
         assert_eq!((run("", &usual, Rights::Anybody), run("joe", &usual, Rights::Anybody)), (Ok(8), Ok(1000)));
         for (user, word) in [("list", "local.uid_min"), ("root", "root"), ("gone", "no user gone")] {
-            let verdict = run(user, &settings(|config| config.local.uid_min = if user == "root" { 0 } else { 1000 }), Rights::Anybody);
+            let verdict = run(
+                user,
+                &settings(|config| config.local.uid_min = if user == "root" { 0 } else { 1000 }),
+                Rights::Anybody,
+            );
             let verdict = verdict.unwrap_err();
             assert!(verdict.end == End::Deferred && verdict.text.contains(word), "{user}: {verdict:?}");
         }
         for (user, word) in [("root", "root"), ("gone:x", "/etc/passwd"), ("joe:gone", "/etc/group")] {
-            let verdict = run("", &settings(|config| config.local.default_user = user.into()), Rights::Anybody).unwrap_err();
+            let verdict =
+                run("", &settings(|config| config.local.default_user = user.into()), Rights::Anybody).unwrap_err();
             assert!(verdict.end == End::Deferred && verdict.text.contains(word), "{user}: {verdict:?}");
         }
         assert_eq!(run("", &usual, Rights::Own(1000)), Ok(1000));

@@ -41,8 +41,12 @@ pub(crate) fn of_exit(status: i32, output: &[u8]) -> Verdict {
 pub(crate) fn with_output(mut verdict: Verdict, output: &[u8]) -> Verdict {
     let text = String::from_utf8_lossy(output);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).take(3).collect();
-    let said: String =
-        lines.join(" / ").chars().map(|letter| if letter.is_control() { '?' } else { letter }).take(OUTPUT_MAX).collect();
+    let said: String = lines
+        .join(" / ")
+        .chars()
+        .map(|letter| if letter.is_control() { '?' } else { letter })
+        .take(OUTPUT_MAX)
+        .collect();
     if !said.is_empty() {
         verdict.text.push_str(&format!("; it said: {said}"));
     }
