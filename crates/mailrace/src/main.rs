@@ -17,6 +17,7 @@ mod place;
 mod queue_commands;
 mod reason;
 mod route_command;
+mod sendmail;
 mod serve;
 mod sim_command;
 mod sink;
@@ -25,6 +26,9 @@ mod storm;
 
 use clap::{Parser, Subcommand};
 use exit::Exit;
+use sendmail::Personality;
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -81,9 +85,28 @@ enum Command {
     /// Deliver with the rights of users, for the server
     #[command(hide = true)]
     LocalDelivery(local_delivery::Arguments),
+    /// Hand mail in, as programs call sendmail; also mailq, newaliases, makemap, praliases, hoststat, purgestat, mailstats, smtpd
+    #[command(after_help = "Called by one of these names, through a symbolic link, the program does the same.")]
+    Sendmail,
+}
+
+/// The command of mail software that is meant, and its arguments: by the name of the program, or by the first word.
+fn called_as() -> Option<(Personality, Vec<OsString>)> {
+    let mut words = std::env::args_os();
+    if let Some(personality) = words.next().and_then(|name| Personality::of(Path::new(&name))) {
+        return Some((personality, words.collect()));
+    }
+    let first = words.next()?;
+    // `mailrace sendmail --help` is about the command, not one of its options.
+    let personality =
+        Some(Path::new(&first)).filter(|name| name.components().count() == 1).and_then(Personality::of)?;
+    Some((personality, words.collect()))
 }
 
 fn main() -> ExitCode {
+    if let Some((personality, words)) = called_as() {
+        return personality.run(words).into();
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -108,6 +131,8 @@ fn main() -> ExitCode {
         Command::Storm(arguments) => storm::run(&arguments),
         Command::Sim(arguments) => sim_command::run(&arguments),
         Command::LocalDelivery(arguments) => local_delivery::run(&arguments),
+        // Taken before.
+        Command::Sendmail => Ok(Exit::Ok),
     };
     match result {
         Ok(exit) => exit.into(),

@@ -20,7 +20,7 @@ use crate::routing::Routing;
 use crate::service::Service;
 use crate::settle;
 #[cfg(test)]
-use crate::simulation::{Sabotage, is_sabotaged};
+use crate::simulation::{Sabotage, Sizes, hold_back, is_sabotaged, let_go};
 use mail::{Envelope, QueueId};
 use observe::{Event, Severity};
 use resolve::Site;
@@ -174,6 +174,10 @@ impl fmt::Debug for Dispatch {
 pub(crate) fn settings(config: &Config) -> Settings {
     let delivery = &config.delivery;
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+    #[cfg(test)]
+    let retry_max = delivery.retry_max.min(if is_sabotaged(Sabotage::Tireless) { DOWN_FIRST } else { Duration::MAX });
+    #[cfg(not(test))]
+    let retry_max = delivery.retry_max;
     Settings {
         connections_max: count(delivery.connections_max),
         window_start: WINDOW_START.min(delivery.connections_per_destination),
@@ -182,7 +186,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
         retry_first: delivery.retry_first,
         retry_max: delivery.retry_max,
         down_first: DOWN_FIRST.min(delivery.retry_first),
-        down_max: delivery.retry_max,
+        down_max: retry_max,
         warn_after: Some(delivery.warn_after).filter(|after| !after.is_zero()),
         give_up_after: delivery.give_up_after,
         fresh_waits: delivery.mode == DeliveryMode::Queue,
@@ -294,6 +298,13 @@ impl Dispatch {
         };
         if let [_] = envelope.recipients.as_slice() {
             let name = encoded.destination(0);
+            #[cfg(test)]
+            if is_sabotaged(Sabotage::SinglesLast)
+                && self.lock().scheduler.state(name).is_some_and(|view| view.ready > 0)
+            {
+                hold_back(name);
+                return lined;
+            }
             self.tell(|scheduler, now| {
                 if is_meant(scheduler, name, 0) {
                     add(scheduler, name, Positions::One(0), now);
@@ -381,6 +392,10 @@ impl Dispatch {
 
     /// A connection waits for longer than the fast lane bears.
     pub(crate) fn lagging(&self, connection: ConnectionId) {
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::OneLane) {
+            return;
+        }
         self.tell(|scheduler, now| scheduler.lagging(connection, now));
     }
 
@@ -403,6 +418,10 @@ impl Dispatch {
         #[cfg(test)]
         let retry = retry.filter(|_| !is_sabotaged(Sabotage::DropDeferred));
         self.tell(|scheduler, now| scheduler.done(connection, job, feedback, retry, now));
+        #[cfg(test)]
+        for name in let_go(|name| self.lock().scheduler.state(name).is_none_or(|view| view.ready == 0)) {
+            self.tell(|scheduler, now| scheduler.restore(&name, now));
+        }
     }
 
     /// A job was not tried.
@@ -419,6 +438,8 @@ impl Dispatch {
         failure: schedule::Failure,
         why: &str,
     ) -> Vec<Job> {
+        #[cfg(test)]
+        let failure = if is_sabotaged(Sabotage::OneLane) { schedule::Failure::Refused } else { failure };
         let jobs = self.tell(|scheduler, now| scheduler.unreachable(connection, failure, why, now));
         self.lock().posts.remove(&connection);
         self.note_down(service, &way.site, &way.destination, why);
@@ -462,6 +483,10 @@ impl Dispatch {
     /// A connection is over. Returns the jobs that are deferred by it.
     pub(crate) fn closed(&self, connection: ConnectionId) -> Vec<Job> {
         let jobs = self.tell(|scheduler, now| scheduler.closed(connection, now));
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::KeepPosts) {
+            return jobs;
+        }
         self.lock().posts.remove(&connection);
         jobs
     }
@@ -562,6 +587,33 @@ impl Dispatch {
     /// Has a task done that the end of the server waits for; it is dropped if that has come.
     pub(crate) fn spawn(&self, task: Task) {
         self.send(Errand::Task(task));
+    }
+
+    /// What is in memory.
+    #[cfg(test)]
+    pub(crate) fn sizes(&self) -> Sizes {
+        let now = self.now();
+        let state = self.lock();
+        let sites: Vec<_> = state.scheduler.sites(now).collect();
+        let destinations: Vec<_> = state.scheduler.views().collect();
+        Sizes {
+            destinations: destinations.len(),
+            sites: sites.len(),
+            ready: destinations.iter().map(|view| view.ready).max().unwrap_or(0),
+            lines: sites.iter().map(|site| (site.ready, site.destinations, site.limits.connections as usize)).collect(),
+            in_flight: sites.iter().map(|site| site.in_flight).sum(),
+            connections: state.scheduler.connections(),
+            posts: state.posts.len(),
+            down: state.down.len(),
+        }
+    }
+
+    /// Has less room for jobs in memory, so that a few messages fill it.
+    #[cfg(test)]
+    pub(crate) fn shrink(&self, ready_max: usize) {
+        let ready_max = if is_sabotaged(Sabotage::LoadAll) { usize::MAX } else { ready_max };
+        let settings = Settings { ready_max, ..settings(&self.lock().config) };
+        self.tell(|scheduler, now| scheduler.set(settings, now));
     }
 
     fn send(&self, errand: Errand) {
@@ -699,6 +751,16 @@ async fn find_hosts(service: &Arc<Service>, dispatch: &Arc<Dispatch>, destinatio
 /// A site as the scheduler takes it.
 fn place<'a>(site: &'a Site, expected: Option<Duration>, now: Duration) -> Place<'a> {
     let rule = &site.rule;
+    #[cfg(test)]
+    let without = crate::config::EffectiveRule {
+        connections: 1_000,
+        messages_per_second: None,
+        recipients_per_transaction: 1_000,
+        messages_per_connection: u32::MAX,
+        ..rule.clone()
+    };
+    #[cfg(test)]
+    let rule = if is_sabotaged(Sabotage::ForgetLimits) { &without } else { rule };
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     Place {
         site: &site.name,

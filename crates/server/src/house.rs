@@ -14,6 +14,7 @@ use crate::dns::Resolver;
 use crate::env::{clock, machine, signals, systemd};
 use crate::hosts;
 use crate::log;
+use crate::pickup;
 use crate::queue;
 use crate::routing;
 use crate::serve::{lines, load_tls, open_authenticator, threads};
@@ -241,6 +242,11 @@ impl House {
         *lock(&self.deliveries) = Some(tokio::spawn(dispatch::run(Arc::clone(&self.service))));
         lock(&self.tasks).spawn(hosts::keep(Arc::clone(&self.service)));
         lock(&self.tasks).spawn(routing::watch::run(Arc::clone(&self.service)));
+    }
+
+    /// Takes what programs of this machine hand in.
+    pub(crate) fn pick_up(self: &Arc<Self>, directory: pickup::Directory) {
+        lock(&self.tasks).spawn(pickup::run(Arc::clone(&self.service), directory));
     }
 
     /// Answers the operator until the server stops.
@@ -490,6 +496,35 @@ impl House {
         }
     }
 
+    /// What is known of next hops.
+    fn answer_hosts(&self) -> Answer {
+        let now = self.service.unix_now();
+        let hosts: Vec<serde_json::Value> = self.service.hosts.look(|hosts| {
+            let host = |view: schedule::HostView| {
+                serde_json::json!({
+                    "address": view.address.to_string(),
+                    "seen": view.seen.as_secs(),
+                    "ago": now.saturating_sub(view.seen).as_secs(),
+                    "failures": view.failures,
+                    "retry_in": view.retry_at.map(|at| at.saturating_sub(now).as_secs()),
+                })
+            };
+            hosts.views(now).map(host).collect()
+        });
+        Answer::Done(serde_json::Map::from_iter([("hosts".to_owned(), hosts.into())]))
+    }
+
+    /// What went through which mailer.
+    fn answer_mailers(&self) -> Answer {
+        let count = |counter| self.service.log.counter(counter);
+        let mut fields = self.service.tally.to_fields();
+        let began = clock::unix_us() / 1_000_000
+            - clock::now().saturating_duration_since(self.service.began).as_secs().min(clock::unix_us() / 1_000_000);
+        fields.insert("since".to_owned(), began.into());
+        fields.insert("connections".to_owned(), count(Counter::Connections).into());
+        Answer::Done(fields)
+    }
+
     /// Looks at the queue or changes what is in it, and logs what was changed.
     fn answer_queue(&self, command: queue::Command, uid: u32) -> Answer {
         let Some(tools) = &self.queue else { return Answer::refused(Reason::Failed, "a sink has no queue") };
@@ -541,6 +576,12 @@ impl Handler for Answers {
                 house.service.log.reopen();
                 Answer::done()
             }
+            Request::Hosts => house.answer_hosts(),
+            Request::ForgetHosts => {
+                house.service.hosts.learn(schedule::Hosts::forget_all);
+                Answer::done()
+            }
+            Request::Mailers => house.answer_mailers(),
             Request::Smtp if house.service.stop.has_begun() => {
                 Answer::refused(Reason::Busy, "the server is going down")
             }
@@ -623,7 +664,7 @@ const fn tls_word(tls: ListenTls) -> &'static str {
 }
 
 /// The listener that stands for the control socket: `daemon=stdin` in log lines.
-fn process_listen() -> Listen {
+pub(crate) fn process_listen() -> Listen {
     Listen {
         name: "stdin".to_owned(),
         address: SocketAddr::from(([127, 0, 0, 1], 0)),

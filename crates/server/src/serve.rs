@@ -21,9 +21,12 @@ use crate::hosts::HostTable;
 use crate::house::Source;
 use crate::house::{Ended, House};
 use crate::log::{self, Log};
+use crate::outcome::Outcomes;
+use crate::pickup;
 use crate::routing::{self, Routing};
 use crate::service::{Live, Service, Stop};
 use crate::sink::Behaviour;
+use crate::tally::Tally;
 use crate::tls::{Acceptor, Connector};
 use arc_swap::ArcSwap;
 use mail::{Node, QueueId, QueueIds};
@@ -80,6 +83,8 @@ pub struct Prepared {
     warnings: Vec<String>,
     bound: listener::Bound,
     control: Option<ControlSocket>,
+    /// Where programs of this machine hand mail in.
+    pickup: Option<pickup::Directory>,
     manager: systemd::Manager,
     authenticator: Option<Arc<Authenticator>>,
     tls: Option<Arc<Acceptor>>,
@@ -124,6 +129,14 @@ impl Prepared {
             })?;
             prepared.office = Some(office);
         }
+        match config.submit.directory.as_deref().map(|path| (path, pickup::Directory::open(path, owner))) {
+            Some((_, Ok(directory))) => prepared.pickup = Some(directory),
+            Some((path, Err(error))) => prepared.warnings.push(format!(
+                "submit.directory = \"{}\": {error}; the sendmail command cannot hand mail in: make the directory for the user of mailrace, or name another",
+                path.display()
+            )),
+            None => {}
+        }
         privileges::harden()?;
         if let Some(account) = account {
             privileges::drop_to(account)?;
@@ -157,6 +170,7 @@ impl Prepared {
             warnings,
             bound,
             control: None,
+            pickup: None,
             manager: handover.manager,
             authenticator: None,
             tls: None,
@@ -200,6 +214,7 @@ impl Prepared {
             warnings,
             bound,
             control,
+            pickup,
             manager,
             authenticator,
             tls,
@@ -239,6 +254,8 @@ impl Prepared {
             hosts,
             office,
             limits,
+            outcomes: Outcomes::default(),
+            tally: Tally::default(),
             stop: Stop::default(),
             behaviour,
             open_files_max,
@@ -266,6 +283,9 @@ impl Prepared {
         house.open_all(bound.listeners).map_err(StartError::Unavailable)?;
         house.watch(spool);
         house.deliver();
+        if let Some(directory) = pickup {
+            house.pick_up(directory);
+        }
         if let Some(socket) = control {
             house.answer_on(socket);
         }

@@ -14,9 +14,11 @@ use crate::dns::{Ourselves, Resolver};
 use crate::env::{addresses, clock};
 use crate::hosts::HostTable;
 use crate::log::Log;
+use crate::outcome::Outcomes;
 use crate::resolve;
 use crate::routing::Routing;
 use crate::sink::Behaviour;
+use crate::tally::Tally;
 use crate::tls::{Acceptor, Connector};
 use arc_swap::ArcSwap;
 use mail::Envelope;
@@ -59,6 +61,10 @@ pub(crate) struct Service {
     pub(crate) office: Office,
     /// Connections and their rates.
     pub(crate) limits: Arc<Limits>,
+    /// Who waits to hear what becomes of a message.
+    pub(crate) outcomes: Outcomes,
+    /// What went through which mailer.
+    pub(crate) tally: Tally,
     /// The end.
     pub(crate) stop: Stop,
     /// Faults played on purpose, in `mailrace sink`.
@@ -72,6 +78,8 @@ pub(crate) struct Service {
 impl Service {
     /// Tells the log and the counters.
     pub(crate) fn tell(&self, event: &Event<'_>) {
+        self.outcomes.hear(event);
+        self.tally.hear(event);
         self.log.event(event);
     }
 
@@ -366,6 +374,8 @@ impl Service {
             hosts: HostTable::forgetful(&config),
             office: Office::new(&config),
             limits: Limits::new(limits, began),
+            outcomes: Outcomes::default(),
+            tally: Tally::default(),
             stop: Stop::default(),
             behaviour: Some(behaviour).filter(|behaviour| !behaviour.is_plain()),
             open_files_max: 1_024,

@@ -389,6 +389,9 @@ fn log_one(service: &Service, attempt: &Attempt<'_>, to: &[&str], one: &Judged, 
         stat,
         reason,
     });
+    if matches!(stat, Stat::Sent(_)) {
+        service.tally.sent(attempt.mailer, attempt.content_bytes);
+    }
 }
 
 /// sendmail's formula: class 0, 30,000 for a recipient, 90,000 for an attempt.

@@ -47,7 +47,7 @@ impl Local {
 
 /// For a field: `Fri, 20 Nov 2026 16:35:11 +0100`.
 // RFC 5322 §3.3
-pub(super) fn for_field(unix_us: u64, offset_seconds: i32) -> String {
+pub(crate) fn for_field(unix_us: u64, offset_seconds: i32) -> String {
     let Local { civil, day, month, zone_minutes } = Local::new(unix_us, offset_seconds);
     let sign = if zone_minutes < 0 { '-' } else { '+' };
     format!(

@@ -36,7 +36,7 @@ impl Run<'_, '_, '_> {
         self.push_steps(expansion.steps);
         let mut is_open = false;
         for Expanded { target, origin } in expansion.recipients {
-            match self.to_target(job, user, target, origin) {
+            match self.send_to(job, user, target, origin) {
                 Ok(_) => {}
                 Err(Stop::Open) => is_open = true,
                 Err(trouble) => return Err(trouble),
@@ -46,7 +46,7 @@ impl Run<'_, '_, '_> {
     }
 
     /// Somebody to whom an alias or a forward has led.
-    fn to_target(&mut self, job: &Job, root: &LocalPart, target: Target, origin: alias::Origin) -> Result<Flow, Stop> {
+    fn send_to(&mut self, job: &Job, root: &LocalPart, target: Target, origin: alias::Origin) -> Result<Flow, Stop> {
         let member = |job: &Job, user: &LocalPart, origin| -> Result<Job, Stop> {
             Ok(Self::child(job, self.address_here(job, user)?, origin))
         };
@@ -119,7 +119,7 @@ impl Run<'_, '_, '_> {
         let router = self.router;
         if let Some(hub) = &router.settings.mail_hub {
             self.step("mail hub", || format!("{user} by {hub}"));
-            return self.to_host(job, user, hub);
+            return self.hand_to(job, user, hub);
         }
         match &router.settings.local {
             LocalMailer::Mailbox => {
@@ -147,7 +147,7 @@ impl Run<'_, '_, '_> {
         match &router.settings.luser_relay {
             Some(relay) => {
                 self.step("luser relay", || format!("{user} by {relay}"));
-                self.to_host(job, user, relay)
+                self.hand_to(job, user, relay)
             }
             None => {
                 self.step("local", || format!("{user} is no alias and no user"));
@@ -158,7 +158,7 @@ impl Run<'_, '_, '_> {
     }
 
     /// A host that has our users: the address becomes one at that host.
-    fn to_host(&mut self, job: &Job, user: &LocalPart, value: &MailerValue) -> Result<Flow, Stop> {
+    fn hand_to(&mut self, job: &Job, user: &LocalPart, value: &MailerValue) -> Result<Flow, Stop> {
         match value {
             MailerValue::Hosts { hosts, recipient } => {
                 let host = hosts.groups.first().and_then(|group| group.first());
@@ -184,7 +184,7 @@ impl Run<'_, '_, '_> {
                 let refusal = error.refusal(&self.original, None);
                 Ok(self.fail(job, refusal))
             }
-            MailerValue::Discard => self.to_value(job, value, None),
+            MailerValue::Discard => self.follow(job, value, None),
         }
     }
 

@@ -48,10 +48,11 @@ impl Run<'_, '_, '_> {
             self.at_domain(job, &self.router.settings.hostname.clone())?;
             return Ok(());
         }
-        let Some((found, new)) = domaintable::find(self.ask, &self.router.maps.domaintable, name.ascii())? else {
+        let Some(Entry { found, value }) = domaintable::find(self.ask, &self.router.maps.domaintable, name.ascii())?
+        else {
             return Ok(());
         };
-        let new = new.map_err(|fault| trouble(&found, &fault))?;
+        let new = domaintable::parse(&value).map_err(|fault| trouble(&found, &fault))?;
         self.step_of(domaintable::NAME, &found, || new.to_string());
         self.at_domain(job, &new)
     }
@@ -91,7 +92,7 @@ impl Run<'_, '_, '_> {
                     format!("{source} says of {key}: {}{host}", job.address)
                 });
                 match host {
-                    Some(host) => self.to_mail_host(job, &host),
+                    Some(host) => self.by_mail_host(job, &host),
                     None => {
                         self.canonical(job)?;
                         Ok(Flow::On)
@@ -102,16 +103,16 @@ impl Run<'_, '_, '_> {
     }
 
     /// `mailHost`: by mailertable, else directly.
-    fn to_mail_host(&mut self, job: &Job, host: &str) -> Result<Flow, Stop> {
+    fn by_mail_host(&mut self, job: &Job, host: &str) -> Result<Flow, Stop> {
         let port = self.router.settings.port;
         if let Some(entry) = mailertable::find(self.ask, &self.router.maps.mailertable, &host.to_ascii_lowercase())? {
             let value = MailerValue::parse(&entry.value, port).map_err(|fault| trouble(&entry.found, &fault))?;
             self.step_of(mailertable::NAME, &entry.found, || value.to_string());
-            return self.to_value(job, &value, Some(entry.found));
+            return self.follow(job, &value, Some(entry.found));
         }
         let value = MailerValue::parse(&format!("relay:{host}"), port)
             .map_err(|fault| Stop::Trouble(format!("mailHost \"{host}\": {}", fault.text).into()))?;
-        self.to_value(job, &value, None)
+        self.follow(job, &value, None)
     }
 
     fn virtual_user(&mut self, job: &mut Job) -> Result<Flow, Stop> {
@@ -215,7 +216,7 @@ impl Run<'_, '_, '_> {
         }
         let value = MailerValue::parse(&text, settings.port).map_err(|fault| trouble(&found, &fault))?;
         self.step_of(smarttable::NAME, &found, || format!("{} by {value}", job.address));
-        self.to_value(job, &value, Some(found))
+        self.follow(job, &value, Some(found))
     }
 
     /// Plain hosts are not kept with the mail: they are looked up anew when it is sent.
@@ -230,7 +231,7 @@ impl Run<'_, '_, '_> {
                 let to = To::Domain(name.ascii().into());
                 Ok(self.deliver(job, job.address.clone(), to, Some(hosts.to_string())))
             }
-            _ => self.to_value(job, &value, Some(found)),
+            _ => self.follow(job, &value, Some(found)),
         }
     }
 }

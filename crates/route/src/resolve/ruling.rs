@@ -37,7 +37,7 @@ impl Run<'_, '_, '_> {
         let Some((value, rule)) = via else { return Ok(Flow::On) };
         let found = found_of(rule, &job.address, value.to_string());
         self.step_of("rule", &found, || format!("{} by {value}", job.address));
-        self.to_value(job, value, Some(found))
+        self.follow(job, value, Some(found))
     }
 
     fn mark(&mut self, job: &mut Job, rule: &Rule) {

@@ -131,7 +131,7 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
                 Some(mut job) => self.one(&mut job),
                 None => match self.copies.pop_front() {
                     Some(Copy::Job(mut job)) => self.one(&mut job),
-                    Some(Copy::Value(job, value, found)) => self.to_value(&job, &value, found),
+                    Some(Copy::Value(job, value, found)) => self.follow(&job, &value, found),
                     None => break,
                 },
             };
@@ -205,7 +205,7 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
     }
 
     /// Does what a value says.
-    pub(super) fn to_value(&mut self, job: &Job, value: &MailerValue, found: Option<Found>) -> Result<Flow, Stop> {
+    pub(super) fn follow(&mut self, job: &Job, value: &MailerValue, found: Option<Found>) -> Result<Flow, Stop> {
         match value {
             MailerValue::Hosts { hosts, recipient } => {
                 let address = recipient.clone().unwrap_or_else(|| job.address.clone());

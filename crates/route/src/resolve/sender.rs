@@ -41,8 +41,9 @@ impl Router {
         if let Some(name) = address.domain().name() {
             if name.ascii() == "localhost" {
                 address = at(address.local_part(), &self.settings.hostname)?;
-            } else if let Some((found, new)) = domaintable::find(ask, &self.maps.domaintable, name.ascii())? {
-                address = at(address.local_part(), &new.map_err(|fault| trouble(&found, &fault))?)?;
+            } else if let Some(Entry { found, value }) = domaintable::find(ask, &self.maps.domaintable, name.ascii())? {
+                let new = domaintable::parse(&value).map_err(|fault| trouble(&found, &fault))?;
+                address = at(address.local_part(), &new)?;
             }
         }
         if kind == SenderKind::Header || self.settings.generics.envelope {

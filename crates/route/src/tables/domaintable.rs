@@ -1,26 +1,18 @@
 //! domaintable: other names of domains. The whole domain is the key, the domain that is meant the value; one step, no chain.
 
-use super::{Fault, first};
-use crate::question::{Ask, Found, Source, Stop};
+use super::{Entry, Fault, first};
+use crate::question::{Ask, Source, Stop};
 use mail::DomainName;
 
 /// What people call it.
 pub const NAME: &str = "domaintable";
 
-/// What a domain is called instead, and the entry that says so.
+/// The entry that says what a domain is called instead.
 ///
 /// # Errors
 /// As [`Ask::find`].
-pub fn find(
-    ask: &mut Ask<'_>,
-    sources: &[Source],
-    domain: &str,
-) -> Result<Option<(Found, Result<DomainName, Fault>)>, Stop> {
-    let entry = first(ask, NAME, sources, [(domain, ["", "", ""])])?;
-    Ok(entry.map(|entry| {
-        let name = parse(&entry.value);
-        (entry.found, name)
-    }))
+pub fn find(ask: &mut Ask<'_>, sources: &[Source], domain: &str) -> Result<Option<Entry>, Stop> {
+    first(ask, NAME, sources, [(domain, ["", "", ""])])
 }
 
 /// Reads a value.
@@ -43,7 +35,10 @@ mod tests {
     #[test]
     fn a_domain_has_another_name_and_those_below_it_have_not() {
         let table = map(NAME, &[("old.test", "New.test"), ("bad.test", "a b")]);
-        let ask = |domain: &str| find(&mut Ask::new(&Answers::new()), &table, domain).unwrap().map(|(_, name)| name);
+        let ask = |domain: &str| {
+            let entry = find(&mut Ask::new(&Answers::new()), &table, domain).unwrap();
+            entry.map(|entry| parse(&entry.value))
+        };
         assert_eq!(ask("old.test").unwrap().unwrap().ascii(), "new.test");
         assert_eq!(ask("sub.old.test"), None);
         assert!(ask("bad.test").unwrap().is_err());

@@ -18,6 +18,8 @@ use crate::hosts::TLS_MEMORY;
 use crate::service::Service;
 use crate::session::{Transport, Wait};
 use crate::settle::Cause;
+#[cfg(test)]
+use crate::simulation::{Sabotage, is_sabotaged};
 use crate::tls::TlsInfo;
 use mail::{EnhancedCode, Outcome, Reply};
 use observe::{Event, NextHop};
@@ -116,6 +118,13 @@ impl Patience {
     fn of(delivery: &Delivery, lane: Lane) -> Self {
         let Delivery { connect_time, greeting_time, command_time, .. } = *delivery;
         let Delivery { fast_connect_time, fast_greeting_time, fast_command_time, .. } = *delivery;
+        #[cfg(test)]
+        let lane = if is_sabotaged(Sabotage::OneLane) { Lane::Slow } else { lane };
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::Patient) {
+            let day = Duration::from_secs(86_400);
+            return Self { connect: connect_time, greeting: day, command: day, all: day, hurry: day };
+        }
         match lane {
             Lane::Fast => Self {
                 connect: fast_connect_time.min(connect_time),
@@ -421,6 +430,8 @@ impl Opening<'_> {
                 hurry: patience.hurry,
                 transaction: delivery.transaction_time,
                 farewell: FAREWELL_TIME,
+                #[cfg(test)]
+                reply_lines: if is_sabotaged(Sabotage::AllEars) { usize::MAX } else { Limits::default().reply_lines },
                 ..Limits::default()
             },
             pipelining: delivery.pipelining,
@@ -448,8 +459,8 @@ impl Opening<'_> {
     }
 }
 
-/// What a session that ended before it was ready had to say.
-fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Trouble {
+/// What a session that ended before it took anything had to say.
+pub(super) fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Trouble {
     let mut trouble = Trouble {
         peer: Some(candidate.clone()),
         ..Trouble::deferral((4, 2), format!("Connection to {} was closed", candidate.name))

@@ -151,13 +151,13 @@ impl Connection {
         let mut stored = Vec::new();
         let mut failed = None;
         let mut rest = Some(rest);
-        let last = messages.len().saturating_sub(1);
-        for (number, (content, message)) in contents.into_iter().zip(messages).enumerate() {
+        // The one with the name of the transaction is the last: where it is, all are. The pickup directory relies on that.
+        for (number, (content, message)) in contents.into_iter().zip(messages).enumerate().rev() {
             if failed.is_some() {
                 content.abandon(&self.service.keeper);
                 continue;
             }
-            let rest = if number == last { rest.take() } else { rest.clone() }.unwrap_or_default();
+            let rest = if number == 0 { rest.take() } else { rest.clone() }.unwrap_or_default();
             match content.commit(&self.service.keeper, &message.encoded, rest, message.first).await {
                 Ok(octets) => {
                     bytes = octets;

@@ -65,6 +65,8 @@ pub(crate) struct Connection {
     failures: Option<Failures>,
     /// The name of the open transaction.
     id: Option<QueueId>,
+    /// The name that the next transaction is to have.
+    first_id: Option<QueueId>,
     /// Its sender, as the log writes it.
     from: String,
     /// Refusals in it.
@@ -155,10 +157,17 @@ impl Connection {
             exchange: None,
             failures: None,
             id: None,
+            first_id: None,
             from: String::new(),
             refused: 0,
             refused_bytes: 0,
         }
+    }
+
+    /// The same, whose first transaction has this name.
+    pub(crate) fn with_id(mut self, id: QueueId) -> Self {
+        self.first_id = Some(id);
+        self
     }
 
     /// Drives the session to its end and closes the connection.

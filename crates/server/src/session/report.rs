@@ -20,7 +20,8 @@ impl Connection {
 
     /// Begins a transaction: gives it a name, and remembers its sender for the log.
     pub(super) fn begin_transaction(&mut self) {
-        self.id = Some(self.service.keeper.next_id());
+        let first = self.first_id.take();
+        self.id = Some(first.unwrap_or_else(|| self.service.keeper.next_id()));
         self.from.clear();
         if let Some(transaction) = self.session.transaction() {
             write!(self.from, "{}", transaction.sender).expect("a string takes everything");

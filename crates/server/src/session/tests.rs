@@ -113,6 +113,8 @@ impl Rig {
             hosts: crate::hosts::HostTable::forgetful(&config),
             limits: limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began),
             office: crate::deliver::local::Office::new(&config),
+            outcomes: crate::outcome::Outcomes::default(),
+            tally: crate::tally::Tally::default(),
             stop: Stop::default(),
             behaviour: None,
             open_files_max: 1_024,
