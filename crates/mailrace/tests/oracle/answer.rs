@@ -127,9 +127,17 @@ fn their_route(line: &str, answer: &mut Answer) {
 /// `SENDER: RECIPIENT…`
 fn their_envelope(text: &str) -> String {
     let (sender, recipients) = text.split_once(':').unwrap_or((text, ""));
-    let mut recipients: Vec<String> = recipients.split_ascii_whitespace().map(qualified).collect();
+    let recipients = recipients.split_ascii_whitespace().map(str::to_owned).collect();
+    envelope(if sender == "<>" { "" } else { sender }, recipients)
+}
+
+/// A sender and his recipients, in any order. Users of this machine may have each of its domains or none.
+pub(crate) fn envelope(sender: &str, recipients: Vec<String>) -> String {
+    let sender = if sender.is_empty() { String::new() } else { qualified(sender) };
+    let mut recipients: Vec<String> =
+        recipients.iter().map(|recipient| qualified(recipient).replace("@mine.example", "@oracle.example")).collect();
     recipients.sort();
-    format!("{}: {}", if sender == "<>" { String::new() } else { qualified(sender) }, recipients.join(" "))
+    format!("{sender}: {}", recipients.join(" "))
 }
 
 /// An address with the name of the machine where it has no domain.

@@ -1,6 +1,6 @@
 //! What mailrace answers: `mailrace route --json` for destinations and addresses, a server for dialogs.
 
-use crate::answer::{Answer, address, hosts, qualified};
+use crate::answer::{self, Answer, address, hosts, qualified};
 use crate::client::{self, Plain};
 use crate::corpus::{Asked, Case, Extent};
 use crate::harness::{Server, Setup, program, text};
@@ -54,7 +54,7 @@ impl Ours {
         let envelope = sent.lines.iter().find_map(|line| line.strip_prefix("envelope ")?.split_once(": "));
         let line = match (envelope, flags) {
             (Some((sender, _)), "ES") => sender.to_owned(),
-            (Some((_, recipients)), _) => recipients.to_owned(),
+            (Some((_, recipients)), _) => local(recipients, written),
             (None, _) => sent.lines.join(" / "),
         };
         Answer { lines: vec![line], texts: Vec::new() }
@@ -129,6 +129,15 @@ impl Ours {
     }
 }
 
+/// A recipient of an envelope; one of our users has the domain he was called by.
+fn local(recipient: &str, written: &str) -> String {
+    let (ours, called) = (recipient.split_once('@'), qualified(written));
+    match (ours, called.split_once('@')) {
+        (Some((user, "oracle.example")), Some((name, "mine.example"))) if user == name => called,
+        _ => recipient.to_owned(),
+    }
+}
+
 /// What a server says, also one that has closed.
 fn command(client: &mut Plain, line: &str) -> String {
     use std::io::Write as _;
@@ -157,11 +166,9 @@ fn kept(messages: &[&Value]) -> String {
 }
 
 fn envelope(message: &Value) -> String {
-    let sender = message["from"].as_str().unwrap_or("");
     let recipients = message["recipients"].as_array().into_iter().flatten();
-    let mut recipients: Vec<String> = recipients.map(|one| qualified(one["to"].as_str().unwrap_or(""))).collect();
-    recipients.sort();
-    format!("envelope {}: {}", if sender.is_empty() { String::new() } else { qualified(sender) }, recipients.join(" "))
+    let recipients = recipients.map(|one| one["to"].as_str().unwrap_or("").to_owned()).collect();
+    format!("envelope {}", answer::envelope(message["from"].as_str().unwrap_or(""), recipients))
 }
 
 fn lines_of_json(output: &str) -> Vec<Value> {
