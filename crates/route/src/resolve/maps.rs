@@ -48,8 +48,7 @@ impl Run<'_, '_, '_> {
             self.at_domain(job, &self.router.settings.hostname.clone())?;
             return Ok(());
         }
-        let Some(Entry { found, value }) =
-            domaintable::find(self.ask, &self.router.maps.domaintable, name.ascii())?
+        let Some(Entry { found, value }) = domaintable::find(self.ask, &self.router.maps.domaintable, name.ascii())?
         else {
             return Ok(());
         };

@@ -41,9 +41,7 @@ impl Router {
         if let Some(name) = address.domain().name() {
             if name.ascii() == "localhost" {
                 address = at(address.local_part(), &self.settings.hostname)?;
-            } else if let Some(Entry { found, value }) =
-                domaintable::find(ask, &self.maps.domaintable, name.ascii())?
-            {
+            } else if let Some(Entry { found, value }) = domaintable::find(ask, &self.maps.domaintable, name.ascii())? {
                 let new = domaintable::parse(&value).map_err(|fault| trouble(&found, &fault))?;
                 address = at(address.local_part(), &new)?;
             }
