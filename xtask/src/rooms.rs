@@ -39,8 +39,12 @@ pub(crate) const ROOMS: &[Room] = &[
     Room { name: "cluster", pure: true, may_use: &["mail"] },
     Room { name: "server", pure: false, may_use: ALL_ROOMS },
     Room { name: "sim", pure: true, may_use: &["mail"] },
-    Room { name: "bench", pure: false, may_use: &["mail", "smtp", "spool", "observe", "sim", "server"] },
-    Room { name: "mailrace", pure: false, may_use: &["mail", "smtp", "spool", "observe", "bench", "server", "sim"] },
+    Room { name: "bench", pure: false, may_use: &["mail", "smtp", "spool", "route", "observe", "sim", "server"] },
+    Room {
+        name: "mailrace",
+        pure: false,
+        may_use: &["mail", "smtp", "spool", "observe", "route", "bench", "server", "sim"],
+    },
     Room { name: "xtask", pure: false, may_use: &[] },
 ];
 

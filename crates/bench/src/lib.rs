@@ -13,6 +13,8 @@ pub mod engines;
 pub mod internet;
 #[cfg(feature = "rigs")]
 pub mod list_bench;
+#[cfg(feature = "rigs")]
+pub mod maps_bench;
 pub mod receiver;
 #[cfg(feature = "rigs")]
 pub mod relay_bench;

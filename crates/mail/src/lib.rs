@@ -11,6 +11,7 @@
 //! | [`QueueId`] | the spool, the operator | commit and all later |
 //! | [`Reply`], [`EnhancedCode`] | next hops, filters | session, deliver, settle |
 //! | [`header`], [`header_address`], [`encoded_word`] | the content | screen, settle |
+//! | [`submission`] | what a local program prints | before session |
 //! | [`seven_bit`] | the content, for a next hop without 8BITMIME | deliver |
 //! | [`report`] | outcomes of recipients, the envelope, the content | settle |
 //!
@@ -47,6 +48,7 @@ mod reply;
 pub mod report;
 mod scan;
 pub mod seven_bit;
+pub mod submission;
 mod xtext;
 
 pub use address::{

@@ -22,6 +22,8 @@ mod original;
 mod text;
 
 pub use compose::compose;
+pub(crate) use date::for_field as date_field;
+pub use date::for_mbox as date_of_mbox;
 
 use crate::address::{Address, ReversePath};
 use crate::enhanced_code::EnhancedCode;

@@ -10,7 +10,8 @@ use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use clap::{Args, Subcommand};
 use server::config::commands::{self, Form};
-use server::config::{RealFiles, check_files, render};
+use server::config::{Loaded, Problem, RealFiles, Severity, check_files, render};
+use server::explain::Explainer;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -67,10 +68,43 @@ pub(crate) fn run(command: &Command) -> Result<Exit, Failure> {
 pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, Failure> {
     let path = arguments.source.path();
     let loaded = arguments.source.open()?;
-    let files = loaded.as_ref().map(|loaded| check_files(loaded, &RealFiles)).unwrap_or_default();
+    let mut files = loaded.as_ref().map(|loaded| check_files(loaded, &RealFiles)).unwrap_or_default();
+    if let Ok(loaded) = &loaded {
+        files.extend(maps(loaded));
+    }
     let checked = commands::check(path.as_deref(), &loaded, &files, form(arguments.json));
     print(&checked.text)?;
     Ok(if checked.is_ok { Exit::Ok } else { Exit::Config })
+}
+
+/// What is wrong with maps and rules, or doubtful in them.
+fn maps(loaded: &Loaded) -> Vec<Problem> {
+    let problem = |severity, file: &str, line: Option<u32>, text: String, hint: Option<String>| Problem {
+        severity,
+        file: file.to_owned(),
+        line: line.and_then(|line| usize::try_from(line).ok()).unwrap_or(0),
+        column: 0,
+        width: 0,
+        source: String::new(),
+        key: String::new(),
+        text,
+        expected: String::new(),
+        suggestion: hint,
+    };
+    let explainer = match Explainer::open(loaded) {
+        Ok(explainer) => explainer,
+        Err(faults) => {
+            return faults.into_iter().map(|text| problem(Severity::Error, "", None, text, None)).collect();
+        }
+    };
+    let notes = explainer.notes().iter().map(|text| problem(Severity::Error, "", None, text.clone(), None));
+    let mut problems: Vec<Problem> = notes.collect();
+    problems.extend(explainer.lint().into_iter().map(|lint| {
+        let text = format!("{}: {}", lint.place.map, lint.text);
+        // What a map does with one entry stops no server.
+        problem(Severity::Warning, &lint.place.file, lint.place.line, text, Some(lint.hint))
+    }));
+    problems
 }
 
 fn show(arguments: &ShowArguments) -> Result<Exit, Failure> {

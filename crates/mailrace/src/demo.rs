@@ -80,6 +80,8 @@ impl Arguments {
             "spool.size_max=2GiB".to_owned(),
             "spool.free_min=64MiB".to_owned(),
             format!("control.path={}", self.control().display()),
+            // Nobody hands anything in.
+            "submit.directory=\"\"".to_owned(),
             format!("log.path={}", self.log().display()),
             format!("listen=[{{address=\"{}\"}}]", self.listen),
             format!("route.smart_host=[\"[{}]:{}\"]", next_hop.ip(), next_hop.port()),

@@ -43,6 +43,8 @@ pub(crate) enum Exit {
     Damaged = 65,
     /// `EX_NOINPUT`: what was named is not there, or no spool.
     NoInput = 66,
+    /// `EX_NOUSER`: a recipient is refused for good.
+    NoUser = 67,
     /// `EX_UNAVAILABLE`: the server does not run.
     Unavailable = 69,
     /// `EX_CANTCREAT`

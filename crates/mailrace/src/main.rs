@@ -11,10 +11,13 @@ mod control_client;
 mod control_commands;
 mod demo;
 mod exit;
+mod local_delivery;
 mod output;
 mod place;
 mod queue_commands;
 mod reason;
+mod route_command;
+mod sendmail;
 mod serve;
 mod sim_command;
 mod sink;
@@ -23,6 +26,9 @@ mod storm;
 
 use clap::{Parser, Subcommand};
 use exit::Exit;
+use sendmail::Personality;
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -64,6 +70,9 @@ enum Command {
     /// Say which kind of reason the words of a reply are, and by which rule
     #[command(after_help = reason::HELP)]
     Reason(reason::Arguments),
+    /// Say where mail for a recipient goes, and why
+    #[command(after_help = route_command::HELP)]
+    Route(route_command::Arguments),
     /// Take mail and forget it, to measure and to try senders
     #[command(after_help = sink::HELP)]
     Sink(sink::Arguments),
@@ -73,9 +82,31 @@ enum Command {
     /// Be an internet: thousands of mail hosts on loopback, dead and slow ones among them, and their DNS
     #[command(after_help = sim_command::HELP)]
     Sim(Box<sim_command::Arguments>),
+    /// Deliver with the rights of users, for the server
+    #[command(hide = true)]
+    LocalDelivery(local_delivery::Arguments),
+    /// Hand mail in, as programs call sendmail; also mailq, newaliases, makemap, praliases, hoststat, purgestat, mailstats, smtpd
+    #[command(after_help = "Called by one of these names, through a symbolic link, the program does the same.")]
+    Sendmail,
+}
+
+/// The command of mail software that is meant, and its arguments: by the name of the program, or by the first word.
+fn called_as() -> Option<(Personality, Vec<OsString>)> {
+    let mut words = std::env::args_os();
+    if let Some(personality) = words.next().and_then(|name| Personality::of(Path::new(&name))) {
+        return Some((personality, words.collect()));
+    }
+    let first = words.next()?;
+    // `mailrace sendmail --help` is about the command, not one of its options.
+    let personality =
+        Some(Path::new(&first)).filter(|name| name.components().count() == 1).and_then(Personality::of)?;
+    Some((personality, words.collect()))
 }
 
 fn main() -> ExitCode {
+    if let Some((personality, words)) = called_as() {
+        return personality.run(words).into();
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -96,8 +127,12 @@ fn main() -> ExitCode {
         Command::Spool(command) => spool_commands::run(command),
         Command::Auth(command) => auth_commands::run(command),
         Command::Reason(arguments) => reason::run(&arguments),
+        Command::Route(arguments) => route_command::run(&arguments),
         Command::Storm(arguments) => storm::run(&arguments),
         Command::Sim(arguments) => sim_command::run(&arguments),
+        Command::LocalDelivery(arguments) => local_delivery::run(&arguments),
+        // Taken before.
+        Command::Sendmail => Ok(Exit::Ok),
     };
     match result {
         Ok(exit) => exit.into(),

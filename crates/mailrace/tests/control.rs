@@ -33,7 +33,12 @@ impl Handler for Fake {
                 Answer::Done(value.as_object().expect("an object").clone())
             }
             Request::Smtp => Answer::Takeover(Box::new(move |stream| Box::pin(session(stream, peer.uid)))),
-            Request::Ping | Request::LogReopen | Request::Queue(_) => Answer::done(),
+            Request::Ping
+            | Request::LogReopen
+            | Request::Queue(_)
+            | Request::Hosts
+            | Request::ForgetHosts
+            | Request::Mailers => Answer::done(),
         }
     }
 }

@@ -139,6 +139,8 @@ impl<'a> Event<'a> {
             Self::TransactionRefused { .. } => ("transaction_refused", 5, Info, Some(Admit)),
             Self::Accepted { .. } => ("accepted", 5, Info, Some(Commit)),
             Self::Queued { .. } => ("queued", 9, Info, Some(Commit)),
+            Self::Discarded { .. } => ("discarded", 5, Info, Some(Commit)),
+            Self::Cloned { .. } => ("cloned", 6, Info, Some(Commit)),
 
             Self::Delivery { stat: Stat::Sent(_), .. } => ("sent", 8, Info, Some(Settle)),
             Self::Delivery { stat: Stat::Deferred(_), .. } => ("deferred", 9, Info, Some(Settle)),
@@ -188,6 +190,8 @@ impl<'a> Event<'a> {
         match *self {
             Self::Accepted { id, .. }
             | Self::Queued { id, .. }
+            | Self::Discarded { id }
+            | Self::Cloned { id, .. }
             | Self::Delivery { id, .. }
             | Self::Reported { id, .. }
             | Self::Unreportable { id, .. } => Some(id),

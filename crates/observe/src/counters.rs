@@ -27,6 +27,10 @@ pub enum Counter {
     Recipients,
     /// Recipients of messages that wait for a queue run (`delivery.mode = "queue"`).
     QueuedRecipients,
+    /// Messages accepted and dropped, because an entry of a map says so.
+    Discarded,
+    /// Messages that a transaction became beside its first.
+    Cloned,
     /// Deliveries: transactions with next hops, and attempts that did not come to one.
     Deliveries(Outcome),
     /// Their recipients.
@@ -163,7 +167,7 @@ const BOTH: [Done; 2] = [Done::Ok, Done::Failed];
 const REFUSED: usize = 1;
 const REJECTED: usize = REFUSED + LIMITS;
 const PLAIN: usize = REJECTED + 2 * RULESETS;
-const TLS: usize = PLAIN + 13;
+const TLS: usize = PLAIN + 15;
 const DELIVERY: usize = TLS + 8;
 const REPORTS: usize = DELIVERY + 2 * Outcome::ALL.len() + 2;
 const DESTINATIONS: usize = REPORTS + ReportKind::ALL.len() + 1 + BOTH.len();
@@ -191,6 +195,8 @@ impl Counter {
             Self::LostInput,
             Self::Timeouts,
             Self::ConfigWarnings,
+            Self::Discarded,
+            Self::Cloned,
         ];
         let reasons = Unreached::ALL.into_iter();
         let reasons = reasons.flat_map(|what| Reason::ALL.map(|reason| Self::DeliveryReasons(what, reason)));
@@ -234,6 +240,8 @@ impl Counter {
             Self::LostInput => PLAIN + 10,
             Self::Timeouts => PLAIN + 11,
             Self::ConfigWarnings => PLAIN + 12,
+            Self::Discarded => PLAIN + 13,
+            Self::Cloned => PLAIN + 14,
             Self::Tls(done) => TLS + done as usize,
             Self::Auth(done) => TLS + 2 + done as usize,
             Self::Reloads(done) => TLS + 4 + done as usize,
@@ -311,6 +319,8 @@ impl Counter {
             Self::Reloads(_) => ("config_reloads_total", "New configurations."),
             Self::Certificates(_) => ("certificate_loads_total", "Certificates read."),
             Self::ConfigWarnings => ("config_warnings_total", "Warnings about the configuration."),
+            Self::Discarded => ("smtpd_discarded_total", "Messages accepted and dropped, as a map says."),
+            Self::Cloned => ("smtpd_cloned_total", "Messages that a transaction became beside its first."),
             Self::Spool(_) => ("spool_events_total", "Events of the spool, by severity."),
             Self::LogDropped => ("log_lines_dropped_total", "Lines of the log that were lost."),
             Self::InternalErrors => ("internal_errors_total", "Faults of mailrace itself."),
@@ -357,6 +367,8 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
             None,
         ],
         Event::Queued { to, .. } => [Some((Counter::QueuedRecipients, big(to.len()))), None, None, None],
+        Event::Discarded { .. } => one(Counter::Discarded),
+        Event::Cloned { .. } => one(Counter::Cloned),
         Event::Delivery { to, delay, xdelay, stat, reason, .. } => {
             let outcome = Outcome::of(stat);
             let unreached = match stat {
@@ -468,6 +480,7 @@ mod tests {
         let event = |stat| Event::Delivery {
             id: mail::QueueId::MIN,
             to: &["<a@b>", "<c@d>"],
+            controller: None,
             delay: Duration::from_millis(1_250),
             xdelay: Duration::from_micros(7_900),
             mailer: "esmtp",

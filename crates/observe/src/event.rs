@@ -269,7 +269,7 @@ pub enum Event<'a> {
         /// The client.
         relay: Relay<'a>,
     },
-    /// A message waits for a queue run (`delivery.mode = "queue"`).
+    /// A message waits for a queue run (`delivery.mode = "queue"`), or for a person.
     Queued {
         /// The message.
         id: QueueId,
@@ -279,6 +279,21 @@ pub enum Event<'a> {
         mailer: &'a str,
         /// size − class·1800 + nrcpts·30000
         priority: i64,
+        /// It is held until a person releases it, for this reason.
+        quarantine: Option<&'a str>,
+    },
+    /// A message was accepted and dropped, because an entry of a map says so.
+    Discarded {
+        /// The message.
+        id: QueueId,
+    },
+    /// A message is one more of the same transaction, because its recipients are to be kept apart: members of a list with an
+    /// owner, above all.
+    Cloned {
+        /// The message.
+        id: QueueId,
+        /// Its sender.
+        owner: &'a str,
     },
 
     /// A transaction with a next hop is over for these recipients, or an attempt that did not come to one: sendmail's
@@ -288,6 +303,8 @@ pub enum Event<'a> {
         id: QueueId,
         /// The recipients, `<a@b>`.
         to: &'a [&'a str],
+        /// Whose address led to a program or a file: sendmail's `ctladdr=`.
+        controller: Option<&'a str>,
         /// Since the message was accepted.
         delay: Duration,
         /// Of this attempt.

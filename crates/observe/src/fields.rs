@@ -130,12 +130,17 @@ impl<'a> Event<'a> {
                     v.text("authid", identity);
                 }
             }
-            Self::Queued { to, mailer, priority, .. } => {
+            Self::Queued { to, mailer, priority, quarantine, .. } => {
                 (v.0)("to", Value::List(to));
                 v.text("mailer", mailer);
                 (v.0)("pri", Value::Signed(priority));
-                v.text("stat", "queued");
+                if let Some(reason) = quarantine {
+                    v.text("quarantine", reason);
+                }
+                v.text("stat", if quarantine.is_some() { "quarantined" } else { "queued" });
             }
+            Self::Discarded { .. } => {}
+            Self::Cloned { owner, .. } => v.text("owner", owner),
             _ => return false,
         }
         true
@@ -191,8 +196,11 @@ impl<'a> Event<'a> {
 
     fn visit_delivery(&self, v: &mut Visitor<'_, 'a>) -> bool {
         match *self {
-            Self::Delivery { to, delay, xdelay, mailer, priority, dsn, stat, reason, .. } => {
+            Self::Delivery { to, controller, delay, xdelay, mailer, priority, dsn, stat, reason, .. } => {
                 (v.0)("to", Value::List(to));
+                if let Some(controller) = controller {
+                    v.text("ctladdr", controller);
+                }
                 (v.0)("delay", Value::Seconds(delay));
                 (v.0)("xdelay", Value::Seconds(xdelay));
                 v.text("mailer", mailer);

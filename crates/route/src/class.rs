@@ -11,9 +11,9 @@ use crate::lint::Lint;
 use crate::network::{self, Networks};
 use crate::question::Place;
 use ipnet::IpNet;
-use mail::{AddressLiteral, Domain, DomainName};
+use mail::{Domain, DomainName};
 use std::collections::HashSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What a file of names is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,37 @@ pub struct Classes {
 }
 
 impl Classes {
+    /// The domain as it is looked up: `localhost` and an address in class w are our own name, as in sendmail's ruleset 3.
+    #[must_use]
+    pub fn canonical(&self, domain: Domain) -> Domain {
+        let is_ours = match &domain {
+            Domain::Name(_) => self.is_localhost(&domain),
+            Domain::Literal(_) => self.local.has(&domain),
+        };
+        match &self.hostname {
+            Some(own) if is_ours => Domain::Name(own.clone()),
+            _ => domain,
+        }
+    }
+
+    /// Whether the domain means whatever machine reads it: `localhost`, `localhost` beside our own name, a loopback address.
+    #[must_use]
+    pub fn is_localhost(&self, domain: &Domain) -> bool {
+        match domain {
+            Domain::Name(name) => {
+                let beside =
+                    self.hostname.as_ref().and_then(|own| own.ascii().split_once('.').map(|(_, parent)| parent));
+                let rest = name.ascii().strip_prefix("localhost");
+                rest.is_some_and(|rest| {
+                    rest.is_empty() || rest.strip_prefix('.').is_some_and(|rest| Some(rest) == beside)
+                })
+            }
+            Domain::Literal(literal) => {
+                literal.ip().is_some_and(|ip| ip == Ipv4Addr::LOCALHOST || ip == Ipv6Addr::LOCALHOST)
+            }
+        }
+    }
+
     /// Whether the domain is in class w or our own name.
     #[must_use]
     pub fn is_local(&self, domain: &Domain) -> bool {
@@ -212,14 +243,6 @@ impl Class {
     }
 }
 
-/// The literal of an address, as it stands in mail addresses.
-pub(crate) fn literal(ip: IpAddr) -> Domain {
-    Domain::Literal(match ip.to_canonical() {
-        IpAddr::V4(ip) => AddressLiteral::V4(ip),
-        IpAddr::V6(ip) => AddressLiteral::V6(ip),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -307,7 +330,7 @@ mod tests {
         assert!(
             all.has_name("a.cls.example")
                 && all.has_name("a.tree.example")
-                && all.has(&literal("192.0.2.200".parse().unwrap()))
+                && all.has_literal("192.0.2.200".parse().unwrap())
         );
         assert!(
             all.has_ip("192.0.2.1".parse().unwrap()) && !all.has_ip("192.0.2.200".parse().unwrap()) && !all.is_empty()

@@ -32,6 +32,8 @@ pub mod access;
 pub mod alias;
 pub mod class;
 pub mod destination;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod lint;
 pub mod map;
 mod network;

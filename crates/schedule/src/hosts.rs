@@ -24,6 +24,9 @@ use std::time::Duration;
 /// What a host is at least expected to take whose last attempt failed.
 const FAILED_TAKES: Duration = Duration::from_secs(10);
 
+/// Waits of a message for which a host that put it off is passed over: as many as it may need to get past three such hosts.
+const SPARES: u32 = 4;
+
 /// The limits of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSettings {
@@ -67,6 +70,8 @@ struct Host {
     retry_at: u64,
     /// Until when the outcome of the one connection that tries it is waited for.
     trial_until: u64,
+    /// Until when mail that it put off may have been tried elsewhere. Forgotten with the server.
+    spared_until: u64,
     tls_broken_until: u64,
     seen: u64,
     /// The number of its last use.
@@ -123,7 +128,8 @@ impl Hosts {
     #[must_use]
     pub fn may_try(&self, address: SocketAddr, now: Duration) -> bool {
         let now = micros(now);
-        self.known.get(&plain(address)).is_none_or(|host| now >= host.retry_at && now >= host.trial_until)
+        let may = |host: &Host| now >= host.retry_at.max(host.trial_until).max(host.spared_until);
+        self.known.get(&plain(address)).is_none_or(may)
     }
 
     /// Puts hosts that are passed over behind the others, and changes nothing else in the order.
@@ -154,6 +160,15 @@ impl Hosts {
         }
     }
 
+    /// A host greeted and put a whole message off, or dropped it, and the message waits for `wait`: it is passed over for
+    /// [`SPARES`] of these waits, whether it greets or not, so that the next tries of the message find the others.
+    // RFC 5321 §5.1: each of the addresses is tried until one takes the mail
+    pub fn spare(&mut self, address: SocketAddr, wait: Duration, now: Duration) {
+        let until = micros(now.saturating_add(wait.saturating_mul(SPARES)));
+        let host = self.touch(address, now);
+        host.spared_until = host.spared_until.max(until);
+    }
+
     /// A host is ready for mail, `took` after the connection began. Failures are not forgotten before it took some.
     pub fn greeted(&mut self, address: SocketAddr, took: Duration, now: Duration) {
         let host = self.touch(address, now);
@@ -161,10 +176,10 @@ impl Hosts {
         host.greeting = smoothed(host.greeting, took);
     }
 
-    /// A transaction came to its end, `took` after it began: the host works, whatever it answered.
+    /// A transaction came to its end, `took` after it began: the host works, whatever it says of a message or a recipient.
     pub fn delivered(&mut self, address: SocketAddr, took: Duration, now: Duration) {
         let host = self.touch(address, now);
-        (host.retry_at, host.trial_until, host.failures) = (0, 0, 0);
+        (host.retry_at, host.trial_until, host.spared_until, host.failures) = (0, 0, 0, 0);
         host.transaction = smoothed(host.transaction, took);
     }
 
@@ -229,6 +244,12 @@ impl Hosts {
         let host = self.known.entry(address).or_default();
         (host.used, host.seen) = (used, micros(now));
         host
+    }
+
+    /// Forgets all hosts.
+    pub fn forget_all(&mut self) {
+        self.known.clear();
+        self.by_use.clear();
     }
 
     /// Forgets the host that was used longest ago.

@@ -144,6 +144,8 @@ pub(crate) struct Pool {
     extra: Held,
     /// Those that lag and were not called off, longest first.
     lagging: BTreeMap<u64, ConnectionId>,
+    /// Those of them that have got their last job: told to close, and not about to.
+    stuck: usize,
     next: u64,
     next_place: u64,
 }
@@ -170,6 +172,11 @@ impl Pool {
     /// All that were told to close.
     pub(crate) fn all_closing(&self) -> usize {
         self.fast.closing + self.slow.closing + self.extra.closing
+    }
+
+    /// Those whose end can be waited for.
+    pub(crate) fn all_ending(&self) -> usize {
+        self.all_closing() - self.stuck
     }
 
     pub(crate) fn may_open(&self, lane: Lane, budget: &Budget) -> bool {
@@ -199,6 +206,7 @@ impl Pool {
         let (_, id) = self.lagging.pop_first()?;
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.lags = None;
+            self.stuck -= usize::from(connection.phase == Phase::Closing);
         }
         Some(id)
     }
@@ -244,7 +252,7 @@ impl Pool {
         if from == to {
             return;
         }
-        let purse = connection.purse;
+        let (purse, lags) = (connection.purse, connection.lags.is_some());
         *counts.of(from) -= 1;
         *counts.of(to) += 1;
         if from == Phase::Idle {
@@ -256,9 +264,11 @@ impl Pool {
         }
         if from == Phase::Closing {
             self.held(purse).closing -= 1;
+            self.stuck -= usize::from(lags);
         }
         if to == Phase::Closing {
             self.held(purse).closing += 1;
+            self.stuck += usize::from(lags);
         }
         self.judge_spare(id);
     }
@@ -292,6 +302,7 @@ impl Pool {
             return;
         }
         connection.lags = Some(place);
+        self.stuck += usize::from(connection.phase == Phase::Closing);
         self.next_place += 1;
         self.lagging.insert(place, id);
         self.shift(id, Purse::Extra);
@@ -303,6 +314,7 @@ impl Pool {
         let lagged = std::mem::take(&mut connection.lagged);
         if let Some(place) = connection.lags.take() {
             self.lagging.remove(&place);
+            self.stuck -= usize::from(connection.phase == Phase::Closing);
             if self.slow.all < budget.slow {
                 self.shift(id, Purse::Slow);
             }
@@ -336,6 +348,7 @@ impl Pool {
         }
         if let Some(place) = connection.lags {
             self.lagging.remove(&place);
+            self.stuck -= usize::from(connection.phase == Phase::Closing);
         }
         if connection.phase == Phase::Idle {
             idle.retain(|&other| other != id);

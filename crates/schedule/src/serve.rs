@@ -129,7 +129,7 @@ impl Scheduler {
             let is_coming = self.pool.closing(lane) + most >= wanted + count;
             if is_coming { None } else { self.pool.longest_idle(lane) }
         } else if all >= all_most {
-            let is_coming = self.pool.all_closing() + all_most >= wanted + all;
+            let is_coming = self.pool.all_ending() + all_most >= wanted + all;
             let lags = |pool: &mut crate::pool::Pool| if lane == Lane::Fast { pool.call_off() } else { None };
             if is_coming { None } else { self.pool.any_idle().or_else(|| lags(&mut self.pool)) }
         } else {

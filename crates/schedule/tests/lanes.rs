@@ -157,6 +157,31 @@ fn what_lags_gives_its_place_away_and_is_called_off_longest_first() {
     assert_eq!(opened(&act(&mut scheduler, LIMITS, START)).len(), 1);
 }
 
+/// A connection that has had its last job, and hangs with it, was told to close. That makes no room.
+#[test]
+fn what_hangs_with_its_last_job_is_called_off_too() {
+    let limits = Limits { messages_per_connection: 1, ..LIMITS };
+    let mut scheduler = Scheduler::new(Settings { connections_max: 10, ..Settings::default() }, 1);
+    let mut hanging = Vec::new();
+    for number in 0..10 {
+        add(&mut scheduler, &format!("hangs-{number}"), number);
+        let actions = act(&mut scheduler, limits, START);
+        let [(connection, Lane::Fast)] = opened(&actions)[..] else { panic!("{actions:?}") };
+        taken(&mut scheduler, connection, START);
+        assert_eq!(scheduler.take(connection, START), Take::Close);
+        scheduler.lagging(connection, START);
+        hanging.push(connection);
+    }
+    // A place is the slow lane's.
+    for (number, hanging) in (20..29).zip(hanging) {
+        add(&mut scheduler, &format!("live-{number}"), number);
+        assert_eq!(act(&mut scheduler, limits, START), [Action::Close(hanging)]);
+        assert_eq!(act(&mut scheduler, limits, START), [], "room is coming");
+        assert!(!scheduler.closed(hanging, START).is_empty(), "it hung: its site is down");
+        assert_eq!(opened(&act(&mut scheduler, limits, START)).len(), 1);
+    }
+}
+
 #[test]
 fn a_site_comes_back_to_the_fast_lane_by_a_job_in_good_time() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);

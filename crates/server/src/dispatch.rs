@@ -20,7 +20,7 @@ use crate::routing::Routing;
 use crate::service::Service;
 use crate::settle;
 #[cfg(test)]
-use crate::simulation::{Sabotage, is_sabotaged};
+use crate::simulation::{Sabotage, Sizes, hold_back, is_sabotaged, let_go};
 use mail::{Envelope, QueueId};
 use observe::{Event, Severity};
 use resolve::Site;
@@ -174,6 +174,10 @@ impl fmt::Debug for Dispatch {
 pub(crate) fn settings(config: &Config) -> Settings {
     let delivery = &config.delivery;
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+    #[cfg(test)]
+    let retry_max = delivery.retry_max.min(if is_sabotaged(Sabotage::Tireless) { DOWN_FIRST } else { Duration::MAX });
+    #[cfg(not(test))]
+    let retry_max = delivery.retry_max;
     Settings {
         connections_max: count(delivery.connections_max),
         window_start: WINDOW_START.min(delivery.connections_per_destination),
@@ -182,7 +186,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
         retry_first: delivery.retry_first,
         retry_max: delivery.retry_max,
         down_first: DOWN_FIRST.min(delivery.retry_first),
-        down_max: delivery.retry_max,
+        down_max: retry_max,
         warn_after: Some(delivery.warn_after).filter(|after| !after.is_zero()),
         give_up_after: delivery.give_up_after,
         fresh_waits: delivery.mode == DeliveryMode::Queue,
@@ -205,7 +209,7 @@ const fn waiting(entry: &Entry) -> Waiting {
 
 impl Dispatch {
     /// Dispatches what `spool` holds. Nothing happens before [`run`].
-    pub(crate) fn new(spool: Arc<Spool>, config: &Config) -> Arc<Self> {
+    pub(crate) fn new(spool: Arc<Spool>, config: &Config, routing: Arc<Routing>) -> Arc<Self> {
         let (errands, inbox) = mpsc::unbounded_channel();
         let epoch = Duration::from_micros(clock::unix_us());
         let seed = u64::try_from(epoch.as_nanos() & u128::from(u64::MAX)).unwrap_or(0);
@@ -218,7 +222,7 @@ impl Dispatch {
                 down: HashMap::new(),
                 purged: Duration::ZERO,
                 config: config.clone(),
-                routing: Arc::new(Routing::plain()),
+                routing,
             }),
             errands,
             inbox: Mutex::new(Some(inbox)),
@@ -243,11 +247,16 @@ impl Dispatch {
     pub(crate) fn accepted(&self, envelope: &Envelope, encoded: &Encoded, class: Class) -> Vec<(Positions, Arc<str>)> {
         if envelope.release_at().is_some_and(|at| at > self.now()) {
             // It is not due yet: a walk over the list of the spool finds out when it is.
-            let names: BTreeSet<&[u8]> = (0..envelope.recipients.len()).map(|at| encoded.destination(at)).collect();
-            self.tell(|scheduler, now| names.iter().for_each(|name| scheduler.restore(name, now)));
+            self.accepted_for_later(envelope, encoded);
             return Vec::new();
         }
         self.line_up(envelope, encoded, class, |_, _, _| true).deferred
+    }
+
+    /// A message is durable and waits for an operator: its destinations are looked at when that time is over.
+    pub(crate) fn accepted_for_later(&self, envelope: &Envelope, encoded: &Encoded) {
+        let names: BTreeSet<&[u8]> = (0..envelope.recipients.len()).map(|at| encoded.destination(at)).collect();
+        self.tell(|scheduler, now| names.iter().for_each(|name| scheduler.restore(name, now)));
     }
 
     /// A message that is not in the spool goes in line. False: for some of it that is of no use, it has to be stored.
@@ -289,6 +298,13 @@ impl Dispatch {
         };
         if let [_] = envelope.recipients.as_slice() {
             let name = encoded.destination(0);
+            #[cfg(test)]
+            if is_sabotaged(Sabotage::SinglesLast)
+                && self.lock().scheduler.state(name).is_some_and(|view| view.ready > 0)
+            {
+                hold_back(name);
+                return lined;
+            }
             self.tell(|scheduler, now| {
                 if is_meant(scheduler, name, 0) {
                     add(scheduler, name, Positions::One(0), now);
@@ -333,7 +349,7 @@ impl Dispatch {
 
     /// The hosts of a destination are known.
     fn placed(&self, service: &Service, destination: DestinationId, name: &Arc<[u8]>, site: &Site) {
-        let addresses: Vec<SocketAddr> = site.candidates.iter().map(|one| one.address).collect();
+        let addresses: Vec<SocketAddr> = site.candidates.iter().filter_map(|one| one.address.socket()).collect();
         let expected = service.hosts.expected(&addresses, self.now());
         let jobs = self.tell(|scheduler, now| scheduler.placed(destination, &place(site, expected, now), now));
         self.defer(&mut self.lock(), name, jobs);
@@ -376,6 +392,10 @@ impl Dispatch {
 
     /// A connection waits for longer than the fast lane bears.
     pub(crate) fn lagging(&self, connection: ConnectionId) {
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::OneLane) {
+            return;
+        }
         self.tell(|scheduler, now| scheduler.lagging(connection, now));
     }
 
@@ -398,6 +418,10 @@ impl Dispatch {
         #[cfg(test)]
         let retry = retry.filter(|_| !is_sabotaged(Sabotage::DropDeferred));
         self.tell(|scheduler, now| scheduler.done(connection, job, feedback, retry, now));
+        #[cfg(test)]
+        for name in let_go(|name| self.lock().scheduler.state(name).is_none_or(|view| view.ready == 0)) {
+            self.tell(|scheduler, now| scheduler.restore(&name, now));
+        }
     }
 
     /// A job was not tried.
@@ -414,6 +438,8 @@ impl Dispatch {
         failure: schedule::Failure,
         why: &str,
     ) -> Vec<Job> {
+        #[cfg(test)]
+        let failure = if is_sabotaged(Sabotage::OneLane) { schedule::Failure::Refused } else { failure };
         let jobs = self.tell(|scheduler, now| scheduler.unreachable(connection, failure, why, now));
         self.lock().posts.remove(&connection);
         self.note_down(service, &way.site, &way.destination, why);
@@ -457,6 +483,10 @@ impl Dispatch {
     /// A connection is over. Returns the jobs that are deferred by it.
     pub(crate) fn closed(&self, connection: ConnectionId) -> Vec<Job> {
         let jobs = self.tell(|scheduler, now| scheduler.closed(connection, now));
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::KeepPosts) {
+            return jobs;
+        }
         self.lock().posts.remove(&connection);
         jobs
     }
@@ -559,6 +589,33 @@ impl Dispatch {
         self.send(Errand::Task(task));
     }
 
+    /// What is in memory.
+    #[cfg(test)]
+    pub(crate) fn sizes(&self) -> Sizes {
+        let now = self.now();
+        let state = self.lock();
+        let sites: Vec<_> = state.scheduler.sites(now).collect();
+        let destinations: Vec<_> = state.scheduler.views().collect();
+        Sizes {
+            destinations: destinations.len(),
+            sites: sites.len(),
+            ready: destinations.iter().map(|view| view.ready).max().unwrap_or(0),
+            lines: sites.iter().map(|site| (site.ready, site.destinations, site.limits.connections as usize)).collect(),
+            in_flight: sites.iter().map(|site| site.in_flight).sum(),
+            connections: state.scheduler.connections(),
+            posts: state.posts.len(),
+            down: state.down.len(),
+        }
+    }
+
+    /// Has less room for jobs in memory, so that a few messages fill it.
+    #[cfg(test)]
+    pub(crate) fn shrink(&self, ready_max: usize) {
+        let ready_max = if is_sabotaged(Sabotage::LoadAll) { usize::MAX } else { ready_max };
+        let settings = Settings { ready_max, ..settings(&self.lock().config) };
+        self.tell(|scheduler, now| scheduler.set(settings, now));
+    }
+
     fn send(&self, errand: Errand) {
         // At the end of the server nobody begins anything any more.
         drop(self.errands.send(errand));
@@ -600,15 +657,15 @@ pub(crate) async fn run(service: Arc<Service>) {
 /// All that waits is due: at the start, and when the configuration may have changed where it goes.
 async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>) {
     let (live, spool) = (service.live.load_full(), Arc::clone(&dispatch.spool));
-    let config = live.config.clone();
+    let (config, routing) = (live.config.clone(), service.routing.load_full());
     let dispatcher = Arc::clone(dispatch);
     let is_active =
         move |name: &[u8], entry: &Entry| dispatcher.lock().scheduler.is_active(name, entry.id, entry.recipient);
-    let moved = blocking::run(move || rehome::rehome(&spool, &config, &is_active)).await;
+    let moved = blocking::run(move || rehome::rehome(&spool, &config, &routing, &is_active)).await;
     let is_left = match moved {
         Ok(Ok(left)) => left > 0,
         Ok(Err(error)) => {
-            let text = format!("mail that waits for old smart hosts cannot be given new destinations: {error}");
+            let text = format!("mail that waits for old hosts cannot be given new destinations: {error}");
             service.tell(&Event::Spool { severity: Severity::Error, text: &text });
             false
         }
@@ -694,6 +751,16 @@ async fn find_hosts(service: &Arc<Service>, dispatch: &Arc<Dispatch>, destinatio
 /// A site as the scheduler takes it.
 fn place<'a>(site: &'a Site, expected: Option<Duration>, now: Duration) -> Place<'a> {
     let rule = &site.rule;
+    #[cfg(test)]
+    let without = crate::config::EffectiveRule {
+        connections: 1_000,
+        messages_per_second: None,
+        recipients_per_transaction: 1_000,
+        messages_per_connection: u32::MAX,
+        ..rule.clone()
+    };
+    #[cfg(test)]
+    let rule = if is_sabotaged(Sabotage::ForgetLimits) { &without } else { rule };
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     Place {
         site: &site.name,
@@ -738,6 +805,7 @@ pub(crate) fn log_deferred(service: &Service, envelope: &Envelope, bytes: u64, d
         service.tell(&Event::Delivery {
             id: envelope.id,
             to: &to,
+            controller: None,
             delay: Duration::ZERO,
             xdelay: Duration::ZERO,
             mailer: resolve::mailer(&service.live.load().config.route),

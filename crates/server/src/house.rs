@@ -14,7 +14,9 @@ use crate::dns::Resolver;
 use crate::env::{clock, machine, signals, systemd};
 use crate::hosts;
 use crate::log;
+use crate::pickup;
 use crate::queue;
+use crate::routing;
 use crate::serve::{lines, load_tls, open_authenticator, threads};
 use crate::service::{Lane, Listener, Live, Open, Service};
 use crate::session::{Connection, Opening, Transport};
@@ -239,6 +241,12 @@ impl House {
     pub(crate) fn deliver(self: &Arc<Self>) {
         *lock(&self.deliveries) = Some(tokio::spawn(dispatch::run(Arc::clone(&self.service))));
         lock(&self.tasks).spawn(hosts::keep(Arc::clone(&self.service)));
+        lock(&self.tasks).spawn(routing::watch::run(Arc::clone(&self.service)));
+    }
+
+    /// Takes what programs of this machine hand in.
+    pub(crate) fn pick_up(self: &Arc<Self>, directory: pickup::Directory) {
+        lock(&self.tasks).spawn(pickup::run(Arc::clone(&self.service), directory));
     }
 
     /// Answers the operator until the server stops.
@@ -356,6 +364,9 @@ impl House {
         let is_other = config.dns != self.service.live.load().config.dns || config.dns.servers.is_empty();
         let resolver = is_other.then(|| Resolver::new(&config.dns)).transpose();
         let resolver = resolver.map_err(|error| Refused::because(format!("dns.servers: {error}")))?;
+        let lookups = self.service.routing.load().lookups();
+        let maps = routing::load::load(&config, &lookups, Some(&self.service.routing.load_full()));
+        let maps = maps.map_err(|faults| Refused::because(lines(&faults)))?;
         let added = self.bind_added(&config)?;
         // The last that can fail, since it takes effect by itself: open connections too meet the new certificate at their
         // handshake, and tickets stay good.
@@ -367,6 +378,7 @@ impl House {
             None => load_tls(&config).map_err(|error| Refused::because(error.to_string()))?,
         };
         // From here on nothing fails.
+        self.service.routing.store(Arc::new(maps.routing));
         if let Some(resolver) = resolver {
             self.service.resolver.store(Arc::new(resolver));
         }
@@ -383,7 +395,8 @@ impl House {
         self.service.hosts.configure(&self.service.live.load().config);
         dispatch::reconfigure(&self.service);
         let changed = differences.iter().map(ToString::to_string).collect();
-        Ok((changed, loaded.warnings.iter().map(config::Problem::line).collect()))
+        let warnings = loaded.warnings.iter().map(config::Problem::line).chain(maps.notes);
+        Ok((changed, warnings.collect()))
     }
 
     /// Binds the addresses that are new.
@@ -483,6 +496,35 @@ impl House {
         }
     }
 
+    /// What is known of next hops.
+    fn answer_hosts(&self) -> Answer {
+        let now = self.service.unix_now();
+        let hosts: Vec<serde_json::Value> = self.service.hosts.look(|hosts| {
+            let host = |view: schedule::HostView| {
+                serde_json::json!({
+                    "address": view.address.to_string(),
+                    "seen": view.seen.as_secs(),
+                    "ago": now.saturating_sub(view.seen).as_secs(),
+                    "failures": view.failures,
+                    "retry_in": view.retry_at.map(|at| at.saturating_sub(now).as_secs()),
+                })
+            };
+            hosts.views(now).map(host).collect()
+        });
+        Answer::Done(serde_json::Map::from_iter([("hosts".to_owned(), hosts.into())]))
+    }
+
+    /// What went through which mailer.
+    fn answer_mailers(&self) -> Answer {
+        let count = |counter| self.service.log.counter(counter);
+        let mut fields = self.service.tally.to_fields();
+        let began = clock::unix_us() / 1_000_000
+            - clock::now().saturating_duration_since(self.service.began).as_secs().min(clock::unix_us() / 1_000_000);
+        fields.insert("since".to_owned(), began.into());
+        fields.insert("connections".to_owned(), count(Counter::Connections).into());
+        Answer::Done(fields)
+    }
+
     /// Looks at the queue or changes what is in it, and logs what was changed.
     fn answer_queue(&self, command: queue::Command, uid: u32) -> Answer {
         let Some(tools) = &self.queue else { return Answer::refused(Reason::Failed, "a sink has no queue") };
@@ -534,6 +576,12 @@ impl Handler for Answers {
                 house.service.log.reopen();
                 Answer::done()
             }
+            Request::Hosts => house.answer_hosts(),
+            Request::ForgetHosts => {
+                house.service.hosts.learn(schedule::Hosts::forget_all);
+                Answer::done()
+            }
+            Request::Mailers => house.answer_mailers(),
             Request::Smtp if house.service.stop.has_begun() => {
                 Answer::refused(Reason::Busy, "the server is going down")
             }
@@ -616,7 +664,7 @@ const fn tls_word(tls: ListenTls) -> &'static str {
 }
 
 /// The listener that stands for the control socket: `daemon=stdin` in log lines.
-fn process_listen() -> Listen {
+pub(crate) fn process_listen() -> Listen {
     Listen {
         name: "stdin".to_owned(),
         address: SocketAddr::from(([127, 0, 0, 1], 0)),

@@ -3,7 +3,7 @@
 //! The files follow the way of a message: [`accept`] takes connections, `session` drives the protocol, [`admit`] decides
 //! who may send to whom, [`commit`] makes messages durable. [`serve`] is the life of the whole, `house` what runs, `service`
 //! what all connections share, `hosts` what is known of next hops. [`config`], [`log`], [`control`], [`queue`], [`auth`], [`tls`], [`dns`] and [`env`]
-//! serve them.
+//! serve them. [`submit`] and `pickup` are the two ends of the directory where programs of this machine hand mail in.
 
 #![deny(unsafe_code)]
 
@@ -17,10 +17,13 @@ mod deliver;
 mod dispatch;
 pub mod dns;
 pub mod env;
+pub mod explain;
 mod hosts;
 mod house;
 pub mod log;
 mod lookup;
+mod outcome;
+mod pickup;
 pub mod queue;
 mod resolve;
 mod routing;
@@ -31,6 +34,9 @@ mod settle;
 #[cfg(test)]
 mod simulation;
 pub mod sink;
+pub mod submit;
+mod tally;
 pub mod tls;
 
+pub use deliver::local::helper as local_helper;
 pub use house::{Ended, Source};

@@ -13,6 +13,7 @@
 //! Invariant: a DNS that is broken is a deferral. Only an answer that says that there is no such host is a failure.
 
 use crate::config::{AddressFamily, Config, EffectiveRule, Host, HostPort, Route, RouteProtocol};
+use crate::deliver::{Where, local};
 use crate::dns::{Family, MailHost, NoHosts, Ourselves, Resolver};
 use crate::env::clock;
 use crate::routing::{Routing, Way};
@@ -50,7 +51,9 @@ pub(crate) struct Candidate {
     /// The host as the log names it: its name, or its address in brackets.
     pub(crate) name: Box<str>,
     /// Where it listens.
-    pub(crate) address: SocketAddr,
+    pub(crate) address: Where,
+    /// What is spoken to it.
+    pub(crate) protocol: RouteProtocol,
     /// Its name for TLS; an address where there is none.
     pub(crate) server_name: Box<str>,
     /// Hosts of the same number are as good as each other; smaller ones come first.
@@ -76,11 +79,15 @@ pub(crate) fn smart_host_list(route: &Route) -> Hosts {
         RouteProtocol::Smtp => Protocol::Smtp,
         RouteProtocol::Lmtp => Protocol::Lmtp,
     };
-    let one = |host: &HostPort| match &host.host {
+    Hosts { protocol, groups: route.smart_host.iter().map(|group| group.iter().map(next_host).collect()).collect() }
+}
+
+/// A host of the configuration as a destination has it.
+pub(crate) fn next_host(host: &HostPort) -> NextHost {
+    match &host.host {
         Host::Address(ip) => NextHost::Address(*ip, host.port),
         Host::Name(name) => NextHost::Name(name.ascii().into(), host.port),
-    };
-    Hosts { protocol, groups: route.smart_host.iter().map(|group| group.iter().map(one).collect()).collect() }
+    }
 }
 
 /// The spool bounds names; a list so long is still one queue.
@@ -99,7 +106,8 @@ pub(crate) fn mailer(route: &Route) -> &'static str {
 
 /// Whether mail in this queue was meant for smart hosts, whichever they were.
 pub(crate) fn is_smart_hosts(destination: &[u8]) -> bool {
-    destination.contains(&b':') && !destination.starts_with(b"[")
+    destination.contains(&b':')
+        && ![b"[".as_slice(), b"local:", b"prog:", b"file:", b"error:"].iter().any(|no| destination.starts_with(no))
 }
 
 /// The site of a destination whose hosts need no question to anybody: hosts by configuration or map, an address literal, and
@@ -112,12 +120,15 @@ pub(crate) fn site_at_once(config: &Config, routing: &Routing, destination: &[u8
             let candidate = by_literal(config, &literal)?;
             Some(of_hosts(config, destination, &own, &[(&candidate.name, 0)], None, Vec::new()))
         }
+        Ok(Target::Here(to)) => Some(here(config, destination, &to)),
         Ok(Target::Mx(..)) | Err(_) => None,
     }
 }
 
 /// What is meant by a destination now.
 enum Target {
+    /// This machine.
+    Here(To),
     /// These hosts.
     Hosts(Hosts, Own),
     /// This address.
@@ -143,6 +154,12 @@ enum NoTarget {
 }
 
 fn target(config: &Config, routing: &Routing, ask: &mut Ask<'_>, destination: &[u8]) -> Result<Target, NoTarget> {
+    if let Some(to) = local::what(config, destination) {
+        return Ok(Target::Here(to));
+    }
+    if let Some(hosts) = local::server(config).filter(|_| destination == b"local:") {
+        return Ok(Target::Hosts(hosts, Own::default()));
+    }
     let smart = (!config.route.smart_host.is_empty()).then(|| smart_host_list(&config.route));
     if let Some(hosts) = smart.clone().filter(|_| routing.is_plain()) {
         return Ok(Target::Hosts(hosts, Own::default()));
@@ -173,6 +190,13 @@ fn target(config: &Config, routing: &Routing, ask: &mut Ask<'_>, destination: &[
                 Ok(domain) => Ok(Target::Mx(domain, own)),
                 Err(_) => Err(NoTarget::NoHosts(no_host(destination))),
             },
+            Ok(Way::Local) => {
+                let status = EnhancedCode::of(Outcome::Transient, 4, 4);
+                let text = format!(
+                    "mailertable says that {domain} is here now; its mail follows when nothing of it is under way"
+                );
+                Err(NoTarget::NoHosts(NoHosts { permanent: false, status, text }))
+            }
             Ok(Way::Refused(status, text)) => {
                 Err(NoTarget::NoHosts(NoHosts { permanent: status.outcome() == Outcome::Permanent, status, text }))
             }
@@ -243,6 +267,7 @@ pub(crate) async fn site(
         }
     };
     let mut site = match target {
+        Target::Here(to) => here(config, destination, &to),
         Target::Hosts(hosts, own) => of_list(config, &hosts, &own, by_list(&hosts, names).await?),
         Target::Literal(literal, own) => {
             let candidate = by_literal(config, &literal).ok_or_else(|| no_host(destination))?;
@@ -253,6 +278,15 @@ pub(crate) async fn site(
     };
     site.candidates.truncate(CANDIDATES_MAX);
     Ok(site)
+}
+
+/// The site of mail that is delivered here: that of its queue, since each program and each file is one of its own.
+fn here(config: &Config, destination: &[u8], to: &To) -> Site {
+    let mut rule = config.rule_for(destination, &[]);
+    // One at a time: what became of one is recorded before the next is begun.
+    rule.recipients_per_transaction = 1;
+    rule.connections = local::connections(config, to);
+    Site { name: destination.to_vec(), rule, until: clock::now() + CONFIGURED_FOR, candidates: Vec::new() }
 }
 
 /// Who is asked for names, and how.
@@ -343,6 +377,9 @@ async fn by_list(hosts: &Hosts, names: Names<'_>) -> Result<Vec<Candidate>, NoHo
             }
         }
     }
+    if hosts.protocol == Protocol::Lmtp {
+        found.iter_mut().for_each(|one: &mut Candidate| one.protocol = RouteProtocol::Lmtp);
+    }
     match trouble {
         Some(trouble) if found.is_empty() => Err(trouble),
         _ => Ok(found),
@@ -369,7 +406,13 @@ async fn addresses_of(host: &NextHost, preference: u16, names: Names<'_>) -> Res
             };
             Ok(found.hosts.iter().flat_map(at).collect())
         }
-        NextHost::Unix(path) => Err(no_host(path.as_bytes())),
+        NextHost::Unix(path) => Ok(vec![Candidate {
+            name: path.clone(),
+            address: Where::Unix(path.to_string().into()),
+            protocol: RouteProtocol::Lmtp,
+            server_name: "localhost".into(),
+            preference,
+        }]),
     }
 }
 
@@ -404,12 +447,14 @@ fn by_literal(config: &Config, domain: &Domain) -> Option<Candidate> {
 
 fn by_address(ip: IpAddr, port: u16, preference: u16) -> Candidate {
     let (name, server_name) = (format!("[{ip}]").into(), ip.to_string().into());
-    Candidate { name, address: SocketAddr::new(ip, port), server_name, preference }
+    let (address, protocol) = (Where::Socket(SocketAddr::new(ip, port)), RouteProtocol::Smtp);
+    Candidate { name, address, protocol, server_name, preference }
 }
 
 fn named(name: &str, address: SocketAddr, preference: u16) -> Candidate {
     let name = name.strip_suffix('.').unwrap_or(name);
-    Candidate { name: name.into(), address, server_name: name.into(), preference }
+    let (address, protocol) = (Where::Socket(address), RouteProtocol::Smtp);
+    Candidate { name: name.into(), address, protocol, server_name: name.into(), preference }
 }
 
 #[cfg(test)]

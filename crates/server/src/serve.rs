@@ -13,6 +13,7 @@ use crate::auth::Authenticator;
 use crate::commit::Keeper;
 use crate::config::{self, Config, Loaded};
 use crate::control::{self, ControlSocket};
+use crate::deliver::local::Office;
 use crate::dispatch::Dispatch;
 use crate::dns::Resolver;
 use crate::env::{accounts, clock, limits as files, machine, privileges, signals, systemd};
@@ -20,9 +21,12 @@ use crate::hosts::HostTable;
 use crate::house::Source;
 use crate::house::{Ended, House};
 use crate::log::{self, Log};
-use crate::routing::Routing;
+use crate::outcome::Outcomes;
+use crate::pickup;
+use crate::routing::{self, Routing};
 use crate::service::{Live, Service, Stop};
 use crate::sink::Behaviour;
+use crate::tally::Tally;
 use crate::tls::{Acceptor, Connector};
 use arc_swap::ArcSwap;
 use mail::{Node, QueueId, QueueIds};
@@ -79,11 +83,15 @@ pub struct Prepared {
     warnings: Vec<String>,
     bound: listener::Bound,
     control: Option<ControlSocket>,
+    /// Where programs of this machine hand mail in.
+    pickup: Option<pickup::Directory>,
     manager: systemd::Manager,
     authenticator: Option<Arc<Authenticator>>,
     tls: Option<Arc<Acceptor>>,
     open_files_max: u64,
     behaviour: Option<Behaviour>,
+    /// Who delivers to users; none in a sink.
+    office: Option<Office>,
     /// Messages are counted and forgotten.
     keeps_nothing: bool,
 }
@@ -115,6 +123,20 @@ impl Prepared {
         let owner = account.map(|account| (account.uid, account.gid));
         let control = ControlSocket::bind(&config.control.path, owner);
         prepared.control = Some(control.map_err(StartError::Control)?);
+        if machine::is_root() {
+            let office = Office::as_root(config).map_err(|error| {
+                StartError::Unavailable(format!("the process that delivers to users cannot be started: {error}"))
+            })?;
+            prepared.office = Some(office);
+        }
+        match config.submit.directory.as_deref().map(|path| (path, pickup::Directory::open(path, owner))) {
+            Some((_, Ok(directory))) => prepared.pickup = Some(directory),
+            Some((path, Err(error))) => prepared.warnings.push(format!(
+                "submit.directory = \"{}\": {error}; the sendmail command cannot hand mail in: make the directory for the user of mailrace, or name another",
+                path.display()
+            )),
+            None => {}
+        }
         privileges::harden()?;
         if let Some(account) = account {
             privileges::drop_to(account)?;
@@ -148,11 +170,13 @@ impl Prepared {
             warnings,
             bound,
             control: None,
+            pickup: None,
             manager: handover.manager,
             authenticator: None,
             tls: None,
             open_files_max,
             behaviour: None,
+            office: None,
             keeps_nothing: false,
         })
     }
@@ -190,13 +214,16 @@ impl Prepared {
             warnings,
             bound,
             control,
+            pickup,
             manager,
             authenticator,
             tls,
             open_files_max,
             behaviour,
+            office,
             ..
         } = self;
+        let office = office.unwrap_or_else(|| Office::new(&config));
         let mut signals = signals::Signals::new()
             .map_err(|error| StartError::Unavailable(format!("cannot catch signals: {error}")))?;
         let resolver = Resolver::new(&config.dns).map_err(|error| StartError::Config(error.to_string()))?;
@@ -211,14 +238,24 @@ impl Prepared {
             .map_err(|faults| StartError::Config(lines(&faults)))?;
         let limits = limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began);
         let connector = Connector::new(&config.tls).map_err(|error| StartError::Config(error.to_string()))?;
-        let dispatch = spool.as_ref().map(|spool| Dispatch::new(Arc::clone(spool), &config));
+        let loaded = match keeper {
+            Keeper::Spool { .. } => routing::load::load(&config, &Arc::default(), None)
+                .map_err(|faults| StartError::Config(lines(&faults)))?,
+            // A sink takes everything.
+            Keeper::Nothing { .. } => routing::load::Loaded { routing: Routing::plain(), notes: Vec::new() },
+        };
+        let maps = Arc::new(loaded.routing);
+        let dispatch = spool.as_ref().map(|spool| Dispatch::new(Arc::clone(spool), &config, Arc::clone(&maps)));
         let service = Arc::new(Service {
             keeper,
             log,
-            routing: ArcSwap::from_pointee(Routing::plain()),
+            routing: ArcSwap::new(maps),
             resolver: ArcSwap::from_pointee(resolver),
             hosts,
+            office,
             limits,
+            outcomes: Outcomes::default(),
+            tally: Tally::default(),
             stop: Stop::default(),
             behaviour,
             open_files_max,
@@ -229,7 +266,7 @@ impl Prepared {
             internet: None,
             live: ArcSwap::from_pointee(Live::new(config, authenticator).with_reasons(reasons)),
         });
-        for text in &warnings {
+        for text in warnings.iter().chain(&loaded.notes) {
             service.tell(&Event::ConfigWarning { text });
         }
         for note in &bound.notes {
@@ -246,6 +283,9 @@ impl Prepared {
         house.open_all(bound.listeners).map_err(StartError::Unavailable)?;
         house.watch(spool);
         house.deliver();
+        if let Some(directory) = pickup {
+            house.pick_up(directory);
+        }
         if let Some(socket) = control {
             house.answer_on(socket);
         }

@@ -8,14 +8,17 @@ use crate::admit::relay::Rights;
 use crate::auth::Authenticator;
 use crate::commit::Keeper;
 use crate::config::{Config, DeliveryMode, Listen, ListenTls};
+use crate::deliver::local::Office;
 use crate::dispatch::Dispatch;
 use crate::dns::{Ourselves, Resolver};
 use crate::env::{addresses, clock};
 use crate::hosts::HostTable;
 use crate::log::Log;
+use crate::outcome::Outcomes;
 use crate::resolve;
 use crate::routing::Routing;
 use crate::sink::Behaviour;
+use crate::tally::Tally;
 use crate::tls::{Acceptor, Connector};
 use arc_swap::ArcSwap;
 use mail::Envelope;
@@ -54,8 +57,14 @@ pub(crate) struct Service {
     pub(crate) resolver: ArcSwap<Resolver>,
     /// What is known of next hops.
     pub(crate) hosts: HostTable,
+    /// Mail for this machine.
+    pub(crate) office: Office,
     /// Connections and their rates.
     pub(crate) limits: Arc<Limits>,
+    /// Who waits to hear what becomes of a message.
+    pub(crate) outcomes: Outcomes,
+    /// What went through which mailer.
+    pub(crate) tally: Tally,
     /// The end.
     pub(crate) stop: Stop,
     /// Faults played on purpose, in `mailrace sink`.
@@ -69,6 +78,8 @@ pub(crate) struct Service {
 impl Service {
     /// Tells the log and the counters.
     pub(crate) fn tell(&self, event: &Event<'_>) {
+        self.outcomes.hear(event);
+        self.tally.hear(event);
         self.log.event(event);
     }
 
@@ -106,6 +117,8 @@ pub(crate) struct Live {
     pub(crate) rights: Rights,
     /// What decides on senders and recipients.
     pub(crate) policies: Policies,
+    /// The same where maps say who may relay.
+    pub(crate) checks: Policies,
     /// Who we are, so that mail is not sent to ourselves.
     pub(crate) ourselves: Ourselves,
     /// Why next hops do not take mail, by their words.
@@ -119,13 +132,23 @@ impl Live {
     pub(crate) fn new(config: Config, authenticator: Option<Arc<Authenticator>>) -> Self {
         let rights = Rights::new(&config);
         let policies = Policies::usual(rights.clone(), &config.dnsbl);
+        let checks = Policies::beside_maps(rights.clone(), &config.dnsbl);
         let ourselves = Ourselves {
             names: vec![config.hostname.as_str().into()],
             listeners: config.listen.iter().map(|listen| listen.address).collect(),
             addresses: addresses::of_this_machine(),
         };
         let smart_hosts = (!config.route.smart_host.is_empty()).then(|| resolve::smart_hosts(&config.route));
-        Self { config, authenticator, rights, policies, ourselves, reasons: Arc::new(Rules::usual()), smart_hosts }
+        Self {
+            config,
+            authenticator,
+            rights,
+            policies,
+            checks,
+            ourselves,
+            reasons: Arc::new(Rules::usual()),
+            smart_hosts,
+        }
     }
 
     /// The same, with the rules that the configuration names.
@@ -349,7 +372,10 @@ impl Service {
             routing: ArcSwap::from_pointee(Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: HostTable::forgetful(&config),
+            office: Office::new(&config),
             limits: Limits::new(limits, began),
+            outcomes: Outcomes::default(),
+            tally: Tally::default(),
             stop: Stop::default(),
             behaviour: Some(behaviour).filter(|behaviour| !behaviour.is_plain()),
             open_files_max: 1_024,

@@ -60,6 +60,10 @@ pub(crate) struct Attempt<'a> {
     pub(crate) is_try: bool,
     /// It was logged before, and is reported now together with others.
     pub(crate) is_told: bool,
+    /// Who takes it has it in the end: a mailbox, a program, a file.
+    pub(crate) is_final: bool,
+    /// What the log names in place of the recipients, who then are behind it: a program, a file.
+    pub(crate) name: Option<&'a str>,
 }
 
 /// What became of one recipient in an attempt.
@@ -265,7 +269,10 @@ fn judge(service: &Service, attempt: &Attempt<'_>, fate: Fate, before: State) ->
     let done = State { status: Status::Done, ..before.tried() };
     let cause = match fate {
         Fate::Delivered(_) => {
-            let kind = (!attempt.passes_dsn).then_some(Kind::Relayed);
+            let kind = match attempt.is_final {
+                true => Some(Kind::Delivered),
+                false => (!attempt.passes_dsn).then_some(Kind::Relayed),
+            };
             return Judged { fate, kind, state: done };
         }
         Fate::Failed(_) => return Judged { fate, kind: Some(Kind::Failed), state: done },
@@ -363,9 +370,15 @@ fn log_one(service: &Service, attempt: &Attempt<'_>, to: &[&str], one: &Judged, 
             (cause.status.with_outcome(Outcome::Permanent), cause.reply.as_ref(), Stat::Failed(&cause.text))
         }
     };
+    let name = attempt.name.map(|name| [name]);
+    let (to, controller) = match &name {
+        Some(name) => (name.as_slice(), to.first().copied()),
+        None => (to, None),
+    };
     service.tell(&Event::Delivery {
         id: attempt.envelope.id,
         to,
+        controller,
         delay,
         xdelay: attempt.xdelay,
         mailer: attempt.mailer,
@@ -376,6 +389,9 @@ fn log_one(service: &Service, attempt: &Attempt<'_>, to: &[&str], one: &Judged, 
         stat,
         reason,
     });
+    if matches!(stat, Stat::Sent(_)) {
+        service.tally.sent(attempt.mailer, attempt.content_bytes);
+    }
 }
 
 /// sendmail's formula: class 0, 30,000 for a recipient, 90,000 for an attempt.

@@ -166,6 +166,13 @@ impl Script {
         let holds = |episode: &&Episode| episode.from <= now && now < episode.to;
         self.episodes.iter().find(holds).map_or(self.base, |episode| episode.character)
     }
+
+    /// When an episode begins or ends next, after `now`.
+    #[must_use]
+    pub fn next_change(&self, now: Duration) -> Option<Duration> {
+        let times = self.episodes.iter().flat_map(|episode| [episode.from, episode.to]);
+        times.filter(|time| *time > now).min()
+    }
 }
 
 #[cfg(test)]
@@ -189,5 +196,7 @@ mod tests {
         let script = Script { base: Live, episodes: vec![episode(10, 20, Dead), episode(15, 30, Busy)] };
         let at: Vec<Character> = [0, 10, 19, 20, 29, 30].into_iter().map(|now| script.at(second(now))).collect();
         assert_eq!(at, [Live, Dead, Dead, Busy, Busy, Live]);
+        let next: Vec<_> = [0, 9, 10, 15, 20, 30].into_iter().map(|now| script.next_change(second(now))).collect();
+        assert_eq!(next, [Some(10), Some(10), Some(15), Some(20), Some(30), None].map(|time| time.map(second)));
     }
 }

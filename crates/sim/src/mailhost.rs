@@ -65,7 +65,10 @@ pub struct Mailhost {
     /// The beginning of a command whose end has not come.
     line: Vec<u8>,
     is_line_too_long: bool,
+    /// It offered nothing; what it becomes later does not change that.
+    is_plain: bool,
     has_sender: bool,
+    transactions: u32,
     recipients: Vec<Box<[u8]>>,
     at_dot: Option<AtDot>,
     content: Content,
@@ -197,7 +200,9 @@ impl Mailhost {
             state: State::Command,
             line: Vec::new(),
             is_line_too_long: false,
+            is_plain: false,
             has_sender: false,
+            transactions: 0,
             recipients: Vec::new(),
             at_dot: None,
             content: Content::default(),
@@ -213,6 +218,12 @@ impl Mailhost {
     #[must_use]
     pub fn host(&self) -> u32 {
         self.host
+    }
+
+    /// MAIL commands so far, refused ones included.
+    #[must_use]
+    pub fn transactions(&self) -> u32 {
+        self.transactions
     }
 
     /// When [`World::leave`] has something next.
@@ -248,6 +259,7 @@ impl Mailhost {
     }
 
     fn greet(&mut self, side: &mut Side<'_>) {
+        self.is_plain = side.character == Character::Plain;
         match side.character {
             Character::Dead => self.end(Then::Reset),
             Character::Drop | Character::Hung => self.state = State::Deaf,
@@ -335,7 +347,6 @@ impl Mailhost {
         let end = line.iter().position(|octet| *octet == b' ').unwrap_or(line.len());
         let (verb, rest) = line.split_at_checked(end).unwrap_or((line, &[]));
         let is = |name: &str| verb.eq_ignore_ascii_case(name.as_bytes());
-        let is_plain = side.character == Character::Plain;
         if is("RCPT") {
             self.rcpt(side, rest);
         } else if is("MAIL") {
@@ -346,7 +357,7 @@ impl Mailhost {
                 self.state = State::Text;
                 self.say("354 go on");
             }
-        } else if is("BDAT") && !is_plain {
+        } else if is("BDAT") && !self.is_plain {
             self.bdat(side, rest);
         } else if is("EHLO") || is("HELO") {
             self.hello(side, is("EHLO"));
@@ -369,6 +380,7 @@ impl Mailhost {
 
     fn hello(&mut self, side: &Side<'_>, is_extended: bool) {
         self.forget();
+        self.is_plain = side.character == Character::Plain;
         let name = World::name(self.host);
         match side.character {
             Character::HungHello => self.state = State::Deaf,
@@ -394,6 +406,7 @@ impl Mailhost {
         if path(rest, b"FROM:").is_none() {
             return self.refuse(side, 501, "5.5.4 MAIL FROM:<address>");
         }
+        self.transactions = self.transactions.saturating_add(1);
         match side.character {
             Character::Busy => self.refuse(side, 451, "4.3.0 busy, try again later"),
             Character::Throttle if !side.host.bears(side.plan.throttle_interval, side.now) => {

@@ -47,7 +47,7 @@ impl Local {
 
 /// For a field: `Fri, 20 Nov 2026 16:35:11 +0100`.
 // RFC 5322 §3.3
-pub(super) fn for_field(unix_us: u64, offset_seconds: i32) -> String {
+pub(crate) fn for_field(unix_us: u64, offset_seconds: i32) -> String {
     let Local { civil, day, month, zone_minutes } = Local::new(unix_us, offset_seconds);
     let sign = if zone_minutes < 0 { '-' } else { '+' };
     format!(
@@ -62,6 +62,15 @@ pub(super) fn for_field(unix_us: u64, offset_seconds: i32) -> String {
         zone_minutes.abs() / 60,
         zone_minutes.abs() % 60,
     )
+}
+
+/// As the `From ` line of a mailbox file has it, in local time: `Fri Nov 20 16:35:11 2026`.
+// RFC 4155 §A
+#[must_use]
+pub fn for_mbox(unix_us: u64, offset_seconds: i32) -> String {
+    let Local { civil, day, month, .. } = Local::new(unix_us, offset_seconds);
+    let CivilTime { year, day: day_of_month, hour, minute, second, .. } = civil;
+    format!("{day:.3} {month:.3} {day_of_month:2} {hour:02}:{minute:02}:{second:02} {year:04}")
 }
 
 /// For a person: `Friday, 20 November 2026, 16:35 (UTC+1)`.
@@ -87,6 +96,8 @@ mod tests {
         // date -u -d @1795161879: Fri Nov 20 08:04:39 UTC 2026
         let us = 1_795_161_879_123_456;
         assert_eq!(for_field(us, 0), "Fri, 20 Nov 2026 08:04:39 +0000");
+        assert_eq!(for_mbox(us, 3_600), "Fri Nov 20 09:04:39 2026");
+        assert_eq!(for_mbox(0, 0), "Thu Jan  1 00:00:00 1970");
         assert_eq!(for_field(us, -12_600), "Fri, 20 Nov 2026 04:34:39 -0330");
         assert_eq!(for_field(0, 3_600), "Thu, 1 Jan 1970 01:00:00 +0100");
         assert_eq!(for_person(us, 0), "Friday, 20 November 2026, 08:04 (UTC)");

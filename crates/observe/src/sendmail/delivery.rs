@@ -61,11 +61,18 @@ pub(super) fn write_to<'a>(event: &Event<'a>, out: &mut String) -> Option<Event<
         out.push_str(", [more]");
     }
     match now {
-        Event::Queued { mailer, priority, .. } => {
+        Event::Queued { mailer, priority, quarantine, .. } => {
             word(out, ", delay=00:00:00, mailer=", mailer);
-            put(out, format_args!(", pri={priority}, stat=queued"));
+            put(out, format_args!(", pri={priority}"));
+            if let Some(reason) = quarantine {
+                value(out, ", quarantine=", reason, STAT_MAX);
+            }
+            out.push_str(if quarantine.is_some() { ", stat=quarantined" } else { ", stat=queued" });
         }
-        Event::Delivery { delay, xdelay, mailer, priority, relay, dsn, reply, stat, .. } => {
+        Event::Delivery { controller, delay, xdelay, mailer, priority, relay, dsn, reply, stat, .. } => {
+            if let Some(controller) = controller {
+                value(out, ", ctladdr=", controller, PATH_MAX);
+            }
             write_time(", delay=", delay, out);
             write_time(", xdelay=", xdelay, out);
             word(out, ", mailer=", mailer);
@@ -91,6 +98,8 @@ pub(super) fn write(event: &Event<'_>, out: &mut String) -> bool {
             out.push_str(kind.words());
             end(out, ": ", text);
         }
+        Event::Discarded { .. } => out.push_str("discarded"),
+        Event::Cloned { owner, .. } => value(out, "clone: owner=", owner, PATH_MAX),
         Event::Unreportable { text, .. } => end(out, "report cannot be delivered: ", text),
         Event::StartTlsClient { relay, version, cipher, bits, verify } => {
             out.push_str("STARTTLS=client");

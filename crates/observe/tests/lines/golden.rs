@@ -70,7 +70,7 @@ fn mail_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
             "ID: from=<a@ext.test>, size=0, class=0, nrcpts=0, proto=ESMTP, daemon=MTA, relay=localhost [127.0.0.1]",
         ),
         (
-            Event::Queued { id, to: &["<u1@ok.test>"], mailer: "esmtp", priority: 30_015 },
+            Event::Queued { id, to: &["<u1@ok.test>"], mailer: "esmtp", priority: 30_015, quarantine: None },
             "ID: to=<u1@ok.test>, delay=00:00:00, mailer=esmtp, pri=30015, stat=queued",
         ),
         (
@@ -299,7 +299,7 @@ fn the_prefix_is_that_of_syslog() {
 fn a_long_list_of_recipients_takes_several_lines() {
     let names: Vec<String> = (0..200).map(|n| format!("<user{n}@lab.test>")).collect();
     let to: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut next = Some(Event::Queued { id: id(), to: &to, mailer: "esmtp", priority: 30_015 });
+    let mut next = Some(Event::Queued { id: id(), to: &to, mailer: "esmtp", priority: 30_015, quarantine: None });
     let mut seen = Vec::new();
     let mut lines = 0;
     while let Some(event) = next {

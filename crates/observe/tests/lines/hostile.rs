@@ -115,8 +115,12 @@ fn keys(event: &Event<'_>) -> Option<Vec<&'static str>> {
         Event::Auth { .. } => keys.extend(["AUTH", "relay", "authid", "mech", "bits"]),
         Event::LimitReached { .. } => keys.extend(["limit", "max", "relay"]),
         Event::DnsblListed { .. } => keys.extend(["dnsbl", "answer", "weight", "relay"]),
-        Event::Queued { .. } => keys.extend(["to", "delay", "mailer", "pri", "stat"]),
-        Event::Delivery { reply, relay, stat, .. } => {
+        Event::Queued { quarantine, .. } => {
+            keys.extend(["to", "delay", "mailer", "pri"]);
+            keys.extend(quarantine.map(|_| "quarantine"));
+            keys.push("stat");
+        }
+        Event::Delivery { controller: None, reply, relay, stat, .. } => {
             keys.extend(["to", "delay", "xdelay", "mailer", "pri"]);
             keys.extend((*relay != observe::NextHop::None).then_some("relay"));
             keys.push("dsn");

@@ -26,7 +26,7 @@ pub(crate) fn queue_id() -> QueueId {
 }
 
 /// How many kinds there are.
-pub(crate) const COUNT: usize = 38;
+pub(crate) const COUNT: usize = 40;
 
 /// The number of the event's kind. No `_` here: a new event has to be added below too.
 pub(crate) fn kind(event: &Event<'_>) -> usize {
@@ -61,7 +61,7 @@ pub(crate) fn kind(event: &Event<'_>) -> usize {
         Event::Spool { .. } => 27,
         Event::LogDropped { .. } => 28,
         Event::InternalError { .. } => 29,
-        Event::Delivery { .. } => 30,
+        Event::Delivery { controller: None, .. } => 30,
         Event::Reported { .. } => 31,
         Event::Unreportable { .. } => 32,
         Event::StartTlsClient { .. } => 33,
@@ -69,6 +69,8 @@ pub(crate) fn kind(event: &Event<'_>) -> usize {
         Event::DestinationDown { .. } => 35,
         Event::DestinationUp { .. } => 36,
         Event::QueueCommand { .. } => 37,
+        Event::Discarded { .. } => 38,
+        Event::Cloned { .. } => 39,
     }
 }
 
@@ -124,7 +126,7 @@ pub(crate) fn event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<
             identity: option(a),
             relay,
         },
-        26 => Event::Queued { id: queue_id(), to, mailer: b, priority: -i64::from(small) },
+        26 => Event::Queued { id: queue_id(), to, mailer: b, priority: -i64::from(small), quarantine: option(a) },
         27 => Event::Spool { severity: Severity::Critical, text: a },
         28 => Event::LogDropped { lines: number },
         29 => Event::InternalError { place: b, text: a },
@@ -162,6 +164,8 @@ fn delivery_event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<'a
         },
         31 => Event::Reported { id: queue_id(), report: queue_id(), kind: ReportKind::Delayed, text: a },
         32 => Event::Unreportable { id: queue_id(), text: a },
+        38 => Event::Discarded { id: queue_id() },
+        39 => Event::Cloned { id: queue_id(), owner: a },
         33 => Event::StartTlsClient { relay, version: b, cipher: a, bits: u16::MAX, verify: b },
         34 => Event::TlsClientFailed { relay, reason: a },
         35 => Event::DestinationDown { destination: b, why: a, retry: time },

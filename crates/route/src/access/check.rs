@@ -6,7 +6,7 @@ use super::{Access, Client, ClientName, DelayChecks, Entry, Ruled, Ruling};
 use crate::class::Classes;
 use crate::question::{Ask, Stop};
 use crate::step::Step;
-use mail::{Address, AddressLiteral, Domain, EnhancedCode, Outcome, ReversePath};
+use mail::{Address, Domain, EnhancedCode, Outcome, ReversePath};
 
 const CONNECT: Tag = Tag::or_bare("Connect");
 const FROM: Tag = Tag::or_bare("From");
@@ -79,31 +79,38 @@ impl Access {
     ) -> Result<Ruled, Stop> {
         match sender.address() {
             Some(address) if self.options.delay_checks == DelayChecks::No => {
-                self.check_sender(ask, client, address, address, classes)
+                match self.check_localhost(client, address, classes) {
+                    Some(refused) => Ok(refused),
+                    None => self.check_sender(ask, address, address, classes),
+                }
             }
             _ => Ok(Ruled::new(Ruling::Continue, Vec::new())),
         }
+    }
+
+    /// Without `delay_checks`: a stranger's sender is on no machine that calls itself localhost. With it sendmail has put its own
+    /// name there before it looks.
+    fn check_localhost(&self, client: &Client<'_>, sender: &Address, classes: &Classes) -> Option<Ruled> {
+        if self.options.accept_unqualified_senders
+            || !classes.is_localhost(sender.domain())
+            || is_local_client(client, classes)
+        {
+            return None;
+        }
+        let told = (553, EnhancedCode::of(Outcome::Permanent, 5, 4), "Real domain name required for sender address");
+        let refusal = value::refusal(told, Some(sender));
+        let steps = vec![Step::new("access From:", refusal.to_string())];
+        Some(Ruled::new(Ruling::Refuse(refusal), steps))
     }
 
     /// `about`: the address that the text names, which is the recipient when checks are delayed.
     fn check_sender(
         &self,
         ask: &mut Ask<'_>,
-        client: &Client<'_>,
         sender: &Address,
         about: &Address,
         classes: &Classes,
     ) -> Result<Ruled, Stop> {
-        if !self.options.accept_unqualified_senders
-            && is_localhost(sender.domain(), classes)
-            && !is_local_client(client, classes)
-        {
-            let told =
-                (553, EnhancedCode::of(Outcome::Permanent, 5, 4), "Real domain name required for sender address");
-            let refusal = value::refusal(told, Some(about));
-            let steps = vec![Step::new("access From:", refusal.to_string())];
-            return Ok(Ruled::new(Ruling::Refuse(refusal), steps));
-        }
         let (local, domain) = Self::behind_local_hosts(sender, classes);
         let groups = [
             key::full(FROM, &local, &domain),
@@ -189,7 +196,7 @@ impl Access {
         }
         let mut checks = Vec::new();
         if let Some(address) = sender.address() {
-            checks.push(self.check_sender(ask, client, address, recipient, classes)?);
+            checks.push(self.check_sender(ask, address, recipient, classes)?);
         }
         if checks.iter().all(|ruled| ruled.ruling == Ruling::Continue) {
             checks.push(self.check_client(ask, client, Some(recipient))?);
@@ -244,21 +251,6 @@ fn decided(
     let ruling = ruling(&entry, reject, about);
     let steps = vec![step(stage, entry, &ruling)];
     Ruled::new(ruling, steps)
-}
-
-/// Whether a sender claims to be on whatever machine reads the address.
-fn is_localhost(domain: &Domain, classes: &Classes) -> bool {
-    match domain {
-        Domain::Name(name) => {
-            let parent =
-                classes.hostname.as_ref().and_then(|own| own.ascii().split_once('.').map(|(_, parent)| parent));
-            let rest = name.ascii().strip_prefix("localhost");
-            rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('.').is_some_and(|rest| Some(rest) == parent))
-        }
-        Domain::Literal(AddressLiteral::V4(ip)) => *ip == std::net::Ipv4Addr::LOCALHOST,
-        Domain::Literal(AddressLiteral::V6(ip)) => *ip == std::net::Ipv6Addr::LOCALHOST,
-        Domain::Literal(AddressLiteral::General(_)) => false,
-    }
 }
 
 /// Whether the client is a machine of class w, or this one.

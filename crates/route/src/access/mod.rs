@@ -16,6 +16,8 @@
 //! Not here: limits themselves (`server`), whether a recipient exists ([`resolve`](crate)), the DNS.
 
 mod check;
+#[doc(hidden)]
+pub mod fuzz;
 mod key;
 mod lint;
 mod relay;
@@ -23,7 +25,7 @@ pub mod tag;
 pub mod value;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::network::{self, Networks};
 use crate::question::{Ask, Found, Source, Stop};
@@ -241,13 +243,9 @@ impl Access {
         key::address(tag, ip, tagged, self.networks.get(""))
     }
 
-    /// The first entry that one of the keys has. All keys that have to be asked outside are asked for in one round.
-    fn find(&self, ask: &mut Ask<'_>, groups: &[Group]) -> Result<Option<(Found, bool)>, Stop> {
-        self.find_until(ask, groups, |_| false)
-    }
-
-    /// As [`Self::find`]; after an entry of which `skips` is true, the next group is asked, if its own allows that.
-    fn find_until(
+    /// The first entry that one of the keys has; after one of which `skips` is true the next group is asked, or if the group of
+    /// that entry forbids that, the entry comes back with `true`. All keys that have to be asked outside are asked in one round.
+    fn find(
         &self,
         ask: &mut Ask<'_>,
         groups: &[Group],
@@ -273,7 +271,7 @@ impl Access {
 
     /// The entry that decides; `SKIP` is none.
     fn search(&self, ask: &mut Ask<'_>, groups: &[Group]) -> Result<Option<Entry>, Stop> {
-        let found = self.find_until(ask, groups, |found| Value::parse(&found.value) == Value::Skip)?;
+        let found = self.find(ask, groups, |found| Value::parse(&found.value) == Value::Skip)?;
         Ok(found.filter(|(_, is_skip)| !is_skip).map(|(found, _)| Entry { value: Value::parse(&found.value), found }))
     }
 }

@@ -16,7 +16,7 @@ use mail::{Address, Domain, EnhancedCode, Outcome, ReversePath};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// How many hosts an address may name before nobody follows it.
-pub const HOSTS_MAX: usize = 16;
+const HOSTS_MAX: usize = 16;
 
 const CONNECT: Tag = Tag::or_bare("Connect");
 const FROM: Tag = Tag::only("From");
@@ -69,14 +69,14 @@ impl Access {
     /// The address without the hosts of class w that it names on its way.
     pub(super) fn behind_local_hosts(address: &Address, classes: &Classes) -> (String, Domain) {
         let mut local = address.local_part().as_str();
-        let mut domain = address.domain().clone();
+        let mut domain = classes.canonical(address.domain().clone());
         for _ in 0..HOSTS_MAX {
             let next = next_host(local).filter(|_| classes.is_local(&domain));
             let Some((next, rest)) = next.and_then(|(host, rest)| Some((Domain::parse(host.as_bytes()).ok()?, rest)))
             else {
                 break;
             };
-            (local, domain) = (rest, next);
+            (local, domain) = (rest, classes.canonical(next));
         }
         (local.to_owned(), domain)
     }
@@ -84,7 +84,7 @@ impl Access {
     /// Follows an address through the hosts that it names, as long as they are ours.
     pub(super) fn follow(&self, ask: &mut Ask<'_>, address: &Address, classes: &Classes) -> Result<Target, Stop> {
         let mut local = address.local_part().as_str();
-        let mut domain = address.domain().clone();
+        let mut domain = classes.canonical(address.domain().clone());
         for _ in 0..HOSTS_MAX {
             let Some(why) = self.takes(ask, &domain, classes)? else { break };
             match next_host(local) {
@@ -92,7 +92,7 @@ impl Access {
                 None => return Ok(Target { local: local.to_owned(), domain, ours: Some(why) }),
                 Some((host, rest)) => {
                     let Ok(next) = Domain::parse(host.as_bytes()) else { break };
-                    (local, domain) = (rest, next);
+                    (local, domain) = (rest, classes.canonical(next));
                 }
             }
         }
@@ -138,7 +138,10 @@ impl Access {
             return Ok(Right { step, refusal: None, is_by_login: true });
         }
         let ours = match target {
-            Ok(Target { ours: Some(step), .. }) => return Ok(Right::given(step)),
+            // With relay_to_full_address an entry of the address counts before that of its domain.
+            Ok(Target { ours: Some(step), .. }) if step.found.is_none() || !self.options.relay_to_full_address => {
+                return Ok(Right::given(step));
+            }
             Ok(target) => self.full_address(ask, &target),
             Err(stop) => Err(stop),
         };
@@ -181,7 +184,7 @@ impl Access {
             vec![
                 key::full(TO, &target.local, &target.domain),
                 key::domain(TO, &target.domain, self.options.lookup_dot_domain),
-                key::user(TO, &target.local),
+                key::named(TO, &format!("{}@", target.local)),
             ]
         };
         let entry = self.search(ask, &groups)?.filter(|entry| entry.value == Value::Relay);

@@ -179,6 +179,9 @@ impl Certified {
     }
 }
 
+/// Names and their values.
+pub type Pairs = Vec<(String, String)>;
+
 /// As whom we log in at a server: `"U:user" "P:password" "M:PLAIN"`. Its `Debug` does not show the password.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct AuthInfo {
@@ -270,7 +273,7 @@ impl Access {
         read: impl Fn(&str) -> Option<T>,
     ) -> Result<Option<Tagged<T>>, Stop> {
         let is_skip = |found: &Found| found.value.trim().eq_ignore_ascii_case("SKIP");
-        let found = self.find_until(ask, groups, is_skip)?.filter(|(_, is_skip)| !is_skip);
+        let found = self.find(ask, groups, is_skip)?.filter(|(_, is_skip)| !is_skip);
         Ok(found.and_then(|(found, _)| Some(Tagged { value: read(found.value.trim())?, found })))
     }
 
@@ -378,7 +381,7 @@ impl Access {
         ask: &mut Ask<'_>,
         peer: Server<'_>,
         is_server: bool,
-    ) -> Result<Option<Tagged<Vec<(String, String)>>>, Stop> {
+    ) -> Result<Option<Tagged<Pairs>>, Stop> {
         let tag = if is_server { "TLS_Clt_features" } else { "TLS_Srv_features" };
         self.tagged(ask, &self.host(tag, peer.name, peer.ip), |text| {
             let pairs = unquote(text);

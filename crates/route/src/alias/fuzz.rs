@@ -25,6 +25,9 @@ fn survives(member: &Member) {
 }
 
 /// The text of an aliases file.
+///
+/// # Panics
+/// When what must hold does not.
 pub fn aliases(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let read = parse_aliases("aliases", &text, &|domain| domain == "a.example");
@@ -56,6 +59,9 @@ pub fn include(data: &[u8]) {
 }
 
 /// The text of the `.forward` of joe: he and others are found, nobody twice.
+///
+/// # Panics
+/// When that is not so.
 pub fn forward(data: &[u8]) {
     let text: Arc<str> = String::from_utf8_lossy(data).into();
     let here = DomainName::new("a.example").expect("a name");

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `joe`, `"joe smith"`, `Joe <joe>`, `joe (home)` | a user |
 //! | `\joe` | the mailbox of a user, whatever aliases and his `.forward` say |
-//! | `joe@a.example`, `joe%a.example`, `@b.example:joe@a.example` | an address |
+//! | `joe@a.example`, `joe%a.example`, `a.example!joe`, `@b.example:joe@a.example` | an address |
 //! | `"\|prog args"`, `\|prog` | a program |
 //! | `/full/name`, `"/full name"` | a file |
 //! | `:include:/full/name` | everybody in a file |
@@ -192,7 +192,7 @@ fn is_simple(item: &str) -> bool {
 
 fn simple(item: &str) -> Member {
     if item.contains('@') {
-        return Address::parse(item.as_bytes()).map_or_else(|error| bad(item, error.to_string()), Member::Address);
+        return Address::parse(item.strip_suffix('.').unwrap_or(item).as_bytes()).map_or_else(|error| bad(item, error.to_string()), Member::Address);
     }
     LocalPart::new(item).map_or_else(|error| bad(item, error.to_string()), Member::Local)
 }
@@ -302,10 +302,7 @@ fn mailbox(item: &str) -> Read {
 }
 
 fn user_or_address(item: &str, text: &str) -> Read2 {
-    let (is_mailbox, text) = match text.strip_prefix('\\') {
-        Some(rest) => (true, rest),
-        None => (false, text),
-    };
+    let is_mailbox = text.starts_with('\\');
     let split = last_unquoted(text, '@').or_else(|| last_unquoted(text, '%').filter(|_| !text.contains('"')));
     if let Some(at) = split {
         let (local, domain) = (text.get(..at).unwrap_or_default(), text.get(at + 1..).unwrap_or_default());
@@ -313,11 +310,13 @@ fn user_or_address(item: &str, text: &str) -> Read2 {
         if local.is_empty() {
             return (bad(item, "a user is missing before the @"), None);
         }
-        let address = LocalPart::new(&local)
-            .and_then(|local| Domain::parse(domain.trim().as_bytes()).and_then(|domain| Address::new(local, domain)));
-        return (address.map_or_else(|error| bad(item, error.to_string()), Member::Address), None);
+        return (address(item, &local, domain), None);
+    }
+    if let Some((host, user)) = text.split_once('!').filter(|(host, _)| host.contains('.') && !text.contains('"')) {
+        return (address(item, user, host), None);
     }
     let name = unquoted(text);
+    let name = name.trim();
     if name.is_empty() {
         return (bad(item, "a name is missing"), None);
     }
@@ -325,7 +324,7 @@ fn user_or_address(item: &str, text: &str) -> Read2 {
         let hint = if text.contains('#') { "a comment stands on a line of its own" } else { "a comma parts two names" };
         format!("\"{item}\" is one name with blanks; {hint}")
     });
-    match LocalPart::new(&name) {
+    match LocalPart::new(name) {
         Ok(name) if is_mailbox => (Member::Mailbox(name), doubt),
         Ok(name) => (Member::Local(name), doubt),
         Err(error) => (bad(item, error.to_string()), doubt),
@@ -333,6 +332,14 @@ fn user_or_address(item: &str, text: &str) -> Read2 {
 }
 
 type Read2 = (Member, Option<String>);
+
+fn address(item: &str, local: &str, domain: &str) -> Member {
+    let domain = domain.trim();
+    let domain = domain.strip_suffix('.').unwrap_or(domain);
+    let address = LocalPart::new(local)
+        .and_then(|local| Domain::parse(domain.as_bytes()).and_then(|domain| Address::new(local, domain)));
+    address.map_or_else(|error| bad(item, error.to_string()), Member::Address)
+}
 
 /// The text without comments in parentheses.
 fn without_comments(item: &str) -> (Cow<'_, str>, Option<String>) {
@@ -444,19 +451,31 @@ pub(super) fn unquoted(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Whether a name means itself without quotes.
+fn is_plain(name: &str) -> bool {
+    name.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '+' | '='))
+}
+
 /// In quotes where the meaning of a name needs them.
-fn write_name(f: &mut fmt::Formatter<'_>, name: &LocalPart) -> fmt::Result {
-    let is_plain = name.as_str().chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '+' | '='));
-    if is_plain && !name.as_str().is_empty() {
-        return f.write_str(name.as_str());
+fn write_name(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+    if is_plain(name) && !name.is_empty() {
+        return f.write_str(name);
     }
-    if special(name.as_str().trim()).is_none() {
-        return quoted(f, name.as_str());
+    if special(name.trim()).is_none() {
+        return quoted(f, name);
     }
     // In quotes alone it would be a program or a file.
     f.write_str("<")?;
-    quoted(f, name.as_str())?;
+    quoted(f, name)?;
     f.write_str(">")
+}
+
+/// The backslash makes its first character an ordinary one; what follows stands in quotes where it needs them.
+fn write_mailbox(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+    let first = name.chars().next().map_or(0, char::len_utf8);
+    let (first, rest) = name.split_at_checked(first).unwrap_or_default();
+    write!(f, "\\{first}")?;
+    if is_plain(name) { f.write_str(rest) } else { quoted(f, rest) }
 }
 
 fn quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
@@ -474,12 +493,12 @@ fn quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
 impl fmt::Display for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Address(address) => write!(f, "{address}"),
-            Self::Local(name) => write_name(f, name),
-            Self::Mailbox(name) => {
-                f.write_str("\\")?;
-                write_name(f, name)
+            Self::Address(address) => {
+                let text = address.to_string();
+                if is_simple(&text) { f.write_str(&text) } else { write!(f, "<{text}>") }
             }
+            Self::Local(name) => write_name(f, name.as_str()),
+            Self::Mailbox(name) => write_mailbox(f, name.as_str()),
             Self::Program(command) => quoted(f, &format!("|{command}")),
             Self::File(path) => quoted(f, path),
             Self::Include(path) => quoted(f, &format!(":include:{path}")),

@@ -48,7 +48,7 @@ const LMDB_MAGIC: u32 = 0xbeef_c0de;
 
 impl Format {
     /// Tells what a file is. An empty file is text without lines.
-    pub(super) fn of(bytes: &[u8]) -> Result<Self, Unreadable> {
+    pub fn of(bytes: &[u8]) -> Result<Self, Unreadable> {
         if let Some(format) = berkeley::format_of(bytes)? {
             return Ok(format);
         }

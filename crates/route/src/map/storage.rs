@@ -18,8 +18,8 @@ enum Layout {
     Packed(Box<[(u32, u32)]>),
 }
 
-/// How far from a known line number an entry may begin: counting lines in 1 KiB takes some 20 ns.
-const BLOCK: usize = 1_024;
+/// How far from a known line number an entry may begin: what has to be read to count lines.
+const BLOCK: usize = 128;
 
 /// All entries of a table.
 #[derive(Debug)]
@@ -83,6 +83,7 @@ impl Storage {
     /// The offset of the entry of a key, or where its slot would be.
     fn slot_of(&self, key: &str, hash: u64) -> Result<u32, usize> {
         let mark = self.slot(0, hash);
+        let may_be_there = self.may_be_key(key);
         let offset_mask = u32::MAX.checked_shr(32 - self.offset_bits.min(32)).unwrap_or_default();
         // The upper half of the hash as a fraction of the table.
         let slots = self.slots.len() as u64;
@@ -92,12 +93,30 @@ impl Storage {
             if *slot == EMPTY {
                 return Err(at);
             }
-            if slot & !offset_mask == mark && self.entry(slot & offset_mask).0 == key {
+            if slot & !offset_mask == mark && may_be_there && self.is_key(slot & offset_mask, key) {
                 return Ok(slot & offset_mask);
             }
         }
         // A quarter of the slots is free.
         Err(self.slots.len())
+    }
+
+    /// Whether a key holds nothing that ends one.
+    fn may_be_key(&self, key: &str) -> bool {
+        match self.layout {
+            Layout::Lines(_) => !key.bytes().any(text::ends_key),
+            Layout::Packed(_) => memchr::memchr(0, key.as_bytes()).is_none(),
+        }
+    }
+
+    /// Whether this key begins at an offset, and ends there.
+    fn is_key(&self, offset: u32, key: &str) -> bool {
+        let rest = self.text.as_bytes().get(offset as usize..).unwrap_or_default();
+        let end = rest.strip_prefix(key.as_bytes()).and_then(|rest| rest.first());
+        end.is_some_and(|end| match self.layout {
+            Layout::Lines(_) => text::ends_key(*end),
+            Layout::Packed(_) => *end == 0,
+        })
     }
 
     /// The key that begins at an offset, and the value behind it.
@@ -131,7 +150,11 @@ impl Storage {
     /// The entry with exactly this key.
     pub(super) fn find(&self, key: &str) -> Option<Hit<'_>> {
         let offset = self.slot_of(key, hash(key.as_bytes())).ok()?;
-        let (key, value) = self.entry(offset);
+        let (key, rest) = self.text.get(offset as usize..)?.split_at_checked(key.len())?;
+        let value = match self.layout {
+            Layout::Lines(_) => text::value(rest),
+            Layout::Packed(_) => until_nul(rest.get(1..)?).0,
+        };
         Some(Hit { key, value, line: self.line_of(offset) })
     }
 
@@ -205,7 +228,7 @@ fn until_nul(text: &str) -> (&str, &str) {
 }
 
 fn count_lines(bytes: &[u8]) -> usize {
-    bytes.iter().filter(|byte| **byte == b'\n').count()
+    memchr::memchr_iter(b'\n', bytes).count()
 }
 
 /// A hash of a key. The maps are the operator's own files, so nobody chooses keys that collide.
@@ -294,7 +317,7 @@ impl Packing {
     /// There are more entries, or more octets in them, than the limits allow.
     pub(super) fn push(&mut self, key: &[u8], value: &[u8], complaints: &mut Complaints) -> Result<(), Unreadable> {
         let key = key.strip_suffix(b"\0").unwrap_or(key);
-        let value = value.strip_suffix(b"\0").unwrap_or(value).trim_ascii();
+        let value = value.strip_suffix(b"\0").unwrap_or(value);
         // newaliases writes this last: the file is complete.
         if key == b"@" && value == b"@" {
             self.has_alias_token = true;
@@ -304,7 +327,8 @@ impl Packing {
             complaints.add(None, || too_long(key, key.len() + value.len(), &self.limits));
             return Ok(());
         }
-        if memchr::memchr(0, key).or(memchr::memchr(0, value)).is_some() {
+        let value = value.trim_ascii();
+        if memchr::memchr(0, key).is_some() || memchr::memchr(0, value).is_some() {
             complaints.add(None, || format!("\"{}\" has a NUL in it; entry ignored", shown(key)));
             return Ok(());
         }

@@ -132,11 +132,23 @@ fn replace_in_lines(bytes: &mut [u8], complaints: &mut Complaints) {
     }
 }
 
+/// Whether a key ends before this octet.
+pub(super) const fn ends_key(byte: u8) -> bool {
+    byte == b'\n' || is_blank(byte)
+}
+
 /// The key at the beginning of a text, and its value, which ends with the line.
 pub(super) fn entry(text: &str) -> (&str, &str) {
-    let bytes = text.as_bytes();
-    let key = bytes.iter().position(|byte| is_blank(*byte) || *byte == b'\n').unwrap_or(bytes.len());
-    let end = bytes.get(key..).and_then(|rest| memchr::memchr(b'\n', rest)).map_or(bytes.len(), |end| key + end);
-    let value = text.get(key..end).unwrap_or_default();
-    (text.get(..key).unwrap_or_default(), value.trim_matches(|c: char| u8::try_from(c).is_ok_and(is_blank)))
+    let len = text.bytes().position(ends_key).unwrap_or(text.len());
+    let (key, rest) = text.split_at_checked(len).unwrap_or_default();
+    (key, value(rest))
+}
+
+/// The value behind a key: the rest of the line without blanks around it.
+pub(super) fn value(rest: &str) -> &str {
+    let bytes = rest.as_bytes();
+    let start = bytes.iter().position(|byte| !is_blank(*byte)).unwrap_or(bytes.len());
+    let end = memchr::memchr(b'\n', bytes).unwrap_or(bytes.len());
+    let kept = trim(bytes.get(start..end).unwrap_or_default()).len();
+    rest.get(start..start + kept).unwrap_or_default()
 }

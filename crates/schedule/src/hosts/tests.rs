@@ -73,6 +73,19 @@ fn after_a_back_off_one_connection_tries() {
 }
 
 #[test]
+fn a_host_that_puts_mail_off_is_spared_while_the_mail_is_tried_elsewhere() {
+    let mut hosts = Hosts::new(settings(10), 1);
+    let (bad, wait) = (at(1), 300 * SECOND);
+    hosts.spare(bad, wait, START);
+    hosts.spare(bad, SECOND, START);
+    // That it greets says nothing of the mail.
+    hosts.greeted(bad, ms(10), START + SECOND);
+    assert!(!hosts.may_try(bad, START + 4 * wait - ms(1)) && hosts.may_try(bad, START + 4 * wait));
+    hosts.delivered(bad, ms(10), START + SECOND);
+    assert!(hosts.may_try(bad, START + SECOND));
+}
+
+#[test]
 fn those_passed_over_come_last_and_nothing_else_moves() {
     let mut hosts = Hosts::new(settings(10), 1);
     hosts.failed(at(1), START);

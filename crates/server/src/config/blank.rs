@@ -4,7 +4,7 @@ use super::{
     Accept, AccessRules, Acknowledge, AddressFamily, Auth, BadLine, Config, Control, CopyDsn, DelayChecks, Delivery,
     DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl, DnsblList, Generics, Listen, ListenProtocol, ListenTls,
     Local, Log, LogFormat, LogPath, Mailbox, MapSource, Maps, Message, Precedence, Rate, Relay, RelayDomain, Route,
-    RouteProtocol, RouteRule, RouteTls, RuleAt, Server, Smtp, Spool, Tls, Unknown,
+    RouteProtocol, RouteRule, RouteTls, RuleAt, Server, Smtp, Spool, Submit, Tls, Unknown,
 };
 use mail::DomainName;
 use smtp::server::BareNewline;
@@ -112,6 +112,7 @@ pub(super) fn config(n: u8) -> Config {
             facility: text.clone(),
         },
         control: Control { path: PathBuf::from(&text) },
+        submit: Submit { directory: (n == 1).then(|| PathBuf::from(&text)), trusted: vec![text.clone(); n.into()] },
     }
 }
 
@@ -123,6 +124,7 @@ fn local(n: u8) -> Local {
         delimiter: text.clone(),
         unknown: if n == 1 { Unknown::Defer } else { Unknown::Refuse },
         luser_relay: text.clone(),
+        accounts: PathBuf::from(&text),
         forward: n == 1,
         mailbox: if n == 1 { Mailbox::LmtpSocket("/x".into()) } else { Mailbox::None },
         mailbox_user: text.clone(),

@@ -113,6 +113,8 @@ pub struct Config {
     pub log: Log,
     /// The socket for `mailrace reload` and its like.
     pub control: Control,
+    /// Where programs of this machine hand mail in.
+    pub submit: Submit,
 }
 
 /// The process.
@@ -532,6 +534,15 @@ pub struct Log {
     pub tag: String,
     /// The facility for syslog.
     pub facility: String,
+}
+
+/// Where programs of this machine hand mail in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Submit {
+    /// The pickup directory; `None`: there is none.
+    pub directory: Option<PathBuf>,
+    /// Users whose choice of a sender is not remarked on.
+    pub trusted: Vec<String>,
 }
 
 /// The socket for `mailrace reload` and its like.

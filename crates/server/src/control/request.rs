@@ -21,6 +21,12 @@ pub enum Request {
     Status,
     /// Open the log file anew, after somebody has moved it.
     LogReopen,
+    /// What is known of next hops?
+    Hosts,
+    /// Forget what is known of next hops.
+    ForgetHosts,
+    /// How much went through which mailer?
+    Mailers,
     /// An SMTP session on this connection.
     Smtp,
     /// Look at the queue, or change what is in it.
@@ -32,7 +38,16 @@ const QUEUE: &str = "queue";
 
 impl Request {
     /// The requests without fields.
-    pub const BARE: [Self; 5] = [Self::Ping, Self::Reload, Self::Status, Self::LogReopen, Self::Smtp];
+    pub const BARE: [Self; 8] = [
+        Self::Ping,
+        Self::Reload,
+        Self::Status,
+        Self::LogReopen,
+        Self::Smtp,
+        Self::Hosts,
+        Self::ForgetHosts,
+        Self::Mailers,
+    ];
 
     /// The name of the command.
     #[must_use]
@@ -43,6 +58,9 @@ impl Request {
             Self::Status => "status",
             Self::LogReopen => "log-reopen",
             Self::Smtp => "smtp",
+            Self::Hosts => "hosts",
+            Self::ForgetHosts => "hosts-forget",
+            Self::Mailers => "mailers",
             Self::Queue(_) => QUEUE,
         }
     }

@@ -50,6 +50,19 @@ pub(super) fn is_used_up(stage: Stage, reply: &Reply) -> bool {
     }
 }
 
+/// Whether an answer puts a whole message off, so that another host of the site may as well be asked. What is said of one
+/// recipient is no such answer: a greylisting host waits for the same client to come again.
+// RFC 5321 §5.1: each of the addresses is tried until one takes the mail
+pub(super) fn is_put_off(stage: Stage, answer: &Answer) -> bool {
+    match answer {
+        Answer::Reply(reply) if reply.code().class() == ReplyClass::Transient => {
+            stage != Stage::Rcpt || reply.code().get() == 421
+        }
+        Answer::Reply(_) => false,
+        Answer::Lost(_) | Answer::NotTried => true,
+    }
+}
+
 /// The stage as rules have it.
 const fn stage_of(stage: Stage) -> Option<reason::Stage> {
     Some(match stage {
@@ -121,6 +134,8 @@ pub(super) fn misfit_cause(misfit: Misfit, peer: &Candidate) -> Cause {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::RouteProtocol;
+    use std::net::SocketAddr;
 
     fn judged(stage: Stage, line: &str) -> (String, Feedback) {
         let reply = Reply::parse(format!("{line}\r\n").as_bytes(), 512).unwrap();
@@ -159,7 +174,8 @@ mod tests {
     fn who_is_silent_is_told_from_who_breaks_off() {
         let peer = Candidate {
             name: "one".into(),
-            address: ([192, 0, 2, 1], 25).into(),
+            address: SocketAddr::from(([192, 0, 2, 1], 25)).into(),
+            protocol: RouteProtocol::Smtp,
             server_name: "one".into(),
             preference: 0,
         };

@@ -8,9 +8,9 @@
 //!
 //! Not here: which addresses a site has (`resolve`), sockets ([`dial`](super::dial)), what becomes of mail.
 
-use super::Candidate;
 use super::dial::{Dialler, Miss, Raced};
 use super::link::{Link, Next};
+use super::{Candidate, Where};
 use crate::config::{Config, Delivery, EffectiveRule, RouteProtocol, RouteTls};
 use crate::dns::NoHosts;
 use crate::env::clock;
@@ -18,6 +18,8 @@ use crate::hosts::TLS_MEMORY;
 use crate::service::Service;
 use crate::session::{Transport, Wait};
 use crate::settle::Cause;
+#[cfg(test)]
+use crate::simulation::{Sabotage, is_sabotaged};
 use crate::tls::TlsInfo;
 use mail::{EnhancedCode, Outcome, Reply};
 use observe::{Event, NextHop};
@@ -25,6 +27,7 @@ use schedule::{Failure, Hosts, Lane};
 use smtp::client::{Closing, Dialect, Limits, Loss, Session, Settings, Stage, Step, TlsUse};
 use std::collections::VecDeque;
 use std::future::{Future, pending};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -89,8 +92,10 @@ enum TlsPolicy {
 
 /// Says what holds for a host. The only place that does: DANE (RFC 7672) and MTA-STS (RFC 8461) are asked here once they are
 /// there, and then [`TlsPolicy::Required`] says what the certificate must be.
-const fn policy_of(rule: &EffectiveRule, _host: &Candidate) -> TlsPolicy {
+const fn policy_of(rule: &EffectiveRule, host: &Candidate) -> TlsPolicy {
     match rule.tls {
+        // Nobody is between two processes of a machine.
+        _ if matches!(host.address, Where::Unix(_)) => TlsPolicy::None,
         RouteTls::None => TlsPolicy::None,
         RouteTls::Opportunistic => TlsPolicy::Opportunistic,
         RouteTls::Required => TlsPolicy::Required,
@@ -113,6 +118,13 @@ impl Patience {
     fn of(delivery: &Delivery, lane: Lane) -> Self {
         let Delivery { connect_time, greeting_time, command_time, .. } = *delivery;
         let Delivery { fast_connect_time, fast_greeting_time, fast_command_time, .. } = *delivery;
+        #[cfg(test)]
+        let lane = if is_sabotaged(Sabotage::OneLane) { Lane::Slow } else { lane };
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::Patient) {
+            let day = Duration::from_secs(86_400);
+            return Self { connect: connect_time, greeting: day, command: day, all: day, hurry: day };
+        }
         match lane {
             Lane::Fast => Self {
                 connect: fast_connect_time.min(connect_time),
@@ -153,7 +165,10 @@ pub(super) async fn open<N: Future<Output = ()>>(
     let patience = Patience::of(&config.delivery, lane);
     let opening = Opening { service, config, rule, lane, patience };
     let began = clock::now();
-    service.hosts.look(|hosts| hosts.order(&mut candidates, |one| one.address, service.unix_now()));
+    let now = service.unix_now();
+    let is_passed_over =
+        |one: &Candidate, hosts: &Hosts| one.address.socket().is_some_and(|address| !hosts.may_try(address, now));
+    service.hosts.look(|hosts| candidates.sort_by_cached_key(|one| is_passed_over(one, hosts)));
     let mut left = VecDeque::from(candidates);
     let mut last: Option<Trouble> = None;
     while let Some(candidate) = left.pop_front() {
@@ -211,14 +226,14 @@ impl Opening<'_> {
         wait: &mut Wait<'_, N>,
     ) -> Result<Box<Link>, Trouble> {
         let began = clock::now();
-        self.learn(|hosts, now| hosts.trying(candidate.address, now));
+        self.learn(&candidate, Hosts::trying);
         let (candidate, transport) = self.connect(candidate, left).await?;
         let policy = policy_of(self.rule, &candidate);
-        let address = candidate.address;
+        let peer = candidate.clone();
         let greeted = match policy {
             TlsPolicy::None => self.greet(candidate, transport, TlsUse::Never, wait).await,
             TlsPolicy::Required => self.greet(candidate, transport, TlsUse::Required, wait).await,
-            TlsPolicy::Opportunistic if self.tls_is_broken(address) => {
+            TlsPolicy::Opportunistic if self.tls_is_broken(&peer) => {
                 self.greet(candidate, transport, TlsUse::Never, wait).await
             }
             TlsPolicy::Opportunistic => match self.greet(candidate.clone(), transport, TlsUse::IfOffered, wait).await {
@@ -229,14 +244,14 @@ impl Opening<'_> {
         match &greeted {
             Ok(link) => {
                 let (took, is_encrypted) = (since(began), matches!(link.transport, Transport::TlsOut(_)));
-                self.learn(|hosts, now| {
+                self.learn(&peer, |hosts, address, now| {
                     hosts.greeted(address, took, now);
                     if is_encrypted {
                         hosts.tls_worked(address);
                     }
                 });
             }
-            Err(Unready::Other(trouble)) if !trouble.is_ours => self.learn(|hosts, now| hosts.failed(address, now)),
+            Err(Unready::Other(trouble)) if !trouble.is_ours => self.learn(&peer, Hosts::failed),
             // That it lacks TLS is nothing to those who do not need it.
             Err(_) => {}
         }
@@ -250,13 +265,14 @@ impl Opening<'_> {
         candidate: Candidate,
         left: &mut VecDeque<Candidate>,
     ) -> Result<(Candidate, Transport), Trouble> {
-        let is_other = |one: &Candidate| one.address.is_ipv4() && one.name == candidate.name;
-        let may_race = self.lane == Lane::Fast && candidate.address.is_ipv6();
+        let is_ipv4 = |one: &Candidate| one.address.ip().is_some_and(|ip| ip.is_ipv4());
+        let is_other = |one: &Candidate| is_ipv4(one) && one.name == candidate.name;
+        let may_race = self.lane == Lane::Fast && candidate.address.ip().is_some_and(|ip| ip.is_ipv6());
         let place = left.iter().position(is_other).filter(|_| may_race);
-        let beside = place.and_then(|place| left.get(place)).map(|other| other.address);
+        let beside = place.and_then(|place| left.get(place)).map(|other| &other.address);
         let raced = tokio::select! {
             biased;
-            raced = self.dialler().race(candidate.address, beside) => raced,
+            raced = self.dialler().race(&candidate.address, beside) => raced,
             () = self.service.stop.begun() => return Err(self.stopping(&candidate)),
         };
         let mut other = || place.and_then(|place| left.remove(place));
@@ -264,7 +280,7 @@ impl Opening<'_> {
             Raced::First(transport) => Ok((candidate, transport)),
             Raced::Second(transport) => {
                 // Whether it is slow or leads nowhere: the other one is better for now.
-                self.learn(|hosts, now| hosts.failed(candidate.address, now));
+                self.learn(&candidate, Hosts::failed);
                 Ok((other().unwrap_or(candidate), transport))
             }
             Raced::Nobody(miss, None) => Err(self.missed(candidate, &miss)),
@@ -281,7 +297,7 @@ impl Opening<'_> {
     /// No connection to a host came about.
     fn missed(self, candidate: Candidate, miss: &Miss) -> Trouble {
         if miss.is_about_host() {
-            self.learn(|hosts, now| hosts.failed(candidate.address, now));
+            self.learn(&candidate, Hosts::failed);
         }
         // RFC 3463 §3.4: system incorrectly configured, or no answer from host
         let status = if miss.is_ours() { (3, 5) } else { (4, 1) };
@@ -299,7 +315,7 @@ impl Opening<'_> {
     ) -> Result<Box<Link>, Unready> {
         let dialled = tokio::select! {
             biased;
-            dialled = self.dialler().one(candidate.address) => dialled,
+            dialled = self.dialler().one(&candidate.address) => dialled,
             () = self.service.stop.begun() => return Err(Unready::Other(self.stopping(&candidate))),
         };
         let greeted = match dialled {
@@ -309,7 +325,7 @@ impl Opening<'_> {
         let mut reason = trouble.text;
         // What was only slow may work the next time.
         if greeted.is_ok() && trouble.failure == Failure::Refused {
-            self.learn(|hosts, now| hosts.tls_failed(candidate.address, now));
+            self.learn(&candidate, Hosts::tls_failed);
             let hours = TLS_MEMORY.as_secs() / 3_600;
             reason.push_str(&format!("; it is spoken to in clear for {hours} hours"));
         }
@@ -325,7 +341,7 @@ impl Opening<'_> {
         tls: TlsUse,
         wait: &mut Wait<'_, N>,
     ) -> Result<Box<Link>, Unready> {
-        let settings = self.settings(tls);
+        let settings = self.settings(tls, candidate.protocol);
         let is_lmtp = settings.dialect == Dialect::Lmtp;
         // In the slow lane it is waited for, and does not count as one that is fast again.
         let lags_after = Some(self.config.delivery.fast_command_time);
@@ -391,13 +407,13 @@ impl Opening<'_> {
     }
 
     /// What our side of a session does and bears.
-    fn settings(self, tls: TlsUse) -> Settings {
+    fn settings(self, tls: TlsUse, protocol: RouteProtocol) -> Settings {
         let (delivery, patience) = (&self.config.delivery, self.patience);
         let seconds = Duration::from_secs;
         Settings {
-            dialect: match self.config.route.protocol {
-                RouteProtocol::Lmtp if !self.config.route.smart_host.is_empty() => Dialect::Lmtp,
-                _ => Dialect::Smtp,
+            dialect: match protocol {
+                RouteProtocol::Lmtp => Dialect::Lmtp,
+                RouteProtocol::Smtp => Dialect::Smtp,
             },
             hello: self.rule.hello.as_deref().unwrap_or(self.config.hostname.as_str()).into(),
             tls,
@@ -414,6 +430,8 @@ impl Opening<'_> {
                 hurry: patience.hurry,
                 transaction: delivery.transaction_time,
                 farewell: FAREWELL_TIME,
+                #[cfg(test)]
+                reply_lines: if is_sabotaged(Sabotage::AllEars) { usize::MAX } else { Limits::default().reply_lines },
                 ..Limits::default()
             },
             pipelining: delivery.pipelining,
@@ -430,18 +448,19 @@ impl Opening<'_> {
         Trouble { is_ours: true, peer: Some(candidate.clone()), ..trouble }
     }
 
-    fn tls_is_broken(self, address: std::net::SocketAddr) -> bool {
-        self.service.hosts.look(|hosts| hosts.tls_is_broken(address, self.service.unix_now()))
+    fn tls_is_broken(self, peer: &Candidate) -> bool {
+        let now = self.service.unix_now();
+        let address = peer.address.socket();
+        address.is_some_and(|address| self.service.hosts.look(|hosts| hosts.tls_is_broken(address, now)))
     }
 
-    fn learn(self, happens: impl FnOnce(&mut Hosts, Duration)) {
-        let now = self.service.unix_now();
-        self.service.hosts.learn(|hosts| happens(hosts, now));
+    fn learn(self, peer: &Candidate, happens: impl FnOnce(&mut Hosts, SocketAddr, Duration)) {
+        super::learn(self.service, peer, happens);
     }
 }
 
-/// What a session that ended before it was ready had to say.
-fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Trouble {
+/// What a session that ended before it took anything had to say.
+pub(super) fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Trouble {
     let mut trouble = Trouble {
         peer: Some(candidate.clone()),
         ..Trouble::deferral((4, 2), format!("Connection to {} was closed", candidate.name))
@@ -468,8 +487,9 @@ fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Trouble {
 
 /// How the log names a host.
 pub(super) fn next_hop(candidate: &Candidate) -> NextHop<'_> {
+    let Some(address) = candidate.address.ip() else { return NextHop::Name(&candidate.name) };
     let name = Some(&*candidate.name).filter(|name| !name.starts_with('['));
-    NextHop::Host { name, address: candidate.address.ip() }
+    NextHop::Host { name, address }
 }
 
 #[cfg(test)]

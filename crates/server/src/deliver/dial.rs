@@ -3,7 +3,7 @@
 //! IPv6 may be configured and lead nowhere. So where a host has both kinds of address and one of IPv6 is silent, one of IPv4
 //! is begun beside it after a moment (RFC 8305 §5); what refuses at once costs nothing anyway.
 
-use super::Candidate;
+use super::{Candidate, Where};
 use crate::config::EffectiveRule;
 use crate::service::Service;
 use crate::session::Transport;
@@ -12,7 +12,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::time::Duration;
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
 /// How long the first of two addresses is alone.
 // RFC 8305 §8: the recommended Connection Attempt Delay
@@ -44,6 +44,8 @@ impl Miss {
             Self::Error(error) => error,
         };
         match error.kind() {
+            io::ErrorKind::NotFound => format!("{name} is not there; is the server that should listen at it running?"),
+            io::ErrorKind::PermissionDenied => format!("permission denied to connect to {name}"),
             io::ErrorKind::ConnectionRefused => format!("Connection refused by {name}"),
             io::ErrorKind::ConnectionReset => format!("Connection reset by {name}"),
             io::ErrorKind::TimedOut => format!("Connection timed out with {name}"),
@@ -105,7 +107,7 @@ impl Dialler<'_> {
     /// Why not.
     /// # Cancel safety
     /// Yes.
-    pub(super) async fn one(self, address: SocketAddr) -> Result<Transport, Miss> {
+    pub(super) async fn one(self, address: &Where) -> Result<Transport, Miss> {
         tokio::time::timeout(self.limit, self.dial(address)).await.unwrap_or(Err(Miss::Silent))
     }
 
@@ -113,7 +115,7 @@ impl Dialler<'_> {
     ///
     /// # Cancel safety
     /// Yes.
-    pub(super) async fn race(self, first: SocketAddr, second: Option<SocketAddr>) -> Raced {
+    pub(super) async fn race(self, first: &Where, second: Option<&Where>) -> Raced {
         let Some(second) = second else {
             return self.one(first).await.map_or_else(|miss| Raced::Nobody(miss, None), Raced::First);
         };
@@ -135,7 +137,11 @@ impl Dialler<'_> {
         }
     }
 
-    async fn dial(self, address: SocketAddr) -> Result<Transport, Miss> {
+    async fn dial(self, address: &Where) -> Result<Transport, Miss> {
+        let address = match address {
+            Where::Socket(address) => *address,
+            Where::Unix(path) => return UnixStream::connect(path).await.map(Transport::Local).map_err(Miss::Error),
+        };
         #[cfg(test)]
         if let Some(internet) = &self.service.internet {
             return internet.connect(address).await.map_err(Miss::Error);

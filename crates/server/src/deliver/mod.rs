@@ -16,13 +16,17 @@ mod dial;
 #[cfg(test)]
 mod internet;
 mod link;
+pub(crate) mod local;
 mod message;
+mod place;
 
 pub(crate) use crate::resolve::Candidate;
 #[cfg(test)]
 pub(crate) use internet::Internet;
 pub(crate) use message::{Outgoing, Unfit};
+pub(crate) use place::Where;
 
+use crate::config::RouteProtocol;
 use crate::dispatch::{Dispatch, Post, Way};
 use crate::dns::NoHosts;
 use crate::env::{blocking, clock};
@@ -32,16 +36,17 @@ use crate::session::Wait;
 use crate::settle::{self, Attempt, Cause, Fate};
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
-use connect::{Trouble, next_hop};
+use connect::{Trouble, next_hop, refused};
 use link::{Link, Next};
 use mail::{Body, EnhancedCode, MailParams, Outcome};
 use message::Content;
 use observe::{Event, NextHop, Severity};
-use schedule::{ConnectionId, Failure, Feedback, Job, Take};
+use schedule::{ConnectionId, Failure, Feedback, Hosts, Job, Take};
 use smtp::client::{Answer, Finished, Loss, Misfit, Stage, Step, Transaction};
 use spool::{Change, Pressure, Status, Store as _};
 use std::collections::VecDeque;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -74,6 +79,9 @@ pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionI
     let mut work =
         Work { service: &service, dispatch: &dispatch, connection, changes: Vec::new(), records: Vec::new() };
     let live = service.live.load_full();
+    if let Some(to) = local::what(&live.config, &way.destination) {
+        return Box::pin(local::run(work, to, &way, &post)).await;
+    }
     let turn = connection.get();
     let resolver = service.resolver.load_full();
     let routing = service.routing.load_full();
@@ -88,6 +96,7 @@ pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionI
         // It went somewhere else meanwhile, or the DNS fails: which, is asked for this destination.
         Ok(_) | Err(_) => return dispatch.misplaced(&way, connection),
     };
+    let addresses: Vec<SocketAddr> = site.candidates.iter().filter_map(|one| one.address.socket()).collect();
     let opened = Box::pin(connect::open(&service, site.candidates, way.lane, &site.rule, &mut wait)).await;
     match opened {
         Ok(link) => {
@@ -101,16 +110,25 @@ pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionI
                 appetite: Appetite::Hungry,
                 idle_since: clock::now(),
                 answered: 0,
+                has_delivered: false,
                 barren: 0,
                 is_lagging: false,
             };
             Box::pin(conversation.hold(&mut wait)).await;
             if conversation.link.has_failed(conversation.answered) {
-                let address = conversation.link.peer.address;
-                service.hosts.learn(|hosts| hosts.failed(address, service.unix_now()));
+                learn(&service, &conversation.link.peer, Hosts::failed);
             }
+            let dismissal = conversation.dismissal().filter(|_| {
+                // Otherwise the next connection is one to another host.
+                let now = service.unix_now();
+                !service.hosts.look(|hosts| addresses.iter().any(|address| hosts.may_try(*address, now)))
+            });
             work = conversation.work;
             work.flush();
+            if let Some(trouble) = dismissal {
+                let jobs = dispatch.unreachable(&service, &way, connection, Failure::Refused, &trouble.text);
+                return Box::pin(defer_all(&service, jobs, &trouble)).await;
+            }
         }
         Err(trouble) if trouble.is_ours => {}
         Err(trouble) => {
@@ -153,8 +171,19 @@ async fn defer_all(service: &Arc<Service>, jobs: Vec<Job>, trouble: &Trouble) {
 /// The attempt that came to no transaction.
 fn unsent<'o>(service: &Service, outgoing: &'o Outgoing, trouble: &'o Trouble) -> Attempt<'o> {
     let relay = trouble.peer.as_ref().map_or(NextHop::None, next_hop);
-    let mailer = resolve::mailer(&service.live.load().config.route);
+    let mailer = match trouble.peer.as_ref().map(|peer| peer.protocol) {
+        Some(RouteProtocol::Lmtp) => "lmtp",
+        Some(RouteProtocol::Smtp) => "esmtp",
+        None => resolve::mailer(&service.live.load().config.route),
+    };
     outgoing.attempt(relay, mailer, Duration::ZERO, false)
+}
+
+/// Tells the table of hosts what happened with one that has an address.
+fn learn(service: &Service, peer: &Candidate, happens: impl FnOnce(&mut Hosts, SocketAddr, Duration)) {
+    let Some(address) = peer.address.socket() else { return };
+    let now = service.unix_now();
+    service.hosts.learn(|hosts| happens(hosts, address, now));
 }
 
 /// What a connection tells spool and dispatch.
@@ -188,8 +217,14 @@ impl Work<'_> {
         }
     }
 
-    /// Settles one attempt; its changes wait for [`Self::flush`].
-    async fn settle(&mut self, job: &Job, attempt: &Attempt<'_>, fates: Vec<Fate>, feedback: Feedback) {
+    /// Settles one attempt; its changes wait for [`Self::flush`]. Returns when it is tried again, if it is.
+    async fn settle(
+        &mut self,
+        job: &Job,
+        attempt: &Attempt<'_>,
+        fates: Vec<Fate>,
+        feedback: Feedback,
+    ) -> Option<Duration> {
         let early = self.dispatch.early.get(job.message);
         if fates.iter().any(|fate| !matches!(fate, Fate::Delivered(_))) {
             // A report may have to be stored first; what was delivered before does not wait for that.
@@ -198,7 +233,8 @@ impl Work<'_> {
                 && !early.store().await
             {
                 // Its sender still has it.
-                return self.records.push((job.clone(), feedback, None));
+                self.records.push((job.clone(), feedback, None));
+                return None;
             }
         }
         let settled = settle::settle(self.service, attempt, fates).await;
@@ -206,6 +242,19 @@ impl Work<'_> {
             self.changes.extend(settled.changes);
         }
         self.records.push((job.clone(), feedback, settled.retry));
+        settled.retry
+    }
+
+    /// What a host put off is tried with others of its site next, if there are some.
+    fn spare(&self, host: &Candidate, retry: Option<Duration>) {
+        #[cfg(test)]
+        let retry = retry.filter(|_| !is_sabotaged(Sabotage::SameHostAgain));
+        let now = self.service.unix_now();
+        if let Some(wait) = retry.map(|at| at.saturating_sub(now)) {
+            if let Some(address) = host.address.socket() {
+                self.service.hosts.learn(|hosts| hosts.spare(address, wait, now));
+            }
+        }
     }
 
     /// Every message for a destination that does not exist has failed.
@@ -299,6 +348,8 @@ struct Conversation<'a> {
     idle_since: Instant,
     /// Transactions that came to an answer.
     answered: u64,
+    /// Somebody was delivered over it.
+    has_delivered: bool,
     /// Those of them that no recipient was delivered by.
     barren: u32,
     /// The peer has been silent for longer than the fast lane bears.
@@ -362,11 +413,11 @@ impl Conversation<'_> {
             let fates = vec![Fate::Deferred(Cause::new(status, text, None)); open.outgoing.positions.len()];
             let xdelay = clock::now().saturating_duration_since(open.began);
             let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, false);
-            self.work.settle(&open.job, &attempt, fates, Feedback::Lost).await;
+            let retry = self.work.settle(&open.job, &attempt, fates, Feedback::Lost).await;
+            self.work.spare(&self.link.peer, retry);
         }
         self.work.flush();
-        let (service, address) = (self.work.service, self.link.peer.address);
-        service.hosts.learn(|hosts| hosts.failed(address, service.unix_now()));
+        learn(self.work.service, &self.link.peer, Hosts::failed);
     }
 
     /// Until when a connection without work is kept.
@@ -513,6 +564,7 @@ impl Conversation<'_> {
             return self.work.dispatch.give_back(self.work.connection, &open.job);
         }
         let is_answered = finished.outcomes.iter().any(|outcome| matches!(outcome.answer, Answer::Reply(_)));
+        let is_put_off = finished.outcomes.iter().all(|outcome| answers::is_put_off(outcome.stage, &outcome.answer));
         let mut feedback = Feedback::Neutral;
         let mut fates = Vec::with_capacity(finished.outcomes.len());
         let rules = Arc::clone(&self.work.service.live.load().reasons);
@@ -525,6 +577,7 @@ impl Conversation<'_> {
         }
         self.answered += 1;
         if fates.iter().any(|fate| matches!(fate, Fate::Delivered(_))) {
+            self.has_delivered = true;
             fates.iter_mut().for_each(Fate::hurry);
         } else {
             self.barren += 1;
@@ -533,13 +586,28 @@ impl Conversation<'_> {
             }
         }
         let xdelay = clock::now().saturating_duration_since(open.began);
-        if is_answered {
-            let (service, address) = (self.work.service, self.link.peer.address);
-            service.hosts.learn(|hosts| hosts.delivered(address, xdelay, service.unix_now()));
+        if is_answered && !is_put_off {
+            let delivered = |hosts: &mut Hosts, address, now| hosts.delivered(address, xdelay, now);
+            learn(self.work.service, &self.link.peer, delivered);
         }
         let passes_dsn = self.link.session.offers().dsn;
         let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, passes_dsn);
-        self.work.settle(&open.job, &attempt, fates, feedback).await;
+        let retry = self.work.settle(&open.job, &attempt, fates, feedback).await;
+        if is_put_off {
+            self.work.spare(&self.link.peer, retry);
+        }
+    }
+
+    /// How the peer ended the connection, if it did so before it took anything. Whoever wants nothing now is as good as away: the
+    /// message has had its attempt, and what waits behind it shall not have one each.
+    fn dismissal(&self) -> Option<Trouble> {
+        let closing = self.link.session.closing().filter(|_| !self.has_delivered)?;
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::KnockAgain) {
+            return None;
+        }
+        let is_dismissed = closing.reply.as_ref().is_some_and(|reply| reply.code().get() == 421);
+        (is_dismissed && !self.work.service.stop.has_begun()).then(|| refused(Some(closing), &self.link.peer))
     }
 
     /// Whether the peer had nothing to do with the transaction: it was behind one that ended the connection, or the
@@ -597,6 +665,8 @@ impl Outgoing {
             passes_dsn,
             is_try: true,
             is_told: false,
+            is_final: false,
+            name: None,
         }
     }
 }

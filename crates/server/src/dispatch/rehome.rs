@@ -1,14 +1,18 @@
-//! Mail that waits for smart hosts which the configuration has no more is given other destinations.
+//! Mail that waits where the configuration and the maps would not put it any more is given other destinations.
 
 use super::READY_MAX;
 use crate::config::Config;
 use crate::resolve;
+use crate::routing::{Admission, Routing, Way};
+use mail::{Address, ReversePath};
+use route::destination::{Destination, To};
+use route::resolve::{Outcome, Request};
 use spool::{Entry, Spool, Store as _};
 
 /// Mail of queues whose name is no longer what the configuration gives is moved to the queue it belongs to now.
 ///
-/// Mail for a domain goes to the smart hosts by itself when there are some. What waited for other smart hosts follows to the
-/// new ones, or is read to know its domains.
+/// Mail for a domain goes to other hosts by itself when mailertable or the smart hosts change. What waits for hosts by their
+/// names, or for a domain whose users are here now, is read to know its senders and recipients. A copy stays where it is.
 ///
 /// Recipients that are in memory or under way stay where they are; says how many those were.
 ///
@@ -17,33 +21,95 @@ use spool::{Entry, Spool, Store as _};
 pub(super) fn rehome(
     spool: &Spool,
     config: &Config,
+    routing: &Routing,
     is_active: &dyn Fn(&[u8], &Entry) -> bool,
 ) -> Result<usize, spool::Error> {
     let mut left = 0;
-    let current = (!config.route.smart_host.is_empty()).then(|| resolve::smart_hosts(&config.route));
-    let is_old = |name: &[u8]| resolve::is_smart_hosts(name) && current.as_deref() != Some(name);
-    for (name, count) in spool.destinations().iter().filter(|(name, _)| is_old(name)) {
+    let mover = Mover::new(config, routing);
+    for (name, count) in spool.destinations().iter().filter(|(name, _)| mover.is_old(name)) {
         for entry in all_of(spool, name, *count) {
             if is_active(name, &entry) {
                 left += 1;
                 continue;
             }
-            let known = current.clone().or_else(|| home(spool, config, &entry));
-            let Some(destination) = known else { continue };
+            let Some(destination) = mover.home(spool, name, &entry) else { continue };
             // The state as it is now: somebody may have held it since the list was read.
             let states = spool.states(entry.id);
             let now = states.iter().find(|(one, at)| one.recipient == entry.recipient && **at == **name);
             let Some((now, _)) = now else { continue };
-            let destination = Some(destination);
             drop(spool.record(&[spool::Change {
                 id: entry.id,
                 recipient: entry.recipient,
                 state: now.state,
-                destination,
+                destination: Some(destination),
             }])?);
         }
     }
     Ok(left)
+}
+
+/// What says where mail belongs.
+struct Mover<'a> {
+    config: &'a Config,
+    admission: Option<&'a Admission>,
+    routing: &'a Routing,
+    /// The queue of the smart hosts.
+    smart_hosts: Option<Vec<u8>>,
+}
+
+impl<'a> Mover<'a> {
+    fn new(config: &'a Config, routing: &'a Routing) -> Self {
+        let smart_hosts = (!config.route.smart_host.is_empty()).then(|| resolve::smart_hosts(&config.route));
+        Self { config, admission: routing.admission(), routing, smart_hosts }
+    }
+
+    /// Whether mail in a queue may belong elsewhere.
+    fn is_old(&self, name: &[u8]) -> bool {
+        let is_smart = self.smart_hosts.as_deref() == Some(name);
+        let Some(admission) = self.admission else { return resolve::is_smart_hosts(name) && !is_smart };
+        let Ok(read) = Destination::parse(name) else { return resolve::is_smart_hosts(name) && !is_smart };
+        match read.to {
+            To::Hosts(_) if is_smart => {
+                let router = &admission.router;
+                !router.maps.smarttable.is_empty() || !router.rules.is_empty() || !router.maps.mailertable.is_empty()
+            }
+            To::Hosts(_) => !read.is_copy,
+            To::Domain(domain) => {
+                matches!(Routing::decide_at_once(|ask| self.routing.way_of(ask, &domain)), Some(Ok(Way::Local)))
+            }
+            _ => false,
+        }
+    }
+
+    /// Where a recipient belongs; `None`: where it is, or its message cannot be read.
+    fn home(&self, spool: &Spool, name: &[u8], entry: &Entry) -> Option<Vec<u8>> {
+        if self.admission.is_none()
+            && let Some(all) = &self.smart_hosts
+        {
+            return Some(all.clone());
+        }
+        let stored = spool.envelope(entry.id).ok()?;
+        let one = stored.recipients.iter().find(|one| one.position == entry.recipient)?;
+        let recipient = spool::envelope::decode_recipient(&one.data).ok()?;
+        let Some(admission) = self.admission else {
+            return Some(resolve::destination(&self.config.route, &recipient.address));
+        };
+        let sender = spool::envelope::decode_head(entry.id, &stored.head).ok()?.sender;
+        way_home(admission, &sender, &recipient.address, name)
+    }
+}
+
+/// The queue that the maps give a recipient, if it is not the one he is in.
+fn way_home(admission: &Admission, sender: &ReversePath, address: &Address, name: &[u8]) -> Option<Vec<u8>> {
+    let request = Request { sender, recipient: address, client: None, is_local_submission: false };
+    let resolution = Routing::decide_at_once(|ask| admission.router.resolve(ask, &request))?.ok()?;
+    let Outcome::Deliver(deliveries) = resolution.outcome else { return None };
+    let names: Vec<Vec<u8>> = deliveries.iter().map(|one| one.destination.to_bytes()).collect();
+    if names.iter().any(|one| one == name) {
+        return None;
+    }
+    // What became another address is not told apart from a new list; it stays.
+    deliveries.iter().zip(names).find(|(one, _)| !one.is_copy && one.address == *address).map(|(_, name)| name)
 }
 
 /// Every recipient of a queue that has about `count`. One that moves while it is read may give some of them twice.
@@ -58,12 +124,4 @@ fn all_of(spool: &Spool, name: &[u8], count: u64) -> Vec<Entry> {
             return all;
         }
     }
-}
-
-/// Where a recipient belongs by the configuration; `None` if its message cannot be read.
-fn home(spool: &Spool, config: &Config, entry: &Entry) -> Option<Vec<u8>> {
-    let stored = spool.envelope(entry.id).ok()?;
-    let one = stored.recipients.iter().find(|one| one.position == entry.recipient)?;
-    let recipient = spool::envelope::decode_recipient(&one.data).ok()?;
-    Some(resolve::destination(&config.route, &recipient.address))
 }

@@ -7,6 +7,7 @@
 //! Lines that do not parse are passed over, as the C library does.
 
 use std::io;
+use std::path::Path;
 
 /// A user: a line of `/etc/passwd`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,23 @@ pub struct User {
     pub uid: u32,
     /// The primary group; `None` for a user that has no line.
     pub gid: Option<u32>,
+}
+
+/// A user with what a delivery needs of his line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Login {
+    /// The login name.
+    pub name: String,
+    /// The user id.
+    pub uid: u32,
+    /// The primary group.
+    pub gid: u32,
+    /// All groups, the primary one first.
+    pub groups: Vec<u32>,
+    /// The home directory; may be empty.
+    pub home: String,
+    /// The login shell; may be empty.
+    pub shell: String,
 }
 
 /// The two files as they were at one time.
@@ -39,7 +57,15 @@ impl Accounts {
     /// # Errors
     /// A file is there and cannot be read.
     pub fn read() -> io::Result<Self> {
-        Ok(Self { passwd: text_of("/etc/passwd")?, group: text_of("/etc/group")? })
+        Self::read_with("/etc/passwd".as_ref())
+    }
+
+    /// The same with another file in the place of `/etc/passwd`.
+    ///
+    /// # Errors
+    /// A file is there and cannot be read.
+    pub fn read_with(passwd: &Path) -> io::Result<Self> {
+        Ok(Self { passwd: text_of(passwd)?, group: text_of("/etc/group".as_ref())? })
     }
 
     /// Takes the text of the two files.
@@ -56,6 +82,29 @@ impl Accounts {
         by_name.or_else(|| {
             let uid = number?;
             Some(self.user_of(uid).unwrap_or_else(|| User { name: wanted.to_owned(), uid, gid: None }))
+        })
+    }
+
+    /// Finds a user who has a line, by his name alone.
+    #[must_use]
+    pub fn login(&self, name: &str) -> Option<Login> {
+        self.logins().find(|login| login.name == name)
+    }
+
+    /// Finds a user who has a line, by his number.
+    #[must_use]
+    pub fn login_of(&self, uid: u32) -> Option<Login> {
+        self.logins().find(|login| login.uid == uid)
+    }
+
+    fn logins(&self) -> impl Iterator<Item = Login> {
+        self.passwd.lines().filter_map(|line| {
+            let fields: Vec<&str> = line.split(':').collect();
+            let &[name, _password, uid, gid, _comment, home, shell] = fields.as_slice() else { return None };
+            let (uid, gid) = (id(uid)?, id(gid)?);
+            let mut groups = vec![gid];
+            groups.extend(self.groups_of(name).into_iter().filter(|other| *other != gid));
+            Some(Login { name: name.to_owned(), uid, gid, groups, home: home.to_owned(), shell: shell.to_owned() })
         })
     }
 
@@ -85,6 +134,15 @@ impl Accounts {
         let line = self.passwd.lines().find(|line| line.split(':').next() == Some(name))?;
         let home = line.split(':').nth(5).filter(|home| home.starts_with('/'))?;
         (!name.is_empty()).then_some(home)
+    }
+
+    /// The name and the shell of the first user with this number.
+    #[must_use]
+    pub fn name_and_shell(&self, uid: u32) -> Option<(&str, &str)> {
+        let number = uid.to_string();
+        let line = self.passwd.lines().find(|line| line.split(':').nth(2) == Some(number.as_str()))?;
+        let mut fields = line.split(':');
+        Some((fields.next().filter(|name| !name.is_empty())?, fields.nth(5)?))
     }
 
     fn user_of(&self, uid: u32) -> Option<User> {
@@ -120,11 +178,11 @@ fn id(text: &str) -> Option<u32> {
     text.parse().ok().filter(|id| *id != u32::MAX && text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-fn text_of(path: &str) -> io::Result<String> {
+fn text_of(path: &Path) -> io::Result<String> {
     match std::fs::read(path) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        Err(error) => Err(io::Error::new(error.kind(), format!("{path}: {error}"))),
+        Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
     }
 }
 
@@ -149,6 +207,15 @@ mod tests {
         for nobody in ["", "broken", "+", "-1", "+1", "4294967295", "4294967296"] {
             assert_eq!(accounts.user(nobody), None, "{nobody:?}");
         }
+    }
+
+    #[test]
+    fn logins_have_homes_and_groups() {
+        let ann = accounts().login("ann").unwrap();
+        assert_eq!((ann.uid, ann.home.as_str(), ann.shell.as_str()), (1000, "/", ""));
+        assert_eq!(ann.groups, [1000, 8, 50]);
+        assert_eq!(accounts().login_of(8).map(|login| login.home), Some("/var/mail".into()));
+        assert_eq!((accounts().login("1000"), accounts().login("broken")), (None, None));
     }
 
     #[test]

@@ -20,9 +20,17 @@ const KEPT_MAX: usize = 256;
 
 /// Texts of files, with what told of their state.
 #[derive(Debug, Default)]
-pub(super) struct Files(Mutex<HashMap<Box<str>, (Stamp, Arc<str>)>>);
+pub(super) struct Files(Mutex<HashMap<Box<str>, (Stamp, Kept)>>);
 
-/// What differs when a file was written.
+/// A file as it was read.
+#[derive(Clone, Debug)]
+struct Kept {
+    text: Arc<str>,
+    /// Whose programs and files it may name.
+    owner: Option<Arc<str>>,
+}
+
+/// What differs when a file was written, or given to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -30,6 +38,8 @@ struct Stamp {
     size: u64,
     seconds: i64,
     nanoseconds: i64,
+    mode: u32,
+    uid: u32,
 }
 
 impl Stamp {
@@ -40,29 +50,31 @@ impl Stamp {
             size: found.size(),
             seconds: found.mtime(),
             nanoseconds: found.mtime_nsec(),
+            mode: found.mode(),
+            uid: found.uid(),
         }
     }
 }
 
 impl Files {
     /// The text of an `:include:` file. One that is not there is a mistake that somebody will mend: mail waits for that.
-    pub(super) fn include(&self, path: &str) -> Answer {
-        match self.read(path, BYTES_MAX) {
-            Ok(text) => Answer::Text { text, file: path.into() },
+    pub(super) fn include(&self, passwd: &Path, path: &str) -> Answer {
+        match self.read(passwd, path, BYTES_MAX) {
+            Ok(Kept { text, owner }) => Answer::Text { text, file: path.into(), owner },
             Err((_, why)) => Answer::Trouble(format!(":include: {path}: {why}").into()),
         }
     }
 
     /// The text of a user's `.forward`; nothing if there is none that may be read.
-    pub(super) fn forward(&self, user: &str, detail: Option<&str>) -> Answer {
-        let home = match accounts::user(user) {
+    pub(super) fn forward(&self, passwd: &Path, user: &str, detail: Option<&str>) -> Answer {
+        let home = match accounts::user(passwd, user) {
             Answer::User { home } => home,
             other => return other,
         };
         let detailed = detail.filter(|detail| !detail.contains('/')).map(|detail| format!("{home}/.forward+{detail}"));
         for path in detailed.into_iter().chain([format!("{home}/.forward")]) {
-            match self.read(&path, FORWARD_BYTES_MAX) {
-                Ok(text) => return Answer::Text { text, file: path.into() },
+            match self.read(passwd, &path, FORWARD_BYTES_MAX) {
+                Ok(Kept { text, owner }) => return Answer::Text { text, file: path.into(), owner },
                 Err((ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::NotADirectory, _)) => {}
                 Err((_, why)) => return Answer::Trouble(format!("{path}: {why}").into()),
             }
@@ -70,17 +82,17 @@ impl Files {
         Answer::Nothing
     }
 
-    fn read(&self, path: &str, bytes_max: u64) -> Result<Arc<str>, (ErrorKind, String)> {
+    fn read(&self, passwd: &Path, path: &str, bytes_max: u64) -> Result<Kept, (ErrorKind, String)> {
         let told = |error: std::io::Error| (error.kind(), error.to_string());
         let found = std::fs::metadata(path).map_err(told)?;
         if !found.is_file() {
             return Err((ErrorKind::Other, "it is no plain file".to_owned()));
         }
         let stamp = Stamp::of(&found);
-        if let Some((known, text)) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(path)
+        if let Some((known, kept)) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(path)
             && *known == stamp
         {
-            return Ok(Arc::clone(text));
+            return Ok(kept.clone());
         }
         if found.mode() & 0o002 != 0 {
             return Err((ErrorKind::Other, format!("every user of this host can write it; chmod o-w {path}")));
@@ -89,12 +101,15 @@ impl Files {
             return Err((ErrorKind::Other, format!("it has {} octets, more than {bytes_max}", found.len())));
         }
         let text = text_of(Path::new(path), bytes_max).map_err(told)?;
+        // What others of its group can write is not its owner's word alone.
+        let owner = if found.mode() & 0o022 == 0 { accounts::with_shell(passwd, found.uid()) } else { None };
+        let read = Kept { text, owner };
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= KEPT_MAX {
             kept.clear();
         }
-        kept.insert(path.into(), (stamp, Arc::clone(&text)));
-        Ok(text)
+        kept.insert(path.into(), (stamp, read.clone()));
+        Ok(read)
     }
 }
 
@@ -112,24 +127,28 @@ fn text_of(path: &Path, bytes_max: u64) -> std::io::Result<Arc<str>> {
 mod tests {
     use super::*;
 
+    fn passwd() -> &'static Path {
+        Path::new("/etc/passwd")
+    }
+
     #[test]
     fn a_file_is_read_again_when_it_has_changed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("list").to_str().unwrap().to_owned();
         let files = Files::default();
-        assert!(matches!(files.include(&path), Answer::Trouble(why) if why.contains("No such file")));
+        assert!(matches!(files.include(passwd(), &path), Answer::Trouble(why) if why.contains("No such file")));
         std::fs::write(&path, "a@x.test\n").unwrap();
-        let Answer::Text { text, .. } = files.include(&path) else { panic!() };
+        let Answer::Text { text, .. } = files.include(passwd(), &path) else { panic!() };
         assert_eq!(&*text, "a@x.test\n");
         std::fs::write(&path, "a@x.test\nb@x.test\n").unwrap();
-        let Answer::Text { text, .. } = files.include(&path) else { panic!() };
+        let Answer::Text { text, .. } = files.include(passwd(), &path) else { panic!() };
         assert_eq!(text.lines().count(), 2);
-        let Answer::Text { text: again, .. } = files.include(&path) else { panic!() };
+        let Answer::Text { text: again, .. } = files.include(passwd(), &path) else { panic!() };
         assert!(Arc::ptr_eq(&text, &again), "it is kept");
         use std::os::unix::fs::PermissionsExt as _;
         let open = std::fs::Permissions::from_mode(0o666);
         std::fs::write(&path, "evil@x.test\n").unwrap();
         std::fs::set_permissions(&path, open).unwrap();
-        assert!(matches!(files.include(&path), Answer::Trouble(why) if why.contains("chmod o-w")));
+        assert!(matches!(files.include(passwd(), &path), Answer::Trouble(why) if why.contains("chmod o-w")));
     }
 }

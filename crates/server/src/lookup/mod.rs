@@ -9,15 +9,23 @@ mod files;
 use crate::env::blocking;
 use files::Files;
 use route::question::{Answer, Question};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Everybody who can be asked.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
-    files: Files,
+    files: Arc<Files>,
+    /// The file of users.
+    accounts: PathBuf,
 }
 
 impl Lookups {
+    /// The same, with what it has read, for the users of this file.
+    pub(crate) fn with_accounts(&self, accounts: &Path) -> Self {
+        Self { files: Arc::clone(&self.files), accounts: accounts.to_owned() }
+    }
+
     /// Finds the answer to a question.
     ///
     /// # Cancel safety
@@ -38,9 +46,9 @@ impl Lookups {
     /// What files and accounts say. It may wait for a disk.
     pub(crate) fn on_this_machine(&self, question: &Question) -> Answer {
         match question {
-            Question::Include { path, .. } => self.files.include(path),
-            Question::User { name } => accounts::user(name),
-            Question::Forward { user, detail } => self.files.forward(user, detail.as_deref()),
+            Question::Include { path, .. } => self.files.include(&self.accounts, path),
+            Question::User { name } => accounts::user(&self.accounts, name),
+            Question::Forward { user, detail } => self.files.forward(&self.accounts, user, detail.as_deref()),
             Question::Map { .. } | Question::Routing { .. } => Answer::Nothing,
         }
     }

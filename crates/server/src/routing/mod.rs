@@ -1,12 +1,25 @@
 //! The maps and rules of the configuration, in force: what `route` decides with them, and who answers what it asks.
 //!
-//! A [`Routing`] is a value that a reload, or a map that has changed, replaces as a whole. Where there is neither map nor rule nor
-//! local user it is plain, and a recipient costs nothing here.
+//! A [`Routing`] is a value that a reload, or a file that has changed, replaces as a whole. Where there is neither map nor rule
+//! nor local user it is plain, and a recipient costs nothing here.
+//!
+//! | File | Holds |
+//! |---|---|
+//! | `load` | from the configuration and its files to a routing |
+//! | `plan` | the messages that a transaction becomes |
+//! | `watch` | files that change while the server runs |
+
+mod aliases;
+pub(crate) mod load;
+pub(crate) mod plan;
+pub(crate) mod watch;
 
 use crate::lookup::Lookups;
 use mail::EnhancedCode;
+use route::access::Access;
 use route::destination::Hosts;
-use route::{Answers, Ask, Stop};
+use route::resolve::{HostsOrElse, Router};
+use route::{Answers, Ask, Source, Stop, Table};
 use std::sync::Arc;
 
 /// How often questions may lead to others for one recipient.
@@ -16,6 +29,15 @@ const ROUNDS_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Routing {
     lookups: Arc<Lookups>,
+    admission: Option<Admission>,
+    files: load::Files,
+}
+
+/// Who may send, and where mail goes.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    pub(crate) router: Router,
+    pub(crate) access: Access,
 }
 
 /// Where the mail of a domain goes.
@@ -25,6 +47,8 @@ pub(crate) enum Way {
     Hosts(Hosts),
     /// To its MX hosts.
     Mx,
+    /// To users of this machine.
+    Local,
     /// Nowhere.
     Refused(EnhancedCode, String),
 }
@@ -35,17 +59,45 @@ impl Routing {
         Self::default()
     }
 
+    /// Who answers questions.
+    pub(crate) fn lookups(&self) -> Arc<Lookups> {
+        Arc::clone(&self.lookups)
+    }
+
     /// Whether there is nothing to ask.
-    pub(crate) fn is_plain(&self) -> bool {
-        true
+    pub(crate) const fn is_plain(&self) -> bool {
+        self.admission.is_none()
+    }
+
+    /// What decides, if there is anything to ask.
+    pub(crate) const fn admission(&self) -> Option<&Admission> {
+        self.admission.as_ref()
     }
 
     /// What the maps say about a domain that mail is sent to.
     ///
     /// # Errors
     /// Somebody has to be asked first, or cannot answer.
-    pub(crate) fn way_of(&self, _ask: &mut Ask<'_>, _domain: &str) -> Result<Way, Stop> {
-        Ok(Way::Mx)
+    pub(crate) fn way_of(&self, ask: &mut Ask<'_>, domain: &str) -> Result<Way, Stop> {
+        let Some(admission) = &self.admission else { return Ok(Way::Mx) };
+        Ok(match admission.router.hosts_of(ask, domain)? {
+            None => Way::Mx,
+            Some(HostsOrElse::Hosts(hosts)) => Way::Hosts(hosts),
+            Some(HostsOrElse::Local) => Way::Local,
+            Some(HostsOrElse::Refuse(refusal)) => Way::Refused(refusal.status, refusal.text),
+        })
+    }
+
+    /// Whether mail that waits goes to the same hosts as by `other`, as far as files say.
+    pub(crate) fn has_hosts_of(&self, other: &Self) -> bool {
+        let tables = |routing: &Self| -> Vec<*const Table> {
+            let maps = routing.admission.iter().map(|admission| &admission.router.maps);
+            let sources = maps.flat_map(|maps| maps.mailertable.iter().chain(&maps.smarttable));
+            let table =
+                |source: &Source| if let Source::Loaded(table) = source { Some(Arc::as_ptr(table)) } else { None };
+            sources.filter_map(table).collect()
+        };
+        tables(self) == tables(other)
     }
 
     /// Decides something for which others may have to be asked.
@@ -72,5 +124,20 @@ impl Routing {
             }
         }
         Err("one look-up leads to another without end".into())
+    }
+
+    /// Decides what can be decided at once; `None`: somebody has to be asked.
+    ///
+    /// # Errors
+    /// Why it cannot be decided now.
+    pub(crate) fn decide_at_once<T>(
+        decide: impl FnOnce(&mut Ask<'_>) -> Result<T, Stop>,
+    ) -> Option<Result<T, Arc<str>>> {
+        let answers = Answers::new();
+        match decide(&mut Ask::new(&answers)) {
+            Ok(decided) => Some(Ok(decided)),
+            Err(Stop::Trouble(why)) => Some(Err(why)),
+            Err(Stop::Open) => None,
+        }
     }
 }

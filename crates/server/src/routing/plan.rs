@@ -6,8 +6,7 @@
 //!
 //! Invariant: an address is in one message of a sender once for each way it goes, however many recipients led to it.
 
-use mail::envelope::Notify;
-use mail::{Address, Envelope, QueueId, Recipient, RecipientParams, ReversePath};
+use mail::{Address, Envelope, Notify, QueueId, Recipient, RecipientParams, ReversePath};
 use route::destination::{Destination, To};
 use route::resolve::{CopyDsn, Delivery, Failed};
 use std::collections::HashSet;
@@ -152,7 +151,7 @@ impl Plan {
 fn params(recipient: &Recipient, is_alone: bool, copy: Option<CopyDsn>, is_list: bool) -> RecipientParams {
     let mut params = recipient.params.clone();
     let notify = match copy {
-        Some(CopyDsn::Never) => Some(Notify::Never),
+        Some(CopyDsn::Never) => Some(Notify::NEVER),
         // RFC 3461 §5.2.7.3: reports go to the owner of the list, of what failed
         _ if is_list => None,
         _ => params.notify,

@@ -5,19 +5,15 @@ use super::Connection;
 use crate::admit::Facts;
 use crate::admit::dnsbl::Listings;
 use crate::auth::{self, Outcome};
-use crate::commit::{Content, Sort, class_of, early, first_state};
-use crate::config::Acknowledge;
+use crate::commit::Content;
 use crate::dns::ClientName;
 use crate::env::clock;
-use mail::{Envelope, Received, Reply, ReplyCode};
+use mail::{Received, Reply, ReplyCode};
 use observe::Ruleset;
 use smtp::server::{Dialect, Question, Verdict};
 use smtp::trace::Trace;
 use spool::{Error, Pressure};
 use std::time::Duration;
-
-/// How much later a message is answered while the spool is short of room, so that what is delivered can catch up.
-const SLOW_DOWN: Duration = Duration::from_millis(100);
 
 impl Connection {
     /// Answers what needs no waiting. `false`: the question is still open.
@@ -38,10 +34,19 @@ impl Connection {
                 self.session.answer(verdict, now);
             }
             Question::Mail => {
-                let verdict = self.admit_sender();
+                let verdict = match self.begin_mail() {
+                    Some(refusal) => refusal,
+                    None => match self.routing.clone() {
+                        Some(routing) => return self.answer_routed(&routing, question, now),
+                        None => self.admit_sender(),
+                    },
+                };
                 self.session.answer(verdict, now);
             }
             Question::Recipient => {
+                if let Some(routing) = self.routing.clone() {
+                    return self.answer_routed(&routing, question, now);
+                }
                 let verdict = self.admit_recipient();
                 self.session.answer(verdict, now);
             }
@@ -82,6 +87,11 @@ impl Connection {
         match question {
             Question::Message => self.commit().await,
             Question::Auth | Question::AuthResponse => Box::pin(self.authenticate(question)).await,
+            Question::Mail | Question::Recipient if self.routing.is_some() => {
+                if let Some(routing) = self.routing.clone() {
+                    Box::pin(self.answer_routed_in_time(&routing, question)).await;
+                }
+            }
             other => {
                 let now = self.elapsed();
                 let answered = self.answer_plainly(other, now);
@@ -97,9 +107,7 @@ impl Connection {
         let verdict = Verdict::Refuse(refusal.clone());
         match question {
             Question::Message => {
-                if let Some(content) = self.content.take() {
-                    content.abandon(&self.service.keeper);
-                }
+                self.abandon_content();
                 let recipients = self.verdicts_due();
                 self.forget_transaction();
                 self.session.finish(&vec![verdict; recipients], now);
@@ -111,25 +119,31 @@ impl Connection {
     }
 
     /// One verdict, or in LMTP one for each recipient (RFC 2033 §4.2).
-    fn verdicts_due(&self) -> usize {
+    pub(super) fn verdicts_due(&self) -> usize {
         match self.session.settings().dialect {
             Dialect::Lmtp => self.session.transaction().map_or(1, |transaction| transaction.recipients.len()),
             _ => 1,
         }
     }
 
-    /// What the client may do is decided by plain functions over the transaction.
-    fn admit_sender(&mut self) -> Verdict {
+    /// Begins a transaction, unless this server takes none.
+    fn begin_mail(&mut self) -> Option<Verdict> {
         self.end_transaction();
         if self.service.stop.has_begun() {
-            return Verdict::Close(reply(421, "4.3.2 System shutting down"));
+            return Some(Verdict::Close(reply(421, "4.3.2 System shutting down")));
         }
         match self.service.keeper.pressure() {
             Pressure::None | Pressure::Slow => {}
-            Pressure::Full => return self.refuse(Ruleset::Mail, Verdict::Refuse(full())),
-            Pressure::Poisoned => return self.refuse(Ruleset::Mail, Verdict::Close(poisoned())),
+            Pressure::Full => return Some(self.refuse(Ruleset::Mail, Verdict::Refuse(full()))),
+            Pressure::Poisoned => return Some(self.refuse(Ruleset::Mail, Verdict::Close(poisoned()))),
         }
         self.begin_transaction();
+        self.begin_routing();
+        None
+    }
+
+    /// What the client may do is decided by plain functions over the transaction.
+    fn admit_sender(&mut self) -> Verdict {
         let verdict = self.service.live.load().policies.sender(&self.facts()).verdict;
         self.refuse(Ruleset::Mail, verdict)
     }
@@ -141,7 +155,7 @@ impl Connection {
     }
 
     /// What policies are told.
-    fn facts(&self) -> Facts<'_> {
+    pub(super) fn facts(&self) -> Facts<'_> {
         let transaction = self.session.transaction();
         Facts {
             client: *self.session.client(),
@@ -192,75 +206,20 @@ impl Connection {
             },
         }
         .write_to(&mut trace, clock::local_offset_seconds(received.at_us));
-        self.content = Some(Content::new(id));
+        self.contents.push(Content::new(id));
+        // Each message that the transaction becomes has the content for itself.
+        for _ in 1..self.plan.len() {
+            self.contents.push(Content::new(self.service.keeper.next_id()));
+        }
         self.session.begin_content(&trace, now);
     }
 
     /// Gives a piece of a large message to the spool.
     pub(super) async fn store_content(&mut self) {
         let piece = self.session.take_content();
-        if let Some(content) = &mut self.content {
+        for content in &mut self.contents {
             content.push(&self.service.keeper, &piece).await;
         }
-    }
-
-    /// Makes the message durable, and only then says so.
-    async fn commit(&mut self) {
-        let rest = self.session.take_content();
-        let (Some(content), Some(transaction)) = (self.content.take(), self.session.transaction()) else {
-            let verdict = Verdict::Refuse(reply(451, "4.3.0 Internal error, message not taken"));
-            self.report_internal("session", "a message ended that had not begun");
-            return self.session.finish(&[verdict], self.elapsed());
-        };
-        let id = content.id();
-        let envelope = Envelope {
-            id,
-            sender: transaction.sender.clone(),
-            params: transaction.params.clone(),
-            received: self.received(),
-            recipients: transaction.recipients.clone(),
-        };
-        let live = self.service.live.load_full();
-        let encoded = live.encode(&envelope);
-        let sort = Sort { precedence: self.session.precedence(), has_list_id: self.session.has_list_id() };
-        let class = class_of(&envelope.params, sort, live.config.delivery.bulk_precedence);
-        let how = self.lane.listen.acknowledge;
-        let is_early = how != Acknowledge::Durable
-            && content.is_small()
-            && !live.queues_only()
-            && self.service.keeper.pressure() == Pressure::None
-            && early::may_be_early(&envelope);
-        let committed = if is_early {
-            let message = early::Message { envelope: envelope.clone(), encoded, content: rest.into(), class };
-            early::commit(&self.service, how, message).await.map(|_| None)
-        } else {
-            let first = first_state(&envelope, class);
-            let committed = content.commit(&self.service.keeper, &encoded, rest, first).await;
-            committed.map(|bytes| Some((bytes, encoded)))
-        };
-        let verdict = match committed {
-            Ok(in_line) => {
-                self.report_accepted(id, &envelope, sort.precedence);
-                if let Some((bytes, encoded)) = in_line {
-                    self.service.dispatch(&envelope, &encoded, bytes, class);
-                }
-                Verdict::AcceptWith(accepted(&id.to_string()))
-            }
-            Err(error) => {
-                let verdict = not_stored(&error);
-                self.report_not_stored(&error);
-                let verdict = self.refuse(Ruleset::Eom, verdict);
-                self.end_transaction();
-                verdict
-            }
-        };
-        if self.service.keeper.pressure() == Pressure::Slow {
-            tokio::time::sleep(SLOW_DOWN).await;
-        }
-        let recipients = self.verdicts_due();
-        self.forget_transaction();
-        let now = self.elapsed();
-        self.session.finish(&vec![verdict; recipients], now);
     }
 
     async fn authenticate(&mut self, question: Question) {
@@ -297,7 +256,7 @@ impl Connection {
         self.exchange = None;
     }
 
-    fn received(&self) -> Received {
+    pub(super) fn received(&self) -> Received {
         Received {
             at_us: clock::unix_us(),
             client: *self.session.client(),
@@ -313,7 +272,7 @@ pub(crate) fn reply(code: u16, text: &str) -> Reply {
 }
 
 /// The one reply that means the message is safe.
-fn accepted(id: &str) -> Reply {
+pub(super) fn accepted(id: &str) -> Reply {
     let mut text = String::with_capacity(64);
     text.push_str("2.0.0 ");
     text.push_str(id);
@@ -331,7 +290,7 @@ fn poisoned() -> Reply {
 }
 
 /// What the client hears when the spool did not take the message.
-fn not_stored(error: &Error) -> Verdict {
+pub(super) fn not_stored(error: &Error) -> Verdict {
     match error {
         Error::Full | Error::Busy => Verdict::Refuse(full()),
         Error::Poisoned => Verdict::Close(poisoned()),

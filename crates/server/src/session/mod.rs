@@ -8,8 +8,10 @@
 //! server ([`Wait`]). Each connection is one task; the server counts it and at its end waits for it.
 
 mod answers;
+mod commit;
 mod opening;
 mod report;
+mod routed;
 mod transport;
 #[cfg(test)]
 mod trials;
@@ -21,6 +23,8 @@ pub(crate) use transport::Transport;
 use crate::auth::{Exchange, Failures};
 use crate::commit::Content;
 use crate::env::clock;
+use crate::routing::Routing;
+use crate::routing::plan::Plan;
 use crate::service::{Lane, Service, Stop};
 use mail::QueueId;
 use smtp::server::{Session, Step};
@@ -49,14 +53,20 @@ pub(crate) struct Connection {
     began: Instant,
     /// Input behind a question that had to wait.
     pending: Vec<u8>,
-    /// The message that is arriving.
-    content: Option<Content>,
+    /// The content that is arriving, once for each message that the transaction becomes; empty: none is.
+    contents: Vec<Content>,
+    /// The maps of the open transaction; `None`: there are none.
+    routing: Option<Arc<Routing>>,
+    /// What its recipients become.
+    plan: Plan,
     /// The AUTH exchange that is going on.
     exchange: Option<Exchange>,
     /// Failed authentications of this session.
     failures: Option<Failures>,
     /// The name of the open transaction.
     id: Option<QueueId>,
+    /// The name that the next transaction is to have.
+    first_id: Option<QueueId>,
     /// Its sender, as the log writes it.
     from: String,
     /// Refusals in it.
@@ -141,14 +151,23 @@ impl Connection {
             opening,
             began,
             pending: Vec::new(),
-            content: None,
+            contents: Vec::new(),
+            routing: None,
+            plan: Plan::default(),
             exchange: None,
             failures: None,
             id: None,
+            first_id: None,
             from: String::new(),
             refused: 0,
             refused_bytes: 0,
         }
+    }
+
+    /// The same, whose first transaction has this name.
+    pub(crate) fn with_id(mut self, id: QueueId) -> Self {
+        self.first_id = Some(id);
+        self
     }
 
     /// Drives the session to its end and closes the connection.
@@ -163,11 +182,9 @@ impl Connection {
             Ok(_) => self.drive(&mut transport, &mut wait).await,
             Err(_) => End::Lost,
         };
-        let content = self.content.take();
-        self.report_end(end, content.is_some());
-        if let Some(content) = content {
-            content.abandon(&self.service.keeper);
-        }
+        let in_content = !self.contents.is_empty();
+        self.report_end(end, in_content);
+        self.abandon_content();
         // Who has said QUIT sends nothing more that could make the kernel throw the reply away.
         let says_farewell = !self.session.ending().quit || transport.has_farewell();
         if end == End::Closed && says_farewell {
@@ -239,9 +256,7 @@ impl Connection {
                     false => step,
                 },
                 Step::Abandon => {
-                    if let Some(content) = self.content.take() {
-                        content.abandon(&self.service.keeper);
-                    }
+                    self.abandon_content();
                     continue;
                 }
                 other => other,
@@ -349,6 +364,13 @@ impl Connection {
                 self.report_tls_failure(&error);
                 false
             }
+        }
+    }
+
+    /// Forgets the content that has come.
+    fn abandon_content(&mut self) {
+        for content in self.contents.drain(..) {
+            content.abandon(&self.service.keeper);
         }
     }
 

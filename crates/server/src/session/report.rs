@@ -20,7 +20,8 @@ impl Connection {
 
     /// Begins a transaction: gives it a name, and remembers its sender for the log.
     pub(super) fn begin_transaction(&mut self) {
-        self.id = Some(self.service.keeper.next_id());
+        let first = self.first_id.take();
+        self.id = Some(first.unwrap_or_else(|| self.service.keeper.next_id()));
         self.from.clear();
         if let Some(transaction) = self.session.transaction() {
             write!(self.from, "{}", transaction.sender).expect("a string takes everything");
@@ -88,14 +89,41 @@ impl Connection {
             relay,
         });
         if self.service.live.load().queues_only() {
-            let recipients: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
-            let to: Vec<&str> = recipients.iter().map(String::as_str).collect();
-            let size = i64::try_from(self.session.content_bytes()).unwrap_or(i64::MAX);
-            // sendmail's formula.
-            let recipients = 30_000 * i64::try_from(to.len()).unwrap_or(0);
-            let priority = size.saturating_add(recipients).saturating_sub(1_800 * i64::from(class));
-            self.service.tell(&Event::Queued { id, to: &to, mailer: "esmtp", priority });
+            self.report_waiting(envelope, class, None);
         }
+    }
+
+    /// A message waits for a queue run.
+    pub(super) fn report_queued(&self, envelope: &Envelope) {
+        self.report_waiting(envelope, 0, None);
+    }
+
+    /// A message is held for a person.
+    pub(super) fn report_held(&self, envelope: &Envelope, reason: &str) {
+        self.report_waiting(envelope, 0, Some(reason));
+    }
+
+    /// The transaction became one more message.
+    pub(super) fn report_clone(&self, envelope: &Envelope) {
+        let owner = envelope.sender.to_string();
+        self.service.tell(&Event::Cloned { id: envelope.id, owner: owner.trim_matches(['<', '>']) });
+    }
+
+    /// The transaction was accepted and is dropped.
+    pub(super) fn report_discarded(&mut self, id: QueueId, envelope: &Envelope, class: i32) {
+        self.report_accepted(id, envelope, class);
+        self.service.tell(&Event::Discarded { id });
+    }
+
+    fn report_waiting(&self, envelope: &Envelope, class: i32, quarantine: Option<&str>) {
+        let id = envelope.id;
+        let recipients: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
+        let to: Vec<&str> = recipients.iter().map(String::as_str).collect();
+        let size = i64::try_from(self.session.content_bytes()).unwrap_or(i64::MAX);
+        // sendmail's formula.
+        let recipients = 30_000 * i64::try_from(to.len()).unwrap_or(0);
+        let priority = size.saturating_add(recipients).saturating_sub(1_800 * i64::from(class));
+        self.service.tell(&Event::Queued { id, to: &to, mailer: "esmtp", priority, quarantine });
     }
 
     /// The spool did not take the message. The refusal itself is logged with the reply.

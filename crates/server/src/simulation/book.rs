@@ -31,6 +31,8 @@ pub(super) struct Sent {
     pub(super) recipients: Vec<(String, Option<Notify>)>,
     pub(super) content: Vec<u8>,
     pub(super) is_eight_bit: bool,
+    /// MT-PRIORITY
+    pub(super) priority: Option<i8>,
     /// When it is to be sent.
     pub(super) at: Duration,
     pub(super) answer: Answer,
@@ -72,6 +74,10 @@ pub(super) struct Facts {
     pub(super) ended: Duration,
     /// Connections at each host, and the most there were.
     pub(super) connections: Vec<(usize, usize)>,
+    /// Which of the groups below a host belongs to; empty if nobody wants to know.
+    pub(super) group_of: Vec<usize>,
+    /// The most connections that the hosts of a group had together.
+    pub(super) groups_most: Vec<usize>,
     /// Connection attempts.
     pub(super) dialled: usize,
     /// The most connections at one time.

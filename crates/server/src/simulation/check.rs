@@ -408,7 +408,7 @@ impl Checker<'_> {
 }
 
 /// The value of a field that stands on one line.
-fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.split("\r\n").find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 

@@ -136,7 +136,7 @@ impl Host {
         }
         Self {
             number,
-            address: Ipv4Addr::new(10, 0, 0, u8::try_from(number + 1).unwrap()),
+            address: Self::address_of(number),
             manners,
             days,
             is_dead: false,
@@ -144,6 +144,11 @@ impl Host {
             random: Mutex::new(random),
             seen: Mutex::default(),
         }
+    }
+
+    /// The address of the host of this number.
+    pub(super) fn address_of(number: usize) -> Ipv4Addr {
+        Ipv4Addr::new(10, 0, 0, u8::try_from(number + 1).unwrap())
     }
 
     /// Has no trouble at any time and refuses nobody.

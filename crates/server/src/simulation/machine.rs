@@ -4,7 +4,8 @@
 //! write; if so, a task writes it after the time that a disk takes. So virtual time goes on only when nothing is left to be
 //! done at this moment, and a run repeats to the letter.
 
-use super::book::Book;
+use super::book::{Book, Facts};
+use super::plan::Plan;
 use super::random::Random;
 use crate::accept::limits;
 use crate::config::Config;
@@ -81,12 +82,14 @@ pub(super) struct Machine {
     /// Counts starts.
     generation: Mutex<u64>,
     config: Config,
+    /// Jobs in memory, if not as many as usual.
+    ready_max: Option<usize>,
     log: Log,
     internet: Internet,
 }
 
 impl Machine {
-    pub(super) fn new(book: &Arc<Book>, seed: u64, config: Config, log: Log, internet: Internet) -> Arc<Self> {
+    pub(super) fn new(book: &Arc<Book>, seed: u64, plan: &Plan, log: Log, internet: Internet) -> Arc<Self> {
         let mut random = Random::new(seed, 2);
         let disk = SimDisk::with_config(seed, SimConfig { costs: Costs::NONE, ..SimConfig::default() });
         let latency = Duration::from_millis(random.pick(&[1, 10, 40]));
@@ -98,7 +101,8 @@ impl Machine {
             died: Notify::new(),
             running: Mutex::new(None),
             generation: Mutex::new(0),
-            config,
+            config: plan.config.clone(),
+            ready_max: plan.ready_max,
             log,
             internet,
         })
@@ -137,15 +141,21 @@ impl Machine {
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: HostTable::forgetful(&config),
             limits: limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began),
+            office: crate::deliver::local::Office::new(&config),
+            outcomes: crate::outcome::Outcomes::default(),
+            tally: crate::tally::Tally::default(),
             stop: Stop::default(),
             behaviour: None,
             open_files_max: 1_024,
             began,
-            dispatch: Some(Dispatch::new(spool, &config)),
+            dispatch: Some(Dispatch::new(spool, &config, Arc::default())),
             connector: Connector::new(&config.tls).unwrap(),
             internet: Some(self.internet.clone()),
             live: ArcSwap::from_pointee(Live::new(config, None)),
         });
+        if let (Some(ready_max), Some(dispatch)) = (self.ready_max, &service.dispatch) {
+            dispatch.shrink(ready_max);
+        }
         let mut tasks = JoinSet::new();
         tasks.spawn(dispatch::run(Arc::clone(&service)));
         self.works.lock().unwrap().stepper = Some(stepper);
@@ -186,6 +196,10 @@ impl Machine {
         running.tasks.abort_all();
         while running.tasks.join_next().await.is_some() {}
         let Running { service, .. } = running;
+        // What the tasks owned is dropped when it would go on.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
         if Arc::strong_count(&service) > 1 {
             self.book.wrong(format!("{} tasks outlive the server", Arc::strong_count(&service) - 1));
         }
@@ -217,7 +231,8 @@ impl Machine {
         let running = running.as_mut().filter(|running| !running.service.stop.has_begun())?;
         let (ours, theirs) = duplex(64 << 10);
         let client = Client::Network(([192, 0, 2, 1], 1_025).into());
-        let session = Session::new(Arc::clone(&running.lane.settings), client, None);
+        let mut session = Session::new(Arc::clone(&running.lane.settings), client, None);
+        session.trust_priorities();
         let (service, lane) = (Arc::clone(&running.service), Arc::clone(&running.lane));
         let connection = Connection::new(service, lane, session, Opening::default(), clock::now());
         running.tasks.spawn(connection.run(Transport::Memory(theirs)));
@@ -255,6 +270,14 @@ impl Machine {
         facts.connections_most = facts.connections_most.max(open);
         for (now, most) in &mut facts.connections {
             *most = (*most).max(*now);
+        }
+        let Facts { connections, group_of, groups_most, .. } = &mut *facts;
+        let mut groups = vec![0; groups_most.len()];
+        for ((now, _), group) in connections.iter().zip(group_of) {
+            groups[*group] += now;
+        }
+        for (most, now) in groups_most.iter_mut().zip(groups) {
+            *most = (*most).max(now);
         }
     }
 

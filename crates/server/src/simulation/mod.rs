@@ -26,9 +26,11 @@ mod sabotage;
 mod sender;
 mod talk;
 mod wire;
+mod world;
 
 use crate::config::Acknowledge;
-pub(crate) use sabotage::{Sabotage, is_sabotaged};
+pub(crate) use sabotage::{Sabotage, hold_back, is_sabotaged, let_go};
+pub(crate) use world::Sizes;
 
 /// Seeds that once showed a fault.
 const KEPT: &[u64] = &[134, 159, 226, 316, 346, 378, 2777, 2998, 5941];

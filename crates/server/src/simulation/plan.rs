@@ -38,14 +38,16 @@ pub(super) struct Plan {
     /// Nothing can last longer.
     pub(super) most: Duration,
     pub(super) is_one_destination: bool,
+    /// Jobs in memory, if not as many as usual.
+    pub(super) ready_max: Option<usize>,
 }
 
 /// What the hosts of the first site bear, where there are sites. Without it some of the seeds of a usual test go beyond.
 const RULES: &str = "[[destination]]\nmatch = [\".site0.test\"]\nconnections = 2\nmessages_per_second = 0.5\n";
 
-/// The configuration that all runs begin with.
-fn config(by_sites: bool) -> Config {
-    let mut config = load(if by_sites { RULES } else { "" }, None, &[], &Where::new("mx.test", None)).unwrap().config;
+/// The configuration that all runs begin with; `rules` is TOML.
+pub(super) fn config(rules: &str) -> Config {
+    let mut config = load(rules, None, &[], &Where::new("mx.test", None)).unwrap().config;
     config.accept.reverse_dns = false;
     config.dns.servers = vec!["127.0.0.1:9".parse().unwrap()];
     config.relay.from = vec!["192.0.2.0/24".parse().unwrap()];
@@ -65,7 +67,7 @@ impl Plan {
     /// two mail hosts, one better than the other.
     pub(super) fn new(seed: u64, by_sites: bool, book: &dyn Fn(usize) -> Arc<Book>) -> (Self, Arc<Book>) {
         let mut random = Random::new(seed, 1);
-        let mut config = config(by_sites);
+        let mut config = config(if by_sites { RULES } else { "" });
         let delivery = &mut config.delivery;
         delivery.recipients_per_transaction = random.pick(&[1, 2, 100, 100]);
         delivery.messages_per_connection = random.pick(&[1, 2, 5, 1_000]);
@@ -134,7 +136,7 @@ impl Plan {
             false => Vec::new(),
         };
         let most = traffic + trouble + 3 * give_up + 2 * DAY;
-        (Self { config, hosts, deaths, commands, traffic, most, is_one_destination }, book)
+        (Self { config, hosts, deaths, commands, traffic, most, is_one_destination, ready_max: None }, book)
     }
 }
 
@@ -153,7 +155,7 @@ fn sites(config: &mut Config, hosts: &[Host]) -> Vec<String> {
     domains
 }
 
-fn deaths(random: &mut Random, book: &Book, traffic: Duration, give_up: Duration) -> Vec<Death> {
+pub(super) fn deaths(random: &mut Random, book: &Book, traffic: Duration, give_up: Duration) -> Vec<Death> {
     let mut deaths = Vec::new();
     for _ in 0..random.pick(&[0, 0, 1, 2, 5]) {
         let near = {

@@ -50,7 +50,7 @@ pub(super) fn run_queue(seed: u64) -> Vec<String> {
         plan.config.delivery.warn_after = Duration::ZERO;
         plan.config.delivery.give_up_after = 5 * 24 * 60 * MINUTE;
         plan.hosts.iter_mut().for_each(Host::behave);
-        World::new(seed, plan, book, machine).wait_for_command().await
+        Life::new(seed, plan, book, machine).wait_for_command().await
     })
 }
 
@@ -73,14 +73,14 @@ fn live_as(seed: u64, how: Acknowledge, by_sites: bool, sabotage: Option<Sabotag
         let (mut plan, book) = Plan::new(seed, by_sites, &|hosts| Arc::new(Book::new(hosts)));
         plan.config.listen[0].acknowledge = how;
         plan.config.delivery.interactive_time = Duration::from_secs(5 + seed % 20);
-        let world = World::new(seed, plan, book, machine);
-        let wrong = world.live().await;
-        (world.book, wrong)
+        let life = Life::new(seed, plan, book, machine);
+        let wrong = life.live().await;
+        (life.book, wrong)
     })
 }
 
-/// Runs a world in its own time, with a machine that is looked at whenever all wait.
-fn within<T>(sabotage: Option<Sabotage>, world: impl AsyncFnOnce(&OnceLock<Arc<Machine>>) -> T) -> T {
+/// Lives in a time of its own, with a machine that is looked at whenever all wait.
+pub(super) fn within<T>(sabotage: Option<Sabotage>, life: impl AsyncFnOnce(&OnceLock<Arc<Machine>>) -> T) -> T {
     let machine: Arc<OnceLock<Arc<Machine>>> = Arc::default();
     let looked = Arc::clone(&machine);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -96,25 +96,25 @@ fn within<T>(sabotage: Option<Sabotage>, world: impl AsyncFnOnce(&OnceLock<Arc<M
     let _broken = sabotage::begin(sabotage);
     let lived = runtime.block_on(async {
         let _time = clock::simulated::begin(u64::try_from(EPOCH.as_micros()).unwrap());
-        world(&machine).await
+        life(&machine).await
     });
     drop(runtime);
     lived
 }
 
-struct World {
+/// A server among hosts.
+pub(super) struct Life {
     seed: u64,
-    book: Arc<Book>,
-    machine: Arc<Machine>,
+    pub(super) book: Arc<Book>,
+    pub(super) machine: Arc<Machine>,
     hosts: Vec<Arc<Host>>,
-    plan: Plan,
+    pub(super) plan: Plan,
     log: Log,
 }
 
-impl World {
+impl Life {
     fn new(seed: u64, mut plan: Plan, book: Arc<Book>, place: &OnceLock<Arc<Machine>>) -> Self {
         let hosts: Vec<Arc<Host>> = std::mem::take(&mut plan.hosts).into_iter().map(Arc::new).collect();
-        let log = Log::start(&log::Settings::from_config(&plan.config.log, "mx.test")).unwrap();
         let there = hosts.clone();
         let internet = Internet::new(move |address: SocketAddr| {
             let host = there.iter().find(|host| IpAddr::V4(host.address) == address.ip()).cloned();
@@ -125,12 +125,30 @@ impl World {
                 }
             })
         });
-        let machine = Machine::new(&book, seed, plan.config.clone(), log.clone(), internet);
+        Self { hosts, ..Self::among(seed, plan, book, internet, place) }
+    }
+
+    /// Among hosts that are nobody's business here.
+    pub(super) fn among(
+        seed: u64,
+        plan: Plan,
+        book: Arc<Book>,
+        internet: Internet,
+        place: &OnceLock<Arc<Machine>>,
+    ) -> Self {
+        let log = Log::start(&log::Settings::from_config(&plan.config.log, "mx.test")).unwrap();
+        let machine = Machine::new(&book, seed, &plan, log.clone(), internet);
         drop(place.set(Arc::clone(&machine)));
-        Self { seed, book, machine, hosts, plan, log }
+        Self { seed, book, machine, hosts: Vec::new(), plan, log }
     }
 
     async fn live(&self) -> Vec<String> {
+        let others = self.until_empty().await;
+        self.finish(others).await
+    }
+
+    /// All that is planned, and then until nothing is in the queue.
+    pub(super) async fn until_empty(&self) -> JoinSet<()> {
         let delivery = &self.plan.config.delivery;
         self.book.note(|| format!("seed {}: {delivery:?}", self.seed));
         for host in &self.hosts {
@@ -155,7 +173,7 @@ impl World {
         if left != Some(0) {
             self.book.wrong(format!("{left:?} messages are in the queue at the end: {}", self.rest()));
         }
-        self.finish(others).await
+        others
     }
 
     /// Starts the machine, and senders at their times.
@@ -216,12 +234,17 @@ impl World {
         service.dispatch.as_ref().unwrap().retry(Destinations::All);
     }
 
-    /// Ends everything and judges.
-    async fn finish(&self, mut others: JoinSet<()>) -> Vec<String> {
-        let delivery = &self.plan.config.delivery;
+    /// Ends everything.
+    pub(super) async fn end(&self, mut others: JoinSet<()>) {
         self.machine.end(End::Stop).await;
         others.shutdown().await;
         let _: bool = self.log.flush_and_close();
+    }
+
+    /// Ends everything and judges.
+    async fn finish(&self, others: JoinSet<()>) -> Vec<String> {
+        let delivery = &self.plan.config.delivery;
+        self.end(others).await;
         let terms = Terms {
             hosts: &self.hosts,
             window: self.machine.window(),

@@ -1,6 +1,6 @@
 //! Faults made on purpose, one at a time.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 /// A rule that is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,15 +15,47 @@ pub(crate) enum Sabotage {
     DropDeferred,
     /// A report is not stored, and its recipient is done all the same.
     DropReport,
+    /// Limits of destinations are not told to the scheduler.
+    ForgetLimits,
+    /// All are waited for as long as those that were slow, in one lane.
+    OneLane,
+    /// A message with one recipient goes when nothing waits any more where it is to go.
+    SinglesLast,
+    /// Whatever is in the spool may be in memory.
+    LoadAll,
+    /// Who waits for a connection that is over is remembered.
+    KeepPosts,
+    /// Mail that a host put off goes there again, whoever else would take it.
+    SameHostAgain,
+    /// After a 421 to the first MAIL the next message knocks at once.
+    KnockAgain,
+    /// A site that is down is tried every few seconds.
+    Tireless,
+    /// Whoever does not greet is waited for.
+    Patient,
+    /// Whatever a host says is listened to.
+    AllEars,
 }
 
 impl Sabotage {
+    /// Those that lose mail or deliver it twice.
     pub(super) const ALL: [Self; 5] =
         [Self::AnswerEarly, Self::RecordEarly, Self::ForgetOutcome, Self::DropDeferred, Self::DropReport];
 }
 
 thread_local! {
     static NOW: Cell<Option<Sabotage>> = const { Cell::new(None) };
+    static HELD_BACK: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps mail for a destination from going in line; [`let_go`] gives it back.
+pub(crate) fn hold_back(destination: &[u8]) {
+    HELD_BACK.with_borrow_mut(|held| held.push(destination.into()));
+}
+
+/// Destinations whose mail was held back and may go.
+pub(crate) fn let_go(may_go: impl Fn(&[u8]) -> bool) -> Vec<Box<[u8]>> {
+    HELD_BACK.with_borrow_mut(|held| held.extract_if(.., |name| may_go(name)).collect())
 }
 
 /// Whether this rule is broken now, on this thread.
@@ -34,6 +66,7 @@ pub(crate) fn is_sabotaged(how: Sabotage) -> bool {
 /// Breaks a rule until the guard goes.
 pub(super) fn begin(how: Option<Sabotage>) -> Guard {
     NOW.set(how);
+    HELD_BACK.take();
     Guard(())
 }
 

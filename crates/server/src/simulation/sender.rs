@@ -28,7 +28,7 @@ pub(super) fn message(random: &mut Random, number: usize, domains: &[String], ho
     let is_eight_bit = random.chance(15);
     let content = content(random, number, is_eight_bit);
     let at = random.time(Duration::from_secs(1), within);
-    Sent { sender, recipients, content, is_eight_bit, at, answer: Answer::Unsent }
+    Sent { sender, recipients, content, is_eight_bit, priority: None, at, answer: Answer::Unsent }
 }
 
 fn content(random: &mut Random, number: usize, is_eight_bit: bool) -> Vec<u8> {
@@ -168,9 +168,10 @@ impl Letter<'_> {
 /// The commands of a message with the replies that are to come.
 fn commands(sent: &Sent, random: &mut Random) -> Vec<(String, u16)> {
     let body = if sent.is_eight_bit { " BODY=8BITMIME" } else { "" };
+    let priority = sent.priority.map(|priority| format!(" MT-PRIORITY={priority}")).unwrap_or_default();
     let ret = random.pick(&["", " RET=HDRS", " RET=FULL ENVID=id+2B1"]);
     let mut commands =
-        vec![("EHLO client.test".to_owned(), 250), (format!("MAIL FROM:<{}>{body}{ret}", sent.sender), 250)];
+        vec![("EHLO client.test".to_owned(), 250), (format!("MAIL FROM:<{}>{body}{ret}{priority}", sent.sender), 250)];
     for (name, notify) in &sent.recipients {
         let notify = notify.map(|notify| format!(" NOTIFY={notify}")).unwrap_or_default();
         commands.push((format!("RCPT TO:<{name}>{notify}"), 250));

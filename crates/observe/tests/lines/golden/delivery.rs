@@ -19,6 +19,7 @@ fn delivery(
     Event::Delivery {
         id,
         to: &["<u1@ok.test>"],
+        controller: None,
         delay: Duration::ZERO,
         xdelay: Duration::ZERO,
         mailer: "esmtp",
@@ -43,11 +44,20 @@ fn reason(reply: Option<&Reply>, stat: Stat<'_>) -> Option<Reason> {
 fn with(event: Event<'static>, to: &'static [&'static str], delay: u64, relay: NextHop<'static>) -> Event<'static> {
     let Event::Delivery { id, xdelay, mailer, dsn, reply, stat, reason, .. } = event else { panic!("{event:?}") };
     let (delay, priority) = (Duration::from_secs(delay), 120_240);
-    Event::Delivery { id, to, delay, xdelay, mailer, priority, relay, dsn, reply, stat, reason }
+    Event::Delivery { id, to, controller: None, delay, xdelay, mailer, priority, relay, dsn, reply, stat, reason }
 }
 
 pub(super) fn lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
     [to_lines(id), report_lines(id), host_lines(id)].concat()
+}
+
+/// A delivery to a program, as the log of 8.17 has it but for the numbers of the user.
+fn of_program(id: QueueId) -> Event<'static> {
+    let sent = delivery(id, (Outcome::Success, 0, 0), None, Stat::Sent(""));
+    let Event::Delivery { delay, xdelay, dsn, reply, stat, reason, .. } = sent else { panic!("{sent:?}") };
+    let (to, controller): (&[&str], _) = (&["\"|/bin/cat\""], Some("<prog@lab.test>"));
+    let (mailer, relay, priority) = ("prog", NextHop::None, 30_417);
+    Event::Delivery { id, to, controller, delay, xdelay, mailer, priority, relay, dsn, reply, stat, reason }
 }
 
 fn to_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
@@ -59,6 +69,11 @@ fn to_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
     let address = |last| NextHop::Host { name: None, address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)) };
     let no_host = Stat::Failed("Host unknown (Name server: nowhere.test: host not found)");
     vec![
+        (
+            of_program(id),
+            "ID: to=\"|/bin/cat\", ctladdr=<prog@lab.test>, delay=00:00:00, xdelay=00:00:00, mailer=prog, pri=30417, \
+             dsn=2.0.0, stat=Sent",
+        ),
         (
             delivery(
                 id,
@@ -139,6 +154,18 @@ fn report_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
             Event::Unreportable { id, text: "postmaster@lab.test: Host unknown" },
             "ID: report cannot be delivered: postmaster@lab.test: Host unknown",
         ),
+        (
+            Event::Queued {
+                id,
+                to: &["<u1@ok.test>"],
+                mailer: "esmtp",
+                priority: 30_015,
+                quarantine: Some("suspicious sender"),
+            },
+            "ID: to=<u1@ok.test>, delay=00:00:00, mailer=esmtp, pri=30015, quarantine=suspicious sender, stat=quarantined",
+        ),
+        (Event::Discarded { id }, "ID: discarded"),
+        (Event::Cloned { id, owner: "list-request" }, "ID: clone: owner=list-request"),
     ]
 }
 
@@ -194,7 +221,9 @@ fn a_long_delivery_is_counted_once_and_told_in_several_lines() {
     else {
         panic!("no delivery")
     };
-    let whole = Event::Delivery { id, to: &to, delay, xdelay, mailer, priority, relay, dsn, reply, stat, reason };
+    let controller = None;
+    let whole =
+        Event::Delivery { id, to: &to, controller, delay, xdelay, mailer, priority, relay, dsn, reply, stat, reason };
     assert_eq!(
         increments(&whole).collect::<Vec<_>>(),
         [

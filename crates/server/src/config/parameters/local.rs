@@ -2,7 +2,7 @@
 
 use super::super::Unknown;
 use super::super::choice::{Choice as _, LOCKS};
-use super::super::parameter::{Section, at};
+use super::super::parameter::{Preset, Section, at};
 use super::{HOUR, Kind, PATH, count, count_from_1, fixed, list, seconds};
 
 pub(super) static LOCAL: Section = Section {
@@ -23,11 +23,15 @@ pub(super) static LOCAL: Section = Section {
             "local.domain_files",
             at!(local.domain_files),
             list(&PATH),
-            "[]",
+            "",
             "[\"/etc/mail/local-host-names\"]",
             "files with such domains, one a line",
-            "Read at the start and at each reload. A line may have a comment behind a number sign.",
-        ),
+            "A line may have a comment behind a number sign.",
+        )
+        .preset(Preset::Derived {
+            text: "local-host-names in maps.directory, if there is one",
+            value: |config, _, _| super::routing::in_directory(config, "local-host-names"),
+        }),
         fixed(
             "local.delimiter",
             at!(local.delimiter),
@@ -54,6 +58,15 @@ pub(super) static LOCAL: Section = Section {
             "hub.example.com",
             "where mail to such names goes instead; empty for nowhere",
             "A host, a mailer with a host as in mailertable, or an address.",
+        ),
+        fixed(
+            "local.accounts",
+            at!(local.accounts),
+            PATH,
+            "/etc/passwd",
+            "/etc/mail/passwd",
+            "the file of those who have mail here: names, numbers and homes, in the form of /etc/passwd",
+            "For users who have no account on this machine otherwise.",
         ),
         fixed(
             "local.forward",

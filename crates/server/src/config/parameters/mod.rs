@@ -9,6 +9,7 @@ mod local;
 mod process;
 mod routing;
 mod session;
+mod submit;
 
 use super::kind::Kind;
 use super::parameter::{Access, Change, Parameter, Preset, Section};
@@ -41,6 +42,7 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &destination::DESTINATION,
     &process::LOG,
     &process::CONTROL,
+    &submit::SUBMIT,
 ];
 
 /// The parameter with this key.

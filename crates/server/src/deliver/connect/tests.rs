@@ -77,7 +77,8 @@ impl World {
         let mut service = Service::trial(config, Behaviour::default());
         let candidate = |(name, address, _): &Spec| Candidate {
             name: (*name).into(),
-            address: address.parse().unwrap(),
+            address: Where::Socket(address.parse().unwrap()),
+            protocol: RouteProtocol::Smtp,
             server_name: (*name).into(),
             preference: 0,
         };

@@ -1,11 +1,13 @@
 //! Peers that are late or never come to an end, under a clock that stands still.
 
 use super::*;
+use crate::config::RouteProtocol;
 use crate::service::Service;
 use crate::sink::Behaviour;
 use mail::{MailParams, Recipient};
 use smtp::client::{Answer, Finished, Settings, Transaction};
 use std::future::pending;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, duplex};
@@ -42,7 +44,8 @@ async fn send(theirs: DuplexStream, octets: usize) -> (Finished, Duration, usize
     let mut wait = Wait::new(timer, &service.stop, stopping);
     let peer = Candidate {
         name: "one".into(),
-        address: ([192, 0, 2, 1], 25).into(),
+        address: SocketAddr::from(([192, 0, 2, 1], 25)).into(),
+        protocol: RouteProtocol::Smtp,
         server_name: "one".into(),
         preference: 0,
     };

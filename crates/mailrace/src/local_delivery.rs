@@ -1,0 +1,35 @@
+//! `mailrace local-delivery`: the processes that the server starts to deliver with the rights of users. Not for people.
+
+use crate::exit::{Exit, Failure};
+use clap::{Args, ValueEnum};
+use server::local_helper::{run_agent, run_helper};
+
+/// Deliver with the rights of users, for the server
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Which process
+    form: Form,
+    /// What the configuration says of local delivery
+    #[arg(long)]
+    settings: String,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Form {
+    /// The one that stays root.
+    Helper,
+    /// The one of a delivery.
+    Agent,
+}
+
+/// Runs it to its end.
+///
+/// # Errors
+/// It was not started by the server.
+pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+    let done = match arguments.form {
+        Form::Helper => run_helper(&arguments.settings),
+        Form::Agent => run_agent(&arguments.settings),
+    };
+    done.map(|()| Exit::Ok).map_err(|text| Failure::new(Exit::Usage, text))
+}

@@ -1,0 +1,204 @@
+//! `mailrace route`: where mail for a recipient goes, and each decision that leads there.
+
+use crate::config_commands::Source;
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, plain};
+use clap::Args;
+use mail::{Address, DomainName, ForwardPath, ReversePath};
+use route::resolve::Delivery;
+use route::{Refusal, Step};
+use serde_json::{Value, json};
+use server::config::render;
+use server::explain::{End, Explainer, Sender, Way};
+use std::net::IpAddr;
+
+/// What `--help` says behind the options.
+pub(crate) const HELP: &str = "\
+The configuration is read as the server would read it; it need not be running. Maps, rules, aliases and directories are
+asked as for a message; the DNS is not.
+
+Examples:
+  mailrace route joe@example.com
+  mailrace route --from boss@corp.example partner@example.com
+  mailrace route --client 192.0.2.7 --from '<>' --json info@example.org
+
+Exit status:
+   0  mail for every recipient is taken
+  64  wrong arguments
+  67  some recipient is refused for good
+  75  something cannot be looked up now, or is refused for now
+  78  the configuration or a map has an error";
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    source: Source,
+    /// The sender; <> for reports. Without, a user of this machine
+    #[arg(long, value_name = "ADDRESS")]
+    from: Option<String>,
+    /// The client's address; without, a process of this machine
+    #[arg(long, value_name = "IP")]
+    client: Option<IpAddr>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Recipients; a name alone is one at our host name
+    #[arg(required = true, value_name = "RECIPIENT")]
+    recipients: Vec<String>,
+}
+
+/// Runs `mailrace route`.
+pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+    let loaded = match arguments.source.open()? {
+        Ok(loaded) => loaded,
+        Err(problems) => {
+            eprint!("{}", render(&problems));
+            return Err(Failure::new(Exit::Config, "the configuration has errors; correct them first"));
+        }
+    };
+    let hostname = DomainName::new(&loaded.config.hostname)
+        .map_err(|error| Failure::new(Exit::Config, format!("hostname: {error}")))?;
+    let explainer = Explainer::open(&loaded).map_err(|faults| Failure::new(Exit::Config, faults.join("\n")))?;
+    for note in explainer.notes() {
+        eprintln!("mailrace: {note}");
+    }
+    let address = match arguments.from.as_deref() {
+        Some("" | "<>") => ReversePath::Null,
+        Some(text) => ReversePath::Address(read(text, &hostname)?),
+        None => ReversePath::Address(read("root", &hostname)?),
+    };
+    let sender = Sender { address, client: arguments.client };
+    let mut output = Output::new();
+    let mut exit = Exit::Ok;
+    for text in &arguments.recipients {
+        let recipient = read(text, &hostname)?;
+        let way = explainer.route(&sender, &recipient);
+        exit = match (&way.end, exit) {
+            (End::Refuse(refusal), _) if refusal.code >= 500 => Exit::NoUser,
+            (End::Refuse(_) | End::Defer(_), Exit::Ok) => Exit::TryLater,
+            (_, exit) => exit,
+        };
+        if arguments.json {
+            output.json(&json_of(&recipient, &sender, &way))
+        } else {
+            show(&mut output, &recipient, &way)
+        }
+    }
+    output.finish()?;
+    Ok(exit)
+}
+
+fn read(text: &str, hostname: &DomainName) -> Result<Address, Failure> {
+    let text = text.trim_start_matches('<').trim_end_matches('>');
+    let whole = if text.contains('@') { text.to_owned() } else { format!("{text}@{hostname}") };
+    let read = ForwardPath::parse(format!("<{whole}>").as_bytes()).and_then(|path| path.into_address(hostname));
+    read.map_err(|error| Failure::new(Exit::Usage, format!("{error}")))
+}
+
+fn show(output: &mut Output, recipient: &Address, way: &Way) {
+    output.line(format!("<{recipient}>"));
+    for step in &way.steps {
+        output.line(format!("  {}", plain(&step_line(step))));
+    }
+    match &way.end {
+        End::Deliver(deliveries, failed) => {
+            deliveries.iter().for_each(|one| output.line(format!("  => {}", plain(&delivery_line(one)))));
+            for one in failed {
+                output.line(format!("  => <{}> is refused: {}", one.address, plain(&one.refusal.to_string())));
+            }
+        }
+        End::Hold(reason, deliveries) => {
+            output.line(format!("  => held until a person releases it: {}", plain(reason)));
+            deliveries.iter().for_each(|one| output.line(format!("     then {}", plain(&delivery_line(one)))));
+        }
+        End::Discard => output.line("  => accepted and dropped"),
+        End::Refuse(refusal) => output.line(format!("  => refused: {}", plain(&refusal.to_string()))),
+        End::Defer(why) => output.line(format!("  => 451 4.3.0, cannot be said now: {}", plain(why))),
+    }
+}
+
+fn step_line(step: &Step) -> String {
+    let Some(found) = &step.found else { return format!("{}: {}", step.stage, step.text) };
+    let line = found.place.line.map_or_else(String::new, |line| format!(" line {line}"));
+    format!("{}: {}{line}: {} {} => {}", step.stage, found.place.file, found.key, found.value, step.text)
+}
+
+fn delivery_line(one: &Delivery) -> String {
+    let mut text = format!("<{}> by {}", one.address, one.destination);
+    if let Some(via) = one.via.as_ref().filter(|via| **via != one.destination.to.to_string()) {
+        text.push_str(&format!(", now {via}"));
+    }
+    if let Some(sender) = &one.sender {
+        text.push_str(&format!(", sender {sender}"));
+    }
+    if let Some(controller) = &one.controller {
+        text.push_str(&format!(", as {controller}"));
+    }
+    if let Some(reason) = &one.hold {
+        text.push_str(&format!(", held: {reason}"));
+    }
+    if one.queue_only {
+        text.push_str(", waits for queue retry");
+    }
+    text
+}
+
+fn json_of(recipient: &Address, sender: &Sender, way: &Way) -> Value {
+    let steps: Vec<Value> = way.steps.iter().map(step_json).collect();
+    let list = |deliveries: &[Delivery]| -> Vec<Value> { deliveries.iter().map(delivery_json).collect() };
+    let mut value = json!({
+        "recipient": recipient.to_string(),
+        "sender": sender.address.to_string(),
+        "client": sender.client.map(|ip| ip.to_string()),
+        "steps": steps,
+    });
+    let end = match &way.end {
+        End::Deliver(deliveries, failed) => {
+            let failed: Vec<Value> = failed
+                .iter()
+                .map(|one| json!({ "address": one.address.to_string(), "refusal": refusal_json(&one.refusal) }))
+                .collect();
+            json!({ "outcome": "deliver", "deliveries": list(deliveries), "failed": failed })
+        }
+        End::Hold(reason, deliveries) => {
+            json!({ "outcome": "hold", "reason": reason, "deliveries": list(deliveries) })
+        }
+        End::Discard => json!({ "outcome": "discard" }),
+        End::Refuse(refusal) => json!({ "outcome": "refuse", "refusal": refusal_json(refusal) }),
+        End::Defer(why) => json!({ "outcome": "defer", "reason": &**why }),
+    };
+    if let (Some(value), Value::Object(end)) = (value.as_object_mut(), end) {
+        value.extend(end);
+    }
+    value
+}
+
+fn step_json(step: &Step) -> Value {
+    let found = step.found.as_ref();
+    json!({
+        "stage": step.stage,
+        "map": found.map(|found| &*found.place.map),
+        "file": found.map(|found| &*found.place.file),
+        "line": found.and_then(|found| found.place.line),
+        "key": found.map(|found| &*found.key),
+        "value": found.map(|found| &*found.value),
+        "text": step.text,
+    })
+}
+
+fn delivery_json(one: &Delivery) -> Value {
+    json!({
+        "address": one.address.to_string(),
+        "destination": one.destination.to_string(),
+        "via": one.via,
+        "sender": one.sender.as_ref().map(ToString::to_string),
+        "controller": one.controller.as_deref(),
+        "hold": one.hold.as_deref(),
+        "queue_only": one.queue_only,
+        "copy": one.is_copy,
+    })
+}
+
+fn refusal_json(refusal: &Refusal) -> Value {
+    json!({ "code": refusal.code, "status": refusal.status.to_string(), "text": refusal.text })
+}

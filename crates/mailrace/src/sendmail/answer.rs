@@ -1,0 +1,127 @@
+//! What the running server says of a message that was handed in: who is refused, and with `-odi` what became of it.
+//!
+//! No answer is no failure. The file is durable, and the server takes it when it runs.
+
+use serde_json::{Value, json};
+use server::submit::SOCKET;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long it may take until the server has taken a message.
+const TAKEN_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long `-odi` waits for next hops.
+const DONE_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// A recipient who does not get it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) to: String,
+    /// `550 5.1.1 …`
+    pub(super) text: String,
+    /// A next hop said it, and the sender is told by mail as well.
+    pub(super) is_remote: bool,
+}
+
+/// What became of it, as far as it is known.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) failures: Vec<Failure>,
+    /// The queue id.
+    pub(super) id: Option<String>,
+    /// The server has answered. Otherwise it does not run, or is busy.
+    pub(super) was_heard: bool,
+    /// For each outcome: `<a@b>... Sent (…)`
+    pub(super) outcomes: Vec<String>,
+}
+
+/// Which way of waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// Only wakes the server.
+    No,
+    /// Until the message is taken.
+    Taken,
+    /// Until each of so many recipients was tried.
+    Done(usize),
+}
+
+/// Asks about a file. With `is_heard` refusals are said to have been told to the caller, and the server sends no report.
+pub(super) fn ask(directory: &Path, file: &str, wait: Wait, is_heard: bool) -> Told {
+    converse(directory, file, wait, is_heard).unwrap_or_default()
+}
+
+fn converse(directory: &Path, file: &str, wait: Wait, is_heard: bool) -> std::io::Result<Told> {
+    let stream = UnixStream::connect(directory.join(SOCKET))?;
+    stream.set_read_timeout(Some(TAKEN_TIME_MAX))?;
+    stream.set_write_timeout(Some(TAKEN_TIME_MAX))?;
+    let mut stream = BufReader::new(stream);
+    let word = if matches!(wait, Wait::Done(_)) { "done" } else { "taken" };
+    stream.get_mut().write_all(format!("{}\n", json!({ "file": file, "wait": word })).as_bytes())?;
+    let mut told = Told::default();
+    if wait == Wait::No {
+        return Ok(told);
+    }
+    let mut left = match wait {
+        Wait::Done(recipients) => recipients,
+        _ => 0,
+    };
+    loop {
+        let mut line = String::new();
+        // The server has gone, or takes its time: the message is in the queue.
+        if !stream.read_line(&mut line).is_ok_and(|read| read > 0) {
+            return Ok(told);
+        }
+        let Ok(line) = serde_json::from_str::<Value>(&line) else { return Ok(told) };
+        told.was_heard = true;
+        if let Some(refused) = line.get("refused").and_then(Value::as_array) {
+            let failure = |one: &Value| Failure { to: text(one, "to"), text: text(one, "text"), is_remote: false };
+            told.failures.extend(refused.iter().map(failure));
+            left = left.saturating_sub(refused.len());
+            if is_heard {
+                stream.get_mut().write_all(b"ok\n")?;
+            } else {
+                // Anything else means that the sender is to be told by mail.
+                stream.get_mut().write_all(b"mail\n")?;
+            }
+        } else if let Some(id) = line.get("taken").and_then(Value::as_str) {
+            told.id = Some(id.to_owned());
+            stream.get_mut().set_read_timeout(Some(DONE_TIME_MAX))?;
+            if left == 0 {
+                return Ok(told);
+            }
+        } else if let Some(to) = line.get("to").and_then(Value::as_array) {
+            let (stat, words) = (text(&line, "stat"), text(&line, "text"));
+            for to in to.iter().filter_map(Value::as_str) {
+                told.outcomes.push(format!("{}... {}{words}", bare(to), spoken(&stat)));
+                if stat == "failed" {
+                    told.failures.push(Failure { to: bare(to).to_owned(), text: words.clone(), is_remote: true });
+                }
+            }
+            left = left.saturating_sub(to.len());
+            if left == 0 {
+                return Ok(told);
+            }
+        } else {
+            // `later`: it stays where it is.
+            return Ok(told);
+        }
+    }
+}
+
+fn spoken(stat: &str) -> &'static str {
+    match stat {
+        "sent" => "Sent: ",
+        "deferred" => "Deferred: ",
+        _ => "",
+    }
+}
+
+fn bare(path: &str) -> &str {
+    path.trim_start_matches('<').trim_end_matches('>')
+}
+
+fn text(value: &Value, field: &str) -> String {
+    value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+}

@@ -1,0 +1,229 @@
+//! `sendmail RECIPIENT… < MESSAGE`: the way of a message from standard input into the pickup directory.
+
+use super::answer::{self, Failure, Wait};
+use super::arguments::{Arguments, Delivery, Errors};
+use super::compose::{Composed, Composer, Manner, commit};
+use super::exit;
+use super::site::{Site, Trouble};
+use mail::submission::Lines;
+use mail::{Recipient, ReversePath};
+use server::submit::{Filed, Submission};
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+
+/// What is read at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// Reads a message and hands it in; the exit status.
+pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
+    match deliver(arguments, site) {
+        Ok(status) => status,
+        Err((status, text)) => {
+            complain(arguments, &text);
+            status
+        }
+    }
+}
+
+fn complain(arguments: &Arguments, text: &str) {
+    if arguments.errors != Errors::Quiet {
+        eprintln!("{text}");
+    }
+}
+
+fn deliver(arguments: &Arguments, site: &Site) -> Result<u8, Trouble> {
+    if arguments.words.is_empty() && !arguments.takes_recipients {
+        return Err((exit::USAGE, "Recipient names must be specified".to_owned()));
+    }
+    let (sender, is_chosen) = site.sender(arguments.sender.as_deref())?;
+    let mut status = exit::OK;
+    let mut recipients: Vec<Recipient> = Vec::new();
+    let mut known = std::collections::HashSet::new();
+    for word in &arguments.words {
+        match mail::submission::named(word, &site.host) {
+            Ok(addresses) => {
+                let new = addresses.into_iter().filter(|address| known.insert(address.to_string()));
+                let params = || arguments.recipient_params.clone();
+                recipients.extend(new.map(|address| Recipient { address, params: params() }));
+            }
+            Err(error) => {
+                complain(arguments, &format!("{word}... {error}"));
+                status = exit::USAGE;
+            }
+        }
+    }
+    let submission = Submission { sender, is_chosen, on_behalf_of: None, params: arguments.params.clone(), recipients };
+    let manner = Manner {
+        submission,
+        recipient_params: arguments.recipient_params.clone(),
+        full_name: arguments.full_name.clone(),
+        takes_recipients: arguments.takes_recipients,
+        hops: arguments.hops,
+    };
+    let mut composer = Composer::new(site, manner);
+    read(&mut io::stdin().lock(), !arguments.ignores_dots, |content| composer.push(content))?;
+    let (composed, bad) = composer.finish()?;
+    for (text, error) in bad {
+        complain(arguments, &format!("{text}... {error}"));
+        status = exit::USAGE;
+    }
+    match composed {
+        Composed::Nobody(content) => {
+            if status == exit::OK {
+                complain(arguments, "No recipient addresses found in header");
+            } else {
+                save_dead_letter(arguments, site, &mut content.as_slice());
+            }
+            Ok(status)
+        }
+        Composed::Filing(filing) => {
+            let recipients = filing.recipients();
+            let filed = commit(site, *filing)?;
+            let failed = wait(arguments, site, filed, recipients)?;
+            Ok(if failed == exit::OK { status } else { failed })
+        }
+    }
+}
+
+/// Reads a message to its end: the end of the input, or a line with a dot.
+pub(super) fn read(
+    from: &mut impl Read,
+    ends_at_dot: bool,
+    mut push: impl FnMut(&[u8]) -> Result<(), Trouble>,
+) -> Result<(), Trouble> {
+    let mut lines = Lines::new(ends_at_dot);
+    let (mut buffer, mut content) = (vec![0; READ_BYTES], Vec::new());
+    loop {
+        let count = match from.read(&mut buffer) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err((exit::IO, format!("standard input: {error}; the message was not accepted"))),
+        };
+        content.clear();
+        let is_over = count == 0 || lines.push(buffer.get(..count).unwrap_or_default(), &mut content);
+        if is_over {
+            lines.finish(&mut content);
+        }
+        push(&content)?;
+        if is_over {
+            return Ok(());
+        }
+    }
+}
+
+/// Waits for what the server says, as far as the caller wants to.
+fn wait(arguments: &Arguments, site: &Site, mut filed: Filed, recipients: usize) -> Result<u8, Trouble> {
+    let how = match arguments.delivery {
+        Delivery::Queue => Wait::No,
+        Delivery::Background => Wait::Taken,
+        Delivery::Interactive => Wait::Done(recipients),
+    };
+    let is_heard = arguments.errors != Errors::Mail;
+    let told = answer::ask(site.directory()?, filed.name(), how, is_heard);
+    if arguments.is_verbose {
+        match &told.id {
+            Some(id) => println!("accepted as {id}"),
+            None if told.failures.is_empty() => println!("accepted; the server takes it when it runs"),
+            None => {}
+        }
+        told.outcomes.iter().for_each(|line| println!("{line}"));
+    }
+    let mut status = exit::OK;
+    for failure in &told.failures {
+        status = status_of(failure);
+        if arguments.errors == Errors::Print {
+            println!("{}... {}", as_sendmail_names(&failure.to, site), words_of(&failure.text));
+        }
+    }
+    let refused = told.failures.iter().filter(|failure| !failure.is_remote).count();
+    if refused == recipients && recipients > 0 {
+        match filed.content() {
+            Ok(mut content) => save_dead_letter(arguments, site, &mut content),
+            Err(error) => complain(arguments, &format!("the message cannot be read again: {error}")),
+        }
+    }
+    Ok(status)
+}
+
+fn status_of(failure: &Failure) -> u8 {
+    if failure.is_remote {
+        // sendmail goes by the code alone for what a next hop says.
+        return exit::of_code(failure.text.split_ascii_whitespace().next().unwrap_or_default());
+    }
+    exit::of_reply(&failure.text)
+}
+
+/// `joe` for a user of this host.
+fn as_sendmail_names<'a>(address: &'a str, site: &Site) -> &'a str {
+    match address.rsplit_once('@') {
+        Some((user, domain)) if domain.eq_ignore_ascii_case(site.host.as_str()) => user,
+        _ => address,
+    }
+}
+
+/// `User unknown` of `550 5.1.1 <joe@h>... User unknown`.
+pub(super) fn words_of(reply: &str) -> &str {
+    let mut rest = reply.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
+    if let Some((status, words)) = rest.split_once(' ')
+        && status.split('.').count() == 3
+        && status.chars().all(|c| c.is_ascii_digit() || c == '.')
+    {
+        rest = words;
+    }
+    match rest.split_once(">... ") {
+        Some((path, words)) if path.starts_with('<') => words,
+        _ => rest,
+    }
+}
+
+/// Keeps what reaches nobody where its writer finds it, as sendmail does where errors are printed.
+fn save_dead_letter(arguments: &Arguments, site: &Site, content: &mut dyn Read) {
+    let Some(home) = site.home.as_deref().filter(|_| arguments.errors == Errors::Print) else { return };
+    let path = home.join("dead.letter");
+    let mut save = || -> io::Result<()> {
+        if !home.is_dir() {
+            DirBuilder::new().create(home)?;
+        }
+        let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
+        let sender = site.sender(arguments.sender.as_deref()).map_or(ReversePath::Null, |(sender, _)| sender);
+        writeln!(file, "From {}", sender.address().map_or_else(|| "MAILER-DAEMON".to_owned(), ToString::to_string))?;
+        let mut text = Vec::new();
+        content.read_to_end(&mut text)?;
+        text.retain(|byte| *byte != b'\r');
+        text.push(b'\n');
+        file.write_all(&text)
+    };
+    match save() {
+        Ok(()) => eprintln!("{0}... Saved message in {0}", path.display()),
+        Err(error) => eprintln!("{}: {error}; the message is lost, as you were told", path.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_refusals() {
+        assert_eq!(words_of("550 5.1.1 <joe@h.test>... User unknown"), "User unknown");
+        assert_eq!(words_of("550 5.7.1 Relaying denied"), "Relaying denied");
+        assert_eq!(words_of("550 no"), "no");
+        assert_eq!(words_of(""), "");
+    }
+
+    #[test]
+    fn a_message_is_read_to_its_end() {
+        let read_all = |text: &[u8], dot| {
+            let mut all = Vec::new();
+            read(&mut &*text, dot, |content| {
+                all.extend_from_slice(content);
+                Ok(())
+            })
+            .unwrap();
+            String::from_utf8(all).unwrap()
+        };
+        assert_eq!(read_all(b"a\n.\nb", true), "a\r\n");
+        assert_eq!(read_all(b"a\n.\nb", false), "a\r\n.\r\nb\r\n");
+    }
+}

@@ -1,0 +1,259 @@
+//! `mailq`: the queue of the running server, laid out as sendmail's.
+//!
+//! The columns are sendmail's to the character, since programs read them. What differs is in them: `--Size--` counts the header
+//! section too, and `QUARANTINE:` says `held`, whatever the reason was.
+
+use super::arguments::{Arguments, FilterKind};
+use super::exit;
+use super::site::Site;
+use super::{ctime, print, said};
+use crate::control_client::Control;
+use serde_json::Value;
+use server::control::Request;
+use server::queue::{Action, Command, Pattern, Selection, Standing};
+use server::submit::{PREAMBLE_BYTES, Submission};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+
+const HEAD: &str = "-----Q-ID----- --Size-- -----Q-Time----- ------------Sender/Recipient-----------\n";
+const HEAD_VERBOSE: &str = "-----Q-ID----- --Size-- -Priority- ---Q-Time--- --------Sender/Recipient--------\n";
+
+/// Prints the list; the exit status.
+pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
+    if arguments.is_client {
+        return client_queue(site);
+    }
+    let selection = match selection(arguments) {
+        Ok(selection) => selection,
+        Err(text) => {
+            eprintln!("mailq: {text}");
+            return exit::USAGE;
+        }
+    };
+    let listed = (|| {
+        let mut control = Control::connect(&site.config.control.path)?;
+        let mut messages = Vec::new();
+        let mut command = Command::new(Action::List, selection);
+        command.limit = Some(0);
+        control.ask_for_list(&Request::Queue(Box::new(command)), |line| {
+            messages.push(line.clone());
+            true
+        })?;
+        for message in messages.iter_mut().filter(|message| message.get("more_recipients").is_some()) {
+            let Some(id) = message.get("id").and_then(Value::as_str).and_then(|id| id.parse().ok()) else { continue };
+            let all = Selection { ids: vec![id], ..Selection::default() };
+            let mut recipients = Vec::new();
+            control.ask_for_list(&Request::Queue(Box::new(Command::new(Action::Show, all))), |line| {
+                recipients.extend(line.get("recipients").and_then(Value::as_array).into_iter().flatten().cloned());
+                true
+            })?;
+            message["recipients"] = Value::Array(recipients);
+        }
+        Ok(messages)
+    })();
+    match listed {
+        Ok(mut messages) => {
+            messages.retain(|message| is_wanted(message, arguments));
+            let path = site.config.spool.path.display().to_string();
+            print(&laid_out(&path, &messages, arguments.is_verbose))
+        }
+        Err(failure) => said("mailq", &failure),
+    }
+}
+
+/// `-bP`: what a monitor reads.
+pub(super) fn totals(site: &Site) -> u8 {
+    let asked = Control::connect(&site.config.control.path).and_then(|mut control| control.ask(&Request::Status));
+    match asked {
+        Ok(status) => {
+            let queue = |name: &str| status.pointer(&format!("/queue/{name}")).and_then(Value::as_u64).unwrap_or(0);
+            print(&format!(
+                "{}: entries={}\n\t\tTotal requests: {}\n",
+                site.config.spool.path.display(),
+                queue("messages"),
+                queue("messages")
+            ))
+        }
+        Err(failure) => said("mailq", &failure),
+    }
+}
+
+/// As much of the filters as the server can decide.
+pub(super) fn selection(arguments: &Arguments) -> Result<Selection, String> {
+    let mut selection = Selection::default();
+    for filter in arguments.filters.iter().filter(|filter| !filter.is_not) {
+        // sendmail looks for the text anywhere in the address.
+        let within =
+            || Pattern::parse(&format!("*{}*", filter.text.trim_matches('*'))).map_err(|error| error.to_string());
+        match filter.what {
+            FilterKind::Id => selection.ids.extend(filter.text.parse::<mail::QueueId>().ok()),
+            FilterKind::Recipient => selection.to = Some(within()?),
+            FilterKind::Sender => selection.from = Some(within()?),
+            FilterKind::Quarantine => {}
+        }
+    }
+    if arguments.wants_held {
+        selection.state = Some(Standing::Held);
+    }
+    Ok(selection)
+}
+
+/// What the server has not decided: filters that say no, and ids of which a part is given.
+pub(super) fn is_wanted(message: &Value, arguments: &Arguments) -> bool {
+    let text = |name: &str| message.get(name).and_then(Value::as_str).unwrap_or_default();
+    arguments.filters.iter().all(|filter| {
+        let found = match filter.what {
+            FilterKind::Id => text("id").contains(&filter.text),
+            FilterKind::Sender => text("from").contains(&filter.text),
+            FilterKind::Recipient => recipients(message).any(|one| field(one, "to").contains(&filter.text)),
+            FilterKind::Quarantine => recipients(message).any(|one| field(one, "state") == "held"),
+        };
+        found != filter.is_not
+    }) && !arguments.wants_lost
+}
+
+fn recipients(message: &Value) -> impl Iterator<Item = &Value> {
+    message.get("recipients").and_then(Value::as_array).into_iter().flatten()
+}
+
+fn field<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// As many characters of a text as a column has.
+fn cut(text: &str, max: usize) -> String {
+    text.chars().filter(|c| !c.is_control()).take(max).collect()
+}
+
+/// The whole list.
+fn laid_out(path: &str, messages: &[Value], is_verbose: bool) -> String {
+    let mut text = String::new();
+    if messages.is_empty() {
+        return format!("{path} is empty\n\t\tTotal requests: 0\n");
+    }
+    let plural = if messages.len() == 1 { "" } else { "s" };
+    writeln!(text, "\t\t{path} ({} request{plural})", messages.len()).expect("a string takes everything");
+    text.push_str(if is_verbose { HEAD_VERBOSE } else { HEAD });
+    for message in messages {
+        lay_out(message, is_verbose, &mut text).expect("a string takes everything");
+    }
+    writeln!(text, "\t\tTotal requests: {}", messages.len()).expect("a string takes everything");
+    text
+}
+
+fn lay_out(message: &Value, is_verbose: bool, text: &mut String) -> std::fmt::Result {
+    let number = |name: &str| message.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let is = |state: &str| recipients(message).any(|one| field(one, "state") == state);
+    let (id, size) = (field(message, "id"), number("size"));
+    let flag = if is("active") { '*' } else { ' ' };
+    let time = ctime(number("arrived").saturating_mul(1_000_000));
+    let sender = match field(message, "from") {
+        "" => "MAILER-DAEMON",
+        sender => sender,
+    };
+    if is_verbose {
+        let tries = recipients(message).filter_map(|one| one.get("tries").and_then(Value::as_u64)).max().unwrap_or(0);
+        let priority = size + 30_000 * number("waiting") + 90_000 * tries;
+        let is_warned = recipients(message).any(|one| one.get("warned") == Some(&Value::Bool(true)));
+        let warned = if is_warned { '+' } else { ' ' };
+        let time: String = time.chars().skip(4).take(12).collect();
+        write!(text, "{id:>13}{flag}{size:>8} {priority:>10}{warned}{time} {}", cut(sender, 78))?;
+    } else {
+        write!(text, "{id:>13}{flag}{size:>8} {} {}", cut(&time, 16), cut(sender, 39))?;
+    }
+    if is("held") {
+        write!(text, "\n     QUARANTINE: held")?;
+    }
+    if let Some(reason) = recipients(message).map(|one| field(one, "reason")).find(|reason| !reason.is_empty()) {
+        let reason = format!("Deferred: {reason}");
+        write!(text, "\n    {:>10}   ({})", "", cut(&reason, if is_verbose { 100 } else { 60 }))?;
+    }
+    for one in recipients(message) {
+        match is_verbose {
+            true => write!(text, "\n\t\t\t\t\t\t{}", cut(field(one, "to"), 78))?,
+            false => write!(text, "\n\t\t\t\t\t {}", cut(field(one, "to"), 38))?,
+        }
+    }
+    text.push('\n');
+    Ok(())
+}
+
+/// `-Ac`: what was handed in and the server has not taken.
+fn client_queue(site: &Site) -> u8 {
+    let directory = match site.directory() {
+        Ok(directory) => directory,
+        Err((status, text)) => {
+            eprintln!("mailq: {text}");
+            return status;
+        }
+    };
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) => {
+            eprintln!("mailq: {}: {error}; root and the user of mailrace may list it", directory.display());
+            return exit::NO_PERMISSION;
+        }
+    };
+    let mut messages: Vec<Value> = entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("mail."))
+        .filter_map(|entry| {
+            let found = entry.metadata().ok()?;
+            let submission = head_of(&entry.path())?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let to = submission.recipients.iter().map(|one| serde_json::json!({ "to": one.address.to_string() }));
+            Some(serde_json::json!({
+                "id": name.get(5..19), "arrived": found.mtime(), "size": found.size(), "waiting": submission.recipients.len(),
+                "from": submission.sender.address().map(ToString::to_string), "recipients": to.collect::<Vec<_>>(),
+            }))
+        })
+        .collect();
+    messages.sort_by_key(|message| message.get("arrived").and_then(Value::as_i64));
+    print(&laid_out(&directory.display().to_string(), &messages, false))
+}
+
+fn head_of(path: &std::path::Path) -> Option<Submission> {
+    let mut file = File::open(path).ok()?;
+    let mut preamble = [0; PREAMBLE_BYTES];
+    file.read_exact(&mut preamble).ok()?;
+    let mut head = vec![0; Submission::head_bytes(&preamble).ok()?];
+    file.read_exact(&mut head).ok()?;
+    Submission::decode(&preamble, &head).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn columns_are_sendmails() {
+        let long = "local mailer (/run/bin/later) exited with EX_TEMPFAIL and more words than fit";
+        let messages = [
+            json!({ "id": "6AMB9uh9000097", "arrived": 0, "size": 3, "waiting": 2, "from": "other@e.test", "recipients": [
+                { "to": "joe@h.test", "state": "waiting", "tries": 1, "reason": long, "warned": true },
+                { "to": "ann@h.test", "state": "active", "tries": 0 },
+            ]}),
+            json!({ "id": "6AMB9uKi000129", "arrived": 0, "size": 1_024, "waiting": 1, "from": "", "recipients": [
+                { "to": "joe@h.test", "state": "held", "tries": 0 },
+            ]}),
+        ];
+        // The day depends on the zone of the machine.
+        let day = ctime(0);
+        let (short, brief) = (day.get(..16).unwrap(), day.get(4..16).unwrap());
+        let expected = format!(
+            "\t\t/s (2 requests)\n{HEAD}\
+             6AMB9uh9000097*       3 {short} other@e.test\n                 (Deferred: local mailer (/run/bin/later) exited with EX_TEMPF)\n\
+             \t\t\t\t\t joe@h.test\n\t\t\t\t\t ann@h.test\n\
+             6AMB9uKi000129     1024 {short} MAILER-DAEMON\n     QUARANTINE: held\n\t\t\t\t\t joe@h.test\n\
+             \t\tTotal requests: 2\n"
+        );
+        assert_eq!(laid_out("/s", &messages, false), expected);
+        let verbose = laid_out("/s", &messages, true);
+        assert!(verbose.contains(&format!("\n6AMB9uh9000097*       3     150003+{brief} other@e.test\n")), "{verbose}");
+        assert!(verbose.contains("\n\t\t\t\t\t\tann@h.test\n"), "{verbose}");
+        assert_eq!(laid_out("/s", &[], false), "/s is empty\n\t\tTotal requests: 0\n");
+    }
+}

@@ -1,0 +1,72 @@
+//! `-q…` and `-Q…`: what waits is tried now, held, or let go; the server does it.
+
+use super::arguments::Arguments;
+use super::queue_list::selection;
+use super::site::Site;
+use super::{exit, said};
+use crate::control_client::Control;
+use crate::exit::Failure;
+use serde_json::Value;
+use server::control::Request;
+use server::queue::{Action, Command, Selection, Standing};
+
+/// Runs the queue; the exit status.
+pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
+    let action = match &arguments.quarantine {
+        None => Action::Retry,
+        Some(reason) if reason.is_empty() => Action::Release,
+        Some(_) => Action::Hold,
+    };
+    let mut selection = match selection(arguments) {
+        Ok(selection) => selection,
+        Err(text) => {
+            eprintln!("sendmail: {text}");
+            return exit::USAGE;
+        }
+    };
+    let is_partial = arguments.filters.iter().any(|filter| filter.is_not) || has_partial_id(arguments, &selection);
+    let done = (|| -> Result<(), Failure> {
+        let mut control = Control::connect(&site.config.control.path)?;
+        if is_partial {
+            // What the server cannot decide is decided over the list.
+            selection.ids = ids(&mut control, arguments, &selection)?;
+            if selection.ids.is_empty() {
+                return Ok(());
+            }
+        }
+        if action == Action::Release {
+            selection.state = Some(Standing::Held);
+        }
+        // A thousand ids fit into a request.
+        let all = std::mem::take(&mut selection.ids);
+        let parts: Vec<_> =
+            if all.is_empty() { vec![Vec::new()] } else { all.chunks(1_000).map(<[_]>::to_vec).collect() };
+        for ids in parts {
+            let command = Command::new(action, Selection { ids, ..selection.clone() });
+            control.ask_for_list(&Request::Queue(Box::new(command)), |_| true)?;
+        }
+        Ok(())
+    })();
+    match done {
+        Ok(()) => exit::OK,
+        Err(failure) => said("sendmail", &failure),
+    }
+}
+
+fn has_partial_id(arguments: &Arguments, selection: &Selection) -> bool {
+    use super::arguments::FilterKind;
+    arguments.filters.iter().filter(|filter| filter.what == FilterKind::Id).count() != selection.ids.len()
+}
+
+fn ids(control: &mut Control, arguments: &Arguments, selection: &Selection) -> Result<Vec<mail::QueueId>, Failure> {
+    let mut found = Vec::new();
+    let mut command = Command::new(Action::List, Selection { ids: Vec::new(), ..selection.clone() });
+    command.limit = Some(0);
+    control.ask_for_list(&Request::Queue(Box::new(command)), |line| {
+        if super::queue_list::is_wanted(line, arguments) {
+            found.extend(line.get("id").and_then(Value::as_str).and_then(|id| id.parse::<mail::QueueId>().ok()));
+        }
+        true
+    })?;
+    Ok(found)
+}

@@ -1,0 +1,16 @@
+//! The built server and the mailboxes, programs and files of a machine: with the rights of users, without them, and with Dovecot.
+//!
+//! A test stores messages over SMTP in a server that delivers nothing, gives their recipients the destinations it wants in the
+//! spool, and starts a server that delivers. Most of it needs root, to be somebody else; what cannot be shown is said and passed over.
+#![allow(clippy::indexing_slicing, reason = "a test program: an index that is out of range is a failure")]
+
+#[path = "../server/client.rs"]
+#[allow(dead_code, reason = "shared with the tests of the server, which use the rest")]
+mod client;
+#[path = "../server/harness.rs"]
+#[allow(dead_code, reason = "shared with the tests of the server, which use the rest")]
+mod harness;
+
+mod dovecot;
+mod office;
+mod rights;

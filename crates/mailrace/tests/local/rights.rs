@@ -1,0 +1,200 @@
+//! Deliveries as users: by a server that was started as root, by one that gave root up, and by one that never had it.
+
+use crate::harness::Setup;
+use crate::office::{As, NOBODY, give, is_skipped, line, make_directory, poll, setup, start, stored};
+use rustix::process::{Pid, Signal, kill_process};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+/// A script that programs of these tests are: keeps who runs it, and what it is given.
+const KEEP: &str = "#!/bin/sh\n{ id -u; id -G; pwd; cat; } > \"$1\"\n";
+
+/// A server with mailboxes in a directory of `owner`, and a directory of programs.
+fn with_boxes(owner: u32) -> Setup {
+    let setup = setup();
+    let boxes = make_directory(&setup, "boxes", owner);
+    let programs = make_directory(&setup, "programs", 0);
+    let keep = setup.path("programs").join("keep");
+    std::fs::write(&keep, KEEP).expect("written");
+    std::fs::set_permissions(&keep, std::fs::Permissions::from_mode(0o755)).expect("set");
+    setup
+        .set("local.mailbox", format!("\"mbox:{boxes}/%u\""))
+        .set("local.mailbox_group", "\"\"")
+        .set("local.programs", format!("[\"{programs}\"]"))
+        .set("local.files", format!("[\"{boxes}\"]"))
+}
+
+fn everything(setup: &Setup) -> Vec<(&'static str, String)> {
+    let boxes = setup.path("boxes").display().to_string();
+    vec![
+        ("nobody+lists@x.test", "local:".to_owned()),
+        ("root@x.test", "local:".to_owned()),
+        ("gone@x.test", "local:".to_owned()),
+        ("prog@x.test", format!("prog:nobody:keep \"{boxes}/by program\"")),
+        ("games@x.test", format!("prog:games:keep {boxes}/no")),
+        ("rootprog@x.test", format!("prog:root:keep {boxes}/no")),
+        ("shell@x.test", format!("prog:nobody:keep {boxes}/no; id")),
+        ("elsewhere@x.test", "prog:nobody:/bin/cat".to_owned()),
+        ("archive@x.test", format!("file:nobody:{boxes}/archive")),
+        ("outside@x.test", "file:nobody:/tmp/outside".to_owned()),
+        ("nowhere@x.test", "file:nobody:/dev/null".to_owned()),
+    ]
+}
+
+fn as_users(setup: Setup, owner_of_spool: u32) {
+    let mail = everything(&setup);
+    let content = b"Subject: x\r\nReturn-Path: <old@x.test>\r\n\r\nFrom here\r\n";
+    let setup = stored(setup, As::Us, owner_of_spool, &mail, content);
+    let (boxes, _directory) = (setup.path("boxes"), setup.dir.clone());
+    let mut server = start(setup.set("delivery.mode", "\"background\""), As::Us);
+    let sent = line(&mut server, &["to=<nobody+lists@x.test>", "stat=Sent"]);
+    assert!(sent.contains("mailer=local,") && sent.contains("dsn=2.0.0") && !sent.contains("ctladdr"), "{sent}");
+    let sent = line(&mut server, &["ctladdr=<prog@x.test>", "stat=Sent"]);
+    assert!(sent.contains("to=\"|keep ") && sent.contains("mailer=prog,"), "{sent}");
+    let sent = line(&mut server, &["ctladdr=<archive@x.test>", "stat=Sent"]);
+    assert!(sent.contains(&format!("to={}/archive", boxes.display())) && sent.contains("mailer=*file*,"), "{sent}");
+    line(&mut server, &["ctladdr=<nowhere@x.test>", "to=/dev/null", "stat=Sent"]);
+    line(&mut server, &["to=<gone@x.test>", "dsn=5.1.1", "stat=User unknown"]);
+    for (who, words) in [
+        ("to=<root@x.test>", "nothing is delivered as root"),
+        ("ctladdr=<games@x.test>", "below local.uid_min"),
+        ("ctladdr=<rootprog@x.test>", "below local.uid_min"),
+        ("ctladdr=<shell@x.test>", "means something to a shell"),
+        ("ctladdr=<elsewhere@x.test>", "is in none of the directories of local.programs"),
+        ("ctladdr=<outside@x.test>", "lies in none of the directories of local.files"),
+    ] {
+        line(&mut server, &[who, "stat=Deferred", words]);
+    }
+    assert!(server.stop().status.success());
+    for name in ["nobody", "by program", "archive"] {
+        let found = std::fs::metadata(boxes.join(name)).expect("there");
+        assert_eq!((found.uid(), found.mode() & 0o777), (NOBODY, 0o600), "{name}");
+    }
+    let text = std::fs::read_to_string(boxes.join("nobody")).expect("a mailbox");
+    let head = "\nReturn-Path: <ann@a.test>\nDelivered-To: nobody+lists@x.test\nReceived: ";
+    assert!(text.starts_with("From ann@a.test ") && text.contains(head), "{text}");
+    assert!(text.contains("\n\n>From here\n\n") && !text.contains("old@x.test") && !text.contains('\r'), "{text}");
+    let told = std::fs::read_to_string(boxes.join("by program")).expect("its output");
+    assert!(told.starts_with(&format!("{NOBODY}\n{NOBODY}\n/\nFrom ann@a.test ")), "{told}");
+    assert!(told.contains("Delivered-To: prog@x.test\n") && told.contains("\n\nFrom here\n"), "{told}");
+    assert!(!boxes.join("no").exists());
+}
+
+#[test]
+fn a_server_that_is_root_delivers_as_users() {
+    if is_skipped() {
+        return;
+    }
+    as_users(with_boxes(NOBODY), 0);
+}
+
+#[test]
+fn a_server_that_gave_root_up_delivers_as_users() {
+    if is_skipped() {
+        return;
+    }
+    as_users(with_boxes(NOBODY).set("server.user", "\"daemon\""), 1);
+}
+
+#[test]
+fn without_root_only_its_own_mail_is_delivered() {
+    if is_skipped() {
+        return;
+    }
+    let setup = with_boxes(NOBODY);
+    give(setup.dir.path(), NOBODY);
+    let (boxes, _directory) = (setup.path("boxes"), setup.dir.clone());
+    let mail = [
+        ("nobody@x.test", "local:".to_owned()),
+        ("games@x.test", "local:".to_owned()),
+        ("prog@x.test", format!("prog::keep {}/by-program", boxes.display())),
+    ];
+    let setup = stored(setup, As::Nobody, NOBODY, &mail, b"Subject: x\r\n\r\nx\r\n");
+    let mut server = start(setup.set("delivery.mode", "\"background\""), As::Nobody);
+    line(&mut server, &["to=<nobody@x.test>", "mailer=local", "stat=Sent"]);
+    line(&mut server, &["ctladdr=<prog@x.test>", "stat=Sent"]);
+    line(
+        &mut server,
+        &["to=<games@x.test>", "stat=Deferred", "only root can deliver as user games", "start it as root"],
+    );
+    assert!(server.stop().status.success());
+    assert!(std::fs::read_to_string(boxes.join("nobody")).expect("a mailbox").contains("Subject: x\n"));
+    assert!(boxes.join("by-program").exists());
+}
+
+/// The process of a server that stays root.
+fn helper_of(server: u32) -> Option<Pid> {
+    std::fs::read_dir("/proc").expect("proc").filter_map(Result::ok).find_map(|entry| {
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+        let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
+        let is_it = line.windows(21).any(|part| part == b"local-delivery\0helper")
+            && status.lines().any(|line| line == format!("PPid:\t{server}"));
+        is_it.then(|| Pid::from_raw(pid)).flatten()
+    })
+}
+
+#[test]
+fn mail_waits_when_the_helper_is_gone() {
+    if is_skipped() {
+        return;
+    }
+    let setup = with_boxes(NOBODY).set("server.user", "\"daemon\"");
+    let mail = [("nobody@x.test", "local:".to_owned()), ("nobody+x@x.test", "local:".to_owned())];
+    let setup = stored(setup, As::Us, 1, &mail, b"Subject: x\r\n\r\nx\r\n");
+    let mut server = start(setup, As::Us);
+    let helper = helper_of(server.pid()).expect("it is there");
+    // That a service manager tells all processes to end is not for it: the server still waits for deliveries.
+    kill_process(helper, Signal::TERM).expect("told");
+    assert!(helper_of(server.pid()).is_some());
+    kill_process(helper, Signal::KILL).expect("killed");
+    poll("it does not end", || helper_of(server.pid()).is_none().then_some(()));
+    assert!(server.control(&["queue", "retry", "--all"], b"").status.success());
+    for who in ["to=<nobody@x.test>", "to=<nobody+x@x.test>"] {
+        line(&mut server, &[who, "stat=Deferred", "is gone", "restart mailrace"]);
+    }
+    let setup = std::mem::replace(&mut server.setup, Setup::new());
+    let ended = server.stop();
+    let told = ended.log.iter().filter(|line| line.contains("is gone") && !line.contains("to=")).count();
+    assert_eq!(told, 1, "once for the operator: {:#?}", ended.log);
+    // The next start has one.
+    let (boxes, _directory) = (setup.path("boxes"), setup.dir.clone());
+    let mut server = start(setup.set("delivery.mode", "\"background\""), As::Us);
+    let pid = server.pid();
+    assert!(server.control(&["queue", "retry", "--all"], b"").status.success());
+    for who in ["to=<nobody@x.test>", "to=<nobody+x@x.test>"] {
+        line(&mut server, &[who, "stat=Sent"]);
+    }
+    assert!(server.stop().status.success());
+    assert!(helper_of(pid).is_none(), "it ends with its server");
+    assert_eq!(std::fs::read_to_string(boxes.join("nobody")).expect("a mailbox").matches("\nSubject: x\n").count(), 2);
+}
+
+/// Messages a second into one mailbox, with the helper and without, as a file and as a Maildir.
+#[test]
+#[ignore = "a measurement"]
+#[expect(clippy::disallowed_methods, reason = "a measurement")]
+fn cost_of_a_delivery() {
+    if is_skipped() {
+        return;
+    }
+    const MESSAGES: usize = 500;
+    for (who, how) in [(As::Us, "helper"), (As::Nobody, "own")] {
+        for kind in ["mbox", "maildir"] {
+            let setup = with_boxes(NOBODY);
+            let boxes = setup.path("boxes").display().to_string();
+            let setup = setup.set("local.mailbox", format!("\"{kind}:{boxes}/%u\""));
+            let owner = if how == "own" { NOBODY } else { 0 };
+            give(setup.dir.path(), owner);
+            let mail = vec![("nobody@x.test", "local:".to_owned()); MESSAGES];
+            let setup = stored(setup, who, owner, &mail, b"Subject: x\r\n\r\nx\r\n");
+            let began = std::time::Instant::now();
+            let mut server = start(setup.set("delivery.mode", "\"background\""), who);
+            for _ in 0..MESSAGES {
+                server.wait_log("stat=Sent");
+            }
+            let took = began.elapsed().as_secs_f64();
+            println!("{how} {kind}: {:.0} messages a second", MESSAGES as f64 / took);
+            assert!(server.stop().status.success());
+        }
+    }
+}

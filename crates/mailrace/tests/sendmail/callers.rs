@@ -1,0 +1,157 @@
+//! Programs that call sendmail, as they really do it. One that is not installed is skipped, and said to be.
+
+use crate::desk::{CONFIG, Desk, Done, finish, taken};
+use crate::harness::Setup;
+use std::path::Path;
+use std::process::Command;
+
+fn is_there(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
+    if !is_there {
+        println!("skipped: {name} is not installed");
+    }
+    is_there
+}
+
+/// Runs a caller that is to send one message, and returns it as text with its envelope.
+fn sent(calls: impl FnOnce(&Desk, &Path) -> Done) -> String {
+    let (desk, setup) = Desk::opened(Setup::new());
+    let sendmail = desk.named("sendmail");
+    let done = calls(&desk, &sendmail);
+    assert_eq!(done.exit, Some(0), "{done:?}");
+    let letters = taken(setup);
+    let [letter] = letters.as_slice() else { panic!("{done:?} {letters:?}") };
+    let to: Vec<String> = letter.envelope.recipients.iter().map(|one| one.address.to_string()).collect();
+    format!("{} -> {}\n{}", letter.envelope.sender, to.join(","), String::from_utf8_lossy(&letter.content))
+}
+
+fn command(desk: &Desk, name: &str, arguments: &[&str], input: &str) -> Done {
+    let mut command = Command::new(name);
+    let home = desk.path("home");
+    std::fs::create_dir_all(&home).expect("made");
+    command.args(arguments).env("MAILRACE_CONFIG", desk.path(CONFIG)).env("HOME", home).env("LC_ALL", "C.UTF-8");
+    finish(command, input)
+}
+
+#[test]
+fn cron() {
+    // The words of Debian's cron and of cronie.
+    for words in [
+        &["-i", "-FCronDaemon", "-B8BITMIME", "-oem", "root"][..],
+        &["-FCronDaemon", "-i", "-odi", "-oem", "-oi", "-t", "-f", "root"],
+    ] {
+        let text = sent(|desk, _| {
+            desk.sendmail(words, "From: root (Cron Daemon)\nTo: root\nSubject: Cron <root@h> run\nContent-Type: text/plain\n\nout\n.\nput\n")
+        });
+        assert!(
+            text.contains("-> root@mx.test\n")
+                && text.contains("\r\nFrom: root@mx.test (Cron Daemon)\r\nTo: root@mx.test\r\n"),
+            "{text}"
+        );
+        assert!(text.ends_with("out\r\n.\r\nput\r\n"), "{text}");
+    }
+}
+
+#[test]
+fn php() {
+    if !is_there("php") {
+        return;
+    }
+    let text = sent(|desk, sendmail| {
+        let path = format!("sendmail_path={} -t -i -fweb@x.test", sendmail.display());
+        let code =
+            "exit(mail('ann@b.test', 'Subject', \"line\\n.\\nend\", \"Bcc: blind@c.test\\r\\nX-A: b\") ? 0 : 1);";
+        command(desk, "php", &["-d", &path, "-r", code], "")
+    });
+    assert!(text.starts_with("<web@x.test> -> ann@b.test,blind@c.test\n"), "{text}");
+    assert!(
+        text.contains("\r\nSubject: Subject\r\n") && !text.contains("Bcc") && text.ends_with("line\r\n.\r\nend\r\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn mutt() {
+    if !is_there("mutt") {
+        return;
+    }
+    let text = sent(|desk, sendmail| {
+        let set = format!("set sendmail=\"{} -oem -oi\"", sendmail.display());
+        let words = [
+            "-F",
+            "/dev/null",
+            "-e",
+            &set,
+            "-e",
+            "set copy=no",
+            "-e",
+            "set from=me@x.test",
+            "-e",
+            "set use_envelope_from",
+            "-s",
+            "Hi",
+            "ann@b.test",
+        ];
+        command(desk, "mutt", &words, "from mutt\n")
+    });
+    assert!(text.starts_with("<me@x.test> -> ann@b.test\n") && text.contains("from mutt\r\n"), "{text}");
+}
+
+#[test]
+fn mailx() {
+    for name in ["s-nail", "bsd-mailx"] {
+        if !is_there(name) {
+            continue;
+        }
+        let text = sent(|desk, sendmail| {
+            let is_nail = name == "s-nail";
+            let key = if is_nail { "mta" } else { "sendmail" };
+            let home = desk.path("home");
+            std::fs::create_dir_all(&home).expect("made");
+            std::fs::write(home.join(".mailrc"), format!("set {key}={}\n", sendmail.display())).expect("written");
+            let option = format!("mta={}", sendmail.display());
+            let words: &[&str] =
+                if is_nail { &["-:/", "-S", &option, "-s", "Hi", "ann@b.test"] } else { &["-s", "Hi", "ann@b.test"] };
+            command(desk, name, words, "from mailx\n")
+        });
+        assert!(
+            text.contains("-> ann@b.test\n") && text.contains("Subject: Hi") && text.contains("from mailx"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn git_send_email() {
+    // It is there without the modules it needs, on some systems.
+    let modules = Command::new("perl").args(["-MMail::Address", "-MNet::SMTP", "-e", "1"]).output();
+    let has_modules = modules.is_ok_and(|output| output.status.success());
+    let is_installed = has_modules
+        && Command::new("git")
+            .args(["send-email", "-h"])
+            .output()
+            .is_ok_and(|output| !String::from_utf8_lossy(&output.stderr).contains("not a git command"));
+    if !is_installed {
+        println!("skipped: git send-email is not installed");
+        return;
+    }
+    let text = sent(|desk, sendmail| {
+        let patch = desk.path("p.patch");
+        std::fs::write(&patch, "From 0123456789012345678901234567890123456789 Mon Sep 17 00:00:00 2001\nFrom: A <a@x.test>\nDate: Mon, 1 Jan 2024 00:00:00 +0000\nSubject: [PATCH] one\n\n---\n f | 1 +\n").expect("written");
+        let server = format!("--sendmail-cmd={}", sendmail.display());
+        let patch = patch.display().to_string();
+        let words = [
+            "send-email",
+            &server,
+            "--from=a@x.test",
+            "--to=ann@b.test",
+            "--confirm=never",
+            "--suppress-cc=all",
+            "--envelope-sender=env@x.test",
+            &patch,
+        ];
+        command(desk, "git", &words, "")
+    });
+    assert!(text.starts_with("<env@x.test> -> ann@b.test\n") && text.contains("Subject: [PATCH] one"), "{text}");
+}

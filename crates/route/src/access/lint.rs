@@ -1,1 +1,0 @@
-//! Entries that do not what they seem to say.

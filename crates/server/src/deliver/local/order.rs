@@ -1,0 +1,332 @@
+//! What is to be delivered, what came of it, and the settings both depend on: values, and their form between processes.
+//!
+//! All three are JSON there, since who reads them is another process of the same program and never of another version.
+
+use crate::config::{Config, Mailbox, Template};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// One recipient of one message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Order {
+    /// What is done with it.
+    pub(crate) what: What,
+    /// The queue id and the place of the recipient in the message: the same for the same delivery, tried again.
+    pub(crate) unique: String,
+    /// When the message came, in seconds since 1970.
+    pub(crate) received: u64,
+    /// Our name, for names of files.
+    pub(crate) host: String,
+    /// The envelope sender; empty for none.
+    pub(crate) sender: String,
+    /// The whole recipient, as written in a header.
+    pub(crate) recipient: String,
+    /// What his local part means: `joe+lists`.
+    pub(crate) local: String,
+    /// His domain.
+    pub(crate) domain: String,
+    /// The recipient as the sender wrote it, if that is known.
+    pub(crate) original: String,
+    /// The time as a `From ` line has it: `Sat Jan  3 01:05:34 1996`.
+    pub(crate) date: String,
+}
+
+/// What is done with a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// It goes into the mailbox of the user that the local part names.
+    Mailbox,
+    /// A program gets it.
+    Program {
+        /// Who runs it; empty: `local.default_user`.
+        user: String,
+        /// Its command line.
+        command: String,
+    },
+    /// It goes to the end of a file.
+    File {
+        /// Who writes it; empty: `local.default_user`.
+        user: String,
+        /// Its full name.
+        path: String,
+    },
+}
+
+impl What {
+    /// Its mailer, as sendmail's log names it.
+    pub(crate) const fn mailer(&self) -> &'static str {
+        match self {
+            Self::Mailbox => "local",
+            Self::Program { .. } => "prog",
+            Self::File { .. } => "*file*",
+        }
+    }
+
+    /// As sendmail's log names the recipient, where that is not his address.
+    pub(crate) fn name(&self) -> Option<String> {
+        match self {
+            Self::Mailbox => None,
+            Self::Program { command, .. } => Some(format!("\"|{command}\"")),
+            Self::File { path, .. } => Some(path.clone()),
+        }
+    }
+}
+
+/// What became of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// Which of the three it is.
+    pub(crate) end: End,
+    /// Subject and detail of the enhanced code.
+    pub(crate) status: (u16, u16),
+    /// In sendmail's words where it has some; for what is delivered, empty.
+    pub(crate) text: String,
+}
+
+/// How a delivery ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It is done, and durable where that is our affair.
+    Delivered,
+    /// Not now.
+    Deferred,
+    /// Never.
+    Failed,
+}
+
+impl Verdict {
+    /// It is done.
+    pub(crate) const fn delivered() -> Self {
+        Self { end: End::Delivered, status: (0, 0), text: String::new() }
+    }
+
+    /// Not now.
+    pub(crate) fn deferred(status: (u16, u16), text: impl Into<String>) -> Self {
+        Self { end: End::Deferred, status, text: text.into() }
+    }
+
+    /// Never.
+    pub(crate) fn failed(status: (u16, u16), text: impl Into<String>) -> Self {
+        Self { end: End::Failed, status, text: text.into() }
+    }
+
+    /// For another process.
+    pub(crate) fn to_json(&self) -> String {
+        let end = match self.end {
+            End::Delivered => "delivered",
+            End::Deferred => "deferred",
+            End::Failed => "failed",
+        };
+        json!({"end": end, "subject": self.status.0, "detail": self.status.1, "text": self.text}).to_string()
+    }
+
+    /// From another process; `None` if it is none.
+    pub(crate) fn from_json(text: &[u8]) -> Option<Self> {
+        let value: Value = serde_json::from_slice(text).ok()?;
+        let end = match value.get("end")?.as_str()? {
+            "delivered" => End::Delivered,
+            "deferred" => End::Deferred,
+            "failed" => End::Failed,
+            _ => return None,
+        };
+        let number = |key: &str| value.get(key)?.as_u64().and_then(|number| u16::try_from(number).ok());
+        Some(Self { end, status: (number("subject")?, number("detail")?), text: text_of(&value, "text")? })
+    }
+}
+
+fn text_of(value: &Value, key: &str) -> Option<String> {
+    Some(value.get(key)?.as_str()?.to_owned())
+}
+
+impl Order {
+    /// For another process.
+    pub(crate) fn to_json(&self) -> String {
+        let (kind, user, target) = match &self.what {
+            What::Mailbox => ("mailbox", "", ""),
+            What::Program { user, command } => ("program", user.as_str(), command.as_str()),
+            What::File { user, path } => ("file", user.as_str(), path.as_str()),
+        };
+        json!({
+            "kind": kind, "user": user, "target": target, "unique": self.unique, "received": self.received,
+            "host": self.host, "sender": self.sender, "recipient": self.recipient, "local": self.local,
+            "domain": self.domain, "original": self.original, "date": self.date,
+        })
+        .to_string()
+    }
+
+    /// From another process; `None` if it is none.
+    pub(crate) fn from_json(text: &[u8]) -> Option<Self> {
+        let value: Value = serde_json::from_slice(text).ok()?;
+        let text = |key: &str| text_of(&value, key);
+        let what = match text("kind")?.as_str() {
+            "mailbox" => What::Mailbox,
+            "program" => What::Program { user: text("user")?, command: text("target")? },
+            "file" => What::File { user: text("user")?, path: text("target")? },
+            _ => return None,
+        };
+        Some(Self {
+            what,
+            unique: text("unique")?,
+            received: value.get("received")?.as_u64()?,
+            host: text("host")?,
+            sender: text("sender")?,
+            recipient: text("recipient")?,
+            local: text("local")?,
+            domain: text("domain")?,
+            original: text("original")?,
+            date: text("date")?,
+        })
+    }
+}
+
+/// What the configuration says of local delivery. Fixed at the start of the server: what delivers with the rights of others
+/// is not told anew by a server that has none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) mailbox: Mailbox,
+    pub(crate) mailbox_user: String,
+    pub(crate) mailbox_group: String,
+    pub(crate) mailbox_size_max: u64,
+    pub(crate) dotlock: bool,
+    pub(crate) fcntl: bool,
+    pub(crate) lock_time: Duration,
+    pub(crate) subfolders: bool,
+    pub(crate) delimiter: Option<char>,
+    pub(crate) programs: Vec<PathBuf>,
+    pub(crate) program_time: Duration,
+    pub(crate) processes_max: u32,
+    pub(crate) files: Vec<String>,
+    pub(crate) default_user: String,
+    pub(crate) uid_min: u32,
+    /// The file of users.
+    pub(crate) accounts: PathBuf,
+    pub(crate) header_max: u64,
+}
+
+impl Settings {
+    /// As they are configured.
+    pub(crate) fn new(config: &Config) -> Self {
+        let local = &config.local;
+        let locks = |word: &str| local.locks.iter().any(|lock| lock == word);
+        Self {
+            mailbox: local.mailbox.clone(),
+            mailbox_user: local.mailbox_user.clone(),
+            mailbox_group: local.mailbox_group.clone(),
+            mailbox_size_max: local.mailbox_size_max,
+            dotlock: locks("dotlock"),
+            fcntl: locks("fcntl"),
+            lock_time: local.lock_time_max,
+            subfolders: local.subfolders,
+            delimiter: local.delimiter.chars().next(),
+            programs: local.programs.clone(),
+            program_time: local.program_time_max,
+            processes_max: local.program_processes_max,
+            files: local.files.clone(),
+            default_user: local.default_user.clone(),
+            uid_min: local.uid_min,
+            accounts: local.accounts.clone(),
+            // Trace lines of ours and what a filter may have added are not in the limit.
+            header_max: config.message.header_bytes_max.saturating_mul(2).max(1 << 20),
+        }
+    }
+
+    /// The longest that a delivery may take, with some to spare.
+    pub(crate) fn time_max(&self) -> Duration {
+        self.program_time.max(self.lock_time.saturating_mul(2)) + Duration::from_secs(120)
+    }
+
+    /// For another process.
+    pub(crate) fn to_json(&self) -> String {
+        json!({
+            "mailbox": self.mailbox.to_string(), "mailbox_user": self.mailbox_user, "mailbox_group": self.mailbox_group,
+            "mailbox_size_max": self.mailbox_size_max, "dotlock": self.dotlock, "fcntl": self.fcntl,
+            "lock_ms": millis(self.lock_time), "subfolders": self.subfolders,
+            "delimiter": self.delimiter.map(String::from).unwrap_or_default(),
+            "programs": self.programs.iter().map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>(),
+            "program_ms": millis(self.program_time), "processes_max": self.processes_max, "files": self.files,
+            "default_user": self.default_user, "uid_min": self.uid_min,
+            "accounts": self.accounts.to_string_lossy(), "header_max": self.header_max,
+        })
+        .to_string()
+    }
+
+    /// From another process; `None` if it is none.
+    pub(crate) fn from_json(text: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(text).ok()?;
+        let text = |key: &str| text_of(&value, key);
+        let number = |key: &str| value.get(key)?.as_u64();
+        let small = |key: &str| number(key).and_then(|number| u32::try_from(number).ok());
+        let flag = |key: &str| value.get(key)?.as_bool();
+        let list = |key: &str| -> Option<Vec<String>> {
+            value.get(key)?.as_array()?.iter().map(|item| Some(item.as_str()?.to_owned())).collect()
+        };
+        Some(Self {
+            mailbox: text("mailbox")?.parse().ok()?,
+            mailbox_user: text("mailbox_user")?,
+            mailbox_group: text("mailbox_group")?,
+            mailbox_size_max: number("mailbox_size_max")?,
+            dotlock: flag("dotlock")?,
+            fcntl: flag("fcntl")?,
+            lock_time: Duration::from_millis(number("lock_ms")?),
+            subfolders: flag("subfolders")?,
+            delimiter: text("delimiter")?.chars().next(),
+            programs: list("programs")?.into_iter().map(PathBuf::from).collect(),
+            program_time: Duration::from_millis(number("program_ms")?),
+            processes_max: small("processes_max")?,
+            files: list("files")?,
+            default_user: text("default_user")?,
+            uid_min: small("uid_min")?,
+            accounts: text("accounts")?.into(),
+            header_max: number("header_max")?,
+        })
+    }
+
+    /// The template of mailboxes that we write.
+    pub(crate) const fn template(&self) -> Option<&Template> {
+        match &self.mailbox {
+            Mailbox::Mbox(template) | Mailbox::Maildir(template) => Some(template),
+            Mailbox::LmtpSocket(_) | Mailbox::LmtpHost(_) | Mailbox::None => None,
+        }
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_cross_the_border_between_processes_unchanged() {
+        let settings = Settings::new(&Config::default());
+        assert_eq!(Settings::from_json(&settings.to_json()), Some(settings));
+        let order = |what| Order {
+            what,
+            unique: "x.1".into(),
+            received: 7,
+            host: "h".into(),
+            sender: String::new(),
+            recipient: "\"a b\"@x.example".into(),
+            local: "a b".into(),
+            domain: "x.example".into(),
+            original: "rfc822;ö".into(),
+            date: "d".into(),
+        };
+        let (user, command, path) = ("joe".to_owned(), "/bin/cat \"x\ny\"".to_owned(), "/x/y".to_owned());
+        for what in
+            [What::Mailbox, What::Program { user: user.clone(), command }, What::File { user: String::new(), path }]
+        {
+            let order = order(what);
+            assert_eq!(Order::from_json(order.to_json().as_bytes()), Some(order));
+        }
+        for verdict in
+            [Verdict::delivered(), Verdict::deferred((2, 2), "full \"x\""), Verdict::failed((1, 1), "User unknown")]
+        {
+            assert_eq!(Verdict::from_json(verdict.to_json().as_bytes()), Some(verdict));
+        }
+        assert_eq!((Order::from_json(b"{}"), Verdict::from_json(b"x"), Settings::from_json("[]")), (None, None, None));
+    }
+}

@@ -1,0 +1,272 @@
+//! As whom a delivery is made, and what it may touch.
+//!
+//! A pure decision on an order, the settings and the accounts of the machine. It is made where the delivery is made: by a process
+//! that still is root, or by the server for itself alone. Nobody ever is root in a delivery.
+
+use super::order::{Order, Settings, Verdict, What};
+use crate::config::Names;
+use crate::env::accounts::{Accounts, Login};
+use std::path::PathBuf;
+
+/// Whose rights there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rights {
+    /// Those of anybody, given up for those of one.
+    Anybody,
+    /// Those of this user alone.
+    Own(u32),
+}
+
+/// As whom a delivery is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Person {
+    /// Names, numbers and groups.
+    pub(crate) login: Login,
+    /// The detail of the address.
+    pub(crate) detail: Option<String>,
+    /// The local part without the detail.
+    pub(crate) user: String,
+    /// His mailbox, if that is what the order is for.
+    pub(crate) mailbox: Option<PathBuf>,
+}
+
+/// Finds the person for an order.
+///
+/// # Errors
+/// There is none, or not with these rights.
+pub(crate) fn find(order: &Order, settings: &Settings, accounts: &Accounts, rights: Rights) -> Result<Person, Verdict> {
+    let person = match &order.what {
+        What::Mailbox => of_mailbox(order, settings, accounts)?,
+        What::Program { user, .. } | What::File { user, .. } => of_alias(user, order, settings, accounts, rights)?,
+    };
+    let login = &person.login;
+    if login.uid == 0 {
+        let text = match &order.what {
+            What::Mailbox => {
+                format!("nothing is delivered as root (user {}); make {} an alias of a person", login.name, person.user)
+            }
+            What::Program { .. } | What::File { .. } => {
+                format!("nothing is delivered as root (user {}); name another user in local.default_user", login.name)
+            }
+        };
+        return Err(Verdict::deferred((2, 0), text));
+    }
+    match rights {
+        Rights::Anybody => Ok(person),
+        Rights::Own(uid) if uid == login.uid => Ok(person),
+        Rights::Own(uid) => {
+            let own = accounts.login_of(uid).map_or_else(|| uid.to_string(), |login| login.name);
+            Err(Verdict::deferred(
+                (3, 5),
+                format!(
+                    "only root can deliver as user {}, and mailrace was started as {own}; start it as root, or hand mail for users \
+                     to an LMTP server in local.mailbox",
+                    login.name
+                ),
+            ))
+        }
+    }
+}
+
+/// The person to whom a mailbox belongs.
+fn of_mailbox(order: &Order, settings: &Settings, accounts: &Accounts) -> Result<Person, Verdict> {
+    let Some(template) = settings.template() else {
+        let text =
+            format!("local.mailbox = \"{}\" has no mailbox files; the mail waits for another value", settings.mailbox);
+        return Err(Verdict::deferred((3, 5), text));
+    };
+    let unknown = || Verdict::failed((1, 1), "User unknown");
+    let (login, user, detail) = if settings.mailbox_user.is_empty() {
+        owner(order, settings, accounts).ok_or_else(unknown)?
+    } else {
+        let (user, detail) = split(&order.local, settings.delimiter);
+        (named("local.mailbox_user", &settings.mailbox_user, accounts)?, user.to_lowercase(), detail)
+    };
+    let domain = order.domain.to_lowercase();
+    let home = settings.mailbox_user.is_empty().then_some(login.home.as_str());
+    let names = Names { user: &user, domain: &domain, home };
+    let Some(mailbox) = template.path(&names) else {
+        let text = format!("local.mailbox = \"{}\" makes no name of a mailbox for user {user}", settings.mailbox);
+        return Err(if settings.mailbox_user.is_empty() { Verdict::deferred((2, 0), text) } else { unknown() });
+    };
+    let mut person = Person { login, detail: detail.map(str::to_owned), user, mailbox: Some(mailbox) };
+    if !template.needs_home()
+        && let Some(group) = accounts.group(&settings.mailbox_group).filter(|_| !settings.mailbox_group.is_empty())
+        && !person.login.groups.contains(&group)
+        // Whoever names root's group gets what he would not expect.
+        && group != 0
+    {
+        person.login.groups.push(group);
+    }
+    Ok(person)
+}
+
+/// The user whose name is the local part: all of it, or what is before the detail; as it is, or in small letters.
+fn owner<'o>(order: &'o Order, settings: &Settings, accounts: &Accounts) -> Option<(Login, String, Option<&'o str>)> {
+    let (user, detail) = split(&order.local, settings.delimiter);
+    for (name, detail) in [(order.local.as_str(), None), (user, detail)] {
+        let found = accounts.login(name).or_else(|| accounts.login(&name.to_lowercase()));
+        if let Some(login) = found {
+            let name = login.name.clone();
+            return Some((login, name, detail));
+        }
+    }
+    None
+}
+
+/// `joe`, and `lists` of `joe+lists`.
+pub(crate) fn split(local: &str, delimiter: Option<char>) -> (&str, Option<&str>) {
+    match delimiter.and_then(|delimiter| local.split_once(delimiter)) {
+        Some((user, detail)) if !user.is_empty() => (user, Some(detail)),
+        _ => (local, None),
+    }
+}
+
+/// The person as whom an alias, or a user's `.forward`, has something done.
+fn of_alias(
+    user: &str,
+    order: &Order,
+    settings: &Settings,
+    accounts: &Accounts,
+    rights: Rights,
+) -> Result<Person, Verdict> {
+    let is_default = user.is_empty();
+    let login = match rights {
+        // Without root there is nobody else.
+        Rights::Own(uid) if is_default => accounts.login_of(uid).unwrap_or_else(|| nameless(uid)),
+        _ if is_default => named("local.default_user", &settings.default_user, accounts)?,
+        _ => accounts.login(user).ok_or_else(|| {
+            Verdict::deferred((3, 5), format!("there is no user {user}, as whom this is to be done; see /etc/passwd"))
+        })?,
+    };
+    if !is_default && login.uid < settings.uid_min && rights == Rights::Anybody {
+        return Err(Verdict::deferred(
+            (3, 5),
+            format!(
+                "user {user} has the number {}, below local.uid_min = {}; nothing is run or written for it",
+                login.uid, settings.uid_min
+            ),
+        ));
+    }
+    let (before, detail) = split(&order.local, settings.delimiter);
+    Ok(Person { login, user: before.to_owned(), detail: detail.map(str::to_owned), mailbox: None })
+}
+
+/// A user of the configuration: `USER` or `USER:GROUP`, each a name or a number.
+fn named(key: &str, text: &str, accounts: &Accounts) -> Result<Login, Verdict> {
+    let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
+    let no =
+        |what: &str| Verdict::deferred((3, 5), format!("{key} = \"{text}\": there is no such {what}; see /etc/{what}"));
+    let found = accounts.login(user).or_else(|| accounts.login_of(user.parse().ok()?));
+    let mut login = found.ok_or_else(|| no("passwd"))?;
+    if let Some(group) = group {
+        let gid = accounts.group(group).ok_or_else(|| no("group"))?;
+        login.groups = vec![gid];
+        login.gid = gid;
+    }
+    Ok(login)
+}
+
+/// A user without a line in /etc/passwd, as in a container.
+fn nameless(uid: u32) -> Login {
+    let gid = rustix::process::getegid().as_raw();
+    Login { name: uid.to_string(), uid, gid, groups: vec![gid], home: "/".into(), shell: "/bin/sh".into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::letter::tests::order;
+    use super::super::order::End;
+    use super::*;
+    use crate::config::Config;
+
+    fn accounts() -> Accounts {
+        Accounts::from_text(
+            "root:x:0:0::/root:/bin/sh\nmail:x:8:8::/var/mail:/bin/false\njoe:x:1000:1000::/home/joe:/bin/bash\n\
+             joe+x:x:1001:1001::/home/x:\nnohome:x:1002:1002:::\nlist:x:38:38::/var/list:\ntoor:x:0:0::/:\n",
+            "mail:x:8:\njoe:x:1000:\nstaff:x:50:joe\n",
+        )
+    }
+
+    fn settings(change: impl Fn(&mut Config)) -> Settings {
+        let mut config = Config::default();
+        change(&mut config);
+        Settings::new(&config)
+    }
+
+    fn look(local: &str, settings: &Settings, rights: Rights) -> Result<Person, Verdict> {
+        find(&Order { local: local.into(), ..order() }, settings, &accounts(), rights)
+    }
+
+    #[test]
+    fn a_mailbox_belongs_to_the_user_of_the_local_part() {
+        let usual = settings(|_| {});
+        let of = |local: &str| {
+            look(local, &usual, Rights::Anybody).map(|one| (one.login.uid, one.mailbox.unwrap(), one.detail))
+        };
+        assert_eq!(of("joe"), Ok((1000, "/var/mail/joe".into(), None)));
+        assert_eq!(of("JOE+Lists"), Ok((1000, "/var/mail/joe".into(), Some("Lists".into()))));
+        assert_eq!(of("joe+x"), Ok((1001, "/var/mail/joe+x".into(), None)), "a user of the whole name");
+        for unknown in ["ann", "+x", "joe-x", "../joe", ""] {
+            assert_eq!(of(unknown), Err(Verdict::failed((1, 1), "User unknown")), "{unknown}");
+        }
+        // The group of the mailbox directory, besides his own.
+        assert_eq!(look("joe", &usual, Rights::Anybody).unwrap().login.groups, [1000, 50, 8]);
+        let at_home = settings(|config| config.local.mailbox = "maildir:%h/Maildir".parse().unwrap());
+        let joe = look("joe", &at_home, Rights::Anybody).unwrap();
+        assert_eq!(
+            (joe.login.groups.as_slice(), joe.mailbox),
+            ([1000, 50].as_slice(), Some("/home/joe/Maildir".into()))
+        );
+        assert_eq!(look("nohome", &at_home, Rights::Anybody).unwrap_err().end, End::Deferred);
+    }
+
+    #[test]
+    fn nobody_is_root_and_without_root_nobody_is_another() {
+        let usual = settings(|_| {});
+        for root in ["root", "toor"] {
+            let verdict = look(root, &usual, Rights::Anybody).unwrap_err();
+            assert!(verdict.end == End::Deferred && verdict.text.contains("alias"), "{verdict:?}");
+        }
+        assert!(look("joe", &usual, Rights::Own(1000)).is_ok());
+        let verdict = look("joe", &usual, Rights::Own(8)).unwrap_err();
+        assert!(verdict.end == End::Deferred && verdict.text.contains("started as mail"), "{verdict:?}");
+    }
+
+    #[test]
+    fn one_user_may_write_all_mailboxes() {
+        let all = settings(|config| {
+            config.local.mailbox_user = "mail".into();
+            config.local.mailbox = "maildir:/srv/%d/%u".parse().unwrap();
+        });
+        let one = look("Someone+x", &all, Rights::Anybody).unwrap();
+        assert_eq!((one.login.uid, one.mailbox), (8, Some("/srv/x.example/someone".into())));
+        assert_eq!(look("../x", &all, Rights::Anybody), Err(Verdict::failed((1, 1), "User unknown")));
+    }
+
+    #[test]
+    fn aliases_have_their_user_and_forwards_the_users_own() {
+        let run = |user: &str, settings: &Settings, rights| {
+            let what = What::Program { user: user.into(), command: "/bin/x".into() };
+            find(&Order { what, ..order() }, settings, &accounts(), rights).map(|person| person.login.uid)
+        };
+        let usual = settings(|_| {});
+        assert_eq!((run("", &usual, Rights::Anybody), run("joe", &usual, Rights::Anybody)), (Ok(8), Ok(1000)));
+        for (user, word) in [("list", "local.uid_min"), ("root", "root"), ("gone", "no user gone")] {
+            let verdict = run(
+                user,
+                &settings(|config| config.local.uid_min = if user == "root" { 0 } else { 1000 }),
+                Rights::Anybody,
+            );
+            let verdict = verdict.unwrap_err();
+            assert!(verdict.end == End::Deferred && verdict.text.contains(word), "{user}: {verdict:?}");
+        }
+        for (user, word) in [("root", "root"), ("gone:x", "/etc/passwd"), ("joe:gone", "/etc/group")] {
+            let verdict =
+                run("", &settings(|config| config.local.default_user = user.into()), Rights::Anybody).unwrap_err();
+            assert!(verdict.end == End::Deferred && verdict.text.contains(word), "{user}: {verdict:?}");
+        }
+        assert_eq!(run("", &usual, Rights::Own(1000)), Ok(1000));
+        assert!(run("mail", &usual, Rights::Own(1000)).is_err());
+    }
+}

@@ -1,0 +1,47 @@
+//! Where a next hop listens.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+/// Where a next hop listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Where {
+    /// At an address.
+    Socket(SocketAddr),
+    /// At a socket in the file system of this machine. Nothing is remembered of its health.
+    Unix(PathBuf),
+}
+
+impl Where {
+    /// The address, where there is one.
+    pub(crate) const fn socket(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Socket(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Its IP address.
+    pub(crate) const fn ip(&self) -> Option<IpAddr> {
+        match self {
+            Self::Socket(address) => Some(address.ip()),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+impl From<SocketAddr> for Where {
+    fn from(address: SocketAddr) -> Self {
+        Self::Socket(address)
+    }
+}
+
+impl fmt::Display for Where {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket(address) => address.fmt(f),
+            Self::Unix(path) => path.display().fmt(f),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What becomes of a recipient, and why: `mailrace route`, and doubts about maps for `mailrace check`.
+//!
+//! The same maps, rules and look-ups as in the running server, from a configuration that need not be in force.
+
+use crate::config::Loaded;
+use crate::routing::{Admission, Routing, load};
+use mail::{Address, ReversePath};
+use route::access::{Client, Ruling};
+use route::resolve::{Delivery, Failed, Outcome, Request};
+use route::{Lint, Refusal, Step};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Who sends, and as whom.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    /// The sender in the envelope.
+    pub address: ReversePath,
+    /// Where the client is; `None`: a process of this machine.
+    pub client: Option<IpAddr>,
+}
+
+/// The way of one recipient.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// Each decision, in order.
+    pub steps: Vec<Step>,
+    /// What becomes of him.
+    pub end: End,
+}
+
+/// What becomes of a recipient.
+#[derive(Clone, Debug)]
+pub enum End {
+    /// Mail goes to these; some members of a list may be refused.
+    Deliver(Vec<Delivery>, Vec<Failed>),
+    /// Mail is accepted and goes nowhere.
+    Discard,
+    /// Mail is accepted and held, for this reason, with where it would go.
+    Hold(String, Vec<Delivery>),
+    /// The client is refused.
+    Refuse(Refusal),
+    /// It cannot be said now, for this reason: the client hears 451.
+    Defer(Arc<str>),
+}
+
+/// Maps and rules of a configuration.
+#[derive(Debug)]
+pub struct Explainer {
+    routing: Routing,
+    notes: Vec<String>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Explainer {
+    /// Reads what the configuration names.
+    ///
+    /// # Errors
+    /// What cannot be read, each with its place.
+    pub fn open(loaded: &Loaded) -> Result<Self, Vec<String>> {
+        let load::Loaded { routing, notes } = load::load_always(&loaded.config)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| vec![format!("cannot start a thread: {error}")])?;
+        Ok(Self { routing, notes, runtime })
+    }
+
+    /// Lines of files that are wrong.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// What is doubtful in the maps.
+    #[must_use]
+    pub fn lint(&self) -> Vec<Lint> {
+        let Some(Admission { router, access }) = self.routing.admission() else { return Vec::new() };
+        let mut lints = access.lint();
+        lints.extend(router.lint());
+        lints
+    }
+
+    /// The way of a recipient. It waits for who has to be asked.
+    #[must_use]
+    pub fn route(&self, sender: &Sender, recipient: &Address) -> Way {
+        let Some(admission) = self.routing.admission() else {
+            let refusal =
+                Refusal::new(451, mail::EnhancedCode::of(mail::Outcome::Transient, 3, 5), "there are no maps");
+            return Way { steps: Vec::new(), end: End::Refuse(refusal) };
+        };
+        let decided = self.runtime.block_on(self.routing.decide(|ask| way(admission, ask, sender, recipient)));
+        decided.unwrap_or_else(|why| Way { steps: Vec::new(), end: End::Defer(why) })
+    }
+}
+
+fn way(
+    Admission { router, access }: &Admission,
+    ask: &mut route::Ask<'_>,
+    sender: &Sender,
+    recipient: &Address,
+) -> Result<Way, route::Stop> {
+    let client = sender.client.map_or(
+        Client { ip: None, name: route::access::ClientName::NotAsked, identity: None, certificate: None },
+        Client::of,
+    );
+    let classes = &router.classes;
+    let judged = [
+        access.connect(ask, &client)?,
+        access.sender(ask, &client, &sender.address, classes)?,
+        access.recipient(ask, &client, &sender.address, recipient, classes)?,
+    ];
+    let mut steps = Vec::new();
+    let mut hold = None;
+    let mut is_discarded = false;
+    for ruled in judged {
+        steps.extend(ruled.steps);
+        match ruled.ruling {
+            Ruling::Refuse(refusal) => return Ok(Way { steps, end: End::Refuse(refusal) }),
+            Ruling::Discard => is_discarded = true,
+            Ruling::Quarantine(reason) => hold = Some(reason),
+            Ruling::Continue | Ruling::Accept | Ruling::Relay => {}
+        }
+    }
+    let request = Request {
+        sender: &sender.address,
+        recipient,
+        client: sender.client,
+        is_local_submission: sender.client.is_none(),
+    };
+    let resolution = router.resolve(ask, &request)?;
+    steps.extend(resolution.steps);
+    let end = match resolution.outcome {
+        Outcome::Refuse(refusal) => End::Refuse(refusal),
+        _ if is_discarded => End::Discard,
+        Outcome::Discard => End::Discard,
+        Outcome::Deliver(deliveries) => match hold {
+            Some(reason) => End::Hold(reason, deliveries),
+            None => End::Deliver(deliveries, resolution.failed),
+        },
+    };
+    Ok(Way { steps, end })
+}

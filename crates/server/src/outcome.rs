@@ -1,0 +1,136 @@
+//! What becomes of messages, for those who wait for it: `sendmail -odi`.
+//!
+//! Outcomes are heard where the log hears them, so the two cannot disagree. Nobody is held up: an outcome that a listener has
+//! no room for is lost to him alone.
+
+use mail::QueueId;
+use observe::{Event, Stat};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::mpsc;
+
+/// Outcomes that wait for one listener.
+const WAITING_MAX: usize = 1_024;
+
+/// What came of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// `<a@b>`
+    pub(crate) to: Vec<String>,
+    /// `sent`, `deferred`, `failed`
+    pub(crate) stat: &'static str,
+    /// `5.1.1`
+    pub(crate) status: String,
+    /// In words.
+    pub(crate) text: String,
+}
+
+/// Who waits for what.
+#[derive(Debug, Default)]
+pub(crate) struct Outcomes {
+    watched: Arc<Watched>,
+}
+
+#[derive(Debug, Default)]
+struct Watched {
+    count: AtomicUsize,
+    listeners: Mutex<HashMap<QueueId, mpsc::Sender<Outcome>>>,
+}
+
+impl Watched {
+    fn lock(&self) -> MutexGuard<'_, HashMap<QueueId, mpsc::Sender<Outcome>>> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One message that is watched, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    id: QueueId,
+    outcomes: mpsc::Receiver<Outcome>,
+    watched: Arc<Watched>,
+}
+
+impl Outcomes {
+    /// Watches a message from now on.
+    pub(crate) fn watch(&self, id: QueueId) -> Watch {
+        let (sender, outcomes) = mpsc::channel(WAITING_MAX);
+        let mut listeners = self.watched.lock();
+        listeners.insert(id, sender);
+        self.watched.count.store(listeners.len(), Ordering::Release);
+        drop(listeners);
+        Watch { id, outcomes, watched: Arc::clone(&self.watched) }
+    }
+
+    /// Hears an event.
+    pub(crate) fn hear(&self, event: &Event<'_>) {
+        let Event::Delivery { id, to, dsn, stat, reply, .. } = event else { return };
+        // Nobody listens, most of the time.
+        if self.watched.count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let Some(listener) = self.watched.lock().get(id).cloned() else { return };
+        let text = match (stat, reply) {
+            (Stat::Failed(_), Some(reply)) => reply.to_string(),
+            _ => stat.text().to_owned(),
+        };
+        let to = to.iter().map(|one| (*one).to_owned()).collect();
+        let outcome = Outcome { to, stat: stat.word(), status: dsn.to_string(), text };
+        listener.try_send(outcome).unwrap_or(());
+    }
+}
+
+impl Watch {
+    /// The next outcome.
+    ///
+    /// # Cancel safety
+    /// Yes.
+    pub(crate) async fn next(&mut self) -> Option<Outcome> {
+        self.outcomes.recv().await
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut listeners = self.watched.lock();
+        listeners.remove(&self.id);
+        self.watched.count.store(listeners.len(), Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::EnhancedCode;
+    use observe::NextHop;
+    use std::time::Duration;
+
+    #[test]
+    fn who_watches_hears_of_his_message_alone() {
+        let outcomes = Outcomes::default();
+        let delivered = |id| Event::Delivery {
+            id,
+            to: &["<a@b.test>"],
+            delay: Duration::ZERO,
+            xdelay: Duration::ZERO,
+            mailer: "esmtp",
+            priority: 0,
+            relay: NextHop::None,
+            dsn: EnhancedCode::of(mail::Outcome::Success, 0, 0),
+            reply: None,
+            stat: Stat::Sent("Ok"),
+            reason: None,
+        };
+        let other = QueueId::from_u64(QueueId::MIN.to_u64() + 4_096).unwrap();
+        let mut watch = outcomes.watch(QueueId::MIN);
+        outcomes.hear(&delivered(other));
+        outcomes.hear(&delivered(QueueId::MIN));
+        let heard = watch.outcomes.try_recv().unwrap();
+        assert_eq!((heard.to.as_slice(), heard.stat), (&["<a@b.test>".to_owned()][..], "sent"));
+        assert!(watch.outcomes.try_recv().is_err());
+        drop(watch);
+        assert_eq!(outcomes.watched.count.load(Ordering::Acquire), 0);
+        outcomes.hear(&delivered(QueueId::MIN));
+    }
+}

@@ -1,0 +1,393 @@
+//! Takes what programs of this machine have put into the pickup directory, whether the server ran then or not.
+//!
+//! The directory is looked through at the start and every [`LOOK_INTERVAL`]; a command that hands something in says so on the
+//! socket there, and need not wait for that. Each file goes through a session of its own (`courier`): the same admission and
+//! commit as SMTP. A file is removed when its message is durable in the spool. Before it is stored it gets the queue id into its
+//! name, so that the next start knows what a crash has left: a message that is in the spool under that id is not stored again.
+//! What cannot be taken now is tried again, later each time; what is no message is put aside, and the log says why.
+//!
+//! What a file is, and why nobody else can read, change or forge one, is written in [`crate::submit`].
+
+mod asker;
+mod courier;
+mod directory;
+mod file;
+mod report;
+
+pub(crate) use directory::Directory;
+
+use crate::env::{blocking, clock};
+use crate::service::{Open, Service};
+use asker::Asker;
+use courier::{Carried, Courier, Refused};
+use file::{Handed, Trouble};
+use mail::{EnhancedCode, Outcome, QueueId, Reply, ReplyCode};
+use observe::{Event, Severity};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::UnixListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+/// How often the directory is looked through.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+/// Messages that are stored at the same time: they share the flushes of the spool.
+const AT_ONCE: usize = 32;
+/// Commands that wait at the same time. Others are not heard, and their messages taken all the same.
+const ASKERS_MAX: usize = 256;
+/// The first pause before a message is tried again; it doubles up to the longest.
+const AGAIN_FIRST: Duration = Duration::from_secs(1);
+const AGAIN_MAX: Duration = Duration::from_secs(300);
+/// How old a file is that nobody writes any more.
+const UNFINISHED_MAX: Duration = Duration::from_secs(24 * 3_600);
+
+const MAIL: &str = "mail.";
+const NEW: &str = "new.";
+const RANDOM_DIGITS: usize = 32;
+
+/// A file by what its name says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Name {
+    /// `mail.R`
+    base: String,
+    id: Option<QueueId>,
+}
+
+impl Name {
+    fn read(text: &str) -> Option<Self> {
+        let (random, id) = text.strip_prefix(MAIL)?.split_at_checked(RANDOM_DIGITS)?;
+        if !random.bytes().all(|byte| byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase()) {
+            return None;
+        }
+        let id = match id.strip_prefix('.') {
+            Some(id) => Some(id.parse().ok()?),
+            None if id.is_empty() => None,
+            None => return None,
+        };
+        Some(Self { base: format!("{MAIL}{random}"), id })
+    }
+
+    fn text(&self) -> String {
+        self.id.map_or_else(|| self.base.clone(), |id| format!("{}.{id}", self.base))
+    }
+}
+
+/// What became of a file.
+enum Ended {
+    /// It is gone. Somebody may want to hear more.
+    Gone(Option<(Asker, crate::outcome::Watch)>),
+    /// It stays, and is tried again under this name.
+    Later(Name),
+    /// It stays, and this process leaves it alone.
+    Stuck,
+}
+
+/// Everything under way.
+struct Pickup {
+    service: Arc<Service>,
+    directory: Arc<Directory>,
+    /// Names that are ready, running or waiting, and how often they were tried.
+    known: HashMap<String, u32>,
+    ready: VecDeque<(Name, Option<Asker>)>,
+    waiting: BTreeSet<(Instant, String)>,
+    waiting_names: HashMap<String, Name>,
+    running: JoinSet<(String, Ended)>,
+    listening: JoinSet<()>,
+}
+
+/// Takes messages until the server stops; those that are being stored then are finished.
+pub(crate) async fn run(service: Arc<Service>, directory: Directory) {
+    let directory = Arc::new(directory);
+    let listener = directory.listener().map_err(|error| {
+        let path = directory.path().display();
+        let text =
+            format!("{path}: no socket: {error}; commands do not hear who is refused, the sender is told by mail");
+        service.tell(&Event::ConfigWarning { text: &text });
+    });
+    let (calls, mut called) = mpsc::channel(ASKERS_MAX);
+    let hear = hear_calls(Arc::clone(&service), listener.ok(), calls);
+    let take = async {
+        let mut pickup = Pickup {
+            service: Arc::clone(&service),
+            directory,
+            known: HashMap::new(),
+            ready: VecDeque::new(),
+            waiting: BTreeSet::new(),
+            waiting_names: HashMap::new(),
+            running: JoinSet::new(),
+            listening: JoinSet::new(),
+        };
+        pickup.take(&mut called).await;
+    };
+    tokio::join!(hear, take);
+}
+
+/// Reads who asks for what.
+async fn hear_calls(service: Arc<Service>, listener: Option<UnixListener>, calls: mpsc::Sender<(Name, Asker)>) {
+    let Some(listener) = listener else { return service.stop.begun().await };
+    let mut reading = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = service.stop.begun() => return,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) if reading.len() < ASKERS_MAX => {
+                    let calls = calls.clone();
+                    reading.spawn(async move {
+                        if let Some((asker, file)) = Asker::read(stream).await
+                            && let Some(name) = Name::read(&file).filter(|name| name.id.is_none())
+                        {
+                            // With too many waiting this one is not heard.
+                            drop(calls.try_send((name, asker)));
+                        }
+                    });
+                }
+                Ok(_) => {}
+                // Out of descriptors: a moment later there may be one.
+                Err(_) => tokio::time::sleep(AGAIN_FIRST).await,
+            },
+            Some(_) = reading.join_next() => {}
+        }
+    }
+}
+
+impl Pickup {
+    async fn take(&mut self, called: &mut mpsc::Receiver<(Name, Asker)>) {
+        let service = Arc::clone(&self.service);
+        let mut look_at = clock::now();
+        while !service.stop.has_begun() {
+            if clock::now() >= look_at {
+                self.look().await;
+                look_at = clock::now() + LOOK_INTERVAL;
+            }
+            self.begin();
+            let next = self.waiting.first().map_or(look_at, |(at, _)| look_at.min(*at));
+            tokio::select! {
+                () = service.stop.begun() => break,
+                Some((name, asker)) = called.recv() => {
+                    if !self.known.contains_key(&name.base) {
+                        self.known.insert(name.base.clone(), 0);
+                        // Somebody waits: not behind what nobody waits for.
+                        self.ready.push_front((name, Some(asker)));
+                    }
+                }
+                Some(ended) = self.running.join_next() => self.end(ended),
+                Some(_) = self.listening.join_next() => {}
+                () = tokio::time::sleep_until(next.into()) => {}
+            }
+        }
+        // Sessions know of the stop themselves; whatever is left is there at the next start.
+        while self.running.join_next().await.is_some() {}
+    }
+
+    /// Looks for files that nobody has spoken of.
+    async fn look(&mut self) {
+        let directory = Arc::clone(&self.directory);
+        let names = match blocking::run(move || tidied(&directory)).await {
+            Ok(Ok(names)) => names,
+            Ok(Err(error)) => return self.warn(&format!("cannot be listed: {error}; mail that is handed in waits")),
+            Err(_) => return,
+        };
+        for name in names.iter().filter_map(|name| Name::read(name)) {
+            if !self.known.contains_key(&name.base) {
+                self.known.insert(name.base.clone(), 0);
+                self.ready.push_back((name, None));
+            }
+        }
+    }
+
+    /// Begins with what is ready, as far as there is room.
+    fn begin(&mut self) {
+        let now = clock::now();
+        while self.waiting.first().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, base)) = self.waiting.pop_first() else { break };
+            self.ready.extend(self.waiting_names.remove(&base).map(|name| (name, None)));
+        }
+        while self.running.len() < AT_ONCE {
+            let Some((name, asker)) = self.ready.pop_front() else { break };
+            let (service, directory) = (Arc::clone(&self.service), Arc::clone(&self.directory));
+            self.running.spawn(async move {
+                let base = name.base.clone();
+                (base, carry(service, directory, name, asker).await)
+            });
+        }
+    }
+
+    fn end(&mut self, ended: Result<(String, Ended), tokio::task::JoinError>) {
+        // A panic was told; its file stays known, and is tried at the next start.
+        let Ok((base, ended)) = ended else { return };
+        match ended {
+            Ended::Gone(told) => {
+                self.known.remove(&base);
+                if let Some((asker, watch)) = told.filter(|_| self.listening.len() < ASKERS_MAX) {
+                    self.listening.spawn(courier::tell_outcomes(Arc::clone(&self.service), asker, watch));
+                }
+            }
+            Ended::Later(name) => {
+                let tries = self.known.entry(base.clone()).or_default();
+                let pause = AGAIN_FIRST.saturating_mul(1 << (*tries).min(16)).min(AGAIN_MAX);
+                *tries += 1;
+                self.waiting.insert((clock::now() + pause, base.clone()));
+                self.waiting_names.insert(base, name);
+            }
+            Ended::Stuck => {}
+        }
+    }
+
+    fn warn(&self, what: &str) {
+        warn(&self.service, &self.directory, what);
+    }
+}
+
+fn warn(service: &Service, directory: &Directory, what: &str) {
+    let text = format!("{}: {what}", directory.path().display());
+    service.tell(&Event::Spool { severity: Severity::Warning, text: &text });
+}
+
+/// The names in the directory, after files that nobody finished are removed.
+fn tidied(directory: &Directory) -> std::io::Result<Vec<String>> {
+    let names = directory.names()?;
+    let now = clock::unix_us() / 1_000_000;
+    for name in names.iter().filter(|name| name.starts_with(NEW)) {
+        if directory.written(name).is_ok_and(|at| now.saturating_sub(at) > UNFINISHED_MAX.as_secs()) {
+            drop(directory.remove(name));
+        }
+    }
+    Ok(names)
+}
+
+/// Brings one file as far as it goes.
+async fn carry(service: Arc<Service>, directory: Arc<Directory>, name: Name, asker: Option<Asker>) -> Ended {
+    // Counted as a session until its file is gone: the end of the server waits for it.
+    let _open = Open::new(&service);
+    if let (Some(id), Some(spool)) = (name.id, service.spool())
+        && !spool.states(id).is_empty()
+    {
+        // A crash came between the message and the end of its file.
+        return remove(&service, &directory, &name, None).await;
+    }
+    // An id that was used for an attempt is not used again: the spool may have declared it done.
+    let tried = Name { base: name.base.clone(), id: Some(service.keeper.next_id()) };
+    let id = tried.id.unwrap_or(QueueId::MIN);
+    let content_max = service.live.load().config.message.size_max;
+    let opened = {
+        let (directory, from, to) = (Arc::clone(&directory), name.text(), tried.text());
+        blocking::run(move || {
+            directory.rename(&from, &to)?;
+            Handed::open(rustix::fd::AsFd::as_fd(&*directory), &to, content_max)
+        })
+        .await
+    };
+    let handed = match opened {
+        Ok(Ok(handed)) => Arc::new(handed),
+        Ok(Err(Trouble::Gone)) => return Ended::Gone(None),
+        Ok(Err(Trouble::Bad(why))) => return put_aside(&service, &directory, &tried, &why).await,
+        Ok(Err(Trouble::Io(error))) => {
+            warn(&service, &directory, &format!("{} cannot be read: {error}; it is tried again", tried.text()));
+            return Ended::Later(tried);
+        }
+        Err(_) => return Ended::Stuck,
+    };
+    let asker = asker.filter(|asker| asker.may_hear_of(handed.uid));
+    let (user, is_trusted) = who(&service, handed.uid).await;
+    let courier = Courier { service: Arc::clone(&service), handed: Arc::clone(&handed), id, user, is_trusted, asker };
+    let why = match courier.run().await {
+        Carried::Done(told) => return remove(&service, &directory, &tried, told).await,
+        Carried::Divide(apart) => {
+            let (there, whole) = (Arc::clone(&directory), Arc::clone(&handed));
+            match blocking::run(move || whole.divide(there.path(), &apart)).await {
+                Ok(Ok(())) => return remove(&service, &directory, &tried, None).await,
+                Ok(Err(error)) => format!("it cannot be divided: {error}"),
+                Err(_) => return Ended::Stuck,
+            }
+        }
+        Carried::Later(why) => why,
+    };
+    let age = Duration::from_secs((clock::unix_us() / 1_000_000).saturating_sub(handed.finished));
+    if age > service.live.load().config.delivery.give_up_after {
+        let reply = expired(&why);
+        let all: Vec<Refused> =
+            (0..handed.submission.recipients.len()).map(|position| (position, reply.clone())).collect();
+        if report::to_sender(&service, &handed, id, &all).await {
+            return remove(&service, &directory, &tried, None).await;
+        }
+    }
+    if !service.stop.has_begun() {
+        warn(&service, &directory, &format!("{} is not taken: {why}; it is tried again", tried.text()));
+    }
+    Ended::Later(tried)
+}
+
+/// What its sender is told of a message that nobody took for days.
+fn expired(why: &str) -> Reply {
+    let status = EnhancedCode::of(Outcome::Permanent, 4, 7);
+    Reply::new(ReplyCode::of(554), Some(status), &format!("Message was not taken in time: {why}"))
+}
+
+async fn remove(
+    service: &Service,
+    directory: &Arc<Directory>,
+    name: &Name,
+    told: Option<(Asker, crate::outcome::Watch)>,
+) -> Ended {
+    let (there, text) = (Arc::clone(directory), name.text());
+    match blocking::run(move || there.remove(&text)).await {
+        Ok(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
+            let what = format!(
+                "{} is stored and cannot be removed: {error}; remove it before the next start, or its mail may go twice",
+                name.text()
+            );
+            warn(service, directory, &what);
+            Ended::Stuck
+        }
+        _ => Ended::Gone(told),
+    }
+}
+
+async fn put_aside(service: &Service, directory: &Arc<Directory>, name: &Name, why: &str) -> Ended {
+    let aside = name.base.replacen(MAIL, "bad.", 1);
+    let (there, from, to) = (Arc::clone(directory), name.text(), aside.clone());
+    let renamed = blocking::run(move || there.rename(&from, &to)).await;
+    let what = match renamed {
+        Ok(Ok(())) => format!("{aside} was handed in and is no message: {why}; look at it, and remove it"),
+        _ => format!("{} was handed in and is no message: {why}; it cannot be put aside either", name.text()),
+    };
+    warn(service, directory, &what);
+    if matches!(renamed, Ok(Ok(()))) { Ended::Gone(None) } else { Ended::Stuck }
+}
+
+/// The name of a user, and whether he may choose his sender without a word.
+async fn who(service: &Service, uid: u32) -> (String, bool) {
+    let read = blocking::run(crate::env::accounts::Accounts::read).await.ok().and_then(Result::ok);
+    let user = read.and_then(|accounts| accounts.user(&uid.to_string()));
+    let name = user.map_or_else(|| uid.to_string(), |user| user.name);
+    let is_trusted = uid == 0 || service.live.load().config.submit.trusted.contains(&name);
+    (name, is_trusted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files() {
+        let base = format!("mail.{}", "0af9".repeat(8));
+        let id = QueueId::MIN;
+        for name in [Name { base: base.clone(), id: None }, Name { base: base.clone(), id: Some(id) }] {
+            assert_eq!(Name::read(&name.text()), Some(name));
+        }
+        for other in [
+            "socket",
+            "new.0",
+            "mail.",
+            "mail.0",
+            &base.to_uppercase(),
+            &format!("{base}x"),
+            &format!("{base}."),
+            &format!("{base}.x"),
+        ] {
+            assert_eq!(Name::read(other), None, "{other}");
+        }
+        assert_eq!(Name::read(&base.replace('0', "A")), None);
+    }
+}

@@ -1,0 +1,113 @@
+//! A command that waits to hear what becomes of the message it has handed in.
+//!
+//! It connects to the socket in the pickup directory and sends one line of JSON, `{"file":"mail.…","wait":"taken"}`. Lines come
+//! back: `refused` with the recipients that are refused, to which the command answers `ok` when its caller hears it, or something
+//! else when the sender is to be told by mail; `taken`
+//! with the queue id; with `"wait":"done"` then a line with `to`, `stat`, `status` and `text` for each outcome; `later` with the
+//! reason, when the message stays in the directory. Anybody may connect, and hears only of files of his own.
+
+use super::courier::Refused;
+use crate::control::Peer;
+use crate::outcome::Outcome;
+use crate::submit::Submission;
+use mail::QueueId;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+/// For the request to come, for the command to say that it has heard, and for a line to be taken.
+const LINE_TIME_MAX: Duration = Duration::from_secs(5);
+/// Octets of the request.
+const LINE_BYTES_MAX: u64 = 512;
+/// Refused recipients on one line.
+const LISTED_MAX: usize = 1_000;
+
+/// One that waits.
+#[derive(Debug)]
+pub(super) struct Asker {
+    stream: BufReader<UnixStream>,
+    peer: Peer,
+    waits_for_delivery: bool,
+}
+
+impl Asker {
+    /// Reads the request: who asks, and for which file.
+    pub(super) async fn read(stream: UnixStream) -> Option<(Self, String)> {
+        let peer = Peer::of(&stream).ok()?;
+        let mut stream = BufReader::new(stream);
+        let mut line = Vec::new();
+        let mut limited = (&mut stream).take(LINE_BYTES_MAX);
+        timeout(LINE_TIME_MAX, limited.read_until(b'\n', &mut line)).await.ok()?.ok()?;
+        let request: Value = serde_json::from_slice(&line).ok()?;
+        let file = request.get("file")?.as_str()?.to_owned();
+        let waits_for_delivery = request.get("wait").and_then(Value::as_str) == Some("done");
+        Some((Self { stream, peer, waits_for_delivery }, file))
+    }
+
+    /// Whether it may hear of a file of this user.
+    pub(super) fn may_hear_of(&self, uid: u32) -> bool {
+        self.peer.uid == uid || self.peer.uid == 0
+    }
+
+    pub(super) fn waits_for_delivery(&self) -> bool {
+        self.waits_for_delivery
+    }
+
+    /// Tells who is refused. True: the command has said that it heard it all.
+    pub(super) async fn refused(&mut self, submission: &Submission, refused: &[Refused]) -> bool {
+        for some in refused.chunks(LISTED_MAX) {
+            let list: Vec<Value> = some
+                .iter()
+                .map(|(position, reply)| {
+                    let to = submission.recipients.get(*position).map(|one| one.address.to_string());
+                    json!({ "to": to, "code": reply.code().to_string(), "text": reply.to_string() })
+                })
+                .collect();
+            if !self.send(&json!({ "refused": list })).await || !self.has_heard().await {
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn has_heard(&mut self) -> bool {
+        let mut line = Vec::new();
+        let mut limited = (&mut self.stream).take(LINE_BYTES_MAX);
+        let read = timeout(LINE_TIME_MAX, limited.read_until(b'\n', &mut line)).await;
+        read.is_ok_and(|read| read.is_ok()) && line == b"ok\n"
+    }
+
+    /// Tells the name of the message in the queue.
+    pub(super) async fn taken(&mut self, id: QueueId) -> bool {
+        self.send(&json!({ "taken": id.to_string() })).await
+    }
+
+    /// Tells that it stays in the directory.
+    pub(super) async fn later(&mut self, why: &str) -> bool {
+        self.send(&json!({ "later": why })).await
+    }
+
+    /// Tells what became of recipients.
+    pub(super) async fn outcome(&mut self, outcome: &Outcome) -> bool {
+        let Outcome { to, stat, status, text } = outcome;
+        self.send(&json!({ "to": to, "stat": stat, "status": status, "text": text })).await
+    }
+
+    /// Resolves when the command has gone.
+    ///
+    /// # Cancel safety
+    /// Yes: what it sends is of no meaning.
+    pub(super) async fn is_gone(&mut self) {
+        let mut octets = [0; 64];
+        while !matches!(self.stream.read(&mut octets).await, Ok(0) | Err(_)) {}
+    }
+
+    async fn send(&mut self, line: &Value) -> bool {
+        let text = format!("{line}\n");
+        timeout(LINE_TIME_MAX, self.stream.get_mut().write_all(text.as_bytes()))
+            .await
+            .is_ok_and(|written| written.is_ok())
+    }
+}

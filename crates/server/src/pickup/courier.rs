@@ -1,0 +1,338 @@
+//! Carries one message from the pickup directory through a session of its own: the same machine, the same admission and the same
+//! commit as for any client, with the user who wrote the file as the process at the other end.
+//!
+//! The order is the promise. Who is refused is told of, durably or to somebody who says that he has heard it, before the others
+//! are stored; the message is in the spool before the file may go. A crash in between repeats at most.
+
+use super::asker::Asker;
+use super::file::Handed;
+use super::report;
+use crate::env::{blocking, clock};
+use crate::house::process_listen;
+use crate::outcome::Watch;
+use crate::service::{Lane, Service};
+use crate::session::{Connection, Opening, Transport};
+use mail::{Client, QueueId, Recipient, Reply, ReplyClass, ReplyCode};
+use smtp::server::{BareNewline, Dialect, Session};
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::UnixStream;
+
+/// Octets of commands that are sent before their replies are read.
+const BURST_BYTES: usize = 32 << 10;
+/// The longest reply that our own session gives.
+const REPLY_BYTES_MAX: usize = 64 << 10;
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) enum Carried {
+    /// It is in the spool, or everybody was refused and that was told: the file may go. Somebody may still wait to hear what
+    /// becomes of it.
+    Done(Option<(Asker, Watch)>),
+    /// Not now; nothing was stored, and the file stays. Why.
+    Later(String),
+    /// These recipients do not fit into one transaction with the others: they are to be a message of their own.
+    Divide(HashSet<usize>),
+}
+
+/// A recipient by its position, and the reply that refused it.
+pub(super) type Refused = (usize, Reply);
+
+/// One message on its way.
+pub(super) struct Courier {
+    pub(super) service: Arc<Service>,
+    pub(super) handed: Arc<Handed>,
+    /// The name it will have in the spool.
+    pub(super) id: QueueId,
+    /// Login name or number of who wrote it.
+    pub(super) user: String,
+    /// He may choose any sender without a word about it.
+    pub(super) is_trusted: bool,
+    /// Who waits to hear what becomes of it.
+    pub(super) asker: Option<Asker>,
+}
+
+/// What the session has said at its end.
+enum Said {
+    Taken,
+    Divide(HashSet<usize>),
+    Refused(Vec<Refused>),
+    Later(String),
+}
+
+impl Courier {
+    /// Carries it.
+    ///
+    /// # Cancel safety
+    /// Whatever is done is done; the next attempt sees whether the message is in the spool.
+    pub(super) async fn run(mut self) -> Carried {
+        let (ours, theirs) = match UnixStream::pair() {
+            Ok(pair) => pair,
+            Err(error) => return Carried::Later(format!("no session: {error}")),
+        };
+        let session = self.session();
+        let watch = self
+            .asker
+            .as_ref()
+            .filter(|asker| asker.waits_for_delivery())
+            .map(|_| self.service.outcomes.watch(self.id));
+        let (said, ()) = tokio::join!(self.talk(BufReader::new(ours)), session.run(Transport::Local(theirs)));
+        let carried = self.end(said, watch).await;
+        if let (Carried::Later(why), Some(asker)) = (&carried, &mut self.asker) {
+            asker.later(why).await;
+        }
+        carried
+    }
+
+    /// What follows from the end of the session.
+    async fn end(&mut self, said: io::Result<Said>, watch: Option<Watch>) -> Carried {
+        match said {
+            Ok(Said::Taken) => {
+                let told = match self.asker.take() {
+                    Some(mut asker) => asker.taken(self.id).await.then_some(asker),
+                    None => None,
+                };
+                Carried::Done(told.zip(watch))
+            }
+            Ok(Said::Refused(refused)) => match self.tell(&refused).await {
+                true => Carried::Done(None),
+                false => Carried::Later("its sender could not be told that it is refused".to_owned()),
+            },
+            Ok(Said::Later(why)) => Carried::Later(why),
+            Ok(Said::Divide(apart)) => Carried::Divide(apart),
+            Err(error) => Carried::Later(error.to_string()),
+        }
+    }
+
+    fn session(&self) -> Connection {
+        let config = &self.service.live.load().config;
+        let listen = process_listen();
+        let mut settings = config.smtp_settings(&listen);
+        settings.dialect = Dialect::Stdin;
+        settings.bare_newline = BareNewline::Normalize;
+        settings.auth.mechanisms.clear();
+        let limits = &mut settings.limits;
+        limits.content_piece_bytes = crate::commit::PIECE_BYTES;
+        // One file is one message, however many it is for, and nobody at the other end guesses addresses.
+        (limits.recipients, limits.refused_recipients, limits.errors) = (u32::MAX, u32::MAX, u32::MAX);
+        limits.rate_bytes = 0;
+        let lane = Arc::new(Lane { listen, settings: Arc::new(settings), tls: None, handshake_time: Duration::ZERO });
+        let session = Session::new(Arc::clone(&lane.settings), Client::Process { uid: self.handed.uid }, None);
+        let opening = Opening::process(&self.user);
+        Connection::new(Arc::clone(&self.service), lane, session, opening, clock::now()).with_id(self.id)
+    }
+
+    /// The client's side of the session.
+    async fn talk(&mut self, stream: BufReader<UnixStream>) -> io::Result<Said> {
+        let mut peer = Peer { stream };
+        let said = self.converse(&mut peer).await?;
+        // What was said counts, whatever becomes of the farewell.
+        if peer.send(b"QUIT\r\n").await.is_ok() {
+            drop(peer.reply().await);
+        }
+        Ok(said)
+    }
+
+    async fn converse(&mut self, peer: &mut Peer) -> io::Result<Said> {
+        let greeting = peer.reply().await?;
+        if let Some(said) = self.refused_all(&greeting) {
+            return Ok(said);
+        }
+        let submission = &self.handed.submission;
+        let params = submission.params.to_string();
+        let gap = if params.is_empty() { "" } else { " " };
+        peer.send(format!("MAIL FROM:{}{gap}{params}\r\n", submission.sender).as_bytes()).await?;
+        let reply = peer.reply().await?;
+        if let Some(said) = self.refused_all(&reply) {
+            return Ok(said);
+        }
+        let (refused, apart) = match self.name_recipients(peer).await? {
+            Ok(named) => named,
+            Err(why) => return Ok(Said::Later(why)),
+        };
+        let others = self.handed.submission.recipients.len() - apart.len();
+        match (apart.is_empty(), others) {
+            (true, _) => {}
+            (false, 0) => return Ok(Said::Later("452 4.5.3 Too many recipients".to_owned())),
+            (false, _) => return Ok(Said::Divide(apart)),
+        }
+        if refused.len() == self.handed.submission.recipients.len() {
+            return Ok(Said::Refused(refused));
+        }
+        if !refused.is_empty() && !self.tell(&refused).await {
+            return Ok(Said::Later("its sender could not be told who is refused".to_owned()));
+        }
+        peer.send(b"DATA\r\n").await?;
+        let reply = peer.reply().await?;
+        if reply.code().class() != ReplyClass::Intermediate {
+            return Ok(self.refused_rest(&reply, &refused));
+        }
+        self.send_content(peer).await?;
+        let reply = peer.reply().await?;
+        match reply.code().class() {
+            ReplyClass::Success => Ok(Said::Taken),
+            _ => Ok(self.refused_rest(&reply, &refused)),
+        }
+    }
+
+    /// The refused, and those for which there is no room in this transaction; or why it is to be tried later.
+    async fn name_recipients(&self, peer: &mut Peer) -> io::Result<Result<(Vec<Refused>, HashSet<usize>), String>> {
+        let recipients = &self.handed.submission.recipients;
+        let (mut refused, mut apart) = (Vec::new(), HashSet::new());
+        let mut rest = recipients.iter().enumerate().peekable();
+        while rest.peek().is_some() {
+            let (mut burst, mut sent) = (Vec::new(), Vec::new());
+            while let Some((position, Recipient { address, params })) = rest.next_if(|_| burst.len() < BURST_BYTES) {
+                let params = params.to_string();
+                let gap = if params.is_empty() { "" } else { " " };
+                burst.extend_from_slice(format!("RCPT TO:<{address}>{gap}{params}\r\n").as_bytes());
+                sent.push(position);
+            }
+            peer.send(&burst).await?;
+            for position in sent {
+                let reply = peer.reply().await?;
+                match reply.code().class() {
+                    ReplyClass::Success => {}
+                    ReplyClass::Permanent => refused.push((position, reply)),
+                    // RFC 5321 §4.5.3.1.10: the others go in another transaction
+                    _ if is_full(&reply) => {
+                        apart.insert(position);
+                    }
+                    _ => return Ok(Err(reply.to_string())),
+                }
+            }
+        }
+        Ok(Ok((refused, apart)))
+    }
+
+    async fn send_content(&self, peer: &mut Peer) -> io::Result<()> {
+        let submission = &self.handed.submission;
+        if submission.is_chosen && !self.is_trusted {
+            let host = self.service.live.load().config.hostname.clone();
+            let sender = submission.sender.to_string();
+            peer.send(&mail::submission::warning(&host, &self.user, &sender)).await?;
+        }
+        let (mut at, mut is_line_start) = (0, true);
+        while at < self.handed.content_bytes {
+            let handed = Arc::clone(&self.handed);
+            let piece = blocking::run(move || handed.piece(at)).await.map_err(io::Error::other)??;
+            at += piece.len() as u64;
+            peer.send(&stuffed(&piece, &mut is_line_start)).await?;
+        }
+        if !is_line_start {
+            // Its owner has changed it since it was checked.
+            return Err(io::Error::other("the file has changed while it was read"));
+        }
+        peer.send(b".\r\n").await
+    }
+
+    fn refused_all(&self, reply: &Reply) -> Option<Said> {
+        match reply.code().class() {
+            ReplyClass::Success => None,
+            _ => Some(self.refused_rest(reply, &[])),
+        }
+    }
+
+    /// What a refusal of the whole message means to those who were not refused before.
+    fn refused_rest(&self, reply: &Reply, before: &[Refused]) -> Said {
+        if reply.code().class() != ReplyClass::Permanent {
+            return Said::Later(reply.to_string());
+        }
+        let told: HashSet<usize> = before.iter().map(|(position, _)| *position).collect();
+        let all = 0..self.handed.submission.recipients.len();
+        Said::Refused(
+            all.filter(|position| !told.contains(position)).map(|position| (position, reply.clone())).collect(),
+        )
+    }
+
+    /// Tells who is refused: the one who waits for it and says that he has told his caller, or else the sender by mail.
+    async fn tell(&mut self, refused: &[Refused]) -> bool {
+        if let Some(asker) = &mut self.asker
+            && asker.refused(&self.handed.submission, refused).await
+        {
+            return true;
+        }
+        report::to_sender(&self.service, &self.handed, self.id, refused).await
+    }
+}
+
+/// Tells what becomes of the recipients, while somebody listens.
+///
+/// # Cancel safety
+/// Yes.
+pub(super) async fn tell_outcomes(service: Arc<Service>, mut asker: Asker, mut watch: Watch) {
+    loop {
+        tokio::select! {
+            () = service.stop.begun() => return,
+            () = asker.is_gone() => return,
+            outcome = watch.next() => {
+                let Some(outcome) = outcome else { return };
+                if !asker.outcome(&outcome).await {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// `452 4.5.3`: too many recipients, or lists, for one transaction.
+fn is_full(reply: &Reply) -> bool {
+    let code = reply.status().map(|code| (code.subject(), code.detail()));
+    reply.code() == ReplyCode::of(452) && code == Some((5, 3))
+}
+
+struct Peer {
+    stream: BufReader<UnixStream>,
+}
+
+impl Peer {
+    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.get_mut().write_all(bytes).await
+    }
+
+    async fn reply(&mut self) -> io::Result<Reply> {
+        let mut lines = Vec::new();
+        loop {
+            let start = lines.len();
+            if self.stream.read_until(b'\n', &mut lines).await? == 0 {
+                return Err(io::Error::other("the session ended"));
+            }
+            if lines.get(start + 3) != Some(&b'-') || lines.len() > REPLY_BYTES_MAX {
+                return Reply::parse(&lines, REPLY_BYTES_MAX).map_err(io::Error::other);
+            }
+        }
+    }
+}
+
+/// A piece of content with a second dot before those at the beginning of a line.
+// RFC 5321 §4.5.2
+fn stuffed(piece: &[u8], is_line_start: &mut bool) -> Vec<u8> {
+    let mut out = Vec::with_capacity(piece.len() + 16);
+    for line in piece.split_inclusive(|byte| *byte == b'\n') {
+        if *is_line_start && line.starts_with(b".") {
+            out.push(b'.');
+        }
+        out.extend_from_slice(line);
+        *is_line_start = line.ends_with(b"\n");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dots_are_doubled_wherever_pieces_are_cut() {
+        let content = b".\r\na.b\r\n..\r\n.";
+        for cut in 0..content.len() {
+            let mut is_line_start = true;
+            let mut out = stuffed(&content[..cut], &mut is_line_start);
+            out.extend(stuffed(&content[cut..], &mut is_line_start));
+            assert_eq!(out, b"..\r\na.b\r\n...\r\n..", "{cut}");
+        }
+    }
+}

@@ -1,0 +1,519 @@
+//! From the configuration and its files to a [`Routing`].
+//!
+//! Every file is read beside what is in force; what has not changed since it was read is taken over. A file that cannot be read, or
+//! by `maps.bad_line` one with a wrong line, leaves the map as it was; where there is nothing yet that is an error.
+
+use super::{Admission, Routing};
+use crate::config::{self, BadLine, Config, Mailbox, MapSource};
+use crate::env::addresses;
+use crate::lookup::Lookups;
+use crate::resolve;
+use mail::{DomainName, EnhancedCode, Outcome};
+use route::access::{Access, DelayChecks, Options, RelayMailFrom};
+use route::class::{Class, Classes, Kind};
+use route::destination::{Hosts, NextHost, Protocol};
+use route::map::Limits;
+use route::resolve::{
+    At, CopyDsn, CopyTo, Generics, LocalMailer, Maps, Masquerade, Patterns, Precedence, Router, Rule, RuleAction,
+    Settings,
+};
+use route::tables::Fault;
+use route::tables::mailer::MailerValue;
+use route::{Place, Refusal, Source, Table};
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Files as they were read, so that what has not changed is not read again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Files {
+    tables: HashMap<(&'static str, PathBuf), (Stamp, Arc<Table>)>,
+    texts: HashMap<PathBuf, (Stamp, Arc<str>)>,
+    /// All files that were looked for, with what was there.
+    seen: Vec<(PathBuf, Option<Stamp>)>,
+}
+
+/// What differs when a file was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    size: u64,
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> std::io::Result<Self> {
+        let found = std::fs::metadata(path)?;
+        let (seconds, nanoseconds) = (found.mtime(), found.mtime_nsec());
+        Ok(Self { inode: found.ino(), size: found.size(), seconds, nanoseconds })
+    }
+}
+
+impl Files {
+    /// Whether a file has come, gone or changed since.
+    pub(crate) fn have_changed(&self) -> bool {
+        self.seen.iter().any(|(path, before)| Stamp::of(path).ok() != *before)
+    }
+}
+
+/// What was loaded, and what an operator should know of it.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) routing: Routing,
+    pub(crate) notes: Vec<String>,
+}
+
+/// Reads all that the configuration names. `old`: what is in force.
+///
+/// # Errors
+/// What cannot be read and has nothing before it.
+pub(crate) fn load(config: &Config, lookups: &Arc<Lookups>, old: Option<&Routing>) -> Result<Loaded, Vec<String>> {
+    load_if(config, lookups, old, has_routing(config))
+}
+
+/// The same, with the router even where there is nothing to ask, for explanations.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn load_always(config: &Config) -> Result<Loaded, Vec<String>> {
+    load_if(config, &Arc::default(), None, true)
+}
+
+fn load_if(
+    config: &Config,
+    lookups: &Arc<Lookups>,
+    old: Option<&Routing>,
+    is_routed: bool,
+) -> Result<Loaded, Vec<String>> {
+    let mut loading = Loading {
+        config,
+        old: old.map(|old| &old.files),
+        files: Files::default(),
+        notes: Vec::new(),
+        faults: Vec::new(),
+        classes: Classes::default(),
+    };
+    // Aliases are read with them.
+    loading.classes = loading.classes();
+    let maps = loading.maps();
+    let access = loading.sources("access", &config.maps.access);
+    let rules = match rules(config) {
+        Ok(rules) => rules,
+        Err(faults) => {
+            loading.faults.extend(faults.into_iter().map(|fault| fault.to_string()));
+            Vec::new()
+        }
+    };
+    let settings = loading.settings();
+    let Loading { files, notes, faults, classes, .. } = loading;
+    let Some(settings) = settings.filter(|_| faults.is_empty()) else { return Err(faults) };
+    let router = Router { settings, maps, classes, rules };
+    let access = Access::new(access, options(config));
+    let routing = Routing {
+        lookups: Arc::new(lookups.with_accounts(&config.local.accounts)),
+        admission: is_routed.then_some(Admission { router, access }),
+        files,
+    };
+    Ok(Loaded { routing, notes })
+}
+
+/// Whether there is anything to ask for a recipient.
+fn has_routing(config: &Config) -> bool {
+    let maps = &config.maps;
+    let lists = [
+        &maps.access,
+        &maps.mailertable,
+        &maps.virtusertable,
+        &maps.genericstable,
+        &maps.domaintable,
+        &maps.smarttable,
+        &maps.aliases,
+    ];
+    lists.iter().any(|list| !list.is_empty())
+        || !config.rules.is_empty()
+        || has_local(config)
+        || !config.relay.to_files.is_empty()
+}
+
+/// Whether some mail stays here.
+fn has_local(config: &Config) -> bool {
+    let local = &config.local;
+    config.maps.directory.is_some()
+        || !config.maps.aliases.is_empty()
+        || !local.domains.is_empty()
+        || !local.domain_files.is_empty()
+}
+
+struct Loading<'a> {
+    config: &'a Config,
+    old: Option<&'a Files>,
+    files: Files,
+    notes: Vec<String>,
+    faults: Vec<String>,
+    classes: Classes,
+}
+
+impl Loading<'_> {
+    fn maps(&mut self) -> Maps {
+        let maps = &self.config.maps;
+        Maps {
+            mailertable: self.sources("mailertable", &maps.mailertable),
+            virtusertable: self.sources("virtusertable", &maps.virtusertable),
+            genericstable: self.sources("genericstable", &maps.genericstable),
+            domaintable: self.sources("domaintable", &maps.domaintable),
+            smarttable: self.sources("smarttable", &maps.smarttable),
+            aliases: self.sources("aliases", &maps.aliases),
+            ldap_routing: None,
+        }
+    }
+
+    fn sources(&mut self, name: &'static str, sources: &[MapSource]) -> Vec<Source> {
+        let mut found = Vec::new();
+        for source in sources {
+            match source {
+                MapSource::File(path) => found.extend(self.table(name, path).map(Source::Loaded)),
+                MapSource::Ldap(_) | MapSource::Sqlite(_) => found.push(Source::Outside(source.to_string().into())),
+            }
+        }
+        found
+    }
+
+    /// The file of a map: as it is named, or what `makemap` and `newaliases` make of it.
+    fn table(&mut self, name: &'static str, path: &Path) -> Option<Arc<Table>> {
+        let plain = path.as_os_str();
+        for ending in ["", ".db", ".cdb"] {
+            let mut candidate = plain.to_owned();
+            candidate.push(ending);
+            let candidate = PathBuf::from(candidate);
+            match Stamp::of(&candidate) {
+                Ok(stamp) => {
+                    self.files.seen.push((candidate.clone(), Some(stamp)));
+                    return self.read_table(name, candidate, stamp);
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => self.files.seen.push((candidate, None)),
+                Err(error) => {
+                    self.fault(format!("maps.{name}: {} cannot be read: {error}", candidate.display()));
+                    return None;
+                }
+            }
+        }
+        // What is only looked for may be missing.
+        if self.config.maps.directory.as_ref().is_none_or(|directory| directory.join(name) != path) {
+            self.fault(format!("maps.{name}: there is no file {0}, nor {0}.db", path.display()));
+        }
+        None
+    }
+
+    fn read_table(&mut self, name: &'static str, path: PathBuf, stamp: Stamp) -> Option<Arc<Table>> {
+        let key = (name, path);
+        let old = self.old.and_then(|old| old.tables.get(&key)).cloned();
+        if let Some((before, table)) = &old
+            && *before == stamp
+        {
+            self.files.tables.insert(key, (stamp, Arc::clone(table)));
+            return Some(Arc::clone(table));
+        }
+        let shown = key.1.display().to_string();
+        let keep = |loading: &mut Self, why: String| match old {
+            Some((before, table)) => {
+                loading.notes.push(format!("{why}; the map stays as it was"));
+                loading.files.tables.insert(key.clone(), (before, Arc::clone(&table)));
+                Some(table)
+            }
+            None => {
+                loading.fault(why);
+                None
+            }
+        };
+        let bytes = match std::fs::read(&key.1) {
+            Ok(bytes) => bytes,
+            Err(error) => return keep(self, format!("maps.{name}: {shown} cannot be read: {error}")),
+        };
+        let limits = Limits { file_bytes_max: self.config.maps.size_max, ..Limits::default() };
+        let read = super::aliases::read(name, &shown, bytes, &limits, &self.classes);
+        let (table, complaints) = match read {
+            Ok(read) => read,
+            Err(why) => return keep(self, why),
+        };
+        if self.config.maps.bad_line == BadLine::KeepOld && !complaints.is_empty() {
+            return keep(self, complaints.join("\n"));
+        }
+        self.notes.extend(complaints);
+        let table = Arc::new(table);
+        self.files.tables.insert(key, (stamp, Arc::clone(&table)));
+        Some(table)
+    }
+
+    /// The text of a file of names; nothing if it is only looked for and not there.
+    fn text(&mut self, key: &str, name: &str, path: &Path) -> Option<Arc<str>> {
+        let stamp = match Stamp::of(path) {
+            Ok(stamp) => stamp,
+            Err(error) => {
+                self.files.seen.push((path.to_owned(), None));
+                let is_guess = self.config.maps.directory.as_ref().is_some_and(|at| at.join(name) == path);
+                if !(is_guess && error.kind() == ErrorKind::NotFound) {
+                    self.fault(format!("{key}: {} cannot be read: {error}", path.display()));
+                }
+                return None;
+            }
+        };
+        self.files.seen.push((path.to_owned(), Some(stamp)));
+        let old = self.old.and_then(|old| old.texts.get(path)).filter(|(before, _)| *before == stamp);
+        let text = match old {
+            Some((_, text)) => Arc::clone(text),
+            None => match std::fs::read_to_string(path) {
+                Ok(text) => text.into(),
+                Err(error) => {
+                    self.fault(format!("{key}: {} cannot be read: {error}", path.display()));
+                    return None;
+                }
+            },
+        };
+        self.files.texts.insert(path.to_owned(), (stamp, Arc::clone(&text)));
+        Some(text)
+    }
+
+    /// A fault at the start; while something is in force it is kept.
+    fn fault(&mut self, text: String) {
+        self.faults.push(text);
+    }
+
+    fn class(&mut self, kind: Kind, key: &str, name: &str, files: &[PathBuf], into: &mut Class) {
+        for path in files {
+            let Some(text) = self.text(key, name, path) else { continue };
+            let (class, lints) = Class::read(kind, name, &path.display().to_string(), &text);
+            self.notes.extend(lints.iter().map(ToString::to_string));
+            into.extend(&class);
+        }
+    }
+
+    fn classes(&mut self) -> Classes {
+        let config = self.config;
+        let mut classes = Classes::default();
+        if has_local(config) {
+            classes.hostname = DomainName::new(&config.hostname).ok();
+            classes.local.extend(&names(&config.local.domains));
+            classes.local.extend(&names(&DomainName::new("localhost").into_iter().collect::<Vec<_>>()));
+            let files = &config.local.domain_files;
+            self.class(Kind::Local, "local.domain_files", "local-host-names", files, &mut classes.local);
+        }
+        let listeners = config.listen.iter().map(|listen| listen.address.ip()).filter(|ip| !ip.is_unspecified());
+        for ip in listeners.chain(addresses::of_this_machine()) {
+            // A client at one of our own addresses has the rights that relay.from gives it.
+            classes.to.add_address(ip);
+        }
+        for domain in &config.relay.to {
+            if let Ok(name) = DomainName::new(domain.ascii()) {
+                match domain.has_subdomains() {
+                    true => classes.to.add_tree(&name),
+                    false => classes.to.add_name(&name),
+                }
+            }
+        }
+        if let Ok(name) = DomainName::new(&config.hostname) {
+            classes.to.add_name(&name);
+        }
+        for network in &config.relay.from {
+            classes.relay.add_network(*network);
+        }
+        let kind = Kind::Relay { hosts_only: config.access.relay_hosts_only };
+        self.class(kind, "relay.to_files", "relay-domains", &config.relay.to_files, &mut classes.relay);
+        classes
+    }
+
+    fn settings(&mut self) -> Option<Settings> {
+        let config = self.config;
+        let hostname = match DomainName::new(&config.hostname) {
+            Ok(hostname) => hostname,
+            Err(error) => {
+                self.fault(format!("hostname: {error}"));
+                return None;
+            }
+        };
+        let mut settings = Settings::new(hostname);
+        settings.precedence = match config.route.precedence {
+            config::Precedence::Recipient => Precedence::Recipient,
+            config::Precedence::Sender => Precedence::Sender,
+        };
+        settings.delimiter = config.local.delimiter.chars().next();
+        settings.forward = config.local.forward;
+        settings.port = config.route.port;
+        settings.smart_hosts = (!config.route.smart_host.is_empty()).then(|| resolve::smart_host_list(&config.route));
+        settings.local = local_mailer(&config.local.mailbox);
+        settings.generics = self.generics();
+        settings.masquerade = self.masquerade();
+        if !config.local.luser_relay.is_empty() {
+            match MailerValue::parse(&config.local.luser_relay, config.route.port) {
+                Ok(value) => settings.luser_relay = Some(value),
+                Err(fault) => self.fault(format!("local.luser_relay: {}; {}", fault.text, fault.hint)),
+            }
+        }
+        Some(settings)
+    }
+
+    fn generics(&mut self) -> Generics {
+        let config = self.config;
+        let mut domains = Class::default();
+        for domain in &config.generics.domains {
+            if let Ok(name) = DomainName::new(domain.ascii()) {
+                match domain.has_subdomains() {
+                    true => domains.add_tree(&name),
+                    false => domains.add_name(&name),
+                }
+            }
+        }
+        let files = &config.generics.domain_files;
+        self.class(Kind::Local, "generics.domain_files", "generics-domains", files, &mut domains);
+        Generics { domains, envelope: config.generics.envelope }
+    }
+
+    fn masquerade(&mut self) -> Option<Masquerade> {
+        let name = self.config.generics.masquerade.as_ref()?;
+        match DomainName::new(name) {
+            Ok(domain) => Some(Masquerade { domain, domains: Class::default(), exposed: vec!["root".into()] }),
+            Err(error) => {
+                self.fault(format!("generics.masquerade: {error}"));
+                None
+            }
+        }
+    }
+}
+
+fn names(list: &[DomainName]) -> Class {
+    let mut class = Class::default();
+    list.iter().for_each(|name| class.add_name(name));
+    class
+}
+
+fn local_mailer(mailbox: &Mailbox) -> LocalMailer {
+    let hosts = |host| LocalMailer::Hosts {
+        hosts: Hosts { protocol: Protocol::Lmtp, groups: vec![vec![host]] },
+        accounts: false,
+    };
+    match mailbox {
+        Mailbox::Mbox(_) | Mailbox::Maildir(_) => LocalMailer::Mailbox,
+        Mailbox::LmtpSocket(path) => hosts(NextHost::Unix(path.to_string_lossy().into())),
+        Mailbox::LmtpHost(host) => hosts(resolve::next_host(host)),
+        Mailbox::None => LocalMailer::None,
+    }
+}
+
+fn options(config: &Config) -> Options {
+    let access = &config.access;
+    Options {
+        delay_checks: match access.delay_checks {
+            config::DelayChecks::No => DelayChecks::No,
+            config::DelayChecks::Yes => DelayChecks::Yes,
+            config::DelayChecks::Friend => DelayChecks::Friend,
+            config::DelayChecks::Hater => DelayChecks::Hater,
+        },
+        blocklist_recipients: access.blocklist_recipients,
+        lookup_dot_domain: access.lookup_dot_domain,
+        relay_to_full_address: access.relay_to_full_address,
+        relay_hosts_only: access.relay_hosts_only,
+        relay_mail_from: if access.relay_mail_from { RelayMailFrom::Domain } else { RelayMailFrom::No },
+        relay_local_from: false,
+        // relay.from says which clients may, this machine among them.
+        relay_loopback: false,
+        accept_unqualified_senders: false,
+    }
+}
+
+/// A rule that cannot be understood.
+#[derive(Clone, Debug)]
+pub(crate) struct BadRule {
+    /// Which table.
+    pub(crate) index: usize,
+    /// Which key of it.
+    pub(crate) key: &'static str,
+    pub(crate) fault: Fault,
+}
+
+impl std::fmt::Display for BadRule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "route.rule[{}].{}: {}; {}", self.index, self.key, self.fault.text, self.fault.hint)
+    }
+}
+
+/// The rules of the configuration.
+///
+/// # Errors
+/// All that cannot be understood.
+pub(crate) fn rules(config: &Config) -> Result<Vec<Rule>, Vec<BadRule>> {
+    let mut rules = Vec::new();
+    let mut faults = Vec::new();
+    for (index, one) in config.rules.iter().enumerate() {
+        let mut bad = |key, fault| faults.push(BadRule { index, key, fault });
+        let sender = Patterns::parse(&one.sender).map_err(|fault| bad("sender", fault));
+        let recipient = Patterns::parse(&one.recipient).map_err(|fault| bad("recipient", fault));
+        let mut action = RuleAction {
+            copy_dsn: match one.copy_dsn {
+                config::CopyDsn::Never => CopyDsn::Never,
+                config::CopyDsn::AsOriginal => CopyDsn::AsOriginal,
+            },
+            hold: (!one.hold.is_empty()).then(|| one.hold.as_str().into()),
+            queue_only: one.queue,
+            source4: one.source.iter().find_map(|ip| if let std::net::IpAddr::V4(ip) = ip { Some(*ip) } else { None }),
+            source6: one.source.iter().find_map(|ip| if let std::net::IpAddr::V6(ip) = ip { Some(*ip) } else { None }),
+            hello: (!one.hello.is_empty()).then(|| one.hello.as_str().into()),
+            ..RuleAction::default()
+        };
+        if !one.via.is_empty() {
+            match MailerValue::parse(&one.via, config.route.port) {
+                Ok(value) => action.via = Some(value),
+                Err(fault) => bad("via", fault),
+            }
+        }
+        for copy in &one.copy {
+            match CopyTo::parse(copy, config.route.port) {
+                Ok(copy) => action.copies.push(copy),
+                Err(fault) => bad("copy", fault),
+            }
+        }
+        if !one.reject.is_empty() {
+            match refusal(&one.reject) {
+                Some(refusal) => action.reject = Some(refusal),
+                None => bad(
+                    "reject",
+                    Fault {
+                        text: format!("\"{}\" is no reply", one.reject),
+                        hint: "write a code, an enhanced code and a text: 550 5.7.1 not from here".to_owned(),
+                    },
+                ),
+            }
+        }
+        let (Ok(sender), Ok(recipient)) = (sender, recipient) else { continue };
+        let name = format!("route.rule[{index}]");
+        rules.push(Rule {
+            place: Place { map: "rule".into(), file: name.as_str().into(), line: None },
+            name: name.into(),
+            at: match one.at {
+                config::RuleAt::First => At::First,
+                config::RuleAt::BeforeVirtual => At::BeforeVirtual,
+                config::RuleAt::BeforeLocal => At::BeforeLocal,
+                config::RuleAt::BeforeMailertable => At::BeforeMailertable,
+                config::RuleAt::Last => At::Last,
+            },
+            sender,
+            recipient,
+            client: one.client.clone(),
+            action,
+        });
+    }
+    if faults.is_empty() { Ok(rules) } else { Err(faults) }
+}
+
+/// `550 5.7.1 not from here`; the enhanced code may be missing.
+fn refusal(text: &str) -> Option<Refusal> {
+    let (code, rest) = text.split_once(' ')?;
+    let code: u16 = code.parse().ok().filter(|code| (400..600).contains(code))?;
+    let outcome = if code < 500 { Outcome::Transient } else { Outcome::Permanent };
+    let (status, text) = match rest.split_once(' ').map(|(status, text)| (status.parse::<EnhancedCode>(), text)) {
+        Some((Ok(status), text)) => (status, text),
+        _ => (EnhancedCode::of(outcome, 7, 1), rest),
+    };
+    (status.outcome() == outcome && !text.trim().is_empty()).then(|| Refusal::new(code, status, text))
+}

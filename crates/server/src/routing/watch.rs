@@ -1,0 +1,65 @@
+//! Files of maps that change while the server runs.
+
+use super::Routing;
+use super::load::{self, Loaded};
+use crate::dispatch;
+use crate::env::blocking;
+use crate::service::Service;
+use observe::Event;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often it is looked whether `maps.interval` has been set.
+const OFF_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Looks at the files from time to time and puts what has changed in force, until the server stops.
+pub(crate) async fn run(service: Arc<Service>) {
+    let mut told = Vec::new();
+    loop {
+        let interval = service.live.load().config.maps.interval;
+        tokio::select! {
+            () = service.stop.begun() => return,
+            () = tokio::time::sleep(if interval.is_zero() { OFF_INTERVAL } else { interval }) => {}
+        }
+        let routing = service.routing.load_full();
+        if interval.is_zero() || routing.is_plain() {
+            continue;
+        }
+        let config = service.live.load().config.clone();
+        let old = Arc::clone(&routing);
+        let looked =
+            blocking::run(move || old.files.have_changed().then(|| load::load(&config, &old.lookups, Some(&old))));
+        match looked.await {
+            Ok(Some(Ok(loaded))) => {
+                told.clear();
+                put_in_force(&service, &routing, loaded);
+            }
+            // Said once, however often it is looked at.
+            Ok(Some(Err(faults))) if faults != told => {
+                for fault in &faults {
+                    let text = format!("{fault}; all maps stay as they were");
+                    service.tell(&Event::ConfigWarning { text: &text });
+                }
+                told = faults;
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+}
+
+/// Puts what was loaded in force, unless a reload came in between.
+fn put_in_force(service: &Arc<Service>, old: &Arc<Routing>, loaded: Loaded) {
+    let Loaded { routing, notes } = loaded;
+    let leads_elsewhere = !routing.has_hosts_of(old);
+    let before = service.routing.compare_and_swap(old, Arc::new(routing));
+    if !Arc::ptr_eq(&before, old) {
+        return;
+    }
+    for text in &notes {
+        service.tell(&Event::ConfigWarning { text });
+    }
+    service.tell(&Event::Reloaded { path: "maps" });
+    if leads_elsewhere {
+        dispatch::reconfigure(service);
+    }
+}

@@ -1,0 +1,214 @@
+//! Senders and recipients where there are maps: the access map judges, then the router says what becomes of a recipient.
+//!
+//! Maps in memory are asked while the input is still in its buffer; where somebody outside has to be asked, the question of the
+//! session stays open meanwhile. A transaction keeps the maps it began with.
+//!
+//! | Entry | Client hears | Message |
+//! |---|---|---|
+//! | refuses | its reply | without the recipient |
+//! | `DISCARD` for client or sender | 250 | dropped whole |
+//! | `DISCARD` for a recipient, `discard:` | 250 | dropped whole, or for him alone |
+//! | `QUARANTINE` | 250 | held whole |
+//! | cannot be asked | 451 4.3.0 | the client tries again |
+
+use super::Connection;
+use super::answers::reply;
+use crate::admit::Facts;
+use crate::dns::ClientName;
+use crate::routing::plan::{Plan, TooMany};
+use crate::routing::{Admission, Routing};
+use mail::{Client, Recipient, Reply, ReplyCode, ReversePath};
+use observe::Ruleset;
+use route::access::{self, Ruled, Ruling};
+use route::resolve::{Outcome, Request, Resolution};
+use route::{Ask, Refusal, Stop};
+use smtp::server::{Question, Verdict};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the maps say of a sender.
+pub(super) struct SenderRuled {
+    client: Ruling,
+    sender: Ruling,
+}
+
+/// What the maps say of a recipient.
+pub(super) struct RecipientRuled {
+    admitted: Ruled,
+    /// `None`: he was refused before.
+    resolution: Option<Resolution>,
+}
+
+/// What a session knows that the maps judge; it outlives a look-up.
+struct Subject {
+    client: Client,
+    name: ClientName,
+    identity: Option<Box<str>>,
+    sender: ReversePath,
+}
+
+impl Subject {
+    fn ip(&self) -> Option<IpAddr> {
+        if let Client::Network(address) = self.client { Some(address.ip().to_canonical()) } else { None }
+    }
+
+    fn client(&self) -> access::Client<'_> {
+        let name = match &self.name {
+            ClientName::Verified(name) => access::ClientName::Verified(name),
+            ClientName::Forged(_) => access::ClientName::Forged,
+            ClientName::None => access::ClientName::NotFound,
+            ClientName::Unknown => access::ClientName::NotAsked,
+        };
+        access::Client { ip: self.ip(), name, identity: self.identity.as_deref(), certificate: None }
+    }
+
+    fn judge_sender(&self, admission: &Admission, ask: &mut Ask<'_>) -> Result<SenderRuled, Stop> {
+        let client = admission.access.connect(ask, &self.client())?.ruling;
+        let sender = admission.access.sender(ask, &self.client(), &self.sender, &admission.router.classes)?.ruling;
+        Ok(SenderRuled { client, sender })
+    }
+
+    fn judge_recipient(
+        &self,
+        admission: &Admission,
+        recipient: &Recipient,
+        ask: &mut Ask<'_>,
+    ) -> Result<RecipientRuled, Stop> {
+        let Admission { router, access } = admission;
+        let admitted = access.recipient(ask, &self.client(), &self.sender, &recipient.address, &router.classes)?;
+        if matches!(admitted.ruling, Ruling::Refuse(_)) {
+            return Ok(RecipientRuled { admitted, resolution: None });
+        }
+        let request = Request {
+            sender: &self.sender,
+            recipient: &recipient.address,
+            client: self.ip(),
+            is_local_submission: matches!(self.client, Client::Process { .. }),
+        };
+        let resolution = router.resolve(ask, &request)?;
+        Ok(RecipientRuled { admitted, resolution: Some(resolution) })
+    }
+}
+
+impl Connection {
+    /// The maps in force, if there are any. A transaction keeps those it began with.
+    pub(super) fn begin_routing(&mut self) {
+        let routing = self.service.routing.load_full();
+        self.routing = (!routing.is_plain()).then_some(routing);
+        self.plan = Plan::default();
+    }
+
+    fn subject(&self) -> Subject {
+        Subject {
+            client: *self.session.client(),
+            name: self.opening.name.clone(),
+            identity: self.session.identity().map(Into::into),
+            sender: self.session.transaction().map_or(ReversePath::Null, |transaction| transaction.sender.clone()),
+        }
+    }
+
+    /// Answers MAIL or RCPT by the maps, if that needs no waiting. `false`: somebody has to be asked.
+    pub(super) fn answer_routed(&mut self, routing: &Arc<Routing>, question: Question, now: Duration) -> bool {
+        let Some(admission) = routing.admission() else { return false };
+        let subject = self.subject();
+        let verdict = if question == Question::Mail {
+            let ruled = Routing::decide_at_once(|ask| subject.judge_sender(admission, ask));
+            let Some(ruled) = ruled else { return false };
+            self.rule_sender(ruled)
+        } else {
+            let Some(candidate) = self.session.candidate().cloned() else { return false };
+            let ruled = Routing::decide_at_once(|ask| subject.judge_recipient(admission, &candidate, ask));
+            let Some(ruled) = ruled else { return false };
+            self.rule_recipient(&candidate, ruled)
+        };
+        self.session.answer(verdict, now);
+        true
+    }
+
+    /// The same, with waiting.
+    pub(super) async fn answer_routed_in_time(&mut self, routing: &Arc<Routing>, question: Question) {
+        let Some(admission) = routing.admission() else { return };
+        let subject = self.subject();
+        let verdict = if question == Question::Mail {
+            let ruled = routing.decide(|ask| subject.judge_sender(admission, ask)).await;
+            self.rule_sender(ruled)
+        } else {
+            let Some(candidate) = self.session.candidate().cloned() else { return };
+            let ruled = routing.decide(|ask| subject.judge_recipient(admission, &candidate, ask)).await;
+            self.rule_recipient(&candidate, ruled)
+        };
+        let now = self.elapsed();
+        self.session.answer(verdict, now);
+    }
+
+    fn rule_sender(&mut self, ruled: Result<SenderRuled, Arc<str>>) -> Verdict {
+        let ruled = match ruled {
+            Ok(ruled) => ruled,
+            Err(why) => return self.cannot_say(Ruleset::Mail, &why),
+        };
+        let mut is_accepted = false;
+        for ruling in [ruled.client, ruled.sender] {
+            match ruling {
+                Ruling::Continue => {}
+                Ruling::Accept | Ruling::Relay => is_accepted = true,
+                Ruling::Refuse(refusal) => return self.refuse(Ruleset::Mail, refused(&refusal)),
+                Ruling::Discard => self.plan.is_discarded = true,
+                Ruling::Quarantine(reason) => self.plan.quarantine = Some(reason.into()),
+            }
+        }
+        if is_accepted {
+            return Verdict::Accept;
+        }
+        let verdict = self.service.live.load().checks.sender(&self.facts()).verdict;
+        self.refuse(Ruleset::Mail, verdict)
+    }
+
+    fn rule_recipient(&mut self, candidate: &Recipient, ruled: Result<RecipientRuled, Arc<str>>) -> Verdict {
+        let RecipientRuled { admitted, resolution } = match ruled {
+            Ok(ruled) => ruled,
+            Err(why) => return self.cannot_say(Ruleset::Rcpt, &why),
+        };
+        match admitted.ruling {
+            Ruling::Refuse(refusal) => return self.refuse(Ruleset::Rcpt, refused(&refusal)),
+            Ruling::Discard => self.plan.is_discarded = true,
+            Ruling::Quarantine(reason) => self.plan.quarantine = Some(reason.into()),
+            Ruling::Continue | Ruling::Accept | Ruling::Relay => {}
+        }
+        if !admitted.spares_checks {
+            let facts: Facts<'_> = self.facts();
+            let verdict = self.service.live.load().checks.recipient(&facts, candidate).verdict;
+            if verdict != Verdict::Accept {
+                return self.refuse(Ruleset::Rcpt, verdict);
+            }
+        }
+        let Some(resolution) = resolution else { return Verdict::Accept };
+        match resolution.outcome {
+            Outcome::Refuse(refusal) => self.refuse(Ruleset::Rcpt, refused(&refusal)),
+            Outcome::Discard => {
+                self.plan.discard();
+                Verdict::Accept
+            }
+            Outcome::Deliver(deliveries) => match self.plan.add(candidate, deliveries, resolution.failed) {
+                Ok(()) => Verdict::Accept,
+                // RFC 5321 §4.5.3.1.10: the client sends the others in another transaction
+                Err(TooMany) => {
+                    let text = format!("4.5.3 <{}>... Too many lists in one transaction", candidate.address);
+                    self.refuse(Ruleset::Rcpt, Verdict::Refuse(reply(452, &text)))
+                }
+            },
+        }
+    }
+
+    /// A map cannot be asked now.
+    fn cannot_say(&mut self, ruleset: Ruleset, why: &str) -> Verdict {
+        self.service.tell(&observe::Event::ConfigWarning { text: &format!("a map cannot be asked: {why}") });
+        self.refuse(ruleset, Verdict::Refuse(reply(451, "4.3.0 Temporary system failure. Please try again later.")))
+    }
+}
+
+fn refused(refusal: &Refusal) -> Verdict {
+    let text = format!("{} {}", refusal.status, refusal.text);
+    let reply = Reply::new(ReplyCode::of(refusal.code), None, &text);
+    if refusal.code == 421 { Verdict::Close(reply) } else { Verdict::Refuse(reply) }
+}
