@@ -116,7 +116,7 @@ fn keys(event: &Event<'_>) -> Option<Vec<&'static str>> {
         Event::LimitReached { .. } => keys.extend(["limit", "max", "relay"]),
         Event::DnsblListed { .. } => keys.extend(["dnsbl", "answer", "weight", "relay"]),
         Event::Queued { .. } => keys.extend(["to", "delay", "mailer", "pri", "stat"]),
-        Event::Delivery { controller: None, reply, relay, stat, .. } => {
+        Event::Delivery { reply, relay, stat, .. } => {
             keys.extend(["to", "delay", "xdelay", "mailer", "pri"]);
             keys.extend((*relay != observe::NextHop::None).then_some("relay"));
             keys.push("dsn");
@@ -146,6 +146,7 @@ fn a_delivery_fits_into_its_line() {
     let time = sendmail::Civil { month: 12, day: 31, hour: 23, minute: 59, second: 60 };
     sendmail::prefix(time, Some(&long), &long, u32::MAX, &mut line);
     let event = Event::Delivery {
+            controller: None,
         id: kinds::queue_id(),
         to: &to,
         delay: std::time::Duration::MAX,

@@ -61,7 +61,7 @@ pub(crate) fn kind(event: &Event<'_>) -> usize {
         Event::Spool { .. } => 27,
         Event::LogDropped { .. } => 28,
         Event::InternalError { .. } => 29,
-        Event::Delivery { controller: None, .. } => 30,
+        Event::Delivery { .. } => 30,
         Event::Reported { .. } => 31,
         Event::Unreportable { .. } => 32,
         Event::StartTlsClient { .. } => 33,
@@ -148,6 +148,7 @@ fn delivery_event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<'a
     let time = Duration::from_millis(v.number);
     match kind {
         30 => Event::Delivery {
+            controller: None,
             id: queue_id(),
             to,
             delay: time,
