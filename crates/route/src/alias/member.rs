@@ -192,7 +192,8 @@ fn is_simple(item: &str) -> bool {
 
 fn simple(item: &str) -> Member {
     if item.contains('@') {
-        return Address::parse(item.strip_suffix('.').unwrap_or(item).as_bytes()).map_or_else(|error| bad(item, error.to_string()), Member::Address);
+        return Address::parse(item.strip_suffix('.').unwrap_or(item).as_bytes())
+            .map_or_else(|error| bad(item, error.to_string()), Member::Address);
     }
     LocalPart::new(item).map_or_else(|error| bad(item, error.to_string()), Member::Local)
 }

@@ -250,10 +250,8 @@ impl Work<'_> {
         #[cfg(test)]
         let retry = retry.filter(|_| !is_sabotaged(Sabotage::SameHostAgain));
         let now = self.service.unix_now();
-        if let Some(wait) = retry.map(|at| at.saturating_sub(now)) {
-            if let Some(address) = host.address.socket() {
-                self.service.hosts.learn(|hosts| hosts.spare(address, wait, now));
-            }
+        if let (Some(at), Some(address)) = (retry, host.address.socket()) {
+            self.service.hosts.learn(|hosts| hosts.spare(address, at.saturating_sub(now), now));
         }
     }
 

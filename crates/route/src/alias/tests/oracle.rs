@@ -326,10 +326,7 @@ fn forwards_may_lead_to_each_other() {
 fn who_has_moved_is_told() {
     let world = World::new("moved: joe@elsewhere.example.REDIRECT\nmoved2: lp, joe@elsewhere.example.redirect\n");
     assert_eq!(world.who("moved"), ["551 5.1.1 <moved>... User has moved; please try <joe@elsewhere.example>"]);
-    assert_eq!(
-        world.who("moved2"),
-        ["551 5.1.1 <moved2>... User has moved; please try <joe@elsewhere.example>", "lp"]
-    );
+    assert_eq!(world.who("moved2"), ["551 5.1.1 <moved2>... User has moved; please try <joe@elsewhere.example>", "lp"]);
 }
 
 #[test]
