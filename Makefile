@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 60
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup fmt tidy rfc licences clippy lint unit clients interop crash-short crash bench bench-spool bench-accept bench-relay bench-list fuzz
+.PHONY: help run test setup fmt tidy rfc licences clippy lint unit clients interop oracle crash-short crash bench bench-spool bench-accept bench-relay bench-list fuzz
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -16,7 +16,7 @@ help: ## Show this list
 run: $(RELEASE)/mailrace ## Build the program, show a relay under a storm and a kill -9, and leave it up on 127.0.0.1:2525
 	$(RELEASE)/mailrace demo
 
-test: setup lint unit clients interop crash-short ## Run every check: lints, tests, RFC marks, licences, real clients and servers, short crash rigs
+test: setup lint unit clients interop oracle crash-short ## Run every check: lints, tests, RFC marks, licences, real clients and servers, sendmail's answers, short crash rigs
 
 setup: ## Install the programs the checks use that are not Rust (as root on Debian)
 	@./.ci/setup
@@ -55,6 +55,10 @@ clients: setup $(RELEASE)/mailrace ## Have every real client that is installed s
 
 interop: setup $(RELEASE)/mailrace ## Relay to and from every other mail server that is installed, and compare each octet
 	@./bench/interop/against-peers.py $(RELEASE)/mailrace
+
+oracle: setup ## Ask the real sendmail again what its recorded answers are (bench/oracle)
+	@./bench/oracle/sendmail install || echo "oracle: sendmail is not asked again"
+	@./bench/oracle/record --check
 
 crash-short: $(RELEASE)/mailrace $(RELEASE)/mailrace-bench ## Cut the power and kill the process a few times; no acknowledged message may be lost
 	$(RELEASE)/mailrace-bench crash --short

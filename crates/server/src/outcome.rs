@@ -112,6 +112,7 @@ mod tests {
         let delivered = |id| Event::Delivery {
             id,
             to: &["<a@b.test>"],
+            controller: None,
             delay: Duration::ZERO,
             xdelay: Duration::ZERO,
             mailer: "esmtp",

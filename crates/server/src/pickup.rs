@@ -293,6 +293,14 @@ async fn carry(service: Arc<Service>, directory: Arc<Directory>, name: Name, ask
     let courier = Courier { service: Arc::clone(&service), handed: Arc::clone(&handed), id, user, is_trusted, asker };
     let why = match courier.run().await {
         Carried::Done(told) => return remove(&service, &directory, &tried, told).await,
+        Carried::Divide(apart) => {
+            let (there, whole) = (Arc::clone(&directory), Arc::clone(&handed));
+            match blocking::run(move || whole.divide(there.path(), &apart)).await {
+                Ok(Ok(())) => return remove(&service, &directory, &tried, None).await,
+                Ok(Err(error)) => format!("it cannot be divided: {error}"),
+                Err(_) => return Ended::Stuck,
+            }
+        }
         Carried::Later(why) => why,
     };
     let age = Duration::from_secs((clock::unix_us() / 1_000_000).saturating_sub(handed.finished));

@@ -163,7 +163,7 @@ fn as_sendmail_names<'a>(address: &'a str, site: &Site) -> &'a str {
 }
 
 /// `User unknown` of `550 5.1.1 <joe@h>... User unknown`.
-fn words_of(reply: &str) -> &str {
+pub(super) fn words_of(reply: &str) -> &str {
     let mut rest = reply.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
     if let Some((status, words)) = rest.split_once(' ')
         && status.split('.').count() == 3

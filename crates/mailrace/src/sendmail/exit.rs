@@ -22,6 +22,8 @@ pub(super) const SYSTEM_FILE: u8 = 72;
 pub(super) const CANNOT_CREATE: u8 = 73;
 /// `EX_IOERR`
 pub(super) const IO: u8 = 74;
+/// `EX_TEMPFAIL`
+pub(super) const LATER: u8 = 75;
 /// `EX_PROTOCOL`
 pub(super) const PROTOCOL: u8 = 76;
 /// `EX_NOPERM`

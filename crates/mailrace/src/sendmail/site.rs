@@ -5,7 +5,7 @@
 
 use super::exit;
 use mail::{Address, Domain, DomainName, LocalPart, ReversePath};
-use server::config::{self, Config, Machine};
+use server::config::{self, Config, Loaded, Machine};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(super) struct Site {
     pub(super) config: Config,
+    /// The same, as it was read.
+    pub(super) loaded: Loaded,
     /// The file, if there is one.
     pub(super) file: Option<PathBuf>,
     pub(super) host: DomainName,
@@ -51,7 +53,7 @@ impl Site {
         let host = DomainName::new(&loaded.config.hostname);
         let host = host.map_err(|error| (exit::CONFIG, format!("hostname: {error}; set it in the configuration")))?;
         let (user, full_name, home) = caller();
-        Ok(Self { config: loaded.config, file, host, user, full_name, home })
+        Ok(Self { config: loaded.config.clone(), loaded, file, host, user, full_name, home })
     }
 
     /// The address of the caller.

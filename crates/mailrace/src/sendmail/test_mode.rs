@@ -4,7 +4,7 @@
 use super::aliases;
 use super::exit;
 use super::site::Site;
-use super::verify::{as_given, verify};
+use super::verify::{as_given, explainer, verify};
 use mail::DomainName;
 use route::map::{Format, Reading, Table};
 use server::config::{MapSource, Maps};
@@ -94,11 +94,11 @@ fn route(text: &str, site: &Site) -> String {
     };
     let mut out = String::new();
     for address in addresses {
-        let line = match verify(&address, site) {
-            Ok(line) => line.strip_prefix("deliverable: ").unwrap_or(&line).to_owned(),
-            Err((_, line)) => line,
-        };
-        writeln!(out, "{}: {line}", as_given(&address, site)).expect("a string takes everything");
+        let lines = explainer(site).and_then(|explainer| verify(&address, site, &explainer));
+        for line in lines.unwrap_or_else(|(_, line)| vec![line]) {
+            let line = line.strip_prefix("deliverable: ").unwrap_or(&line);
+            writeln!(out, "{}: {line}", as_given(&address, site)).expect("a string takes everything");
+        }
     }
     out
 }

@@ -3,7 +3,11 @@
 use super::arguments::{Arguments, Errors};
 use super::exit;
 use super::site::Site;
-use mail::Address;
+use mail::{Address, ReversePath};
+use route::Refusal;
+use route::destination::To;
+use route::resolve::Delivery;
+use server::explain::{End, Explainer, Sender};
 
 /// Prints where each address goes; the exit status.
 pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
@@ -11,13 +15,22 @@ pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
         eprintln!("Recipient names must be specified");
         return exit::USAGE;
     }
+    let explainer = match explainer(site) {
+        Ok(explainer) => explainer,
+        Err((status, text)) => {
+            eprintln!("{text}");
+            return status;
+        }
+    };
     let mut status = exit::OK;
     for word in &arguments.words {
         match mail::submission::named(word, &site.host) {
             Ok(addresses) => {
                 for address in addresses {
-                    match verify(&address, site) {
-                        Ok(line) => println!("{}... {line}", as_given(&address, site)),
+                    match verify(&address, site, &explainer) {
+                        Ok(lines) => {
+                            lines.iter().for_each(|line| println!("{}... {line}", as_given(&address, site)));
+                        }
                         Err((refusal, line)) => {
                             println!("{}... {line}", as_given(&address, site));
                             status = refusal;
@@ -36,17 +49,56 @@ pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
     status
 }
 
-/// Where an address goes, or the exit status and text of its refusal: by its form, that is whether its domain is this host.
+/// Maps and rules as the server has them.
 ///
 /// # Errors
-/// It would be refused.
-pub(super) fn verify(address: &Address, site: &Site) -> Result<String, (u8, String)> {
-    let user = address.local_part();
-    match address.domain().name() {
-        Some(domain) if domain.ascii() == site.host.ascii() => {
-            Ok(format!("deliverable: mailer local, user {}", user.as_str()))
+/// They cannot be read.
+pub(super) fn explainer(site: &Site) -> Result<Explainer, (u8, String)> {
+    Explainer::open(&site.loaded).map_err(|faults| (exit::CONFIG, faults.join("\n")))
+}
+
+/// Where an address goes, a line for each place, or the exit status and the text of its refusal.
+///
+/// # Errors
+/// It would be refused, or it cannot be said now.
+pub(super) fn verify(address: &Address, site: &Site, explainer: &Explainer) -> Result<Vec<String>, (u8, String)> {
+    let sender = site.own_address().map_or(ReversePath::Null, ReversePath::Address);
+    match explainer.route(&Sender { address: sender, client: None }, address).end {
+        End::Deliver(deliveries, failed) => {
+            if let ([], [only]) = (deliveries.as_slice(), failed.as_slice()) {
+                return Err(refused(&only.refusal));
+            }
+            let lines = deliveries.iter().map(|one| format!("deliverable: {}", place(one)));
+            Ok(lines.chain(failed.iter().map(|one| format!("{}: {}", one.address, refused(&one.refusal).1))).collect())
         }
-        _ => Ok(format!("deliverable: mailer esmtp, host {}, user {address}", address.domain())),
+        End::Hold(reason, deliveries) => {
+            Ok(deliveries.iter().map(|one| format!("deliverable: {}, held: {reason}", place(one))).collect())
+        }
+        End::Discard => Ok(vec!["deliverable: mailer discard, host , user ".to_owned()]),
+        End::Refuse(refusal) => Err(refused(&refusal)),
+        End::Defer(why) => Err((exit::LATER, format!("Deferred: {why}"))),
+    }
+}
+
+fn refused(refusal: &Refusal) -> (u8, String) {
+    let reply = format!("{} {} {}", refusal.code, refusal.status, refusal.text);
+    (exit::of_reply(&reply), super::deliver::words_of(&reply).to_owned())
+}
+
+/// `mailer esmtp, host x.test, user ann@x.test`, as sendmail has it.
+fn place(delivery: &Delivery) -> String {
+    let (address, user) = (&delivery.address, delivery.address.local_part().as_str());
+    match &delivery.destination.to {
+        To::Domain(domain) => match &delivery.via {
+            Some(via) => format!("mailer esmtp, host {domain}, user {address}, now {via}"),
+            None => format!("mailer esmtp, host {domain}, user {address}"),
+        },
+        To::Literal(host) => format!("mailer esmtp, host {host}, user {address}"),
+        To::Hosts(hosts) => format!("mailer esmtp, host {}, user {address}", To::Hosts(hosts.clone())),
+        To::Local => format!("mailer local, user {user}"),
+        To::Program { command, .. } => format!("mailer prog, user {command}"),
+        To::File { path, .. } => format!("mailer *file*, user {path}"),
+        To::Error { text, .. } => format!("mailer error: {text}"),
     }
 }
 

@@ -168,3 +168,33 @@ fn mail_waits_when_the_helper_is_gone() {
     assert!(helper_of(pid).is_none(), "it ends with its server");
     assert_eq!(std::fs::read_to_string(boxes.join("nobody")).expect("a mailbox").matches("\nSubject: x\n").count(), 2);
 }
+
+/// Messages a second into one mailbox, with the helper and without, as a file and as a Maildir.
+#[test]
+#[ignore = "a measurement"]
+#[expect(clippy::disallowed_methods, reason = "a measurement")]
+fn cost_of_a_delivery() {
+    if is_skipped() {
+        return;
+    }
+    const MESSAGES: usize = 500;
+    for (who, how) in [(As::Us, "helper"), (As::Nobody, "own")] {
+        for kind in ["mbox", "maildir"] {
+            let setup = with_boxes(NOBODY);
+            let boxes = setup.path("boxes").display().to_string();
+            let setup = setup.set("local.mailbox", format!("\"{kind}:{boxes}/%u\""));
+            let owner = if how == "own" { NOBODY } else { 0 };
+            give(setup.dir.path(), owner);
+            let mail = vec![("nobody@x.test", "local:".to_owned()); MESSAGES];
+            let setup = stored(setup, who, owner, &mail, b"Subject: x\r\n\r\nx\r\n");
+            let began = std::time::Instant::now();
+            let mut server = start(setup.set("delivery.mode", "\"background\""), who);
+            for _ in 0..MESSAGES {
+                server.wait_log("stat=Sent");
+            }
+            let took = began.elapsed().as_secs_f64();
+            println!("{how} {kind}: {:.0} messages a second", MESSAGES as f64 / took);
+            assert!(server.stop().status.success());
+        }
+    }
+}

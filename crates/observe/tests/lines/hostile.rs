@@ -120,8 +120,10 @@ fn keys(event: &Event<'_>) -> Option<Vec<&'static str>> {
             keys.extend(quarantine.map(|_| "quarantine"));
             keys.push("stat");
         }
-        Event::Delivery { reply, relay, stat, .. } => {
-            keys.extend(["to", "delay", "xdelay", "mailer", "pri"]);
+        Event::Delivery { controller, reply, relay, stat, .. } => {
+            keys.push("to");
+            keys.extend(controller.map(|_| "ctladdr"));
+            keys.extend(["delay", "xdelay", "mailer", "pri"]);
             keys.extend((*relay != observe::NextHop::None).then_some("relay"));
             keys.push("dsn");
             keys.extend(reply.filter(|_| !matches!(stat, Stat::Sent(_))).map(|_| "reply"));
@@ -150,6 +152,7 @@ fn a_delivery_fits_into_its_line() {
     let time = sendmail::Civil { month: 12, day: 31, hour: 23, minute: 59, second: 60 };
     sendmail::prefix(time, Some(&long), &long, u32::MAX, &mut line);
     let event = Event::Delivery {
+        controller: None,
         id: kinds::queue_id(),
         to: &to,
         delay: std::time::Duration::MAX,

@@ -126,7 +126,7 @@ pub(crate) fn event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<
             identity: option(a),
             relay,
         },
-        26 => Event::Queued { id: queue_id(), to, mailer: b, priority: -i64::from(small), quarantine: option(a) },
+        26 => Event::Queued { id: queue_id(), to, mailer: b, priority: -i64::from(small), quarantine: v.flag.then_some(a) },
         27 => Event::Spool { severity: Severity::Critical, text: a },
         28 => Event::LogDropped { lines: number },
         29 => Event::InternalError { place: b, text: a },
@@ -150,6 +150,7 @@ fn delivery_event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<'a
     let time = Duration::from_millis(v.number);
     match kind {
         30 => Event::Delivery {
+            controller: v.flag.then_some(b),
             id: queue_id(),
             to,
             delay: time,

@@ -140,7 +140,8 @@ struct Run<'r, 'a> {
     seen: HashSet<Key>,
     recipients: Vec<Expanded>,
     steps: Vec<Step>,
-    is_loop: bool,
+    /// Members that led back to somebody on the way.
+    loops: usize,
     is_full: bool,
 }
 
@@ -166,7 +167,7 @@ pub fn expand(
         seen: HashSet::new(),
         recipients: Vec::new(),
         steps: Vec::new(),
-        is_loop: false,
+        loops: 0,
         is_full: false,
     };
     let mut is_open = false;
@@ -202,7 +203,7 @@ fn loop_broken(user: &str, how: &str) -> Target {
 impl Run<'_, '_> {
     fn end(mut self, origin: &Origin) -> Expansion {
         if self.recipients.is_empty() && origin.link.is_none() {
-            let target = if self.is_loop {
+            let target = if self.loops > 0 {
                 loop_broken(self.root.as_str(), "")
             } else {
                 Target::Refused(Refusal::new(550, permanent(2, 4), &format!("<{}>... has no members", self.root)))
@@ -310,6 +311,11 @@ impl Run<'_, '_> {
     }
 
     fn address(&mut self, address: Address, origin: &Origin) -> Result<(), Stop> {
+        if let Some(new) = redirected(&address) {
+            let text = format!("<{}>... User has moved; please try <{new}>", self.root);
+            self.push(Target::Refused(Refusal::new(551, permanent(1, 1), &text)), origin.clone());
+            return Ok(());
+        }
         if (self.settings.is_local)(address.domain()) && self.is_self(address.local_part(), origin)? {
             return Ok(());
         }
@@ -334,6 +340,7 @@ impl Run<'_, '_> {
     fn is_self(&mut self, user: &LocalPart, origin: &Origin) -> Result<bool, Stop> {
         let is_user = |link: &&Arc<Link>| link.stage != Stage::Include && link.name.eq_ignore_ascii_case(user.as_str());
         let Some(same) = origin.links().find(is_user).map(Arc::clone) else { return Ok(false) };
+        self.loops += 1;
         let mut keeper = None;
         if self.is_account(user)? {
             keeper = Some(Arc::clone(&same));
@@ -351,7 +358,6 @@ impl Run<'_, '_> {
         let is_direct = origin.link.as_ref().is_some_and(|link| Arc::ptr_eq(link, &same));
         let keeper = keeper.or_else(|| is_direct.then_some(same));
         let Some((link, user)) = keeper.and_then(|link| link.user.clone().map(|user| (link, user))) else {
-            self.is_loop = true;
             self.step(|| Step::new(NAME, format!("{origin} → {user}: a loop without a mailbox")));
             return Ok(true);
         };
@@ -492,18 +498,13 @@ impl Run<'_, '_> {
             let whole = folded(user.as_str());
             let question = Question::Forward { user: name.as_str().into(), detail: detail.as_deref().map(Into::into) };
             if let Answer::Text { text, file, owner } = self.ask.answer(question)? {
-                let mut members = list_members(&text).peekable();
-                if members.peek().is_some() {
-                    if !self.seen.insert(Key::Forward(whole.clone())) {
-                        return Ok(());
-                    }
-                    self.step(|| Step::new("forward", format!("{user} by {file}: {}", shorter(&text))));
-                    let controller = match owner {
-                        Some(_) => Controller::User(name.as_str().into()),
-                        None => Controller::Nobody,
-                    };
-                    let inner = origin.through(Stage::Forward, &whole, Some(&user), controller);
-                    return self.members(members, &inner, false);
+                let controller = match owner {
+                    Some(_) => Controller::User(name.as_str().into()),
+                    None => Controller::Nobody,
+                };
+                let inner = origin.through(Stage::Forward, &whole, Some(&user), controller);
+                if !self.forward(&text, &file, &whole, &inner)? {
+                    return Ok(());
                 }
             }
         }
@@ -511,6 +512,22 @@ impl Run<'_, '_> {
             self.push(Target::Mailbox { user: name, detail }, origin);
         }
         Ok(())
+    }
+
+    /// The members of a `.forward`. Whether the user has the mail in his mailbox all the same: if there are none, or all of them
+    /// lead back.
+    fn forward(&mut self, text: &str, file: &str, whole: &str, inner: &Origin) -> Result<bool, Stop> {
+        let mut members = list_members(text).peekable();
+        if members.peek().is_none() {
+            return Ok(true);
+        }
+        if !self.seen.insert(Key::Forward(whole.into())) {
+            return Ok(false);
+        }
+        self.step(|| Step::new("forward", format!("{whole} by {file}: {}", shorter(text))));
+        let (mut count, before) = (0, self.loops);
+        self.members(members.inspect(|_| count += 1), inner, false)?;
+        Ok(self.loops - before == count)
     }
 
     fn include(&mut self, path: &str, origin: &Origin) -> Result<(), Stop> {
@@ -539,6 +556,14 @@ impl Run<'_, '_> {
         self.step(|| Step::new("include", format!("{inner}: {new} members not met before")));
         done
     }
+}
+
+/// The new address in `joe@new.example.REDIRECT`.
+fn redirected(address: &Address) -> Option<String> {
+    const WORD: &str = ".redirect";
+    let name = address.domain().name()?.as_str();
+    let (new, word) = name.split_at_checked(name.len().checked_sub(WORD.len())?)?;
+    word.eq_ignore_ascii_case(WORD).then(|| format!("{}@{new}", address.local_part()))
 }
 
 fn folded(name: &str) -> Box<str> {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `joe`, `"joe smith"`, `Joe <joe>`, `joe (home)` | a user |
 //! | `\joe` | the mailbox of a user, whatever aliases and his `.forward` say |
-//! | `joe@a.example`, `joe%a.example`, `@b.example:joe@a.example` | an address |
+//! | `joe@a.example`, `joe%a.example`, `a.example!joe`, `@b.example:joe@a.example` | an address |
 //! | `"\|prog args"`, `\|prog` | a program |
 //! | `/full/name`, `"/full name"` | a file |
 //! | `:include:/full/name` | everybody in a file |
@@ -192,7 +192,8 @@ fn is_simple(item: &str) -> bool {
 
 fn simple(item: &str) -> Member {
     if item.contains('@') {
-        return Address::parse(item.as_bytes()).map_or_else(|error| bad(item, error.to_string()), Member::Address);
+        return Address::parse(item.strip_suffix('.').unwrap_or(item).as_bytes())
+            .map_or_else(|error| bad(item, error.to_string()), Member::Address);
     }
     LocalPart::new(item).map_or_else(|error| bad(item, error.to_string()), Member::Local)
 }
@@ -310,9 +311,10 @@ fn user_or_address(item: &str, text: &str) -> Read2 {
         if local.is_empty() {
             return (bad(item, "a user is missing before the @"), None);
         }
-        let address = LocalPart::new(&local)
-            .and_then(|local| Domain::parse(domain.trim().as_bytes()).and_then(|domain| Address::new(local, domain)));
-        return (address.map_or_else(|error| bad(item, error.to_string()), Member::Address), None);
+        return (address(item, &local, domain), None);
+    }
+    if let Some((host, user)) = text.split_once('!').filter(|(host, _)| host.contains('.') && !text.contains('"')) {
+        return (address(item, user, host), None);
     }
     let name = unquoted(text);
     let name = name.trim();
@@ -331,6 +333,14 @@ fn user_or_address(item: &str, text: &str) -> Read2 {
 }
 
 type Read2 = (Member, Option<String>);
+
+fn address(item: &str, local: &str, domain: &str) -> Member {
+    let domain = domain.trim();
+    let domain = domain.strip_suffix('.').unwrap_or(domain);
+    let address = LocalPart::new(local)
+        .and_then(|local| Domain::parse(domain.as_bytes()).and_then(|domain| Address::new(local, domain)));
+    address.map_or_else(|error| bad(item, error.to_string()), Member::Address)
+}
 
 /// The text without comments in parentheses.
 fn without_comments(item: &str) -> (Cow<'_, str>, Option<String>) {

@@ -74,7 +74,7 @@ pub struct Loaded {
 
 /// A map whose entries are in memory.
 ///
-/// Memory is that of the file for text, of keys and values for the others, and six octets for each entry. Put it in an
+/// Memory is that of the file and 3 % for text, of keys and values and two octets more for the others, and 5⅓ octets for each entry. Put it in an
 /// `Arc` to share it; nothing in it changes.
 #[derive(Debug)]
 pub struct Table {

@@ -127,6 +127,7 @@ fn local(n: u8) -> Local {
         delimiter: text.clone(),
         unknown: if n == 1 { Unknown::Defer } else { Unknown::Refuse },
         luser_relay: text.clone(),
+        accounts: PathBuf::from(&text),
         forward: n == 1,
         mailbox: if n == 1 { Mailbox::LmtpSocket("/x".into()) } else { Mailbox::None },
         mailbox_user: text.clone(),

@@ -20,6 +20,8 @@ pub struct Local {
     pub unknown: Unknown,
     /// Where mail to such names goes instead; empty: nowhere.
     pub luser_relay: String,
+    /// The file of users, as `/etc/passwd`.
+    pub accounts: PathBuf,
     /// Users may have a `.forward`.
     pub forward: bool,
     /// Where a mailbox is.

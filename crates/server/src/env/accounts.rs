@@ -7,6 +7,7 @@
 //! Lines that do not parse are passed over, as the C library does.
 
 use std::io;
+use std::path::Path;
 
 /// A user: a line of `/etc/passwd`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +57,15 @@ impl Accounts {
     /// # Errors
     /// A file is there and cannot be read.
     pub fn read() -> io::Result<Self> {
-        Ok(Self { passwd: text_of("/etc/passwd")?, group: text_of("/etc/group")? })
+        Self::read_with("/etc/passwd".as_ref())
+    }
+
+    /// The same with another file in the place of `/etc/passwd`.
+    ///
+    /// # Errors
+    /// A file is there and cannot be read.
+    pub fn read_with(passwd: &Path) -> io::Result<Self> {
+        Ok(Self { passwd: text_of(passwd)?, group: text_of("/etc/group".as_ref())? })
     }
 
     /// Takes the text of the two files.
@@ -169,11 +178,11 @@ fn id(text: &str) -> Option<u32> {
     text.parse().ok().filter(|id| *id != u32::MAX && text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-fn text_of(path: &str) -> io::Result<String> {
+fn text_of(path: &Path) -> io::Result<String> {
     match std::fs::read(path) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        Err(error) => Err(io::Error::new(error.kind(), format!("{path}: {error}"))),
+        Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
     }
 }
 

@@ -58,22 +58,22 @@ impl Stamp {
 
 impl Files {
     /// The text of an `:include:` file. One that is not there is a mistake that somebody will mend: mail waits for that.
-    pub(super) fn include(&self, path: &str) -> Answer {
-        match self.read(path, BYTES_MAX) {
+    pub(super) fn include(&self, passwd: &Path, path: &str) -> Answer {
+        match self.read(passwd, path, BYTES_MAX) {
             Ok(Kept { text, owner }) => Answer::Text { text, file: path.into(), owner },
             Err((_, why)) => Answer::Trouble(format!(":include: {path}: {why}").into()),
         }
     }
 
     /// The text of a user's `.forward`; nothing if there is none that may be read.
-    pub(super) fn forward(&self, user: &str, detail: Option<&str>) -> Answer {
-        let home = match accounts::user(user) {
+    pub(super) fn forward(&self, passwd: &Path, user: &str, detail: Option<&str>) -> Answer {
+        let home = match accounts::user(passwd, user) {
             Answer::User { home } => home,
             other => return other,
         };
         let detailed = detail.filter(|detail| !detail.contains('/')).map(|detail| format!("{home}/.forward+{detail}"));
         for path in detailed.into_iter().chain([format!("{home}/.forward")]) {
-            match self.read(&path, FORWARD_BYTES_MAX) {
+            match self.read(passwd, &path, FORWARD_BYTES_MAX) {
                 Ok(Kept { text, owner }) => return Answer::Text { text, file: path.into(), owner },
                 Err((ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::NotADirectory, _)) => {}
                 Err((_, why)) => return Answer::Trouble(format!("{path}: {why}").into()),
@@ -82,7 +82,7 @@ impl Files {
         Answer::Nothing
     }
 
-    fn read(&self, path: &str, bytes_max: u64) -> Result<Kept, (ErrorKind, String)> {
+    fn read(&self, passwd: &Path, path: &str, bytes_max: u64) -> Result<Kept, (ErrorKind, String)> {
         let told = |error: std::io::Error| (error.kind(), error.to_string());
         let found = std::fs::metadata(path).map_err(told)?;
         if !found.is_file() {
@@ -102,7 +102,7 @@ impl Files {
         }
         let text = text_of(Path::new(path), bytes_max).map_err(told)?;
         // What others of its group can write is not its owner's word alone.
-        let owner = if found.mode() & 0o022 == 0 { accounts::with_shell(found.uid()) } else { None };
+        let owner = if found.mode() & 0o022 == 0 { accounts::with_shell(passwd, found.uid()) } else { None };
         let read = Kept { text, owner };
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= KEPT_MAX {
@@ -127,24 +127,28 @@ fn text_of(path: &Path, bytes_max: u64) -> std::io::Result<Arc<str>> {
 mod tests {
     use super::*;
 
+    fn passwd() -> &'static Path {
+        Path::new("/etc/passwd")
+    }
+
     #[test]
     fn a_file_is_read_again_when_it_has_changed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("list").to_str().unwrap().to_owned();
         let files = Files::default();
-        assert!(matches!(files.include(&path), Answer::Trouble(why) if why.contains("No such file")));
+        assert!(matches!(files.include(passwd(), &path), Answer::Trouble(why) if why.contains("No such file")));
         std::fs::write(&path, "a@x.test\n").unwrap();
-        let Answer::Text { text, .. } = files.include(&path) else { panic!() };
+        let Answer::Text { text, .. } = files.include(passwd(), &path) else { panic!() };
         assert_eq!(&*text, "a@x.test\n");
         std::fs::write(&path, "a@x.test\nb@x.test\n").unwrap();
-        let Answer::Text { text, .. } = files.include(&path) else { panic!() };
+        let Answer::Text { text, .. } = files.include(passwd(), &path) else { panic!() };
         assert_eq!(text.lines().count(), 2);
-        let Answer::Text { text: again, .. } = files.include(&path) else { panic!() };
+        let Answer::Text { text: again, .. } = files.include(passwd(), &path) else { panic!() };
         assert!(Arc::ptr_eq(&text, &again), "it is kept");
         use std::os::unix::fs::PermissionsExt as _;
         let open = std::fs::Permissions::from_mode(0o666);
         std::fs::write(&path, "evil@x.test\n").unwrap();
         std::fs::set_permissions(&path, open).unwrap();
-        assert!(matches!(files.include(&path), Answer::Trouble(why) if why.contains("chmod o-w")));
+        assert!(matches!(files.include(passwd(), &path), Answer::Trouble(why) if why.contains("chmod o-w")));
     }
 }

@@ -17,6 +17,7 @@ use files::Files;
 use route::question::{Answer, Question};
 use sqlite::Database;
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,9 +27,11 @@ const DATABASE_ENTRIES_MAX: usize = 10_000;
 /// Everybody who can be asked.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
-    files: Files,
+    files: Arc<Files>,
+    /// The file of users.
+    accounts: PathBuf,
     /// By the names that questions have for them: `ldap:people`.
-    outside: HashMap<Box<str>, Outside>,
+    outside: Arc<HashMap<Box<str>, Outside>>,
 }
 
 /// A source outside, with what is known of it.
@@ -67,7 +70,13 @@ impl Lookups {
             let kind = Kind::Database(Arc::new(Database::new(table)));
             (format!("sqlite:{}", table.name).into(), Outside { cache: Cache::new(limits), kind })
         });
-        Self { files: Files::default(), outside: directories.chain(databases).collect() }
+        let outside = Arc::new(directories.chain(databases).collect());
+        Self { files: Arc::default(), accounts: config.local.accounts.clone(), outside }
+    }
+
+    /// The same, with what it has read and asked, for the users of this file.
+    pub(crate) fn with_accounts(&self, accounts: &Path) -> Self {
+        Self { files: Arc::clone(&self.files), accounts: accounts.to_owned(), outside: Arc::clone(&self.outside) }
     }
 
     /// Finds the answer to a question.
@@ -91,9 +100,9 @@ impl Lookups {
     /// What files and accounts say. It may wait for a disk.
     pub(crate) fn on_this_machine(&self, question: &Question) -> Answer {
         match question {
-            Question::Include { path, .. } => self.files.include(path),
-            Question::User { name } => accounts::user(name),
-            Question::Forward { user, detail } => self.files.forward(user, detail.as_deref()),
+            Question::Include { path, .. } => self.files.include(&self.accounts, path),
+            Question::User { name } => accounts::user(&self.accounts, name),
+            Question::Forward { user, detail } => self.files.forward(&self.accounts, user, detail.as_deref()),
             Question::Map { .. } | Question::Routing { .. } => Answer::Nothing,
         }
     }

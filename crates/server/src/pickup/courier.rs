@@ -12,8 +12,9 @@ use crate::house::process_listen;
 use crate::outcome::Watch;
 use crate::service::{Lane, Service};
 use crate::session::{Connection, Opening, Transport};
-use mail::{Client, QueueId, Recipient, Reply, ReplyClass};
+use mail::{Client, QueueId, Recipient, Reply, ReplyClass, ReplyCode};
 use smtp::server::{BareNewline, Dialect, Session};
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +34,8 @@ pub(super) enum Carried {
     Done(Option<(Asker, Watch)>),
     /// Not now; nothing was stored, and the file stays. Why.
     Later(String),
+    /// These recipients do not fit into one transaction with the others: they are to be a message of their own.
+    Divide(HashSet<usize>),
 }
 
 /// A recipient by its position, and the reply that refused it.
@@ -55,6 +58,7 @@ pub(super) struct Courier {
 /// What the session has said at its end.
 enum Said {
     Taken,
+    Divide(HashSet<usize>),
     Refused(Vec<Refused>),
     Later(String),
 }
@@ -98,6 +102,7 @@ impl Courier {
                 false => Carried::Later("its sender could not be told that it is refused".to_owned()),
             },
             Ok(Said::Later(why)) => Carried::Later(why),
+            Ok(Said::Divide(apart)) => Carried::Divide(apart),
             Err(error) => Carried::Later(error.to_string()),
         }
     }
@@ -144,10 +149,16 @@ impl Courier {
         if let Some(said) = self.refused_all(&reply) {
             return Ok(said);
         }
-        let refused = match self.name_recipients(peer).await? {
-            Ok(refused) => refused,
+        let (refused, apart) = match self.name_recipients(peer).await? {
+            Ok(named) => named,
             Err(why) => return Ok(Said::Later(why)),
         };
+        let others = self.handed.submission.recipients.len() - apart.len();
+        match (apart.is_empty(), others) {
+            (true, _) => {}
+            (false, 0) => return Ok(Said::Later("452 4.5.3 Too many recipients".to_owned())),
+            (false, _) => return Ok(Said::Divide(apart)),
+        }
         if refused.len() == self.handed.submission.recipients.len() {
             return Ok(Said::Refused(refused));
         }
@@ -167,10 +178,10 @@ impl Courier {
         }
     }
 
-    /// The refused, or why it is to be tried later.
-    async fn name_recipients(&self, peer: &mut Peer) -> io::Result<Result<Vec<Refused>, String>> {
+    /// The refused, and those for which there is no room in this transaction; or why it is to be tried later.
+    async fn name_recipients(&self, peer: &mut Peer) -> io::Result<Result<(Vec<Refused>, HashSet<usize>), String>> {
         let recipients = &self.handed.submission.recipients;
-        let mut refused = Vec::new();
+        let (mut refused, mut apart) = (Vec::new(), HashSet::new());
         let mut rest = recipients.iter().enumerate().peekable();
         while rest.peek().is_some() {
             let (mut burst, mut sent) = (Vec::new(), Vec::new());
@@ -186,11 +197,15 @@ impl Courier {
                 match reply.code().class() {
                     ReplyClass::Success => {}
                     ReplyClass::Permanent => refused.push((position, reply)),
+                    // RFC 5321 §4.5.3.1.10: the others go in another transaction
+                    _ if is_full(&reply) => {
+                        apart.insert(position);
+                    }
                     _ => return Ok(Err(reply.to_string())),
                 }
             }
         }
-        Ok(Ok(refused))
+        Ok(Ok((refused, apart)))
     }
 
     async fn send_content(&self, peer: &mut Peer) -> io::Result<()> {
@@ -226,7 +241,7 @@ impl Courier {
         if reply.code().class() != ReplyClass::Permanent {
             return Said::Later(reply.to_string());
         }
-        let told: std::collections::HashSet<usize> = before.iter().map(|(position, _)| *position).collect();
+        let told: HashSet<usize> = before.iter().map(|(position, _)| *position).collect();
         let all = 0..self.handed.submission.recipients.len();
         Said::Refused(
             all.filter(|position| !told.contains(position)).map(|position| (position, reply.clone())).collect(),
@@ -261,6 +276,12 @@ pub(super) async fn tell_outcomes(service: Arc<Service>, mut asker: Asker, mut w
             }
         }
     }
+}
+
+/// `452 4.5.3`: too many recipients, or lists, for one transaction.
+fn is_full(reply: &Reply) -> bool {
+    let code = reply.status().map(|code| (code.subject(), code.detail()));
+    reply.code() == ReplyCode::of(452) && code == Some((5, 3))
 }
 
 struct Peer {

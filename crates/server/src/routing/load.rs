@@ -113,8 +113,11 @@ fn load_if(
     let Some(settings) = settings.filter(|_| faults.is_empty()) else { return Err(faults) };
     let router = Router { settings, maps, classes, rules };
     let access = Access::new(access, options(config));
-    let routing =
-        Routing { lookups: Arc::clone(lookups), admission: is_routed.then_some(Admission { router, access }), files };
+    let routing = Routing {
+        lookups: Arc::new(lookups.with_accounts(&config.local.accounts)),
+        admission: is_routed.then_some(Admission { router, access }),
+        files,
+    };
     Ok(Loaded { routing, notes })
 }
 

@@ -51,6 +51,15 @@ pub(super) fn lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
     [to_lines(id), report_lines(id), host_lines(id)].concat()
 }
 
+/// A delivery to a program, as the log of 8.17 has it but for the numbers of the user.
+fn of_program(id: QueueId) -> Event<'static> {
+    let sent = delivery(id, (Outcome::Success, 0, 0), None, Stat::Sent(""));
+    let Event::Delivery { delay, xdelay, dsn, reply, stat, reason, .. } = sent else { panic!("{sent:?}") };
+    let (to, controller): (&[&str], _) = (&["\"|/bin/cat\""], Some("<prog@lab.test>"));
+    let (mailer, relay, priority) = ("prog", NextHop::None, 30_417);
+    Event::Delivery { id, to, controller, delay, xdelay, mailer, priority, relay, dsn, reply, stat, reason }
+}
+
 fn to_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
     use Outcome::{Permanent, Success, Transient};
     let greylisted = reply(451, "4.7.1 Greylisted, try again later");
@@ -60,6 +69,11 @@ fn to_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
     let address = |last| NextHop::Host { name: None, address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)) };
     let no_host = Stat::Failed("Host unknown (Name server: nowhere.test: host not found)");
     vec![
+        (
+            of_program(id),
+            "ID: to=\"|/bin/cat\", ctladdr=<prog@lab.test>, delay=00:00:00, xdelay=00:00:00, mailer=prog, pri=30417, \
+             dsn=2.0.0, stat=Sent",
+        ),
         (
             delivery(
                 id,
@@ -207,7 +221,9 @@ fn a_long_delivery_is_counted_once_and_told_in_several_lines() {
     else {
         panic!("no delivery")
     };
-    let whole = Event::Delivery { id, to: &to, delay, xdelay, mailer, priority, relay, dsn, reply, stat, reason };
+    let controller = None;
+    let whole =
+        Event::Delivery { id, to: &to, controller, delay, xdelay, mailer, priority, relay, dsn, reply, stat, reason };
     assert_eq!(
         increments(&whole).collect::<Vec<_>>(),
         [

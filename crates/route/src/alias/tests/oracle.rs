@@ -294,6 +294,42 @@ toall: "|/pr all"
 }
 
 #[test]
+fn forwards_may_lead_to_each_other() {
+    let world = World::new("both: carol, dave\n")
+        .forward("carol", "dave\n")
+        .forward("dave", "carol\n")
+        .forward("gina", "gina\n")
+        .forward("harry", "\n\n")
+        .forward("kim", "kim@our.test, ann\n")
+        .forward("ann", "joe@far.example\n")
+        .forward("lone", "")
+        .forward("three", "one\n")
+        .forward("one", "two\n")
+        .forward("two", "three, lone\n");
+    let table: &[(&str, &[&str])] = &[
+        // A forward that only leads back counts for nothing.
+        ("carol", &["carol", "dave"]),
+        ("dave", &["carol", "dave"]),
+        ("both", &["carol", "dave"]),
+        ("gina", &["gina"]),
+        ("gina+box", &["gina+box"]),
+        ("harry", &["harry"]),
+        ("kim", &["joe@far.example", "kim"]),
+        ("three", &["lone", "three"]),
+    ];
+    for (name, who) in table {
+        assert_eq!(world.who(name), *who, "{name}");
+    }
+}
+
+#[test]
+fn who_has_moved_is_told() {
+    let world = World::new("moved: joe@elsewhere.example.REDIRECT\nmoved2: lp, joe@elsewhere.example.redirect\n");
+    assert_eq!(world.who("moved"), ["551 5.1.1 <moved>... User has moved; please try <joe@elsewhere.example>"]);
+    assert_eq!(world.who("moved2"), ["551 5.1.1 <moved2>... User has moved; please try <joe@elsewhere.example>", "lp"]);
+}
+
+#[test]
 fn a_list_that_cannot_be_read_waits() {
     let world = world();
     let came = world.came("incmiss");

@@ -60,6 +60,15 @@ pub(super) static LOCAL: Section = Section {
             "A host, a mailer with a host as in mailertable, or an address.",
         ),
         fixed(
+            "local.accounts",
+            at!(local.accounts),
+            PATH,
+            "/etc/passwd",
+            "/etc/mail/passwd",
+            "the file of those who have mail here: names, numbers and homes, in the form of /etc/passwd",
+            "For users who have no account on this machine otherwise.",
+        ),
+        fixed(
             "local.forward",
             at!(local.forward),
             Kind::Flag,

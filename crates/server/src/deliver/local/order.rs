@@ -199,6 +199,8 @@ pub(crate) struct Settings {
     pub(crate) files: Vec<String>,
     pub(crate) default_user: String,
     pub(crate) uid_min: u32,
+    /// The file of users.
+    pub(crate) accounts: PathBuf,
     pub(crate) header_max: u64,
 }
 
@@ -223,6 +225,7 @@ impl Settings {
             files: local.files.clone(),
             default_user: local.default_user.clone(),
             uid_min: local.uid_min,
+            accounts: local.accounts.clone(),
             // Trace lines of ours and what a filter may have added are not in the limit.
             header_max: config.message.header_bytes_max.saturating_mul(2).max(1 << 20),
         }
@@ -242,7 +245,8 @@ impl Settings {
             "delimiter": self.delimiter.map(String::from).unwrap_or_default(),
             "programs": self.programs.iter().map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>(),
             "program_ms": millis(self.program_time), "processes_max": self.processes_max, "files": self.files,
-            "default_user": self.default_user, "uid_min": self.uid_min, "header_max": self.header_max,
+            "default_user": self.default_user, "uid_min": self.uid_min,
+            "accounts": self.accounts.to_string_lossy(), "header_max": self.header_max,
         })
         .to_string()
     }
@@ -273,6 +277,7 @@ impl Settings {
             files: list("files")?,
             default_user: text("default_user")?,
             uid_min: small("uid_min")?,
+            accounts: text("accounts")?.into(),
             header_max: number("header_max")?,
         })
     }

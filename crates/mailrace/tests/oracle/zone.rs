@@ -1,0 +1,133 @@
+//! The DNS of a case: answers by UDP what its file `zone` says (`bench/oracle/dns` has the form).
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+
+/// Type and value of the records of each name.
+type Zone = BTreeMap<String, Vec<(String, Vec<String>)>>;
+
+/// Starts a server; it goes away with the process.
+pub(crate) fn serve(case: &Path) -> SocketAddr {
+    let zone = read(&std::fs::read_to_string(case.join("zone")).unwrap_or_default());
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let address = socket.local_addr().expect("it has one");
+    std::thread::spawn(move || {
+        let mut question = [0; 1_024];
+        while let Ok((octets, peer)) = socket.recv_from(&mut question) {
+            if let Some(answer) = answer(&question[..octets], &zone) {
+                drop(socket.send_to(&answer, peer));
+            }
+        }
+    });
+    address
+}
+
+fn read(text: &str) -> Zone {
+    let mut zone = Zone::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split('#').next().unwrap_or_default().split_ascii_whitespace().collect();
+        let [name, kind, value @ ..] = words.as_slice() else { continue };
+        let name = match name.parse::<IpAddr>() {
+            Ok(ip) if *kind == "PTR" => reversed(ip),
+            _ => name.trim_end_matches('.').to_ascii_lowercase(),
+        };
+        let value = value.iter().map(|&word| word.to_owned()).collect();
+        zone.entry(name).or_default().push((kind.to_ascii_uppercase(), value));
+    }
+    zone
+}
+
+fn reversed(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => {
+            let [a, b, c, d] = ip.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        IpAddr::V6(ip) => {
+            let digits: Vec<String> = ip
+                .octets()
+                .iter()
+                .rev()
+                .flat_map(|octet| [octet & 15, octet >> 4])
+                .map(|digit| format!("{digit:x}"))
+                .collect();
+            format!("{}.ip6.arpa", digits.join("."))
+        }
+    }
+}
+
+/// RFC 1035 §4.1
+fn answer(question: &[u8], zone: &Zone) -> Option<Vec<u8>> {
+    let (mut at, mut labels) = (12, Vec::new());
+    loop {
+        let length = usize::from(*question.get(at)?);
+        let label = question.get(at + 1..at + 1 + length)?;
+        at += 1 + length;
+        if length == 0 {
+            break;
+        }
+        labels.push(String::from_utf8_lossy(label).to_ascii_lowercase());
+    }
+    let kind = u16::from_be_bytes([*question.get(at)?, *question.get(at + 1)?]);
+    let (mut name, mut code, mut records) = (labels.join("."), 0_u8, Vec::new());
+    for _ in 0..8 {
+        let Some(lines) = zone.get(&name) else {
+            let below = format!(".{name}");
+            code = if zone.keys().any(|owner| owner.ends_with(&below)) { 0 } else { 3 };
+            break;
+        };
+        if lines.iter().any(|(kind, _)| kind == "SERVFAIL") {
+            code = 2;
+            break;
+        }
+        let here: Vec<Vec<u8>> = lines.iter().filter_map(|(type_, value)| data(type_, value, kind)).collect();
+        let is_done = !here.is_empty();
+        records.extend(here.into_iter().map(|data| (name.clone(), kind, data)));
+        let alias = lines.iter().find(|(type_, _)| type_ == "CNAME").and_then(|(_, value)| value.first());
+        match alias {
+            Some(alias) if !is_done => {
+                records.push((name, 5, packed(alias)));
+                name = alias.trim_end_matches('.').to_ascii_lowercase();
+            }
+            _ => break,
+        }
+    }
+    let mut out = question.get(..2)?.to_vec();
+    out.extend([0x85, 0x80 | code, 0, 1]);
+    out.extend(u16::try_from(records.len()).ok()?.to_be_bytes());
+    out.extend([0; 4]);
+    out.extend_from_slice(question.get(12..at + 4)?);
+    for (owner, kind, data) in records {
+        out.extend(packed(&owner));
+        out.extend(kind.to_be_bytes());
+        out.extend([0, 1, 0, 0, 1, 0]);
+        out.extend(u16::try_from(data.len()).ok()?.to_be_bytes());
+        out.extend(data);
+    }
+    Some(out)
+}
+
+/// The data of a record, if it is of the kind that is asked for.
+fn data(type_: &str, value: &[String], asked: u16) -> Option<Vec<u8>> {
+    let first = value.first()?;
+    match (type_, asked) {
+        ("A", 1) | ("AAAA", 28) => Some(match first.parse::<IpAddr>().ok()? {
+            IpAddr::V4(ip) => ip.octets().to_vec(),
+            IpAddr::V6(ip) => ip.octets().to_vec(),
+        }),
+        ("MX", 15) => Some([first.parse::<u16>().ok()?.to_be_bytes().to_vec(), packed(value.get(1)?)].concat()),
+        ("PTR", 12) => Some(packed(first)),
+        _ => None,
+    }
+}
+
+fn packed(name: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    for label in name.split('.').filter(|label| !label.is_empty()) {
+        out.push(u8::try_from(label.len()).expect("a label"));
+        out.extend_from_slice(label.as_bytes());
+    }
+    out.push(0);
+    out
+}
