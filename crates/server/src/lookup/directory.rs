@@ -20,7 +20,7 @@ const QUESTIONS_PER_CONNECTION: usize = 32;
 /// The most entries whose values are put together.
 const ENTRIES_MAX: i32 = 1_000;
 
-/// Result codes (RFC 4511 section 4.1.9).
+/// Result codes (RFC 4511 §4.1.9).
 const SUCCESS: u32 = 0;
 const SIZE_LIMIT_EXCEEDED: u32 = 4;
 const NO_SUCH_OBJECT: u32 = 32;
@@ -96,7 +96,7 @@ impl Directory {
             Ok(Err(why)) => trouble(why),
             Err(_) => {
                 let servers = self.table.servers.join(", ");
-                trouble(format!("{servers}: no answer within {}", self.time_text(self.table.timeout)))
+                trouble(format!("{servers}: no answer within {}", time_text(self.table.timeout)))
             }
         }
     }
@@ -143,7 +143,7 @@ impl Directory {
                 Ok(Ok(entries)) => return Ok(entries),
                 Ok(Err(Failed::Question(why))) => return Err(format!("{url}: {why}")),
                 Ok(Err(Failed::Server(why))) => Some(why).filter(|_| is_new),
-                Err(_) => Some(format!("no answer within {}", self.time_text(self.share()))),
+                Err(_) => Some(format!("no answer within {}", time_text(self.share()))),
             };
             self.close(slot, &open).await;
             if let Some(failed) = failed {
@@ -203,7 +203,7 @@ impl Directory {
                     return Ok((open, true));
                 }
                 Ok(Err(why)) => self.bury(server, why),
-                Err(_) => self.bury(server, format!("no connection within {}", self.time_text(self.share()))),
+                Err(_) => self.bury(server, format!("no connection within {}", time_text(self.share()))),
             }
         }
         drop(kept);
@@ -242,7 +242,7 @@ impl Directory {
             Err(_) => return Err(format!("ldap.password_file: {shown}: the reading thread broke off")),
         };
         match text.lines().next() {
-            // Servers take it for an anonymous bind, which succeeds (RFC 4513 section 5.1.2).
+            // Servers take it for an anonymous bind, which succeeds (RFC 4513 §5.1.2).
             None | Some("") => Err(format!("ldap.password_file: {shown} has no password in its first line")),
             Some(password) => Ok(password.to_owned()),
         }
@@ -281,11 +281,6 @@ impl Directory {
     fn share(&self) -> Duration {
         self.table.timeout / u32::try_from(self.table.servers.len() + 1).unwrap_or(u32::MAX)
     }
-
-    #[expect(clippy::unused_self, reason = "reads as a property of what it is told of")]
-    fn time_text(&self, time: Duration) -> String {
-        format!("{:.1}s", time.as_secs_f32())
-    }
 }
 
 impl Entry {
@@ -309,7 +304,11 @@ fn routing(entries: &[Entry]) -> Answer {
     Answer::Routing { host: single(HOST), address: single(ADDRESS) }
 }
 
-/// A key as the value of a filter: all octets but those of plain addresses as `\xx` (RFC 4515 section 3).
+fn time_text(time: Duration) -> String {
+    format!("{:.1}s", time.as_secs_f32())
+}
+
+/// A key as the value of a filter: all octets but those of plain addresses as `\xx` (RFC 4515 §3).
 fn escape(key: &str) -> String {
     let mut escaped = String::with_capacity(key.len());
     for octet in key.bytes() {
