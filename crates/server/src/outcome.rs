@@ -113,6 +113,7 @@ mod tests {
             controller: None,
             id,
             to: &["<a@b.test>"],
+            controller: None,
             delay: Duration::ZERO,
             xdelay: Duration::ZERO,
             mailer: "esmtp",

@@ -2,9 +2,10 @@
 
 use super::{
     Accept, AccessRules, Acknowledge, AddressFamily, Auth, BadLine, Config, Control, CopyDsn, DelayChecks, Delivery,
-    DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl, DnsblList, Generics, Listen, ListenProtocol, ListenTls,
-    Local, Log, LogFormat, LogPath, Mailbox, MapSource, Maps, Message, Precedence, Rate, Relay, RelayDomain, Route,
-    RouteProtocol, RouteRule, RouteTls, RuleAt, Server, Smtp, Spool, Submit, Tls, Unknown,
+    DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl, DnsblList, Generics, Ldap, LdapDetail, Listen,
+    ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, MapSource, Maps, Message, Precedence, Rate,
+    Relay, RelayDomain, Route, RouteProtocol, RouteRule, RouteTls, RuleAt, Server, Smtp, Spool, Sqlite, Submit, Tls,
+    Unknown,
 };
 use mail::DomainName;
 use smtp::server::BareNewline;
@@ -101,6 +102,8 @@ pub(super) fn config(n: u8) -> Config {
             masquerade: (n == 1).then(|| text.clone()),
         },
         rules: Vec::new(),
+        ldap: Vec::new(),
+        sqlite: Vec::new(),
         delivery: delivery(n),
         destinations: Vec::new(),
         log: Log {
@@ -230,6 +233,36 @@ pub(super) fn route_rule() -> RouteRule {
         hello: String::new(),
         reject: String::new(),
     }
+}
+
+/// A directory.
+pub(super) fn ldap() -> Ldap {
+    Ldap {
+        name: String::new(),
+        servers: Vec::new(),
+        base: String::new(),
+        bind: String::new(),
+        password_file: None,
+        starttls: false,
+        filter: String::new(),
+        attribute: String::new(),
+        separator: String::new(),
+        routing_domains: Vec::new(),
+        bounce: false,
+        detail: LdapDetail::Keep,
+        no_domain: false,
+        timeout: Duration::ZERO,
+        connections: 0,
+        cache_time: Duration::ZERO,
+        negative_time: Duration::ZERO,
+        stale_max: Duration::ZERO,
+        cache_entries_max: 0,
+    }
+}
+
+/// A database.
+pub(super) fn sqlite() -> Sqlite {
+    Sqlite { name: String::new(), path: PathBuf::new(), query: String::new(), cache_time: Duration::ZERO }
 }
 
 /// A listener.
