@@ -19,6 +19,7 @@ mod hop;
 mod hostile;
 mod hosts;
 mod log;
+mod maps;
 mod names;
 mod operator;
 mod report;

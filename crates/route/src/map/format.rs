@@ -48,6 +48,9 @@ const LMDB_MAGIC: u32 = 0xbeef_c0de;
 
 impl Format {
     /// Tells what a file is. An empty file is text without lines.
+    ///
+    /// # Errors
+    /// It is a database of a kind that is not read.
     pub fn of(bytes: &[u8]) -> Result<Self, Unreadable> {
         if let Some(format) = berkeley::format_of(bytes)? {
             return Ok(format);

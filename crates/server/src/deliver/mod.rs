@@ -125,6 +125,8 @@ pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionI
             });
             work = conversation.work;
             work.flush();
+            // It is over for the host before dispatch may open another.
+            drop(conversation.link);
             if let Some(trouble) = dismissal {
                 let jobs = dispatch.unreachable(&service, &way, connection, Failure::Refused, &trouble.text);
                 return Box::pin(defer_all(&service, jobs, &trouble)).await;
@@ -250,10 +252,8 @@ impl Work<'_> {
         #[cfg(test)]
         let retry = retry.filter(|_| !is_sabotaged(Sabotage::SameHostAgain));
         let now = self.service.unix_now();
-        if let Some(wait) = retry.map(|at| at.saturating_sub(now)) {
-            if let Some(address) = host.address.socket() {
-                self.service.hosts.learn(|hosts| hosts.spare(address, wait, now));
-            }
+        if let (Some(at), Some(address)) = (retry, host.address.socket()) {
+            self.service.hosts.learn(|hosts| hosts.spare(address, at.saturating_sub(now), now));
         }
     }
 

@@ -207,7 +207,7 @@ mod tests {
     use mail::{MailParams, Recipient, ReversePath};
     use std::os::fd::AsFd as _;
 
-    fn filed(place: &std::path::Path, content: &[u8]) -> String {
+    fn filed(place: &Path, content: &[u8]) -> String {
         let submission = Submission {
             sender: ReversePath::Null,
             is_chosen: false,
@@ -220,7 +220,7 @@ mod tests {
         filing.commit().unwrap().name().to_owned()
     }
 
-    fn open(place: &std::path::Path, name: &str) -> Result<Handed, String> {
+    fn open(place: &Path, name: &str) -> Result<Handed, String> {
         let directory = File::open(place).unwrap();
         Handed::open(directory.as_fd(), name, 1 << 20).map_err(|trouble| match trouble {
             Trouble::Gone => "gone".to_owned(),
