@@ -95,12 +95,7 @@ pub(super) fn config(n: u8) -> Config {
             relay_mail_from: n == 1,
             relay_hosts_only: n == 1,
         },
-        generics: Generics {
-            domains: vec![RelayDomain::new(DomainName::new("x").expect("a name"), false); n.into()],
-            domain_files: vec![PathBuf::from(&text); n.into()],
-            envelope: n == 1,
-            masquerade: (n == 1).then(|| text.clone()),
-        },
+        generics: generics(n),
         rules: Vec::new(),
         ldap: Vec::new(),
         sqlite: Vec::new(),
@@ -197,6 +192,15 @@ fn delivery(n: u8) -> Delivery {
         address_family: if n == 1 { AddressFamily::Ipv4 } else { AddressFamily::Any },
         bulk_precedence: n == 1,
         classes: (n == 1).then(|| PathBuf::from("x")),
+    }
+}
+
+fn generics(n: u8) -> Generics {
+    Generics {
+        domains: vec![RelayDomain::new(DomainName::new("x").expect("a name"), false); n.into()],
+        domain_files: vec![PathBuf::from("x"); n.into()],
+        envelope: n == 1,
+        masquerade: (n == 1).then(|| "x".repeat(n.into())),
     }
 }
 
