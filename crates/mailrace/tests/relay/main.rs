@@ -28,3 +28,4 @@ mod routes;
 mod storm;
 mod wire;
 mod world;
+mod zones;
