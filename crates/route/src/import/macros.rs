@@ -179,8 +179,18 @@ fn is_name_part(c: char) -> bool {
 /// Macros of m4 in small letters, and those of sendmail in capitals: a word of a rule before a parenthesis is neither.
 fn is_macro(name: &str) -> bool {
     const OF_M4: [&str; 12] = [
-        "define", "undefine", "include", "sinclude", "divert", "ifdef", "ifelse", "changequote", "pushdef", "popdef",
-        "errprint", "syscmd",
+        "define",
+        "undefine",
+        "include",
+        "sinclude",
+        "divert",
+        "ifdef",
+        "ifelse",
+        "changequote",
+        "pushdef",
+        "popdef",
+        "errprint",
+        "syscmd",
     ];
     OF_M4.contains(&name)
         || (name.len() > 2 && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'))
@@ -215,15 +225,14 @@ mod tests {
             ("define(`confMAX_HOP', `30')dnl\n", vec![call("define", &["confMAX_HOP", "30"], 1)]),
             ("dnl define(`confMAX_HOP', `30')\n# define(`x', `y')\n", vec![]),
             ("FEATURE(`access_db', , `skip')", vec![call("FEATURE", &["access_db", "", "skip"], 1)]),
-            ("define(`A',dnl\n`b,c')dnl\nFEATURE(redirect)", vec![
-                call("define", &["A", "b,c"], 1),
-                call("FEATURE", &["redirect"], 3),
-            ]),
-            ("FEATURE(`dnsbl', `z.example', `\"550 `see' (there)\"')", vec![call(
-                "FEATURE",
-                &["dnsbl", "z.example", "\"550 `see' (there)\""],
-                1,
-            )]),
+            (
+                "define(`A',dnl\n`b,c')dnl\nFEATURE(redirect)",
+                vec![call("define", &["A", "b,c"], 1), call("FEATURE", &["redirect"], 3)],
+            ),
+            (
+                "FEATURE(`dnsbl', `z.example', `\"550 `see' (there)\"')",
+                vec![call("FEATURE", &["dnsbl", "z.example", "\"550 `see' (there)\""], 1)],
+            ),
             ("divert(-1)dnl\nFEATURE(`hidden')\ndivert(0)dnl\nOSTYPE(`linux')", vec![call("OSTYPE", &["linux"], 4)]),
             ("MAILER(smtp)MAILER(local)", vec![call("MAILER", &["smtp"], 1), call("MAILER", &["local"], 1)]),
             ("LOCAL_CONFIG\nDSx\n", vec![call("LOCAL_CONFIG", &[], 1)]),
