@@ -13,7 +13,7 @@ pub(super) fn read(settings: &mut Settings<'_>, text: &str) {
         super::Weight::Differs,
         0,
         "rules",
-        "lines S and R are not read, and features that are made of them (delay_checks, blocklist_recipients, dnsbl with its texts) \
+        "lines S and R are not read, and features that are made of them (delay_checks, relay_hosts_only, blocklist_recipients, dnsbl with its texts) \
          are not seen",
         "import sendmail.mc instead, if it is still there",
     );
@@ -191,7 +191,7 @@ fn define(settings: &mut Settings<'_>, name: &str, value: &str, line: usize) {
             options::of_mc(settings, "confDOMAIN_NAME", value, line);
         }
         "S" => settings.said.smart_host = Some((value.to_owned(), line)),
-        "M" => settings.said.masquerade = domain(value).map(|name| (name, line)),
+        "M" => settings.masquerade(value, line),
         "L" => options::luser_relay(settings, value, line),
         "H" | "R" => {
             let hint = "local.mailbox = \"lmtp:HOST:PORT\", or a [[route.rule]] with via, sends it on";

@@ -53,7 +53,7 @@ impl Reader<'_> {
                 self.skip(1);
             } else if c == '#' {
                 // A comment of m4: no macro is looked for in it.
-                self.to_line_end();
+                self.skip_line();
             } else if is_name_start(c) {
                 self.word();
             } else {
@@ -71,7 +71,7 @@ impl Reader<'_> {
         self.rest = rest;
     }
 
-    fn to_line_end(&mut self) {
+    fn skip_line(&mut self) {
         self.skip(self.rest.find('\n').unwrap_or(self.rest.len()));
     }
 
@@ -81,7 +81,7 @@ impl Reader<'_> {
         let (name, line, is_call) = (name.to_owned(), self.line, after.starts_with('('));
         self.skip(end);
         if name == "dnl" {
-            self.to_line_end();
+            self.skip_line();
             self.skip(1);
         } else if is_call && is_macro(&name) {
             self.skip(1);
@@ -115,7 +115,7 @@ impl Reader<'_> {
                 let end = self.rest.find(|c: char| !is_name_part(c)).unwrap_or(self.rest.len());
                 let name = self.rest.get(..end).unwrap_or_default();
                 if name == "dnl" {
-                    self.to_line_end();
+                    self.skip_line();
                     self.skip(1);
                     continue;
                 }
@@ -205,7 +205,10 @@ fn is_section(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn calls(text: &str) -> Vec<(String, Vec<String>, usize)> {
+    /// Name, arguments and line of a call.
+    type Seen = (String, Vec<String>, usize);
+
+    fn calls(text: &str) -> Vec<Seen> {
         read(text)
             .into_iter()
             .filter_map(|piece| match piece {
@@ -215,13 +218,13 @@ mod tests {
             .collect()
     }
 
-    fn call(name: &str, arguments: &[&str], line: usize) -> (String, Vec<String>, usize) {
+    fn call(name: &str, arguments: &[&str], line: usize) -> Seen {
         (name.to_owned(), arguments.iter().map(|one| (*one).to_owned()).collect(), line)
     }
 
     #[test]
     fn calls_as_they_are_written() {
-        let table: [(&str, Vec<(String, Vec<String>, usize)>); 9] = [
+        let table: [(&str, Vec<Seen>); 9] = [
             ("define(`confMAX_HOP', `30')dnl\n", vec![call("define", &["confMAX_HOP", "30"], 1)]),
             ("dnl define(`confMAX_HOP', `30')\n# define(`x', `y')\n", vec![]),
             ("FEATURE(`access_db', , `skip')", vec![call("FEATURE", &["access_db", "", "skip"], 1)]),

@@ -51,7 +51,7 @@ fn statement(settings: &mut Settings<'_>, call: &Call) {
         "LOCAL_CONFIG" | "LOCAL_NET_CONFIG" | "LOCAL_RULESETS" => {}
         name if name.starts_with("LOCAL_RULE") => {}
         "DAEMON_OPTIONS" => daemon(settings, argument(0), &shown(call), line),
-        "MASQUERADE_AS" => settings.said.masquerade = domain(argument(0)).map(|name| (name, line)),
+        "MASQUERADE_AS" => settings.masquerade(argument(0), line),
         "GENERICS_DOMAIN" => domains(settings, "generics.domains", "", call),
         "GENERICS_DOMAIN_FILE" => file(settings, "generics.domain_files", call),
         "LOCAL_DOMAIN" => domains(settings, "local.domains", "", call),
@@ -157,7 +157,7 @@ pub(super) fn relay_domains(settings: &mut Settings<'_>, words: &str, shown: &st
         if let Some(network) = network(word) {
             settings.relay_from(network, line);
         } else if let Some(name) = domain(word.trim_start_matches('.')) {
-            settings.add("relay.to", if settings.said.hosts_only { name } else { format!(".{name}") }, line);
+            settings.add("relay.to", format!(".{name}"), line);
         } else {
             settings.missing(line, shown, format!("\"{word}\" is neither a domain nor a network"), "set relay.to");
         }

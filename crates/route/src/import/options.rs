@@ -248,7 +248,8 @@ fn carry(settings: &mut Settings<'_>, name: &str, mc: &str, way: &Way, value: &s
         },
         Special => special(settings, mc, value.trim(), &statement, line),
         Missing(reason, hint) => {
-            if !value.trim().is_empty() {
+            // Loads and counts of 0 are off.
+            if !matches!(value.trim(), "" | "0") {
                 settings.missing(line, &statement, reason, hint);
             }
         }

@@ -106,6 +106,16 @@ impl<'a> Settings<'a> {
         }
     }
 
+    /// Remembers the name that stands for ours; what it does depends on other statements.
+    pub(super) fn masquerade(&mut self, name: &str, line: usize) {
+        match super::values::domain(name) {
+            Some(name) => self.said.masquerade = Some((name, line)),
+            None => {
+                self.missing(line, &format!("MASQUERADE_AS {name}"), "this is no domain", "set generics.masquerade")
+            }
+        }
+    }
+
     /// Adds a network that may relay; this machine always may.
     pub(super) fn relay_from(&mut self, network: String, line: usize) {
         for own in ["127.0.0.0/8", "::1/128"] {
@@ -209,6 +219,12 @@ impl<'a> Settings<'a> {
         if self.said.has_access && !self.has("access.blocklist_recipients") {
             self.flag("access.blocklist_recipients", false, 0);
         }
+        if self.said.hosts_only
+            && let Some(entry) = self.entries.iter_mut().find(|entry| entry.table == "relay" && entry.key == "to")
+            && let Value::List(list) = &mut entry.value
+        {
+            list.iter_mut().for_each(|name| *name = name.trim_start_matches('.').to_owned());
+        }
         if let Some(line) = self.said.entire_domain.take() {
             let domain =
                 self.text_of("hostname").and_then(|name| name.split_once('.')).map(|(_, domain)| domain.to_owned());
@@ -278,10 +294,7 @@ impl<'a> Settings<'a> {
     }
 
     fn toml(&self) -> String {
-        let mut text = format!(
-            "# From {}; \"mailrace check --config\" and the name of this file looks it over.\n",
-            plain(&self.file)
-        );
+        let mut text = format!("# From {}. Look it over with: mailrace check --config FILE\n", plain(&self.file));
         for table in TABLES {
             let entries: Vec<&Entry> = self.entries.iter().filter(|entry| entry.table == table).collect();
             if !entries.is_empty() {

@@ -49,6 +49,7 @@ fn one_statement_and_its_key() {
         ("FEATURE(`greet_pause', `5000')", "greet_pause = \"5000ms\""),
         ("FEATURE(`local_lmtp', `[IPC]', `FILE /run/dovecot/lmtp')", "mailbox = \"lmtp:unix:/run/dovecot/lmtp\""),
         ("RELAY_DOMAIN(`example.com 192.168.1')", "to = [\".example.com\"]"),
+        ("RELAY_DOMAIN(`a.example')\nFEATURE(`relay_hosts_only')", "to = [\"a.example\"]"),
         ("RELAY_DOMAIN(`192.168.1')", "from = [\"127.0.0.0/8\", \"::1/128\", \"192.168.1.0/24\"]"),
         ("MASQUERADE_AS(`example.com')\nFEATURE(masquerade_envelope)", "masquerade = \"example.com\""),
         (
@@ -73,6 +74,7 @@ fn what_is_not_carried_over_is_said() {
         ("define(`confTO_CONNECT', `11m')", "delivery.connect_time is from 1s to 10m, not 11m"),
         ("define(`confNEW_THING', `1')", "there is no such option"),
         ("FEATURE(`promiscuous_relay')", "everybody send everywhere"),
+        ("MASQUERADE_AS(`a b')", "this is no domain"),
         ("FEATURE(`mailertable', `LDAP')", "class ldap"),
         ("MASQUERADE_AS(`example.com')", "header alone"),
         ("LOCAL_RULESETS\nR$*\t$@ x", "a line for sendmail.cf"),
