@@ -47,7 +47,8 @@ fn statement(settings: &mut Settings<'_>, call: &Call) {
         "define" => define(settings, argument(0), argument(1), &shown(call), line),
         "FEATURE" => feature(settings, call),
         "MAILER" => mailer(settings, argument(0), &shown(call), line),
-        "undefine" | "OSTYPE" | "VERSIONID" | "MAILER_DEFINITIONS" | "divert" => {}
+        "undefine" => undefine(settings, argument(0), &shown(call), line),
+        "OSTYPE" | "VERSIONID" | "MAILER_DEFINITIONS" | "divert" => {}
         "LOCAL_CONFIG" | "LOCAL_NET_CONFIG" | "LOCAL_RULESETS" => {}
         name if name.starts_with("LOCAL_RULE") => {}
         "DAEMON_OPTIONS" => daemon(settings, argument(0), &shown(call), line),
@@ -90,6 +91,18 @@ fn statement(settings: &mut Settings<'_>, call: &Call) {
                 );
             }
         }
+        "CLIENT_OPTIONS" => {
+            let hint = "destination.source sets addresses, delivery.address_family their kind";
+            settings.missing(line, &shown(call), "where connections come from is not carried over", hint);
+        }
+        "ifdef" | "ifelse" => {
+            settings.missing(
+                line,
+                &shown(call),
+                "conditions are not decided",
+                "write what holds without a condition and import again",
+            );
+        }
         _ => settings.missing(line, &shown(call), "this macro is not known", "see what it does, and add it by hand"),
     }
 }
@@ -118,6 +131,15 @@ fn define(settings: &mut Settings<'_>, name: &str, value: &str, shown: &str, lin
         // Names that begin so steer the macros of sendmail and of its packages.
         _ if name.starts_with('_') => {}
         _ => settings.missing(line, shown, "this name is not known", "see what it does, and add it by hand"),
+    }
+}
+
+fn undefine(settings: &mut Settings<'_>, name: &str, shown: &str, line: usize) {
+    if name == "SMART_HOST" {
+        settings.said.smart_host = None;
+    } else if name == "ALIAS_FILE" || name.starts_with("conf") {
+        let reason = "our default holds, or what the file defines before";
+        settings.differs(line, shown, reason, "remove the key of an earlier define, if there is one");
     }
 }
 

@@ -75,6 +75,8 @@ fn what_is_not_carried_over_is_said() {
         ("define(`confNEW_THING', `1')", "there is no such option"),
         ("FEATURE(`promiscuous_relay')", "everybody send everywhere"),
         ("MASQUERADE_AS(`a b')", "this is no domain"),
+        ("ifdef(`X', `FEATURE(`mailertable')')", "not decided"),
+        ("CLIENT_OPTIONS(`Addr=192.0.2.1')", "destination.source"),
         ("FEATURE(`mailertable', `LDAP')", "class ldap"),
         ("MASQUERADE_AS(`example.com')", "header alone"),
         ("LOCAL_RULESETS\nR$*\t$@ x", "a line for sendmail.cf"),
@@ -134,6 +136,13 @@ fn whole_files() {
     ] {
         assert!(cf.toml.contains(line), "{line}\n{}", cf.toml);
     }
+}
+
+#[test]
+fn what_is_undefined_is_gone() {
+    let imported = mc("define(`SMART_HOST', `a.example')\nundefine(`SMART_HOST')\nundefine(`ALIAS_FILE')");
+    assert!(!imported.toml.contains("smart_host"), "{}", imported.toml);
+    assert!(has(&imported, Weight::Differs, 3, "our default holds"), "{:#?}", imported.notes);
 }
 
 #[test]
