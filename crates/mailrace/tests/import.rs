@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 fn mailrace(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_mailrace")).args(arguments).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_mailrace")).args(arguments).output().expect("the program starts")
 }
 
 fn text(octets: &[u8]) -> String {
-    String::from_utf8(octets.to_vec()).unwrap()
+    String::from_utf8_lossy(octets).into_owned()
 }
 
 const SOURCES: [(&str, &str); 4] = [
@@ -34,9 +34,9 @@ const SOURCES: [(&str, &str); 4] = [
     ),
 ];
 
-/// Errors of `mailrace check --json` but those about files that this machine does not have.
+/// Errors in a configuration, without those about files that this machine does not have.
 fn errors(path: &Path) -> String {
-    let shown = mailrace(&["config", "show", "--config", path.to_str().unwrap()]);
+    let shown = mailrace(&["config", "show", "--config", path.to_str().expect("a path of text")]);
     if shown.status.success() { String::new() } else { text(&shown.stderr) }
 }
 
