@@ -11,6 +11,7 @@ mod control_client;
 mod control_commands;
 mod demo;
 mod exit;
+mod import_command;
 mod local_delivery;
 mod output;
 mod place;
@@ -70,6 +71,9 @@ enum Command {
     /// Say which kind of reason the words of a reply are, and by which rule
     #[command(after_help = reason::HELP)]
     Reason(reason::Arguments),
+    /// Write the configuration that does what sendmail.mc or sendmail.cf says, and say what it cannot do
+    #[command(after_help = import_command::HELP)]
+    Import(import_command::Arguments),
     /// Say where mail for a recipient goes, and why
     #[command(after_help = route_command::HELP)]
     Route(route_command::Arguments),
@@ -128,6 +132,7 @@ fn main() -> ExitCode {
         Command::Auth(command) => auth_commands::run(command),
         Command::Reason(arguments) => reason::run(&arguments),
         Command::Route(arguments) => route_command::run(&arguments),
+        Command::Import(arguments) => import_command::run(&arguments),
         Command::Storm(arguments) => storm::run(&arguments),
         Command::Sim(arguments) => sim_command::run(&arguments),
         Command::LocalDelivery(arguments) => local_delivery::run(&arguments),

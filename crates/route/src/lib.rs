@@ -18,6 +18,7 @@
 //! | [`resolve`] | from a recipient to where his mail goes |
 //! | [`refusal`] | what a client is told whose mail is not taken |
 //! | [`step`] | one decision on the way, for people |
+//! | [`import`] | the configuration of sendmail as one of ours |
 //! | [`lint`] | what is doubtful in a map |
 //!
 //! Everything is a function of its arguments. What is not in memory (LDAP, SQLite, an `:include:` file, a user's `.forward`) is
@@ -34,6 +35,7 @@ pub mod class;
 pub mod destination;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod import;
 pub mod lint;
 pub mod map;
 mod network;

@@ -1,0 +1,117 @@
+//! From sendmail's configuration to one of ours: text in, TOML and notes out.
+//!
+//! | File | Holds |
+//! |---|---|
+//! | [`macros`] | the m4 of a `.mc` file |
+//! | [`mc`] | what its macros mean |
+//! | [`cf`] | lines of a `.cf` file |
+//! | [`options`] | options, which both have, and our keys for them |
+//! | [`maps`] | tables and the options behind their names |
+//! | [`values`] | times, numbers, hosts as sendmail writes them |
+//! | [`settings`] | the keys found so far, and their TOML |
+//!
+//! No value is guessed: what has no key, or a value that our key cannot have, becomes a [`Note`]. What is left out is always the
+//! stricter side: no relaying, no listener that would take mail without the login it had.
+
+mod cf;
+mod macros;
+mod maps;
+mod mc;
+mod options;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::fmt;
+
+/// How much a note matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// It was not carried over; somebody must see to it.
+    Missing,
+    /// It was carried over and means something a little different here.
+    Differs,
+    /// Nothing is to be done: it is always so here, or there is no such thing to set.
+    Needless,
+}
+
+impl Weight {
+    /// The word for people and programs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Differs => "differs",
+            Self::Needless => "needless",
+        }
+    }
+}
+
+/// What is to be said of a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// How much it matters.
+    pub weight: Weight,
+    /// The file, as it was named.
+    pub file: String,
+    /// The line, counted from 1; 0 for what stands nowhere.
+    pub line: usize,
+    /// The statement, shortened.
+    pub statement: String,
+    /// Why.
+    pub reason: String,
+    /// What to do; empty for nothing.
+    pub hint: String,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}: {}: {}", self.file, self.line, self.weight.name(), self.statement, self.reason)?;
+        if self.hint.is_empty() { Ok(()) } else { write!(f, "; {}", self.hint) }
+    }
+}
+
+/// What came of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// The configuration, with the line each key comes from.
+    pub toml: String,
+    /// In the order of the file.
+    pub notes: Vec<Note>,
+}
+
+/// The language of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// Macros of m4: `sendmail.mc`.
+    Mc,
+    /// What they make: `sendmail.cf`.
+    Cf,
+}
+
+impl Language {
+    /// By the name of the file, else by its lines: a `.cf` file has options (`O Name=value`).
+    #[must_use]
+    pub fn of(name: &str, text: &str) -> Self {
+        if name.ends_with(".mc") {
+            Self::Mc
+        } else if name.ends_with(".cf") || text.lines().any(|line| line.starts_with("O ") && line.contains('=')) {
+            Self::Cf
+        } else {
+            Self::Mc
+        }
+    }
+}
+
+/// Carries a file over. `name` is for notes; `is_there` says whether a path names a file, for maps that may be text or a
+/// database, and for files that sendmail reads only if they are there.
+#[must_use]
+pub fn import(name: &str, text: &str, language: Language, is_there: &dyn Fn(&str) -> bool) -> Imported {
+    let mut settings = settings::Settings::new(name, is_there);
+    match language {
+        Language::Mc => mc::read(&mut settings, text),
+        Language::Cf => cf::read(&mut settings, text),
+    }
+    settings.finish()
+}

@@ -1,0 +1,388 @@
+//! What was found so far: keys with their values and origins, listeners, lists of blocked clients, notes; and their TOML.
+
+use super::{Imported, Note, Weight};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+/// Octets of a statement that notes and comments show.
+const STATEMENT_MAX: usize = 100;
+
+/// Tables in the order in which they are written.
+const TABLES: [&str; 18] = [
+    "", "server", "spool", "tls", "auth", "accept", "relay", "message", "smtp", "dnsbl", "maps", "access", "local",
+    "generics", "route", "delivery", "log", "submit",
+];
+
+/// A value of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Text(String),
+    /// A number or truth, as written.
+    Bare(String),
+    List(Vec<String>),
+    /// Hosts in order, those of an inner list equal.
+    Lists(Vec<Vec<String>>),
+}
+
+struct Entry {
+    table: &'static str,
+    key: &'static str,
+    value: Value,
+    lines: Vec<usize>,
+}
+
+/// A listener.
+pub(super) struct Listener {
+    pub(super) address: String,
+    pub(super) name: Option<String>,
+    /// Left out, as a comment: it would take mail without a login.
+    pub(super) is_comment: bool,
+    pub(super) is_implicit_tls: bool,
+    pub(super) line: usize,
+}
+
+/// What has been said that counts only together with other statements.
+#[derive(Default)]
+pub(super) struct Said {
+    pub(super) has_msa: Option<bool>,
+    pub(super) has_access: bool,
+    pub(super) has_generics: bool,
+    pub(super) has_relay_domains: bool,
+    pub(super) is_interactive: bool,
+    pub(super) envelope: bool,
+    pub(super) masquerade: Option<(String, usize)>,
+    pub(super) certificate: Option<(Vec<String>, usize)>,
+    pub(super) key: Option<(Vec<String>, usize)>,
+    pub(super) entire_domain: Option<usize>,
+    pub(super) hosts_only: bool,
+    pub(super) smart_host: Option<(String, usize)>,
+    pub(super) smart_port: Option<u16>,
+    pub(super) is_local_file: bool,
+    pub(super) local_file: Option<String>,
+    pub(super) generics_below: bool,
+    pub(super) lists: Vec<(String, usize)>,
+}
+
+pub(super) struct Settings<'a> {
+    file: String,
+    pub(super) is_there: &'a dyn Fn(&str) -> bool,
+    entries: Vec<Entry>,
+    pub(super) listeners: Vec<Listener>,
+    pub(super) said: Said,
+    notes: Vec<Note>,
+}
+
+impl<'a> Settings<'a> {
+    pub(super) fn new(file: &str, is_there: &'a dyn Fn(&str) -> bool) -> Self {
+        let (entries, listeners, notes) = Default::default();
+        Self { file: file.to_owned(), is_there, entries, listeners, said: Said::default(), notes }
+    }
+
+    /// Sets a key, `table.key`; the last statement counts, as in m4.
+    pub(super) fn set(&mut self, name: &'static str, value: Value, line: usize) {
+        let (table, key) = name.split_once('.').unwrap_or(("", name));
+        self.entries.retain(|entry| (entry.table, entry.key) != (table, key));
+        self.entries.push(Entry { table, key, value, lines: vec![line] });
+    }
+
+    pub(super) fn flag(&mut self, name: &'static str, value: bool, line: usize) {
+        self.set(name, Value::Bare(value.to_string()), line);
+    }
+
+    /// Adds to a list, once.
+    pub(super) fn add(&mut self, name: &'static str, one: impl Into<String>, line: usize) {
+        let (table, key) = name.split_once('.').unwrap_or(("", name));
+        let one = one.into();
+        match self.entries.iter_mut().find(|entry| (entry.table, entry.key) == (table, key)) {
+            Some(Entry { value: Value::List(list), lines, .. }) => {
+                if !list.contains(&one) {
+                    list.push(one);
+                }
+                if line > 0 && !lines.contains(&line) {
+                    lines.push(line);
+                }
+            }
+            _ => self.set(name, Value::List(vec![one]), line),
+        }
+    }
+
+    /// Remembers the name that stands for ours; what it does depends on other statements.
+    pub(super) fn masquerade(&mut self, name: &str, line: usize) {
+        match super::values::domain(name) {
+            Some(name) => self.said.masquerade = Some((name, line)),
+            None => {
+                self.missing(line, &format!("MASQUERADE_AS {name}"), "this is no domain", "set generics.masquerade")
+            }
+        }
+    }
+
+    /// Adds a network that may relay; this machine always may.
+    pub(super) fn relay_from(&mut self, network: String, line: usize) {
+        for own in ["127.0.0.0/8", "::1/128"] {
+            self.add("relay.from", own, line);
+        }
+        self.add("relay.from", network, line);
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        let (table, key) = name.split_once('.').unwrap_or(("", name));
+        self.entries.iter().any(|entry| (entry.table, entry.key) == (table, key))
+    }
+
+    fn text_of(&self, name: &str) -> Option<&str> {
+        let (table, key) = name.split_once('.').unwrap_or(("", name));
+        self.entries.iter().find_map(|entry| match &entry.value {
+            Value::Text(text) if (entry.table, entry.key) == (table, key) => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
+    pub(super) fn note(&mut self, weight: Weight, line: usize, statement: &str, reason: impl Into<String>, hint: &str) {
+        let (file, statement) = (self.file.clone(), short(statement));
+        self.notes.push(Note { weight, file, line, statement, reason: reason.into(), hint: hint.to_owned() });
+    }
+
+    pub(super) fn missing(&mut self, line: usize, statement: &str, reason: impl Into<String>, hint: &str) {
+        self.note(Weight::Missing, line, statement, reason, hint);
+    }
+
+    pub(super) fn differs(&mut self, line: usize, statement: &str, reason: impl Into<String>, hint: &str) {
+        self.note(Weight::Differs, line, statement, reason, hint);
+    }
+
+    pub(super) fn needless(&mut self, line: usize, statement: &str, reason: impl Into<String>) {
+        self.note(Weight::Needless, line, statement, reason, "");
+    }
+
+    /// Puts together what counts together, and writes it all.
+    pub(super) fn finish(mut self) -> Imported {
+        self.finish_tls();
+        self.finish_senders();
+        self.finish_access();
+        self.finish_route();
+        self.finish_maps();
+        self.finish_listeners();
+        self.notes.sort_by_key(|note| note.line);
+        Imported { toml: self.toml(), notes: self.notes }
+    }
+
+    fn finish_tls(&mut self) {
+        match (self.said.certificate.take(), self.said.key.take()) {
+            (Some((certificates, line)), Some((keys, of_key))) if certificates.len() == keys.len() => {
+                self.set("tls.certificate", Value::List(certificates), line);
+                self.set("tls.key", Value::List(keys), of_key);
+            }
+            (None, None) => {}
+            (one, other) => {
+                let line = one.or(other).map_or(0, |(_, line)| line);
+                let reason = "as many keys as certificates are needed for TLS, and one of them is missing";
+                self.missing(line, "confSERVER_CERT, confSERVER_KEY", reason, "set tls.certificate and tls.key");
+            }
+        }
+    }
+
+    fn finish_senders(&mut self) {
+        if let Some((name, line)) = self.said.masquerade.take() {
+            if self.said.envelope {
+                self.set("generics.masquerade", Value::Text(name), line);
+                let reason = "senders of the envelope are rewritten; the header is left as it is";
+                self.differs(line, "MASQUERADE_AS", reason, "have programs write the right From:");
+            } else {
+                let reason =
+                    "without FEATURE(`masquerade_envelope') it rewrites the header alone, which is never changed here";
+                let hint = "set generics.masquerade to have senders of the envelope rewritten";
+                self.missing(line, "MASQUERADE_AS", reason, hint);
+            }
+        }
+        if self.said.has_generics {
+            let is_envelope = self.said.envelope;
+            self.flag("generics.envelope", is_envelope, 0);
+            if !is_envelope {
+                let reason =
+                    "without FEATURE(`masquerade_envelope') it rewrites the header alone, which is never changed here";
+                let hint = "set generics.envelope = true to have senders of the envelope rewritten";
+                self.missing(0, "FEATURE(`genericstable')", reason, hint);
+            }
+        }
+        if std::mem::take(&mut self.said.generics_below)
+            && let Some(entry) =
+                self.entries.iter_mut().find(|entry| entry.table == "generics" && entry.key == "domains")
+            && let Value::List(list) = &mut entry.value
+        {
+            for domain in list.iter_mut().filter(|domain| !domain.starts_with('.')) {
+                domain.insert(0, '.');
+            }
+        }
+    }
+
+    fn finish_access(&mut self) {
+        if self.said.has_access && !self.has("access.blocklist_recipients") {
+            self.flag("access.blocklist_recipients", false, 0);
+        }
+        if self.said.hosts_only
+            && let Some(entry) = self.entries.iter_mut().find(|entry| entry.table == "relay" && entry.key == "to")
+            && let Value::List(list) = &mut entry.value
+        {
+            list.iter_mut().for_each(|name| *name = name.trim_start_matches('.').to_owned());
+        }
+        if let Some(line) = self.said.entire_domain.take() {
+            let domain =
+                self.text_of("hostname").and_then(|name| name.split_once('.')).map(|(_, domain)| domain.to_owned());
+            match domain.filter(|domain| domain.contains('.')) {
+                Some(domain) => self.add("relay.to", format!(".{domain}"), line),
+                None => self.missing(
+                    line,
+                    "FEATURE(`relay_entire_domain')",
+                    "the domain is not written in the file",
+                    "set relay.to = [\".your-domain\"]",
+                ),
+            }
+        }
+        if !self.said.has_relay_domains && (self.is_there)("/etc/mail/relay-domains") {
+            self.add("relay.to_files", "/etc/mail/relay-domains", 0);
+        }
+        if self.said.is_local_file {
+            let file = self.said.local_file.take().unwrap_or_else(|| "/etc/mail/local-host-names".to_owned());
+            self.add("local.domain_files", file, 0);
+        }
+        if !self.has("message.size_max") {
+            let reason = "sendmail has no limit without confMAX_MESSAGE_SIZE; ours is 50MiB";
+            self.differs(0, "confMAX_MESSAGE_SIZE", reason, "set message.size_max for larger messages");
+        }
+    }
+
+    fn finish_route(&mut self) {
+        let Some((text, line)) = self.said.smart_host.take() else { return };
+        let statement = format!("SMART_HOST {text}");
+        match super::values::hosts(&text, self.said.smart_port.unwrap_or(25)) {
+            Ok(hosts) => {
+                self.set("route.smart_host", Value::Lists(hosts.groups), line);
+                if hosts.has_mx {
+                    let reason =
+                        "sendmail looks up MX records of a name without brackets; here its addresses are looked up";
+                    self.differs(line, &statement, reason, "write the hosts of its MX records, if it has some");
+                }
+            }
+            Err(reason) => self.missing(line, &statement, reason, "set route.smart_host"),
+        }
+    }
+
+    fn finish_maps(&mut self) {
+        if !self.has("maps.aliases") {
+            self.add("maps.aliases", "/etc/mail/aliases", 0);
+        }
+    }
+
+    fn finish_listeners(&mut self) {
+        let mut seen = BTreeSet::new();
+        let listeners = std::mem::take(&mut self.listeners);
+        for listener in listeners {
+            if listener.is_implicit_tls && !self.has("tls.certificate") {
+                let reason = "TLS from the first byte needs a certificate";
+                self.missing(
+                    listener.line,
+                    &listener.address,
+                    reason,
+                    "set tls.certificate and tls.key, and add the listener",
+                );
+            } else if listener.is_comment || seen.insert(listener.address.clone()) {
+                self.listeners.push(listener);
+            } else {
+                self.missing(listener.line, &listener.address, "a second listener on this address", "");
+            }
+        }
+    }
+
+    fn toml(&self) -> String {
+        let mut text = format!("# From {}. Look it over with: mailrace check --config FILE\n", plain(&self.file));
+        for table in TABLES {
+            let entries: Vec<&Entry> = self.entries.iter().filter(|entry| entry.table == table).collect();
+            if !entries.is_empty() {
+                let head = if table.is_empty() { String::new() } else { format!("[{table}]\n") };
+                let _infallible = write!(text, "\n{head}");
+            }
+            for entry in entries {
+                let _infallible = writeln!(text, "{} = {}{}", entry.key, written(&entry.value), origin(&entry.lines));
+            }
+        }
+        for (zone, line) in &self.said.lists {
+            let _infallible = write!(text, "\n[[dnsbl.list]]\nzone = {}{}\n", quoted(zone), origin(&[*line]));
+        }
+        for listener in &self.listeners {
+            text.push_str(&self.listener(listener));
+        }
+        text
+    }
+
+    fn listener(&self, listener: &Listener) -> String {
+        let mut table = format!("[[listen]]\naddress = {}{}\n", quoted(&listener.address), origin(&[listener.line]));
+        if let Some(name) = &listener.name {
+            let _infallible = writeln!(table, "name = {}", quoted(name));
+        }
+        if listener.is_implicit_tls {
+            table.push_str("tls = \"implicit\"\n");
+        }
+        if self.said.is_interactive {
+            table.push_str("acknowledge = \"interactive\"\n");
+        }
+        if listener.is_comment {
+            table.push_str("protocol = \"submission\"\n");
+            table = table.lines().fold(String::new(), |text, line| text + "# " + line + "\n");
+        }
+        format!("\n{table}")
+    }
+}
+
+fn origin(lines: &[usize]) -> String {
+    let lines: Vec<String> = lines.iter().filter(|line| **line > 0).map(usize::to_string).collect();
+    match lines.len() {
+        0 => String::new(),
+        1 => format!("  # line {}", lines.concat()),
+        _ => format!("  # lines {}", lines.join(", ")),
+    }
+}
+
+fn written(value: &Value) -> String {
+    let list = |list: &[String]| format!("[{}]", list.iter().map(|one| quoted(one)).collect::<Vec<_>>().join(", "));
+    match value {
+        Value::Text(text) => quoted(text),
+        Value::Bare(text) => text.clone(),
+        Value::List(one) => list(one),
+        Value::Lists(groups) => {
+            let groups = groups.iter().map(|group| match group.as_slice() {
+                [one] => quoted(one),
+                some => list(some),
+            });
+            format!("[{}]", groups.collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+/// A basic string of TOML.
+fn quoted(text: &str) -> String {
+    let mut out = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => {
+                let _infallible = write!(out, "\\u{:04X}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// A statement on one line, and not too much of it.
+fn short(text: &str) -> String {
+    let text = plain(&text.split_whitespace().collect::<Vec<_>>().join(" "));
+    match text.char_indices().nth(STATEMENT_MAX) {
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
+        None => text,
+    }
+}
