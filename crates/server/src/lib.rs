@@ -31,5 +31,5 @@ mod simulation;
 pub mod sink;
 pub mod tls;
 
-pub use deliver::local::helper as local_helper;
+pub use deliver::local::privileged as local_delivery;
 pub use house::{Ended, Source};
