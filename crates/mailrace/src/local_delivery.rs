@@ -2,7 +2,7 @@
 
 use crate::exit::{Exit, Failure};
 use clap::{Args, ValueEnum};
-use server::local_helper::{run_agent, run_helper};
+use server::local_delivery::{run_agent, run_helper};
 
 /// Deliver with the rights of users, for the server
 #[derive(Debug, Args)]

@@ -38,5 +38,5 @@ pub mod submit;
 mod tally;
 pub mod tls;
 
-pub use deliver::local::helper as local_helper;
+pub use deliver::local::privileged as local_delivery;
 pub use house::{Ended, Source};

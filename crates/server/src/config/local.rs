@@ -256,6 +256,6 @@ mod tests {
         }
         let home = Template::new("%h/Maildir").unwrap();
         let at = |home_of| home.path(&Names { user: "joe", domain: "x", home: home_of });
-        assert_eq!((at(Some("/home/joe")), at(Some("")), at(None)), (Some("/home/joe/Maildir".into()), None, None));
+        assert_eq!((at(Some("/users/joe")), at(Some("")), at(None)), (Some("/users/joe/Maildir".into()), None, None));
     }
 }

@@ -1,7 +1,7 @@
 //! One delivery: the person is found, root is given up for him, and the message goes where it belongs.
 //!
 //! [`carry_out`] runs on a thread of the server that may wait, with the rights of the server alone; or in a process of its own that
-//! was root until here ([`helper`](super::helper)).
+//! was root until here ([`privileged`](super::privileged)).
 
 use super::file::{into_file, into_mailbox};
 use super::letter::{Content, Letter};

@@ -2,7 +2,7 @@
 //!
 //! [`run`] is the life of a connection that leads nowhere else: it takes jobs as one to another host does, and has each recipient
 //! delivered by [`deliver`]. What is done to a message is in files by kind; all of it happens on threads that may wait for a
-//! disk, or in processes with the rights of one user ([`helper`]).
+//! disk, or in processes with the rights of one user ([`privileged`]).
 //!
 //! | File | Holds |
 //! |---|---|
@@ -13,7 +13,7 @@
 //! | [`maildir`] | Maildirs |
 //! | [`program`], [`command`], [`status`] | programs |
 //! | [`agent`] | one delivery, whoever makes it |
-//! | [`helper`], [`stream`] | the process that is root, and what is said to it |
+//! | [`privileged`], [`stream`] | the process that is root, and what is said to it |
 //!
 //! Invariant: a recipient is done when his copy is durable, or a program has taken it. A crash before that is recorded repeats that
 //! delivery: a Maildir has one copy all the same, a mailbox file has two.
@@ -21,7 +21,7 @@
 mod agent;
 mod command;
 mod file;
-pub mod helper;
+pub mod privileged;
 mod letter;
 mod lock;
 mod maildir;
@@ -40,7 +40,7 @@ use crate::env::{blocking, clock};
 use crate::service::Service;
 use crate::settle::{Cause, Fate};
 use bytes::Bytes;
-use helper::{Handed, Helper};
+use privileged::{Handed, Helper};
 use letter::Content;
 use mail::{Address, EnhancedCode, Outcome, Recipient, Reply, ReplyCode};
 use observe::{Event, NextHop, Severity};

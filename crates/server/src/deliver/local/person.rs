@@ -182,8 +182,8 @@ mod tests {
 
     fn accounts() -> Accounts {
         Accounts::from_text(
-            "root:x:0:0::/root:/bin/sh\nmail:x:8:8::/var/mail:/bin/false\njoe:x:1000:1000::/home/joe:/bin/bash\n\
-             joe+x:x:1001:1001::/home/x:\nnohome:x:1002:1002:::\nlist:x:38:38::/var/list:\ntoor:x:0:0::/:\n",
+            "root:x:0:0::/root:/bin/sh\nmail:x:8:8::/var/mail:/bin/false\njoe:x:1000:1000::/users/joe:/bin/bash\n\
+             joe+x:x:1001:1001::/users/x:\nnohome:x:1002:1002:::\nlist:x:38:38::/var/list:\ntoor:x:0:0::/:\n",
             "mail:x:8:\njoe:x:1000:\nstaff:x:50:joe\n",
         )
     }
@@ -216,7 +216,7 @@ mod tests {
         let joe = look("joe", &at_home, Rights::Anybody).unwrap();
         assert_eq!(
             (joe.login.groups.as_slice(), joe.mailbox),
-            ([1000, 50].as_slice(), Some("/home/joe/Maildir".into()))
+            ([1000, 50].as_slice(), Some("/users/joe/Maildir".into()))
         );
         assert_eq!(look("nohome", &at_home, Rights::Anybody).unwrap_err().end, End::Deferred);
     }
