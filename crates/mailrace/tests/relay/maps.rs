@@ -85,7 +85,7 @@ fn the_access_map_refuses_drops_and_holds() {
     assert!(refused.starts_with("550 5.7.1"), "{refused}");
     client.expect("MAIL FROM:<a@good.test>", "250");
     let refused = client.command("RCPT TO:<b@blocked.test>");
-    assert_eq!(refused.trim_end(), "550 5.7.1 We don't accept mail, sorry; see http://x/");
+    assert_eq!(refused.trim_end(), "550 5.7.1 <b@blocked.test>... We don't accept mail, sorry; see http://x/");
     client.expect("RSET", "250");
     client.quit();
     send(server, "a@quiet.test", &["b@d.test"], CONTENT);
@@ -95,7 +95,7 @@ fn the_access_map_refuses_drops_and_holds() {
     send(server, "a@good.test", &["last@d.test"], CONTENT);
     hops[0].wait(1);
     assert_eq!(senders(&hops[0]), ["a@good.test"]);
-    let released = server.control(&["queue", "release", &id, "--yes"], b"");
+    let released = server.control(&["queue", "release", &id], b"");
     assert!(released.status.success(), "{}", text(&released));
     hops[0].wait(2);
     assert_eq!(senders(&hops[0]), ["a@good.test", "a@odd.test"]);
@@ -145,7 +145,7 @@ fn mail_of_a_rule_waits_for_a_command() {
     send(&server, "a@fast.test", &["c@d.test"], CONTENT);
     assert_eq!(hops[0].wait(1)[0].to(), "c@d.test");
     assert_eq!(waiting(&server), 1);
-    let output = server.control(&["queue", "retry", "--all", "--yes"], b"");
+    let output = server.control(&["queue", "retry", "--all"], b"");
     assert!(output.status.success(), "{}", text(&output));
     hops[0].wait(2);
     ends_empty(server);

@@ -107,9 +107,10 @@ fn broken_zones_end_in_a_delivery_a_failure_or_a_clear_deferral() {
         .set("dns.timeout", "\"1s\"")
         .set("route.port", hop.address.port().to_string());
     let mut server = setup.start();
-    let good = ["plain", "nomx", "aliased", "mxalias", "onebad", "hundred"];
+    // A chain comes in one answer, however long it is.
+    let good = ["plain", "nomx", "aliased", "mxalias", "onebad", "hundred", "chain0"];
     let failed = ["nullmx", "nothing", "missing"];
-    let deferred = ["gone", "byip", "loop1", "mxloop", "lame", "chain0", "x.servfail"];
+    let deferred = ["gone", "byip", "loop1", "mxloop", "lame", "x.servfail"];
     let to: Vec<String> = good.iter().chain(&failed).chain(&deferred).map(|name| format!("r@{name}.test")).collect();
     let to: Vec<&str> = to.iter().map(String::as_str).collect();
     send(&server, "a@plain.test", &to, CONTENT);

@@ -175,10 +175,8 @@ mod tests {
         assert!(missing.starts_with("sqlite:t: /") && missing.contains("No such file"), "{missing}");
         assert!(!path.exists(), "nothing is created");
         fill(&path, &[("k", "v")]);
-        assert!(
-            said(table(&path, "SELECT nothing FROM here WHERE a = ?1").answer("k".into()).await)
-                .contains("no such table")
-        );
+        let no_table = said(table(&path, "SELECT nothing FROM here WHERE a = ?1").answer("k".into()).await);
+        assert!(no_table.starts_with("sqlite:t: "), "{no_table}");
         assert!(said(table(&path, "SELECT ?1, ?2").answer("k".into()).await).contains("2 parameters"));
         let write = "DELETE FROM routes WHERE key = ?1 RETURNING value";
         assert!(said(table(&path, write).answer("k".into()).await).contains("readonly"));

@@ -65,7 +65,7 @@ pub(super) static LOCAL: Section = Section {
             PATH,
             "/etc/passwd",
             "/etc/mail/passwd",
-            "the file of those who have mail here: names, numbers and homes, in the form of /etc/passwd",
+            "the file of those who have mail here, in the form of /etc/passwd",
             "For users who have no account on this machine otherwise.",
         ),
         fixed(
