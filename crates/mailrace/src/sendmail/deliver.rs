@@ -123,17 +123,19 @@ fn wait(arguments: &Arguments, site: &Site, mut filed: Filed, recipients: usize)
     let told = answer::ask(site.directory()?, filed.name(), how, is_heard);
     if arguments.is_verbose {
         match &told.id {
-            Some(id) => println!("accepted as {id}"),
-            None if told.failures.is_empty() => println!("accepted; the server takes it when it runs"),
+            Some(id) => super::say(format_args!("accepted as {id}\n")),
+            None if told.failures.is_empty() => {
+                super::say(format_args!("accepted; the server takes it when it runs\n"))
+            }
             None => {}
         }
-        told.outcomes.iter().for_each(|line| println!("{line}"));
+        told.outcomes.iter().for_each(|line| super::say(format_args!("{line}\n")));
     }
     let mut status = exit::OK;
     for failure in &told.failures {
         status = status_of(failure);
         if arguments.errors == Errors::Print {
-            println!("{}... {}", as_sendmail_names(&failure.to, site), words_of(&failure.text));
+            super::say(format_args!("{}... {}\n", as_sendmail_names(&failure.to, site), words_of(&failure.text)));
         }
     }
     let refused = told.failures.iter().filter(|failure| !failure.is_remote).count();

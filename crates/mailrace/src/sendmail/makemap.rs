@@ -60,6 +60,9 @@ pub(super) fn run(words: &[String]) -> u8 {
     if options.dumps { dump(&path, &options) } else { make(&path, name, is_hash, &options) }
 }
 
+/// A key and its value.
+type Pair = (Vec<u8>, Vec<u8>);
+
 impl Options {
     /// `None`: the types are to be listed.
     fn read(words: &[String]) -> Result<Option<Self>, String> {
@@ -99,7 +102,7 @@ impl Options {
     }
 
     /// The entries of a text, and what is wrong with its other lines.
-    fn entries(&self, name: &str, text: &[u8]) -> (Vec<(Vec<u8>, Vec<u8>)>, Vec<String>) {
+    fn entries(&self, name: &str, text: &[u8]) -> (Vec<Pair>, Vec<String>) {
         let (mut entries, mut wrong, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
         let comment = self.comment.unwrap_or('#') as u32;
         for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
@@ -161,7 +164,11 @@ fn make(path: &Path, name: &str, is_hash: bool, options: &Options) -> u8 {
     }
     if options.is_verbose {
         for (key, value) in &entries {
-            println!("key=`{}', val=`{}'", String::from_utf8_lossy(key), String::from_utf8_lossy(value));
+            super::say(format_args!(
+                "key=`{}', val=`{}'\n",
+                String::from_utf8_lossy(key),
+                String::from_utf8_lossy(value)
+            ));
         }
     }
     if options.adds_nul {

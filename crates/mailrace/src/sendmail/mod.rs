@@ -32,6 +32,12 @@ use std::path::Path;
 /// What a wrong command line gets to read.
 const USAGE: &str = "usage: sendmail [-t] [-i] [-f SENDER] [-F NAME] [-o…] [RECIPIENT…] < MESSAGE; sendmail -b{s,v,t,i,p,d,D,h,H}; docs/commands.md has all";
 
+/// Says something to the caller. A reader that has gone away is no failure.
+fn say(text: impl std::fmt::Display) {
+    let mut out = io::stdout();
+    drop(write!(out, "{text}").and_then(|()| out.flush()));
+}
+
 /// A command by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Personality {

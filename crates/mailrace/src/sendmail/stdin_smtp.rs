@@ -111,7 +111,7 @@ impl<'a> Talk<'a> {
     }
 
     fn begin(&self) -> Result<(Composer<'a>, Lines), Trouble> {
-        let transaction = self.session.transaction().ok_or((exit::SOFTWARE, "no transaction".to_owned()))?;
+        let transaction = self.session.transaction().ok_or_else(|| (exit::SOFTWARE, "no transaction".to_owned()))?;
         let own = self.site.own_address();
         let is_chosen = transaction.sender.address().is_none_or(|one| own.is_none_or(|own| own.key() != one.key()));
         let submission = Submission {

@@ -26,19 +26,24 @@ $=w              names of this host
 
 /// Answers until the input ends; the exit status.
 pub(super) fn run(site: &Site) -> u8 {
-    println!("ADDRESS TEST MODE (there are no rulesets: the decision is shown)\nEnter <ruleset> <address>");
+    super::say(format_args!(
+        "ADDRESS TEST MODE (there are no rulesets: the decision is shown)\nEnter <ruleset> <address>\n"
+    ));
     for line in io::stdin().lock().lines() {
-        print!("> ");
+        super::say(format_args!("> "));
         let Ok(line) = line else { break };
         match answer(&line, site) {
-            Some(text) => print!("{text}"),
+            Some(text) => super::say(format_args!("{text}")),
             None => break,
         }
         if io::stdout().flush().is_err() {
             break;
         }
     }
-    println!();
+    super::say(
+        "
+",
+    );
     exit::OK
 }
 

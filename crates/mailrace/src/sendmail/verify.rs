@@ -29,10 +29,12 @@ pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
                 for address in addresses {
                     match verify(&address, site, &explainer) {
                         Ok(lines) => {
-                            lines.iter().for_each(|line| println!("{}... {line}", as_given(&address, site)));
+                            lines
+                                .iter()
+                                .for_each(|line| super::say(format_args!("{}... {line}\n", as_given(&address, site))));
                         }
                         Err((refusal, line)) => {
-                            println!("{}... {line}", as_given(&address, site));
+                            super::say(format_args!("{}... {line}\n", as_given(&address, site)));
                             status = refusal;
                         }
                     }
@@ -40,7 +42,7 @@ pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
             }
             Err(error) => {
                 if arguments.errors != Errors::Quiet {
-                    println!("{word}... {error}");
+                    super::say(format_args!("{word}... {error}\n"));
                 }
                 status = exit::USAGE;
             }

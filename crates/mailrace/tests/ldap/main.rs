@@ -2,6 +2,7 @@
 //!
 //! Where slapd is not installed the tests say so and do nothing.
 #![allow(clippy::indexing_slicing, reason = "a test program: an index that is out of range is a failure")]
+#![allow(clippy::print_stdout, reason = "what is skipped is said")]
 
 #[allow(dead_code, reason = "shared with the tests of the server")]
 #[path = "../server/client.rs"]
@@ -74,7 +75,9 @@ fn route(setup: &Setup, recipient: &str) -> (Value, Option<i32>) {
 /// Address and destination of each delivery.
 fn deliveries(value: &Value) -> Vec<String> {
     let list = value["deliveries"].as_array().unwrap_or_else(|| panic!("{value}"));
-    let text = |one: &Value| format!("{} {}", one["address"].as_str().unwrap(), one["destination"].as_str().unwrap());
+    let text = |one: &Value| {
+        format!("{} {}", one["address"].as_str().expect("text"), one["destination"].as_str().expect("text"))
+    };
     list.iter().map(text).collect()
 }
 

@@ -76,7 +76,7 @@ pub(crate) fn read(text: &str) -> (String, Vec<Group>) {
                 .entries
                 .last_mut()
                 .unwrap_or_else(|| panic!("differences:{number}: an answer without a question"));
-            match said.split_once(": ").unwrap_or((said.trim_end_matches(':'), "")) {
+            match said.split_once(": ").unwrap_or_else(|| (said.trim_end_matches(':'), "")) {
                 ("sendmail", said) => said.clone_into(&mut entry.theirs),
                 ("mailrace", said) => said.clone_into(&mut entry.ours),
                 _ => panic!("differences:{number}: neither \"sendmail: …\" nor \"mailrace: …\": {line}"),
@@ -117,12 +117,12 @@ pub(crate) fn write(head: &str, groups: &[Group]) -> String {
 /// `docs/sendmail-differences.md`.
 pub(crate) fn page(groups: &[Group], cases: usize, questions: usize) -> String {
     let mut out = String::from("# Where mailrace answers otherwise than sendmail\n\n");
-    write!(
+    writeln!(
         out,
         "Generated from `bench/oracle/differences` by a test (`ORACLE=write cargo test -p mailrace --test oracle`); what it says is checked with \
          every change. The real sendmail of Debian was asked {questions} questions in {cases} settings (`bench/oracle/corpus`), and \
          mailrace gives the same answer to all others: the same destination, the same address, the same reply code and enhanced code. \
-         Texts of replies may differ.\n"
+         Texts of replies may differ."
     )
     .expect("a string takes everything");
     for group in groups {

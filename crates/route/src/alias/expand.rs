@@ -42,6 +42,9 @@ pub struct Settings<'a> {
     pub forward: bool,
 }
 
+/// A user by the name of his account, and the detail behind it.
+type Account = (LocalPart, Option<Box<str>>);
+
 impl fmt::Debug for Settings<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
@@ -372,7 +375,7 @@ impl Run<'_, '_> {
     }
 
     /// The account of a user, and the detail.
-    fn account_name(&mut self, user: &LocalPart) -> Result<Option<(LocalPart, Option<Box<str>>)>, Stop> {
+    fn account_name(&mut self, user: &LocalPart) -> Result<Option<Account>, Stop> {
         let whole = user.as_str();
         let (name, detail) = self.detail(whole);
         // Names of accounts have dashes, but no plus signs.

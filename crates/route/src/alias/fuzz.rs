@@ -43,6 +43,9 @@ pub fn aliases(data: &[u8]) {
 }
 
 /// A value.
+///
+/// # Panics
+/// If what is to hold does not.
 pub fn members(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (read, complaints) = parse_members(&text);
@@ -51,6 +54,9 @@ pub fn members(data: &[u8]) {
 }
 
 /// The text of an `:include:` file.
+///
+/// # Panics
+/// If what is to hold does not.
 pub fn include(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (read, _) = parse_list(&text);

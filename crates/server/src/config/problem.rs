@@ -94,7 +94,9 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.severity, visible(&self.text))?;
         let margin = self.line.to_string().len();
-        if self.line > 0 {
+        if self.line > 0 && self.column == 0 {
+            write!(f, "\n{:margin$}--> {}:{}", "", self.file, self.line)?;
+        } else if self.line > 0 {
             let (source, before, width) = excerpt(&self.source, self.column, self.width);
             write!(f, "\n{:margin$}--> {}:{}:{}", "", self.file, self.line, self.column)?;
             write!(f, "\n{:margin$} |\n{} | {source}", "", self.line)?;

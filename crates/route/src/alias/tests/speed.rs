@@ -56,7 +56,7 @@ fn many_names_that_lead_to_each_other_end() {
 
 #[test]
 #[ignore = "prints times; run it by hand with --release"]
-#[expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a measurement")]
+#[allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a measurement")]
 fn speed_of_lists() {
     for members in [100_000, 1_000_000] {
         let world = World::new("all: :include:/etc/all\n").include("/etc/all", Some("root"), &list(members));
