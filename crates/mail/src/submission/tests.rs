@@ -1,3 +1,5 @@
+//! What submitted messages look like when they are completed, and that nothing of them is lost.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -108,7 +108,7 @@ pub fn forward(data: &[u8]) {
             let answer = match &question {
                 Question::User { name } if matches!(&**name, "joe" | "ann") => Answer::User { home: "/home".into() },
                 Question::Forward { user, .. } if &**user == "joe" => {
-                    Answer::Text { text: Arc::clone(&text), file: "/home/.forward".into(), owner: Some("joe".into()) }
+                    Answer::Text { text: Arc::clone(&text), file: "/users/.forward".into(), owner: Some("joe".into()) }
                 }
                 _ => Answer::Nothing,
             };

@@ -1,3 +1,5 @@
+//! Command lines as programs write them, and some that nobody would write.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -249,7 +249,7 @@ toall: "|/pr all"
     .forward("games", "")
     .forward("news", "# only comment\n\n")
     .forward("sys", "sys, lp\n")
-    .forward("uucp", "\"|/pr forward\", /home/uucp/ff, :include:/etc/games.list\n")
+    .forward("uucp", "\"|/pr forward\", /users/uucp/ff, :include:/etc/games.list\n")
     .forward("proxy", "backup\n")
     .forward("backup", "proxy, lp\n")
     .forward("irc", "nosuch\n")
@@ -271,7 +271,7 @@ toall: "|/pr all"
         ("games", &["games"]),
         ("news", &["news"]),
         ("sys", &["lp", "sys"]),
-        ("uucp", &["uucp/home/uucp/ff", "uucp|/pr forward", "uucp|/pr games.list"]),
+        ("uucp", &["uucp/users/uucp/ff", "uucp|/pr forward", "uucp|/pr games.list"]),
         ("proxy", &["lp", "proxy"]),
         ("irc", &["?nosuch"]),
         ("man+x", &["lp", "man"]),
