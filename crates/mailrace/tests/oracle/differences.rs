@@ -84,7 +84,9 @@ pub(crate) fn read(text: &str) -> (String, Vec<Group>) {
             continue;
         }
         match line.split_once(": ") {
-            Some((case, question)) if case.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || b"*-".contains(&c)) => {
+            Some((case, question))
+                if case.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || b"*-".contains(&c)) =>
+            {
                 let (case, question) = (case.to_owned(), question.to_owned());
                 group.entries.push(Entry { case, question, ..Entry::default() });
             }
