@@ -14,6 +14,7 @@ use crate::dns::Resolver;
 use crate::env::{clock, machine, signals, systemd};
 use crate::hosts;
 use crate::log;
+use crate::lookup::Lookups;
 use crate::pickup;
 use crate::queue;
 use crate::routing;
@@ -364,7 +365,12 @@ impl House {
         let is_other = config.dns != self.service.live.load().config.dns || config.dns.servers.is_empty();
         let resolver = is_other.then(|| Resolver::new(&config.dns)).transpose();
         let resolver = resolver.map_err(|error| Refused::because(format!("dns.servers: {error}")))?;
-        let lookups = self.service.routing.load().lookups();
+        // What is kept of answers is kept, if the same are asked.
+        let lookups = if (&config.ldap, &config.sqlite) == (&old.config.ldap, &old.config.sqlite) {
+            self.service.routing.load().lookups()
+        } else {
+            Arc::new(Lookups::new(&config))
+        };
         let maps = routing::load::load(&config, &lookups, Some(&self.service.routing.load_full()));
         let maps = maps.map_err(|faults| Refused::because(lines(&faults)))?;
         let added = self.bind_added(&config)?;

@@ -110,9 +110,9 @@ mod tests {
     fn who_watches_hears_of_his_message_alone() {
         let outcomes = Outcomes::default();
         let delivered = |id| Event::Delivery {
-            controller: None,
             id,
             to: &["<a@b.test>"],
+            controller: None,
             delay: Duration::ZERO,
             xdelay: Duration::ZERO,
             mailer: "esmtp",

@@ -21,6 +21,7 @@ use crate::hosts::HostTable;
 use crate::house::Source;
 use crate::house::{Ended, House};
 use crate::log::{self, Log};
+use crate::lookup::Lookups;
 use crate::outcome::Outcomes;
 use crate::pickup;
 use crate::routing::{self, Routing};
@@ -239,7 +240,7 @@ impl Prepared {
         let limits = limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began);
         let connector = Connector::new(&config.tls).map_err(|error| StartError::Config(error.to_string()))?;
         let loaded = match keeper {
-            Keeper::Spool { .. } => routing::load::load(&config, &Arc::default(), None)
+            Keeper::Spool { .. } => routing::load::load(&config, &Arc::new(Lookups::new(&config)), None)
                 .map_err(|faults| StartError::Config(lines(&faults)))?,
             // A sink takes everything.
             Keeper::Nothing { .. } => routing::load::Loaded { routing: Routing::plain(), notes: Vec::new() },

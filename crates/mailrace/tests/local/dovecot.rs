@@ -53,7 +53,7 @@ fn dovecot_takes_mail_for_its_users() {
         return;
     }
     if ![PROGRAM, LMTP].iter().all(|file| Path::new(file).exists()) {
-        println!("skipped: {PROGRAM} and {LMTP} (dovecot-core, dovecot-lmtpd) are not installed");
+        eprintln!("skipped: {PROGRAM} and {LMTP} (dovecot-core, dovecot-lmtpd) are not installed");
         return;
     }
     let setup = setup();

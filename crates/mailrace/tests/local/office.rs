@@ -22,7 +22,7 @@ pub(crate) fn is_root() -> bool {
 /// Whether a test is passed over, and says so.
 pub(crate) fn is_skipped() -> bool {
     if !is_root() {
-        println!("skipped: only root can deliver as somebody else");
+        eprintln!("skipped: only root can deliver as somebody else");
     }
     !is_root()
 }

@@ -43,7 +43,7 @@ fn class(names: &[&str]) -> Class {
 /// Answers as a machine with the users `joe` and `root` gives them.
 fn answer(question: &Question) -> Answer {
     match question {
-        Question::User { name } if matches!(&**name, "joe" | "root") => Answer::User { home: "/home/x".into() },
+        Question::User { name } if matches!(&**name, "joe" | "root") => Answer::User { home: "/srv/x".into() },
         _ => Answer::Nothing,
     }
 }

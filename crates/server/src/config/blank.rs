@@ -2,9 +2,10 @@
 
 use super::{
     Accept, AccessRules, Acknowledge, AddressFamily, Auth, BadLine, Config, Control, CopyDsn, DelayChecks, Delivery,
-    DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl, DnsblList, Generics, Listen, ListenProtocol, ListenTls,
-    Local, Log, LogFormat, LogPath, Mailbox, MapSource, Maps, Message, Precedence, Rate, Relay, RelayDomain, Route,
-    RouteProtocol, RouteRule, RouteTls, RuleAt, Server, Smtp, Spool, Submit, Tls, Unknown,
+    DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl, DnsblList, Generics, Ldap, LdapDetail, Listen,
+    ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, MapSource, Maps, Message, Precedence, Rate,
+    Relay, RelayDomain, Route, RouteProtocol, RouteRule, RouteTls, RuleAt, Server, Smtp, Spool, Sqlite, Submit, Tls,
+    Unknown,
 };
 use mail::DomainName;
 use smtp::server::BareNewline;
@@ -94,13 +95,10 @@ pub(super) fn config(n: u8) -> Config {
             relay_mail_from: n == 1,
             relay_hosts_only: n == 1,
         },
-        generics: Generics {
-            domains: vec![RelayDomain::new(DomainName::new("x").expect("a name"), false); n.into()],
-            domain_files: vec![PathBuf::from(&text); n.into()],
-            envelope: n == 1,
-            masquerade: (n == 1).then(|| text.clone()),
-        },
+        generics: generics(n),
         rules: Vec::new(),
+        ldap: Vec::new(),
+        sqlite: Vec::new(),
         delivery: delivery(n),
         destinations: Vec::new(),
         log: Log {
@@ -197,6 +195,15 @@ fn delivery(n: u8) -> Delivery {
     }
 }
 
+fn generics(n: u8) -> Generics {
+    Generics {
+        domains: vec![RelayDomain::new(DomainName::new("x").expect("a name"), false); n.into()],
+        domain_files: vec![PathBuf::from("x"); n.into()],
+        envelope: n == 1,
+        masquerade: (n == 1).then(|| "x".repeat(n.into())),
+    }
+}
+
 fn maps(n: u8) -> Maps {
     let sources = || vec![MapSource::Ldap(String::new()); n.into()];
     Maps {
@@ -230,6 +237,36 @@ pub(super) fn route_rule() -> RouteRule {
         hello: String::new(),
         reject: String::new(),
     }
+}
+
+/// A directory.
+pub(super) fn ldap() -> Ldap {
+    Ldap {
+        name: String::new(),
+        servers: Vec::new(),
+        base: String::new(),
+        bind: String::new(),
+        password_file: None,
+        starttls: false,
+        filter: String::new(),
+        attribute: String::new(),
+        separator: String::new(),
+        routing_domains: Vec::new(),
+        bounce: false,
+        detail: LdapDetail::Keep,
+        no_domain: false,
+        timeout: Duration::ZERO,
+        connections: 0,
+        cache_time: Duration::ZERO,
+        negative_time: Duration::ZERO,
+        stale_max: Duration::ZERO,
+        cache_entries_max: 0,
+    }
+}
+
+/// A database.
+pub(super) fn sqlite() -> Sqlite {
+    Sqlite { name: String::new(), path: PathBuf::new(), query: String::new(), cache_time: Duration::ZERO }
 }
 
 /// A listener.

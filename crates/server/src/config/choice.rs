@@ -3,8 +3,8 @@
 use super::field::Field;
 use super::value::Value;
 use super::{
-    Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, ListenProtocol, ListenTls, LogFormat,
-    Precedence, RouteProtocol, RouteTls, RuleAt, Unknown,
+    Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, LdapDetail, ListenProtocol, ListenTls,
+    LogFormat, Precedence, RouteProtocol, RouteTls, RuleAt, Unknown,
 };
 use smtp::server::BareNewline;
 
@@ -92,6 +92,11 @@ choices! {
         BeforeLocal = "before-local": "behind virtusertable, before local users and aliases",
         BeforeMailertable = "before-mailertable": "for recipients elsewhere",
         Last = "last": "behind mailertable and smarttable, before smart host and MX",
+    }
+    LdapDetail {
+        Keep = "keep": "it is part of the name",
+        Strip = "strip": "the address without it is looked up too",
+        Preserve = "preserve": "the same, and mailRoutingAddress gets it",
     }
     CopyDsn {
         Never = "never": "no",

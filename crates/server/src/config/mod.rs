@@ -23,6 +23,7 @@ pub mod fuzz;
 mod generate;
 mod kind;
 mod local;
+mod lookup;
 mod machine;
 mod next_host;
 mod number;
@@ -49,6 +50,7 @@ pub use difference::{Difference, differences, refuses_reload};
 pub use domain::RelayDomain;
 pub use files::{Files, Found, RealFiles, check_files};
 pub use local::{Local, Mailbox, Names, NoMailbox, Template, Unknown};
+pub use lookup::{Ldap, LdapDetail, Sqlite};
 pub use machine::Machine;
 pub use next_host::{Host, HostPort, NoHost};
 pub use number::{Rate, time};
@@ -105,6 +107,10 @@ pub struct Config {
     pub route: Route,
     /// `[[route.rule]]`: where mail of some senders or recipients goes.
     pub rules: Vec<RouteRule>,
+    /// `[[ldap]]`
+    pub ldap: Vec<Ldap>,
+    /// `[[sqlite]]`
+    pub sqlite: Vec<Sqlite>,
     /// When and how accepted messages are delivered.
     pub delivery: Delivery,
     /// `[[destination]]`: what holds for some next hops; see [`Config::rule_for`].

@@ -6,6 +6,7 @@
 mod delivery;
 mod destination;
 mod local;
+mod lookup;
 
 use super::build::{Loaded, instance};
 use super::number::{size_text, time_text};
@@ -32,6 +33,7 @@ pub(crate) fn check(loaded: &Loaded) -> Vec<Problem> {
     rules.block_lists();
     rules.limits();
     rules.local();
+    rules.lookups();
     rules.route();
     rules.delivery();
     rules.destinations();

@@ -125,6 +125,8 @@ pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionI
             });
             work = conversation.work;
             work.flush();
+            // It is over for the host before dispatch may open another.
+            drop(conversation.link);
             if let Some(trouble) = dismissal {
                 let jobs = dispatch.unreachable(&service, &way, connection, Failure::Refused, &trouble.text);
                 return Box::pin(defer_all(&service, jobs, &trouble)).await;

@@ -4,13 +4,25 @@
 //! for what.
 
 mod accounts;
+mod cache;
+mod directory;
 mod files;
+mod sqlite;
 
+use crate::config::Config;
 use crate::env::blocking;
+use cache::{Cache, Limits};
+use directory::Directory;
 use files::Files;
 use route::question::{Answer, Question};
+use sqlite::Database;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Answers of a database that are kept.
+const DATABASE_ENTRIES_MAX: usize = 10_000;
 
 /// Everybody who can be asked.
 #[derive(Debug, Default)]
@@ -18,12 +30,53 @@ pub(crate) struct Lookups {
     files: Arc<Files>,
     /// The file of users.
     accounts: PathBuf,
+    /// By the names that questions have for them: `ldap:people`.
+    outside: Arc<HashMap<Box<str>, Outside>>,
+}
+
+/// A source outside, with what is known of it.
+#[derive(Debug)]
+struct Outside {
+    cache: Arc<Cache>,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Directory(Arc<Directory>),
+    Database(Arc<Database>),
 }
 
 impl Lookups {
-    /// The same, with what it has read, for the users of this file.
+    /// Everybody whom the configuration names. Nobody is asked before the first question.
+    pub(crate) fn new(config: &Config) -> Self {
+        let directories = config.ldap.iter().map(|table| {
+            let limits = Limits {
+                positive: table.cache_time,
+                negative: table.negative_time,
+                stale_max: table.stale_max,
+                entries_max: usize::try_from(table.cache_entries_max).unwrap_or(usize::MAX),
+            };
+            let kind = Kind::Directory(Arc::new(Directory::new(table)));
+            (format!("ldap:{}", table.name).into(), Outside { cache: Cache::new(limits), kind })
+        });
+        let databases = config.sqlite.iter().map(|table| {
+            let limits = Limits {
+                positive: table.cache_time,
+                negative: table.cache_time,
+                stale_max: Duration::ZERO,
+                entries_max: DATABASE_ENTRIES_MAX,
+            };
+            let kind = Kind::Database(Arc::new(Database::new(table)));
+            (format!("sqlite:{}", table.name).into(), Outside { cache: Cache::new(limits), kind })
+        });
+        let outside = Arc::new(directories.chain(databases).collect());
+        Self { files: Arc::default(), accounts: config.local.accounts.clone(), outside }
+    }
+
+    /// The same, with what it has read and asked, for the users of this file.
     pub(crate) fn with_accounts(&self, accounts: &Path) -> Self {
-        Self { files: Arc::clone(&self.files), accounts: accounts.to_owned() }
+        Self { files: Arc::clone(&self.files), accounts: accounts.to_owned(), outside: Arc::clone(&self.outside) }
     }
 
     /// Finds the answer to a question.
@@ -32,9 +85,10 @@ impl Lookups {
     /// Yes: a question that nobody waits for is asked again.
     pub(crate) async fn answer(self: &Arc<Self>, question: &Question) -> Answer {
         match question {
-            Question::Map { source, .. } | Question::Routing { source, .. } => {
-                Answer::Trouble(format!("no source of the name \"{source}\" is configured").into())
-            }
+            Question::Map { source, .. } | Question::Routing { source, .. } => match self.outside.get(&**source) {
+                Some(outside) => outside.answer(question).await,
+                None => Answer::Trouble(format!("no source of the name \"{source}\" is configured").into()),
+            },
             Question::Include { .. } | Question::User { .. } | Question::Forward { .. } => {
                 let (lookups, question) = (Arc::clone(self), question.clone());
                 let answered = blocking::run(move || lookups.on_this_machine(&question)).await;
@@ -50,6 +104,22 @@ impl Lookups {
             Question::User { name } => accounts::user(&self.accounts, name),
             Question::Forward { user, detail } => self.files.forward(&self.accounts, user, detail.as_deref()),
             Question::Map { .. } | Question::Routing { .. } => Answer::Nothing,
+        }
+    }
+}
+
+impl Outside {
+    async fn answer(&self, question: &Question) -> Answer {
+        match (&self.kind, question) {
+            (Kind::Directory(directory), _) => {
+                let asking = || Arc::clone(directory).answer(question.clone());
+                self.cache.answer(question, asking).await
+            }
+            (Kind::Database(database), Question::Map { key, .. }) => {
+                let asking = || Arc::clone(database).answer(Arc::clone(key));
+                self.cache.answer(question, asking).await
+            }
+            (Kind::Database(_), _) => Answer::Trouble("a database has maps, and no routing of its own".into()),
         }
     }
 }

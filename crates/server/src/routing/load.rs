@@ -18,6 +18,7 @@ use route::resolve::{
     Settings,
 };
 use route::tables::Fault;
+use route::tables::ldap_routing::{Detail, LdapRouting};
 use route::tables::mailer::MailerValue;
 use route::{Place, Refusal, Source, Table};
 use std::collections::HashMap;
@@ -79,7 +80,7 @@ pub(crate) fn load(config: &Config, lookups: &Arc<Lookups>, old: Option<&Routing
 /// # Errors
 /// As [`load`].
 pub(crate) fn load_always(config: &Config) -> Result<Loaded, Vec<String>> {
-    load_if(config, &Arc::default(), None, true)
+    load_if(config, &Arc::new(Lookups::new(config)), None, true)
 }
 
 fn load_if(
@@ -136,6 +137,34 @@ fn has_routing(config: &Config) -> bool {
         || !config.rules.is_empty()
         || has_local(config)
         || !config.relay.to_files.is_empty()
+        || ldap_routing(config).is_some()
+}
+
+/// LDAP routing, from all directories that have domains for it; a rule of the configuration has them agree on the rest.
+fn ldap_routing(config: &Config) -> Option<LdapRouting> {
+    let tables: Vec<&config::Ldap> = config.ldap.iter().filter(|table| !table.routing_domains.is_empty()).collect();
+    let first = *tables.first()?;
+    let mut domains = Class::default();
+    for domain in tables.iter().flat_map(|table| &table.routing_domains) {
+        if let Ok(name) = DomainName::new(domain.ascii()) {
+            match domain.has_subdomains() {
+                true => domains.add_tree(&name),
+                false => domains.add_name(&name),
+            }
+        }
+    }
+    Some(LdapRouting {
+        sources: tables.iter().map(|table| format!("ldap:{}", table.name).into()).collect(),
+        domains,
+        equivalents: None,
+        bounce: first.bounce,
+        detail: match first.detail {
+            config::LdapDetail::Keep => Detail::Keep,
+            config::LdapDetail::Strip => Detail::Strip,
+            config::LdapDetail::Preserve => Detail::Preserve,
+        },
+        no_domain: first.no_domain,
+    })
 }
 
 /// Whether some mail stays here.
@@ -166,7 +195,7 @@ impl Loading<'_> {
             domaintable: self.sources("domaintable", &maps.domaintable),
             smarttable: self.sources("smarttable", &maps.smarttable),
             aliases: self.sources("aliases", &maps.aliases),
-            ldap_routing: None,
+            ldap_routing: ldap_routing(self.config),
         }
     }
 

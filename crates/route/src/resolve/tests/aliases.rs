@@ -79,7 +79,7 @@ fn a_user_who_forwards_to_himself_keeps_a_copy() {
     let forward = |question: &Question| match question {
         Question::Forward { user, .. } if &**user == "joe" => Answer::Text {
             text: "\\joe, joe@partner.test, \"|/bin/cat\"".into(),
-            file: "/home/joe/.forward".into(),
+            file: "/srv/joe/.forward".into(),
             owner: Some("joe".into()),
         },
         other => answer(other),

@@ -6,6 +6,7 @@ mod connection;
 mod delivery;
 mod destination;
 mod local;
+mod lookup;
 mod process;
 mod routing;
 mod session;
@@ -33,6 +34,8 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &connection::DNSBL,
     &connection::DNSBL_LIST,
     &routing::MAPS,
+    &lookup::LDAP,
+    &lookup::SQLITE,
     &routing::ACCESS,
     &routing::GENERICS,
     &local::LOCAL,

@@ -20,7 +20,7 @@ fn each_key_is_there_once_and_in_its_table() {
         assert_eq!(
             section.group.is_some(),
             section.key.ends_with("list")
-                || ["listen", "accept.greet_pause_for", "dns.override", "destination", "route.rule"]
+                || ["listen", "accept.greet_pause_for", "dns.override", "destination", "route.rule", "ldap", "sqlite"]
                     .contains(&section.key)
         );
     }
@@ -55,6 +55,8 @@ fn fields_take_the_ends_of_their_range() {
     config.dns.overrides.push(blank::dns_override());
     config.destinations.push(blank::destination());
     config.rules.push(blank::route_rule());
+    config.ldap.push(blank::ldap());
+    config.sqlite.push(blank::sqlite());
     for parameter in all() {
         let values: Vec<Value> = match parameter.kind {
             Kind::Number { min, max, .. } | Kind::Bytes { min, max } => vec![Value::Number(min), Value::Number(max)],

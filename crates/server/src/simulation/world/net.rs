@@ -21,7 +21,7 @@ use tokio::time::sleep;
 const WIRE: usize = 64 << 10;
 /// More than any run has messages for: a server that cannot stop is known by then, and the run shall come to its end.
 const TAKEN_MAX: usize = 40_000;
-/// RFC 2544, appendix C.2.2: for tests of networks.
+/// A network that is set aside for tests.
 const NETWORK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 
 /// The address of a host as the server knows it: loopback, where the world is, would be the server itself.

@@ -1,0 +1,72 @@
+//! What the configuration says about directories and databases that maps are in: `[[ldap]]`, `[[sqlite]]`.
+
+use super::RelayDomain;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What becomes of the detail in `user+detail` with LDAP routing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LdapDetail {
+    /// It is part of the name.
+    Keep,
+    /// Without it where nothing is known with it.
+    Strip,
+    /// As `Strip`, and the routing address gets it.
+    Preserve,
+}
+
+/// `[[ldap]]`: one directory, and what it is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ldap {
+    /// As maps name it: `ldap:NAME`.
+    pub name: String,
+    /// URLs, tried in order.
+    pub servers: Vec<String>,
+    /// Where searches begin.
+    pub base: String,
+    /// The DN to bind as; empty: anonymous.
+    pub bind: String,
+    /// Its password; the first line counts.
+    pub password_file: Option<PathBuf>,
+    /// TLS before anything else is said on `ldap://`.
+    pub starttls: bool,
+    /// With `%k` for the key.
+    pub filter: String,
+    /// Whose value is the value of the map.
+    pub attribute: String,
+    /// What stands between several values; empty: several are none.
+    pub separator: String,
+    /// Domains of LDAP routing, class `LDAPRoute`; none: it is no directory of that kind.
+    pub routing_domains: Vec<RelayDomain>,
+    /// Whom the directory does not know is refused.
+    pub bounce: bool,
+    /// What becomes of details.
+    pub detail: LdapDetail,
+    /// `@domain` is not asked for.
+    pub no_domain: bool,
+    /// The longest wait for an answer, with connecting.
+    pub timeout: Duration,
+    /// The most connections at once.
+    pub connections: u16,
+    /// How long a value is kept.
+    pub cache_time: Duration,
+    /// How long it is kept that there is none.
+    pub negative_time: Duration,
+    /// How long beyond that an answer counts while the directory is down.
+    pub stale_max: Duration,
+    /// The most answers that are kept.
+    pub cache_entries_max: u32,
+}
+
+/// `[[sqlite]]`: one file, and what it is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sqlite {
+    /// As maps name it: `sqlite:NAME`.
+    pub name: String,
+    /// The file.
+    pub path: PathBuf,
+    /// With `?1` for the key; the first column of the first row is the value.
+    pub query: String,
+    /// How long an answer is kept.
+    pub cache_time: Duration,
+}

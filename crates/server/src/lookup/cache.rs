@@ -1,0 +1,274 @@
+//! Answers of who is outside, kept for a while.
+//!
+//! However many wait for the same answer, it is asked for once. While nobody outside answers, a value that is too old still
+//! counts for some time. That there is none never counts beyond its time: mail would be sent back for it.
+
+use crate::env::clock;
+use route::question::{Answer, Question};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// How long and how many.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// A value.
+    pub(super) positive: Duration,
+    /// That there is none.
+    pub(super) negative: Duration,
+    /// A value beyond its time, while nothing better is to be had.
+    pub(super) stale_max: Duration,
+    /// The most answers.
+    pub(super) entries_max: usize,
+}
+
+/// The answers of one source.
+#[derive(Debug)]
+pub(super) struct Cache {
+    limits: Limits,
+    state: Mutex<State>,
+}
+
+/// Answers in two halves: when the young half is full the old one is forgotten, and the young is the old.
+#[derive(Debug, Default)]
+struct State {
+    young: HashMap<Question, Entry>,
+    old: HashMap<Question, Entry>,
+    asked: HashMap<Question, watch::Receiver<Option<Answer>>>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    answer: Answer,
+    kept_at: Instant,
+}
+
+impl Cache {
+    /// Knows nothing yet.
+    pub(super) fn new(limits: Limits) -> Arc<Self> {
+        Arc::new(Self { limits, state: Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known, else what `ask` finds out.
+    ///
+    /// # Cancel safety
+    /// Yes: the asking goes on for others, and its answer is kept.
+    pub(super) async fn answer<F>(self: &Arc<Self>, question: &Question, ask: impl FnOnce() -> F) -> Answer
+    where
+        F: Future<Output = Answer> + Send + 'static,
+    {
+        let mut waiting = {
+            let mut state = self.state();
+            if let Some(entry) = state.find(question)
+                && clock::now().saturating_duration_since(entry.kept_at) < self.limits.time_of(&entry.answer)
+            {
+                return entry.answer.clone();
+            }
+            if let Some(asked) = state.asked.get(question) {
+                asked.clone()
+            } else {
+                let (tell, asked) = watch::channel(None);
+                state.asked.insert(question.clone(), asked.clone());
+                drop(state);
+                let asking = Asking { cache: Arc::clone(self), question: question.clone() };
+                let finding = ask();
+                tokio::spawn(async move {
+                    let answer = asking.keep(finding.await);
+                    tell.send_replace(Some(answer));
+                });
+                asked
+            }
+        };
+        let answered = waiting.wait_for(Option::is_some).await.ok().and_then(|answer| answer.clone());
+        answered.unwrap_or_else(|| Answer::Trouble("the asking broke off".into()))
+    }
+}
+
+impl Limits {
+    fn time_of(&self, answer: &Answer) -> Duration {
+        if is_value(answer) { self.positive } else { self.negative }
+    }
+}
+
+/// Whether there is something.
+const fn is_value(answer: &Answer) -> bool {
+    !matches!(answer, Answer::Nothing | Answer::Routing { host: None, address: None } | Answer::Trouble(_))
+}
+
+impl State {
+    /// An answer of any age; what is asked for stays among the young.
+    fn find(&mut self, question: &Question) -> Option<&Entry> {
+        if let Some((question, entry)) = self.old.remove_entry(question) {
+            self.young.insert(question, entry);
+        }
+        self.young.get(question)
+    }
+
+    fn insert(&mut self, question: Question, entry: Entry, entries_max: usize) {
+        self.old.remove(&question);
+        if self.young.len() >= (entries_max / 2).max(1) && !self.young.contains_key(&question) {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(question, entry);
+        if self.young.len() + self.old.len() > entries_max {
+            self.old.clear();
+        }
+    }
+}
+
+/// A question on its way; when it is dropped others may ask again.
+struct Asking {
+    cache: Arc<Cache>,
+    question: Question,
+}
+
+impl Asking {
+    /// Keeps an answer; instead of trouble the one from before, while it still counts.
+    fn keep(self, answer: Answer) -> Answer {
+        let limits = self.cache.limits;
+        let mut state = self.cache.state();
+        let now = clock::now();
+        let kept = match answer {
+            Answer::Trouble(why) => {
+                let before = state
+                    .find(&self.question)
+                    .filter(|entry| is_value(&entry.answer))
+                    .filter(|entry| now.saturating_duration_since(entry.kept_at) < limits.positive + limits.stale_max);
+                before.map_or(Answer::Trouble(why), |entry| entry.answer.clone())
+            }
+            answer => {
+                state.insert(self.question.clone(), Entry { answer: answer.clone(), kept_at: now }, limits.entries_max);
+                answer
+            }
+        };
+        drop(state);
+        kept
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.cache.state().asked.remove(&self.question);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn cache(entries_max: usize) -> Arc<Cache> {
+        Cache::new(Limits { positive: 10 * SECOND, negative: 2 * SECOND, stale_max: 100 * SECOND, entries_max })
+    }
+
+    fn question(key: &str) -> Question {
+        Question::Map { source: "ldap:x".into(), key: key.into() }
+    }
+
+    fn value(value: &str) -> Answer {
+        Answer::Value { value: value.into(), place: "there".into() }
+    }
+
+    fn trouble() -> Answer {
+        Answer::Trouble("down".into())
+    }
+
+    /// Asks; `asked` counts how often it reaches outside.
+    async fn ask(cache: &Arc<Cache>, key: &str, answer: Answer, asked: &Arc<AtomicUsize>) -> Answer {
+        let asked = Arc::clone(asked);
+        cache
+            .answer(&question(key), move || async move {
+                asked.fetch_add(1, Ordering::Relaxed);
+                // The paused clock moves on when all wait.
+                let never = std::future::pending::<()>();
+                assert!(tokio::time::timeout(SECOND / 10, never).await.is_err());
+                answer
+            })
+            .await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_question_for_all_who_wait() {
+        let (cache, asked) = (cache(10), Arc::new(AtomicUsize::new(0)));
+        let all: Vec<_> = (0..100)
+            .map(|_| {
+                let (cache, asked) = (Arc::clone(&cache), Arc::clone(&asked));
+                tokio::spawn(async move { ask(&cache, "k", value("v"), &asked).await })
+            })
+            .collect();
+        for one in all {
+            assert_eq!(one.await.unwrap(), value("v"));
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        // Another key is another question.
+        ask(&cache, "other", Answer::Nothing, &asked).await;
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
+        assert!(cache.state().asked.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_goes_away_takes_no_answer_with_him() {
+        let (cache, asked) = (cache(10), Arc::new(AtomicUsize::new(0)));
+        let gone = tokio::time::timeout(SECOND / 100, ask(&cache, "k", value("v"), &asked)).await;
+        assert!(gone.is_err());
+        assert_eq!(ask(&cache, "k", value("w"), &asked).await, value("v"));
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn values_and_their_absence_have_their_times() {
+        let (cache, asked) = (cache(10), Arc::new(AtomicUsize::new(0)));
+        ask(&cache, "k", value("v"), &asked).await;
+        ask(&cache, "none", Answer::Nothing, &asked).await;
+        tokio::time::advance(3 * SECOND).await;
+        assert_eq!(ask(&cache, "k", value("new"), &asked).await, value("v"));
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
+        assert_eq!(ask(&cache, "none", value("born"), &asked).await, value("born"));
+        tokio::time::advance(8 * SECOND).await;
+        assert_eq!(ask(&cache, "k", value("new"), &asked).await, value("new"));
+        assert_eq!(asked.load(Ordering::Relaxed), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_old_value_counts_while_nobody_answers_and_an_old_absence_does_not() {
+        let (cache, asked) = (cache(10), Arc::new(AtomicUsize::new(0)));
+        ask(&cache, "k", value("v"), &asked).await;
+        ask(&cache, "none", Answer::Nothing, &asked).await;
+        tokio::time::advance(60 * SECOND).await;
+        assert_eq!(ask(&cache, "k", trouble(), &asked).await, value("v"));
+        assert_eq!(ask(&cache, "none", trouble(), &asked).await, trouble());
+        assert_eq!(ask(&cache, "unknown", trouble(), &asked).await, trouble());
+        tokio::time::advance(60 * SECOND).await;
+        assert_eq!(ask(&cache, "k", trouble(), &asked).await, trouble(), "not for ever");
+        assert_eq!(ask(&cache, "k", value("back"), &asked).await, value("back"), "trouble is not kept");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_does_not_grow_beyond_its_bound() {
+        for entries_max in [1, 2, 7, 100] {
+            let (cache, asked) = (cache(entries_max), Arc::new(AtomicUsize::new(0)));
+            for number in 0..300 {
+                // It is in use all the time.
+                ask(&cache, "k", value("v"), &asked).await;
+                ask(&cache, &number.to_string(), value("v"), &asked).await;
+                let state = cache.state();
+                assert!(state.young.len() + state.old.len() <= entries_max);
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_asking_that_breaks_off_is_trouble_and_not_the_end() {
+        let cache = cache(10);
+        let answer = cache.answer(&question("k"), || async { panic!("a bug") }).await;
+        assert!(matches!(answer, Answer::Trouble(_)));
+        assert_eq!(cache.answer(&question("k"), || async { value("v") }).await, value("v"));
+    }
+}
