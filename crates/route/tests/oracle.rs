@@ -261,6 +261,7 @@ impl Site {
             Ok(_) => None,
         };
         let at_connect = refused(&self.known(|ask| access.connect(ask, &client)));
+        let path = self.known(|ask| self.router.canonical_path(ask, &path)).ok()?;
         let at_mail =
             at_connect.clone().or_else(|| refused(&self.known(|ask| access.sender(ask, &client, &path, classes))));
         if at_connect.as_deref().is_some_and(|reply| reply.starts_with("421")) {
@@ -274,7 +275,10 @@ impl Site {
                 continue;
             }
             let recipient = Address::parse(qualified(written).as_bytes()).ok()?;
-            let ruled = self.known(|ask| access.recipient(ask, &client, &path, &recipient, classes));
+            let ruled = self.known(|ask| {
+                let canonical = self.router.canonical(ask, &recipient)?;
+                access.recipient(ask, &client, &path, &canonical, classes)
+            });
             let request =
                 Request { sender: &path, recipient: &recipient, client: Some(ip), is_local_submission: false };
             let said = refused(&ruled).or_else(|| match self.known(|ask| self.router.resolve(ask, &request)) {

@@ -103,10 +103,11 @@ fn way(
         Client::of,
     );
     let classes = &router.classes;
+    let (path, address) = (router.canonical_path(ask, &sender.address)?, router.canonical(ask, recipient)?);
     let judged = [
         access.connect(ask, &client)?,
-        access.sender(ask, &client, &sender.address, classes)?,
-        access.recipient(ask, &client, &sender.address, recipient, classes)?,
+        access.sender(ask, &client, &path, classes)?,
+        access.recipient(ask, &client, &path, &address, classes)?,
     ];
     let mut steps = Vec::new();
     let mut hold = None;

@@ -36,20 +36,38 @@ impl Router {
     /// # Errors
     /// [`Stop::Open`] if something has to be asked first, [`Stop::Trouble`] if it cannot be said now.
     pub fn sender(&self, ask: &mut Ask<'_>, sender: &ReversePath, kind: SenderKind) -> Result<ReversePath, Stop> {
-        let ReversePath::Address(address) = sender else { return Ok(ReversePath::Null) };
-        let mut address = address.clone();
-        if let Some(name) = address.domain().name() {
-            if name.ascii() == "localhost" {
-                address = at(address.local_part(), &self.settings.hostname)?;
-            } else if let Some(Entry { found, value }) = domaintable::find(ask, &self.maps.domaintable, name.ascii())? {
-                let new = domaintable::parse(&value).map_err(|fault| trouble(&found, &fault))?;
-                address = at(address.local_part(), &new)?;
-            }
-        }
+        let ReversePath::Address(mut address) = self.canonical_path(ask, sender)? else { return Ok(ReversePath::Null) };
         if kind == SenderKind::Header || self.settings.generics.envelope {
             address = self.generic(ask, address)?;
         }
         Ok(ReversePath::Address(address))
+    }
+
+    /// An address as the access map is asked for it: at its domain's own name, where domaintable has another one.
+    ///
+    /// # Errors
+    /// [`Stop::Open`] if something has to be asked first, [`Stop::Trouble`] if it cannot be said now.
+    pub fn canonical(&self, ask: &mut Ask<'_>, address: &Address) -> Result<Address, Stop> {
+        let Some(name) = address.domain().name() else { return Ok(address.clone()) };
+        if name.ascii() == "localhost" {
+            return at(address.local_part(), &self.settings.hostname);
+        }
+        let Some(Entry { found, value }) = domaintable::find(ask, &self.maps.domaintable, name.ascii())? else {
+            return Ok(address.clone());
+        };
+        let new = domaintable::parse(&value).map_err(|fault| trouble(&found, &fault))?;
+        at(address.local_part(), &new)
+    }
+
+    /// The same for a sender, who may be nobody.
+    ///
+    /// # Errors
+    /// As [`Self::canonical`].
+    pub fn canonical_path(&self, ask: &mut Ask<'_>, path: &ReversePath) -> Result<ReversePath, Stop> {
+        match path {
+            ReversePath::Null => Ok(ReversePath::Null),
+            ReversePath::Address(address) => self.canonical(ask, address).map(ReversePath::Address),
+        }
     }
 
     fn generic(&self, ask: &mut Ask<'_>, address: Address) -> Result<Address, Stop> {

@@ -58,7 +58,7 @@ impl ErrorValue {
     pub fn parse_virtual(rest: &str) -> Self {
         let rest = rest.trim();
         if let Some((code, text)) = rest.split_once(':')
-            && code.parse::<EnhancedCode>().is_ok()
+            && is_code(code)
         {
             return Self::of(Some(code), text);
         }
@@ -112,6 +112,12 @@ const fn permanent(subject: u16, detail: u16) -> EnhancedCode {
 
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'"'))
+}
+
+/// Whether a text has the form of an enhanced code, if not its numbers.
+fn is_code(text: &str) -> bool {
+    text.split('.').count() == 3
+        && text.split('.').all(|part| !part.is_empty() && part.bytes().all(|c| c.is_ascii_alphanumeric()))
 }
 
 fn is_known(text: &str) -> bool {

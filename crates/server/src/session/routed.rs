@@ -44,6 +44,8 @@ pub(super) struct RecipientRuled {
 struct Subject {
     client: Client,
     name: ClientName,
+    /// Whether names of clients are looked up at all.
+    asks_names: bool,
     identity: Option<Box<str>>,
     sender: ReversePath,
 }
@@ -58,6 +60,7 @@ impl Subject {
             ClientName::Verified(name) => access::ClientName::Verified(name),
             ClientName::Forged(_) => access::ClientName::Forged,
             ClientName::None => access::ClientName::NotFound,
+            ClientName::Unknown if self.asks_names => access::ClientName::Unavailable,
             ClientName::Unknown => access::ClientName::NotAsked,
         };
         access::Client { ip: self.ip(), name, identity: self.identity.as_deref(), certificate: None }
@@ -65,7 +68,8 @@ impl Subject {
 
     fn judge_sender(&self, admission: &Admission, ask: &mut Ask<'_>) -> Result<SenderRuled, Stop> {
         let client = admission.access.connect(ask, &self.client())?.ruling;
-        let sender = admission.access.sender(ask, &self.client(), &self.sender, &admission.router.classes)?.ruling;
+        let path = admission.router.canonical_path(ask, &self.sender)?;
+        let sender = admission.access.sender(ask, &self.client(), &path, &admission.router.classes)?.ruling;
         Ok(SenderRuled { client, sender })
     }
 
@@ -76,7 +80,9 @@ impl Subject {
         ask: &mut Ask<'_>,
     ) -> Result<RecipientRuled, Stop> {
         let Admission { router, access } = admission;
-        let admitted = access.recipient(ask, &self.client(), &self.sender, &recipient.address, &router.classes)?;
+        let sender = router.canonical_path(ask, &self.sender)?;
+        let address = router.canonical(ask, &recipient.address)?;
+        let admitted = access.recipient(ask, &self.client(), &sender, &address, &router.classes)?;
         if matches!(admitted.ruling, Ruling::Refuse(_)) {
             return Ok(RecipientRuled { admitted, resolution: None });
         }
@@ -103,6 +109,7 @@ impl Connection {
         Subject {
             client: *self.session.client(),
             name: self.opening.name.clone(),
+            asks_names: self.service.live.load().config.accept.reverse_dns,
             identity: self.session.identity().map(Into::into),
             sender: self.session.transaction().map_or(ReversePath::Null, |transaction| transaction.sender.clone()),
         }
