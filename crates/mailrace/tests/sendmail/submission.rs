@@ -32,7 +32,7 @@ fn statuses_and_texts_are_sendmails() {
             &["-bv", "joe", "ann@x.test"],
             "",
             0,
-            "joe... deliverable: mailer local, user joe\nann@x.test... deliverable: mailer esmtp, host x.test, user ann@x.test\n",
+            "joe... deliverable: mailer esmtp, host mx.test, user joe@mx.test\nann@x.test... deliverable: mailer esmtp, host x.test, user ann@x.test\n",
         ),
         (&["-bp"], "", 69, "no server answers"),
         (&["-q"], "", 69, "no server answers"),
@@ -150,10 +150,12 @@ fn interactive_waits_for_the_next_hop() {
         let mut sink = program();
         sink.args(["sink", "--listen", "127.0.0.1:0", "--refuse", refuse]).stdout(std::process::Stdio::piped());
         let mut sink = Sink(sink.spawn().expect("a sink"));
-        let mut line = String::new();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(sink.0.stdout.take().expect("piped")), &mut line)
-            .expect("a line");
-        let address = line.trim().strip_prefix("mailrace: ready on ").expect("ready").to_owned();
+        let said = std::io::BufReader::new(sink.0.stdout.take().expect("piped"));
+        // Lines of its log may come first.
+        let address = std::io::BufRead::lines(said)
+            .map_while(Result::ok)
+            .find_map(|line| Some(line.strip_prefix("mailrace: ready on ")?.to_owned()))
+            .expect("ready");
         let setup = Setup::new().set("route.smart_host", format!("{address:?}")).set("delivery.mode", "\"background\"");
         let desk = Desk::of(&setup);
         let server = setup.start();
