@@ -7,19 +7,24 @@
 use std::collections::HashSet;
 
 pub use crate::access::fuzz::{access_map, class_file};
+pub use crate::alias::fuzz::{alias_file, alias_forward, alias_include, alias_members};
 use crate::map::{Format, Limits, Loaded, Reading, Table, Unreadable, berkeley, cdb};
 
 /// A body and its name.
 pub type Body = (&'static str, fn(&[u8]));
 
 /// All bodies.
-pub const BODIES: [Body; 6] = [
+pub const BODIES: [Body; 10] = [
     ("map_text", map_text),
     ("map_berkeley", map_berkeley),
     ("map_cdb", map_cdb),
     ("map_write", map_write),
     ("access_map", access_map),
     ("class_file", class_file),
+    ("alias_file", alias_file),
+    ("alias_members", alias_members),
+    ("alias_include", alias_include),
+    ("alias_forward", alias_forward),
 ];
 
 fn read(data: &[u8], fold: bool) -> Result<Loaded, Unreadable> {

@@ -25,6 +25,8 @@ const SEEDS: &[&[u8]] = &[
     b"x@a.example u%b.example@c.example\nConnect:10.1.2.0/24 RELAY\nFrom:a.example ERROR:5.7.1:\"550 no, never\"\nTo:u@ OK\nbcc:c.example a@b.example\n\
       Connect:IPv6:2001:db8::/32 QUARANTINE:x\nSpam:c.example FRIEND\nTLS_Clt: TEMP+VERIFY:128+CN:x++CI:/y\nAuthInfo:x \"U:a\" \"P:b\"\nexample SKIP\n",
     b"ours.example # us\n10.1.\nIPv6:2001:db8\n[10.1.2.3]\n.below.example\n10.0.0.0/8\nb\xc3\xbccher.example two\n",
+    b"# c\nlist: joe, \"|/bin/x y\", :include:/a/b,\n \\ann, Joe Smith <joe@a.example>, \\\n/var/x\n\"q n\": team: joe, <@a.example:b@c.example>;\n",
+    b"\\joe, ann+x, joe@a.example, loop\n\n#x\n\"a,b\"@c.example (c (d)), error:5.1.1:550 no #@# y\n<\"|x\">, d%e.example, @, <, \"",
     &[0; 1_600],
     &[0xff; 1_600],
 ];

@@ -1,11 +1,12 @@
 //! Who gets the mail of a user: aliases, `:include:` files and forwards are followed until there are only mailboxes, programs,
 //! files, and addresses for the caller to resolve.
 //!
-//! Names are taken breadth first, so everybody is reached by the shortest way, and each once. While an answer is missing the
-//! others go on: then one round asks for all users of a list together.
+//! Names are taken depth first and members from the last to the first, as sendmail does, each name once. So whoever is met again
+//! either has the mail already, or is on the way: then somebody on the way keeps it. (Breadth first, two that lead to each other
+//! could each leave it to the other.) While an answer is missing the others go on: then one round asks for all users of a list.
 //!
-//! A name that leads to itself (`joe: joe, ann`) is the mailbox of that user; as in sendmail, of several names that lead to each
-//! other the nearest that is an account keeps the mail.
+//! A name that leads to itself (`joe: joe, ann`) is the mailbox of that user; of several names that lead to each other the
+//! nearest that is an account keeps the mail.
 
 use super::NAME;
 use super::file::shown;
@@ -16,7 +17,7 @@ use crate::refusal::Refusal;
 use crate::step::Step;
 use crate::tables::virtusertable::detail;
 use mail::{Address, AddressKey, Domain, DomainName, EnhancedCode, LocalPart, Outcome, ReversePath};
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -118,10 +119,12 @@ enum Work {
         forward: bool,
     },
     Include(Box<str>, Origin),
+    /// All that a name leads to has been done.
+    End(Box<str>),
 }
 
 /// What has been reached.
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
     Name(Box<str>),
     /// A user whose `.forward` counts, in lower case and with his detail.
@@ -139,8 +142,16 @@ struct Run<'r, 'a> {
     aliases: &'r [Source],
     settings: &'r Settings<'r>,
     root: &'r LocalPart,
-    work: VecDeque<Work>,
+    /// The last one is the next.
+    work: Vec<Work>,
+    /// Whoever gets the mail.
     seen: HashSet<Key>,
+    /// Names and files that have been opened, and how deep they were found.
+    opened: HashMap<Key, usize>,
+    /// What has been found too deep.
+    deep: HashMap<Key, Expanded>,
+    /// Names of which not all has been done.
+    on_the_way: HashSet<Box<str>>,
     recipients: Vec<Expanded>,
     steps: Vec<Step>,
     /// Members that led back to somebody on the way.
@@ -166,8 +177,11 @@ pub fn expand(
         aliases,
         settings,
         root: user,
-        work: VecDeque::new(),
+        work: Vec::new(),
         seen: HashSet::new(),
+        opened: HashMap::new(),
+        deep: HashMap::new(),
+        on_the_way: HashSet::new(),
         recipients: Vec::new(),
         steps: Vec::new(),
         loops: 0,
@@ -178,7 +192,7 @@ pub fn expand(
     loop {
         let done = match first.take() {
             Some((user, origin)) => run.user(user.clone(), origin.clone()),
-            None => match run.work.pop_front() {
+            None => match run.work.pop() {
                 Some(work) => run.one(work),
                 None => break,
             },
@@ -205,6 +219,14 @@ fn loop_broken(user: &str, how: &str) -> Target {
 
 impl Run<'_, '_> {
     fn end(mut self, origin: &Origin) -> Expansion {
+        let mut deep: Vec<Expanded> = Vec::new();
+        for (key, refused) in std::mem::take(&mut self.deep) {
+            if !self.seen.contains(&key) && !self.opened.contains_key(&key) {
+                deep.push(refused);
+            }
+        }
+        // One is told, the others are in the same loop.
+        self.recipients.extend(deep.into_iter().min_by_key(|refused| refused.origin.to_string()));
         if self.recipients.is_empty() && origin.link.is_none() {
             let target = if self.loops > 0 {
                 loop_broken(self.root.as_str(), "")
@@ -227,6 +249,10 @@ impl Run<'_, '_> {
             Work::Name(user, origin) => self.name(user, origin),
             Work::Account { user, origin, forward } => self.account(user, origin, forward),
             Work::Include(path, origin) => self.include(&path, &origin),
+            Work::End(name) => {
+                self.on_the_way.remove(&name);
+                Ok(())
+            }
         }
     }
 
@@ -257,23 +283,23 @@ impl Run<'_, '_> {
         match member {
             Member::Local(user) => return self.user(user, origin.clone()),
             Member::Mailbox(user) => {
-                if !self.is_too_deep(user.as_str(), origin) {
-                    self.work.push_back(Work::Account { user, origin: origin.clone(), forward: false });
+                if !self.is_too_deep(&Key::Mailbox(folded(user.as_str()), None), origin) {
+                    self.work.push(Work::Account { user, origin: origin.clone(), forward: false });
                 }
             }
             Member::Address(address) => return self.address(address, origin),
             Member::Include(path) => {
-                if !self.is_too_deep(&path, origin) && self.seen.insert(Key::Include(path.clone())) {
-                    self.work.push_back(Work::Include(path, origin.clone()));
+                if !self.is_too_deep(&Key::Include(path.clone()), origin) {
+                    self.work.push(Work::Include(path, origin.clone()));
                 }
             }
             Member::Program(command) => {
-                if self.seen.insert(Key::Program(command.clone(), origin.controller.clone())) {
+                if self.is_new(Key::Program(command.clone(), origin.controller.clone()), origin) {
                     self.controlled(Target::Program { command }, "programs", origin);
                 }
             }
             Member::File(path) => {
-                if self.seen.insert(Key::File(path.clone(), origin.controller.clone())) {
+                if self.is_new(Key::File(path.clone(), origin.controller.clone()), origin) {
                     self.controlled(Target::File { path }, "files", origin);
                 }
             }
@@ -290,9 +316,6 @@ impl Run<'_, '_> {
 
     /// A program or a file, if its text may name any.
     fn controlled(&mut self, target: Target, what: &str, origin: &Origin) {
-        if self.is_too_deep(what, origin) {
-            return;
-        }
         let target = match origin.controller {
             Controller::Default | Controller::User(_) => target,
             Controller::Nobody => {
@@ -303,14 +326,39 @@ impl Run<'_, '_> {
         self.push(target, origin.clone());
     }
 
-    fn is_too_deep(&mut self, name: &str, origin: &Origin) -> bool {
+    /// Whether too many aliases lead here. It is refused, if no shorter way is found.
+    fn is_too_deep(&mut self, key: &Key, origin: &Origin) -> bool {
         let (depth, max) = (origin.depth(), self.settings.depth_max);
         if depth <= max {
             return false;
         }
-        self.step(|| Step::new(NAME, format!("{origin} → {name}: {depth} aliases deep, {max} at most")));
-        self.push(loop_broken(self.root.as_str(), &format!(" ({depth} aliases deep; {max} max)")), origin.clone());
+        if !self.deep.contains_key(key) {
+            self.step(|| Step::new(NAME, format!("{origin}: {depth} aliases deep, {max} at most")));
+            let target = loop_broken(self.root.as_str(), &format!(" ({depth} aliases deep; {max} max)"));
+            self.deep.insert(key.clone(), Expanded { target, origin: origin.clone() });
+        }
         true
+    }
+
+    /// Whether a name or a file is to be opened: it has not been, or so deep that not all of it could be followed.
+    fn opens(&mut self, key: Key, origin: &Origin) -> bool {
+        let depth = origin.depth();
+        match self.opened.get_mut(&key) {
+            None => {
+                self.opened.insert(key, depth);
+                true
+            }
+            Some(before) if depth < *before && !self.deep.is_empty() => {
+                *before = depth;
+                true
+            }
+            Some(_) => false,
+        }
+    }
+
+    /// Whether somebody gets the mail who has not got it yet.
+    fn is_new(&mut self, key: Key, origin: &Origin) -> bool {
+        !self.is_too_deep(&key, origin) && self.seen.insert(key)
     }
 
     fn address(&mut self, address: Address, origin: &Origin) -> Result<(), Stop> {
@@ -322,7 +370,7 @@ impl Run<'_, '_> {
         if (self.settings.is_local)(address.domain()) && self.is_self(address.local_part(), origin)? {
             return Ok(());
         }
-        if !self.is_too_deep(address.local_part().as_str(), origin) && self.seen.insert(Key::Address(address.key())) {
+        if self.is_new(Key::Address(address.key()), origin) {
             self.push(Target::Address(address), origin.clone());
         }
         Ok(())
@@ -330,44 +378,54 @@ impl Run<'_, '_> {
 
     /// A user whom a list names, or who was asked for.
     fn user(&mut self, user: LocalPart, origin: Origin) -> Result<(), Stop> {
-        if self.is_self(&user, &origin)? {
-            return Ok(());
-        }
-        if !self.is_too_deep(user.as_str(), &origin) && self.seen.insert(Key::Name(folded(user.as_str()))) {
-            self.work.push_back(Work::Name(user, origin));
+        if !self.is_self(&user, &origin)? {
+            self.work.push(Work::Name(user, origin));
         }
         Ok(())
     }
 
-    /// Whether a name leads to itself; then somebody on the way has the mail in his mailbox.
+    /// Whether a name leads back to somebody on the way; then one of those has the mail in his mailbox.
     fn is_self(&mut self, user: &LocalPart, origin: &Origin) -> Result<bool, Stop> {
         let is_user = |link: &&Arc<Link>| link.stage != Stage::Include && link.name.eq_ignore_ascii_case(user.as_str());
-        let Some(same) = origin.links().find(is_user).map(Arc::clone) else { return Ok(false) };
-        self.loops += 1;
-        let mut keeper = None;
-        if self.is_account(user)? {
-            keeper = Some(Arc::clone(&same));
-        } else {
-            for link in origin.links().filter(|link| link.stage != Stage::Include) {
-                if let Some(user) = &link.user
-                    && self.is_account(user)?
-                {
-                    keeper = Some(Arc::clone(link));
-                    break;
-                }
-            }
+        let same = origin.links().find(is_user).map(Arc::clone);
+        if same.is_none() && (self.on_the_way.is_empty() || !self.on_the_way.contains(&folded(user.as_str()))) {
+            return Ok(false);
         }
+        self.loops += 1;
+        let keeper = self.keeper(user, same.as_ref(), origin)?;
         // An alias of its own name alone is a user whom nobody knows.
-        let is_direct = origin.link.as_ref().is_some_and(|link| Arc::ptr_eq(link, &same));
-        let keeper = keeper.or_else(|| is_direct.then_some(same));
+        let is_direct = |same: &Arc<Link>| origin.link.as_ref().is_some_and(|link| Arc::ptr_eq(link, same));
+        let keeper = keeper.or_else(|| same.filter(is_direct));
         let Some((link, user)) = keeper.and_then(|link| link.user.clone().map(|user| (link, user))) else {
             self.step(|| Step::new(NAME, format!("{origin} → {user}: a loop without a mailbox")));
             return Ok(true);
         };
         self.step(|| Step::new(NAME, format!("{origin} → {user}: the mailbox of {user}")));
         let forward = link.stage == Stage::Alias;
-        self.work.push_back(Work::Account { user, origin: link.from.clone(), forward });
+        self.work.push(Work::Account { user, origin: link.from.clone(), forward });
         Ok(true)
+    }
+
+    /// Who keeps the mail of a loop: the user himself, or the nearest on the way who is an account.
+    fn keeper(
+        &mut self,
+        user: &LocalPart,
+        same: Option<&Arc<Link>>,
+        origin: &Origin,
+    ) -> Result<Option<Arc<Link>>, Stop> {
+        if let Some(same) = same
+            && self.is_account(user)?
+        {
+            return Ok(Some(Arc::clone(same)));
+        }
+        for link in origin.links() {
+            if let Some(user) = &link.user
+                && self.is_account(user)?
+            {
+                return Ok(Some(Arc::clone(link)));
+            }
+        }
+        Ok(None)
     }
 
     fn is_account(&mut self, user: &LocalPart) -> Result<bool, Stop> {
@@ -395,12 +453,19 @@ impl Run<'_, '_> {
     }
 
     fn name(&mut self, user: LocalPart, origin: Origin) -> Result<(), Stop> {
+        let name = folded(user.as_str());
+        let key = Key::Name(name.clone());
+        if self.is_too_deep(&key, &origin) || !self.opens(key, &origin) {
+            return Ok(());
+        }
+        self.on_the_way.insert(name.clone());
+        self.work.push(Work::End(name.clone()));
         let Some((found, key)) = self.find(user.as_str())? else {
-            self.work.push_back(Work::Account { user, origin, forward: true });
+            self.work.push(Work::Account { user, origin, forward: true });
             return Ok(());
         };
         self.step(|| Step::of(NAME, found.clone(), shorter(&found.value)));
-        let mut inner = origin.through(Stage::Alias, &folded(user.as_str()), Some(&user), Controller::Default);
+        let mut inner = origin.through(Stage::Alias, &name, Some(&user), Controller::Default);
         let mut is_open = false;
         match self.owner(&key) {
             Ok(Some(owner)) => inner.sender = Some(owner),
@@ -524,7 +589,7 @@ impl Run<'_, '_> {
         if members.peek().is_none() {
             return Ok(true);
         }
-        if !self.seen.insert(Key::Forward(whole.into())) {
+        if !self.opens(Key::Forward(whole.into()), inner) {
             return Ok(false);
         }
         self.step(|| Step::new("forward", format!("{whole} by {file}: {}", shorter(text))));
@@ -534,6 +599,9 @@ impl Run<'_, '_> {
     }
 
     fn include(&mut self, path: &str, origin: &Origin) -> Result<(), Stop> {
+        if !self.opens(Key::Include(path.into()), origin) {
+            return Ok(());
+        }
         let question = Question::Include { path: path.into(), user: origin.controller().map(Into::into) };
         let Answer::Text { text, owner, .. } = self.ask.answer(question)? else {
             if origin.controller == Controller::Default {

@@ -1,18 +1,9 @@
-//! One body per text that people or programs write: feed it any bytes, and it asserts what must hold for all bytes.
-//!
-//! A test drives them with mutated seeds in every run; a fuzzer's targets call the same functions. Asserted everywhere: no
-//! panic, no output out of proportion to the input, and what was read and written is read again as the same value.
+//! The fuzz bodies of aliases, see [`crate::fuzz`].
 
 use super::{Member, Origin, Settings, Target, expand, list_members, parse_aliases, parse_list, parse_members};
 use crate::question::{Answer, Answers, Ask, Question, Source};
 use mail::{Domain, DomainName, LocalPart};
 use std::sync::Arc;
-
-/// A body and its name.
-pub type Body = (&'static str, fn(&[u8]));
-
-/// All bodies.
-pub const BODIES: [Body; 4] = [("aliases", aliases), ("members", members), ("include", include), ("forward", forward)];
 
 fn survives(member: &Member) {
     if matches!(member, Member::Bad { .. } | Member::Error(_)) {
@@ -28,7 +19,7 @@ fn survives(member: &Member) {
 ///
 /// # Panics
 /// When what must hold does not.
-pub fn aliases(data: &[u8]) {
+pub fn alias_file(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let read = parse_aliases("aliases", &text, &|domain| domain == "a.example");
     assert!(read.table.len() as u64 <= read.summary.aliases);
@@ -38,15 +29,15 @@ pub fn aliases(data: &[u8]) {
     }
     for hit in read.table.iter() {
         assert!(!hit.key.is_empty() && !hit.value.is_empty());
-        members(hit.value.as_bytes());
+        alias_members(hit.value.as_bytes());
     }
 }
 
 /// A value.
 ///
 /// # Panics
-/// If what is to hold does not.
-pub fn members(data: &[u8]) {
+/// When what must hold does not.
+pub fn alias_members(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (read, complaints) = parse_members(&text);
     assert!(read.len() <= text.len() && complaints.len() <= 2 * text.len());
@@ -56,19 +47,19 @@ pub fn members(data: &[u8]) {
 /// The text of an `:include:` file.
 ///
 /// # Panics
-/// If what is to hold does not.
-pub fn include(data: &[u8]) {
+/// When what must hold does not.
+pub fn alias_include(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (read, _) = parse_list(&text);
     assert!(list_members(&text).eq(read.iter().cloned()));
     read.iter().for_each(survives);
 }
 
-/// The text of the `.forward` of joe: he and others are found, nobody twice.
+/// The text of joe's `.forward`: he and others are found, nobody twice.
 ///
 /// # Panics
 /// When that is not so.
-pub fn forward(data: &[u8]) {
+pub fn alias_forward(data: &[u8]) {
     let text: Arc<str> = String::from_utf8_lossy(data).into();
     let here = DomainName::new("a.example").expect("a name");
     let settings = Settings {
@@ -106,7 +97,7 @@ pub fn forward(data: &[u8]) {
         }
         for question in open {
             let answer = match &question {
-                Question::User { name } if matches!(&**name, "joe" | "ann") => Answer::User { home: "/home".into() },
+                Question::User { name } if matches!(&**name, "joe" | "ann") => Answer::User { home: "/users".into() },
                 Question::Forward { user, .. } if &**user == "joe" => {
                     Answer::Text { text: Arc::clone(&text), file: "/users/.forward".into(), owner: Some("joe".into()) }
                 }

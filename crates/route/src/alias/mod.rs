@@ -22,7 +22,7 @@
 
 mod expand;
 mod file;
-pub mod fuzz;
+pub(crate) mod fuzz;
 mod lint;
 mod member;
 mod origin;

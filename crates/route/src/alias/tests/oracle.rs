@@ -295,24 +295,29 @@ toall: "|/pr all"
 
 #[test]
 fn forwards_may_lead_to_each_other() {
-    let world = World::new("both: carol, dave\n")
-        .forward("carol", "dave\n")
-        .forward("dave", "carol\n")
-        .forward("gina", "gina\n")
-        .forward("harry", "\n\n")
-        .forward("kim", "kim@our.test, ann\n")
-        .forward("ann", "joe@far.example\n")
-        .forward("lone", "")
-        .forward("three", "one\n")
-        .forward("one", "two\n")
-        .forward("two", "three, lone\n");
+    let world =
+        World::new("both: carol, dave\npair: man, lp\nman: lp\nlp: man\nann2: bob2, far@x.example\nbob2: ann2\n")
+            .forward("ann2", "bob2\n")
+            .forward("carol", "dave\n")
+            .forward("dave", "carol\n")
+            .forward("gina", "gina\n")
+            .forward("harry", "\n\n")
+            .forward("kim", "kim@our.test, ann\n")
+            .forward("ann", "joe@far.example\n")
+            .forward("lone", "")
+            .forward("three", "one\n")
+            .forward("one", "two\n")
+            .forward("two", "three, lone\n");
     let table: &[(&str, &[&str])] = &[
         // A forward that only leads back counts for nothing.
         ("carol", &["carol", "dave"]),
         ("dave", &["carol", "dave"]),
         ("both", &["carol", "dave"]),
         ("gina", &["gina"]),
-        ("gina+box", &["gina+box"]),
+        ("pair", &["lp"]),
+        // sendmail forgets ann2, whose forward names what is not done yet.
+        ("ann2", &["ann2", "far@x.example"]),
+        ("gina+box", &["gina"]),
         ("harry", &["harry"]),
         ("kim", &["joe@far.example", "kim"]),
         ("three", &["lone", "three"]),

@@ -44,14 +44,14 @@ proptest! {
 
     #[test]
     fn fuzz_bodies(data in mutated()) {
-        for (_, body) in fuzz::BODIES {
+        for body in [fuzz::alias_file, fuzz::alias_members, fuzz::alias_include, fuzz::alias_forward] {
             body(&data);
         }
     }
 
     #[test]
     fn any_text_is_read(text in "\\PC{0,60}") {
-        for (_, body) in fuzz::BODIES {
+        for body in [fuzz::alias_file, fuzz::alias_members, fuzz::alias_include, fuzz::alias_forward] {
             body(text.as_bytes());
         }
     }
