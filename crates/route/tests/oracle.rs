@@ -17,7 +17,7 @@ mod differences;
 
 use answer::{Answer, address, qualified};
 use corpus::{Asked, Case, Extent};
-use mail::{Address, DomainName, ReversePath};
+use mail::{Address, Domain, DomainName, ReversePath};
 use route::access::{Access, Client, ClientName, DelayChecks, Options, RelayMailFrom, Ruled, Ruling};
 use route::class::{Class, Classes, Kind};
 use route::destination::{Hosts, To};
@@ -68,13 +68,15 @@ impl Site {
         let virt = class(Kind::Local, "virtuser-domains");
         // VirtHost is in class R, with what lies below its names.
         relay.extend(&class(Kind::Relay { hosts_only: flag("relay_hosts_only") }, "virtuser-domains"));
-        let classes = Classes {
+        let mut classes = Classes {
             local: class(Kind::Local, "local-host-names"),
             relay,
             to: Class::default(),
             virt,
             hostname: Some(host.clone()),
         };
+        // The addresses at which the server listens are its own, as it adds them.
+        classes.to.add_address(std::net::Ipv4Addr::LOCALHOST.into());
         let mut settings = Settings::new(host);
         settings.smart_hosts = text("smart_host").and_then(|text| hosts(&text));
         settings.luser_relay = text("luser_relay").and_then(|text| MailerValue::parse(&text, 25).ok());
@@ -100,7 +102,7 @@ impl Site {
             virtusertable: map("virtusertable"),
             genericstable: map("genericstable"),
             domaintable: map("domaintable"),
-            aliases: map("aliases"),
+            aliases: aliases(&dir, &classes).into_iter().collect(),
             ..Maps::default()
         };
         let options = Options {
@@ -328,6 +330,12 @@ fn table(dir: &Path, name: &str) -> Option<Source> {
     Some(Source::Loaded(Arc::new(
         Table::read(Reading { name, file: name, bytes, fold: true }).expect("readable").table,
     )))
+}
+
+fn aliases(dir: &Path, classes: &Classes) -> Option<Source> {
+    let text = std::fs::read_to_string(dir.join("aliases")).ok()?;
+    let is_local = |name: &str| Domain::parse(name.as_bytes()).is_ok_and(|domain| classes.is_local(&domain));
+    Some(Source::Loaded(Arc::new(route::alias::parse_aliases("aliases", &text, &is_local).table)))
 }
 
 fn hosts(text: &str) -> Option<Hosts> {

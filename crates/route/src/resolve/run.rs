@@ -127,7 +127,10 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
         let mut is_open = false;
         let mut count = 0_usize;
         loop {
-            let done = match self.jobs.pop_front() {
+            // Depth first, as sendmail goes: of two who lead to each other one is found to be in a loop, and not both to be done.
+            let job = self.jobs.pop_back();
+            let before = self.jobs.len();
+            let done = match job {
                 Some(mut job) => self.one(&mut job),
                 None => match self.copies.pop_front() {
                     Some(Copy::Job(mut job)) => self.one(&mut job),
@@ -135,6 +138,10 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
                     None => break,
                 },
             };
+            // What it became is taken in its own order.
+            if let Some(new) = self.jobs.make_contiguous().get_mut(before..) {
+                new.reverse();
+            }
             match done {
                 Ok(_) => {}
                 Err(Stop::Open) => is_open = true,

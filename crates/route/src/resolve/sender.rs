@@ -37,6 +37,9 @@ impl Router {
     /// [`Stop::Open`] if something has to be asked first, [`Stop::Trouble`] if it cannot be said now.
     pub fn sender(&self, ask: &mut Ask<'_>, sender: &ReversePath, kind: SenderKind) -> Result<ReversePath, Stop> {
         let ReversePath::Address(mut address) = self.canonical_path(ask, sender)? else { return Ok(ReversePath::Null) };
+        if address.domain().name().is_some_and(|name| name.ascii() == "localhost") {
+            address = at(address.local_part(), &self.settings.hostname)?;
+        }
         if kind == SenderKind::Header || self.settings.generics.envelope {
             address = self.generic(ask, address)?;
         }
@@ -49,9 +52,6 @@ impl Router {
     /// [`Stop::Open`] if something has to be asked first, [`Stop::Trouble`] if it cannot be said now.
     pub fn canonical(&self, ask: &mut Ask<'_>, address: &Address) -> Result<Address, Stop> {
         let Some(name) = address.domain().name() else { return Ok(address.clone()) };
-        if name.ascii() == "localhost" {
-            return at(address.local_part(), &self.settings.hostname);
-        }
         let Some(Entry { found, value }) = domaintable::find(ask, &self.maps.domaintable, name.ascii())? else {
             return Ok(address.clone());
         };

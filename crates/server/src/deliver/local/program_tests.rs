@@ -111,7 +111,8 @@ fn what_takes_too_long_is_killed_with_its_children() {
         let (verdict, ..) = script(&format!("sh -c 'sleep {mark}' & {text}"), &short);
         assert!(verdict.end == End::Deferred && verdict.text.contains("local.program_time_max"), "{verdict:?}");
         assert!(verdict.text.contains("it said: hm") || !text.contains("hm"), "{verdict:?}");
-        assert!(!is_there(&format!("sleep\0{mark}")), "{text}: a child is left");
+        // What was killed goes a moment later.
+        assert!(!(0..1_000).all(|_| is_there(&format!("sleep\0{mark}"))), "{text}: a child is left");
     }
     // The control of the question.
     let mut child = std::process::Command::new("sleep").arg("98.5").spawn().unwrap();
