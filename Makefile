@@ -40,7 +40,7 @@ clippy:
 	$(CARGO) clippy --package mailrace-bench --all-targets --locked -- -D warnings
 
 unit: ## Run the tests of all crates, documentation examples included
-	$(CARGO) test --workspace --features mailrace-bench/rigs --locked
+	$(CARGO) test --workspace --no-fail-fast --features mailrace-bench/rigs --locked
 	$(CARGO) test --locked --package mailrace-bench --features engines --test reference
 
 $(RELEASE)/mailrace: FORCE
