@@ -171,6 +171,10 @@ class Receiver(Listener):
         self.offers = offers
         super().__init__()
 
+    def refuses(self, recipient):
+        """The reply for a recipient who is not taken."""
+        return "550 5.1.1 there is no such person" if recipient.startswith("refused") else None
+
     def serve(self, sock):
         lines = Lines(sock)
         say = lambda text: sock.sendall(text.encode() + b"\r\n")
@@ -189,8 +193,8 @@ class Receiver(Listener):
                 say("250 2.1.0 ok")
             elif verb == b"RCPT":
                 recipient = path(argument)
-                if recipient[0].startswith("refused"):
-                    say("550 5.1.1 there is no such person")
+                if refusal := self.refuses(recipient[0]):
+                    say(refusal)
                     continue
                 recipients.append(recipient)
                 say("250 2.1.5 ok")
