@@ -50,8 +50,8 @@ class Refused(Exception):
 class Client:
     """A conversation with a server, one command at a time."""
 
-    def __init__(self, port):
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=20)
+    def __init__(self, port, source="127.0.0.1"):
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=20, source_address=(source, 0))
         self.lines = Lines(self.sock)
         self.reply()
         said = self.say(b"EHLO driver.example")

@@ -91,7 +91,9 @@ def commands(room):
     room.await_that("dave is welcomed", lambda: len(room.hop.to(dave)) == 2)
     room.check("dave is a subscriber", dave in subscribers(talk), subscribers(talk))
     room.send(dave, [f"talk+help@{LISTS}", f"talk+faq@{LISTS}"], "help")
-    room.await_that("two details in one transaction are two commands", lambda: len(room.hop.to(dave)) == 4)
+    answers = room.await_that("two details in one transaction are two commands", lambda: room.hop.to(dave)[3:] and room.hop.to(dave)[2:])
+    subjects = {header(each.content, "Subject")[0] for each in answers}
+    room.check("with an answer to each", len(subjects) == 2, subjects)
 
 
 def bounces(room):

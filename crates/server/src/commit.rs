@@ -16,7 +16,6 @@ pub(crate) use class::{Sort, class_of};
 pub(crate) use own::submit;
 
 use crate::env::clock;
-use crate::service::Service;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
 use bytes::Bytes;

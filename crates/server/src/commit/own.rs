@@ -12,7 +12,6 @@ use crate::service::Service;
 use bytes::Bytes;
 use mail::{Envelope, Recipient};
 use observe::Event;
-use route::destination::{Destination, To};
 use route::resolve::{Delivery, Failed, Outcome, Request, Resolution};
 use schedule::Class;
 use spool::envelope::Encoded;
