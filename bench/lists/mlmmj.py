@@ -41,7 +41,7 @@ def try_it(program, work, is_root=False):
     try:
         receive = pathlib.Path(shutil.which("mlmmj-receive"))
         line = f'{{0}}: "|{receive} -L {room.work}/mlmmj/{{0}}/"\n'
-        room.write("aliases", line.format("talk") + line.format("batch") + "loopy: talk\n")
+        room.write("aliases", line.format("talk") + line.format("batch") + f"loopy: talk@{LISTS}\n")
         settings = {"local__programs": f'["{receive.parent}"]'}
         if is_root:
             settings |= {"local__default_user": "nobody", "server__user": "daemon"}
@@ -119,7 +119,7 @@ def loops(room):
     noted = talk / "bounce" / f"loopy={LISTS}"
     room.await_that("the circle ends, and the list hears of it", noted.exists, otherwise=lambda: room.log()[-3000:])
     room.check("the list has sent it once", int(index.read_text()) == last + 1, index.read_text())
-    room.check("the log says why", "mail forwarding loop for talk" in room.log())
+    room.check("the log says why", f"mail forwarding loop for talk@{LISTS}" in room.log())
     (talk / "subscribers.d" / "l").unlink()
 
 

@@ -66,6 +66,7 @@ class Room:
         shutil.copy2(program, self.program)
         self.hop = Hop()
         self.server = None
+        self.is_root = False
         self.passed = []
         self.faults = []
         give(self.work)
@@ -82,6 +83,7 @@ class Room:
             "accept__reverse_dns": "false",
             "relay__from": '["127.0.0.1/32"]',
         }
+        self.is_root = is_root
         user = NOBODY if os.getuid() == 0 and not is_root else None
         self.server = Mailrace(str(self.program), self.work, self.hop.port, user=user, **(base | settings))
 
@@ -103,7 +105,8 @@ class Room:
         return done.stdout
 
     def control(self, *words):
-        return self.run(self.program, *words, "--control", self.server.work / "control")
+        who = {"user": None, "group": None, "extra_groups": None} if self.is_root else {}
+        return self.run(self.program, *words, "--control", self.server.work / "control", **who)
 
     def send(self, sender, recipients, subject, to=None, more="", body="hello"):
         """Hands a message to mailrace, as somebody who may not relay."""
