@@ -122,6 +122,9 @@ class Mailman:
         give(self.home)
         self.run("addmembers", "--no-welcome-msg", file, name)
 
+    def unsubscribe(self, name, *people):
+        self.run("delmembers", "--no-goodbye-msg", "-l", name, *(word for each in people for word in ("-m", each)))
+
     def bounced(self):
         """The members whose bounces it has noted."""
         with sqlite3.connect(f"file:{self.var}/data/mailman.db?mode=ro", uri=True) as database:
@@ -227,7 +230,7 @@ def bounces(room, mailman):
     room.check("as bulk mail", [one.get("class") for one in waits] == ["bulk"] * 2, waits)
     room.is_found_by_destination(people[1])
     room.control("queue", "delete", "--to", people[1])
-    mailman.run("delmembers", "-l", f"talk@{LISTS}", *(word for each in people for word in ("-m", each)))
+    mailman.unsubscribe(f"talk@{LISTS}", *people)
 
 
 def loops(room, mailman):
@@ -239,7 +242,7 @@ def loops(room, mailman):
     room.await_that("the circle ends", lambda: "5.4.6" in room.log(), 60, lambda: room.log()[-2000:])
     copies = len(room.hop.to(f"bob@{FAR}")) - before
     room.check("before there are more copies than hops", 0 < copies <= HOPS, copies)
-    mailman.run("delmembers", "-l", f"talk@{LISTS}", "-m", f"loopy@{OFFICE}")
+    mailman.unsubscribe(f"talk@{LISTS}", f"loopy@{OFFICE}")
 
 
 def of_another_domain(room, mailman):
