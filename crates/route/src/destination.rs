@@ -18,7 +18,7 @@
 //! Invariants: text that was written reads back as the same value; no text has control characters; two destinations are equal if
 //! their texts are.
 
-use mail::{AddressLiteral, Domain, DomainName, EnhancedCode};
+use mail::{Address, AddressLiteral, Domain, DomainName, EnhancedCode};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -138,6 +138,19 @@ impl Destination {
             Domain::Name(name) => To::Domain(name.ascii().into()),
             Domain::Literal(literal) => To::Literal(literal.to_string().into()),
         })
+    }
+
+    /// What tells the recipients of this destination apart: of two addresses with the same, one delivery is enough.
+    #[must_use]
+    pub fn who(&self, address: &Address) -> Box<str> {
+        match self.to {
+            // Whatever domain he was called by, it is one mailbox.
+            To::Local => address.local_part().as_str().to_lowercase().into(),
+            // The file is all.
+            To::File { .. } => Box::default(),
+            // A program is told for whom it is called.
+            _ => address.key().as_str().into(),
+        }
     }
 
     /// Reads the name of a queue.

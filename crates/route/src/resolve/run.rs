@@ -83,9 +83,9 @@ pub(super) struct Run<'r, 'q, 'a> {
     jobs: VecDeque<Job>,
     pub(super) copies: VecDeque<Copy>,
     /// Addresses and users that have been looked at, as originals and as copies.
-    seen: HashSet<(Box<str>, Option<ReversePath>, bool)>,
-    /// Addresses, destinations and senders that get the mail.
-    taken: HashSet<(Box<str>, Box<str>, Option<ReversePath>)>,
+    seen: HashSet<(Box<str>, bool)>,
+    /// Who gets the mail, and where; whoever is on two lists gets it from the first.
+    taken: HashSet<(Box<str>, Box<str>)>,
     deliveries: Vec<Delivery>,
     failed: Vec<Failed>,
     pub(super) is_discarded: bool,
@@ -210,7 +210,7 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
     /// Whether an address or a user is met for the first time, or by way of himself, of which aliases make something. He is kept
     /// as what the job was before.
     pub(super) fn is_first(&mut self, job: &mut Job, name: &str) -> bool {
-        let is_new = self.seen.insert((name.into(), job.origin.sender().cloned(), job.copy.is_some()));
+        let is_new = self.seen.insert((name.into(), job.copy.is_some()));
         let mut before = std::iter::successors(job.before.as_ref(), |before| before.before.as_ref());
         if !is_new && !before.any(|before| *before.name == *name) {
             self.step("duplicate", || format!("{name} is done already"));
@@ -259,20 +259,17 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
             (destination.source4, destination.source6) = (marks.source4, marks.source6);
             destination.hello.clone_from(&marks.hello);
         }
-        let who: Box<str> = match destination.to {
-            // Whatever domain he was called by, it is one mailbox.
-            To::Local => address.local_part().as_str().to_lowercase().into(),
-            // The command or the file is all.
-            To::Program { .. } | To::File { .. } => "".into(),
-            _ => address.key().as_str().into(),
+        let who = match destination.to {
+            // Of one recipient the command is all.
+            To::Program { .. } => Box::default(),
+            _ => destination.who(&address),
         };
         let text = destination.to_string();
         if text.len() > TEXT_BYTES_MAX {
             let text = format!("<{}>... what its mail goes to has more than {TEXT_BYTES_MAX} octets", self.original);
             return self.fail(job, Refusal::new(550, permanent(1, 3), &text));
         }
-        let sender = job.origin.sender().cloned();
-        if !self.taken.insert((who, text.into(), sender.clone())) {
+        if !self.taken.insert((who, text.into())) {
             self.step("duplicate", || format!("{address} gets it already"));
             return Flow::Done;
         }
@@ -280,7 +277,7 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
         self.deliveries.push(Delivery {
             address,
             destination,
-            sender,
+            sender: job.origin.sender().cloned(),
             controller: job.origin.controller().map(Into::into),
             hold: marks.hold.clone(),
             queue_only: marks.queue_only,

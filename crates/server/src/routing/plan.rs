@@ -4,9 +4,10 @@
 //! the members of a list with an owner are a message of their own, and so is what is held. All messages of a transaction
 //! are durable before its one `250`.
 //!
-//! Invariant: an address is in one message of a sender once for each way it goes, however many recipients led to it.
+//! Invariant: nobody is in two messages by the same way, however many recipients and lists led to him. Whoever is on two lists
+//! with owners has it from the list that was named first, as with sendmail.
 
-use mail::{Address, Envelope, Notify, QueueId, Recipient, RecipientParams, ReversePath};
+use mail::{Envelope, Notify, QueueId, Recipient, RecipientParams, ReversePath};
 use route::destination::{Destination, To};
 use route::resolve::{CopyDsn, Delivery, Failed};
 use std::collections::HashSet;
@@ -20,8 +21,8 @@ const RECIPIENTS_MAX: usize = 50_000;
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     messages: Vec<Message>,
-    /// What is in `messages` already.
-    known: HashSet<(Address, Vec<u8>, Option<ReversePath>)>,
+    /// Who is in `messages` already, and where his mail goes.
+    known: HashSet<(Box<str>, Vec<u8>)>,
     /// Recipients that were accepted and are dropped, as an entry demands.
     discarded: usize,
     /// All of it is dropped, as an entry for client or sender demands.
@@ -88,8 +89,9 @@ impl Plan {
             return Err(TooMany);
         }
         for (kind, address, params, destination) in parts {
+            let who = destination.who(&address);
             let destination = destination.to_bytes();
-            if self.known.insert((address.clone(), destination.clone(), kind.sender.clone())) {
+            if self.known.insert((who, destination.clone())) {
                 let message = self.message_of(&kind);
                 message.recipients.push(Recipient { address, params });
                 message.destinations.push(destination);
