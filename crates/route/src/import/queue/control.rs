@@ -80,6 +80,7 @@ impl<'a> Iterator for Lines<'a> {
             octets += self.physical().map_or(0, <[u8]>::len);
         }
         let whole = before.get(..octets).unwrap_or_default();
+        let whole = whole.strip_suffix(b"\n").unwrap_or(whole);
         let code = whole.first().copied().unwrap_or(b'\n');
         Some(Line { number, code, value: whole.get(1..).unwrap_or_default() })
     }
