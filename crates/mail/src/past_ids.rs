@@ -71,7 +71,7 @@ mod tests {
             assert_eq!(id.node().get(), PastIds::NODE_FIRST + 3);
         }
         // What is at the end of a second pushes others into the next.
-        assert_eq!(ids.next(base + 999_999, u64::MAX).unix_us(), base + SECOND + 1);
+        assert_eq!(ids.next(base + 999_999, u64::MAX).unix_us(), base + SECOND + 3);
     }
 
     #[test]

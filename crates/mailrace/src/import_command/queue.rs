@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let progress = Progress::new();
     let mut special = Special::new(&loaded);
     let mut batch = pickup.map(|pickup| Batch::new(pickup, arguments.remove));
-    let mut reader = Reader { place: &place, host: &host, pickup, size_max: loaded.config.message.size_max };
+    let reader = Reader { place: &place, host: &host, pickup, size_max: loaded.config.message.size_max };
     if let Some(pickup) = pickup {
         report.known = resume::handed_in(pickup)?;
     }

@@ -9,7 +9,7 @@ use super::courier::Carried;
 use super::file::Handed;
 use crate::commit::{Content, PIECE_BYTES, Sort, class_of, first_state};
 use crate::env::blocking;
-use crate::routing::plan::{Kind, Plan};
+use crate::routing::plan::{Kind, Plan, TooMany};
 use crate::routing::{Admission, Routing};
 use crate::service::Service;
 use crate::settle;
@@ -170,7 +170,7 @@ impl Adoption {
             if !matches!(fits, Some(Ok(()))) {
                 let mut plan = self.plan();
                 plan.add(recipient, deliveries, failed)
-                    .map_err(|_| Arc::from(format!("<{}> leads to too many lists", recipient.address)))?;
+                    .map_err(|TooMany| Arc::<str>::from(format!("<{}> leads to too many lists", recipient.address)))?;
                 plans.push(plan);
             }
         }

@@ -12,7 +12,7 @@
 //! other queue still has the message, `wait.R` is written anew; where it was moved aside, `wait.R` is released; and where it is
 //! neither, the other server has delivered it, and `wait.R` is removed.
 
-use super::{Filing, MAGIC, Malformed, PREAMBLE_BYTES, Submission};
+use super::{Filing, Malformed, PREAMBLE_BYTES, Submission};
 use aws_lc_rs::digest::{SHA256, digest};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
@@ -176,7 +176,6 @@ fn adopted(path: &Path) -> Result<Adopted, String> {
         let mut file = File::open(path)?;
         let mut preamble = [0; PREAMBLE_BYTES];
         file.read_exact(&mut preamble)?;
-        debug_assert_eq!(MAGIC.len(), 8);
         let mut head = vec![0; Submission::head_bytes(&preamble).map_err(io::Error::other)?];
         file.read_exact(&mut head)?;
         Submission::decode(&preamble, &head).map_err(io::Error::other)

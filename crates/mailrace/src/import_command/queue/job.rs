@@ -66,7 +66,7 @@ impl Reader<'_> {
     /// # Errors
     /// The pickup directory cannot be written; nothing of this message is in it.
     pub(super) fn read(
-        &mut self,
+        &self,
         found: &Found,
         special: &mut Special<'_>,
         known: &HashSet<String>,
@@ -164,7 +164,7 @@ impl Reader<'_> {
         for place in places {
             let path = place.join(&name);
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            match open(&path, flags, Mode::empty()) {
+            match open(path.as_path(), flags, Mode::empty()) {
                 Ok(opened) => {
                     let file = File::from(opened);
                     let found =

@@ -113,11 +113,10 @@ impl Report {
         output.finish()?;
         let is = |wanted: fn(Why) -> bool| self.left.iter().any(|left| wanted(left.why));
         // What was never accepted is nobody's message.
-        Ok(match () {
-            () if is(|why| !matches!(why, Why::Locked | Why::Leftover | Why::Known)) => Exit::Damaged,
-            () if is(|why| matches!(why, Why::Locked | Why::Known)) => Exit::TryLater,
-            () => Exit::Ok,
-        })
+        if is(|why| !matches!(why, Why::Locked | Why::Leftover | Why::Known)) {
+            return Ok(Exit::Damaged);
+        }
+        Ok(if is(|why| matches!(why, Why::Locked | Why::Known)) { Exit::TryLater } else { Exit::Ok })
     }
 
     fn show(&self, output: &mut Output, place: &Place, took: Duration) {
