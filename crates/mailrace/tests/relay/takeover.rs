@@ -566,7 +566,7 @@ fn a_queue_of_the_real_sendmail_arrives() {
             && one.starts_with("Received: (from root@localhost)\r\n\tby oracle.example (8."),
         "{one}"
     );
-    assert!(one.contains("\r\nFrom: joe@oracle.example\r\n") && !one.contains("X-Authentication-Warning"), "{one}");
+    assert!(one.contains("<joe@oracle.example>\r\n") && !one.contains("X-Authentication-Warning"), "{one}");
     assert_eq!(of("five").mail.split_whitespace().nth(1), Some("FROM:<>"));
     assert!(of("three").mail.contains("RET=HDRS") && of("three").mail.contains("ENVID=envid"), "{}", of("three").mail);
     assert!(of("three").rcpts[0].contains("NOTIFY=SUCCESS,DELAY"), "{:?}", of("three").rcpts);

@@ -11,9 +11,14 @@
 //! R is made of the name of the file that the message had there, so that the next run finds what a crash has left: where the
 //! other queue still has the message, `wait.R` is written anew; where it was moved aside, `wait.R` is released; and where it is
 //! neither, the other server has delivered it, and `wait.R` is removed.
+//!
+//! Everybody can make files in the directory, and R is no secret: a `wait.R` counts only if it belongs to root or to whoever
+//! reads it, and a release replaces nothing.
 
 use super::{Filing, Malformed, PREAMBLE_BYTES, Submission};
 use aws_lc_rs::digest::{SHA256, digest};
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, fstat, open, renameat_with};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
@@ -137,7 +142,14 @@ impl Waiting {
 /// # Errors
 /// It is not the server's.
 pub fn release(directory: &Path, name: &str) -> io::Result<()> {
-    rename(directory, &format!("{WAIT}{name}"), &format!("mail.{name}"))
+    let (from, to) = (directory.join(format!("{WAIT}{name}")), directory.join(format!("mail.{name}")));
+    match renameat_with(CWD, &from, CWD, &to, RenameFlags::NOREPLACE) {
+        // A file system that cannot do it in one step.
+        Err(Errno::INVAL | Errno::NOSYS) if !to.exists() => {
+            rename(directory, &format!("{WAIT}{name}"), &format!("mail.{name}"))
+        }
+        done => Ok(done?),
+    }
 }
 
 /// Forgets a message by its R.
@@ -173,7 +185,12 @@ pub fn left(directory: &Path) -> io::Result<Vec<(String, Result<Adopted, String>
 
 fn adopted(path: &Path) -> Result<Adopted, String> {
     let read = || -> io::Result<Submission> {
-        let mut file = File::open(path)?;
+        let opened = open(path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
+        let owner = fstat(&opened)?.st_uid;
+        if ![0, crate::env::machine::uid()].contains(&owner) {
+            return Err(io::Error::other(format!("user {owner} has put it there, who may not take over messages")));
+        }
+        let mut file = File::from(opened);
         let mut preamble = [0; PREAMBLE_BYTES];
         file.read_exact(&mut preamble)?;
         let mut head = vec![0; Submission::head_bytes(&preamble).map_err(io::Error::other)?];
@@ -227,6 +244,15 @@ mod tests {
         }
         let found = left(place.path()).unwrap();
         assert_eq!(found, [(name.clone(), Ok(submission("/q/qfX").adopted.unwrap()))]);
+        std::fs::write(place.path().join(format!("mail.{name}")), "of somebody").unwrap();
+        assert_eq!(release(place.path(), &name).unwrap_err().kind(), ErrorKind::AlreadyExists, "nothing is replaced");
+        std::fs::remove_file(place.path().join(format!("mail.{name}"))).unwrap();
+        if crate::env::machine::is_root() {
+            let path = place.path().join(format!("wait.{name}"));
+            std::os::unix::fs::chown(&path, Some(4_711), None).unwrap();
+            assert!(left(place.path()).unwrap()[0].1.as_ref().unwrap_err().contains("4711"));
+            std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+        }
         release(place.path(), &name).unwrap();
         assert_eq!(names(place.path()), [format!("mail.{name}")]);
         let mut filing = Filing::begin_adoption(place.path(), &submission("/q/qfY")).unwrap();
