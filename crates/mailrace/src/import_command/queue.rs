@@ -89,6 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let host = DomainName::new(&loaded.config.hostname);
     let host = host.map_err(|error| Failure::new(Exit::Config, format!("hostname: {error}; set it")))?;
     let place = Place::open(&arguments.directory)?;
+    let _alone = place.alone()?;
     refuse_while_sendmail_runs(&place)?;
     let pickup = match arguments.dry_run {
         true => None,

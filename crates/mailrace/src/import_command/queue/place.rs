@@ -6,8 +6,10 @@
 use super::report::{Left, Report, Why};
 use crate::exit::{Exit, Failure};
 use route::import::queue::{FileKind, QueueFile};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use std::collections::HashSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -60,6 +62,22 @@ impl Place {
         let mut directories = Vec::new();
         find(&root, DEPTH_MAX, &mut directories).map_err(of)?;
         Ok(Self { root, directories })
+    }
+
+    /// Keeps other runs away from this queue for as long as the file is open.
+    ///
+    /// # Errors
+    /// There is one.
+    pub(super) fn alone(&self) -> Result<File, Failure> {
+        let directory = File::open(&self.root).map_err(|error| Failure::io(self.root.display(), &error))?;
+        flock(&directory, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+            Errno::WOULDBLOCK => {
+                let text = format!("{}: another mailrace import works on this queue; wait for it", self.root.display());
+                Failure::new(Exit::TryLater, text)
+            }
+            error => Failure::io(self.root.display(), &error.into()),
+        })?;
+        Ok(directory)
     }
 
     pub(super) fn root(&self) -> &Path {
