@@ -512,6 +512,55 @@ fn programs_go_by_their_alias_or_stay() {
     assert!(reason.contains("|/usr/bin/other") && reason.contains("let sendmail deliver"), "{reason}");
 }
 
+#[test]
+fn the_maps_of_today_say_where_it_goes() {
+    let hop = Hop::good();
+    let setup = relay(&[&hop]);
+    let etc = setup.path("etc");
+    fs::create_dir(&etc).expect("made");
+    let aliases = "team: a@dead.test, b@dead.test\nowner-team: boss@dead.test\nann: c@dead.test\n";
+    fs::write(etc.join("aliases"), aliases).expect("written");
+    let accounts = etc.join("passwd");
+    fs::write(&accounts, "joe:x:1000:100::/nonexistent:/bin/sh\n").expect("written");
+    let setup = setup
+        .set("hostname", "\"oracle.example\"")
+        .set("maps.directory", format!("{etc:?}"))
+        .set("local.accounts", format!("{accounts:?}"));
+    let queue = Queue::new(setup);
+    let all = ["team@oracle.example", "ann@oracle.example", "nobody@oracle.example", "far@dead.test"];
+    queue.put("AK1", &control(60, "", &all), "x\n");
+    let large = "a line of a large text, which goes to the spool in pieces\n".repeat(6_000);
+    queue.put("AK2", &control(60, "", &["team@oracle.example", "large@dead.test"]), &large);
+    queue.whole();
+    let server = queue.setup.start();
+    let mails = hop.wait_until("all", |mails| rcpts(mails).len() >= 8);
+    ends_empty(server);
+    assert_eq!(
+        rcpts(&mails),
+        [
+            "a@dead.test",
+            "a@dead.test",
+            "b@dead.test",
+            "b@dead.test",
+            "c@dead.test",
+            "far@dead.test",
+            "joe@client.test",
+            "large@dead.test"
+        ]
+    );
+    let of = |to: &str, part: &str| {
+        let is_it = |mail: &&Arc<Mail>| mail.all_to().contains(&to) && mail.text().contains(part);
+        Arc::clone(mails.iter().find(is_it).expect("it came"))
+    };
+    assert!(of("a@dead.test", "\r\nx\r\n").mail.starts_with("MAIL FROM:<boss@dead.test>"), "the owner of the list");
+    assert!(of("c@dead.test", "\r\nx\r\n").mail.starts_with("MAIL FROM:<joe@client.test>"));
+    assert!(of("joe@client.test", "Final-Recipient: rfc822; nobody@oracle.example").text().contains("Action: failed"));
+    let wanted = format!("{}{}", header(), large.replace('\n', "\r\n"));
+    for to in ["large@dead.test", "b@dead.test"] {
+        assert!(of(to, "a large text").text() == wanted, "{to}");
+    }
+}
+
 /// Makes a queue with the real sendmail: what a user sends, a session with DSN, mail of which one recipient was reached, mail in
 /// quarantine. `OUT` is where it goes.
 const SENDMAIL: &str = r#"
