@@ -43,6 +43,7 @@ pub mod fuzz;
 pub mod header;
 pub mod header_address;
 mod parameter;
+mod past_ids;
 mod queue_id;
 mod reply;
 pub mod report;
@@ -63,5 +64,6 @@ pub use envelope::{
     Submitter, UnknownProtocol,
 };
 pub use parameter::{ParamError, ParamReason, Parameter, parameters};
+pub use past_ids::PastIds;
 pub use queue_id::{Node, QueueId, QueueIdError, QueueIds};
 pub use reply::{Reply, ReplyClass, ReplyCode, ReplyError};

@@ -1,10 +1,12 @@
-//! `mailrace import`: reads sendmail's configuration and writes ours.
+//! `mailrace import`: reads sendmail's configuration and writes ours; `mailrace import queue` takes over what waits in its queue.
 //!
 //! What a statement means is said by `route::import`; here files are found, read and written.
 
+mod queue;
+
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, count, plain};
-use clap::Args;
+use clap::{Args, Subcommand};
 use route::import::{Imported, Language, Note, Weight, import};
 use serde_json::json;
 use std::fs::{self, File};
@@ -17,6 +19,7 @@ Examples:
   mailrace import /etc/mail -o mailrace.toml      # sendmail.mc if it is there, else sendmail.cf
   mailrace import sendmail.mc > mailrace.toml 2> notes
   mailrace check --config mailrace.toml
+  mailrace import queue /var/spool/mqueue         # and then the mail; see mailrace import queue --help
 
 What could not be carried over is said on standard error, a line each:
   missing   somebody must see to it
@@ -36,9 +39,13 @@ Exit status:
 const OCTETS_MAX: u64 = 16 << 20;
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: Option<What>,
     /// sendmail.mc, sendmail.cf, or the directory in which they are
-    path: PathBuf,
+    #[arg(required = true)]
+    path: Option<PathBuf>,
     /// Write to a new file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -50,9 +57,19 @@ pub(crate) struct Arguments {
     all: bool,
 }
 
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Take over the messages that wait in a queue of sendmail
+    #[command(after_help = queue::HELP)]
+    Queue(queue::Arguments),
+}
+
 /// Runs `mailrace import`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
-    let path = chosen(&arguments.path)?;
+    if let Some(What::Queue(arguments)) = &arguments.what {
+        return queue::run(arguments);
+    }
+    let path = chosen(arguments.path.as_deref().unwrap_or_else(|| Path::new("")))?;
     let text = read(&path)?;
     let name = path.display().to_string();
     let imported = import(&name, &text, Language::of(&name, &text), &|path| Path::new(path).is_file());

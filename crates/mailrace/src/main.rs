@@ -71,7 +71,7 @@ enum Command {
     /// Say which kind of reason the words of a reply are, and by which rule
     #[command(after_help = reason::HELP)]
     Reason(reason::Arguments),
-    /// Write the configuration that does what sendmail.mc or sendmail.cf says, and say what it cannot do
+    /// Write the configuration that does what sendmail.mc or sendmail.cf says; take over its queue
     #[command(after_help = import_command::HELP)]
     Import(import_command::Arguments),
     /// Say where mail for a recipient goes, and why

@@ -8,13 +8,14 @@ use std::collections::HashSet;
 
 pub use crate::access::fuzz::{access_map, class_file};
 pub use crate::alias::fuzz::{alias_file, alias_forward, alias_include, alias_members};
+pub use crate::import::queue::fuzz::queue_control;
 use crate::map::{Format, Limits, Loaded, Reading, Table, Unreadable, berkeley, cdb};
 
 /// A body and its name.
 pub type Body = (&'static str, fn(&[u8]));
 
 /// All bodies.
-pub const BODIES: [Body; 10] = [
+pub const BODIES: [Body; 11] = [
     ("map_text", map_text),
     ("map_berkeley", map_berkeley),
     ("map_cdb", map_cdb),
@@ -25,6 +26,7 @@ pub const BODIES: [Body; 10] = [
     ("alias_members", alias_members),
     ("alias_include", alias_include),
     ("alias_forward", alias_forward),
+    ("queue_control", queue_control),
 ];
 
 fn read(data: &[u8], fold: bool) -> Result<Loaded, Unreadable> {

@@ -18,7 +18,7 @@
 //! | [`resolve`] | from a recipient to where his mail goes |
 //! | [`refusal`] | what a client is told whose mail is not taken |
 //! | [`step`] | one decision on the way, for people |
-//! | [`import`] | the configuration of sendmail as one of ours |
+//! | [`import`] | the configuration of sendmail as one of ours, and the messages of its queue |
 //! | [`lint`] | what is doubtful in a map |
 //!
 //! Everything is a function of its arguments. What is not in memory (LDAP, SQLite, an `:include:` file, a user's `.forward`) is

@@ -27,6 +27,8 @@ const SEEDS: &[&[u8]] = &[
     b"ours.example # us\n10.1.\nIPv6:2001:db8\n[10.1.2.3]\n.below.example\n10.0.0.0/8\nb\xc3\xbccher.example two\n",
     b"# c\nlist: joe, \"|/bin/x y\", :include:/a/b,\n \\ann, Joe Smith <joe@a.example>, \\\n/var/x\n\"q n\": team: joe, <@a.example:b@c.example>;\n",
     b"\\joe, ann+x, joe@a.example, loop\n\n#x\n\"a,b\"@c.example (c (d)), error:5.1.1:550 no #@# y\n<\"|x\">, d%e.example, @, <, \"",
+    include_bytes!("../src/import/queue/tests/dsn.qf"),
+    include_bytes!("../src/import/queue/tests/aliases.qf"),
     &[0; 1_600],
     &[0xff; 1_600],
 ];

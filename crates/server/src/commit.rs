@@ -19,7 +19,7 @@ use crate::env::clock;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
 use bytes::Bytes;
-use mail::{Envelope, QueueId, QueueIds};
+use mail::{Envelope, PastIds, QueueId, QueueIds};
 use schedule::Class;
 use spool::envelope::Encoded;
 use spool::{Chunk, Commit, Error, NewBody, Pressure, Spool, State, Store};
@@ -52,6 +52,8 @@ pub enum Keeper {
         spool: Arc<Spool>,
         /// Names for new messages.
         ids: Mutex<QueueIds>,
+        /// Names for messages that came before, to another server.
+        past: Mutex<PastIds>,
     },
     /// Nowhere: messages are counted and forgotten. What `mailrace sink` is made of.
     Nothing {
@@ -65,10 +67,10 @@ pub enum Keeper {
 }
 
 impl Keeper {
-    /// Keeps messages in `spool`.
+    /// Keeps messages in `spool`, which was opened as its `epoch`th time.
     #[must_use]
-    pub fn spool(spool: Arc<Spool>, ids: QueueIds) -> Self {
-        Self::Spool { spool, ids: Mutex::new(ids) }
+    pub fn spool(spool: Arc<Spool>, ids: QueueIds, epoch: u64) -> Self {
+        Self::Spool { spool, ids: Mutex::new(ids), past: Mutex::new(PastIds::of_epoch(epoch)) }
     }
 
     /// Keeps nothing.
@@ -81,6 +83,18 @@ impl Keeper {
     pub fn next_id(&self) -> QueueId {
         let (Self::Spool { ids, .. } | Self::Nothing { ids, .. }) = self;
         ids.lock().unwrap_or_else(PoisonError::into_inner).next(clock::unix_us())
+    }
+
+    /// The name of a message that came at `at_us`, in microseconds since 1970, and waited elsewhere until now.
+    pub(crate) fn past_id(&self, at_us: u64) -> QueueId {
+        let Self::Spool { past, spool, .. } = self else { return self.next_id() };
+        let mut past = past.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let id = past.next(at_us, clock::unix_us());
+            if spool.states(id).is_empty() {
+                return id;
+            }
+        }
     }
 
     /// How hard the store is pressed.

@@ -4,10 +4,12 @@
 //! socket there, and need not wait for that. Each file goes through a session of its own (`courier`): the same admission and
 //! commit as SMTP. A file is removed when its message is durable in the spool. Before it is stored it gets the queue id into its
 //! name, so that the next start knows what a crash has left: a message that is in the spool under that id is not stored again.
+//! A message that another server had taken before is not judged again (`adopt`).
 //! What cannot be taken now is tried again, later each time; what is no message is put aside, and the log says why.
 //!
 //! What a file is, and why nobody else can read, change or forge one, is written in [`crate::submit`].
 
+mod adopt;
 mod asker;
 mod courier;
 mod directory;
@@ -18,6 +20,7 @@ pub(crate) use directory::Directory;
 
 use crate::env::{blocking, clock};
 use crate::service::{Open, Service};
+use adopt::Adoption;
 use asker::Asker;
 use courier::{Carried, Courier, Refused};
 use file::{Handed, Trouble};
@@ -266,32 +269,45 @@ async fn carry(service: Arc<Service>, directory: Arc<Directory>, name: Name, ask
         // A crash came between the message and the end of its file.
         return remove(&service, &directory, &name, None).await;
     }
-    // An id that was used for an attempt is not used again: the spool may have declared it done.
-    let tried = Name { base: name.base.clone(), id: Some(service.keeper.next_id()) };
-    let id = tried.id.unwrap_or(QueueId::MIN);
     let content_max = service.live.load().config.message.size_max;
     let opened = {
-        let (directory, from, to) = (Arc::clone(&directory), name.text(), tried.text());
+        let (service, directory, name) = (Arc::clone(&service), Arc::clone(&directory), name.clone());
         blocking::run(move || {
-            directory.rename(&from, &to)?;
-            Handed::open(rustix::fd::AsFd::as_fd(&*directory), &to, content_max)
+            let handed = Handed::open(rustix::fd::AsFd::as_fd(&*directory), &name.text(), content_max)?;
+            // An id that was used for an attempt is not used again: the spool may have declared it done.
+            let id = match &handed.submission.adopted {
+                Some(adopted) => service.keeper.past_id(adopted.arrived.saturating_mul(1_000_000)),
+                None => service.keeper.next_id(),
+            };
+            let tried = Name { base: name.base.clone(), id: Some(id) };
+            directory.rename(&name.text(), &tried.text())?;
+            Ok::<_, Trouble>((handed, tried, id))
         })
         .await
     };
-    let handed = match opened {
-        Ok(Ok(handed)) => Arc::new(handed),
+    let (handed, tried, id) = match opened {
+        Ok(Ok((handed, tried, id))) => (Arc::new(handed), tried, id),
         Ok(Err(Trouble::Gone)) => return Ended::Gone(None),
-        Ok(Err(Trouble::Bad(why))) => return put_aside(&service, &directory, &tried, &why).await,
+        Ok(Err(Trouble::Bad(why))) => return put_aside(&service, &directory, &name, &why).await,
         Ok(Err(Trouble::Io(error))) => {
-            warn(&service, &directory, &format!("{} cannot be read: {error}; it is tried again", tried.text()));
-            return Ended::Later(tried);
+            warn(&service, &directory, &format!("{} cannot be read: {error}; it is tried again", name.text()));
+            return Ended::Later(name);
         }
         Err(_) => return Ended::Stuck,
     };
     let asker = asker.filter(|asker| asker.may_hear_of(handed.uid));
     let (user, is_trusted) = who(&service, handed.uid).await;
-    let courier = Courier { service: Arc::clone(&service), handed: Arc::clone(&handed), id, user, is_trusted, asker };
-    let why = match courier.run().await {
+    let carried = match handed.submission.adopted.clone() {
+        Some(adopted) => {
+            let (service, handed) = (Arc::clone(&service), Arc::clone(&handed));
+            Box::pin(Adoption { service, handed, adopted, id, user }.run()).await
+        }
+        None => {
+            let (service, handed) = (Arc::clone(&service), Arc::clone(&handed));
+            Courier { service, handed, id, user, is_trusted, asker }.run().await
+        }
+    };
+    let why = match carried {
         Carried::Done(told) => return remove(&service, &directory, &tried, told).await,
         Carried::Divide(apart) => {
             let (there, whole) = (Arc::clone(&directory), Arc::clone(&handed));

@@ -349,7 +349,7 @@ pub(crate) fn keeper(opened: Option<&(Arc<Spool>, Recovery)>) -> Keeper {
         Some((spool, recovery)) => {
             let ids = QueueId::from_u64(recovery.largest_id)
                 .map_or_else(|| QueueIds::new(node), |largest| QueueIds::after(node, largest));
-            Keeper::spool(Arc::clone(spool), ids)
+            Keeper::spool(Arc::clone(spool), ids, recovery.epoch)
         }
     }
 }

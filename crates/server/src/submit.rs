@@ -9,12 +9,14 @@
 //! | `new.R` | a file that is being written; R are 32 random hexadecimal digits |
 //! | `mail.R` | a message; the server has not begun with it |
 //! | `mail.R.ID` | the same; the server tried to store it as ID |
+//! | `wait.R` | a message that is taken over from another server and is still there too; see [`adoption`] |
 //! | `bad.R` | a file that is no message, put aside; the log says why |
 //! | `socket` | where a command asks what became of its message |
 //!
 //! The bytes of a file: `MRPICKUP`, version, flags, two octets for later, the octets of the head and the number of recipients
 //! (32 bits each, little endian); the head: sender, parameters, the
-//! user in whose name the server hands it in (with flag 2 only), then address and parameters of each recipient, each text behind
+//! user in whose name the server hands it in (with flag 2 only), where it waited before (with flag 4 only: file, time of
+//! arrival in seconds since 1970, tries, `w` if its sender was told of the delay, why it is held or nothing), then address and parameters of each recipient, each text behind
 //! its length in 32 bits; the content with CRLF at the end of each line; its octets (64 bits) and SHA-256 of all before.
 //!
 //! Why the directory protects what is in it: mode 3733 and owned by the user of the server. Everybody can make files in it, nobody
@@ -22,6 +24,9 @@
 //! and a file belongs to the directory's group (the set-group-id bit of the *directory*) with mode 0640: its writer and the
 //! server read it. No program needs rights of its own. Who wrote a file is what the kernel says of its owner.
 
+pub mod adoption;
+
+use adoption::Adopted;
 use aws_lc_rs::digest::{Context, SHA256};
 use mail::{Address, MailParams, Recipient, RecipientParams, ReversePath};
 use std::fmt;
@@ -49,6 +54,7 @@ pub const SOCKET: &str = "socket";
 
 const CHOSEN: u8 = 1;
 const ON_BEHALF: u8 = 2;
+const ADOPTED: u8 = 4;
 
 /// What a program hands in, but for the content.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +65,8 @@ pub struct Submission {
     pub is_chosen: bool,
     /// The user in whose name it is handed in: only the server does that, when it divides a message.
     pub on_behalf_of: Option<u32>,
+    /// It waited at another server before: only root and the user of the server may say so.
+    pub adopted: Option<Adopted>,
     /// Of the message.
     pub params: MailParams,
     /// At least one.
@@ -93,6 +101,9 @@ impl Submission {
         if let Some(uid) = self.on_behalf_of {
             field(uid.to_string());
         }
+        if let Some(adopted) = &self.adopted {
+            adopted.fields().into_iter().for_each(&mut field);
+        }
         for recipient in &self.recipients {
             field(recipient.address.to_string());
             field(recipient.params.to_string());
@@ -101,7 +112,10 @@ impl Submission {
         let Some(octets) = octets else {
             return Err(Malformed(format!("{} recipients are more than one message can have", self.recipients.len())));
         };
-        let flags = if self.is_chosen { CHOSEN } else { 0 } | if self.on_behalf_of.is_some() { ON_BEHALF } else { 0 };
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        let flags = flag(self.is_chosen, CHOSEN)
+            | flag(self.on_behalf_of.is_some(), ON_BEHALF)
+            | flag(self.adopted.is_some(), ADOPTED);
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&[VERSION, flags, 0, 0]);
         bytes.extend_from_slice(&octets.to_le_bytes());
@@ -140,7 +154,7 @@ impl Submission {
         }
         let (flags, count) =
             (preamble[9], u32::from_le_bytes([preamble[16], preamble[17], preamble[18], preamble[19]]));
-        if flags & !(CHOSEN | ON_BEHALF) != 0 || preamble[10..12] != [0, 0] {
+        if flags & !(CHOSEN | ON_BEHALF | ADOPTED) != 0 || preamble[10..12] != [0, 0] {
             return Err(Malformed("its head has flags that this version does not know".to_owned()));
         }
         let mut fields = Fields { rest: head };
@@ -155,6 +169,10 @@ impl Submission {
             0 => None,
             _ => Some(fields.next()?.parse().map_err(|_| Malformed("its user is no number".to_owned()))?),
         };
+        let adopted = match flags & ADOPTED {
+            0 => None,
+            _ => Some(Adopted::read(|| fields.next())?),
+        };
         let mut recipients = Vec::new();
         for _ in 0..count {
             let text = fields.next()?;
@@ -166,7 +184,7 @@ impl Submission {
         if !fields.rest.is_empty() || recipients.is_empty() {
             return Err(Malformed("the number of its recipients is wrong".to_owned()));
         }
-        Ok(Self { sender, is_chosen: flags & CHOSEN != 0, on_behalf_of, params, recipients })
+        Ok(Self { sender, is_chosen: flags & CHOSEN != 0, on_behalf_of, adopted, params, recipients })
     }
 }
 
@@ -223,6 +241,10 @@ impl Filing {
         let mut random = [0_u8; 16];
         File::open("/dev/urandom")?.read_exact(&mut random)?;
         let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        Self::begin_as(directory, name, &head, submission.recipients.len())
+    }
+
+    fn begin_as(directory: &Path, name: String, head: &[u8], recipients: usize) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(FILE_MODE);
         let file = options.open(directory.join(format!("new.{name}")))?;
@@ -234,12 +256,12 @@ impl Filing {
             buffer: Vec::new(),
             content_at: head.len() as u64,
             content_bytes: 0,
-            recipients: submission.recipients.len(),
+            recipients,
             is_done: false,
         };
         // Whatever the umask says: the server reads it by its group.
         filing.file.set_permissions(Permissions::from_mode(FILE_MODE))?;
-        filing.append(&head)?;
+        filing.append(head)?;
         Ok(filing)
     }
 
@@ -276,16 +298,21 @@ impl Filing {
         self.recipients
     }
 
+    /// Writes what stands behind the content.
+    fn end(&mut self) -> io::Result<()> {
+        let octets = self.content_bytes.to_le_bytes();
+        self.append(&octets)?;
+        let digest = self.hash.clone().finish();
+        self.buffer.extend_from_slice(digest.as_ref());
+        self.flush()
+    }
+
     /// Makes the file durable under its name.
     ///
     /// # Errors
     /// It cannot be; nothing will be delivered.
     pub fn commit(mut self) -> io::Result<Filed> {
-        let octets = self.content_bytes.to_le_bytes();
-        self.append(&octets)?;
-        let digest = self.hash.clone().finish();
-        self.buffer.extend_from_slice(digest.as_ref());
-        self.flush()?;
+        self.end()?;
         self.file.sync_all()?;
         let name = format!("mail.{}", self.name);
         // Both names are ours, and no other file is replaced: the name is random.
@@ -347,6 +374,7 @@ mod tests {
             sender: ReversePath::Address("joe@h.test".parse().unwrap()),
             is_chosen: true,
             on_behalf_of: None,
+            adopted: None,
             params: MailParams::parse(b"BODY=8BITMIME ENVID=a").unwrap(),
             recipients: vec![
                 Recipient::new("\"a b\"@c.test".parse().unwrap()),
@@ -368,7 +396,13 @@ mod tests {
         for sender in [ReversePath::Null, submission().sender] {
             for (is_chosen, on_behalf_of) in [(false, None), (true, Some(1_000))] {
                 let one = Submission { sender: sender.clone(), is_chosen, on_behalf_of, ..submission() };
-                assert_eq!(read(&one.encode().unwrap()), Ok(one));
+                assert_eq!(read(&one.encode().unwrap()).as_ref(), Ok(&one));
+                for (is_warned, hold) in [(false, None), (true, Some("a virus".to_owned()))] {
+                    let source = "/var/spool/mqueue/qfX".to_owned();
+                    let adopted = Adopted { source, arrived: 1_700_000_000, tries: 3, is_warned, hold };
+                    let old = Submission { adopted: Some(adopted), ..one.clone() };
+                    assert_eq!(read(&old.encode().unwrap()), Ok(old));
+                }
             }
         }
     }

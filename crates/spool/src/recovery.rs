@@ -44,6 +44,8 @@ pub struct Recovery {
     pub damage: Vec<Damage>,
     /// The largest queue id seen, so that new ones are larger.
     pub largest_id: u64,
+    /// The number of this opening, which no other had; 0 where the spool was only looked at.
+    pub epoch: u64,
     /// Time it took, in microseconds.
     pub took_us: u64,
 }

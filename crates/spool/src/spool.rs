@@ -147,7 +147,7 @@ impl Spool {
             report.add(&shard.report);
             recovered.push(shard);
         }
-        begin_epoch(disk.as_ref(), &config.path, &mut recovered)?;
+        report.epoch = begin_epoch(disk.as_ref(), &config.path, &mut recovered)?;
         let (shards, stepper) = assemble(&config, identity, &disk, recovered);
         report.took_us = disk.now_us() - started_us;
         let mut stepper = stepper;
@@ -251,7 +251,7 @@ fn create(config: &Config, disk: &dyn Disk) -> Result<Identity, OpenError> {
 ///
 /// A segment that a crash cut off before its header was durable leaves frames of a generation that nobody remembers; the
 /// epoch keeps that generation from being given out again.
-fn begin_epoch(disk: &dyn Disk, root: &Path, recovered: &mut [Recovered]) -> Result<(), OpenError> {
+fn begin_epoch(disk: &dyn Disk, root: &Path, recovered: &mut [Recovered]) -> Result<u64, OpenError> {
     let path = root.join(recovery::EPOCH);
     let used = recovered.iter().map(|shard| shard.book.segments.next_generation() >> EPOCH_SHIFT).max().unwrap_or(0);
     let epoch = used.max(recovery::epoch(disk, root)) + 1;
@@ -259,7 +259,7 @@ fn begin_epoch(disk: &dyn Disk, root: &Path, recovered: &mut [Recovered]) -> Res
     for shard in recovered {
         shard.book.segments.skip_generations(epoch << EPOCH_SHIFT);
     }
-    Ok(())
+    Ok(epoch)
 }
 
 /// Puts recovered shards together, and hands states that were found elsewhere to the shards they belong to.

@@ -53,7 +53,14 @@ fn deliver(arguments: &Arguments, site: &Site) -> Result<u8, Trouble> {
             }
         }
     }
-    let submission = Submission { sender, is_chosen, on_behalf_of: None, params: arguments.params.clone(), recipients };
+    let submission = Submission {
+        sender,
+        is_chosen,
+        on_behalf_of: None,
+        adopted: None,
+        params: arguments.params.clone(),
+        recipients,
+    };
     let manner = Manner {
         submission,
         recipient_params: arguments.recipient_params.clone(),

@@ -118,6 +118,7 @@ impl<'a> Talk<'a> {
             sender: transaction.sender.clone(),
             is_chosen,
             on_behalf_of: None,
+            adopted: None,
             params: transaction.params.clone(),
             recipients: transaction.recipients.clone(),
         };

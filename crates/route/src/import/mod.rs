@@ -1,4 +1,4 @@
-//! From sendmail's configuration to one of ours: text in, TOML and notes out.
+//! From sendmail's configuration to one of ours: text in, TOML and notes out; and its queued messages as values.
 //!
 //! | File | Holds |
 //! |---|---|
@@ -9,6 +9,7 @@
 //! | [`maps`] | tables and the options behind their names |
 //! | [`values`] | times, numbers, hosts as sendmail writes them |
 //! | [`settings`] | the keys found so far, and their TOML |
+//! | [`queue`] | a message of sendmail's queue |
 //!
 //! No value is guessed: what has no key, or a value that our key cannot have, becomes a [`Note`]. What is left out is always the
 //! stricter side: no relaying, no listener that would take mail without the login it had.
@@ -18,6 +19,7 @@ mod macros;
 mod maps;
 mod mc;
 mod options;
+pub mod queue;
 mod settings;
 #[cfg(test)]
 mod tests;

@@ -32,7 +32,7 @@ impl Trial {
         config.cache_bytes = 0;
         let (spool, _) = Spool::open(config, Arc::new(disk.clone())).unwrap();
         let spool = Arc::new(spool);
-        let keeper = Keeper::spool(Arc::clone(&spool), QueueIds::new(Node::default()));
+        let keeper = Keeper::spool(Arc::clone(&spool), QueueIds::new(Node::default()), 1);
         Self { disk, spool, keeper }
     }
 
@@ -124,7 +124,7 @@ async fn a_busy_disk_is_waited_for() {
     config.free_min = 0;
     config.staged_bytes_max = 128 << 10;
     let (spool, _) = Spool::open(config, Arc::new(disk)).unwrap();
-    let keeper = Arc::new(Keeper::spool(Arc::new(spool), QueueIds::new(Node::default())));
+    let keeper = Arc::new(Keeper::spool(Arc::new(spool), QueueIds::new(Node::default()), 1));
     let bringing: Vec<_> = (0..100)
         .map(|_| {
             let keeper = Arc::clone(&keeper);

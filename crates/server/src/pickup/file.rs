@@ -93,6 +93,9 @@ impl Handed {
             Some(uid) if [0, ours].contains(&found.st_uid) => uid,
             Some(_) => return Err(Trouble::Bad("it is in the name of another user".to_owned())),
         };
+        if submission.adopted.is_some() && ![0, ours].contains(&found.st_uid) {
+            return Err(Trouble::Bad("it says that it waited elsewhere, and its writer may not say so".to_owned()));
+        }
         let content_at = (PREAMBLE_BYTES + head.len()) as u64;
         let content_bytes = bytes
             .checked_sub(content_at + TRAILER_BYTES as u64)
@@ -204,6 +207,7 @@ impl LineEnds {
 mod tests {
     use super::*;
     use crate::submit::Filing;
+    use crate::submit::adoption::Adopted;
     use mail::{MailParams, Recipient, ReversePath};
     use std::os::fd::AsFd as _;
 
@@ -212,6 +216,7 @@ mod tests {
             sender: ReversePath::Null,
             is_chosen: false,
             on_behalf_of: None,
+            adopted: None,
             params: MailParams::default(),
             recipients: vec![Recipient::new("a@b.test".parse().unwrap())],
         };
@@ -247,6 +252,7 @@ mod tests {
             sender: ReversePath::Null,
             is_chosen: false,
             on_behalf_of: Some(4_711),
+            adopted: None,
             params: MailParams::default(),
             recipients: ["a@b.test", "c@d.test", "e@f.test"].map(|one| Recipient::new(one.parse().unwrap())).into(),
         };
@@ -263,6 +269,27 @@ mod tests {
         let counts: Vec<_> =
             parts.iter().map(|part| (part.uid, part.submission.recipients.len(), part.content_bytes)).collect();
         assert_eq!(counts, [(4_711, 1, 3), (4_711, 2, 3)]);
+    }
+
+    #[test]
+    fn only_root_and_the_server_say_that_a_message_waited_elsewhere() {
+        let place = tempfile::tempdir().unwrap();
+        let adopted = Adopted { source: "qfX".to_owned(), arrived: 1, tries: 0, is_warned: false, hold: None };
+        let submission = Submission {
+            sender: ReversePath::Null,
+            is_chosen: false,
+            on_behalf_of: None,
+            adopted: Some(adopted.clone()),
+            params: MailParams::default(),
+            recipients: vec![Recipient::new("a@b.test".parse().unwrap())],
+        };
+        let name = Filing::begin(place.path(), &submission).unwrap().commit().unwrap().name().to_owned();
+        assert_eq!(open(place.path(), &name).unwrap().submission.adopted, Some(adopted));
+        if crate::env::machine::is_root() {
+            // The control: the same file of somebody else.
+            std::os::unix::fs::chown(place.path().join(&name), Some(4_711), None).unwrap();
+            assert!(open(place.path(), &name).unwrap_err().contains("waited elsewhere"));
+        }
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Rig {
         live.policies = Policies::new(vec![Box::new(Rules(dialog.clone()))]);
         let began = clock::now();
         let service = Service {
-            keeper: Keeper::spool(Arc::clone(&spool), QueueIds::new(Node::default())),
+            keeper: Keeper::spool(Arc::clone(&spool), QueueIds::new(Node::default()), 1),
             log: Log::start(&log::Settings::from_config(&config.log, "mx.test")).unwrap(),
             routing: ArcSwap::from_pointee(crate::routing::Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),

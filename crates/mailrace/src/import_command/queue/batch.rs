@@ -1,0 +1,157 @@
+//! Messages that change hands together.
+//!
+//! What is durable when is the whole point: the text of every message and its name in the pickup directory before any of its files
+//! moves in the queue, that before the server may take it, and that before a file is removed.
+
+use super::job::{Job, aside};
+use super::place::ASIDE;
+use super::report::{Left, Report, Why};
+use crate::exit::Failure;
+use server::submit::adoption;
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+/// Files that are made durable at the same time: they share the flushes of the file system.
+const WRITERS: usize = 16;
+
+/// Messages that were written and are still sendmail's.
+#[derive(Debug)]
+pub(super) struct Batch<'a> {
+    pickup: &'a Path,
+    removes: bool,
+    jobs: Vec<Job>,
+}
+
+impl<'a> Batch<'a> {
+    pub(super) const fn new(pickup: &'a Path, removes: bool) -> Self {
+        Self { pickup, removes, jobs: Vec::new() }
+    }
+
+    pub(super) fn push(&mut self, job: Job) {
+        self.jobs.push(job);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Gives the messages to the server.
+    ///
+    /// # Errors
+    /// Something could not be written. Each message is still in the queue, or durable in the pickup directory, where the next run
+    /// finds it.
+    pub(super) fn commit(&mut self, report: &mut Report) -> Result<(), Failure> {
+        let jobs = std::mem::take(&mut self.jobs);
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        let fails = |error: io::Error| Failure::io(self.pickup.display(), &error);
+        keep(&jobs).and_then(|()| adoption::sync(self.pickup)).map_err(fails)?;
+        let mut touched = BTreeSet::new();
+        let mut moved = Vec::new();
+        for mut job in jobs {
+            match move_aside(&job.files, &mut touched) {
+                Ok(()) => moved.push(job),
+                Err(error) => {
+                    report.left(Left::new(
+                        job.control(),
+                        Why::Unreadable,
+                        format!("it cannot be moved aside: {error}"),
+                    ));
+                    if let Some(waiting) = job.waiting.take() {
+                        waiting.forget();
+                    }
+                }
+            }
+        }
+        sync_all(&touched)?;
+        for job in &moved {
+            job.waiting.as_ref().map_or(Ok(()), |waiting| waiting.release()).map_err(fails)?;
+        }
+        adoption::sync(self.pickup).map_err(fails)?;
+        for job in moved {
+            if self.removes {
+                remove(&job.files);
+            }
+            report.taken(job.summary());
+        }
+        Ok(())
+    }
+}
+
+/// Makes all files durable, several at a time.
+fn keep(jobs: &[Job]) -> io::Result<()> {
+    let waiting: Vec<_> = jobs.iter().filter_map(|job| job.waiting.as_ref()).collect();
+    let each = waiting.len().div_ceil(WRITERS).max(1);
+    thread::scope(|scope| {
+        let threads: Vec<_> =
+            waiting.chunks(each).map(|some| scope.spawn(move || some.iter().try_for_each(|one| one.keep()))).collect();
+        threads.into_iter().try_for_each(|thread| {
+            thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread that wrote files has failed")))
+        })
+    })
+}
+
+/// Moves the files of a message to where the queue does not look. With the first of them it is sendmail's no more; what cannot be
+/// moved behind that is a text without a control file, which sendmail does not send.
+///
+/// # Errors
+/// The first could not be moved: nothing has changed.
+pub(super) fn move_aside(files: &[PathBuf], touched: &mut BTreeSet<PathBuf>) -> io::Result<()> {
+    for (number, file) in files.iter().enumerate() {
+        let to = aside(file);
+        let moved = make_aside(&to, touched).and_then(|()| rename(file, &to));
+        match moved {
+            Ok(()) => touched.extend(file.parent().map(Path::to_owned)),
+            Err(error) if number == 0 => return Err(error),
+            // There is no transcript as a rule.
+            Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn make_aside(to: &Path, touched: &mut BTreeSet<PathBuf>) -> io::Result<()> {
+    let Some(directory) = to.parent() else { return Ok(()) };
+    if !touched.contains(directory) {
+        match DirBuilder::new().mode(0o700).create(directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        touched.insert(directory.to_owned());
+    }
+    Ok(())
+}
+
+/// Makes what was moved durable.
+///
+/// # Errors
+/// It may not be.
+pub(super) fn sync_all(touched: &BTreeSet<PathBuf>) -> Result<(), Failure> {
+    for directory in touched {
+        let synced = File::open(directory).and_then(|directory| directory.sync_all());
+        synced.map_err(|error| Failure::io(directory.display(), &error))?;
+    }
+    Ok(())
+}
+
+/// Removes the files of a message that was moved aside.
+pub(super) fn remove(files: &[PathBuf]) {
+    for file in files {
+        // What stays is one file too many in a directory that says what it holds.
+        drop(fs::remove_file(aside(file)));
+    }
+    for directory in files.iter().filter_map(|file| file.parent()).collect::<BTreeSet<_>>() {
+        // Empty as a rule, and then nobody needs it.
+        drop(fs::remove_dir(directory.join(ASIDE)));
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "directories are synced once for many files")]
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)
+}

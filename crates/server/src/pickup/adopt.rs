@@ -1,0 +1,361 @@
+//! Stores a message that another server has taken, as that server would have gone on with it.
+//!
+//! It was accepted once, and so nobody judges again whether it may be sent: no access map is asked, its header gets no line, and
+//! whoever cannot be reached by the maps of today gets his report like anybody whose address has failed. Its name is of the time
+//! at which it came there, so that its age counts from then; tries and the warning of its sender are kept; what was in
+//! quarantine is held.
+
+use super::courier::Carried;
+use super::file::Handed;
+use crate::commit::{Content, PIECE_BYTES, Sort, class_of, first_state};
+use crate::env::blocking;
+use crate::routing::plan::{Kind, Plan, TooMany};
+use crate::routing::{Admission, Routing};
+use crate::service::Service;
+use crate::settle;
+use crate::submit::adoption::Adopted;
+use mail::header::{HeaderSection, Item, LineEnd};
+use mail::{Client, Envelope, Protocol, QueueId, Received, Recipient, ReversePath};
+use observe::{Event, Relay, Severity};
+use route::resolve::{Failed, Outcome, Request, SenderKind};
+use schedule::Class;
+use spool::envelope::Encoded;
+use spool::{Change, Pressure, State, Status, Store as _};
+use std::sync::Arc;
+
+/// Recipients in one message.
+const RECIPIENTS_MAX: usize = 50_000;
+/// Octets within which the header says of what sort a message is.
+const HEADER_BYTES_MAX: u64 = 64 << 10;
+/// The name that its line in the log has in place of a listener's.
+const DAEMON: &str = "import";
+
+/// A message on its way.
+pub(super) struct Adoption {
+    pub(super) service: Arc<Service>,
+    pub(super) handed: Arc<Handed>,
+    pub(super) adopted: Adopted,
+    /// The name it will have in the spool.
+    pub(super) id: QueueId,
+    /// Login name or number of who wrote the file.
+    pub(super) user: String,
+}
+
+/// A message as it is stored.
+struct Outgoing {
+    envelope: Envelope,
+    encoded: Encoded,
+    first: State,
+    kind: Kind,
+}
+
+/// What its header says.
+#[derive(Default)]
+struct Said {
+    sort: Sort,
+    message_id: Option<String>,
+}
+
+impl Adoption {
+    /// Stores it and hands it to *dispatch*.
+    ///
+    /// # Cancel safety
+    /// No: it may be durable and not in line; it is after the next start.
+    pub(super) async fn run(self) -> Carried {
+        if self.service.keeper.pressure() >= Pressure::Full {
+            return Carried::Later("452 4.3.1 Insufficient system storage".to_owned());
+        }
+        let said = self.header().await;
+        let live = self.service.live.load_full();
+        let class = class_of(&self.handed.submission.params, said.sort, live.config.delivery.bulk_precedence);
+        let messages = match self.outgoing(class).await {
+            Ok(messages) => messages,
+            Err(why) => return Carried::Later(why.to_string()),
+        };
+        // The one with the name of the file is the last: where it is, all are.
+        for (number, message) in messages.iter().enumerate().rev() {
+            if let Err(why) = self.store(message).await {
+                self.take_back(messages.get(number + 1..).unwrap_or_default());
+                return Carried::Later(why);
+            }
+        }
+        self.tell(&messages, &said);
+        for message in &messages {
+            self.dispatch(message, class);
+        }
+        Carried::Done(None)
+    }
+
+    async fn header(&self) -> Said {
+        let handed = Arc::clone(&self.handed);
+        let read = blocking::run(move || handed.beginning(HEADER_BYTES_MAX)).await;
+        let content = read.ok().and_then(Result::ok).unwrap_or_default();
+        said(&content)
+    }
+
+    fn envelope(&self) -> Envelope {
+        let submission = &self.handed.submission;
+        Envelope {
+            id: self.id,
+            sender: submission.sender.clone(),
+            params: submission.params.clone(),
+            received: Received {
+                at_us: self.adopted.arrived.saturating_mul(1_000_000),
+                client: Client::Process { uid: self.handed.uid },
+                helo: None,
+                protocol: Protocol::Local,
+            },
+            recipients: Vec::new(),
+        }
+    }
+
+    /// The messages that it becomes by the maps in force; nothing if they drop all of it.
+    async fn outgoing(&self, class: Class) -> Result<Vec<Outgoing>, Arc<str>> {
+        let routing = self.service.routing.load_full();
+        let envelope = self.envelope();
+        let recipients = &self.handed.submission.recipients;
+        let parts = match routing.admission() {
+            Some(admission) => self.by_maps(&routing, admission, envelope).await?,
+            None => {
+                let hold = self.adopted.hold.as_deref().map(Into::into);
+                let kind = Kind { hold, ..Kind::default() };
+                let live = self.service.live.load();
+                let part = |(number, some): (usize, &[Recipient])| {
+                    let part = Envelope { id: self.id_of(number), recipients: some.to_vec(), ..envelope.clone() };
+                    let encoded = live.encode(&part);
+                    (part, encoded, kind.clone())
+                };
+                recipients.chunks(RECIPIENTS_MAX).enumerate().map(part).collect()
+            }
+        };
+        Ok(parts
+            .into_iter()
+            .map(|(envelope, encoded, kind)| {
+                let first = self.first_state(&envelope, class, &kind);
+                Outgoing { envelope, encoded, first, kind }
+            })
+            .collect())
+    }
+
+    async fn by_maps(
+        &self,
+        routing: &Routing,
+        admission: &Admission,
+        mut envelope: Envelope,
+    ) -> Result<Vec<(Envelope, Encoded, Kind)>, Arc<str>> {
+        let mut plans = vec![self.plan()];
+        for recipient in &self.handed.submission.recipients {
+            let request = Request {
+                sender: &envelope.sender,
+                recipient: &recipient.address,
+                client: None,
+                is_local_submission: true,
+            };
+            let resolution = routing.decide(|ask| admission.router.resolve(ask, &request)).await?;
+            let (deliveries, failed) = match resolution.outcome {
+                Outcome::Deliver(deliveries) => (deliveries, resolution.failed),
+                Outcome::Discard => {
+                    plans.iter_mut().for_each(Plan::discard);
+                    continue;
+                }
+                Outcome::Refuse(refusal) if refusal.code < 500 => {
+                    return Err(format!("{} {} <{}>", refusal.code, refusal.text, recipient.address).into());
+                }
+                Outcome::Refuse(refusal) => {
+                    let address = recipient.address.clone();
+                    (Vec::new(), vec![Failed { address, refusal, sender: None, copy: None }])
+                }
+            };
+            let fits = plans.last_mut().map(|plan| plan.add(recipient, deliveries.clone(), failed.clone()));
+            if !matches!(fits, Some(Ok(()))) {
+                let mut plan = self.plan();
+                plan.add(recipient, deliveries, failed)
+                    .map_err(|TooMany| Arc::<str>::from(format!("<{}> leads to too many lists", recipient.address)))?;
+                plans.push(plan);
+            }
+        }
+        if envelope.sender != ReversePath::Null {
+            let sender = envelope.sender.clone();
+            let known = routing.decide(|ask| admission.router.sender(ask, &sender, SenderKind::Envelope));
+            envelope.sender = known.await?;
+        }
+        let mut number = 0;
+        let mut made = Vec::new();
+        for plan in plans.into_iter().filter(|plan| !plan.is_nothing()) {
+            let id_of = |_| {
+                number += 1;
+                self.id_of(number - 1)
+            };
+            let messages = plan.into_messages(&envelope, id_of);
+            made.extend(messages.into_iter().map(|(envelope, destinations, kind)| {
+                let encoded = Encoded::with(&envelope, destinations);
+                (envelope, encoded, kind)
+            }));
+        }
+        Ok(made)
+    }
+
+    fn plan(&self) -> Plan {
+        let mut plan = Plan::default();
+        plan.quarantine = self.adopted.hold.as_deref().map(Into::into);
+        plan
+    }
+
+    /// The first has the name that the file has, the others get one of the same time.
+    fn id_of(&self, number: usize) -> QueueId {
+        match number {
+            0 => self.id,
+            _ => self.service.keeper.past_id(self.id.unix_us()),
+        }
+    }
+
+    fn first_state(&self, envelope: &Envelope, class: Class, kind: &Kind) -> State {
+        let mut first = first_state(envelope, class);
+        for _ in 0..self.adopted.tries.min(State::TRIES_MAX.into()) {
+            first = first.tried();
+        }
+        if self.adopted.is_warned {
+            first = first.warned();
+        }
+        if kind.hold.is_some() {
+            first.status = Status::Held;
+        } else if kind.queue_only {
+            first = first.until(self.service.unix_now() + self.service.live.load().config.delivery.give_up_after);
+        }
+        first
+    }
+
+    async fn store(&self, message: &Outgoing) -> Result<(), String> {
+        let mut content = Content::new(message.envelope.id);
+        let mut rest = Vec::new();
+        let is_small = self.handed.content_bytes <= PIECE_BYTES as u64;
+        let mut at = 0;
+        while at < self.handed.content_bytes {
+            let handed = Arc::clone(&self.handed);
+            let piece = match blocking::run(move || handed.piece(at)).await {
+                Ok(Ok(piece)) => piece,
+                Ok(Err(error)) => {
+                    content.abandon(&self.service.keeper);
+                    return Err(error.to_string());
+                }
+                Err(error) => {
+                    content.abandon(&self.service.keeper);
+                    return Err(error.to_string());
+                }
+            };
+            at += piece.len() as u64;
+            if is_small {
+                rest = piece;
+            } else {
+                content.push(&self.service.keeper, &piece).await;
+            }
+        }
+        let stored = content.commit(&self.service.keeper, &message.encoded, rest, message.first).await;
+        stored.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    /// What is stored of it although not all could be is done, and nobody gets it.
+    fn take_back(&self, stored: &[Outgoing]) {
+        let Some(spool) = self.service.spool() else { return };
+        for message in stored {
+            let id = message.envelope.id;
+            let state = State { status: Status::Done, ..message.first };
+            let done = |recipient| Change { id, recipient, state, destination: None };
+            let changes: Vec<Change> = (0..).zip(&message.envelope.recipients).map(|(at, _)| done(at)).collect();
+            if let Err(error) = spool.record(&changes) {
+                let text = format!("{id} was not taken and cannot be removed: {error}; it may be delivered twice");
+                self.service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+            }
+        }
+    }
+
+    fn tell(&self, messages: &[Outgoing], said: &Said) {
+        let submission = &self.handed.submission;
+        let from = submission.sender.to_string();
+        self.service.tell(&Event::Accepted {
+            id: self.id,
+            from: &from,
+            size: self.handed.content_bytes,
+            class: said.sort.precedence,
+            nrcpts: submission.recipients.len(),
+            msgid: said.message_id.as_deref(),
+            bodytype: submission.params.body,
+            protocol: Protocol::Local,
+            daemon: DAEMON,
+            identity: None,
+            relay: Relay::Local { user: &self.user },
+        });
+        let text = format!("{} was taken over, it was {} before", self.id, self.adopted.source);
+        self.service.tell(&Event::Spool { severity: Severity::Info, text: &text });
+        if messages.is_empty() {
+            self.service.tell(&Event::Discarded { id: self.id });
+        }
+        for message in messages.iter().filter(|message| message.envelope.id != self.id) {
+            let owner = message.envelope.sender.to_string();
+            self.service.tell(&Event::Cloned { id: message.envelope.id, owner: owner.trim_matches(['<', '>']) });
+        }
+    }
+
+    fn dispatch(&self, message: &Outgoing, class: Class) {
+        let Outgoing { envelope, encoded, first, kind } = message;
+        if kind.hold.is_some() || kind.queue_only {
+            self.tell_waiting(envelope, kind.hold.as_deref());
+        }
+        let Some(dispatch) = &self.service.dispatch else { return };
+        if let Some(reason) = &kind.hold {
+            for (position, _) in (0..).zip(&envelope.recipients) {
+                dispatch.reasons.remember(envelope.id, position, Status::Held, observe::Reason::Other, reason);
+            }
+        } else if kind.queue_only {
+            dispatch.accepted_for_later(envelope, encoded);
+        } else if first.status == Status::Waiting {
+            self.service.dispatch(envelope, encoded, self.handed.content_bytes, class);
+        }
+    }
+
+    fn tell_waiting(&self, envelope: &Envelope, quarantine: Option<&str>) {
+        let recipients: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
+        let to: Vec<&str> = recipients.iter().map(String::as_str).collect();
+        let priority = settle::priority(self.handed.content_bytes, to.len(), 0);
+        self.service.tell(&Event::Queued { id: envelope.id, to: &to, mailer: "esmtp", priority, quarantine });
+    }
+}
+
+/// Of what sort a message is, and its id, by its header.
+fn said(content: &[u8]) -> Said {
+    let mut said = Said::default();
+    for item in HeaderSection::read(content, LineEnd::Crlf).items() {
+        let Item::Field(field) = item else { continue };
+        let value = || String::from_utf8_lossy(&field.unfolded()).trim().to_owned();
+        if field.has_name("list-id") {
+            said.sort.has_list_id = true;
+        } else if field.has_name("message-id") && said.message_id.is_none() {
+            said.message_id = Some(value());
+        } else if field.has_name("precedence") {
+            said.sort.precedence = match value().to_ascii_lowercase().as_str() {
+                "list" => -30,
+                "bulk" => -60,
+                "junk" => -100,
+                "first-class" => 0,
+                "special-delivery" => 100,
+                _ => said.sort.precedence,
+            };
+        }
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_header_says() {
+        let found =
+            said(b"Message-Id: <1@a.test>\r\nPrecedence: Bulk\r\nList-Id: <l.test>\r\n\r\nPrecedence: junk\r\n");
+        assert_eq!((found.sort.precedence, found.sort.has_list_id), (-60, true));
+        assert_eq!(found.message_id.as_deref(), Some("<1@a.test>"));
+        let found = said(b"");
+        assert_eq!((found.sort.precedence, found.sort.has_list_id, found.message_id), (0, false, None));
+    }
+}
