@@ -366,11 +366,7 @@ impl House {
         let resolver = is_other.then(|| Resolver::new(&config.dns)).transpose();
         let resolver = resolver.map_err(|error| Refused::because(format!("dns.servers: {error}")))?;
         // What is kept of answers is kept, if the same are asked.
-        let lookups = if (&config.ldap, &config.sqlite) == (&old.config.ldap, &old.config.sqlite) {
-            self.service.routing.load().lookups()
-        } else {
-            Arc::new(Lookups::new(&config))
-        };
+        let lookups = Arc::new(Lookups::after(&config, &self.service.routing.load().lookups()));
         let maps = routing::load::load(&config, &lookups, Some(&self.service.routing.load_full()));
         let maps = maps.map_err(|faults| Refused::because(lines(&faults)))?;
         let added = self.bind_added(&config)?;

@@ -2,7 +2,7 @@
 
 use super::{
     Accept, AccessRules, Acknowledge, AddressFamily, Auth, BadLine, Config, Control, CopyDsn, DelayChecks, Delivery,
-    DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl, DnsblList, Generics, Ldap, LdapDetail, Listen,
+    DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl, DnsblList, Generics, Ldap, LdapDetail, LdapReferrals, Listen,
     ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, MapSource, Maps, Message, Precedence, Rate,
     Relay, RelayDomain, Route, RouteProtocol, RouteRule, RouteTls, RuleAt, Server, Smtp, Spool, Sqlite, Submit, Tls,
     Unknown,
@@ -248,10 +248,14 @@ pub(super) fn ldap() -> Ldap {
         bind: String::new(),
         password_file: None,
         starttls: false,
+        ca_file: None,
+        referrals: LdapReferrals::Defer,
         filter: String::new(),
         attribute: String::new(),
         separator: String::new(),
         routing_domains: Vec::new(),
+        routing_equivalents: Vec::new(),
+        routing_name: String::new(),
         bounce: false,
         detail: LdapDetail::Keep,
         no_domain: false,

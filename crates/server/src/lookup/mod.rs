@@ -9,7 +9,7 @@ mod directory;
 mod files;
 mod sqlite;
 
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::env::blocking;
 use cache::{Cache, Limits};
 use directory::Directory;
@@ -31,7 +31,7 @@ pub(crate) struct Lookups {
     /// The file of users.
     accounts: PathBuf,
     /// By the names that questions have for them: `ldap:people`.
-    outside: Arc<HashMap<Box<str>, Outside>>,
+    outside: Arc<HashMap<Box<str>, Arc<Outside>>>,
 }
 
 /// A source outside, with what is known of it.
@@ -44,34 +44,31 @@ struct Outside {
 #[derive(Debug)]
 enum Kind {
     Directory(Arc<Directory>),
-    Database(Arc<Database>),
+    Database(Arc<Database>, config::Sqlite),
 }
 
 impl Lookups {
     /// Everybody whom the configuration names. Nobody is asked before the first question.
     pub(crate) fn new(config: &Config) -> Self {
+        Self::after(config, &Self::default())
+    }
+
+    /// The same after a change: what is known of sources that are as they were is kept.
+    pub(crate) fn after(config: &Config, old: &Self) -> Self {
         let directories = config.ldap.iter().map(|table| {
-            let limits = Limits {
-                positive: table.cache_time,
-                negative: table.negative_time,
-                stale_max: table.stale_max,
-                entries_max: usize::try_from(table.cache_entries_max).unwrap_or(usize::MAX),
-            };
-            let kind = Kind::Directory(Arc::new(Directory::new(table)));
-            (format!("ldap:{}", table.name).into(), Outside { cache: Cache::new(limits), kind })
+            let name: Box<str> = format!("ldap:{}", table.name).into();
+            let outside = old.outside.get(&name).filter(|outside| outside.is_of_ldap(table)).cloned();
+            let outside = outside.unwrap_or_else(|| Arc::new(Outside::of_ldap(table)));
+            (name, outside)
         });
         let databases = config.sqlite.iter().map(|table| {
-            let limits = Limits {
-                positive: table.cache_time,
-                negative: table.cache_time,
-                stale_max: Duration::ZERO,
-                entries_max: DATABASE_ENTRIES_MAX,
-            };
-            let kind = Kind::Database(Arc::new(Database::new(table)));
-            (format!("sqlite:{}", table.name).into(), Outside { cache: Cache::new(limits), kind })
+            let name: Box<str> = format!("sqlite:{}", table.name).into();
+            let outside = old.outside.get(&name).filter(|outside| outside.is_of_sqlite(table)).cloned();
+            let outside = outside.unwrap_or_else(|| Arc::new(Outside::of_sqlite(table)));
+            (name, outside)
         });
         let outside = Arc::new(directories.chain(databases).collect());
-        Self { files: Arc::default(), accounts: config.local.accounts.clone(), outside }
+        Self { files: Arc::clone(&old.files), accounts: config.local.accounts.clone(), outside }
     }
 
     /// The same, with what it has read and asked, for the users of this file.
@@ -109,17 +106,45 @@ impl Lookups {
 }
 
 impl Outside {
+    fn of_ldap(table: &config::Ldap) -> Self {
+        let limits = Limits {
+            positive: table.cache_time,
+            negative: table.negative_time,
+            stale_max: table.stale_max,
+            entries_max: usize::try_from(table.cache_entries_max).unwrap_or(usize::MAX),
+        };
+        Self { cache: Cache::new(limits), kind: Kind::Directory(Arc::new(Directory::new(table))) }
+    }
+
+    fn of_sqlite(table: &config::Sqlite) -> Self {
+        let limits = Limits {
+            positive: table.cache_time,
+            negative: table.cache_time,
+            stale_max: Duration::ZERO,
+            entries_max: DATABASE_ENTRIES_MAX,
+        };
+        Self { cache: Cache::new(limits), kind: Kind::Database(Arc::new(Database::new(table)), table.clone()) }
+    }
+
+    fn is_of_ldap(&self, table: &config::Ldap) -> bool {
+        matches!(&self.kind, Kind::Directory(directory) if directory.table() == table)
+    }
+
+    fn is_of_sqlite(&self, table: &config::Sqlite) -> bool {
+        matches!(&self.kind, Kind::Database(_, of) if of == table)
+    }
+
     async fn answer(&self, question: &Question) -> Answer {
         match (&self.kind, question) {
             (Kind::Directory(directory), _) => {
                 let asking = || Arc::clone(directory).answer(question.clone());
                 self.cache.answer(question, asking).await
             }
-            (Kind::Database(database), Question::Map { key, .. }) => {
+            (Kind::Database(database, _), Question::Map { key, .. }) => {
                 let asking = || Arc::clone(database).answer(Arc::clone(key));
                 self.cache.answer(question, asking).await
             }
-            (Kind::Database(_), _) => Answer::Trouble("a database has maps, and no routing of its own".into()),
+            (Kind::Database(..), _) => Answer::Trouble("a database has maps, and no routing of its own".into()),
         }
     }
 }
