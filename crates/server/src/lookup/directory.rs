@@ -237,7 +237,9 @@ impl Directory {
             TIME_LIMIT_EXCEEDED | ADMIN_LIMIT_EXCEEDED => {
                 format!("{said}; the directory needs an index for the attributes of ldap.filter {}", self.table.filter)
             }
-            SIZE_LIMIT_EXCEEDED => format!("{said} after {found} entries; narrow ldap.filter, or raise the directory's limit"),
+            SIZE_LIMIT_EXCEEDED => {
+                format!("{said} after {found} entries; narrow ldap.filter, or raise the directory's limit")
+            }
             REFERRAL => {
                 let others = result.refs.join(", ");
                 format!("ldap.base \"{base}\" is not here but at {others}; name that server in ldap.servers")

@@ -11,13 +11,14 @@ mod sqlite;
 
 use crate::config::{self, Config};
 use crate::env::blocking;
+use accounts::Library;
+pub(crate) use accounts::Users;
 use cache::{Cache, Limits};
 use directory::Directory;
 use files::Files;
 use route::question::{Answer, Question};
 use sqlite::Database;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,8 +29,8 @@ const DATABASE_ENTRIES_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
     files: Arc<Files>,
-    /// The file of users.
-    accounts: PathBuf,
+    users: Users,
+    library: Arc<Library>,
     /// By the names that questions have for them: `ldap:people`.
     outside: Arc<HashMap<Box<str>, Arc<Outside>>>,
 }
@@ -68,12 +69,18 @@ impl Lookups {
             (name, outside)
         });
         let outside = Arc::new(directories.chain(databases).collect());
-        Self { files: Arc::clone(&old.files), accounts: config.local.accounts.clone(), outside }
+        Self {
+            files: Arc::clone(&old.files),
+            users: Users::new(&config.local),
+            library: Arc::clone(&old.library),
+            outside,
+        }
     }
 
-    /// The same, with what it has read and asked, for the users of this file.
-    pub(crate) fn with_accounts(&self, accounts: &Path) -> Self {
-        Self { files: Arc::clone(&self.files), accounts: accounts.to_owned(), outside: Arc::clone(&self.outside) }
+    /// The same, with what it has read and asked, for these users.
+    pub(crate) fn with_users(&self, users: Users) -> Self {
+        let (files, library, outside) = (Arc::clone(&self.files), Arc::clone(&self.library), Arc::clone(&self.outside));
+        Self { files, users, library, outside }
     }
 
     /// Finds the answer to a question.
@@ -86,22 +93,29 @@ impl Lookups {
                 Some(outside) => outside.answer(question).await,
                 None => Answer::Trouble(format!("no source of the name \"{source}\" is configured").into()),
             },
-            Question::Include { .. } | Question::User { .. } | Question::Forward { .. } => {
-                let (lookups, question) = (Arc::clone(self), question.clone());
-                let answered = blocking::run(move || lookups.on_this_machine(&question)).await;
-                answered.unwrap_or_else(|_| Answer::Trouble("the reading thread broke off".into()))
+            Question::User { name } => self.library.user(&self.users, name).await,
+            Question::Include { path, .. } => {
+                let (lookups, path) = (Arc::clone(self), Arc::clone(path));
+                self.reading(move || lookups.files.include(&lookups.users, &path)).await
+            }
+            Question::Forward { user, detail } => {
+                let home = match self.library.user(&self.users, user).await {
+                    Answer::User { home } => home,
+                    other => return other,
+                };
+                let (lookups, detail) = (Arc::clone(self), detail.clone());
+                self.reading(move || lookups.files.forward(&lookups.users, &home, detail.as_deref())).await
             }
         }
     }
 
-    /// What files and accounts say. It may wait for a disk.
-    pub(crate) fn on_this_machine(&self, question: &Question) -> Answer {
-        match question {
-            Question::Include { path, .. } => self.files.include(&self.accounts, path),
-            Question::User { name } => accounts::user(&self.accounts, name),
-            Question::Forward { user, detail } => self.files.forward(&self.accounts, user, detail.as_deref()),
-            Question::Map { .. } | Question::Routing { .. } => Answer::Nothing,
-        }
+    /// Reads a file, whose owner the C library may have to name.
+    async fn reading(&self, read: impl FnOnce() -> Answer + Send + 'static) -> Answer {
+        let read = match self.users.has_nss {
+            true => self.library.bounded(read).await,
+            false => blocking::run(read).await.map_err(|_| "the reading thread broke off".to_owned()),
+        };
+        read.unwrap_or_else(|why| Answer::Trouble(why.into()))
     }
 }
 

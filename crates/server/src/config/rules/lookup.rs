@@ -77,7 +77,8 @@ impl Rules<'_> {
                 );
             }
         }
-        let has_tls = |server: &String| server.starts_with("ldaps://") || table.starttls && server.starts_with("ldap://");
+        let has_tls =
+            |server: &String| server.starts_with("ldaps://") || table.starttls && server.starts_with("ldap://");
         for server in table.servers.iter().filter(|server| has_tls(server) && server.contains("://[")) {
             self.error(
                 &[("ldap.servers", index)],

@@ -195,9 +195,10 @@ pub(super) fn text(error: &LdapError) -> String {
     match error {
         LdapError::Io { source } => source.to_string(),
         LdapError::LdapResult { result } => result_text(result),
-        LdapError::ResultRecv { .. } | LdapError::OpSend { .. } | LdapError::EndOfStream | LdapError::IdScrubSend { .. } => {
-            "it closed the connection".to_owned()
-        }
+        LdapError::ResultRecv { .. }
+        | LdapError::OpSend { .. }
+        | LdapError::EndOfStream
+        | LdapError::IdScrubSend { .. } => "it closed the connection".to_owned(),
         other => other.to_string(),
     }
 }
@@ -274,7 +275,9 @@ fn bind_text(error: &LdapError, table: &config::Ldap) -> String {
                 let file = table.password_file.as_ref().map_or_else(PathBuf::new, Clone::clone);
                 format!("; see the name in ldap.bind and the password in {}", file.display())
             }
-            CONFIDENTIALITY_REQUIRED | STRONGER_AUTH_REQUIRED => "; set ldap.starttls = true, or write ldaps://".to_owned(),
+            CONFIDENTIALITY_REQUIRED | STRONGER_AUTH_REQUIRED => {
+                "; set ldap.starttls = true, or write ldaps://".to_owned()
+            }
             _ => String::new(),
         },
         _ => String::new(),
