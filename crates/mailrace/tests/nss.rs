@@ -108,6 +108,32 @@ impl Users {
         Server::start(self.setup, command)
     }
 
+    /// The same users from a service of /etc/nsswitch.conf, which processes of the server meet too: they do not inherit what the
+    /// library is told. `None` where the service is not installed, or nothing can be mounted.
+    fn start_with_service(self) -> Option<Server> {
+        let place = Path::new("/var/lib/extrausers");
+        let switch = self.setup.path("nsswitch.conf");
+        std::fs::write(&switch, "passwd: files extrausers\ngroup: files extrausers\n").expect("written");
+        let script = format!(
+            "mount --bind {} /etc/nsswitch.conf && mount --bind {} {} && ",
+            switch.display(),
+            self.setup.dir.path().display(),
+            place.display()
+        );
+        let unshare = |rest: &str| {
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "sh", "-c", &format!("{script}{rest}"), "sh"]);
+            command
+        };
+        if !place.is_dir() || !unshare("id netjoe").output().is_ok_and(|output| output.status.success()) {
+            println!("skipped: libnss-extrausers is not installed, or a directory cannot be mounted");
+            return None;
+        }
+        let mut command = unshare("exec \"$@\"");
+        command.args(harness::words(&self.setup.command()));
+        Some(Server::start(self.setup, command))
+    }
+
     fn set(mut self, key: &str, value: &str) -> Self {
         self.setup = self.setup.set(key, value);
         self
@@ -146,13 +172,13 @@ fn a_user_of_the_library_gets_mail_as_himself() {
     let Some(users) = Users::new() else { return };
     let users = users.set("delivery.mode", "\"background\"");
     let home = users.home();
-    let mut server = users.start();
+    let Some(mut server) = users.start_with_service() else { return };
     for (recipient, wanted) in [
         ("netjoe", "250 2.1.5"),
         ("NetJoe+lists", "250 2.1.5"),
         ("nobody", "250 2.1.5"),
         ("netann", "550 5.1.1"),
-        ("../root", "550"),
+        ("\"../root\"", "550"),
     ] {
         rcpt(&server, recipient, wanted);
     }
@@ -176,7 +202,7 @@ fn his_forward_and_his_programs_have_his_rights() {
     let out = home.join("out");
     std::fs::write(&forward, format!("\"|keep {}\"\n", out.display())).expect("written");
     chown(&forward, Some(JOE), Some(JOE)).expect("root can");
-    let mut server = users.start();
+    let Some(mut server) = users.start_with_service() else { return };
     let mut client = greeted(server.address());
     client.expect("MAIL FROM:<a@b.test>", "250");
     client.expect("RCPT TO:<netjoe@here.test>", "250");
@@ -187,6 +213,27 @@ fn his_forward_and_his_programs_have_his_rights() {
         poll("the program writes", || std::fs::read_to_string(&out).ok().filter(|told| told.lines().count() == 2));
     assert_eq!(told, format!("{JOE}\n{JOE} {CREW}\n"));
     assert!(server.stop().status.success());
+}
+
+#[test]
+fn a_server_without_rights_delivers_to_its_user() {
+    let Some(users) = Users::new() else { return };
+    let users = users.set("delivery.mode", "\"background\"");
+    let home = users.home();
+    // All that the server writes is there.
+    chown(users.setup.dir.path(), Some(JOE), Some(JOE)).expect("root can");
+    let mut command = users.setup.command();
+    users.tell(&mut command);
+    command.uid(JOE).gid(JOE);
+    std::fs::set_permissions(users.setup.path("mailrace.toml"), std::fs::Permissions::from_mode(0o644)).expect("set");
+    let mut server = Server::start(users.setup, command);
+    let mut client = greeted(server.address());
+    client.expect("MAIL FROM:<a@b.test>", "250");
+    client.expect("RCPT TO:<netjoe@here.test>", "250");
+    client.data(b"Subject: x\r\n\r\nhello\r\n");
+    let sent = server.wait_log("to=<netjoe@here.test>");
+    assert!(sent.contains("stat=Sent"), "{sent}");
+    assert_eq!(std::fs::read_dir(home.join("Maildir/new")).expect("a Maildir").count(), 1);
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn what_may_not_be_read_is_trouble() {
     waits(
         &anonymous(&slapd.url(), ""),
         "nobody@ldap.test",
-        &["\"dc=test\" is not there, or may not be read without ldap.bind"],
+        &["\"dc=test\" may not be searched without ldap.bind: insufficientAccessRights (50)"],
     );
     let strict = Extra { server: "require bind\n".to_owned(), ..Extra::default() };
     let Some(slapd) = Slapd::with(&people(), &strict) else { return };
@@ -105,18 +105,10 @@ fn keys_are_values_whatever_is_in_them() {
 fn several_values_are_none_or_a_list() {
     let mut all = people();
     all += &person("list", "list", "mail: a@elsewhere.example\nmail: b@elsewhere.example\n");
-    all += &person(
-        "many",
-        "many@ldap.test",
-        "mailHost: a.example\nmailRoutingAddress: x@a.example\nmailRoutingAddress: y@a.example\n",
-    );
     let Some(slapd) = Slapd::start(&all) else { return };
     let one = setup(&slapd.url(), "bounce = true");
     let (said, _) = route(&one, "list@here.test");
     assert_eq!(deliveries(&said).len(), 2, "{said}");
-    // mailHost counts, and of two addresses none.
-    let (said, _) = route(&one, "many@ldap.test");
-    assert_eq!(deliveries(&said), ["many@ldap.test smtp:mx:a.example:25"], "{said}");
     let table =
         format!("[{{name = \"crew\", servers = [\"{}\"], base = \"dc=test\", attribute = \"mail\"}}]", slapd.url());
     let single = setup(&slapd.url(), "").set("ldap", table);

@@ -84,7 +84,7 @@ impl Slapd {
         panic!("slapd does not start");
     }
 
-    /// Starts it in the background; it returns when it listens.
+    /// Starts it in the background and waits until it listens.
     fn listen(&self) -> bool {
         let slapd = find("slapd").expect("it was there");
         let mut urls = format!("{} {}", self.url(), self.socket_url());
@@ -92,7 +92,9 @@ impl Slapd {
             urls += &format!(" {}", self.tls_url("127.0.0.1"));
         }
         let conf = self.dir.path().join("conf").display().to_string();
-        Command::new(slapd).args(["-f", &conf, "-h", &urls]).status().expect("it runs").success()
+        let is_started = Command::new(slapd).args(["-f", &conf, "-h", &urls]).status().expect("it runs").success();
+        // Its ports are its own by now, and it listens a moment later.
+        is_started && (0..100_000).any(|_| TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok())
     }
 
     /// Starts it anew where it was.

@@ -23,6 +23,17 @@ pub(super) enum Decided<'a> {
     Unknown,
 }
 
+/// What stands for a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Called {
+    /// This text.
+    Text(String),
+    /// More than can be meant.
+    TooLong,
+    /// The name is not defined here.
+    Unknown,
+}
+
 /// The names that were defined so far.
 #[derive(Default)]
 pub(super) struct Names {
@@ -83,9 +94,9 @@ impl Names {
         }
     }
 
-    /// The text that stands for a call of a name that was defined; `None` for others, and for what grows too large.
-    pub(super) fn call(&self, name: &str, arguments: &[String]) -> Option<String> {
-        let body = self.value(name)?;
+    /// The text that stands for a call.
+    pub(super) fn call(&self, name: &str, arguments: &[String]) -> Called {
+        let Some(body) = self.value(name) else { return Called::Unknown };
         let mut out = String::with_capacity(body.len());
         let mut rest = body;
         while let Some((before, after)) = rest.split_once('$') {
@@ -100,11 +111,11 @@ impl Names {
                 _ => out.push('$'),
             }
             if out.len() > OCTETS_MAX {
-                return None;
+                return Called::TooLong;
             }
         }
         out.push_str(rest);
-        (out.len() <= OCTETS_MAX).then_some(out)
+        Called::Text(out)
     }
 
     /// `ifdef(name, then, else)`. `is_known`: what nobody defined here is not defined.
@@ -180,11 +191,10 @@ mod tests {
     #[test]
     fn calls_have_arguments() {
         let names = names(&[("MAP", "FEATURE(`$1', `hash /etc/$1')$9$x")]);
-        assert_eq!(
-            names.call("MAP", &["access_db".to_owned()]).unwrap(),
-            "FEATURE(`access_db', `hash /etc/access_db')$x"
-        );
-        assert_eq!(names.call("OTHER", &[]), None);
+        let expected = "FEATURE(`access_db', `hash /etc/access_db')$x";
+        assert_eq!(names.call("MAP", &["access_db".to_owned()]), Called::Text(expected.to_owned()));
+        assert_eq!(names.call("OTHER", &[]), Called::Unknown);
+        assert_eq!(names.call("MAP", &["x".repeat(OCTETS_MAX)]), Called::TooLong);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //!
 //! A file that includes itself, files within files without end and macros that call themselves are bounded, and a note says where.
 
-use super::expand::{Decided, Names};
+use super::expand::{Called, Decided, Names};
 use super::macros::{self, Call, Piece};
 use super::mc;
 use super::settings::{FILES_MAX, Settings};
@@ -16,8 +16,8 @@ const USUAL: &str = "/usr/share/sendmail/cf";
 const MACROS: &str = "/m4/cf.m4";
 /// Files within files, and texts within texts.
 const DEPTH_MAX: usize = 32;
-/// Statements, with those that macros make.
-const STATEMENTS_MAX: usize = 50_000;
+/// Octets that macros make of others, in all.
+const MADE_MAX: usize = 4 << 20;
 
 /// What is known while files are read.
 pub(super) struct Run {
@@ -29,13 +29,24 @@ pub(super) struct Run {
     /// Names that sendmail does not know; whoever needs one makes it known.
     unknown: Vec<(String, String, usize)>,
     depth: usize,
-    statements: usize,
+    /// Octets that macros have made.
+    made: usize,
+    /// A bound was reached: nothing more is read.
+    is_over: bool,
 }
 
 impl Run {
     pub(super) fn new(settings: &Settings<'_>) -> Self {
         let open = vec![settings.main_file()];
-        Self { names: Names::default(), base: USUAL.to_owned(), open, unknown: Vec::new(), depth: 0, statements: 0 }
+        Self {
+            names: Names::default(),
+            base: USUAL.to_owned(),
+            open,
+            unknown: Vec::new(),
+            depth: 0,
+            made: 0,
+            is_over: false,
+        }
     }
 
     /// Says which names nobody needed.
@@ -56,9 +67,9 @@ impl Run {
 
     /// Reads a text that a statement in this place stands for.
     fn inner(&mut self, settings: &mut Settings<'_>, text: &str, place: usize, shown: &str) {
-        if self.depth >= DEPTH_MAX {
-            let reason = format!("macros within macros, more than {DEPTH_MAX} deep");
-            return settings.missing(place, shown, reason, "write what it stands for");
+        self.made += text.len();
+        if self.depth >= DEPTH_MAX || self.made > MADE_MAX {
+            return self.end(settings, place, shown);
         }
         self.depth += 1;
         for piece in macros::read(text) {
@@ -68,12 +79,7 @@ impl Run {
     }
 
     fn piece(&mut self, settings: &mut Settings<'_>, piece: Piece, place: impl Fn(usize) -> usize) {
-        self.statements += 1;
-        if self.statements > STATEMENTS_MAX {
-            if self.statements == STATEMENTS_MAX + 1 {
-                let reason = format!("more than {STATEMENTS_MAX} statements; nothing behind them was read");
-                settings.missing(0, "macros", reason, "write what they stand for");
-            }
+        if self.is_over {
             return;
         }
         match piece {
@@ -139,18 +145,34 @@ impl Run {
                 settings.is_quiet = was_quiet;
             }
             name => match self.names.call(name, &call.arguments) {
-                Some(body) => self.inner(settings, &body, line, &shown),
-                None => {
+                Called::Text(body) => self.inner(settings, &body, line, &shown),
+                Called::TooLong => self.end(settings, line, &shown),
+                Called::Unknown => {
                     // The name of a feature is a word, not a macro.
                     let is_name = |at: usize| at == 0 && name == "FEATURE";
                     let arguments = call.arguments.iter().enumerate();
-                    let arguments = arguments
+                    let arguments: Vec<String> = arguments
                         .map(|(at, one)| if is_name(at) { one.clone() } else { self.names.expand(one) })
                         .collect();
+                    let octets = |all: &[String]| all.iter().map(String::len).sum::<usize>();
+                    self.made += octets(&arguments).saturating_sub(octets(&call.arguments));
+                    if self.made > MADE_MAX {
+                        return self.end(settings, line, &shown);
+                    }
                     mc::statement(settings, &Call { arguments, ..call });
                 }
             },
         }
+    }
+
+    /// Macros that call themselves.
+    fn end(&mut self, settings: &mut Settings<'_>, place: usize, shown: &str) {
+        self.is_over = true;
+        settings.is_quiet = false;
+        let reason = format!(
+            "macros within macros, more than {DEPTH_MAX} deep or longer than {MADE_MAX} octets; nothing behind them was read"
+        );
+        settings.missing(place, shown, reason, "write what they stand for and import again");
     }
 
     fn decided(&mut self, settings: &mut Settings<'_>, decided: Decided<'_>, shown: &str, line: usize) {

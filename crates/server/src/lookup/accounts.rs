@@ -5,11 +5,12 @@
 
 use super::cache::{Cache, Limits};
 use crate::config;
-use crate::env::accounts::Accounts;
+use crate::env::accounts::{Accounts, Login};
 use crate::env::{blocking, nss};
 use route::question::{Answer, Question};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -27,17 +28,30 @@ const LIMITS: Limits = Limits {
 };
 
 /// Where users are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Users {
     pub(super) passwd: PathBuf,
-    /// Whether the C library is asked for those who are not in the file.
-    pub(super) has_nss: bool,
+    /// The C library, if it is asked for those who are not in the file.
+    pub(super) library: Option<Arc<Library>>,
 }
 
 impl Users {
     /// As they are configured.
-    pub(crate) fn new(local: &config::Local) -> Self {
-        Self { passwd: local.accounts.clone(), has_nss: local.has_nss() }
+    pub(super) fn new(local: &config::Local, library: &Arc<Library>) -> Self {
+        Self { passwd: local.accounts.clone(), library: local.has_nss().then(|| Arc::clone(library)) }
+    }
+
+    /// Whether there is a user of this name, and where his home is.
+    ///
+    /// # Cancel safety
+    /// Yes.
+    pub(super) async fn user(&self, name: &Arc<str>) -> Answer {
+        let (of_file, wanted) = (self.clone(), Arc::clone(name));
+        let answer = blocking::run(move || of_file.of_file(&wanted)).await;
+        match (answer.unwrap_or_else(|_| Answer::Trouble("the reading thread broke off".into())), &self.library) {
+            (Answer::Nothing, Some(library)) => library.user(name).await,
+            (answer, _) => answer,
+        }
     }
 
     /// Whether there is an account of this name in the file, and where its home is. Blocks.
@@ -53,13 +67,10 @@ impl Users {
         /// With this line in it every shell counts, as for sendmail.
         const ANY: &str = "/SENDMAIL/ANY/SHELL/";
         let accounts = Accounts::read_with(&self.passwd).map_err(|error| error.to_string())?;
-        let found = match accounts.name_and_shell(uid) {
-            Some((name, shell)) => Some((name.to_owned(), shell.to_owned())),
-            None if self.has_nss => {
-                let login = nss::login_of(uid).map_err(|error| error.to_string())?;
-                login.map(|login| (login.name, login.shell))
-            }
-            None => None,
+        let found = match (accounts.name_and_shell(uid), &self.library) {
+            (Some((name, shell)), _) => Some((name.to_owned(), shell.to_owned())),
+            (None, Some(library)) => library.owner(uid)?.map(|login| (login.name, login.shell)),
+            (None, None) => None,
         };
         let Some((name, shell)) = found else { return Ok(None) };
         let shells = std::fs::read_to_string("/etc/shells").unwrap_or_default();
@@ -82,52 +93,47 @@ impl Default for Library {
 }
 
 impl Library {
-    /// Whether there is a user of this name, and where his home is.
-    ///
-    /// # Cancel safety
-    /// Yes.
-    pub(super) async fn user(self: &Arc<Self>, users: &Users, name: &Arc<str>) -> Answer {
-        let (of_file, wanted) = (users.clone(), Arc::clone(name));
-        let answer = blocking::run(move || of_file.of_file(&wanted)).await;
-        match answer.unwrap_or_else(|_| Answer::Trouble("the reading thread broke off".into())) {
-            Answer::Nothing if users.has_nss => {}
-            answer => return answer,
-        }
+    async fn user(self: &Arc<Self>, name: &Arc<str>) -> Answer {
         let (library, wanted) = (Arc::clone(self), Arc::clone(name));
         let asking = move || async move {
-            let asked = library.bounded(move || nss::login(&wanted)).await;
-            match asked.map(|found| found.map_err(|error| error.to_string())) {
-                Ok(Ok(Some(login))) if login.home.starts_with('/') => Answer::User { home: login.home.into() },
-                Ok(Ok(_)) => Answer::Nothing,
-                Ok(Err(why)) | Err(why) => Answer::Trouble(why.into()),
+            match library.login(wanted).await {
+                Ok(Some(login)) if login.home.starts_with('/') => Answer::User { home: login.home.into() },
+                Ok(_) => Answer::Nothing,
+                Err(why) => Answer::Trouble(why.into()),
             }
         };
         self.cache.answer(&Question::User { name: Arc::clone(name) }, asking).await
     }
 
-    /// Does what may wait for the C library, where few threads can be lost to it.
-    ///
-    /// # Errors
-    /// It takes too long; the text says so.
-    pub(super) async fn bounded<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, String> {
+    async fn login(&self, name: Arc<str>) -> Result<Option<Login>, String> {
         let asking = async {
             let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| "the server stops".to_owned())?;
-            let done = blocking::run(move || {
-                let done = work();
+            let asked = blocking::run(move || {
+                let asked = nss::login(&name).map_err(|error| error.to_string());
                 drop(place);
-                done
+                asked
             });
-            done.await.map_err(|_| "the reading thread broke off".to_owned())
-        };
-        let late = || {
-            let time = TIME_MAX.as_secs();
-            format!(
-                "the C library did not say within {time} s who the user is; see the services of passwd in /etc/nsswitch.conf"
-            )
+            asked.await.unwrap_or_else(|_| Err("the reading thread broke off".to_owned()))
         };
         timeout(TIME_MAX, asking).await.unwrap_or_else(|_| Err(late()))
     }
+
+    /// The user of this number, on a thread of its own: who reads a file may wait, and not for ever. Blocks.
+    fn owner(&self, uid: u32) -> Result<Option<Login>, String> {
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| late())?;
+        let (tell, asked) = channel();
+        std::thread::spawn(move || {
+            // Nobody hears it if it comes too late.
+            drop(tell.send(nss::login_of(uid).map_err(|error| error.to_string())));
+            drop(place);
+        });
+        asked.recv_timeout(TIME_MAX).unwrap_or_else(|_| Err(late()))
+    }
+}
+
+fn late() -> String {
+    let time = TIME_MAX.as_secs();
+    format!(
+        "the C library did not say within {time} s who the user is; see the services of passwd in /etc/nsswitch.conf"
+    )
 }

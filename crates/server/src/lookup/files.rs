@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     fn users() -> Users {
-        Users { passwd: "/etc/passwd".into(), has_nss: false }
+        Users { passwd: "/etc/passwd".into(), library: None }
     }
 
     #[test]

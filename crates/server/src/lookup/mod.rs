@@ -11,8 +11,7 @@ mod sqlite;
 
 use crate::config::{self, Config};
 use crate::env::blocking;
-use accounts::Library;
-pub(crate) use accounts::Users;
+use accounts::{Library, Users};
 use cache::{Cache, Limits};
 use directory::Directory;
 use files::Files;
@@ -71,16 +70,16 @@ impl Lookups {
         let outside = Arc::new(directories.chain(databases).collect());
         Self {
             files: Arc::clone(&old.files),
-            users: Users::new(&config.local),
+            users: Users::new(&config.local, &old.library),
             library: Arc::clone(&old.library),
             outside,
         }
     }
 
-    /// The same, with what it has read and asked, for these users.
-    pub(crate) fn with_users(&self, users: Users) -> Self {
+    /// The same, with what it has read and asked, for the users of this configuration.
+    pub(crate) fn with_users(&self, local: &config::Local) -> Self {
         let (files, library, outside) = (Arc::clone(&self.files), Arc::clone(&self.library), Arc::clone(&self.outside));
-        Self { files, users, library, outside }
+        Self { files, users: Users::new(local, &library), library, outside }
     }
 
     /// Finds the answer to a question.
@@ -93,30 +92,26 @@ impl Lookups {
                 Some(outside) => outside.answer(question).await,
                 None => Answer::Trouble(format!("no source of the name \"{source}\" is configured").into()),
             },
-            Question::User { name } => self.library.user(&self.users, name).await,
+            Question::User { name } => self.users.user(name).await,
             Question::Include { path, .. } => {
                 let (lookups, path) = (Arc::clone(self), Arc::clone(path));
-                self.reading(move || lookups.files.include(&lookups.users, &path)).await
+                reading(move || lookups.files.include(&lookups.users, &path)).await
             }
             Question::Forward { user, detail } => {
-                let home = match self.library.user(&self.users, user).await {
+                let home = match self.users.user(user).await {
                     Answer::User { home } => home,
                     other => return other,
                 };
                 let (lookups, detail) = (Arc::clone(self), detail.clone());
-                self.reading(move || lookups.files.forward(&lookups.users, &home, detail.as_deref())).await
+                reading(move || lookups.files.forward(&lookups.users, &home, detail.as_deref())).await
             }
         }
     }
+}
 
-    /// Reads a file, whose owner the C library may have to name.
-    async fn reading(&self, read: impl FnOnce() -> Answer + Send + 'static) -> Answer {
-        let read = match self.users.has_nss {
-            true => self.library.bounded(read).await,
-            false => blocking::run(read).await.map_err(|_| "the reading thread broke off".to_owned()),
-        };
-        read.unwrap_or_else(|why| Answer::Trouble(why.into()))
-    }
+/// Reads a file where waiting holds up nobody.
+async fn reading(read: impl FnOnce() -> Answer + Send + 'static) -> Answer {
+    blocking::run(read).await.unwrap_or_else(|_| Answer::Trouble("the reading thread broke off".into()))
 }
 
 impl Outside {

@@ -6,7 +6,7 @@
 use super::{Admission, Routing};
 use crate::config::{self, BadLine, Config, Mailbox, MapSource};
 use crate::env::addresses;
-use crate::lookup::{Lookups, Users};
+use crate::lookup::Lookups;
 use crate::resolve;
 use mail::{DomainName, EnhancedCode, Outcome};
 use route::access::{Access, DelayChecks, Options, RelayMailFrom};
@@ -114,7 +114,7 @@ fn load_if(
     let router = Router { settings, maps, classes, rules };
     let access = Access::new(access, options(config));
     let routing = Routing {
-        lookups: Arc::new(lookups.with_users(Users::new(&config.local))),
+        lookups: Arc::new(lookups.with_users(&config.local)),
         admission: is_routed.then_some(Admission { router, access }),
         files,
     };

@@ -87,7 +87,7 @@ pub(super) static LDAP: Section = Section {
             Kind::Choice(LdapReferrals::WORDS),
             "defer",
             "ignore",
-            "what it means for a key that is not found when the directory says that another one may know it",
+            "what holds when nothing is found and the directory refers to another one",
             "References are not followed. Active Directory, asked from the root of a domain, refers to zones of DNS that hold no \
              people: \"ignore\", or port 3268.",
         ),

@@ -241,7 +241,8 @@ fn tls_text(error: &Error, table: &config::Ldap, host: &str) -> String {
         };
     };
     match certificate {
-        CertificateError::UnknownIssuer => {
+        // A CA that was made anew has its name and another key.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             format!("its certificate is signed by none of the CAs {cas}; name the file of its CA in ldap.ca_file")
         }
         CertificateError::NotValidForName => {
