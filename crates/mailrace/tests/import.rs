@@ -1,5 +1,7 @@
 //! `mailrace import`: what it writes passes `mailrace check`, and it writes over nothing.
 
+#![allow(clippy::indexing_slicing, reason = "a test program: an index that is out of range is a failure")]
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -156,6 +158,72 @@ fn what_is_written_can_be_loaded() {
     let wrong = directory.path().join("wrong.toml");
     fs::write(&wrong, "[message]\nhops_max = 0\n").unwrap();
     assert_ne!(errors(&wrong), "");
+}
+
+/// Statements that may stand beside each other in any order, right ones and wrong ones.
+const STATEMENTS: &[&str] = &[
+    "define(`confDOMAIN_NAME', `mx.example.com')",
+    "define(`confDOMAIN_NAME', `$w.OWN')",
+    "define(`OWN', `example.org')",
+    "define(`confLDAP_CLUSTER', `Servers')",
+    "define(`confLDAP_CLUSTER', `a)(b=*')",
+    "define(`confLDAP_DEFAULT_SPEC', `-h a.example -b dc=a')",
+    "define(`confLDAP_DEFAULT_SPEC', `-h \"a.example:99999 b_.example\" -p 0 -b \"\" -d cn=x')",
+    "define(`confLDAP_DEFAULT_SPEC', `-H \"ldaps://a.example:636/ ldap://[::1] ldap://\" -b dc=a -d cn=x -P /x -l 9999')",
+    "FEATURE(`access_db', `LDAP')",
+    "FEATURE(`access_db', `ldap:-k (a=%0) -v b')",
+    "FEATURE(`virtusertable', `ldap:-k (&(a=%0)(b=c)) -v b -z \"\\n\" -b \"ou=a b,dc=c\"')",
+    "FEATURE(`genericstable', `ldap:-k a=%s -v b:NORMAL -1 -M none -d x')",
+    "FEATURE(`mailertable', `ldap:-k (a=\"x y\"%0) -v b')",
+    "FEATURE(`mailertable', `hash /etc/mail/mailertable')",
+    "FEATURE(`domaintable', `ldap:-k (a=%0*\\2a) -v b')",
+    "define(`ALIAS_FILE', `ldap:')",
+    "define(`ALIAS_FILE', `ldap:-k (a=%0) -v b -z;, /etc/aliases, LDAP')",
+    "FEATURE(`ldap_routing')",
+    "FEATURE(`ldap_routing', , , `bounce', `strip', `nodomain', `queue')",
+    "FEATURE(`ldap_routing', `ldap -v mailHost -k (x=%0)', `ldap -v mailRoutingAddress -k (x=%0)', `x', `y')",
+    "LDAPROUTE_DOMAIN(`a.example b.example')",
+    "LDAPROUTE_DOMAIN(`a..example OWN')",
+    "LDAPROUTE_EQUIVALENT(`c.example')",
+    "LDAPROUTE_EQUIVALENT_FILE(`/etc/mail/none')",
+    "MASQUERADE_AS(`OWN')",
+    "FEATURE(`masquerade_envelope')",
+    "FEATURE(`generics_entire_domain')",
+    "GENERICS_DOMAIN(`OWN')",
+    "RELAY_DOMAIN(`OWN 10.1 x..y')",
+    "FEATURE(`relay_entire_domain')",
+    "FEATURE(`relay_hosts_only')",
+    "define(`SMART_HOST', `esmtp:[a.example]:OWN')",
+    "DAEMON_OPTIONS(`Port=465, M=s')",
+    "DAEMON_OPTIONS(`Port=2525, Addr=127.0.0.1, Name=MTA')",
+    "FEATURE(`no_default_msa')",
+    "ifdef(`OWN', `FEATURE(`dnsbl', `zen.OWN')', `FEATURE(`smarttable')')",
+    "ifelse(OWN, `example.org', `FEATURE(`greet_pause', `5000')')",
+    "undefine(`OWN')",
+    "FEATURE(`access_db')",
+    "FEATURE(`delay_checks', `friend')",
+    "define(`confDELIVERY_MODE', `i')",
+    "define(`LUSER_RELAY', `local:joe@OWN')",
+];
+
+/// Subsets of the statements in other orders, as a generator of numbers has them.
+#[test]
+fn whatever_statements_stand_together_can_be_loaded() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut state = 1_u64;
+    let mut next = |most: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % most
+    };
+    for number in 0..24 {
+        let source: String = (0..20).map(|_| format!("{}dnl\n", STATEMENTS[next(STATEMENTS.len())])).collect();
+        let (from, to) =
+            (directory.path().join(format!("{number}.mc")), directory.path().join(format!("{number}.toml")));
+        fs::write(&from, &source).unwrap();
+        let done = mailrace(&["import", from.to_str().unwrap(), "-o", to.to_str().unwrap()]);
+        assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+        assert_eq!(errors(&to), "", "{source}\n{}", fs::read_to_string(&to).unwrap());
+    }
 }
 
 #[test]

@@ -18,6 +18,8 @@ const DEPTH_MAX: usize = 20;
 pub(super) struct Map {
     /// Our key for the maps: `maps.access`.
     key: &'static str,
+    /// The name of its table.
+    name: String,
     /// As sendmail has it.
     spec: String,
     /// What the name of the map is in sendmail's own schema.
@@ -86,13 +88,26 @@ pub(super) fn map(settings: &mut Settings<'_>, key: &'static str, spec: &str, li
         "maps.smarttable" => "smarttable",
         _ => "access",
     };
-    // Its place among the sources of the map is kept.
-    settings.add(key, name_of(key), line);
-    settings.said.ldap.maps.push(Map { key, spec: spec.to_owned(), schema, line });
+    let maps = &mut settings.said.ldap.maps;
+    let before = maps.iter().filter(|map| map.key == key).count();
+    match maps.iter_mut().find(|map| map.key == key && (key != "maps.aliases" || map.spec == spec)) {
+        // The last line of a map counts; aliases have several.
+        Some(map) => {
+            spec.clone_into(&mut map.spec);
+            map.line = line;
+        }
+        None => {
+            let number = if before == 0 { String::new() } else { (before + 1).to_string() };
+            let name = format!("{}{number}", key.strip_prefix("maps.").unwrap_or(key));
+            maps.push(Map { key, name: name.clone(), spec: spec.to_owned(), schema, line });
+            // Its place among the sources of the map is kept.
+            settings.add(key, source(&name), line);
+        }
+    }
 }
 
-fn name_of(key: &str) -> String {
-    format!("ldap:{}", key.strip_prefix("maps.").unwrap_or(key))
+fn source(name: &str) -> String {
+    format!("ldap:{name}")
 }
 
 /// `FEATURE(ldap_routing, …)` without its name.
@@ -162,11 +177,11 @@ pub(super) fn finish(settings: &mut Settings<'_>) {
         None => Spec::default(),
     };
     for map in std::mem::take(&mut settings.said.ldap.maps) {
-        let statement = format!("{} {}", name_of(map.key), map.spec);
+        let statement = format!("{} {}", source(&map.name), map.spec);
         match of_map(settings, &map, &default) {
             Ok(table) => settings.said.ldap.tables.push(table),
             Err((reason, hint)) => {
-                settings.remove(map.key, &name_of(map.key));
+                settings.remove(map.key, &source(&map.name));
                 settings.missing(map.line, &statement, reason, &hint);
             }
         }
@@ -201,9 +216,9 @@ fn of_map(settings: &mut Settings<'_>, map: &Map, default: &Spec) -> Result<Stri
         .ok_or_else(|| refused("no single attribute (-v) that can be carried over", "add [[ldap]] by hand"))?;
     if !spec.is_single && spec.separator.is_none() {
         let reason = "several values for a key are no match here; sendmail takes the first";
-        settings.differs(map.line, &name_of(map.key), reason, "ldap.separator puts them together");
+        settings.differs(map.line, &source(&map.name), reason, "ldap.separator puts them together");
     }
-    let mut table = head(settings, name_of(map.key).trim_start_matches("ldap:"), &spec, map.line)?;
+    let mut table = head(settings, &map.name, &spec, map.line)?;
     let _infallible = write!(table, "filter = {}\nattribute = {}\n", quoted(&filter), quoted(&attribute));
     if let Some(separator) = spec.separator.filter(|_| !spec.is_single) {
         let _infallible = writeln!(table, "separator = {}", quoted(&separator));
@@ -341,17 +356,20 @@ fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
-/// Words between white space; quotes keep words together.
+/// Words between white space; quotes keep words together, also the empty one.
 fn words(text: &str) -> Vec<String> {
-    let (mut all, mut one, mut is_quoted) = (Vec::new(), String::new(), false);
+    let (mut all, mut one, mut is_quoted) = (Vec::new(), None::<String>, false);
     for c in text.chars() {
         match c {
-            '"' => is_quoted = !is_quoted,
-            c if c.is_whitespace() && !is_quoted => all.extend((!one.is_empty()).then(|| std::mem::take(&mut one))),
-            c => one.push(c),
+            '"' => {
+                is_quoted = !is_quoted;
+                one.get_or_insert_default();
+            }
+            c if c.is_whitespace() && !is_quoted => all.extend(one.take()),
+            c => one.get_or_insert_default().push(c),
         }
     }
-    all.extend((!one.is_empty()).then_some(one));
+    all.extend(one);
     all
 }
 
@@ -389,9 +407,10 @@ fn read(settings: &mut Settings<'_>, text: &str, before: &Spec, line: usize) -> 
                     Some(value.replace("\\n", "\n")).filter(|one| !one.is_empty() && !one.chars().any(char::is_control))
             }
             '1' => spec.is_single = true,
-            'l' | 'c' => {
-                spec.timeout = time(&value, 's').filter(|seconds| (1..=300).contains(seconds)).or(spec.timeout)
-            }
+            'l' | 'c' => match time(&value, 's').filter(|seconds| (1..=300).contains(seconds)) {
+                Some(seconds) => spec.timeout = Some(seconds),
+                None => settings.differs(line, &statement, "ldap.timeout is from 1s to 5m", "its default holds"),
+            },
             's' if value.starts_with("sub") => {}
             's' => settings.differs(
                 line,
@@ -516,11 +535,17 @@ fn rest_of_filter(text: &str, depth: usize) -> Option<&str> {
     }
     let (item, rest) = inner.split_once(')')?;
     let (name, value) = item.split_once('=')?;
-    let name = name.strip_suffix(['<', '>', '~']).unwrap_or(name);
+    let plain = name.strip_suffix(['<', '>', '~']).unwrap_or(name);
+    let (has_parts, name) = (plain.len() == name.len(), plain);
     let is_value = |c: char| c.is_ascii_alphanumeric() || "@.-_+*:/,; %".contains(c);
     let is_sign = value.split('%').skip(1).all(|behind| behind.starts_with('k'));
-    (is_attribute(name) && !value.is_empty() && value.chars().all(is_value) && !value.contains("**") && is_sign)
-        .then_some(rest)
+    (is_attribute(name)
+        && !value.is_empty()
+        && value.chars().all(is_value)
+        && !value.contains("**")
+        && is_sign
+        && (has_parts || !value.contains('*')))
+    .then_some(rest)
 }
 
 #[cfg(test)]
@@ -546,6 +571,7 @@ mod tests {
             "(a=%1)",
             "(1=%k)",
             "(a=b\\zz)",
+            "(a>=*)",
             &deep,
         ] {
             assert_ne!(rest_of_filter(bad, 0), Some(""), "{bad}");
@@ -565,5 +591,6 @@ mod tests {
             assert_eq!(of_argument(argument), rest, "{argument}");
         }
         assert_eq!(words("-b \"ou=a b,dc=c\" -h\"x y\""), ["-b", "ou=a b,dc=c", "-hx y"]);
+        assert_eq!(words("-b \"\" -z\" \" "), ["-b", "", "-z "]);
     }
 }
