@@ -7,7 +7,7 @@ mod queue;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, count, plain};
 use clap::{Args, Subcommand};
-use route::import::{Imported, Language, Note, Weight, import};
+use route::import::{Files, Imported, Language, Note, Weight, import};
 use serde_json::json;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -72,7 +72,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let path = chosen(arguments.path.as_deref().unwrap_or_else(|| Path::new("")))?;
     let text = read(&path)?;
     let name = path.display().to_string();
-    let imported = import(&name, &text, Language::of(&name, &text), &|path| Path::new(path).is_file());
+    let is_there = |path: &str| Path::new(path).is_file();
+    let files = Files { is_there: &is_there, read: &|path| is_there(path).then(|| read(Path::new(path)).ok())? };
+    let imported = import(&name, &text, Language::of(&name, &text), files);
     if let Some(output) = &arguments.output {
         write_new(output, &imported.toml)?;
     }

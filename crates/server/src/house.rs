@@ -11,7 +11,8 @@ use crate::config::{self, Acknowledge, Config, Listen, ListenProtocol, ListenTls
 use crate::control::{self, Answer, ControlSocket, Gate, Handler, Peer, Reason, Request, Status};
 use crate::dispatch;
 use crate::dns::Resolver;
-use crate::env::{clock, machine, signals, systemd};
+use crate::env::accounts::Accounts;
+use crate::env::{blocking, clock, machine, signals, systemd};
 use crate::hosts;
 use crate::log;
 use crate::lookup::Lookups;
@@ -36,6 +37,8 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 
+/// The longest wait for the name of who speaks on standard input; his number stands for it then.
+const NAMING_TIME_MAX: Duration = Duration::from_secs(5);
 /// How often the spool and others are asked for what an operator should know.
 const NOTES_INTERVAL: Duration = Duration::from_secs(1);
 /// How often certificates are looked at for their end.
@@ -366,11 +369,7 @@ impl House {
         let resolver = is_other.then(|| Resolver::new(&config.dns)).transpose();
         let resolver = resolver.map_err(|error| Refused::because(format!("dns.servers: {error}")))?;
         // What is kept of answers is kept, if the same are asked.
-        let lookups = if (&config.ldap, &config.sqlite) == (&old.config.ldap, &old.config.sqlite) {
-            self.service.routing.load().lookups()
-        } else {
-            Arc::new(Lookups::new(&config))
-        };
+        let lookups = Arc::new(Lookups::after(&config, &self.service.routing.load().lookups()));
         let maps = routing::load::load(&config, &lookups, Some(&self.service.routing.load_full()));
         let maps = maps.map_err(|faults| Refused::because(lines(&faults)))?;
         let added = self.bind_added(&config)?;
@@ -556,10 +555,12 @@ impl House {
             Box::pin(async move {
                 let open = Open::new(&service);
                 let session = Session::new(Arc::clone(&lane.settings), Client::Process { uid }, None);
-                let accounts = crate::env::accounts::Accounts::read().ok();
-                let user = accounts
-                    .and_then(|accounts| accounts.user(&uid.to_string()))
-                    .map_or_else(|| uid.to_string(), |user| user.name);
+                let naming = blocking::run(move || {
+                    let found = Accounts::read().and_then(|accounts| accounts.with_nss(true).find_uid(uid));
+                    found.ok().flatten().map(|login| login.name)
+                });
+                let named = tokio::time::timeout(NAMING_TIME_MAX, naming).await;
+                let user = named.ok().and_then(Result::ok).flatten().unwrap_or_else(|| uid.to_string());
                 let connection = Connection::new(service, lane, session, Opening::process(&user), clock::now());
                 connection.run(Transport::Local(stream)).await;
                 drop(open);

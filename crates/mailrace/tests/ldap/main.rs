@@ -4,12 +4,15 @@
 #![allow(clippy::indexing_slicing, reason = "a test program: an index that is out of range is a failure")]
 #![allow(clippy::print_stdout, reason = "what is skipped is said")]
 
+mod answers;
 #[allow(dead_code, reason = "shared with the tests of the server")]
 #[path = "../server/client.rs"]
 mod client;
 #[allow(dead_code, reason = "shared with the tests of the server")]
 #[path = "../server/harness.rs"]
 mod harness;
+mod outage;
+mod security;
 mod slapd;
 
 use client::greeted;
@@ -128,16 +131,6 @@ fn a_directory_that_is_down_defers_and_never_refuses() {
         let why = said["reason"].as_str().expect("a reason");
         assert!(why.starts_with(&format!("ldap:people: {}: ", slapd.url())) && why.contains("refused"), "{why}");
     }
-}
-
-#[test]
-fn a_wrong_password_is_trouble() {
-    let Some(slapd) = Slapd::start(&people()) else { return };
-    let setup = setup(&slapd.url(), "bounce = true");
-    std::fs::write(setup.path("secret"), "wrong\n").expect("written");
-    let (said, exit) = route(&setup, "five@ldap.test");
-    assert_eq!(exit, Some(75), "{said}");
-    assert!(said["reason"].to_string().contains("bind as \\\"cn=admin,dc=test\\\""), "{said}");
 }
 
 #[test]

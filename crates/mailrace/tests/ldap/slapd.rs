@@ -3,7 +3,7 @@
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Another program may take the port before slapd does.
 const TRIES: usize = 5;
@@ -12,6 +12,18 @@ const TRIES: usize = 5;
 pub(crate) struct Slapd {
     dir: tempfile::TempDir,
     port: u16,
+    tls_port: Option<u16>,
+}
+
+/// What a directory is made of besides its entries.
+#[derive(Default)]
+pub(crate) struct Extra {
+    /// Lines for the whole server.
+    pub(crate) server: String,
+    /// Lines for the database.
+    pub(crate) database: String,
+    /// Certificate and key in PEM; with them it listens for ldaps:// too.
+    pub(crate) tls: Option<(String, String)>,
 }
 
 fn find(name: &str) -> Option<PathBuf> {
@@ -27,7 +39,13 @@ fn find(name: &str) -> Option<PathBuf> {
 impl Slapd {
     /// With these entries below dc=test.
     pub(crate) fn start(ldif: &str) -> Option<Self> {
-        let (slapd, slapadd) = (find("slapd")?, find("slapadd")?);
+        Self::with(ldif, &Extra::default())
+    }
+
+    /// The same with more in its configuration.
+    pub(crate) fn with(ldif: &str, extra: &Extra) -> Option<Self> {
+        let slapadd = find("slapadd")?;
+        find("slapd")?;
         let dir = tempfile::tempdir().expect("a directory");
         let at = |name: &str| dir.path().join(name).display().to_string();
         std::fs::create_dir(at("db")).expect("made");
@@ -35,29 +53,87 @@ impl Slapd {
         let mut conf: String = schemas.iter().map(|name| format!("include /etc/ldap/schema/{name}.schema\n")).collect();
         // Where the database is built in there is no directory of modules.
         if Path::new("/usr/lib/ldap").is_dir() {
-            conf += "modulepath /usr/lib/ldap\nmoduleload back_mdb\n";
+            conf += "modulepath /usr/lib/ldap\nmoduleload back_mdb\nmoduleload back_monitor\n";
+        }
+        if let Some((certificate, key)) = &extra.tls {
+            std::fs::write(at("certificate.pem"), certificate).expect("written");
+            std::fs::write(at("key.pem"), key).expect("written");
+            conf += &format!("TLSCertificateFile {}\nTLSCertificateKeyFile {}\n", at("certificate.pem"), at("key.pem"));
         }
         conf += &format!(
-            "pidfile {}\ndatabase mdb\nmaxsize 16777216\nsuffix \"dc=test\"\nrootdn \"cn=admin,dc=test\"\nrootpw secret\n\
-             directory {}\nindex objectClass,mailLocalAddress eq\n",
+            "pidfile {}\n{}\ndatabase mdb\nmaxsize 16777216\nsuffix \"dc=test\"\nrootdn \"cn=admin,dc=test\"\nrootpw secret\n\
+             directory {}\nindex objectClass,mailLocalAddress eq\n{}\ndatabase monitor\n",
             at("pid"),
-            at("db")
+            extra.server,
+            at("db"),
+            extra.database
         );
         std::fs::write(at("conf"), conf).expect("written");
         std::fs::write(at("ldif"), ldif).expect("written");
-        let added = Command::new(slapadd).args(["-f", &at("conf"), "-l", &at("ldif")]).output().expect("it runs");
+        let added =
+            Command::new(slapadd).args(["-n", "1", "-f", &at("conf"), "-l", &at("ldif")]).output().expect("it runs");
         assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+        let mut slapd = Self { dir, port: 0, tls_port: None };
         for _ in 0..TRIES {
-            let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-            let port = free.expect("a port").port();
-            let urls = format!("ldap://127.0.0.1:{port} {}", socket_url(dir.path()));
-            // It goes to the background when it listens.
-            let started = Command::new(&slapd).args(["-f", &at("conf"), "-h", &urls]).status().expect("it runs");
-            if started.success() {
-                return Some(Self { dir, port });
+            slapd.port = free_port();
+            slapd.tls_port = extra.tls.as_ref().map(|_| free_port());
+            if slapd.listen() {
+                return Some(slapd);
             }
         }
         panic!("slapd does not start");
+    }
+
+    /// Starts it in the background and waits until it listens.
+    fn listen(&self) -> bool {
+        let slapd = find("slapd").expect("it was there");
+        let mut urls = format!("{} {}", self.url(), self.socket_url());
+        if self.tls_port.is_some() {
+            urls += &format!(" {}", self.tls_url("127.0.0.1"));
+        }
+        let conf = self.dir.path().join("conf").display().to_string();
+        let is_started = Command::new(slapd).args(["-f", &conf, "-h", &urls]).status().expect("it runs").success();
+        // Its ports are its own by now, and it listens a moment later.
+        is_started && (0..100_000).any(|_| TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok())
+    }
+
+    /// Starts it anew where it was.
+    pub(crate) fn restart(&mut self) {
+        // Somebody may have the port for a moment.
+        assert!((0..1_000).any(|_| self.listen()), "slapd does not start again");
+    }
+
+    /// Adds an entry.
+    pub(crate) fn add(&self, ldif: &str) {
+        use std::io::Write as _;
+        let mut child = Command::new("ldapadd")
+            .args(["-x", "-H", &self.url(), "-D", "cn=admin,dc=test", "-w", "secret"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("ldap-utils are installed");
+        child.stdin.take().expect("piped").write_all(ldif.as_bytes()).expect("written");
+        assert!(child.wait().expect("it ends").success());
+    }
+
+    /// How many searches it has answered.
+    pub(crate) fn searches(&self) -> u64 {
+        let base = "cn=Search,cn=Operations,cn=Monitor";
+        let output = Command::new("ldapsearch")
+            .args(["-x", "-LLL", "-H", &self.url(), "-b", base, "-s", "base", "monitorOpCompleted"])
+            .output()
+            .expect("ldap-utils are installed");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let figure = text.lines().find_map(|line| line.strip_prefix("monitorOpCompleted: "));
+        figure.and_then(|figure| figure.parse().ok()).unwrap_or_else(|| panic!("{text}"))
+    }
+
+    pub(crate) fn tls_url(&self, host: &str) -> String {
+        format!("ldaps://{host}:{}", self.tls_port.expect("it has TLS"))
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     pub(crate) fn url(&self) -> String {
@@ -68,15 +144,29 @@ impl Slapd {
         socket_url(self.dir.path())
     }
 
+    fn pid(&self) -> Option<Pid> {
+        let text = std::fs::read_to_string(self.dir.path().join("pid")).ok()?;
+        text.trim().parse().ok().and_then(Pid::from_raw)
+    }
+
+    /// Has it stand still, or go on.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid().expect("it runs"), signal).expect("it lives");
+    }
+
     /// Ends it at once, and waits until nobody listens.
     pub(crate) fn kill(&mut self) {
-        let pid = std::fs::read_to_string(self.dir.path().join("pid")).ok().and_then(|text| text.trim().parse().ok());
-        let Some(pid) = pid.and_then(Pid::from_raw) else { return };
+        let Some(pid) = self.pid() else { return };
         if kill_process(pid, Signal::KILL).is_ok() {
             while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok() {}
         }
         drop(std::fs::remove_file(self.dir.path().join("pid")));
     }
+}
+
+fn free_port() -> u16 {
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    free.expect("a port").port()
 }
 
 impl Drop for Slapd {

@@ -2,7 +2,7 @@
 
 use super::settings::{Listener, Settings};
 use super::values::domain;
-use super::{maps, mc, options};
+use super::{ldap, maps, mc, options};
 
 /// Reads a file.
 pub(super) fn read(settings: &mut Settings<'_>, text: &str) {
@@ -74,6 +74,22 @@ fn statement(settings: &mut Settings<'_>, text: &str, line: usize) {
                         | "sequence"
                 )
             );
+            let at = ["ldapmh", "ldapmra"].iter().position(|one| *one == name);
+            if let (Some(at), Some(spec)) = (at, ldap::of_argument(argument)) {
+                if settings.said.ldap.routing.is_none() {
+                    let reason = "whether unknown recipients are refused, and what becomes of details, are rules, which are not read";
+                    settings.differs(line, text, reason, "set ldap.bounce and ldap.detail");
+                }
+                let routing = settings
+                    .said
+                    .ldap
+                    .routing
+                    .get_or_insert_with(|| ldap::Routing { line, ..ldap::Routing::default() });
+                if let Some(own) = routing.specs.get_mut(at) {
+                    spec.clone_into(own);
+                }
+                return;
+            }
             if !maps::line(settings, name, argument, line) && !is_built_in {
                 settings.missing(line, text, "a map that rules of this file ask", "add it by hand, if a key is for it");
             }
@@ -150,6 +166,8 @@ fn class_word(settings: &mut Settings<'_>, class: &str, word: &str, text: &str, 
         "{VirtHost}" => "relay.to",
         "R" => return mc::relay_domains(settings, word, text, line),
         "t" => return settings.add("submit.trusted", word, line),
+        "{LDAPRoute}" => return ldap::domains(settings, word, false, text, line),
+        "{LDAPRouteEquiv}" => return ldap::domains(settings, word, true, text, line),
         "M" | "N" => {
             let hint = "maps.genericstable rewrites senders one by one";
             return settings.missing(line, text, "our host name alone is masked, for all users", hint);
@@ -173,6 +191,9 @@ fn class_file(settings: &mut Settings<'_>, rest: &str, text: &str, line: usize) 
         "w" => "local.domain_files",
         "R" | "{VirtHost}" => "relay.to_files",
         "G" => "generics.domain_files",
+        "{LDAPRoute}" | "{LDAPRouteEquiv}" => {
+            return ldap::domain_file(settings, file, class == "{LDAPRouteEquiv}", text, line);
+        }
         _ => return settings.missing(line, text, "files of this class are not read", ""),
     };
     match path {
@@ -190,6 +211,7 @@ fn define(settings: &mut Settings<'_>, name: &str, value: &str, line: usize) {
         "j" => {
             options::of_mc(settings, "confDOMAIN_NAME", value, line);
         }
+        "{sendmailMTACluster}" => settings.said.ldap.cluster = Some(value.to_owned()),
         "S" => settings.said.smart_host = Some((value.to_owned(), line)),
         "M" => settings.masquerade(value, line),
         "L" => options::luser_relay(settings, value, line),

@@ -1,5 +1,6 @@
 //! Tables: the key for each, and the file in what sendmail writes about it.
 
+use super::ldap;
 use super::settings::Settings;
 
 /// A table's names in `FEATURE`, in `K` lines, our key, and the file that sendmail takes without an argument.
@@ -33,6 +34,9 @@ fn map(settings: &mut Settings<'_>, key: &'static str, argument: &str, statement
         "maps.genericstable" => settings.said.has_generics = true,
         _ => {}
     }
+    if let Some(spec) = ldap::of_argument(argument) {
+        return ldap::map(settings, key, spec, line);
+    }
     match file(settings, argument) {
         Ok(path) => settings.add(key, path, line),
         Err(reason) => settings.missing(line, statement, reason, &format!("set {key}")),
@@ -41,13 +45,36 @@ fn map(settings: &mut Settings<'_>, key: &'static str, argument: &str, statement
 
 /// The aliases: files with a class before them or not, between commas.
 pub(super) fn aliases(settings: &mut Settings<'_>, value: &str, line: usize) {
-    for one in value.split(',').map(str::trim).filter(|one| !one.is_empty()) {
+    for one in sources(value) {
+        if let Some(spec) = ldap::of_argument(one) {
+            ldap::map(settings, "maps.aliases", spec, line);
+            continue;
+        }
         let statement = format!("ALIAS_FILE {one}");
         match file(settings, &one.replacen(':', " ", usize::from(!one.starts_with('/')))) {
             Ok(path) => settings.add("maps.aliases", path, line),
             Err(reason) => settings.missing(line, &statement, reason, "set maps.aliases"),
         }
     }
+}
+
+/// Between commas; those of a map in LDAP are its own, up to one before a file or a class.
+fn sources(value: &str) -> Vec<&str> {
+    let mut all = Vec::new();
+    let mut rest = value.trim();
+    while !rest.is_empty() {
+        let is_end = |at: usize| {
+            let behind = rest.get(at + 1..).unwrap_or_default().trim_start();
+            let class = behind.split_once(':').map_or("", |(class, _)| class);
+            ldap::of_argument(rest).is_none()
+                || behind.starts_with('/')
+                || matches!(class, "hash" | "btree" | "dbm" | "cdb" | "text" | "implicit" | "file" | "ldap" | "LDAP")
+        };
+        let end = rest.match_indices(',').map(|(at, _)| at).find(|at| is_end(*at)).unwrap_or(rest.len());
+        all.extend(rest.get(..end).map(str::trim).filter(|one| !one.is_empty()));
+        rest = rest.get(end + 1..).unwrap_or_default().trim_start();
+    }
+    all
 }
 
 /// The file of `hash -T<TMPF> /etc/mail/access`.

@@ -1,25 +1,16 @@
 //! The macros of a `.mc` file: what each sets, or why nothing does.
 
-use super::macros::{self, Call, Piece};
+use super::include::Run;
+use super::macros::Call;
 use super::settings::{Listener, Settings, Value};
 use super::values::{domain, network};
-use super::{maps, options};
+use super::{ldap, maps, options};
 
-/// Reads a file.
+/// Reads a file, and those that it includes.
 pub(super) fn read(settings: &mut Settings<'_>, text: &str) {
-    for piece in macros::read(text) {
-        match piece {
-            Piece::Call(call) => statement(settings, &call),
-            Piece::Raw { text, line } => {
-                let reason = "a line for sendmail.cf itself";
-                settings.missing(line, &text, reason, "if it is a rule, see [[route.rule]] and the access map");
-            }
-            Piece::Open(call) => {
-                let reason = "a quote or a parenthesis is not closed; nothing behind it was read";
-                settings.missing(call.line, &call.name, reason, "close it and import again");
-            }
-        }
-    }
+    let mut run = Run::new(settings);
+    run.text(settings, text, 0);
+    run.finish(settings);
     let said = &settings.said;
     let (has_no_mta, has_msa) = (settings.listeners.is_empty(), said.has_msa.unwrap_or(true));
     if has_no_mta {
@@ -36,19 +27,18 @@ fn listener(settings: &mut Settings<'_>, address: &str, name: &str, line: usize)
 }
 
 /// The call as it was written, nearly.
-fn shown(call: &Call) -> String {
+pub(super) fn shown(call: &Call) -> String {
     format!("{}({})", call.name, call.arguments.join(", "))
 }
 
-fn statement(settings: &mut Settings<'_>, call: &Call) {
+/// A macro of sendmail, with the names in its arguments replaced.
+pub(super) fn statement(settings: &mut Settings<'_>, call: &Call) {
     let line = call.line;
     let argument = |at: usize| call.arguments.get(at).map_or("", |one| one.trim());
     match call.name.as_str() {
-        "define" => define(settings, argument(0), argument(1), &shown(call), line),
         "FEATURE" => feature(settings, call),
         "MAILER" => mailer(settings, argument(0), &shown(call), line),
-        "undefine" => undefine(settings, argument(0), &shown(call), line),
-        "OSTYPE" | "VERSIONID" | "MAILER_DEFINITIONS" | "divert" => {}
+        "VERSIONID" | "MAILER_DEFINITIONS" | "divert" => {}
         "LOCAL_CONFIG" | "LOCAL_NET_CONFIG" | "LOCAL_RULESETS" => {}
         name if name.starts_with("LOCAL_RULE") => {}
         "DAEMON_OPTIONS" => daemon(settings, argument(0), &shown(call), line),
@@ -68,46 +58,24 @@ fn statement(settings: &mut Settings<'_>, call: &Call) {
             let hint = "let a filter stand before this server, or behind it as a next hop";
             settings.missing(line, &shown(call), "milters are not called", hint);
         }
-        "LDAPROUTE_DOMAIN" | "LDAPROUTE_DOMAIN_FILE" | "LDAPROUTE_EQUIVALENT" => {
-            settings.missing(
-                line,
-                &shown(call),
-                "LDAP routing is not carried over",
-                "see \"mailrace config explain maps\"",
-            );
-        }
+        "LDAPROUTE_DOMAIN" => ldap::domains(settings, argument(0), false, &shown(call), line),
+        "LDAPROUTE_EQUIVALENT" => ldap::domains(settings, argument(0), true, &shown(call), line),
+        "LDAPROUTE_DOMAIN_FILE" => ldap::domain_file(settings, argument(0), false, &shown(call), line),
+        "LDAPROUTE_EQUIVALENT_FILE" => ldap::domain_file(settings, argument(0), true, &shown(call), line),
         "MASQUERADE_DOMAIN" | "MASQUERADE_DOMAIN_FILE" | "MASQUERADE_EXCEPTION" | "EXPOSED_USER" => {
             let reason = "our host name alone is masked, for all users";
             settings.missing(line, &shown(call), reason, "maps.genericstable rewrites senders one by one");
-        }
-        "include" | "sinclude" | "DOMAIN" => {
-            // The macros of sendmail itself and of its packages set defaults alone.
-            if !argument(0).ends_with("/m4/cf.m4") && argument(0) != "../m4/cf.m4" {
-                settings.missing(
-                    line,
-                    &shown(call),
-                    "what it includes was not read",
-                    "import that file too and add what it gives",
-                );
-            }
         }
         "CLIENT_OPTIONS" => {
             let hint = "destination.source sets addresses, delivery.address_family their kind";
             settings.missing(line, &shown(call), "where connections come from is not carried over", hint);
         }
-        "ifdef" | "ifelse" => {
-            settings.missing(
-                line,
-                &shown(call),
-                "conditions are not decided",
-                "write what holds without a condition and import again",
-            );
-        }
         _ => settings.missing(line, &shown(call), "this macro is not known", "see what it does, and add it by hand"),
     }
 }
 
-fn define(settings: &mut Settings<'_>, name: &str, value: &str, shown: &str, line: usize) {
+/// A name of sendmail's and its value; `false` for a name that only the file itself may know.
+pub(super) fn define(settings: &mut Settings<'_>, name: &str, value: &str, shown: &str, line: usize) -> bool {
     match name {
         "SMART_HOST" => settings.said.smart_host = (!value.is_empty()).then(|| (value.to_owned(), line)),
         "LUSER_RELAY" => options::luser_relay(settings, value, line),
@@ -130,11 +98,12 @@ fn define(settings: &mut Settings<'_>, name: &str, value: &str, shown: &str, lin
         }
         // Names that begin so steer the macros of sendmail and of its packages.
         _ if name.starts_with('_') => {}
-        _ => settings.missing(line, shown, "this name is not known", "see what it does, and add it by hand"),
+        _ => return false,
     }
+    true
 }
 
-fn undefine(settings: &mut Settings<'_>, name: &str, shown: &str, line: usize) {
+pub(super) fn undefine(settings: &mut Settings<'_>, name: &str, shown: &str, line: usize) {
     if name == "SMART_HOST" {
         settings.said.smart_host = None;
     } else if name == "ALIAS_FILE" || name.starts_with("conf") {
@@ -266,12 +235,8 @@ fn feature(settings: &mut Settings<'_>, call: &Call) {
         | "accept_unqualified_senders"
         | "preserve_local_plus_detail" => usual(settings, name, call),
         "ldap_routing" => {
-            settings.missing(
-                line,
-                &shown(call),
-                "LDAP routing is not carried over",
-                "see \"mailrace config explain maps\"",
-            );
+            let arguments: Vec<&str> = call.arguments.iter().skip(1).map(|one| one.trim()).collect();
+            ldap::routing(settings, &arguments, &shown(call), line);
         }
         "promiscuous_relay" => {
             let reason = "it lets everybody send everywhere, which is never carried over";

@@ -3,10 +3,13 @@
 //! | File | Holds |
 //! |---|---|
 //! | [`macros`] | the m4 of a `.mc` file |
+//! | [`expand`] | names that it defines, and conditions |
+//! | [`include`] | files that it names |
 //! | [`mc`] | what its macros mean |
 //! | [`cf`] | lines of a `.cf` file |
 //! | [`options`] | options, which both have, and our keys for them |
 //! | [`maps`] | tables and the options behind their names |
+//! | [`ldap`] | directories: maps, routing, and where they are |
 //! | [`values`] | times, numbers, hosts as sendmail writes them |
 //! | [`settings`] | the keys found so far, and their TOML |
 //! | [`queue`] | a message of sendmail's queue |
@@ -15,6 +18,9 @@
 //! stricter side: no relaying, no listener that would take mail without the login it had.
 
 mod cf;
+mod expand;
+mod include;
+mod ldap;
 mod macros;
 mod maps;
 mod mc;
@@ -106,11 +112,26 @@ impl Language {
     }
 }
 
-/// Carries a file over. `name` is for notes; `is_there` says whether a path names a file, for maps that may be text or a
-/// database, and for files that sendmail reads only if they are there.
+/// The files beside the one that is imported, as the caller sees them.
+#[derive(Clone, Copy)]
+pub struct Files<'a> {
+    /// Whether a path names a file: for maps that may be text or a database, and for files that sendmail reads only if they are
+    /// there.
+    pub is_there: &'a dyn Fn(&str) -> bool,
+    /// The text of a file that is included, or of a list of domains; `None` if it cannot be read, or is no text.
+    pub read: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl fmt::Debug for Files<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Files")
+    }
+}
+
+/// Carries a file over. `name` is its path, for notes and for the files that it includes.
 #[must_use]
-pub fn import(name: &str, text: &str, language: Language, is_there: &dyn Fn(&str) -> bool) -> Imported {
-    let mut settings = settings::Settings::new(name, is_there);
+pub fn import(name: &str, text: &str, language: Language, files: Files<'_>) -> Imported {
+    let mut settings = settings::Settings::new(name, files);
     match language {
         Language::Mc => mc::read(&mut settings, text),
         Language::Cf => cf::read(&mut settings, text),

@@ -118,11 +118,8 @@ const OPTIONS: &[(&str, &str, Way)] = &[
     ("FORWARD_PATH", "ForwardPath", Missing(".forward is looked for in the home directory alone", "see local.forward")),
     ("MAX_ALIAS_RECURSION", "MaxAliasRecursion", Needless("it is 10")),
     ("MAILBOX_DATABASE", "MailboxDatabase", Missing("users are those of local.accounts", "")),
-    (
-        "LDAP_DEFAULT_SPEC",
-        "LDAPDefaultSpec",
-        Missing("where LDAP is asked is not carried over", "a map \"ldap:NAME\" needs its table of that name"),
-    ),
+    ("LDAP_DEFAULT_SPEC", "LDAPDefaultSpec", Special),
+    ("LDAP_CLUSTER", "", Special),
     ("QUEUE_SORT_ORDER", "QueueSortOrder", QUEUE),
     ("MAX_QUEUE_RUN_SIZE", "MaxQueueRunSize", QUEUE),
     ("MAX_QUEUE_CHILDREN", "MaxQueueChildren", QUEUE),
@@ -321,6 +318,8 @@ fn special(settings: &mut Settings<'_>, mc: &str, value: &str, statement: &str, 
         "SERVER_CERT" => settings.said.certificate = paths(value).map(|paths| (paths, line)),
         "SERVER_KEY" => settings.said.key = paths(value).map(|paths| (paths, line)),
         "CW_FILE" => settings.said.local_file = paths(value).and_then(|paths| paths.into_iter().next()),
+        "LDAP_DEFAULT_SPEC" => settings.said.ldap.default = Some((value.to_owned(), line)),
+        "LDAP_CLUSTER" => settings.said.ldap.cluster = Some(value.to_owned()),
         "TRUSTED_USERS" => {
             for user in ["root", "daemon", "uucp"].into_iter().chain(words().filter(|word| is_word(word))) {
                 settings.add("submit.trusted", user, line);

@@ -1,11 +1,16 @@
 //! What was found so far: keys with their values and origins, listeners, lists of blocked clients, notes; and their TOML.
 
-use super::{Imported, Note, Weight};
+use super::{Files, Imported, Note, Weight, ldap};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// Octets of a statement that notes and comments show.
 const STATEMENT_MAX: usize = 100;
+
+/// Lines that a file has at most. A place is a line, with the number of its file times this: one number for both.
+const LINES_MAX: usize = 1 << 24;
+/// Files that are read, with those that others include.
+pub(super) const FILES_MAX: usize = 64;
 
 /// Tables in the order in which they are written.
 const TABLES: [&str; 18] = [
@@ -61,11 +66,16 @@ pub(super) struct Said {
     pub(super) local_file: Option<String>,
     pub(super) generics_below: bool,
     pub(super) lists: Vec<(String, usize)>,
+    pub(super) ldap: ldap::Said,
 }
 
 pub(super) struct Settings<'a> {
-    file: String,
+    /// The files so far, the imported one first.
+    names: Vec<String>,
+    pub(super) files: Files<'a>,
     pub(super) is_there: &'a dyn Fn(&str) -> bool,
+    /// What is read now are defaults of a system, of which nothing is to be told.
+    pub(super) is_quiet: bool,
     entries: Vec<Entry>,
     pub(super) listeners: Vec<Listener>,
     pub(super) said: Said,
@@ -73,9 +83,48 @@ pub(super) struct Settings<'a> {
 }
 
 impl<'a> Settings<'a> {
-    pub(super) fn new(file: &str, is_there: &'a dyn Fn(&str) -> bool) -> Self {
+    pub(super) fn new(file: &str, files: Files<'a>) -> Self {
         let (entries, listeners, notes) = Default::default();
-        Self { file: file.to_owned(), is_there, entries, listeners, said: Said::default(), notes }
+        let (names, is_there) = (vec![file.to_owned()], files.is_there);
+        Self { names, files, is_there, is_quiet: false, entries, listeners, said: Said::default(), notes }
+    }
+
+    /// Begins another file: what its lines are counted from.
+    pub(super) fn begin_file(&mut self, name: &str) -> usize {
+        self.names.push(name.to_owned());
+        (self.names.len() - 1) * LINES_MAX
+    }
+
+    /// How many files were read.
+    pub(super) const fn files_read(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The path of the imported file.
+    pub(super) fn main_file(&self) -> String {
+        self.names.first().cloned().unwrap_or_default()
+    }
+
+    /// The files so far.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.names.clone()
+    }
+
+    /// Our name, where the file says it.
+    pub(super) fn hostname(&self) -> Option<String> {
+        self.text_of("hostname").map(str::to_owned)
+    }
+
+    /// Takes a value out of a list.
+    pub(super) fn remove(&mut self, name: &str, one: &str) {
+        let (table, key) = name.split_once('.').unwrap_or(("", name));
+        self.entries.retain_mut(|entry| match &mut entry.value {
+            Value::List(list) if (entry.table, entry.key) == (table, key) => {
+                list.retain(|other| other != one);
+                !list.is_empty()
+            }
+            _ => true,
+        });
     }
 
     /// Sets a key, `table.key`; the last statement counts, as in m4.
@@ -138,7 +187,11 @@ impl<'a> Settings<'a> {
     }
 
     pub(super) fn note(&mut self, weight: Weight, line: usize, statement: &str, reason: impl Into<String>, hint: &str) {
-        let (file, statement) = (self.file.clone(), short(statement));
+        if self.is_quiet {
+            return;
+        }
+        let file = self.names.get(line / LINES_MAX).cloned().unwrap_or_default();
+        let (line, statement) = (line % LINES_MAX, short(statement));
         self.notes.push(Note { weight, file, line, statement, reason: reason.into(), hint: hint.to_owned() });
     }
 
@@ -156,13 +209,14 @@ impl<'a> Settings<'a> {
 
     /// Puts together what counts together, and writes it all.
     pub(super) fn finish(mut self) -> Imported {
+        ldap::finish(&mut self);
         self.finish_tls();
         self.finish_senders();
         self.finish_access();
         self.finish_route();
         self.finish_maps();
         self.finish_listeners();
-        self.notes.sort_by_key(|note| note.line);
+        self.notes.sort_by_key(|note| (self.names.iter().position(|name| *name == note.file), note.line));
         Imported { toml: self.toml(), notes: self.notes }
     }
 
@@ -294,7 +348,8 @@ impl<'a> Settings<'a> {
     }
 
     fn toml(&self) -> String {
-        let mut text = format!("# From {}. Look it over with: mailrace check --config FILE\n", plain(&self.file));
+        let mut text =
+            format!("# From {}. Look it over with: mailrace check --config FILE\n", plain(&self.main_file()));
         for table in TABLES {
             let entries: Vec<&Entry> = self.entries.iter().filter(|entry| entry.table == table).collect();
             if !entries.is_empty() {
@@ -302,12 +357,15 @@ impl<'a> Settings<'a> {
                 let _infallible = write!(text, "\n{head}");
             }
             for entry in entries {
-                let _infallible = writeln!(text, "{} = {}{}", entry.key, written(&entry.value), origin(&entry.lines));
+                let _infallible =
+                    writeln!(text, "{} = {}{}", entry.key, written(&entry.value), origin(&entry.lines, &self.names));
             }
         }
         for (zone, line) in &self.said.lists {
-            let _infallible = write!(text, "\n[[dnsbl.list]]\nzone = {}{}\n", quoted(zone), origin(&[*line]));
+            let _infallible =
+                write!(text, "\n[[dnsbl.list]]\nzone = {}{}\n", quoted(zone), origin(&[*line], &self.names));
         }
+        self.said.ldap.tables.iter().for_each(|table| text.push_str(table));
         for listener in &self.listeners {
             text.push_str(&self.listener(listener));
         }
@@ -315,7 +373,8 @@ impl<'a> Settings<'a> {
     }
 
     fn listener(&self, listener: &Listener) -> String {
-        let mut table = format!("[[listen]]\naddress = {}{}\n", quoted(&listener.address), origin(&[listener.line]));
+        let mut table =
+            format!("[[listen]]\naddress = {}{}\n", quoted(&listener.address), origin(&[listener.line], &self.names));
         if let Some(name) = &listener.name {
             let _infallible = writeln!(table, "name = {}", quoted(name));
         }
@@ -333,16 +392,23 @@ impl<'a> Settings<'a> {
     }
 }
 
-fn origin(lines: &[usize]) -> String {
-    let lines: Vec<String> = lines.iter().filter(|line| **line > 0).map(usize::to_string).collect();
-    match lines.len() {
-        0 => String::new(),
-        1 => format!("  # line {}", lines.concat()),
-        _ => format!("  # lines {}", lines.join(", ")),
+/// Where a key comes from: lines of the imported file, and of others with their names.
+pub(super) fn origin(places: &[usize], names: &[String]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for (number, name) in names.iter().enumerate() {
+        let of_file = places.iter().filter(|place| **place % LINES_MAX > 0 && **place / LINES_MAX == number);
+        let lines: Vec<String> = of_file.map(|place| (place % LINES_MAX).to_string()).collect();
+        let name = if number == 0 { String::new() } else { format!("{}: ", plain(name)) };
+        match lines.len() {
+            0 => {}
+            1 => parts.push(format!("{name}line {}", lines.concat())),
+            _ => parts.push(format!("{name}lines {}", lines.join(", "))),
+        }
     }
+    if parts.is_empty() { String::new() } else { format!("  # {}", parts.join("; ")) }
 }
 
-fn written(value: &Value) -> String {
+pub(super) fn written(value: &Value) -> String {
     let list = |list: &[String]| format!("[{}]", list.iter().map(|one| quoted(one)).collect::<Vec<_>>().join(", "));
     match value {
         Value::Text(text) => quoted(text),
@@ -359,7 +425,7 @@ fn written(value: &Value) -> String {
 }
 
 /// A basic string of TOML.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let mut out = String::from('"');
     for c in text.chars() {
         match c {

@@ -1,14 +1,30 @@
 //! Files as administrators have them, statement by statement, and files that nobody has.
 
-use super::{Imported, Language, Weight, import};
+use super::{Files, Imported, Language, Weight, import};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 const LAB: &str = include_str!("tests/lab.mc");
 const PACKAGED: &str = include_str!("tests/packaged.mc");
 const LAB_CF: &str = include_str!("tests/lab.cf");
 
 fn mc(text: &str) -> Imported {
-    import("sendmail.mc", text, Language::Mc, &|_| false)
+    import("sendmail.mc", text, Language::Mc, none())
+}
+
+/// No other file is there.
+fn none() -> Files<'static> {
+    Files { is_there: &|_| false, read: &|_| None }
+}
+
+/// An import of `/etc/mail/sendmail.mc` with these files beside it.
+fn with_files(text: &str, others: &[(&str, &str)]) -> Imported {
+    let others: BTreeMap<&str, &str> = others.iter().copied().collect();
+    let files = Files {
+        is_there: &|path| others.contains_key(path),
+        read: &|path| others.get(path).map(|text| (*text).to_owned()),
+    };
+    import("/etc/mail/sendmail.mc", text, Language::Mc, files)
 }
 
 fn has(imported: &Imported, weight: Weight, line: usize, words: &str) -> bool {
@@ -77,7 +93,10 @@ fn what_is_not_carried_over_is_said() {
         ("MASQUERADE_AS(`a b')", "this is no domain"),
         ("ifdef(`X', `FEATURE(`mailertable')')", "not decided"),
         ("CLIENT_OPTIONS(`Addr=192.0.2.1')", "destination.source"),
-        ("FEATURE(`mailertable', `LDAP')", "class ldap"),
+        ("FEATURE(`mailertable', `LDAP')", "neither confDOMAIN_NAME nor confLDAP_CLUSTER"),
+        ("FEATURE(`mailertable', `ldap:-k (mail=%0) -v x')", "no base (-b)"),
+        ("FEATURE(`ldap_routing')", "no LDAPROUTE_DOMAIN"),
+        ("LDAPROUTE_DOMAIN(`a.example')", "without FEATURE(`ldap_routing')"),
         ("MASQUERADE_AS(`example.com')", "header alone"),
         ("LOCAL_RULESETS\nR$*\t$@ x", "a line for sendmail.cf"),
         ("DAEMON_OPTIONS(`Port=587, M=Ea')", "demands AUTH"),
@@ -123,7 +142,12 @@ fn whole_files() {
     assert!(packaged.toml.contains("greet_pause = \"1000ms\""), "{}", packaged.toml);
     assert!(packaged.toml.contains("\nreturn_bytes_max = 0"), "{}", packaged.toml);
     assert!(has(&packaged, Weight::Missing, 20, "dialup.m4"), "{:#?}", packaged.notes);
-    let cf = import("sendmail.cf", LAB_CF, Language::Cf, &|path| path == "/etc/mail/relay-domains");
+    let cf = import(
+        "sendmail.cf",
+        LAB_CF,
+        Language::Cf,
+        Files { is_there: &|path| path == "/etc/mail/relay-domains", ..none() },
+    );
     for line in [
         "hostname = \"lab.example.test\"",
         "access = [\"/etc/mail/access\"]",
@@ -148,7 +172,7 @@ fn what_is_undefined_is_gone() {
 #[test]
 fn a_database_stands_in_for_a_text() {
     let there = |path: &str| path == "/etc/mail/access.db";
-    let imported = import("sendmail.mc", "FEATURE(`access_db')", Language::Mc, &there);
+    let imported = import("sendmail.mc", "FEATURE(`access_db')", Language::Mc, Files { is_there: &there, ..none() });
     assert!(imported.toml.contains("access = [\"/etc/mail/access.db\"]"), "{}", imported.toml);
 }
 
@@ -158,13 +182,192 @@ fn a_value_cannot_leave_its_string() {
     assert!(toml.contains("[\"/etc/\\\"]\"]") && !toml.contains("\nevil"), "{toml}");
 }
 
+#[test]
+fn directories_of_maps_and_of_routing() {
+    let imported = mc(
+        "define(`confLDAP_DEFAULT_SPEC', `-h \"ldap1.example.com ldap2.example.com\" -b \"dc=example,dc=com\" -d cn=mail,dc=example -M simple -P /etc/mail/ldap-secret')\n\
+         FEATURE(`virtusertable', `ldap:-1 -k (&(objectClass=mailUser)(mail=%0)) -v maildrop')\n\
+         FEATURE(`mailertable', `ldap -1 -H ldaps://far.example:6360 -b dc=far -k domain=%0 -v transport -l 7')\n\
+         define(`ALIAS_FILE', `/etc/mail/aliases, ldap:-z, -k (cn=%0) -v member,other:DN:person')\n\
+         FEATURE(`ldap_routing', , , `bounce', `preserve', `nodomain')\n\
+         LDAPROUTE_DOMAIN(`example.com example.org')\nLDAPROUTE_EQUIVALENT(`mail.example.com')\nMASQUERADE_AS(`example.com')\n",
+    );
+    let bind =
+        "base = \"dc=example,dc=com\"\nbind = \"cn=mail,dc=example\"\npassword_file = \"/etc/mail/ldap-secret\"\n";
+    let servers = "servers = [\"ldap://ldap1.example.com\", \"ldap://ldap2.example.com\"]\n";
+    for part in [
+        "virtusertable = [\"ldap:virtusertable\"]",
+        "mailertable = [\"ldap:mailertable\"]",
+        "aliases = [\"/etc/mail/aliases\", \"ldap:aliases\"]",
+        &format!(
+            "name = \"virtusertable\"\n{servers}{bind}filter = \"(&(objectClass=mailUser)(mail=%k))\"\nattribute = \"maildrop\"\n"
+        ),
+        "servers = [\"ldaps://far.example:6360\"]\nbase = \"dc=far\"\n",
+        "timeout = \"7s\"\nfilter = \"(domain=%k)\"\nattribute = \"transport\"\n",
+        "attribute = \"member\"\nseparator = \",\"\n",
+        &format!("name = \"routing\"\n{servers}{bind}routing_domains = [\"example.com\", \"example.org\"]\n"),
+        "routing_equivalents = [\"mail.example.com\"]\nrouting_name = \"example.com\"\nbounce = true\ndetail = \"preserve\"\nno_domain = true\n",
+    ] {
+        assert!(imported.toml.contains(part), "{part}\n{}", imported.toml);
+    }
+    assert!(has(&imported, Weight::Missing, 4, "other names other entries"), "{:#?}", imported.notes);
+}
+
+#[test]
+fn what_a_directory_is_asked_is_never_guessed() {
+    let base = "define(`confLDAP_DEFAULT_SPEC', `-h a.example -b dc=a')\n";
+    for (text, words) in [
+        ("FEATURE(`access_db', `ldap:-1 -k (a=%1) -v b')", "no filter that can be carried over"),
+        ("FEATURE(`access_db', `ldap:-1 -k (a=${client_addr}) -v b')", "no filter"),
+        ("FEATURE(`access_db', `ldap:-1 -k (a=%0 -v b')", "no filter"),
+        ("FEATURE(`access_db', `ldap:-1 -k (a=%0)')", "no single attribute"),
+        ("FEATURE(`access_db', `ldap:-1 -k (a=%0) -v b,c')", "one attribute is read"),
+        ("FEATURE(`access_db', `ldap:-1 -m -k (a=%0) -v b')", "-m"),
+        ("FEATURE(`access_db', `ldap:-1 -k (a=%0) -v b -d cn=x')", "password"),
+        ("FEATURE(`access_db', `ldap:-1 -k (a=%0) -v b -H http://x')", "no server that can be asked"),
+        (
+            "FEATURE(`ldap_routing', `ldap -v ourHost -k (a=%0)')\nLDAPROUTE_DOMAIN(`a.example')",
+            "reads the attribute mailHost",
+        ),
+        ("FEATURE(`ldap_routing', , , `sendertoo')\nLDAPROUTE_DOMAIN(`a.example')", "senders are not looked up"),
+        ("LDAPROUTE_DOMAIN_FILE(`/etc/mail/none')", "cannot be read"),
+    ] {
+        let imported = mc(&format!("{base}{text}"));
+        let is_said =
+            imported.notes.iter().any(|note| note.weight == Weight::Missing && note.to_string().contains(words));
+        assert!(is_said, "{text}\n{:#?}", imported.notes);
+        // A map that is named has its table.
+        let has_table = imported.toml.contains("name = \"access\"\n");
+        assert_eq!(imported.toml.contains("access = [\"ldap:access\"]"), has_table, "{}", imported.toml);
+    }
+}
+
+#[test]
+fn sendmails_own_schema_and_lists_of_domains() {
+    let text = "define(`confDOMAIN_NAME', `mx.example.com')\ndefine(`confLDAP_CLUSTER', `Servers')\n\
+                define(`confLDAP_DEFAULT_SPEC', `-H ldapi://%2Frun%2Fldapi -b dc=a')\nFEATURE(`genericstable', `LDAP')\n\
+                define(`ALIAS_FILE', `ldap:')\nFEATURE(`ldap_routing')\nLDAPROUTE_DOMAIN_FILE(`/etc/mail/ldapdomains')\n";
+    let imported = with_files(text, &[("/etc/mail/ldapdomains", "# ours\na.example\nb.example # too\n\n")]);
+    let who = "(|(sendmailMTACluster=Servers)(sendmailMTAHost=mx.example.com))";
+    for part in [
+        format!(
+            "filter = \"(&(objectClass=sendmailMTAMapObject){who}(sendmailMTAMapName=generics)(sendmailMTAKey=%k))\""
+        ),
+        "attribute = \"sendmailMTAAliasValue\"\nseparator = \",\"\n".to_owned(),
+        "aliases = [\"ldap:aliases\"]".to_owned(),
+        "servers = [\"ldapi://%2Frun%2Fldapi\"]".to_owned(),
+        "routing_domains = [\"a.example\", \"b.example\"]".to_owned(),
+    ] {
+        assert!(imported.toml.contains(&part), "{part}\n{}", imported.toml);
+    }
+    assert!(has(&imported, Weight::Differs, 7, "not read again"), "{:#?}", imported.notes);
+}
+
+#[test]
+fn directories_in_a_cf_file() {
+    let text = "Djmx.example.com\nD{sendmailMTACluster}Servers\nO LDAPDefaultSpec=-h a.example -b dc=a\n\
+                Kldapmh ldap -1 -T<TMPF> -v mailHost -k (&(objectClass=inetLocalMailRecipient)(mailLocalAddress=%0))\n\
+                Kldapmra ldap -1 -T<TMPF> -v mailRoutingAddress -k (&(objectClass=inetLocalMailRecipient)(mailLocalAddress=%0))\n\
+                C{LDAPRoute}a.example\nC{LDAPRoute}b.example\nKaccess ldap -1 -v value -k (&(x=${sendmailMTACluster})(y=$j)(z=%0))\n";
+    let imported = import("sendmail.cf", text, Language::Cf, none());
+    for part in [
+        "name = \"routing\"\nservers = [\"ldap://a.example\"]\nbase = \"dc=a\"\nrouting_domains = [\"a.example\", \"b.example\"]\n",
+        "filter = \"(&(x=Servers)(y=mx.example.com)(z=%k))\"\nattribute = \"value\"\n",
+    ] {
+        assert!(imported.toml.contains(part), "{part}\n{}", imported.toml);
+    }
+    assert!(has(&imported, Weight::Differs, 4, "set ldap.bounce"), "{:#?}", imported.notes);
+}
+
+#[test]
+fn files_that_are_included_count_in_their_place() {
+    let text = "include(`/usr/share/sendmail-cf/m4/cf.m4')\nOSTYPE(`linux')\nDOMAIN(`site')\ninclude(`m4/more.m4')\nsinclude(`none')\n\
+                define(`confMAX_HOP', `40')\n";
+    let imported = with_files(
+        text,
+        &[
+            (
+                "/usr/share/sendmail-cf/ostype/linux.m4",
+                "define(`confMAX_HOP', `20')\nifdef(`ALIAS_FILE', , `define(`ALIAS_FILE', `/etc/os-aliases')')\ndefine(`confODD', `1')\n",
+            ),
+            ("/usr/share/sendmail-cf/domain/site.m4", "\ndefine(`confMAX_HOP', `30')\nMASQUERADE_AS(`example.com')\n"),
+            (
+                "/etc/mail/m4/more.m4",
+                "FEATURE(`masquerade_envelope')\nRELAY_DOMAIN(`a.example')\ndefine(`confODD', `1')\n",
+            ),
+        ],
+    );
+    for part in [
+        "hops_max = 40  # line 6",
+        "aliases = [\"/etc/os-aliases\"]  # /usr/share/sendmail-cf/ostype/linux.m4: line 2",
+        "masquerade = \"example.com\"  # /usr/share/sendmail-cf/domain/site.m4: line 3",
+        "to = [\".a.example\"]  # /etc/mail/m4/more.m4: line 2",
+    ] {
+        assert!(imported.toml.contains(part), "{part}\n{}", imported.toml);
+    }
+    let odd: Vec<String> =
+        imported.notes.iter().map(ToString::to_string).filter(|note| note.contains("confODD")).collect();
+    assert_eq!(odd.len(), 1, "defaults of a system are quiet: {odd:?}");
+    assert!(odd[0].starts_with("/etc/mail/m4/more.m4:3: missing: "), "{odd:?}");
+    // The same from a source tree.
+    let text = "include(`../m4/cf.m4')\nDOMAIN(`site')\n";
+    let imported = with_files(text, &[("/etc/mail/../domain/site.m4", "define(`confMAX_HOP', `30')\n")]);
+    assert!(imported.toml.contains("hops_max = 30"), "{}", imported.toml);
+}
+
+#[test]
+fn files_and_macros_without_end_are_told_of() {
+    for (text, others, words) in [
+        (
+            "include(`a.m4')",
+            vec![("/etc/mail/a.m4", "include(`a.m4')\ninclude(`/etc/mail/sendmail.mc')\n")],
+            "includes itself",
+        ),
+        (
+            "include(`a.m4')",
+            vec![("/etc/mail/a.m4", "include(`b.m4')"), ("/etc/mail/b.m4", "include(`a.m4')")],
+            "includes itself",
+        ),
+        ("define(`SELF', `SELF(x)')\nSELF(y)", vec![], "macros within macros"),
+        ("define(`TWO', `TWO(`$1$1')TWO(`$1$1')')\nTWO(`x')", vec![], "macros within macros"),
+        ("define(`IT', `ifdef(`IT', `IT()')')\nIT()", vec![], "macros within macros"),
+    ] {
+        let imported = with_files(text, &others);
+        assert!(imported.notes.iter().any(|note| note.reason.contains(words)), "{text}\n{:#?}", imported.notes);
+    }
+}
+
+#[test]
+fn names_of_the_file_itself_are_known() {
+    let text = "define(`MYDOMAIN', `example.com')\ndefine(`MYMAP', `FEATURE(`$1', `hash /srv/$1')')\ndefine(`NEVER', `x')\n\
+                MYMAP(`mailertable')\nRELAY_DOMAIN(MYDOMAIN)\ndefine(`confDOMAIN_NAME', `mx.MYDOMAIN')\n\
+                ifdef(`MYDOMAIN', `FEATURE(`virtusertable')', `FEATURE(`domaintable')')\n\
+                ifelse(MYDOMAIN, `example.org', `define(`confMAX_HOP', `10')', `define(`confMAX_HOP', `11')')\n\
+                ifdef(`confSOMETHING', `FEATURE(`smarttable')')\n";
+    let imported = mc(text);
+    for part in [
+        "mailertable = [\"/srv/mailertable\"]",
+        "to = [\".example.com\"]",
+        "hostname = \"mx.example.com\"",
+        "virtusertable = ",
+        "hops_max = 11",
+    ] {
+        assert!(imported.toml.contains(part), "{part}\n{}", imported.toml);
+    }
+    assert!(!imported.toml.contains("domaintable") && !imported.toml.contains("smarttable"), "{}", imported.toml);
+    let missing: Vec<usize> =
+        imported.notes.iter().filter(|note| note.weight == Weight::Missing).map(|note| note.line).collect();
+    assert_eq!(missing, [3, 9], "{:#?}", imported.notes);
+}
+
 proptest! {
     #[test]
     fn no_text_is_too_strange(text in "\\PC{0,200}", lines in prop::collection::vec(
-        "(define|FEATURE|DAEMON_OPTIONS|dnl|O |K|C|F|D|LOCAL_CONFIG)?[(`',)a-zA-Z_{}$ =:/.0-9\u{e4}\\[\\]-]{0,60}", 0..8)) {
+        "(define|FEATURE|DAEMON_OPTIONS|dnl|O |K|C|F|D|LOCAL_CONFIG|ifdef|ifelse|include|DOMAIN|define\\(`AB|AB|FEATURE\\(`ldap_routing|LDAPROUTE_DOMAIN)?[(`',)a-zA-Z_{}$ =:/.0-9\u{e4}\\[\\]-]{0,60}", 0..8)) {
         for text in [text, lines.join("\n")] {
             for language in [Language::Mc, Language::Cf] {
-                let imported = import("x", &text, language, &|path| path.len() % 2 == 0);
+                let files = Files { is_there: &|path| path.len() % 2 == 0, read: &|path| (path.len() % 3 == 0).then(|| text.clone()) };
+                let imported = import("x", &text, language, files);
                 prop_assert!(!imported.toml.chars().any(|c| c.is_control() && c != '\n'));
             }
         }

@@ -2,10 +2,10 @@
 
 use super::{
     Accept, AccessRules, Acknowledge, AddressFamily, Auth, BadLine, Config, Control, CopyDsn, DelayChecks, Delivery,
-    DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl, DnsblList, Generics, Ldap, LdapDetail, Listen,
-    ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, MapSource, Maps, Message, Precedence, Rate,
-    Relay, RelayDomain, Route, RouteProtocol, RouteRule, RouteTls, RuleAt, Server, Smtp, Spool, Sqlite, Submit, Tls,
-    Unknown,
+    DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl, DnsblList, Generics, Ldap, LdapDetail, LdapReferrals,
+    Listen, ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, MapSource, Maps, Message, Precedence,
+    Rate, Relay, RelayDomain, Route, RouteProtocol, RouteRule, RouteTls, RuleAt, Server, Smtp, Spool, Sqlite, Submit,
+    Tls, Unknown,
 };
 use mail::DomainName;
 use smtp::server::BareNewline;
@@ -123,6 +123,7 @@ fn local(n: u8) -> Local {
         unknown: if n == 1 { Unknown::Defer } else { Unknown::Refuse },
         luser_relay: text.clone(),
         accounts: PathBuf::from(&text),
+        nss: n == 1,
         forward: n == 1,
         mailbox: if n == 1 { Mailbox::LmtpSocket("/x".into()) } else { Mailbox::None },
         mailbox_user: text.clone(),
@@ -248,10 +249,14 @@ pub(super) fn ldap() -> Ldap {
         bind: String::new(),
         password_file: None,
         starttls: false,
+        ca_file: None,
+        referrals: LdapReferrals::Defer,
         filter: String::new(),
         attribute: String::new(),
         separator: String::new(),
         routing_domains: Vec::new(),
+        routing_equivalents: Vec::new(),
+        routing_name: String::new(),
         bounce: false,
         detail: LdapDetail::Keep,
         no_domain: false,

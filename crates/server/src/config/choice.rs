@@ -3,8 +3,8 @@
 use super::field::Field;
 use super::value::Value;
 use super::{
-    Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, LdapDetail, ListenProtocol, ListenTls,
-    LogFormat, Precedence, RouteProtocol, RouteTls, RuleAt, Unknown,
+    Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, LdapDetail, LdapReferrals, ListenProtocol,
+    ListenTls, LogFormat, Precedence, RouteProtocol, RouteTls, RuleAt, Unknown,
 };
 use smtp::server::BareNewline;
 
@@ -97,6 +97,10 @@ choices! {
         Keep = "keep": "it is part of the name",
         Strip = "strip": "the address without it is looked up too",
         Preserve = "preserve": "the same, and mailRoutingAddress gets it",
+    }
+    LdapReferrals {
+        Defer = "defer": "what is not found waits: 451",
+        Ignore = "ignore": "what is not found is not there",
     }
     CopyDsn {
         Never = "never": "no",

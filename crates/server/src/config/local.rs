@@ -22,6 +22,8 @@ pub struct Local {
     pub luser_relay: String,
     /// The file of users, as `/etc/passwd`.
     pub accounts: PathBuf,
+    /// Users whom the C library finds count as well.
+    pub nss: bool,
     /// Users may have a `.forward`.
     pub forward: bool,
     /// Where a mailbox is.
@@ -52,6 +54,15 @@ pub struct Local {
     pub uid_min: u32,
     /// Deliveries at once.
     pub deliveries_max: u32,
+}
+
+impl Local {
+    /// Whether the C library is asked for who is not in the file of users: only beside the file of the machine, and not by a
+    /// program that is linked statically.
+    #[must_use]
+    pub fn has_nss(&self) -> bool {
+        self.nss && self.accounts.as_os_str() == "/etc/passwd" && crate::env::nss::is_there()
+    }
 }
 
 /// What becomes of mail to a name that is neither an alias nor a user.

@@ -15,6 +15,15 @@ pub enum LdapDetail {
     Preserve,
 }
 
+/// What a directory's word counts that another one may know more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LdapReferrals {
+    /// What is not found here is not known.
+    Defer,
+    /// What is not found here is not there.
+    Ignore,
+}
+
 /// `[[ldap]]`: one directory, and what it is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ldap {
@@ -30,6 +39,10 @@ pub struct Ldap {
     pub password_file: Option<PathBuf>,
     /// TLS before anything else is said on `ldap://`.
     pub starttls: bool,
+    /// The CAs of its certificates; none: those of the system.
+    pub ca_file: Option<PathBuf>,
+    /// What references to other directories count.
+    pub referrals: LdapReferrals,
     /// With `%k` for the key.
     pub filter: String,
     /// Whose value is the value of the map.
@@ -38,6 +51,10 @@ pub struct Ldap {
     pub separator: String,
     /// Domains of LDAP routing, class `LDAPRoute`; none: it is no directory of that kind.
     pub routing_domains: Vec<RelayDomain>,
+    /// Domains whose addresses are looked up at `routing_name`, class `LDAPRouteEquiv`.
+    pub routing_equivalents: Vec<RelayDomain>,
+    /// The domain that stands for those.
+    pub routing_name: String,
     /// Whom the directory does not know is refused.
     pub bounce: bool,
     /// What becomes of details.

@@ -50,7 +50,7 @@ pub use difference::{Difference, differences, refuses_reload};
 pub use domain::RelayDomain;
 pub use files::{Files, Found, RealFiles, check_files};
 pub use local::{Local, Mailbox, Names, NoMailbox, Template, Unknown};
-pub use lookup::{Ldap, LdapDetail, Sqlite};
+pub use lookup::{Ldap, LdapDetail, LdapReferrals, Sqlite};
 pub use machine::Machine;
 pub use next_host::{Host, HostPort, NoHost};
 pub use number::{Rate, time};

@@ -62,7 +62,7 @@ impl Gate {
     pub fn admits(&self, peer: &Peer, accounts: Option<&Accounts>) -> bool {
         self.is_keeper(peer)
             || peer.gid == self.gid
-            || accounts.is_some_and(|accounts| accounts.is_member(peer.uid, self.gid))
+            || accounts.is_some_and(|accounts| accounts.finds_member(peer.uid, self.gid))
     }
 }
 

@@ -1,11 +1,13 @@
 //! Users and groups of the machine, read from `/etc/passwd` and `/etc/group`.
 //!
-//! Asked at start for the user to become, and by the control socket for the groups of a peer. The files are read here and not
-//! through the C library, whose look-ups load code at run time (a static program cannot) and may wait for a network. Users that
-//! exist only elsewhere (LDAP, systemd's user database) are named by number, or by `User=` of the service unit.
+//! Asked at start for the user to become, by the control socket for the groups of a peer, and for users who get mail. The files are
+//! read here and not through the C library, whose look-ups load code at run time (a static program cannot) and may wait for a
+//! network. Users that exist only elsewhere (LDAP, systemd's user database) are found by [`nss`](super::nss) where mail is for
+//! them or they call; the user of the server is named by number then, or by `User=` of the service unit.
 //!
 //! Lines that do not parse are passed over, as the C library does.
 
+use super::nss;
 use std::io;
 use std::path::Path;
 
@@ -42,6 +44,8 @@ pub struct Login {
 pub struct Accounts {
     passwd: String,
     group: String,
+    /// Whether the C library is asked for who is not in them.
+    has_nss: bool,
 }
 
 /// A line of `/etc/group`.
@@ -65,13 +69,64 @@ impl Accounts {
     /// # Errors
     /// A file is there and cannot be read.
     pub fn read_with(passwd: &Path) -> io::Result<Self> {
-        Ok(Self { passwd: text_of(passwd)?, group: text_of("/etc/group".as_ref())? })
+        Ok(Self { passwd: text_of(passwd)?, group: text_of("/etc/group".as_ref())?, has_nss: false })
     }
 
     /// Takes the text of the two files.
     #[must_use]
     pub fn from_text(passwd: &str, group: &str) -> Self {
-        Self { passwd: passwd.to_owned(), group: group.to_owned() }
+        Self { passwd: passwd.to_owned(), group: group.to_owned(), has_nss: false }
+    }
+
+    /// The same, with the users whom the C library finds elsewhere.
+    #[must_use]
+    pub const fn with_nss(mut self, has_nss: bool) -> Self {
+        self.has_nss = has_nss;
+        self
+    }
+
+    /// Finds a user by his name alone, in the files and then elsewhere. Blocks.
+    ///
+    /// # Errors
+    /// He is not in the files, and nobody could say whether he is elsewhere.
+    pub fn find(&self, name: &str) -> io::Result<Option<Login>> {
+        match self.login(name) {
+            None if self.has_nss => nss::login(name),
+            found => Ok(found),
+        }
+    }
+
+    /// Finds a user by his number, in the files and then elsewhere. Blocks.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub fn find_uid(&self, uid: u32) -> io::Result<Option<Login>> {
+        match self.login_of(uid) {
+            None if self.has_nss => nss::login_of(uid),
+            found => Ok(found),
+        }
+    }
+
+    /// Finds the number of a group by its name or by the number itself, in the files and then elsewhere. Blocks.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub fn find_group(&self, wanted: &str) -> io::Result<Option<u32>> {
+        match self.group(wanted) {
+            None if self.has_nss => nss::group(wanted),
+            found => Ok(found),
+        }
+    }
+
+    /// Whether the user belongs to the group, with the users and groups from elsewhere. Blocks.
+    #[must_use]
+    pub fn finds_member(&self, uid: u32, gid: u32) -> bool {
+        self.is_member(uid, gid)
+            || self.find_uid(uid).is_ok_and(|found| {
+                found.is_some_and(|login| {
+                    login.groups.contains(&gid) || self.groups().any(|group| group.gid == gid && group.has(&login.name))
+                })
+            })
     }
 
     /// Finds a user by its name or, if there is none of that name, by its number. A number needs no line.

@@ -17,6 +17,7 @@ pub(crate) mod blocking;
 pub mod clock;
 pub mod limits;
 pub mod machine;
+pub mod nss;
 pub mod privileges;
 pub mod quickack;
 pub mod signals;

@@ -1,13 +1,20 @@
 //! Maps in LDAP directories, and LDAP routing.
 //!
 //! A connection carries many questions at once and is opened anew when it broke. Servers are tried in order; one that does not
-//! answer is left out for [`DEAD_TIME`]. All of it ends with `ldap.timeout`. What no server answers is trouble: mail waits.
+//! answer is left out for [`DEAD_TIME`]. A connection that answered before and now does not says nothing about its server, which may
+//! have been restarted: it is opened once more. All of it ends with `ldap.timeout`. What no server answers is trouble: mail waits.
+//!
+//! References to other directories are not followed. What is not found where there are some is trouble, unless
+//! `ldap.referrals` says that they do not matter.
 
-use crate::config;
-use crate::env::{blocking, clock};
-use ldap3::{Ldap, LdapConnAsync, LdapConnSettings, LdapError, Scope, SearchEntry, SearchOptions, SearchResult};
+mod dial;
+
+use crate::config::{self, LdapReferrals};
+use crate::env::clock;
+use dial::dial;
+use ldap3::{Ldap, LdapError, LdapResult, Scope, SearchEntry, SearchOptions, SearchResult};
 use route::question::{Answer, Question};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
@@ -17,15 +24,26 @@ use tokio::time::timeout;
 const DEAD_TIME: Duration = Duration::from_secs(5);
 /// Questions at once on one connection.
 const QUESTIONS_PER_CONNECTION: usize = 32;
+/// Questions after which a connection is opened anew: the library keeps the number of each.
+const QUESTIONS_PER_LIFE: usize = 100_000;
 /// The most entries whose values are put together.
 const ENTRIES_MAX: i32 = 1_000;
 
 /// Result codes (RFC 4511 §4.1.9).
 const SUCCESS: u32 = 0;
+const OPERATIONS_ERROR: u32 = 1;
+const TIME_LIMIT_EXCEEDED: u32 = 3;
 const SIZE_LIMIT_EXCEEDED: u32 = 4;
+const STRONGER_AUTH_REQUIRED: u32 = 8;
+const REFERRAL: u32 = 10;
+const ADMIN_LIMIT_EXCEEDED: u32 = 11;
+const CONFIDENTIALITY_REQUIRED: u32 = 13;
 const NO_SUCH_OBJECT: u32 = 32;
+const INAPPROPRIATE_AUTHENTICATION: u32 = 48;
+const INSUFFICIENT_ACCESS_RIGHTS: u32 = 50;
 const BUSY: u32 = 51;
 const UNAVAILABLE: u32 = 52;
+const OTHER: u32 = 80;
 
 /// The attributes of LDAP routing.
 const HOST: &str = "mailHost";
@@ -49,6 +67,9 @@ struct Open {
     ldap: Ldap,
     server: usize,
     number: usize,
+    /// Whether it ever answered a question.
+    has_answered: Arc<AtomicBool>,
+    questions: Arc<AtomicUsize>,
 }
 
 /// An entry as far as it matters.
@@ -68,11 +89,16 @@ enum Failed {
 
 impl From<LdapError> for Failed {
     fn from(error: LdapError) -> Self {
-        Self::Server(error.to_string())
+        Self::Server(dial::text(&error))
     }
 }
 
 impl Directory {
+    /// What it was made from.
+    pub(super) const fn table(&self) -> &config::Ldap {
+        &self.table
+    }
+
     pub(super) fn new(table: &config::Ldap) -> Self {
         let connections = usize::from(table.connections);
         Self {
@@ -136,20 +162,26 @@ impl Directory {
         let slot = self.next.fetch_add(1, Ordering::Relaxed) % self.connections.len().max(1);
         let mut why = String::new();
         for _ in 0..=2 * self.table.servers.len() {
-            let (open, is_new) = self.connection(slot).await?;
-            let url = self.url(open.server);
+            let open = self.connection(slot).await?;
+            open.questions.fetch_add(1, Ordering::Relaxed);
             let searching = self.search_on(open.ldap.clone(), filter, attributes, entries_max);
             let failed = match timeout(self.share(), searching).await {
-                Ok(Ok(entries)) => return Ok(entries),
-                Ok(Err(Failed::Question(why))) => return Err(format!("{url}: {why}")),
-                Ok(Err(Failed::Server(why))) => Some(why).filter(|_| is_new),
-                Err(_) => Some(format!("no answer within {}", time_text(self.share()))),
+                Ok(Ok(entries)) => {
+                    open.has_answered.store(true, Ordering::Relaxed);
+                    return Ok(entries);
+                }
+                Ok(Err(Failed::Question(why))) => {
+                    open.has_answered.store(true, Ordering::Relaxed);
+                    return Err(format!("{}: {why}", self.url(open.server)));
+                }
+                Ok(Err(Failed::Server(why))) => why,
+                Err(_) => format!("no answer within {}", time_text(self.share())),
             };
-            self.close(slot, &open).await;
-            if let Some(failed) = failed {
-                why = format!("{url}: {failed}");
+            why = format!("{}: {failed}", self.url(open.server));
+            if !open.has_answered.load(Ordering::Relaxed) {
                 self.bury(open.server, failed);
             }
+            self.close(slot, &open).await;
         }
         Err(why)
     }
@@ -161,18 +193,22 @@ impl Directory {
         attributes: &[&str],
         entries_max: i32,
     ) -> Result<Vec<Entry>, Failed> {
-        ldap.with_timeout(self.share()).with_search_options(SearchOptions::new().sizelimit(entries_max));
+        let seconds = i32::try_from(self.share().as_secs() + 1).unwrap_or(i32::MAX);
+        ldap.with_search_options(SearchOptions::new().sizelimit(entries_max).timelimit(seconds));
         let SearchResult(found, result) = ldap.search(&self.table.base, Scope::Subtree, filter, attributes).await?;
         match result.rc {
             SUCCESS => {}
             // Two are as good as more.
             SIZE_LIMIT_EXCEEDED if entries_max == 2 && found.len() == 2 => {}
-            BUSY | UNAVAILABLE => return Err(Failed::Server(result.to_string())),
-            NO_SUCH_OBJECT => {
-                let base = &self.table.base;
-                return Err(Failed::Question(format!("ldap.base \"{base}\" is not there, or may not be read")));
-            }
-            _ => return Err(Failed::Question(result.to_string())),
+            BUSY | UNAVAILABLE | OTHER => return Err(Failed::Server(dial::result_text(&result))),
+            _ => return Err(Failed::Question(self.refused(&result, found.len()))),
+        }
+        if found.is_empty() && !result.refs.is_empty() && self.table.referrals == LdapReferrals::Defer {
+            let others = result.refs.join(", ");
+            return Err(Failed::Question(format!(
+                "nothing is found here, and {others} may know more; ask that server too, set ldap.base to what is below it, or set \
+                 ldap.referrals = \"ignore\" if it knows no recipients"
+            )));
         }
         let entry = |found| {
             let SearchEntry { dn, attrs, .. } = SearchEntry::construct(found);
@@ -181,26 +217,64 @@ impl Directory {
         Ok(found.into_iter().map(entry).collect())
     }
 
-    /// A connection that is open, as far as is known, and whether it is new.
-    async fn connection(&self, slot: usize) -> Result<(Open, bool), String> {
+    /// What the directory says against a question, and what to do about it.
+    fn refused(&self, result: &LdapResult, found: usize) -> String {
+        let said = dial::result_text(result);
+        let who = match self.table.bind.as_str() {
+            "" => "without ldap.bind".to_owned(),
+            bind => format!("as \"{bind}\""),
+        };
+        let base = &self.table.base;
+        match result.rc {
+            NO_SUCH_OBJECT => format!("ldap.base \"{base}\" is not there, or may not be read {who}: {said}"),
+            INSUFFICIENT_ACCESS_RIGHTS | INAPPROPRIATE_AUTHENTICATION => {
+                format!("\"{base}\" may not be searched {who}: {said}")
+            }
+            OPERATIONS_ERROR if self.table.bind.is_empty() => format!("{said}; it may want ldap.bind"),
+            STRONGER_AUTH_REQUIRED | CONFIDENTIALITY_REQUIRED => {
+                format!("{said}; set ldap.starttls = true, write ldaps://, or set ldap.bind")
+            }
+            TIME_LIMIT_EXCEEDED | ADMIN_LIMIT_EXCEEDED => {
+                format!("{said}; the directory needs an index for the attributes of ldap.filter {}", self.table.filter)
+            }
+            SIZE_LIMIT_EXCEEDED => {
+                format!("{said} after {found} entries; narrow ldap.filter, or raise the directory's limit")
+            }
+            REFERRAL => {
+                let others = result.refs.join(", ");
+                format!("ldap.base \"{base}\" is not here but at {others}; name that server in ldap.servers")
+            }
+            _ => said,
+        }
+    }
+
+    /// A connection that is open, as far as is known.
+    async fn connection(&self, slot: usize) -> Result<Open, String> {
         let Some(slot) = self.connections.get(slot) else { return Err("ldap.connections is 0".to_owned()) };
         let mut kept = slot.lock().await;
         if let Some(open) = kept.as_mut()
             && !open.ldap.is_closed()
+            && open.questions.load(Ordering::Relaxed) < QUESTIONS_PER_LIFE
         {
-            return Ok((open.clone(), false));
+            return Ok(open.clone());
         }
         *kept = None;
         for (server, url) in self.table.servers.iter().enumerate() {
             if self.is_dead(server) {
                 continue;
             }
-            let connecting = Box::pin(self.connect(url));
-            match timeout(self.share(), connecting).await {
+            let dialling = Box::pin(dial(&self.table, url));
+            match timeout(self.share(), dialling).await {
                 Ok(Ok(ldap)) => {
-                    let open = Open { ldap, server, number: self.numbers.fetch_add(1, Ordering::Relaxed) };
+                    let open = Open {
+                        ldap,
+                        server,
+                        number: self.numbers.fetch_add(1, Ordering::Relaxed),
+                        has_answered: Arc::default(),
+                        questions: Arc::default(),
+                    };
                     *kept = Some(open.clone());
-                    return Ok((open, true));
+                    return Ok(open);
                 }
                 Ok(Err(why)) => self.bury(server, why),
                 Err(_) => self.bury(server, format!("no connection within {}", time_text(self.share()))),
@@ -213,39 +287,6 @@ impl Directory {
             .enumerate()
             .filter_map(|(server, dead)| dead.as_ref().map(|(_, why)| format!("{}: {why}", self.url(server))));
         Err(said.collect::<Vec<_>>().join("; "))
-    }
-
-    async fn connect(&self, url: &str) -> Result<Ldap, String> {
-        let has_starttls = self.table.starttls && url.starts_with("ldap://");
-        let settings = LdapConnSettings::new().set_starttls(has_starttls);
-        let connected = LdapConnAsync::with_settings(settings, url).await;
-        let (connection, mut ldap) = connected.map_err(|error| error.to_string())?;
-        // It ends with its handles; what it says of its end, who asks hears too.
-        tokio::spawn(async move { drop(connection.drive().await) });
-        if !self.table.bind.is_empty() {
-            let password = self.password().await?;
-            let bound = ldap.simple_bind(&self.table.bind, &password).await.and_then(ldap3::LdapResult::success);
-            bound.map_err(|error| format!("bind as \"{}\": {error}", self.table.bind))?;
-        }
-        Ok(ldap)
-    }
-
-    async fn password(&self) -> Result<String, String> {
-        let Some(path) = self.table.password_file.clone() else {
-            return Err("ldap.bind without ldap.password_file".to_owned());
-        };
-        let shown = path.display().to_string();
-        let read = blocking::run(move || std::fs::read_to_string(path)).await;
-        let text = match read {
-            Ok(Ok(text)) => text,
-            Ok(Err(error)) => return Err(format!("ldap.password_file: {shown}: {error}")),
-            Err(_) => return Err(format!("ldap.password_file: {shown}: the reading thread broke off")),
-        };
-        match text.lines().next() {
-            // Servers take it for an anonymous bind, which succeeds (RFC 4513 §5.1.2).
-            None | Some("") => Err(format!("ldap.password_file: {shown} has no password in its first line")),
-            Some(password) => Ok(password.to_owned()),
-        }
     }
 
     /// Forgets a connection, unless another has its place by now.
@@ -386,7 +427,7 @@ mod tests {
         assert_eq!(routing(&[entry(&[host]), entry(&[host])]), Answer::Nothing);
     }
 
-    fn blank() -> config::Ldap {
+    pub(super) fn blank() -> config::Ldap {
         config::Ldap {
             name: "d".to_owned(),
             servers: vec!["ldap://127.0.0.1:1".to_owned(), "ldap://127.0.0.1:2".to_owned()],
@@ -394,10 +435,14 @@ mod tests {
             bind: String::new(),
             password_file: None,
             starttls: false,
+            ca_file: None,
+            referrals: LdapReferrals::Defer,
             filter: "(mail=%k)".to_owned(),
             attribute: "maildrop".to_owned(),
             separator: String::new(),
             routing_domains: Vec::new(),
+            routing_equivalents: Vec::new(),
+            routing_name: String::new(),
             bounce: true,
             detail: config::LdapDetail::Keep,
             no_domain: false,

@@ -2,7 +2,7 @@
 //!
 //! A file is read again when its time, size or number has changed. A text that many messages need is in memory once.
 
-use super::accounts;
+use super::accounts::Users;
 use route::question::Answer;
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -58,22 +58,18 @@ impl Stamp {
 
 impl Files {
     /// The text of an `:include:` file. One that is not there is a mistake that somebody will mend: mail waits for that.
-    pub(super) fn include(&self, passwd: &Path, path: &str) -> Answer {
-        match self.read(passwd, path, BYTES_MAX) {
+    pub(super) fn include(&self, users: &Users, path: &str) -> Answer {
+        match self.read(users, path, BYTES_MAX) {
             Ok(Kept { text, owner }) => Answer::Text { text, file: path.into(), owner },
             Err((_, why)) => Answer::Trouble(format!(":include: {path}: {why}").into()),
         }
     }
 
-    /// The text of a user's `.forward`; nothing if there is none that may be read.
-    pub(super) fn forward(&self, passwd: &Path, user: &str, detail: Option<&str>) -> Answer {
-        let home = match accounts::user(passwd, user) {
-            Answer::User { home } => home,
-            other => return other,
-        };
+    /// The text of the `.forward` in a user's home; nothing if there is none that may be read.
+    pub(super) fn forward(&self, users: &Users, home: &str, detail: Option<&str>) -> Answer {
         let detailed = detail.filter(|detail| !detail.contains('/')).map(|detail| format!("{home}/.forward+{detail}"));
         for path in detailed.into_iter().chain([format!("{home}/.forward")]) {
-            match self.read(passwd, &path, FORWARD_BYTES_MAX) {
+            match self.read(users, &path, FORWARD_BYTES_MAX) {
                 Ok(Kept { text, owner }) => return Answer::Text { text, file: path.into(), owner },
                 Err((ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::NotADirectory, _)) => {}
                 Err((_, why)) => return Answer::Trouble(format!("{path}: {why}").into()),
@@ -82,7 +78,7 @@ impl Files {
         Answer::Nothing
     }
 
-    fn read(&self, passwd: &Path, path: &str, bytes_max: u64) -> Result<Kept, (ErrorKind, String)> {
+    fn read(&self, users: &Users, path: &str, bytes_max: u64) -> Result<Kept, (ErrorKind, String)> {
         let told = |error: std::io::Error| (error.kind(), error.to_string());
         let found = std::fs::metadata(path).map_err(told)?;
         if !found.is_file() {
@@ -102,7 +98,10 @@ impl Files {
         }
         let text = text_of(Path::new(path), bytes_max).map_err(told)?;
         // What others of its group can write is not its owner's word alone.
-        let owner = if found.mode() & 0o022 == 0 { accounts::with_shell(passwd, found.uid()) } else { None };
+        let owner = match found.mode() & 0o022 {
+            0 => users.with_shell(found.uid()).map_err(|why| (ErrorKind::Other, why))?,
+            _ => None,
+        };
         let read = Kept { text, owner };
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= KEPT_MAX {
@@ -127,8 +126,8 @@ fn text_of(path: &Path, bytes_max: u64) -> std::io::Result<Arc<str>> {
 mod tests {
     use super::*;
 
-    fn passwd() -> &'static Path {
-        Path::new("/etc/passwd")
+    fn users() -> Users {
+        Users { passwd: "/etc/passwd".into(), library: None }
     }
 
     #[test]
@@ -136,19 +135,19 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("list").to_str().unwrap().to_owned();
         let files = Files::default();
-        assert!(matches!(files.include(passwd(), &path), Answer::Trouble(why) if why.contains("No such file")));
+        assert!(matches!(files.include(&users(), &path), Answer::Trouble(why) if why.contains("No such file")));
         std::fs::write(&path, "a@x.test\n").unwrap();
-        let Answer::Text { text, .. } = files.include(passwd(), &path) else { panic!() };
+        let Answer::Text { text, .. } = files.include(&users(), &path) else { panic!() };
         assert_eq!(&*text, "a@x.test\n");
         std::fs::write(&path, "a@x.test\nb@x.test\n").unwrap();
-        let Answer::Text { text, .. } = files.include(passwd(), &path) else { panic!() };
+        let Answer::Text { text, .. } = files.include(&users(), &path) else { panic!() };
         assert_eq!(text.lines().count(), 2);
-        let Answer::Text { text: again, .. } = files.include(passwd(), &path) else { panic!() };
+        let Answer::Text { text: again, .. } = files.include(&users(), &path) else { panic!() };
         assert!(Arc::ptr_eq(&text, &again), "it is kept");
         use std::os::unix::fs::PermissionsExt as _;
         let open = std::fs::Permissions::from_mode(0o666);
         std::fs::write(&path, "evil@x.test\n").unwrap();
         std::fs::set_permissions(&path, open).unwrap();
-        assert!(matches!(files.include(passwd(), &path), Answer::Trouble(why) if why.contains("chmod o-w")));
+        assert!(matches!(files.include(&users(), &path), Answer::Trouble(why) if why.contains("chmod o-w")));
     }
 }

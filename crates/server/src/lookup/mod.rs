@@ -9,15 +9,15 @@ mod directory;
 mod files;
 mod sqlite;
 
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::env::blocking;
+use accounts::{Library, Users};
 use cache::{Cache, Limits};
 use directory::Directory;
 use files::Files;
 use route::question::{Answer, Question};
 use sqlite::Database;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,10 +28,10 @@ const DATABASE_ENTRIES_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
     files: Arc<Files>,
-    /// The file of users.
-    accounts: PathBuf,
+    users: Users,
+    library: Arc<Library>,
     /// By the names that questions have for them: `ldap:people`.
-    outside: Arc<HashMap<Box<str>, Outside>>,
+    outside: Arc<HashMap<Box<str>, Arc<Outside>>>,
 }
 
 /// A source outside, with what is known of it.
@@ -44,39 +44,42 @@ struct Outside {
 #[derive(Debug)]
 enum Kind {
     Directory(Arc<Directory>),
-    Database(Arc<Database>),
+    Database(Arc<Database>, config::Sqlite),
 }
 
 impl Lookups {
     /// Everybody whom the configuration names. Nobody is asked before the first question.
     pub(crate) fn new(config: &Config) -> Self {
-        let directories = config.ldap.iter().map(|table| {
-            let limits = Limits {
-                positive: table.cache_time,
-                negative: table.negative_time,
-                stale_max: table.stale_max,
-                entries_max: usize::try_from(table.cache_entries_max).unwrap_or(usize::MAX),
-            };
-            let kind = Kind::Directory(Arc::new(Directory::new(table)));
-            (format!("ldap:{}", table.name).into(), Outside { cache: Cache::new(limits), kind })
-        });
-        let databases = config.sqlite.iter().map(|table| {
-            let limits = Limits {
-                positive: table.cache_time,
-                negative: table.cache_time,
-                stale_max: Duration::ZERO,
-                entries_max: DATABASE_ENTRIES_MAX,
-            };
-            let kind = Kind::Database(Arc::new(Database::new(table)));
-            (format!("sqlite:{}", table.name).into(), Outside { cache: Cache::new(limits), kind })
-        });
-        let outside = Arc::new(directories.chain(databases).collect());
-        Self { files: Arc::default(), accounts: config.local.accounts.clone(), outside }
+        Self::after(config, &Self::default())
     }
 
-    /// The same, with what it has read and asked, for the users of this file.
-    pub(crate) fn with_accounts(&self, accounts: &Path) -> Self {
-        Self { files: Arc::clone(&self.files), accounts: accounts.to_owned(), outside: Arc::clone(&self.outside) }
+    /// The same after a change: what is known of sources that are as they were is kept.
+    pub(crate) fn after(config: &Config, old: &Self) -> Self {
+        let directories = config.ldap.iter().map(|table| {
+            let name: Box<str> = format!("ldap:{}", table.name).into();
+            let outside = old.outside.get(&name).filter(|outside| outside.is_of_ldap(table)).cloned();
+            let outside = outside.unwrap_or_else(|| Arc::new(Outside::of_ldap(table)));
+            (name, outside)
+        });
+        let databases = config.sqlite.iter().map(|table| {
+            let name: Box<str> = format!("sqlite:{}", table.name).into();
+            let outside = old.outside.get(&name).filter(|outside| outside.is_of_sqlite(table)).cloned();
+            let outside = outside.unwrap_or_else(|| Arc::new(Outside::of_sqlite(table)));
+            (name, outside)
+        });
+        let outside = Arc::new(directories.chain(databases).collect());
+        Self {
+            files: Arc::clone(&old.files),
+            users: Users::new(&config.local, &old.library),
+            library: Arc::clone(&old.library),
+            outside,
+        }
+    }
+
+    /// The same, with what it has read and asked, for the users of this configuration.
+    pub(crate) fn with_users(&self, local: &config::Local) -> Self {
+        let (files, library, outside) = (Arc::clone(&self.files), Arc::clone(&self.library), Arc::clone(&self.outside));
+        Self { files, users: Users::new(local, &library), library, outside }
     }
 
     /// Finds the answer to a question.
@@ -89,37 +92,68 @@ impl Lookups {
                 Some(outside) => outside.answer(question).await,
                 None => Answer::Trouble(format!("no source of the name \"{source}\" is configured").into()),
             },
-            Question::Include { .. } | Question::User { .. } | Question::Forward { .. } => {
-                let (lookups, question) = (Arc::clone(self), question.clone());
-                let answered = blocking::run(move || lookups.on_this_machine(&question)).await;
-                answered.unwrap_or_else(|_| Answer::Trouble("the reading thread broke off".into()))
+            Question::User { name } => self.users.user(name).await,
+            Question::Include { path, .. } => {
+                let (lookups, path) = (Arc::clone(self), Arc::clone(path));
+                reading(move || lookups.files.include(&lookups.users, &path)).await
             }
-        }
-    }
-
-    /// What files and accounts say. It may wait for a disk.
-    pub(crate) fn on_this_machine(&self, question: &Question) -> Answer {
-        match question {
-            Question::Include { path, .. } => self.files.include(&self.accounts, path),
-            Question::User { name } => accounts::user(&self.accounts, name),
-            Question::Forward { user, detail } => self.files.forward(&self.accounts, user, detail.as_deref()),
-            Question::Map { .. } | Question::Routing { .. } => Answer::Nothing,
+            Question::Forward { user, detail } => {
+                let home = match self.users.user(user).await {
+                    Answer::User { home } => home,
+                    other => return other,
+                };
+                let (lookups, detail) = (Arc::clone(self), detail.clone());
+                reading(move || lookups.files.forward(&lookups.users, &home, detail.as_deref())).await
+            }
         }
     }
 }
 
+/// Reads a file where waiting holds up nobody.
+async fn reading(read: impl FnOnce() -> Answer + Send + 'static) -> Answer {
+    blocking::run(read).await.unwrap_or_else(|_| Answer::Trouble("the reading thread broke off".into()))
+}
+
 impl Outside {
+    fn of_ldap(table: &config::Ldap) -> Self {
+        let limits = Limits {
+            positive: table.cache_time,
+            negative: table.negative_time,
+            stale_max: table.stale_max,
+            entries_max: usize::try_from(table.cache_entries_max).unwrap_or(usize::MAX),
+        };
+        Self { cache: Cache::new(limits), kind: Kind::Directory(Arc::new(Directory::new(table))) }
+    }
+
+    fn of_sqlite(table: &config::Sqlite) -> Self {
+        let limits = Limits {
+            positive: table.cache_time,
+            negative: table.cache_time,
+            stale_max: Duration::ZERO,
+            entries_max: DATABASE_ENTRIES_MAX,
+        };
+        Self { cache: Cache::new(limits), kind: Kind::Database(Arc::new(Database::new(table)), table.clone()) }
+    }
+
+    fn is_of_ldap(&self, table: &config::Ldap) -> bool {
+        matches!(&self.kind, Kind::Directory(directory) if directory.table() == table)
+    }
+
+    fn is_of_sqlite(&self, table: &config::Sqlite) -> bool {
+        matches!(&self.kind, Kind::Database(_, of) if of == table)
+    }
+
     async fn answer(&self, question: &Question) -> Answer {
         match (&self.kind, question) {
             (Kind::Directory(directory), _) => {
                 let asking = || Arc::clone(directory).answer(question.clone());
                 self.cache.answer(question, asking).await
             }
-            (Kind::Database(database), Question::Map { key, .. }) => {
+            (Kind::Database(database, _), Question::Map { key, .. }) => {
                 let asking = || Arc::clone(database).answer(Arc::clone(key));
                 self.cache.answer(question, asking).await
             }
-            (Kind::Database(_), _) => Answer::Trouble("a database has maps, and no routing of its own".into()),
+            (Kind::Database(..), _) => Answer::Trouble("a database has maps, and no routing of its own".into()),
         }
     }
 }

@@ -114,7 +114,7 @@ fn load_if(
     let router = Router { settings, maps, classes, rules };
     let access = Access::new(access, options(config));
     let routing = Routing {
-        lookups: Arc::new(lookups.with_accounts(&config.local.accounts)),
+        lookups: Arc::new(lookups.with_users(&config.local)),
         admission: is_routed.then_some(Admission { router, access }),
         files,
     };
@@ -144,19 +144,23 @@ fn has_routing(config: &Config) -> bool {
 fn ldap_routing(config: &Config) -> Option<LdapRouting> {
     let tables: Vec<&config::Ldap> = config.ldap.iter().filter(|table| !table.routing_domains.is_empty()).collect();
     let first = *tables.first()?;
-    let mut domains = Class::default();
-    for domain in tables.iter().flat_map(|table| &table.routing_domains) {
-        if let Ok(name) = DomainName::new(domain.ascii()) {
-            match domain.has_subdomains() {
-                true => domains.add_tree(&name),
-                false => domains.add_name(&name),
+    let class = |part: fn(&config::Ldap) -> &Vec<config::RelayDomain>| {
+        let mut class = Class::default();
+        for domain in tables.iter().flat_map(|table| part(table)) {
+            if let Ok(name) = DomainName::new(domain.ascii()) {
+                match domain.has_subdomains() {
+                    true => class.add_tree(&name),
+                    false => class.add_name(&name),
+                }
             }
         }
-    }
+        class
+    };
+    let equivalents = class(|table| &table.routing_equivalents);
     Some(LdapRouting {
         sources: tables.iter().map(|table| format!("ldap:{}", table.name).into()).collect(),
-        domains,
-        equivalents: None,
+        domains: class(|table| &table.routing_domains),
+        equivalents: DomainName::new(&first.routing_name).ok().map(|name| (equivalents, name)),
         bounce: first.bounce,
         detail: match first.detail {
             config::LdapDetail::Keep => Detail::Keep,

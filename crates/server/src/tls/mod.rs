@@ -11,7 +11,7 @@ mod connector;
 mod report;
 #[cfg(test)]
 mod tests;
-mod validity;
+pub(crate) mod validity;
 
 pub use connector::{ClientStream, Connector, TlsInfo};
 pub use report::HandshakeError;

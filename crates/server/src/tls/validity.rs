@@ -14,7 +14,7 @@ const VERSION: u8 = 0xa0;
 
 /// `notAfter` of a certificate in DER, in seconds since 1970.
 // RFC 5280 §4.1: Certificate, TBSCertificate; §4.1.2.5: Validity
-pub(super) fn not_after(certificate: &[u8]) -> Option<u64> {
+pub(crate) fn not_after(certificate: &[u8]) -> Option<u64> {
     let (certificate, _) = take(certificate, SEQUENCE)?;
     let (mut rest, _) = take(certificate, SEQUENCE)?;
     if let Some((_, after_version)) = take(rest, VERSION) {

@@ -69,6 +69,16 @@ pub(super) static LOCAL: Section = Section {
             "For users who have no account on this machine otherwise.",
         ),
         fixed(
+            "local.nss",
+            at!(local.nss),
+            Kind::Flag,
+            "true",
+            "false",
+            "users whom /etc/nsswitch.conf finds elsewhere (SSSD, LDAP, systemd) count as well",
+            "They are asked for when a name is not in /etc/passwd; while they do not answer, mail waits: 451. Without effect if \
+             local.accounts names another file, and in a program that is linked statically.",
+        ),
+        fixed(
             "local.forward",
             at!(local.forward),
             Kind::Flag,

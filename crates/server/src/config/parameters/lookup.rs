@@ -2,7 +2,7 @@
 
 use super::super::choice::Choice as _;
 use super::super::parameter::{Group, Preset, Section, at};
-use super::super::{LdapDetail, blank};
+use super::super::{LdapDetail, LdapReferrals, blank};
 use super::{DAY, HOUR, Kind, PATH, count_from_1, fixed, list, seconds};
 
 pub(super) static LDAP: Section = Section {
@@ -32,7 +32,7 @@ pub(super) static LDAP: Section = Section {
             "",
             "[\"ldap://ldap1.example.com\", \"ldaps://ldap2.example.com\", \"ldapi://%2Frun%2Fldapi\"]",
             "the servers, tried in order",
-            "One that does not answer is left out for some seconds. Certificates are checked against those of the system.",
+            "One that does not answer is left out for some seconds. The name of ldaps:// and StartTLS must be in the certificate.",
         )
         .preset(Preset::Required),
         fixed(
@@ -73,6 +73,25 @@ pub(super) static LDAP: Section = Section {
             "A server without it is not asked.",
         ),
         fixed(
+            "ldap.ca_file",
+            at!(ldap[].ca_file),
+            Kind::Path { empty: true },
+            "",
+            "/etc/ssl/ldap-ca.pem",
+            "the CA certificates for ldaps:// and StartTLS in PEM; empty for those of the system",
+            "It is read at each connection. A certificate that signed itself is trusted if it is in the file.",
+        ),
+        fixed(
+            "ldap.referrals",
+            at!(ldap[].referrals),
+            Kind::Choice(LdapReferrals::WORDS),
+            "defer",
+            "ignore",
+            "what holds when nothing is found and the directory refers to another one",
+            "References are not followed. Active Directory, asked from the root of a domain, refers to zones of DNS that hold no \
+             people: \"ignore\", or port 3268.",
+        ),
+        fixed(
             "ldap.filter",
             at!(ldap[].filter),
             Kind::Text,
@@ -108,6 +127,24 @@ pub(super) static LDAP: Section = Section {
             "domains whose recipients are looked up: LDAP routing, class LDAPRoute",
             "It says where mail goes, not that it is taken: name the domains in relay.to or local.domains as well. Several \
              tables with domains are asked in order, for the domains of all of them.",
+        ),
+        fixed(
+            "ldap.routing_equivalents",
+            at!(ldap[].routing_equivalents),
+            list(&Kind::RelayDomain),
+            "[]",
+            "[\"mail.example.com\"]",
+            "domains whose recipients are looked up as those of ldap.routing_name: class LDAPRouteEquiv",
+            "",
+        ),
+        fixed(
+            "ldap.routing_name",
+            at!(ldap[].routing_name),
+            Kind::Word { empty: true },
+            "",
+            "example.com",
+            "the domain that stands in the directory for ldap.routing_equivalents",
+            "sendmail takes the name of MASQUERADE_AS.",
         ),
         fixed(
             "ldap.bounce",

@@ -12,6 +12,7 @@ impl Rules<'_> {
         self.each_name_once("sqlite.name", &sqlite);
         for (index, table) in config.ldap.iter().enumerate() {
             self.directory(index, table);
+            self.equivalents(index, table);
         }
         self.routing_agrees();
         for (index, table) in config.sqlite.iter().enumerate() {
@@ -76,6 +77,15 @@ impl Rules<'_> {
                 );
             }
         }
+        let has_tls =
+            |server: &String| server.starts_with("ldaps://") || table.starttls && server.starts_with("ldap://");
+        for server in table.servers.iter().filter(|server| has_tls(server) && server.contains("://[")) {
+            self.error(
+                &[("ldap.servers", index)],
+                format!("ldap.servers: \"{server}\" is an IPv6 address, whose certificate cannot be checked"),
+                "write the host name that is in the certificate",
+            );
+        }
         if !table.filter.contains("%k") {
             self.error(
                 &[("ldap.filter", index)],
@@ -113,6 +123,32 @@ impl Rules<'_> {
         }
     }
 
+    /// Domains that stand for another one, and that one.
+    fn equivalents(&mut self, index: usize, table: &Ldap) {
+        let keys = [("ldap.routing_equivalents", index), ("ldap.routing_name", index)];
+        if !table.routing_name.is_empty() && mail::DomainName::new(&table.routing_name).is_err() {
+            self.error(
+                &[keys[1]],
+                format!("ldap.routing_name: \"{}\" is no domain", table.routing_name),
+                "write one: \"example.com\"",
+            );
+        }
+        if !table.routing_equivalents.is_empty() && table.routing_name.is_empty() {
+            self.error(
+                &keys,
+                "ldap.routing_equivalents without ldap.routing_name".to_owned(),
+                "name the domain under which their people are in the directory",
+            );
+        }
+        if !table.routing_equivalents.is_empty() && table.routing_domains.is_empty() {
+            self.error(
+                &[keys[0], ("ldap.routing_domains", index)],
+                "ldap.routing_equivalents without ldap.routing_domains".to_owned(),
+                "name the domains of LDAP routing, ldap.routing_name among them",
+            );
+        }
+    }
+
     /// There is one LDAP routing, whose domains and directories come from all tables.
     fn routing_agrees(&mut self) {
         let tables = self.config().ldap.iter().enumerate().filter(|(_, table)| !table.routing_domains.is_empty());
@@ -123,6 +159,7 @@ impl Rules<'_> {
                 ("ldap.bounce", table.bounce != first.bounce),
                 ("ldap.detail", table.detail != first.detail),
                 ("ldap.no_domain", table.no_domain != first.no_domain),
+                ("ldap.routing_name", table.routing_name != first.routing_name),
             ];
             for (key, _) in differs.iter().filter(|(_, differs)| *differs) {
                 self.error(

@@ -16,7 +16,7 @@ use crate::env::privileges::{self, Account};
 /// Delivers a message to one recipient. When it says that it is done, it is durable, or a program has taken it.
 pub(crate) fn carry_out(order: &Order, settings: &Settings, rights: Rights, content: &mut dyn Content) -> Verdict {
     let accounts = match Accounts::read_with(&settings.accounts) {
-        Ok(accounts) => accounts,
+        Ok(accounts) => accounts.with_nss(settings.has_nss),
         Err(error) => return Verdict::deferred((3, 0), error.to_string()),
     };
     let person = match person::find(order, settings, &accounts, rights) {

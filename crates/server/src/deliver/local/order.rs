@@ -201,6 +201,8 @@ pub(crate) struct Settings {
     pub(crate) uid_min: u32,
     /// The file of users.
     pub(crate) accounts: PathBuf,
+    /// The C library is asked for those who are not in it.
+    pub(crate) has_nss: bool,
     pub(crate) header_max: u64,
 }
 
@@ -226,6 +228,7 @@ impl Settings {
             default_user: local.default_user.clone(),
             uid_min: local.uid_min,
             accounts: local.accounts.clone(),
+            has_nss: local.has_nss(),
             // Trace lines of ours and what a filter may have added are not in the limit.
             header_max: config.message.header_bytes_max.saturating_mul(2).max(1 << 20),
         }
@@ -246,7 +249,7 @@ impl Settings {
             "programs": self.programs.iter().map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>(),
             "program_ms": millis(self.program_time), "processes_max": self.processes_max, "files": self.files,
             "default_user": self.default_user, "uid_min": self.uid_min,
-            "accounts": self.accounts.to_string_lossy(), "header_max": self.header_max,
+            "accounts": self.accounts.to_string_lossy(), "nss": self.has_nss, "header_max": self.header_max,
         })
         .to_string()
     }
@@ -278,6 +281,7 @@ impl Settings {
             default_user: text("default_user")?,
             uid_min: small("uid_min")?,
             accounts: text("accounts")?.into(),
+            has_nss: flag("nss")?,
             header_max: number("header_max")?,
         })
     }

@@ -55,7 +55,7 @@ pub(crate) fn find(order: &Order, settings: &Settings, accounts: &Accounts, righ
         Rights::Anybody => Ok(person),
         Rights::Own(uid) if uid == login.uid => Ok(person),
         Rights::Own(uid) => {
-            let own = accounts.login_of(uid).map_or_else(|| uid.to_string(), |login| login.name);
+            let own = accounts.find_uid(uid).ok().flatten().map_or_else(|| uid.to_string(), |login| login.name);
             Err(Verdict::deferred(
                 (3, 5),
                 format!(
@@ -77,7 +77,7 @@ fn of_mailbox(order: &Order, settings: &Settings, accounts: &Accounts) -> Result
     };
     let unknown = || Verdict::failed((1, 1), "User unknown");
     let (login, user, detail) = if settings.mailbox_user.is_empty() {
-        owner(order, settings, accounts).ok_or_else(unknown)?
+        owner(order, settings, accounts)?.ok_or_else(unknown)?
     } else {
         let (user, detail) = split(&order.local, settings.delimiter);
         (named("local.mailbox_user", &settings.mailbox_user, accounts)?, user.to_lowercase(), detail)
@@ -91,7 +91,8 @@ fn of_mailbox(order: &Order, settings: &Settings, accounts: &Accounts) -> Result
     };
     let mut person = Person { login, detail: detail.map(str::to_owned), user, mailbox: Some(mailbox) };
     if !template.needs_home()
-        && let Some(group) = accounts.group(&settings.mailbox_group).filter(|_| !settings.mailbox_group.is_empty())
+        && !settings.mailbox_group.is_empty()
+        && let Some(group) = accounts.find_group(&settings.mailbox_group).map_err(unanswered)?
         && !person.login.groups.contains(&group)
         // Whoever names root's group gets what he would not expect.
         && group != 0
@@ -102,16 +103,27 @@ fn of_mailbox(order: &Order, settings: &Settings, accounts: &Accounts) -> Result
 }
 
 /// The user whose name is the local part: all of it, or what is before the detail; as it is, or in small letters.
-fn owner<'o>(order: &'o Order, settings: &Settings, accounts: &Accounts) -> Option<(Login, String, Option<&'o str>)> {
+#[expect(clippy::type_complexity, reason = "user, name and detail, taken apart at once")]
+fn owner<'o>(
+    order: &'o Order,
+    settings: &Settings,
+    accounts: &Accounts,
+) -> Result<Option<(Login, String, Option<&'o str>)>, Verdict> {
     let (user, detail) = split(&order.local, settings.delimiter);
     for (name, detail) in [(order.local.as_str(), None), (user, detail)] {
-        let found = accounts.login(name).or_else(|| accounts.login(&name.to_lowercase()));
-        if let Some(login) = found {
-            let name = login.name.clone();
-            return Some((login, name, detail));
+        for name in [name, &name.to_lowercase()] {
+            if let Some(login) = accounts.find(name).map_err(unanswered)? {
+                let name = login.name.clone();
+                return Ok(Some((login, name, detail)));
+            }
         }
     }
-    None
+    Ok(None)
+}
+
+/// Nobody could say who somebody is: the mail waits.
+fn unanswered(error: std::io::Error) -> Verdict {
+    Verdict::deferred((3, 0), error.to_string())
 }
 
 /// `joe`, and `lists` of `joe+lists`.
@@ -133,9 +145,9 @@ fn of_alias(
     let is_default = user.is_empty();
     let login = match rights {
         // Without root there is nobody else.
-        Rights::Own(uid) if is_default => accounts.login_of(uid).unwrap_or_else(|| nameless(uid)),
+        Rights::Own(uid) if is_default => accounts.find_uid(uid).map_err(unanswered)?.unwrap_or_else(|| nameless(uid)),
         _ if is_default => named("local.default_user", &settings.default_user, accounts)?,
-        _ => accounts.login(user).ok_or_else(|| {
+        _ => accounts.find(user).map_err(unanswered)?.ok_or_else(|| {
             Verdict::deferred((3, 5), format!("there is no user {user}, as whom this is to be done; see /etc/passwd"))
         })?,
     };
@@ -157,10 +169,13 @@ fn named(key: &str, text: &str, accounts: &Accounts) -> Result<Login, Verdict> {
     let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
     let no =
         |what: &str| Verdict::deferred((3, 5), format!("{key} = \"{text}\": there is no such {what}; see /etc/{what}"));
-    let found = accounts.login(user).or_else(|| accounts.login_of(user.parse().ok()?));
+    let mut found = accounts.find(user).map_err(unanswered)?;
+    if let (None, Ok(uid)) = (&found, user.parse()) {
+        found = accounts.find_uid(uid).map_err(unanswered)?;
+    }
     let mut login = found.ok_or_else(|| no("passwd"))?;
     if let Some(group) = group {
-        let gid = accounts.group(group).ok_or_else(|| no("group"))?;
+        let gid = accounts.find_group(group).map_err(unanswered)?.ok_or_else(|| no("group"))?;
         login.groups = vec![gid];
         login.gid = gid;
     }
