@@ -7,6 +7,7 @@
 //! | `check` | the decisions about client, sender and recipient |
 //! | `relay` | who may relay, and whether all hosts that an address names are ours |
 //! | [`tag`] | the other tags: limits, TLS, passwords, queue groups, copies |
+//! | [`demand`] | whether a connection is what a tag demands of it |
 //! | `lint` | entries that do not what they seem to say |
 //!
 //! Invariants: without an entry nothing is decided but that strangers do not relay; an entry that is read wrongly never permits
@@ -16,6 +17,7 @@
 //! Not here: limits themselves (`server`), whether a recipient exists ([`resolve`](crate)), the DNS.
 
 mod check;
+pub mod demand;
 #[doc(hidden)]
 pub mod fuzz;
 mod key;
@@ -34,6 +36,7 @@ use crate::step::Step;
 use key::{Group, Tag};
 use std::collections::HashMap;
 use std::net::IpAddr;
+use tag::Tags;
 pub use value::{ErrorText, Value};
 
 /// What people call the map.
@@ -112,6 +115,8 @@ pub struct Access {
     options: Options,
     /// Keys with a network, by their tag in lower case; without a tag under "".
     networks: HashMap<Box<str>, Networks<Box<str>>>,
+    /// The tags that keys have.
+    tags: Tags,
 }
 
 /// What the DNS says of a client's address.
@@ -212,23 +217,34 @@ impl Access {
     #[must_use]
     pub fn new(map: Vec<Source>, options: Options) -> Self {
         let mut networks: HashMap<Box<str>, Networks<Box<str>>> = HashMap::new();
+        let mut tags = Tags::default();
         for source in &map {
-            let Source::Loaded(table) = source else { continue };
+            let Source::Loaded(table) = source else {
+                tags = Tags::ALL;
+                continue;
+            };
             for hit in table.iter() {
                 let (tag, key) = tag::split(hit.key);
+                tags.add(tag);
                 if let Some(network) = network_of(key) {
                     let tag = tag.map_or_else(String::new, str::to_lowercase).into();
                     networks.entry(tag).or_default().insert(network, hit.key.into());
                 }
             }
         }
-        Self { map, options, networks }
+        Self { map, options, networks, tags }
     }
 
     /// The sources of the map.
     #[must_use]
     pub fn map(&self) -> &[Source] {
         &self.map
+    }
+
+    /// Whether the map may have keys with this tag: a map outside may have any.
+    #[must_use]
+    pub fn has_tag(&self, tag: &str) -> bool {
+        self.tags.has(tag)
     }
 
     /// How the map is used.

@@ -96,6 +96,30 @@ pub(super) fn of(tag: &str) -> Option<&'static Known> {
     TAGS.iter().find(|known| known.name.eq_ignore_ascii_case(tag))
 }
 
+/// The tags that the keys of a map have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tags(u32);
+
+impl Tags {
+    /// A map outside may have any.
+    pub(super) const ALL: Self = Self(u32::MAX);
+
+    /// There is a key with this tag, as it is written.
+    pub(super) fn add(&mut self, tag: Option<&str>) {
+        self.0 |= tag.map_or(0, bit);
+    }
+
+    /// Whether there is a key with this tag.
+    pub(super) fn has(self, tag: &str) -> bool {
+        self.0 & bit(tag) != 0
+    }
+}
+
+/// A bit for each of [`TAGS`].
+fn bit(tag: &str) -> u32 {
+    TAGS.iter().position(|known| known.name.eq_ignore_ascii_case(tag)).map_or(0, |at| 1 << at)
+}
+
 /// A value and the entry that has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tagged<T> {
@@ -341,6 +365,9 @@ impl Access {
     /// # Errors
     /// As [`Self::rate`].
     pub fn client_features(&self, ask: &mut Ask<'_>, server: Server<'_>) -> Result<Option<Tagged<String>>, Stop> {
+        if !self.has_tag("Clt_Features") {
+            return Ok(None);
+        }
         self.tagged(ask, &self.host("Clt_Features", server.name, server.ip), letters)
     }
 
@@ -357,6 +384,9 @@ impl Access {
     /// # Errors
     /// As [`Self::rate`].
     pub fn tls_server(&self, ask: &mut Ask<'_>, server: Server<'_>) -> Result<Option<Tagged<TlsDemand>>, Stop> {
+        if !self.has_tag("TLS_Srv") {
+            return Ok(None);
+        }
         self.tagged(ask, &self.host("TLS_Srv", server.name, server.ip), TlsDemand::parse)
     }
 
@@ -365,6 +395,9 @@ impl Access {
     /// # Errors
     /// As [`Self::rate`].
     pub fn tls_recipient(&self, ask: &mut Ask<'_>, recipient: &Address) -> Result<Option<Tagged<TlsDemand>>, Stop> {
+        if !self.has_tag("TLS_Rcpt") {
+            return Ok(None);
+        }
         let tag = Tag::only("TLS_Rcpt");
         let local = recipient.local_part().as_str();
         let domain = key::domain(tag, recipient.domain(), self.options.lookup_dot_domain);
@@ -397,6 +430,9 @@ impl Access {
     /// # Errors
     /// As [`Self::rate`].
     pub fn try_tls(&self, ask: &mut Ask<'_>, server: Server<'_>) -> Result<Option<Tagged<bool>>, Stop> {
+        if !self.has_tag("Try_TLS") {
+            return Ok(None);
+        }
         self.tagged(ask, &self.host("Try_TLS", server.name, server.ip), |text| Some(!text.eq_ignore_ascii_case("NO")))
     }
 
@@ -414,7 +450,15 @@ impl Access {
     /// # Errors
     /// As [`Self::rate`].
     pub fn auth_info(&self, ask: &mut Ask<'_>, server: Server<'_>) -> Result<Option<Tagged<AuthInfo>>, Stop> {
-        self.tagged(ask, &self.host("AuthInfo", server.name, server.ip), AuthInfo::parse)
+        if !self.has_tag("AuthInfo") {
+            return Ok(None);
+        }
+        let mut found = self.tagged(ask, &self.host("AuthInfo", server.name, server.ip), AuthInfo::parse)?;
+        if let Some(tagged) = &mut found {
+            // Where the entry stands may be told to anybody.
+            tagged.found.value = "…".into();
+        }
+        Ok(found)
     }
 
     /// `QGRP:`: the queue group of a recipient.
@@ -422,10 +466,13 @@ impl Access {
     /// # Errors
     /// As [`Self::rate`].
     pub fn queue_group(&self, ask: &mut Ask<'_>, recipient: &Address) -> Result<Option<Tagged<String>>, Stop> {
+        if !self.has_tag("QGRP") {
+            return Ok(None);
+        }
         let tag = Tag::only("QGRP");
         let domain = key::domain(tag, recipient.domain(), self.options.lookup_dot_domain);
         let groups = [key::full(tag, recipient.local_part().as_str(), recipient.domain()), domain];
-        self.tagged(ask, &groups, |text| (!text.is_empty()).then(|| text.to_owned()))
+        self.tagged(ask, &groups, |text| is_group(text).then(|| text.to_owned()))
     }
 
     /// `bcc:`: who gets a copy of what is sent to the domain of a recipient; a value that is no address means nobody.
@@ -433,8 +480,11 @@ impl Access {
     /// # Errors
     /// As [`Self::rate`].
     pub fn bcc(&self, ask: &mut Ask<'_>, recipient: &Address) -> Result<Option<Tagged<Address>>, Stop> {
+        if !self.has_tag("bcc") {
+            return Ok(None);
+        }
         let group = key::domain(Tag::only("bcc"), recipient.domain(), self.options.lookup_dot_domain);
-        self.tagged(ask, &[group], |text| text.parse().ok())
+        self.tagged(ask, &[group], |text| unquote(text).parse().ok())
     }
 
     /// `Compat:sender<@>recipient`: whether this sender's mail goes to this recipient.
@@ -458,6 +508,15 @@ impl Access {
             }
         })
     }
+}
+
+/// The longest name of a queue group.
+const GROUP_BYTES_MAX: usize = 64;
+
+/// Whether a text can be the name of a queue group: printable ASCII without blanks.
+#[must_use]
+pub fn is_group(text: &str) -> bool {
+    !text.is_empty() && text.len() <= GROUP_BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// Letters, with blanks between.

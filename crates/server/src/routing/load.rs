@@ -99,8 +99,8 @@ fn load_if(
     };
     // Aliases are read with them.
     loading.classes = loading.classes();
-    let maps = loading.maps();
-    let access = loading.sources("access", &config.maps.access);
+    let access = Arc::new(Access::new(loading.sources("access", &config.maps.access), options(config)));
+    let maps = loading.maps(&access);
     let rules = match rules(config) {
         Ok(rules) => rules,
         Err(faults) => {
@@ -112,7 +112,6 @@ fn load_if(
     let Loading { files, notes, faults, classes, .. } = loading;
     let Some(settings) = settings.filter(|_| faults.is_empty()) else { return Err(faults) };
     let router = Router { settings, maps, classes, rules };
-    let access = Access::new(access, options(config));
     let routing = Routing {
         lookups: Arc::new(lookups.with_accounts(&config.local.accounts)),
         admission: is_routed.then_some(Admission { router, access }),
@@ -186,7 +185,7 @@ struct Loading<'a> {
 }
 
 impl Loading<'_> {
-    fn maps(&mut self) -> Maps {
+    fn maps(&mut self, access: &Arc<Access>) -> Maps {
         let maps = &self.config.maps;
         Maps {
             mailertable: self.sources("mailertable", &maps.mailertable),
@@ -196,6 +195,7 @@ impl Loading<'_> {
             smarttable: self.sources("smarttable", &maps.smarttable),
             aliases: self.sources("aliases", &maps.aliases),
             ldap_routing: ldap_routing(self.config),
+            access: Arc::clone(access),
         }
     }
 

@@ -6,8 +6,10 @@
 //!
 //! Invariant: a connection keeps the certificate it began with; a reload changes all settings or none.
 
+mod authorities;
 mod certificate;
 mod connector;
+mod names;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -31,7 +33,7 @@ use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 
-/// What log lines say of the other side's certificate: of clients we ask for none, of next hops we take any.
+/// What log lines say of the other side's certificate: of clients we ask for none, of next hops we take any as a rule.
 pub const VERIFY: &str = "NOT";
 
 /// An encrypted connection.

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::base64;
+use crate::base64;
 use super::replies::Refusal;
 use super::session::{Asked, Phase, Session, check_class};
 use super::{Note, Question, Step, Verdict};
