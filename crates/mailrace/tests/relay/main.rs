@@ -26,6 +26,7 @@ mod report;
 mod restart;
 mod routes;
 mod storm;
+mod tags;
 mod wire;
 mod world;
 mod zones;

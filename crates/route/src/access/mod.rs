@@ -30,7 +30,7 @@ pub mod value;
 pub(crate) mod tests;
 
 use crate::network::{self, Networks};
-use crate::question::{Ask, Found, Source, Stop};
+use crate::question::{Ask, Found, Place, Source, Stop};
 use crate::refusal::Refusal;
 use crate::step::Step;
 use key::{Group, Tag};
@@ -245,6 +245,21 @@ impl Access {
     #[must_use]
     pub fn has_tag(&self, tag: &str) -> bool {
         self.tags.has(tag)
+    }
+
+    /// The queue groups that sources in memory name: where, under which key, which.
+    pub fn groups(&self) -> impl Iterator<Item = (Place, &str, &str)> {
+        let tables = self.map.iter().filter_map(|source| match source {
+            Source::Loaded(table) if self.has_tag("QGRP") => Some(table),
+            _ => None,
+        });
+        tables.flat_map(|table| {
+            let is_group = |key: &str| tag::split(key).0.is_some_and(|tag| tag.eq_ignore_ascii_case("QGRP"));
+            table.iter().filter(move |hit| is_group(hit.key)).map(|hit| {
+                let place = Place { map: MAP.into(), file: table.file().into(), line: hit.line };
+                (place, hit.key, hit.value.trim())
+            })
+        })
     }
 
     /// How the map is used.
