@@ -7,6 +7,7 @@
 //! | `check` | the decisions about client, sender and recipient |
 //! | `relay` | who may relay, and whether all hosts that an address names are ours |
 //! | [`tag`] | the other tags: limits, TLS, passwords, queue groups, copies |
+//! | [`demand`] | whether a connection is what the tags of TLS demand |
 //! | `lint` | entries that do not what they seem to say |
 //!
 //! Invariants: without an entry nothing is decided but that strangers do not relay; an entry that is read wrongly never permits
@@ -16,6 +17,7 @@
 //! Not here: limits themselves (`server`), whether a recipient exists ([`resolve`](crate)), the DNS.
 
 mod check;
+pub mod demand;
 #[doc(hidden)]
 pub mod fuzz;
 mod key;
@@ -112,6 +114,8 @@ pub struct Access {
     options: Options,
     /// Keys with a network, by their tag in lower case; without a tag under "".
     networks: HashMap<Box<str>, Networks<Box<str>>>,
+    /// Tags that keys may have, a bit for each.
+    tags: u32,
 }
 
 /// What the DNS says of a client's address.
@@ -212,17 +216,29 @@ impl Access {
     #[must_use]
     pub fn new(map: Vec<Source>, options: Options) -> Self {
         let mut networks: HashMap<Box<str>, Networks<Box<str>>> = HashMap::new();
+        let mut tags = 0;
         for source in &map {
-            let Source::Loaded(table) = source else { continue };
+            let Source::Loaded(table) = source else {
+                // What it has is known to whoever asks it.
+                tags = u32::MAX;
+                continue;
+            };
             for hit in table.iter() {
                 let (tag, key) = tag::split(hit.key);
+                tags |= tag.map_or(0, tag::bit);
                 if let Some(network) = network_of(key) {
                     let tag = tag.map_or_else(String::new, str::to_lowercase).into();
                     networks.entry(tag).or_default().insert(network, hit.key.into());
                 }
             }
         }
-        Self { map, options, networks }
+        Self { map, options, networks, tags }
+    }
+
+    /// Whether a key may have this tag: one in memory has it, or the map is outside. Without, nobody need ask.
+    #[must_use]
+    pub fn may_have(&self, tag: &str) -> bool {
+        self.tags & tag::bit(tag) != 0
     }
 
     /// The sources of the map.

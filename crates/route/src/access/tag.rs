@@ -96,6 +96,11 @@ pub(super) fn of(tag: &str) -> Option<&'static Known> {
     TAGS.iter().find(|known| known.name.eq_ignore_ascii_case(tag))
 }
 
+/// The bit of a tag, in any case; 0: there is no such tag.
+pub(super) fn bit(tag: &str) -> u32 {
+    TAGS.iter().position(|known| known.name.eq_ignore_ascii_case(tag)).map_or(0, |at| 1 << at)
+}
+
 /// A value and the entry that has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tagged<T> {
@@ -103,6 +108,14 @@ pub struct Tagged<T> {
     pub value: T,
     /// The entry.
     pub found: Found,
+}
+
+impl<T> Tagged<T> {
+    /// Whether the key is the tag alone: for whoever has no entry of its own.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        self.found.key.ends_with(':')
+    }
 }
 
 /// The other end of a connection that we open.
@@ -279,6 +292,9 @@ impl Access {
 
     /// The keys of a host: its name, its address, and the default if the tag has one.
     fn host(&self, tag: &'static str, name: Option<&str>, ip: Option<IpAddr>) -> Vec<Group> {
+        if !self.may_have(tag) {
+            return Vec::new();
+        }
         let has_default = of(tag).is_some_and(|known| known.has_default);
         let tag = Tag::only(tag);
         let domain = name.and_then(|name| Domain::parse(name.trim_end_matches('.').as_bytes()).ok());
@@ -300,6 +316,9 @@ impl Access {
     }
 
     fn number(&self, ask: &mut Ask<'_>, tag: &'static str, ip: IpAddr) -> Result<Option<Tagged<u32>>, Stop> {
+        if !self.may_have(tag) {
+            return Ok(None);
+        }
         let tag = Tag::only(tag);
         self.tagged(ask, &[self.address(tag, ip), key::default(tag)], |text| text.parse().ok())
     }
