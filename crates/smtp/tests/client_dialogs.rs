@@ -64,7 +64,8 @@ fn settings(dialog: &Dialog) -> Result<Settings, String> {
             // set login = tim:secret MECHANISM MECHANISM in-clear not-required
             ("login", _) => {
                 let mut words = value.split(' ');
-                let (user, password) = words.next().and_then(|word| word.split_once(':')).ok_or("login = USER:PASSWORD")?;
+                let (user, password) =
+                    words.next().and_then(|word| word.split_once(':')).ok_or("login = USER:PASSWORD")?;
                 let words: Vec<&str> = words.collect();
                 settings.login = Some(std::sync::Arc::new(Login {
                     user: user.into(),

@@ -61,14 +61,12 @@ fn a_certificate_that_is_demanded_is_verified() {
 #[test]
 fn a_name_that_does_not_match_and_a_host_without_tls_are_found_out() {
     let (good, root) = signed("hop.test");
-    let mut plain = vec![Manners { tls: Some(good), ..Manners::offering(&TLS) }, Manners::default(), Manners::default()];
+    let mut plain =
+        vec![Manners { tls: Some(good), ..Manners::offering(&TLS) }, Manners::default(), Manners::default()];
     let hops = Hop::neighbours(std::mem::take(&mut plain));
     let [named, clear, sender] = hops.as_slice() else { panic!() };
-    let access = format!(
-        "TLS_Srv:{} VERIFY+CN:other.test\nTLS_Srv:{} PERM+ENCR:112\n",
-        named.address.ip(),
-        clear.address.ip()
-    );
+    let access =
+        format!("TLS_Srv:{} VERIFY+CN:other.test\nTLS_Srv:{} PERM+ENCR:112\n", named.address.ip(), clear.address.ip());
     let setup = with_access(&hops, &access);
     let authorities = setup.path("ca.pem");
     std::fs::write(&authorities, root).expect("written");
@@ -140,7 +138,8 @@ fn a_login_goes_under_tls_and_one_that_is_refused_waits() {
     });
     let hops = Hop::neighbours(vec![manners, Manners::offering(&["AUTH PLAIN"]), Manners::default()]);
     let [hop, clear, none] = hops.as_slice() else { panic!() };
-    let entry = |hop: &Hop, password: &str| format!("AuthInfo:{} \"U:tim\" \"P:{password}\" \"M:PLAIN\"\n", hop.address.ip());
+    let entry =
+        |hop: &Hop, password: &str| format!("AuthInfo:{} \"U:tim\" \"P:{password}\" \"M:PLAIN\"\n", hop.address.ip());
     let others = entry(clear, "tanstaaftanstaaf") + &entry(none, "tanstaaftanstaaf");
     let mut server = with_access(&hops, &(entry(hop, "wrongwrongwrong") + &others)).start();
     send(&server, "a@client.test", &[&hop.mailbox("b")], CONTENT);
@@ -176,7 +175,9 @@ fn our_own_server_takes_the_login() {
     std::fs::set_permissions(&users, std::fs::Permissions::from_mode(0o600)).expect("set");
     let mut next = next.set("auth.file", format!("{users:?}")).listen("protocol = \"submission\"").start();
     let address = next.address();
-    let map = |mechanism: &str| format!("AuthInfo:{} \"U:tim\" \"P=dGFuc3RhYWZ0YW5zdGFhZg==\" \"M:{mechanism}\"\n", address.ip());
+    let map = |mechanism: &str| {
+        format!("AuthInfo:{} \"U:tim\" \"P=dGFuc3RhYWZ0YW5zdGFhZg==\" \"M:{mechanism}\"\n", address.ip())
+    };
     let hop = Hop::good();
     let setup = with_access(std::slice::from_ref(&hop), &map("LOGIN")).set("route.login_in_clear", "true");
     let server = setup.set("route.smart_host", format!("[\"{address}\"]")).start();
@@ -206,7 +207,13 @@ fn extensions_are_left_alone_by_letters() {
 fn a_copy_by_domain_goes_once_for_a_message() {
     let hops = Hop::neighbours(vec![Manners::default(); 2]);
     let [main, archive] = hops.as_slice() else { panic!() };
-    let access = format!("bcc:[{}] {}\nbcc:[{}] {}\n", main.address.ip(), archive.mailbox("archive"), archive.address.ip(), main.mailbox("loop"));
+    let access = format!(
+        "bcc:[{}] {}\nbcc:[{}] {}\n",
+        main.address.ip(),
+        archive.mailbox("archive"),
+        archive.address.ip(),
+        main.mailbox("loop")
+    );
     let server = with_access(&hops, &access).start();
     send(&server, "a@client.test", &[&main.mailbox("b"), &main.mailbox("c")], CONTENT);
     assert_eq!(archive.wait(1)[0].to(), archive.mailbox("archive"));

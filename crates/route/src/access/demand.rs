@@ -1,236 +1,192 @@
-//! Whether a connection is what `TLS_Srv:`, `TLS_Rcpt:` and `TLS_Clt:` demand of it, with sendmail's codes and words.
+//! Whether a connection is what `TLS_Clt:`, `TLS_Srv:` and `TLS_Rcpt:` demand, in sendmail's words.
 //!
-//! Without `PERM+` what is not good enough is tried again later. Names are compared with the common name of the certificate and
-//! with its alternative names, since authorities no longer write the former.
+//! Invariant: names of a certificate count only if it was verified. sendmail looks at them in any case, so that with
+//! `ENCR:112+CN:name` whoever signs his own certificate can be anybody.
 
-use super::Access;
 use super::tag::{Certified, Tagged, TlsDemand};
-use crate::question::{Ask, Found, Stop};
+use super::{Access, MAP, value};
+use crate::question::{Ask, Stop};
+use crate::refusal::Refusal;
 use mail::{EnhancedCode, Outcome};
-use std::fmt;
 
-/// What is known of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Secured<'a> {
-    /// How the other side is called, for `CN` alone.
-    pub name: &'a str,
-    /// What was found out about the other side.
-    pub verified: Verified<'a>,
-    /// The strength of the encryption; 0 in clear.
-    pub bits: u32,
-    /// The certificate of the other side.
-    pub certificate: Option<&'a Certificate>,
+/// What is known of the other side's certificate: sendmail's `${verify}`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verify {
+    /// `NONE`: there is no encryption.
+    #[default]
+    None,
+    /// `NOT`: it was not asked for.
+    Not,
+    /// `NO`: none was shown.
+    No,
+    /// `FAIL`: it was shown and could not be verified.
+    Fail,
+    /// `OK`: it was verified.
+    Ok,
 }
 
-/// What was found out about the other side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verified<'a> {
-    /// Its certificate is good.
-    Good,
-    /// It is not, for this reason.
-    Failed(&'a str),
-    /// It showed none.
-    Nothing,
-    /// There is no encryption, since the other side does not offer it.
-    NotOffered,
-    /// There is no encryption, since we have not tried it.
-    Clear,
-}
-
-/// What a certificate says, as sendmail writes it: `/C=US/O=Example+20Org/CN=mx.example.com`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Certificate {
-    /// Whose it is.
-    pub subject: String,
-    /// Who signed it.
-    pub issuer: String,
-    /// The common name of the subject.
-    pub common_name: String,
-    /// The names of hosts that it is for.
-    pub names: Vec<String>,
-}
-
-impl Certificate {
-    /// Whether it is for a host of this name; a star stands for one label.
-    // RFC 6125 §6.4: wildcards only as the whole leftmost label
-    fn is_for(&self, name: &str) -> bool {
-        let name = name.trim_end_matches('.');
-        let fits = |pattern: &str| match (pattern.strip_prefix("*."), name.split_once('.')) {
-            (Some(rest), Some((_, parent))) => rest.contains('.') && rest.eq_ignore_ascii_case(parent),
-            _ => pattern.eq_ignore_ascii_case(name),
-        };
-        self.common_name.eq_ignore_ascii_case(name) || self.names.iter().any(|pattern| fits(pattern))
-    }
-}
-
-/// A demand that a connection does not meet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unmet {
-    /// `4.7.0`, or `5.7.0` with `PERM+`.
-    pub status: EnhancedCode,
-    /// sendmail's reply code: 454, with `TEMP+` 403, with `PERM+` 503.
-    pub code: u16,
-    /// What is missing.
-    pub text: String,
-    /// The entry.
-    pub found: Found,
-}
-
-impl fmt::Display for Unmet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { status, code, text, found } = self;
-        let line = found.place.line.map(|line| format!(" line {line}")).unwrap_or_default();
-        write!(f, "{code} {status} {text} ({} {} in {}{line})", found.key, found.value, found.place.file)
-    }
-}
-
-impl TlsDemand {
-    /// Whether it cannot be met in clear.
+impl Verify {
+    /// sendmail's word.
     #[must_use]
-    pub fn needs_tls(&self) -> bool {
-        self.verify || self.bits > 0 || !self.further.is_empty()
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::None => "NONE",
+            Self::Not => "NOT",
+            Self::No => "NO",
+            Self::Fail => "FAIL",
+            Self::Ok => "OK",
+        }
+    }
+}
+
+/// What is known of a connection, encrypted or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Secured<'a> {
+    /// What its certificate was found to be.
+    pub verify: Verify,
+    /// Bits of the key of the encryption; 0 without.
+    pub bits: u32,
+    /// The common name of the certificate.
+    pub common_name: Option<&'a str>,
+    /// Whose it is, as in [`super::Certificate`].
+    pub subject: Option<&'a str>,
+    /// Who signed it.
+    pub issuer: Option<&'a str>,
+    /// The name of the other side, for `CN` without a name.
+    pub name: Option<&'a str>,
+}
+
+impl<'a> Secured<'a> {
+    fn verified(&self, name: Option<&'a str>) -> &'a str {
+        name.filter(|_| self.verify == Verify::Ok).unwrap_or_default()
     }
 }
 
 impl Access {
-    /// What of a demand a connection does not meet; `None`: it meets all.
+    /// Why a connection is not good enough; `None`: it is.
     ///
     /// # Errors
-    /// When the map has to be asked for an issuer, or cannot be.
-    pub fn unmet(
+    /// When the map has to be asked for `CITag:`, or cannot be.
+    pub fn lacks(
         &self,
         ask: &mut Ask<'_>,
         demand: &Tagged<TlsDemand>,
         connection: &Secured<'_>,
-    ) -> Result<Option<Unmet>, Stop> {
-        let Tagged { value: TlsDemand { is_temporary, verify, bits, further }, found } = demand;
-        let (code, outcome) = match is_temporary {
-            None => (454, Outcome::Transient),
-            Some(true) => (403, Outcome::Transient),
-            Some(false) => (503, Outcome::Permanent),
+    ) -> Result<Option<Refusal>, Stop> {
+        let Some(text) = self.lacking(ask, &demand.value, connection)? else { return Ok(None) };
+        let code = |outcome| EnhancedCode::of(outcome, 7, 0);
+        let (reply, status) = match demand.value.is_temporary {
+            Some(true) => (403, code(Outcome::Transient)),
+            Some(false) => (503, code(Outcome::Permanent)),
+            None => (454, code(Outcome::Transient)),
         };
-        let unmet = |text: String| {
-            Some(Unmet { status: EnhancedCode::of(outcome, 7, 0), code, text, found: found.clone() })
-        };
-        if *verify {
-            let why = match connection.verified {
-                Verified::Good => None,
-                Verified::Failed(why) => Some(format!("authentication failed: {why}")),
-                Verified::Nothing => Some("not authenticated".to_owned()),
-                Verified::NotOffered => Some("other side does not support STARTTLS".to_owned()),
-                Verified::Clear => Some("STARTTLS disabled locally".to_owned()),
+        Ok(Some(Refusal::new(reply, status, &text).with_found(Some(demand.found.clone()))))
+    }
+
+    fn lacking(&self, ask: &mut Ask<'_>, demand: &TlsDemand, connection: &Secured<'_>) -> Result<Option<String>, Stop> {
+        if demand.verify && connection.verify != Verify::Ok {
+            let text = match connection.verify {
+                Verify::None => "other side does not support STARTTLS",
+                Verify::Not => "no authentication requested",
+                Verify::No => "not authenticated",
+                Verify::Fail | Verify::Ok => "authentication failed",
             };
-            if let Some(why) = why {
-                return Ok(unmet(why));
-            }
+            return Ok(Some(text.to_owned()));
         }
-        if connection.bits < *bits {
-            return Ok(unmet(format!("encryption too weak {} less than {bits}", connection.bits)));
+        if connection.bits < demand.bits {
+            let (bits, wanted) = (connection.bits, demand.bits);
+            return Ok(Some(format!("encryption too weak {bits} less than {wanted}")));
         }
-        let nothing = Certificate::default();
-        let certificate = connection.certificate.unwrap_or(&nothing);
-        for one in further {
-            let why = match one {
+        for further in &demand.further {
+            let (what, has, wants) = match further {
                 Certified::Cn(name) => {
-                    let name = name.as_deref().unwrap_or(connection.name);
-                    let has = [std::slice::from_ref(&certificate.common_name), &certificate.names].concat().join(" ");
-                    (!certificate.is_for(name)).then(|| format!("CN {has} does not match {name}"))
+                    let wanted = name.as_deref().or(connection.name).unwrap_or_default();
+                    ("CN", connection.verified(connection.common_name), wanted)
                 }
-                Certified::Subject(subject) => (certificate.subject != *subject)
-                    .then(|| format!("Cert Subject {} does not match {subject}", certificate.subject)),
-                Certified::Issuer(issuer) => (certificate.issuer != *issuer)
-                    .then(|| format!("Cert Issuer {} does not match {issuer}", certificate.issuer)),
+                Certified::Subject(subject) => ("Cert Subject", connection.verified(connection.subject), &**subject),
+                Certified::Issuer(issuer) => ("Cert Issuer", connection.verified(connection.issuer), &**issuer),
                 Certified::IssuerTag(tag) => {
-                    let key = format!("{tag}:{}", certificate.issuer);
-                    let entry = ask.find(super::MAP, self.map(), &key)?;
-                    let is_good = entry.is_some_and(|entry| entry.value.trim().eq_ignore_ascii_case("OK"));
-                    (!is_good).then(|| format!("Cert Issuer {} not acceptable", certificate.issuer))
+                    let issuer = connection.verified(connection.issuer);
+                    if !self.has_issuer(ask, tag, issuer)? {
+                        return Ok(Some(format!("Cert Issuer {issuer} not acceptable")));
+                    }
+                    continue;
                 }
             };
-            if let Some(why) = why {
-                return Ok(unmet(why));
+            // Two that are empty are no match.
+            if has.is_empty() || !has.eq_ignore_ascii_case(wants.trim_end_matches('.')) {
+                return Ok(Some(format!("{what} {has} does not match {wants}")));
             }
         }
         Ok(None)
+    }
+
+    /// Whether the map has `tag:issuer` with `OK`.
+    fn has_issuer(&self, ask: &mut Ask<'_>, tag: &str, issuer: &str) -> Result<bool, Stop> {
+        if issuer.is_empty() {
+            return Ok(false);
+        }
+        let found = ask.find(MAP, &self.map, &format!("{tag}:{issuer}"))?;
+        Ok(found.is_some_and(|found| value::Value::parse(&found.value) == value::Value::Ok))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Options;
-    use super::super::tag::Server;
-    use super::super::tests::table;
+    use super::super::tests::{known, table};
+    use super::super::{Client, ClientName, Options};
     use super::*;
-    use crate::question::Answers;
 
-    fn certificate() -> Certificate {
-        Certificate {
-            subject: "/O=Bank/CN=mx.bank.example".to_owned(),
-            issuer: "/C=US/O=Ca+20Org".to_owned(),
-            common_name: "mx.bank.example".to_owned(),
-            names: vec!["other.example".to_owned(), "*.wild.example".to_owned()],
-        }
-    }
+    const CA: &str = "/C=US/O=Example/CN=Example+20CA";
+    const GOOD: Secured<'_> = Secured {
+        verify: Verify::Ok,
+        bits: 256,
+        common_name: Some("mx.good.test"),
+        subject: Some("/CN=mx.good.test"),
+        issuer: Some(CA),
+        name: Some("mx.good.test"),
+    };
 
-    /// What is missing of `value` on a connection, as `code status text`.
-    fn missing(value: &str, verified: Verified<'_>, bits: u32, has_certificate: bool) -> Option<String> {
-        let map = table(&[("TLS_Srv:mx.bank.example", value), ("Good:/C=US/O=Ca+20Org", "OK")]);
-        let access = Access::new(vec![map], Options::default());
-        let answers = Answers::new();
-        let mut ask = Ask::new(&answers);
-        let server = Server { name: Some("mx.bank.example"), ip: None };
-        let demand = access.tls_server(&mut ask, server).unwrap().expect("it is a demand");
-        let certificate = certificate();
-        let certificate = has_certificate.then_some(&certificate);
-        let connection = Secured { name: "mx.bank.example", verified, bits, certificate };
-        let unmet = access.unmet(&mut ask, &demand, &connection).unwrap()?;
-        assert_eq!(unmet.found.key.as_ref(), "TLS_Srv:mx.bank.example");
-        Some(format!("{} {} {}", unmet.code, unmet.status, unmet.text))
+    fn told(demand: &str, connection: &Secured<'_>) -> String {
+        let entries = [("TLS_Clt:good.test", demand), (&*format!("Trusted:{CA}"), "OK"), ("Other:/x", "REJECT")];
+        let access = Access::new(vec![table(&entries)], Options::default());
+        let client = Client::of("192.0.2.1".parse().unwrap()).named(ClientName::Verified("mx.good.test"));
+        let demand = known(|ask| access.tls_client(ask, &client)).expect("a demand");
+        let lacks = known(|ask| access.lacks(ask, &demand, connection));
+        lacks.map_or_else(|| "+".to_owned(), |refusal| refusal.to_string())
     }
 
     #[test]
-    fn what_is_demanded_is_met() {
-        for value in [
-            "VERIFY",
-            "VERIFY:256",
-            "ENCR:256",
-            "PERM+VERIFY:128+CN",
-            "VERIFY+CN:mx.bank.example",
-            "VERIFY+CN:OTHER.example",
-            "VERIFY+CN:a.wild.example",
-            "VERIFY+CI:/C=US/O=Ca+20Org++CS:/O=Bank/CN=mx.bank.example++CITag:Good",
+    fn what_is_demanded_is_there_or_said() {
+        let plain = Secured::default();
+        let with = |verify| Secured { verify, ..GOOD };
+        for (demand, connection, want) in [
+            ("VERIFY", GOOD, "+"),
+            ("VERIFY", plain, "454 4.7.0 other side does not support STARTTLS"),
+            ("VERIFY", with(Verify::Not), "454 4.7.0 no authentication requested"),
+            ("TEMP+VERIFY", with(Verify::No), "403 4.7.0 not authenticated"),
+            ("PERM+VERIFY", with(Verify::Fail), "503 5.7.0 authentication failed"),
+            ("VERIFY:257", GOOD, "454 4.7.0 encryption too weak 256 less than 257"),
+            ("ENCR:256", with(Verify::Fail), "+"),
+            ("ENCR:0", plain, "+"),
+            ("ENCR:1", plain, "454 4.7.0 encryption too weak 0 less than 1"),
+            ("PERM+ENCR:112", plain, "503 5.7.0 encryption too weak 0 less than 112"),
+            ("VERIFY+CN", GOOD, "+"),
+            ("VERIFY+CN:MX.good.test", GOOD, "+"),
+            ("VERIFY+CN:good.test", GOOD, "454 4.7.0 CN mx.good.test does not match good.test"),
+            ("VERIFY+CN", Secured { name: None, ..GOOD }, "454 4.7.0 CN mx.good.test does not match "),
+            ("VERIFY+CN", Secured { name: None, common_name: None, ..GOOD }, "454 4.7.0 CN  does not match "),
+            ("VERIFY:128+CS:/CN=mx.good.test++CI:/C=US/O=Example/CN=Example+20CA", GOOD, "+"),
+            ("VERIFY+CS:/CN=x", GOOD, "454 4.7.0 Cert Subject /CN=mx.good.test does not match /CN=x"),
+            ("VERIFY+CN++CI:/x", GOOD, "454 4.7.0 Cert Issuer /C=US/O=Example/CN=Example+20CA does not match /x"),
+            ("VERIFY+CITag:Trusted", GOOD, "+"),
+            ("VERIFY+CITag:Other", Secured { issuer: Some("/x"), ..GOOD }, "454 4.7.0 Cert Issuer /x not acceptable"),
+            ("VERIFY+CITag:Nobody", Secured { issuer: Some("/x"), ..GOOD }, "454 4.7.0 Cert Issuer /x not acceptable"),
+            // Names that nobody vouches for.
+            ("ENCR:112+CN:mx.good.test", with(Verify::Fail), "454 4.7.0 CN  does not match mx.good.test"),
+            ("ENCR:112+CITag:Trusted", with(Verify::Fail), "454 4.7.0 Cert Issuer  not acceptable"),
         ] {
-            assert_eq!(missing(value, Verified::Good, 256, true), None, "{value}");
+            assert_eq!(told(demand, &connection), want, "{demand}");
         }
-        assert_eq!(missing("ENCR:112", Verified::Failed("x"), 128, true), None);
-        assert_eq!(missing("ENCR:0", Verified::NotOffered, 0, false), None);
-    }
-
-    #[test]
-    fn what_is_missing_is_said_with_sendmails_codes() {
-        let good = Verified::Good;
-        for (value, verified, bits, text) in [
-            ("VERIFY", Verified::Failed("expired"), 256, "454 4.7.0 authentication failed: expired"),
-            ("TEMP+VERIFY", Verified::NotOffered, 0, "403 4.7.0 other side does not support STARTTLS"),
-            ("PERM+VERIFY", Verified::Clear, 0, "503 5.7.0 STARTTLS disabled locally"),
-            ("VERIFY:128", Verified::Nothing, 256, "454 4.7.0 not authenticated"),
-            ("VERIFY:256", good, 128, "454 4.7.0 encryption too weak 128 less than 256"),
-            ("PERM+ENCR:112", Verified::NotOffered, 0, "503 5.7.0 encryption too weak 0 less than 112"),
-            (
-                "VERIFY+CN:mx2.bank.example",
-                good,
-                256,
-                "454 4.7.0 CN mx.bank.example other.example *.wild.example does not match mx2.bank.example",
-            ),
-            ("VERIFY+CI:/C=DE", good, 256, "454 4.7.0 Cert Issuer /C=US/O=Ca+20Org does not match /C=DE"),
-            ("VERIFY+CS:/x", good, 256, "454 4.7.0 Cert Subject /O=Bank/CN=mx.bank.example does not match /x"),
-            ("VERIFY+CITag:Bad", good, 256, "454 4.7.0 Cert Issuer /C=US/O=Ca+20Org not acceptable"),
-        ] {
-            assert_eq!(missing(value, verified, bits, bits > 0).as_deref(), Some(text), "{value}");
-        }
-        for name in ["wild.example", "a.b.wild.example", "bank.example"] {
-            assert!(!certificate().is_for(name), "{name}");
-        }
-        assert!(missing("ENCR:0+CN", Verified::Clear, 0, false).is_some(), "in clear there is no name");
     }
 }

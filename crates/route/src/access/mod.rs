@@ -7,7 +7,7 @@
 //! | `check` | the decisions about client, sender and recipient |
 //! | `relay` | who may relay, and whether all hosts that an address names are ours |
 //! | [`tag`] | the other tags: limits, TLS, passwords, queue groups, copies |
-//! | [`demand`] | whether a connection is what a tag demands of it |
+//! | [`demand`] | whether a connection is what the tags of TLS demand |
 //! | `lint` | entries that do not what they seem to say |
 //!
 //! Invariants: without an entry nothing is decided but that strangers do not relay; an entry that is read wrongly never permits
@@ -36,7 +36,6 @@ use crate::step::Step;
 use key::{Group, Tag};
 use std::collections::HashMap;
 use std::net::IpAddr;
-use tag::Tags;
 pub use value::{ErrorText, Value};
 
 /// What people call the map.
@@ -115,8 +114,8 @@ pub struct Access {
     options: Options,
     /// Keys with a network, by their tag in lower case; without a tag under "".
     networks: HashMap<Box<str>, Networks<Box<str>>>,
-    /// The tags that keys have.
-    tags: Tags,
+    /// Tags that keys may have, a bit for each.
+    tags: u32,
 }
 
 /// What the DNS says of a client's address.
@@ -217,15 +216,16 @@ impl Access {
     #[must_use]
     pub fn new(map: Vec<Source>, options: Options) -> Self {
         let mut networks: HashMap<Box<str>, Networks<Box<str>>> = HashMap::new();
-        let mut tags = Tags::default();
+        let mut tags = 0;
         for source in &map {
             let Source::Loaded(table) = source else {
-                tags = Tags::ALL;
+                // What it has is known to whoever asks it.
+                tags = u32::MAX;
                 continue;
             };
             for hit in table.iter() {
                 let (tag, key) = tag::split(hit.key);
-                tags.add(tag);
+                tags |= tag.map_or(0, tag::bit);
                 if let Some(network) = network_of(key) {
                     let tag = tag.map_or_else(String::new, str::to_lowercase).into();
                     networks.entry(tag).or_default().insert(network, hit.key.into());
@@ -235,22 +235,22 @@ impl Access {
         Self { map, options, networks, tags }
     }
 
+    /// Whether a key may have this tag: one in memory has it, or the map is outside. Without, nobody need ask.
+    #[must_use]
+    pub fn may_have(&self, tag: &str) -> bool {
+        self.tags & tag::bit(tag) != 0
+    }
+
     /// The sources of the map.
     #[must_use]
     pub fn map(&self) -> &[Source] {
         &self.map
     }
 
-    /// Whether the map may have keys with this tag: a map outside may have any.
-    #[must_use]
-    pub fn has_tag(&self, tag: &str) -> bool {
-        self.tags.has(tag)
-    }
-
     /// The queue groups that sources in memory name: where, under which key, which.
     pub fn groups(&self) -> impl Iterator<Item = (Place, &str, &str)> {
         let tables = self.map.iter().filter_map(|source| match source {
-            Source::Loaded(table) if self.has_tag("QGRP") => Some(table),
+            Source::Loaded(table) if self.may_have("QGRP") => Some(table),
             _ => None,
         });
         tables.flat_map(|table| {

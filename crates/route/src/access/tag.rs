@@ -96,27 +96,8 @@ pub(super) fn of(tag: &str) -> Option<&'static Known> {
     TAGS.iter().find(|known| known.name.eq_ignore_ascii_case(tag))
 }
 
-/// The tags that the keys of a map have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tags(u32);
-
-impl Tags {
-    /// A map outside may have any.
-    pub(super) const ALL: Self = Self(u32::MAX);
-
-    /// There is a key with this tag, as it is written.
-    pub(super) fn add(&mut self, tag: Option<&str>) {
-        self.0 |= tag.map_or(0, bit);
-    }
-
-    /// Whether there is a key with this tag.
-    pub(super) fn has(self, tag: &str) -> bool {
-        self.0 & bit(tag) != 0
-    }
-}
-
-/// A bit for each of [`TAGS`].
-fn bit(tag: &str) -> u32 {
+/// The bit of a tag, in any case; 0: there is no such tag.
+pub(super) fn bit(tag: &str) -> u32 {
     TAGS.iter().position(|known| known.name.eq_ignore_ascii_case(tag)).map_or(0, |at| 1 << at)
 }
 
@@ -127,6 +108,14 @@ pub struct Tagged<T> {
     pub value: T,
     /// The entry.
     pub found: Found,
+}
+
+impl<T> Tagged<T> {
+    /// Whether the key is the tag alone: for whoever has no entry of its own.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        self.found.key.ends_with(':')
+    }
 }
 
 /// The other end of a connection that we open.
@@ -303,6 +292,9 @@ impl Access {
 
     /// The keys of a host: its name, its address, and the default if the tag has one.
     fn host(&self, tag: &'static str, name: Option<&str>, ip: Option<IpAddr>) -> Vec<Group> {
+        if !self.may_have(tag) {
+            return Vec::new();
+        }
         let has_default = of(tag).is_some_and(|known| known.has_default);
         let tag = Tag::only(tag);
         let domain = name.and_then(|name| Domain::parse(name.trim_end_matches('.').as_bytes()).ok());
@@ -324,6 +316,9 @@ impl Access {
     }
 
     fn number(&self, ask: &mut Ask<'_>, tag: &'static str, ip: IpAddr) -> Result<Option<Tagged<u32>>, Stop> {
+        if !self.may_have(tag) {
+            return Ok(None);
+        }
         let tag = Tag::only(tag);
         self.tagged(ask, &[self.address(tag, ip), key::default(tag)], |text| text.parse().ok())
     }
@@ -365,9 +360,6 @@ impl Access {
     /// # Errors
     /// As [`Self::rate`].
     pub fn client_features(&self, ask: &mut Ask<'_>, server: Server<'_>) -> Result<Option<Tagged<String>>, Stop> {
-        if !self.has_tag("Clt_Features") {
-            return Ok(None);
-        }
         self.tagged(ask, &self.host("Clt_Features", server.name, server.ip), letters)
     }
 
@@ -384,9 +376,6 @@ impl Access {
     /// # Errors
     /// As [`Self::rate`].
     pub fn tls_server(&self, ask: &mut Ask<'_>, server: Server<'_>) -> Result<Option<Tagged<TlsDemand>>, Stop> {
-        if !self.has_tag("TLS_Srv") {
-            return Ok(None);
-        }
         self.tagged(ask, &self.host("TLS_Srv", server.name, server.ip), TlsDemand::parse)
     }
 
@@ -395,7 +384,7 @@ impl Access {
     /// # Errors
     /// As [`Self::rate`].
     pub fn tls_recipient(&self, ask: &mut Ask<'_>, recipient: &Address) -> Result<Option<Tagged<TlsDemand>>, Stop> {
-        if !self.has_tag("TLS_Rcpt") {
+        if !self.may_have("TLS_Rcpt") {
             return Ok(None);
         }
         let tag = Tag::only("TLS_Rcpt");
@@ -430,9 +419,6 @@ impl Access {
     /// # Errors
     /// As [`Self::rate`].
     pub fn try_tls(&self, ask: &mut Ask<'_>, server: Server<'_>) -> Result<Option<Tagged<bool>>, Stop> {
-        if !self.has_tag("Try_TLS") {
-            return Ok(None);
-        }
         self.tagged(ask, &self.host("Try_TLS", server.name, server.ip), |text| Some(!text.eq_ignore_ascii_case("NO")))
     }
 
@@ -450,9 +436,6 @@ impl Access {
     /// # Errors
     /// As [`Self::rate`].
     pub fn auth_info(&self, ask: &mut Ask<'_>, server: Server<'_>) -> Result<Option<Tagged<AuthInfo>>, Stop> {
-        if !self.has_tag("AuthInfo") {
-            return Ok(None);
-        }
         let mut found = self.tagged(ask, &self.host("AuthInfo", server.name, server.ip), AuthInfo::parse)?;
         if let Some(tagged) = &mut found {
             // Where the entry stands may be told to anybody.
@@ -466,7 +449,7 @@ impl Access {
     /// # Errors
     /// As [`Self::rate`].
     pub fn queue_group(&self, ask: &mut Ask<'_>, recipient: &Address) -> Result<Option<Tagged<String>>, Stop> {
-        if !self.has_tag("QGRP") {
+        if !self.may_have("QGRP") {
             return Ok(None);
         }
         let tag = Tag::only("QGRP");
@@ -480,7 +463,7 @@ impl Access {
     /// # Errors
     /// As [`Self::rate`].
     pub fn bcc(&self, ask: &mut Ask<'_>, recipient: &Address) -> Result<Option<Tagged<Address>>, Stop> {
-        if !self.has_tag("bcc") {
+        if !self.may_have("bcc") {
             return Ok(None);
         }
         let group = key::domain(Tag::only("bcc"), recipient.domain(), self.options.lookup_dot_domain);

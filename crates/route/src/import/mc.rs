@@ -324,7 +324,8 @@ pub(super) fn queue_group(settings: &mut Settings<'_>, name: &str, shown: &str, 
     if name.eq_ignore_ascii_case("mqueue") {
         return settings.needless(line, shown, "all mail is in one spool");
     }
-    let reason = "a queue group has no directory, interval and runners of its own; QGRP: of the access map puts mail into it";
+    let reason =
+        "a queue group has no directory, interval and runners of its own; QGRP: of the access map puts mail into it";
     let hint = format!(
         "add a [[destination]] with match = [\"group:{name}\"]; its recipients_per_transaction is r=, its connections stand for R="
     );

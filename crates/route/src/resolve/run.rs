@@ -246,13 +246,7 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
     }
 
     /// A delivery, unless there is the same already.
-    pub(super) fn deliver(
-        &mut self,
-        job: &Job,
-        address: Address,
-        to: To,
-        via: Option<String>,
-    ) -> Result<Flow, Stop> {
+    pub(super) fn deliver(&mut self, job: &Job, address: Address, to: To, via: Option<String>) -> Result<Flow, Stop> {
         let is_remote = matches!(to, To::Domain(_) | To::Literal(_) | To::Hosts(_));
         let marks = &job.marks;
         let mut destination = Destination::new(to);

@@ -11,7 +11,7 @@ impl Run<'_, '_, '_> {
     /// copy leads to no other.
     pub(super) fn blind_copy(&mut self) -> Result<(), Stop> {
         let access = &self.router.maps.access;
-        let Some(job) = self.jobs.front().filter(|_| access.has_tag("bcc")) else { return Ok(()) };
+        let Some(job) = self.jobs.front().filter(|_| access.may_have("bcc")) else { return Ok(()) };
         let recipient = self.router.canonical(self.ask, &job.address)?;
         let Some(bcc) = access.bcc(self.ask, &recipient)? else { return Ok(()) };
         let mut copy = super::run::Job { copy: Some(CopyDsn::Never), origin: Origin::default(), ..job.clone() };

@@ -10,7 +10,7 @@
 
 use super::dial::{Dialler, Miss, Raced};
 use super::link::{Link, Next};
-use super::peer::Peer;
+use super::peer::{Peer, Unmet};
 use super::{Candidate, Where};
 use crate::config::{Config, Delivery, EffectiveRule, RouteProtocol, RouteTls};
 use crate::dns::NoHosts;
@@ -25,7 +25,6 @@ use crate::simulation::{Sabotage, is_sabotaged};
 use crate::tls::TlsInfo;
 use mail::{EnhancedCode, Outcome, Reply};
 use observe::{Event, NextHop};
-use route::access::demand::Unmet;
 use schedule::{Failure, Hosts, Lane};
 use smtp::client::{Closing, Dialect, Limits, Loss, Session, Settings, Stage, Step, TlsUse};
 use std::collections::VecDeque;
@@ -523,7 +522,7 @@ fn missing(unmet: &Unmet, candidate: &Candidate) -> Trouble {
         status: unmet.status,
         is_permanent: unmet.status.outcome() == Outcome::Permanent,
         peer: Some(candidate.clone()),
-        ..Trouble::deferral((7, 0), unmet.to_string())
+        ..Trouble::deferral((7, 0), unmet.text.clone())
     }
 }
 

@@ -16,13 +16,13 @@ use super::link::Link;
 use crate::config::Config;
 use crate::routing::{Admission, Routing};
 use crate::settle::{Cause, Fate};
-use crate::tls::TlsInfo;
+use crate::tls::{ServerCertificate, TlsInfo};
 use base64ct::{Base64, Encoding as _};
 use mail::{EnhancedCode, Envelope, Outcome};
 use observe::Reason;
-use route::access::demand::{Secured, Unmet, Verified};
-use route::access::tag::{AuthInfo, Server, Tagged, TlsDemand};
-use route::{Access, Ask, Found, Stop};
+use route::access::demand::{Secured, Verify};
+use route::access::tag::{AuthInfo, Certified, Server, Tagged, TlsDemand};
+use route::{Access, Ask, Found, Refusal, Stop};
 use smtp::client::{Login, Mechanism};
 use std::sync::Arc;
 
@@ -50,10 +50,38 @@ pub(super) struct Peer {
     pub(super) is_without_chunking: bool,
 }
 
+/// A demand that a connection does not meet.
+#[derive(Clone, Debug)]
+pub(super) struct Unmet {
+    pub(super) status: EnhancedCode,
+    /// With the entry.
+    pub(super) text: String,
+}
+
+impl Unmet {
+    /// What is missing, with where it is demanded. Nothing is refused for good because we could not find out.
+    fn of(refusal: Refusal, info: Option<&TlsInfo>) -> Self {
+        let fault = info.and_then(|info| info.fault.as_ref()).filter(|_| refusal.text == "authentication failed");
+        let (code, status) = match fault {
+            Some(fault) if fault.is_ours => (454, refusal.status.with_outcome(Outcome::Transient)),
+            _ => (refusal.code, refusal.status),
+        };
+        let mut text = format!("{code} {status} {}", refusal.text);
+        if let Some(fault) = fault {
+            text.push_str(&format!(": {}", fault.text));
+        }
+        if let Some(found) = &refusal.found {
+            let line = found.place.line.map(|line| format!(" line {line}")).unwrap_or_default();
+            text.push_str(&format!(" ({} {} in {}{line})", found.key, found.value, found.place.file));
+        }
+        Self { status, text }
+    }
+}
+
 /// The access map, if it may say something of hosts.
 fn access(routing: &Routing) -> Option<&Access> {
     let access = routing.admission().map(|Admission { access, .. }| &**access)?;
-    TAGS.iter().any(|tag| access.has_tag(tag)).then_some(access)
+    TAGS.iter().any(|tag| access.may_have(tag)).then_some(access)
 }
 
 /// Whether a connection that was opened under `old` maps is no more what the maps say.
@@ -88,18 +116,17 @@ impl Peer {
     ) -> Result<Self, Stop> {
         let is_without_tls = access.try_tls(ask, server)?.is_some_and(|said| !said.value);
         let demand = access.tls_server(ask, server)?;
-        let clear = Secured { name: &host.server_name, verified: Verified::NotOffered, bits: 0, certificate: None };
         let in_clear = match &demand {
-            Some(demand) => access.unmet(ask, demand, &clear)?,
+            Some(demand) => access.lacks(ask, demand, &secured(host, None, demand))?,
             None => None,
         };
         let login = access.auth_info(ask, server)?;
         let letters = access.client_features(ask, server)?.map(|said| said.value).unwrap_or_default();
         Ok(Self {
             is_without_tls,
-            is_judged: access.has_tag("TLS_Srv") || access.has_tag("TLS_Rcpt"),
+            is_judged: access.may_have("TLS_Srv") || access.may_have("TLS_Rcpt"),
             demand,
-            in_clear,
+            in_clear: in_clear.map(|refusal| Unmet::of(refusal, None)),
             login_entry: login.as_ref().map(|login| login.found.clone()),
             login: login.map(|login| Arc::new(login_of(&login, config))),
             is_lockstep: letters.contains('P'),
@@ -120,9 +147,9 @@ impl Peer {
         info: &TlsInfo,
     ) -> Result<Option<Unmet>, Arc<str>> {
         let (Some(access), Some(demand)) = (access(routing), &self.demand) else { return Ok(None) };
-        let connection = secured(host, Some(info), true);
-        let unmet = routing.decide(|ask| access.unmet(ask, demand, &connection)).await?;
-        Ok(unmet.map(|unmet| lenient(unmet, Some(info))))
+        let connection = secured(host, Some(info), demand);
+        let lacks = routing.decide(|ask| access.lacks(ask, demand, &connection)).await?;
+        Ok(lacks.map(|refusal| Unmet::of(refusal, Some(info))))
     }
 
     /// Says of a login that came to nothing who wanted it.
@@ -136,45 +163,49 @@ impl Peer {
 }
 
 /// As the session takes it. What the map gives for all hosts is used where AUTH is offered; what it gives for one is needed.
-fn login_of(Tagged { value: info, found }: &Tagged<AuthInfo>, config: &Config) -> Login {
-    let AuthInfo { user, identity, password, is_base64, mechanisms, .. } = info;
+fn login_of(login: &Tagged<AuthInfo>, config: &Config) -> Login {
+    let AuthInfo { user, identity, password, is_base64, mechanisms, .. } = &login.value;
     let known: Vec<Mechanism> = mechanisms.iter().filter_map(|name| Mechanism::parse(name)).collect();
     let password = password.as_deref().unwrap_or_default();
     let decoded = is_base64.then(|| Base64::decode_vec(password).ok()).flatten();
     Login {
         user: identity.as_ref().or(user.as_ref()).map(String::as_str).unwrap_or_default().into(),
-        on_behalf_of: user.as_ref().filter(|user| identity.as_ref().is_some_and(|own| own != *user)).map(|user| user.as_str().into()),
+        on_behalf_of: user
+            .as_ref()
+            .filter(|user| identity.as_ref().is_some_and(|own| own != *user))
+            .map(|user| user.as_str().into()),
         password: decoded.unwrap_or_else(|| password.as_bytes().to_vec()).into(),
         mechanisms: if mechanisms.is_empty() { Mechanism::ALL.to_vec() } else { known },
         in_clear: config.route.login_in_clear,
-        is_required: !found.key.ends_with(':'),
+        is_required: !login.is_default(),
     }
 }
 
-/// What is known of a connection.
-fn secured<'a>(host: &'a Candidate, info: Option<&'a TlsInfo>, is_offered: bool) -> Secured<'a> {
-    let verified = match info {
-        None if is_offered => Verified::Clear,
-        None => Verified::NotOffered,
-        Some(TlsInfo { fault: Some(fault), .. }) => Verified::Failed(&fault.text),
-        Some(TlsInfo { certificate: None, .. }) => Verified::Nothing,
-        Some(_) => Verified::Good,
-    };
+/// What is known of a connection, as far as this demand goes: of the names of its certificate the one that is wanted counts.
+fn secured<'a>(
+    host: &'a Candidate,
+    info: Option<&'a TlsInfo>,
+    Tagged { value: demand, .. }: &'a Tagged<TlsDemand>,
+) -> Secured<'a> {
+    let name = &*host.server_name;
+    let Some(info) = info else { return Secured { name: Some(name), ..Secured::default() } };
+    let certificate = info.certificate.as_deref();
+    let wanted = demand.further.iter().find_map(|one| match one {
+        Certified::Cn(wanted) => Some(wanted.as_deref().unwrap_or(name)),
+        _ => None,
+    });
+    let is_for = |wanted: &&str| certificate.is_some_and(|certificate| certificate.is_for(wanted));
     Secured {
-        name: &host.server_name,
-        verified,
-        bits: info.map_or(0, |info| info.bits.into()),
-        certificate: info.and_then(|info| info.certificate.as_ref()),
-    }
-}
-
-/// Nothing is refused for good because we could not find out.
-fn lenient(unmet: Unmet, info: Option<&TlsInfo>) -> Unmet {
-    match info.and_then(|info| info.fault.as_ref()) {
-        Some(fault) if fault.is_ours => {
-            Unmet { code: 454, status: unmet.status.with_outcome(Outcome::Transient), ..unmet }
-        }
-        _ => unmet,
+        verify: match (&info.fault, certificate) {
+            (Some(_), _) => Verify::Fail,
+            (None, None) => Verify::No,
+            (None, Some(_)) => Verify::Ok,
+        },
+        bits: info.bits.into(),
+        common_name: wanted.filter(is_for).or_else(|| certificate?.common_name()),
+        subject: certificate.map(ServerCertificate::subject),
+        issuer: certificate.map(ServerCertificate::issuer),
+        name: Some(name),
     }
 }
 
@@ -183,21 +214,20 @@ fn lenient(unmet: Unmet, info: Option<&TlsInfo>) -> Unmet {
 /// # Cancel safety
 /// Yes.
 pub(super) async fn unserved(routing: &Routing, link: &Link, envelope: &Envelope) -> Vec<Option<Fate>> {
-    let access = access(routing).filter(|access| access.has_tag("TLS_Rcpt") && link.peer.address.ip().is_some());
+    let access = access(routing).filter(|access| access.may_have("TLS_Rcpt") && link.peer.address.ip().is_some());
     let Some(access) = access else { return Vec::new() };
     let info = link.tls.as_deref();
-    let connection = secured(&link.peer, info, link.session.offers().starttls);
     let mut fates = Vec::with_capacity(envelope.recipients.len());
     for recipient in &envelope.recipients {
         let asked = routing.decide(|ask| match access.tls_recipient(ask, &recipient.address)? {
-            Some(demand) => access.unmet(ask, &demand, &connection),
+            Some(demand) => access.lacks(ask, &demand, &secured(&link.peer, info, &demand)),
             None => Ok(None),
         });
         fates.push(match asked.await {
             Ok(None) => None,
-            Ok(Some(unmet)) => {
-                let unmet = lenient(unmet, info);
-                let cause = Cause::new(unmet.status, unmet.to_string(), None).because(Reason::Auth);
+            Ok(Some(refusal)) => {
+                let unmet = Unmet::of(refusal, info);
+                let cause = Cause::new(unmet.status, unmet.text, None).because(Reason::Auth);
                 Some(match unmet.status.outcome() {
                     Outcome::Permanent => Fate::Failed(cause),
                     _ => Fate::Deferred(cause),

@@ -11,11 +11,10 @@
 
 use super::authorities::Authorities;
 use super::report::{self, HandshakeError, Peer};
-use super::{TlsProblem, names, versions};
+use super::{TlsProblem, alternative, names, versions};
 use crate::config;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use route::access::demand::Certificate;
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, IpAddr, Ipv4Addr, ServerName, UnixTime};
@@ -51,7 +50,46 @@ pub struct TlsInfo {
     /// Why it is not good.
     pub fault: Option<Fault>,
     /// What it says, if it was judged and can be read.
-    pub certificate: Option<Certificate>,
+    pub certificate: Option<Box<ServerCertificate>>,
+}
+
+/// Whose a certificate is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerCertificate {
+    names: names::Names,
+    hosts: Vec<String>,
+}
+
+impl ServerCertificate {
+    fn read(certificate: &[u8]) -> Option<Box<Self>> {
+        let names = names::names(certificate)?;
+        Some(Box::new(Self { names, hosts: alternative::host_names(certificate) }))
+    }
+
+    /// Whose it is, as sendmail writes it: `/C=US/O=Example/CN=mx.example.com`.
+    #[must_use]
+    pub fn subject(&self) -> &str {
+        &self.names.subject
+    }
+
+    /// Who signed it.
+    #[must_use]
+    pub fn issuer(&self) -> &str {
+        &self.names.issuer
+    }
+
+    /// The common name of its subject; of one without it, the first host.
+    #[must_use]
+    pub fn common_name(&self) -> Option<&str> {
+        self.names.common_name.as_deref().or_else(|| self.hosts.first().map(String::as_str))
+    }
+
+    /// Whether it is for this host, by its common name or by an alternative one.
+    #[must_use]
+    pub fn is_for(&self, host: &str) -> bool {
+        let names = self.names.common_name.as_deref().into_iter().chain(self.hosts.iter().map(String::as_str));
+        names.into_iter().any(|name| alternative::is_for(name, host))
+    }
 }
 
 /// Why a certificate is not good.
@@ -132,7 +170,7 @@ impl Connector {
         config.dangerous().set_certificate_verifier(Arc::<Judge>::clone(&judge));
         let (stream, mut info) = shake(Arc::new(config), stream, server_name, deadline).await?;
         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        info.certificate = shown.and_then(|shown| names::read(shown));
+        info.certificate = shown.and_then(|shown| ServerCertificate::read(shown));
         info.fault = judge.fault.get().cloned();
         info.verify = if info.fault.is_none() { "OK" } else { "FAIL" };
         Ok((stream, info))

@@ -6,6 +6,7 @@
 //!
 //! Invariant: a connection keeps the certificate it began with; a reload changes all settings or none.
 
+mod alternative;
 mod authorities;
 mod certificate;
 mod connector;
@@ -15,7 +16,7 @@ mod report;
 mod tests;
 mod validity;
 
-pub use connector::{ClientStream, Connector, TlsInfo};
+pub use connector::{ClientStream, Connector, Fault, ServerCertificate, TlsInfo};
 pub use report::HandshakeError;
 
 use crate::config;

@@ -336,7 +336,12 @@ impl Session {
             }
             Err(NoLogin::NotNeeded) => self.go_up(),
             Err(NoLogin::Impossible(why)) => {
-                self.leave(Closing { stage: Stage::Auth, reply: None, loss: Some(Loss::Protocol(why)), orderly: false });
+                self.leave(Closing {
+                    stage: Stage::Auth,
+                    reply: None,
+                    loss: Some(Loss::Protocol(why)),
+                    orderly: false,
+                });
             }
         }
     }
@@ -351,7 +356,8 @@ impl Session {
             ReplyClass::Intermediate => {
                 let challenge = raw.lines().next().unwrap_or_default();
                 let login = self.settings.login.as_ref();
-                let answer = login.zip(self.exchange.as_mut()).and_then(|(login, exchange)| exchange.answer(login, challenge));
+                let answer =
+                    login.zip(self.exchange.as_mut()).and_then(|(login, exchange)| exchange.answer(login, challenge));
                 match answer {
                     Some(answer) => self.out.write(format_args!("{answer}\r\n")),
                     None => self.lose(Loss::Protocol("the server asks for more than the mechanism of AUTH has")),

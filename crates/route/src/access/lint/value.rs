@@ -29,9 +29,8 @@ pub(super) fn check(line: &Line<'_>, options: &Options, doubts: &mut Vec<Doubt>)
         Values::Letters => {
             letters(line.text).is_none().then(|| error("these are no letters", "write letters, as in S l"))
         }
-        Values::Group => {
-            (!is_group(line.text)).then(|| error("it is no name of a queue group", "write one name of at most 64 letters"))
-        }
+        Values::Group => (!is_group(line.text))
+            .then(|| error("it is no name of a queue group", "write one name of at most 64 letters")),
         Values::Address => {
             let address = unquote(line.text);
             (!address.is_empty() && address.parse::<mail::Address>().is_err())

@@ -34,7 +34,11 @@ fn a_copy_goes_by_the_domain_of_the_recipient() {
     assert_eq!(super::way(&own, "x@y.test", "archive@a.test"), "archive@a.test → a.test");
     // What is refused leaves no copy, and a copy that is refused harms nothing.
     assert!(way("u@bad.test").contains("gone") && !way("u@bad.test").contains("archive"), "{}", way("u@bad.test"));
-    assert!(way("u@lost.test").starts_with("u@lost.test → lost.test; nobody@v.test failed: "), "{}", way("u@lost.test"));
+    assert!(
+        way("u@lost.test").starts_with("u@lost.test → lost.test; nobody@v.test failed: "),
+        "{}",
+        way("u@lost.test")
+    );
 }
 
 #[test]
