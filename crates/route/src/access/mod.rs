@@ -255,7 +255,7 @@ impl Access {
         });
         tables.flat_map(|table| {
             let is_group = |key: &str| tag::split(key).0.is_some_and(|tag| tag.eq_ignore_ascii_case("QGRP"));
-            table.iter().filter(move |hit| is_group(hit.key)).map(|hit| {
+            table.iter().filter(move |hit| is_group(hit.key)).map(move |hit| {
                 let place = Place { map: MAP.into(), file: table.file().into(), line: hit.line };
                 (place, hit.key, hit.value.trim())
             })

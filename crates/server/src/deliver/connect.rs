@@ -374,7 +374,7 @@ impl Opening<'_> {
         let lags_after = Some(self.config.delivery.fast_command_time);
         let session = Session::new(Arc::new(settings));
         let mut link = Box::new(Link::new(session, transport, candidate.clone(), is_lmtp, lags_after));
-        link.routing = Arc::clone(self.routing);
+        link.routing = Some(Arc::clone(self.routing));
         let mut nobody = pin!(pending::<()>());
         loop {
             match link.next(wait, nobody.as_mut(), false, None).await {

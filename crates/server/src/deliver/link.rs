@@ -36,7 +36,7 @@ pub(super) struct Link {
     /// What is known of its TLS; `None`: it is in clear.
     pub(super) tls: Option<Box<TlsInfo>>,
     /// The maps under which it was opened.
-    pub(super) routing: Arc<Routing>,
+    pub(super) routing: Option<Arc<Routing>>,
     /// The peer takes nothing more. What it said before is still to be read: it may be the 250 of a message.
     is_deaf: bool,
     /// After how long a reply is late; `None`: never before its limit.
@@ -78,7 +78,7 @@ impl Link {
         lags_after: Option<Duration>,
     ) -> Self {
         let began = clock::now();
-        let (tls, routing) = (None, Arc::default());
+        let (tls, routing) = (None, None);
         Self { session, transport, is_lmtp, peer, tls, routing, is_deaf: false, lags_after, told: None, began }
     }
 

@@ -455,7 +455,7 @@ impl Conversation<'_> {
         }
         // What is done must be known before more is asked for.
         work.flush();
-        if peer::is_out_of_date(&self.link.routing, &work.service.routing.load_full()) {
+        if self.link.routing.as_ref().is_some_and(|old| peer::is_out_of_date(old, &work.service.routing.load())) {
             self.appetite = Appetite::Leaving;
             return;
         }
@@ -485,7 +485,7 @@ impl Conversation<'_> {
         if let Some(cause) = settle::deadline::too_late(&outgoing.envelope, now) {
             return self.refuse(&job, &outgoing, cause).await;
         }
-        let left_out = peer::unserved(&self.link.routing, &self.link, &outgoing.envelope).await;
+        let left_out = peer::unserved(&self.link, &outgoing.envelope).await;
         if !left_out.is_empty() {
             self.try_tls_again();
             if left_out.iter().all(Option::is_some) {

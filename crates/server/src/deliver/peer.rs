@@ -61,13 +61,13 @@ pub(super) struct Unmet {
 impl Unmet {
     /// What is missing, with where it is demanded. Nothing is refused for good because we could not find out.
     fn of(refusal: Refusal, info: Option<&TlsInfo>) -> Self {
-        let fault = info.and_then(|info| info.fault.as_ref()).filter(|_| refusal.text == "authentication failed");
+        let fault = info.and_then(|info| info.fault.as_ref());
         let (code, status) = match fault {
             Some(fault) if fault.is_ours => (454, refusal.status.with_outcome(Outcome::Transient)),
             _ => (refusal.code, refusal.status),
         };
         let mut text = format!("{code} {status} {}", refusal.text);
-        if let Some(fault) = fault {
+        if let Some(fault) = fault.filter(|fault| fault.is_ours || refusal.text == "authentication failed") {
             text.push_str(&format!(": {}", fault.text));
         }
         if let Some(found) = &refusal.found {
@@ -213,7 +213,8 @@ fn secured<'a>(
 ///
 /// # Cancel safety
 /// Yes.
-pub(super) async fn unserved(routing: &Routing, link: &Link, envelope: &Envelope) -> Vec<Option<Fate>> {
+pub(super) async fn unserved(link: &Link, envelope: &Envelope) -> Vec<Option<Fate>> {
+    let Some(routing) = &link.routing else { return Vec::new() };
     let access = access(routing).filter(|access| access.may_have("TLS_Rcpt") && link.peer.address.ip().is_some());
     let Some(access) = access else { return Vec::new() };
     let info = link.tls.as_deref();

@@ -271,6 +271,9 @@ impl Loading<'_> {
             return keep(self, complaints.join("\n"));
         }
         self.notes.extend(complaints);
+        if name == "access" {
+            self.notes.extend(exposed(&key.1, &table));
+        }
         let table = Arc::new(table);
         self.files.tables.insert(key, (stamp, Arc::clone(&table)));
         Some(table)
@@ -409,6 +412,15 @@ impl Loading<'_> {
             }
         }
     }
+}
+
+/// What to say of a file with passwords that everybody can read.
+fn exposed(path: &Path, table: &Table) -> Option<String> {
+    let is_open = std::fs::metadata(path).is_ok_and(|found| found.mode() & 0o004 != 0);
+    let is_secret = |key: &str| key.get(..9).is_some_and(|tag| tag.eq_ignore_ascii_case("AuthInfo:"));
+    let path = path.display();
+    (is_open && table.iter().any(|hit| is_secret(hit.key)))
+        .then(|| format!("maps.access: {path} has passwords (AuthInfo:), and everybody can read it; chmod 0640 {path}"))
 }
 
 fn names(list: &[DomainName]) -> Class {
