@@ -218,12 +218,14 @@ fn since(began: Instant) -> Duration {
 enum Unready {
     /// The handshake failed; in clear it might work.
     Tls(Trouble),
+    /// TLS is there and not what is demanded: nothing against the host, and no reason to go on in clear.
+    Unmet(Trouble),
     Other(Trouble),
 }
 
 impl Unready {
     fn into_trouble(self) -> Trouble {
-        let (Self::Tls(trouble) | Self::Other(trouble)) = self;
+        let (Self::Tls(trouble) | Self::Unmet(trouble) | Self::Other(trouble)) = self;
         trouble
     }
 }
@@ -385,7 +387,10 @@ impl Opening<'_> {
                         return Err(self.tls_failed(tls, trouble));
                     }
                     // Before EHLO, and above all before a password is said.
-                    self.judge(&link, said).await.map_err(|trouble| self.tls_failed(tls, trouble))?;
+                    if let Err(trouble) = self.judge(&link, said).await {
+                        self.service.tell(&Event::TlsClientFailed { relay: next_hop(&candidate), reason: &trouble.text });
+                        return Err(Unready::Unmet(trouble));
+                    }
                 }
                 Next::Step(Step::Ready) => return Ok(link),
                 Next::Step(_) => {

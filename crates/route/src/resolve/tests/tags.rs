@@ -21,7 +21,7 @@ fn a_copy_goes_by_the_domain_of_the_recipient() {
         ("bcc:bad.test", "archive@a.test"),
         ("bcc:lost.test", "nobody@v.test"),
     ]);
-    let way = |recipient: &str| way(&router, "x@y.test", recipient);
+    let way = |recipient: &str| way(&router, "<x@y.test>", recipient);
     assert_eq!(way("u@d.test"), "u@d.test → d.test; archive@a.test → a.test copy");
     assert_eq!(way("u@sub.d.test"), "u@sub.d.test → sub.d.test; archive@a.test → a.test copy");
     assert_eq!(way("u@own.d.test"), "u@own.d.test → own.d.test");
@@ -31,7 +31,7 @@ fn a_copy_goes_by_the_domain_of_the_recipient() {
     // A copy leads to no other, and nobody is his own copy.
     assert_eq!(way("archive@a.test"), "archive@a.test → a.test; further@b.test → b.test copy");
     let own = tagged(&[("bcc:a.test", "archive@a.test")]);
-    assert_eq!(super::way(&own, "x@y.test", "archive@a.test"), "archive@a.test → a.test");
+    assert_eq!(super::way(&own, "<x@y.test>", "archive@a.test"), "archive@a.test → a.test");
     // What is refused leaves no copy, and a copy that is refused harms nothing.
     assert!(way("u@bad.test").contains("gone") && !way("u@bad.test").contains("archive"), "{}", way("u@bad.test"));
     assert!(
@@ -54,9 +54,9 @@ fn a_copy_adds_to_those_of_rules_and_is_explained() {
         client: Vec::new(),
         action,
     });
-    let way = way(&router, "x@y.test", "u@d.test");
+    let way = way(&router, "<x@y.test>", "u@d.test");
     assert_eq!(way, "u@d.test → d.test; archive@a.test → a.test copy; rule@b.test → b.test copy");
-    let steps = resolve(&router, "x@y.test", "u@d.test").unwrap().steps;
+    let steps = resolve(&router, "<x@y.test>", "u@d.test").unwrap().steps;
     let step = steps.iter().find(|step| step.stage == "bcc").expect("it is told");
     assert_eq!(step.found.as_ref().map(|found| &*found.key), Some("bcc:d.test"));
 }
@@ -70,7 +70,7 @@ fn a_queue_group_is_part_of_the_destination() {
         ("QGRP:v.test", "slow"),
         ("QGRP:two.test", "two words"),
     ]);
-    let way = |recipient: &str| way(&router, "x@y.test", recipient);
+    let way = |recipient: &str| way(&router, "<x@y.test>", recipient);
     assert_eq!(way("u@slow.test"), "u@slow.test → slow.test group=slow");
     assert_eq!(way("u@fast.slow.test"), "u@fast.slow.test → fast.slow.test group=fast");
     assert_eq!(way("v@fast.slow.test"), "v@fast.slow.test → fast.slow.test group=slow");
@@ -92,12 +92,12 @@ fn a_map_outside_is_asked_and_its_trouble_is_trouble() {
         }
         _ => Answer::Nothing,
     };
-    let told = |resolution| super::told(&resolution);
-    let there = resolve_with(&router, "x@y.test", "u@d.test", answer);
-    assert_eq!(told(there), "u@d.test → d.test; archive@a.test → a.test group=slow copy");
-    let down = resolve_with(&router, "x@y.test", "u@d.test", |question| match question {
+    let say = |resolution| told(&resolution);
+    let there = resolve_with(&router, "<x@y.test>", "u@d.test", answer);
+    assert_eq!(say(there), "u@d.test → d.test; archive@a.test → a.test group=slow copy");
+    let down = resolve_with(&router, "<x@y.test>", "u@d.test", |question| match question {
         Question::Map { key, .. } if key.starts_with("QGRP:") => Answer::Trouble("down".into()),
         _ => Answer::Nothing,
     });
-    assert_eq!(told(down), "trouble: down");
+    assert_eq!(say(down), "trouble: down");
 }
