@@ -277,7 +277,7 @@ fn feature(settings: &mut Settings<'_>, call: &Call) {
         "queuegroup" if argument(1).is_empty() => usual(settings, name, call),
         "queuegroup" => {
             let reason = "QGRP: of the access map holds always, and there is no group for all others";
-            settings.differs(line, &shown(call), reason, "the keys of [delivery] are for all others");
+            settings.missing(line, &shown(call), reason, "the keys of [delivery] are for all others");
         }
         "bcc" if argument(1).eq_ignore_ascii_case("access") => usual(settings, name, call),
         "bcc" => {
@@ -329,7 +329,7 @@ pub(super) fn queue_group(settings: &mut Settings<'_>, name: &str, shown: &str, 
     let hint = format!(
         "add a [[destination]] with match = [\"group:{name}\"]; its recipients_per_transaction is r=, its connections stand for R="
     );
-    settings.differs(line, shown, reason, &hint);
+    settings.missing(line, shown, reason, &hint);
 }
 
 fn dns_list(settings: &mut Settings<'_>, call: &Call) {

@@ -95,7 +95,7 @@ async fn certificates_are_judged_and_taken_all_the_same() {
     let mut old = Rig::new();
     old.certificate("old", &ECDSA, 2001);
     for (server, files, words) in [
-        (&good, &stranger.settings.certificate, "UnknownIssuer"),
+        (&good, &stranger.settings.certificate, "invalid peer certificate"),
         (&server(&old.acceptor()), &old.settings.certificate, "xpired"),
         // It cannot be read, and neither can be checked who has its key.
         (&odd_server(&[&rustls::version::TLS12]), &own, "BadEncoding"),
