@@ -61,9 +61,8 @@ fn a_certificate_that_is_demanded_is_verified() {
 #[test]
 fn a_name_that_does_not_match_and_a_host_without_tls_are_found_out() {
     let (good, root) = signed("hop.test");
-    let mut plain =
-        vec![Manners { tls: Some(good), ..Manners::offering(&TLS) }, Manners::default(), Manners::default()];
-    let hops = Hop::neighbours(std::mem::take(&mut plain));
+    let under_tls = Manners { tls: Some(good), ..Manners::offering(&TLS) };
+    let hops = Hop::neighbours(vec![under_tls, Manners::default(), Manners::default()]);
     let [named, clear, sender] = hops.as_slice() else { panic!() };
     let access =
         format!("TLS_Srv:{} VERIFY+CN:other.test\nTLS_Srv:{} PERM+ENCR:112\n", named.address.ip(), clear.address.ip());
