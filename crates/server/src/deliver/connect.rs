@@ -388,7 +388,8 @@ impl Opening<'_> {
                     }
                     // Before EHLO, and above all before a password is said.
                     if let Err(trouble) = self.judge(&link, said).await {
-                        self.service.tell(&Event::TlsClientFailed { relay: next_hop(&candidate), reason: &trouble.text });
+                        self.service
+                            .tell(&Event::TlsClientFailed { relay: next_hop(&candidate), reason: &trouble.text });
                         return Err(Unready::Unmet(trouble));
                     }
                 }
