@@ -13,11 +13,13 @@
 //!
 //! An address in brackets is that host, a name in brackets or alone is looked up for its addresses, and one behind `mx:` for its MX
 //! hosts. Behind the text ` from=192.0.2.7`, ` from=2001:db8::7` and ` hello=mta1.example.net` may follow, where mail has
-//! a source address or a name of its own, and ` copy` where it is a copy of mail that goes elsewhere too.
+//! a source address or a name of its own, ` group=slow` where it belongs to a queue group, and ` copy` where it is a copy of mail
+//! that goes elsewhere too.
 //!
 //! Invariants: text that was written reads back as the same value; no text has control characters; two destinations are equal if
 //! their texts are.
 
+use crate::access::tag::is_group;
 use mail::{Address, AddressLiteral, Domain, DomainName, EnhancedCode};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -36,6 +38,8 @@ pub struct Destination {
     pub source6: Option<Ipv6Addr>,
     /// What we call ourselves there.
     pub hello: Option<Box<str>>,
+    /// The queue group that it belongs to.
+    pub group: Option<Box<str>>,
     /// It is a copy of mail that goes to its recipient by another way.
     pub is_copy: bool,
 }
@@ -128,7 +132,7 @@ impl Destination {
     /// Mail goes there, as usual.
     #[must_use]
     pub const fn new(to: To) -> Self {
-        Self { to, source4: None, source6: None, hello: None, is_copy: false }
+        Self { to, source4: None, source6: None, hello: None, group: None, is_copy: false }
     }
 
     /// The hosts of the domain of an address.
@@ -205,10 +209,12 @@ impl Destination {
         } else if let Some(hello) = word.strip_prefix("hello=") {
             DomainName::new(hello).map_err(|error| no(error.to_string()))?;
             self.hello = Some(hello.into());
+        } else if let Some(group) = word.strip_prefix("group=").filter(|group| is_group(group)) {
+            self.group = Some(group.into());
         } else if word == "copy" {
             self.is_copy = true;
         } else {
-            return Err(no(format!("\"{word}\" is neither from=ADDRESS nor hello=NAME nor copy")));
+            return Err(no(format!("\"{word}\" is neither from=ADDRESS nor hello=NAME nor group=NAME nor copy")));
         }
         Ok(())
     }
@@ -342,6 +348,9 @@ impl fmt::Display for Destination {
         if let Some(hello) = &self.hello {
             write!(f, " hello={hello}")?;
         }
+        if let Some(group) = &self.group {
+            write!(f, " group={group}")?;
+        }
         if self.is_copy && self.is_remote() { f.write_str(" copy") } else { Ok(()) }
     }
 }
@@ -369,6 +378,7 @@ mod tests {
             "example.com from=192.0.2.7 from=2001:db8::7 hello=mta1.example.net",
             "smtp:a.example:25 from=192.0.2.7",
             "smtp:a.example:25 copy",
+            "a.example hello=b.example group=slow copy",
         ] {
             let read = Destination::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!(read.to_string(), text);

@@ -2,7 +2,7 @@
 //!
 //! The same maps, rules and look-ups as in the running server, from a configuration that need not be in force.
 
-use crate::config::Loaded;
+use crate::config::{Config, Loaded};
 use crate::routing::{Admission, Routing, load};
 use mail::{Address, ReversePath};
 use route::access::{Client, Ruling};
@@ -48,6 +48,7 @@ pub enum End {
 #[derive(Debug)]
 pub struct Explainer {
     routing: Routing,
+    config: Config,
     notes: Vec<String>,
     runtime: tokio::runtime::Runtime,
 }
@@ -61,7 +62,7 @@ impl Explainer {
         let load::Loaded { routing, notes } = load::load_always(&loaded.config)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| vec![format!("cannot start a thread: {error}")])?;
-        Ok(Self { routing, notes, runtime })
+        Ok(Self { routing, config: loaded.config.clone(), notes, runtime })
     }
 
     /// Lines of files that are wrong.
@@ -76,6 +77,13 @@ impl Explainer {
         let Some(Admission { router, access }) = self.routing.admission() else { return Vec::new() };
         let mut lints = access.lint();
         lints.extend(router.lint());
+        for (place, key, group) in access.groups().filter(|(_, _, group)| !self.config.has_group(group)) {
+            lints.push(Lint::warning(
+                place,
+                format!("\"{key}\" = \"{group}\": nothing is said of this queue group, so its mail goes as any other"),
+                format!("add a [[destination]] with match = [\"group:{group}\"]"),
+            ));
+        }
         lints
     }
 

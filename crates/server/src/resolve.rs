@@ -143,6 +143,7 @@ struct Own {
     source4: Option<std::net::Ipv4Addr>,
     source6: Option<std::net::Ipv6Addr>,
     hello: Option<Box<str>>,
+    group: Option<Box<str>>,
 }
 
 /// Why there is no target.
@@ -172,7 +173,7 @@ fn target(config: &Config, routing: &Routing, ask: &mut Ask<'_>, destination: &[
             _ => Err(NoTarget::NoHosts(no_host(destination))),
         };
     };
-    let own = Own { source4: read.source4, source6: read.source6, hello: read.hello };
+    let own = Own { source4: read.source4, source6: read.source6, hello: read.hello, group: read.group };
     match read.to {
         To::Hosts(hosts) if !routing.is_plain() => Ok(Target::Hosts(hosts, own)),
         // The smart hosts are gone: it is given the destinations of its domains, if not just now.
@@ -301,8 +302,13 @@ struct Names<'a> {
 /// The site of hosts that are named one by one.
 fn of_list(config: &Config, hosts: &Hosts, own: &Own, candidates: Vec<Candidate>) -> Site {
     let mut name = bounded(hosts.to_string());
-    let rule = with_own(config.rule_for(&name, &[]), own);
+    let mut asked = name.clone();
+    if let Some(group) = &own.group {
+        asked.extend_from_slice(format!(" group={group}").as_bytes());
+    }
+    let rule = with_own(config.rule_for(&asked, &[]), own);
     name.extend_from_slice(manner(own).as_bytes());
+    name.extend_from_slice(apart(config, own).as_bytes());
     Site { name, rule, until: clock::now() + CONFIGURED_FOR, candidates }
 }
 
@@ -312,6 +318,12 @@ fn with_own(mut rule: EffectiveRule, own: &Own) -> EffectiveRule {
     rule.source6 = own.source6.or(rule.source6);
     rule.hello = own.hello.clone().or(rule.hello);
     rule
+}
+
+/// What the name of a site has of the queue group, if a rule sets its mail apart.
+fn apart(config: &Config, own: &Own) -> String {
+    let group = own.group.as_ref().filter(|group| config.has_group(group));
+    group.map_or_else(String::new, |group| format!(" group={group}"))
 }
 
 /// What the name of a site has of its own connections.
@@ -360,6 +372,7 @@ fn of_hosts(
     if let Some(number) = rule.index {
         name.push_str(&format!(" rule={}", number + 1));
     }
+    name.push_str(&apart(config, own));
     let until = until.unwrap_or_else(|| clock::now() + CONFIGURED_FOR);
     Site { name: name.into_bytes(), rule, until, candidates }
 }

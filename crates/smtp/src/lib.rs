@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod base64;
 pub mod client;
 #[doc(hidden)]
 pub mod client_rehearsal;

@@ -4,7 +4,7 @@
 //! The lines are those of `smtp::dialog` seen from the other side, and some of their own:
 //!
 //! ```text
-//! set tls = required                       dialect, tls, pipelining, chunking, limits.NAME
+//! set tls = required                       dialect, tls, login, pipelining, chunking, limits.NAME
 //! job 1 <a@b> c@d,e@f BODY=8BITMIME        a message that is begun when the session is ready: token, sender, recipients
 //! content Subject: x\r\n\r\nhi\r\n         the content of the last job; octets are repeated by `content*1000 x`
 //! S: 250 2.1.5 OK                          the server says this line; neighbouring lines come without a pause
@@ -26,7 +26,7 @@
 mod folder;
 
 use folder::{Cut, Random, play_all};
-use smtp::client::{Answer, Dialect, Outcome, Settings, TlsUse};
+use smtp::client::{Answer, Dialect, Login, Mechanism, Outcome, Settings, TlsUse};
 use smtp::client_rehearsal::{ClientRehearsal, Job};
 use smtp::dialog::{Dialog, Step, duration, fits, unescape};
 
@@ -59,6 +59,22 @@ fn settings(dialog: &Dialog) -> Result<Settings, String> {
             }
             ("chunking", "no") => {
                 settings.chunking = false;
+                true
+            }
+            // set login = tim:secret MECHANISM MECHANISM in-clear not-required
+            ("login", _) => {
+                let mut words = value.split(' ');
+                let (user, password) =
+                    words.next().and_then(|word| word.split_once(':')).ok_or("login = USER:PASSWORD")?;
+                let words: Vec<&str> = words.collect();
+                settings.login = Some(std::sync::Arc::new(Login {
+                    user: user.into(),
+                    on_behalf_of: None,
+                    password: password.as_bytes().into(),
+                    mechanisms: words.iter().filter_map(|word| Mechanism::parse(word)).collect(),
+                    in_clear: words.contains(&"in-clear"),
+                    is_required: !words.contains(&"not-required"),
+                }));
                 true
             }
             ("limits.reply_lines", _) => number.map(|n| limits.reply_lines = n).is_ok(),

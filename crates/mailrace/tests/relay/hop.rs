@@ -21,6 +21,8 @@ pub(crate) enum At {
     Ehlo,
     Helo,
     StartTls,
+    /// With the password in it; what follows a 334 is none of this.
+    Auth,
     Mail,
     Rcpt,
     Data,
@@ -493,6 +495,7 @@ impl<'a> Visit<'a> {
                     self.is_encrypted = true;
                 }
             }
+            "AUTH" => drop(self.answer(At::Auth, line, "235 2.7.0 welcome")?),
             "MAIL" => {
                 if self.answer(At::Mail, line, "250 2.1.0 sender ok")? {
                     line.clone_into(&mut self.mail);

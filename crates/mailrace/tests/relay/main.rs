@@ -26,6 +26,7 @@ mod report;
 mod restart;
 mod routes;
 mod storm;
+mod tags;
 mod takeover;
 mod wire;
 mod world;

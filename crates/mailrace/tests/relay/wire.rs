@@ -38,6 +38,28 @@ pub(crate) fn tls_config() -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
+/// A next hop's side of TLS with a certificate for `name` by an authority of its own, and the certificate of that in PEM.
+pub(crate) fn signed(name: &str) -> (Arc<ServerConfig>, String) {
+    let mut authority = rcgen::CertificateParams::new(Vec::new()).expect("no names");
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    authority.distinguished_name.push(rcgen::DnType::CommonName, "Authority of the test");
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let root = authority.self_signed(&key).expect("a certificate").pem();
+    let issuer = rcgen::Issuer::new(authority, key);
+    let own_key = rcgen::KeyPair::generate().expect("a key");
+    let own = rcgen::CertificateParams::new(vec![name.to_owned()]).expect("a name");
+    let own = own.signed_by(&own_key, &issuer).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_slice(own_key.serialize_pem().as_bytes()).expect("made");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("there are some")
+        .with_no_client_auth()
+        .with_single_cert(vec![own.der().clone()], key)
+        .expect("they fit");
+    (Arc::new(config), root)
+}
+
 impl Wire {
     pub(crate) fn new(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(SOON * 2)).expect("set");

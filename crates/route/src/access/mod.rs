@@ -7,6 +7,7 @@
 //! | `check` | the decisions about client, sender and recipient |
 //! | `relay` | who may relay, and whether all hosts that an address names are ours |
 //! | [`tag`] | the other tags: limits, TLS, passwords, queue groups, copies |
+//! | [`demand`] | whether a connection is what the tags of TLS demand |
 //! | `lint` | entries that do not what they seem to say |
 //!
 //! Invariants: without an entry nothing is decided but that strangers do not relay; an entry that is read wrongly never permits
@@ -16,6 +17,7 @@
 //! Not here: limits themselves (`server`), whether a recipient exists ([`resolve`](crate)), the DNS.
 
 mod check;
+pub mod demand;
 #[doc(hidden)]
 pub mod fuzz;
 mod key;
@@ -28,7 +30,7 @@ pub mod value;
 pub(crate) mod tests;
 
 use crate::network::{self, Networks};
-use crate::question::{Ask, Found, Source, Stop};
+use crate::question::{Ask, Found, Place, Source, Stop};
 use crate::refusal::Refusal;
 use crate::step::Step;
 use key::{Group, Tag};
@@ -112,6 +114,8 @@ pub struct Access {
     options: Options,
     /// Keys with a network, by their tag in lower case; without a tag under "".
     networks: HashMap<Box<str>, Networks<Box<str>>>,
+    /// Tags that keys may have, a bit for each.
+    tags: u32,
 }
 
 /// What the DNS says of a client's address.
@@ -212,23 +216,50 @@ impl Access {
     #[must_use]
     pub fn new(map: Vec<Source>, options: Options) -> Self {
         let mut networks: HashMap<Box<str>, Networks<Box<str>>> = HashMap::new();
+        let mut tags = 0;
         for source in &map {
-            let Source::Loaded(table) = source else { continue };
+            let Source::Loaded(table) = source else {
+                // What it has is known to whoever asks it.
+                tags = u32::MAX;
+                continue;
+            };
             for hit in table.iter() {
                 let (tag, key) = tag::split(hit.key);
+                tags |= tag.map_or(0, tag::bit);
                 if let Some(network) = network_of(key) {
                     let tag = tag.map_or_else(String::new, str::to_lowercase).into();
                     networks.entry(tag).or_default().insert(network, hit.key.into());
                 }
             }
         }
-        Self { map, options, networks }
+        Self { map, options, networks, tags }
+    }
+
+    /// Whether a key may have this tag: one in memory has it, or the map is outside. Without, nobody need ask.
+    #[must_use]
+    pub fn may_have(&self, tag: &str) -> bool {
+        self.tags & tag::bit(tag) != 0
     }
 
     /// The sources of the map.
     #[must_use]
     pub fn map(&self) -> &[Source] {
         &self.map
+    }
+
+    /// The queue groups that sources in memory name: where, under which key, which.
+    pub fn groups(&self) -> impl Iterator<Item = (Place, &str, &str)> {
+        let tables = self.map.iter().filter_map(|source| match source {
+            Source::Loaded(table) if self.may_have("QGRP") => Some(table),
+            _ => None,
+        });
+        tables.flat_map(|table| {
+            let is_group = |key: &str| tag::split(key).0.is_some_and(|tag| tag.eq_ignore_ascii_case("QGRP"));
+            table.iter().filter(move |hit| is_group(hit.key)).map(move |hit| {
+                let place = Place { map: MAP.into(), file: table.file().into(), line: hit.line };
+                (place, hit.key, hit.value.trim())
+            })
+        })
     }
 
     /// How the map is used.

@@ -96,6 +96,11 @@ pub(super) fn of(tag: &str) -> Option<&'static Known> {
     TAGS.iter().find(|known| known.name.eq_ignore_ascii_case(tag))
 }
 
+/// The bit of a tag, in any case; 0: there is no such tag.
+pub(super) fn bit(tag: &str) -> u32 {
+    TAGS.iter().position(|known| known.name.eq_ignore_ascii_case(tag)).map_or(0, |at| 1 << at)
+}
+
 /// A value and the entry that has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tagged<T> {
@@ -103,6 +108,14 @@ pub struct Tagged<T> {
     pub value: T,
     /// The entry.
     pub found: Found,
+}
+
+impl<T> Tagged<T> {
+    /// Whether the key is the tag alone: for whoever has no entry of its own.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        self.found.key.ends_with(':')
+    }
 }
 
 /// The other end of a connection that we open.
@@ -279,6 +292,9 @@ impl Access {
 
     /// The keys of a host: its name, its address, and the default if the tag has one.
     fn host(&self, tag: &'static str, name: Option<&str>, ip: Option<IpAddr>) -> Vec<Group> {
+        if !self.may_have(tag) {
+            return Vec::new();
+        }
         let has_default = of(tag).is_some_and(|known| known.has_default);
         let tag = Tag::only(tag);
         let domain = name.and_then(|name| Domain::parse(name.trim_end_matches('.').as_bytes()).ok());
@@ -300,6 +316,9 @@ impl Access {
     }
 
     fn number(&self, ask: &mut Ask<'_>, tag: &'static str, ip: IpAddr) -> Result<Option<Tagged<u32>>, Stop> {
+        if !self.may_have(tag) {
+            return Ok(None);
+        }
         let tag = Tag::only(tag);
         self.tagged(ask, &[self.address(tag, ip), key::default(tag)], |text| text.parse().ok())
     }
@@ -365,6 +384,9 @@ impl Access {
     /// # Errors
     /// As [`Self::rate`].
     pub fn tls_recipient(&self, ask: &mut Ask<'_>, recipient: &Address) -> Result<Option<Tagged<TlsDemand>>, Stop> {
+        if !self.may_have("TLS_Rcpt") {
+            return Ok(None);
+        }
         let tag = Tag::only("TLS_Rcpt");
         let local = recipient.local_part().as_str();
         let domain = key::domain(tag, recipient.domain(), self.options.lookup_dot_domain);
@@ -414,7 +436,12 @@ impl Access {
     /// # Errors
     /// As [`Self::rate`].
     pub fn auth_info(&self, ask: &mut Ask<'_>, server: Server<'_>) -> Result<Option<Tagged<AuthInfo>>, Stop> {
-        self.tagged(ask, &self.host("AuthInfo", server.name, server.ip), AuthInfo::parse)
+        let mut found = self.tagged(ask, &self.host("AuthInfo", server.name, server.ip), AuthInfo::parse)?;
+        if let Some(tagged) = &mut found {
+            // Where the entry stands may be told to anybody.
+            tagged.found.value = "…".into();
+        }
+        Ok(found)
     }
 
     /// `QGRP:`: the queue group of a recipient.
@@ -422,10 +449,13 @@ impl Access {
     /// # Errors
     /// As [`Self::rate`].
     pub fn queue_group(&self, ask: &mut Ask<'_>, recipient: &Address) -> Result<Option<Tagged<String>>, Stop> {
+        if !self.may_have("QGRP") {
+            return Ok(None);
+        }
         let tag = Tag::only("QGRP");
         let domain = key::domain(tag, recipient.domain(), self.options.lookup_dot_domain);
         let groups = [key::full(tag, recipient.local_part().as_str(), recipient.domain()), domain];
-        self.tagged(ask, &groups, |text| (!text.is_empty()).then(|| text.to_owned()))
+        self.tagged(ask, &groups, |text| is_group(text).then(|| text.to_owned()))
     }
 
     /// `bcc:`: who gets a copy of what is sent to the domain of a recipient; a value that is no address means nobody.
@@ -433,8 +463,11 @@ impl Access {
     /// # Errors
     /// As [`Self::rate`].
     pub fn bcc(&self, ask: &mut Ask<'_>, recipient: &Address) -> Result<Option<Tagged<Address>>, Stop> {
+        if !self.may_have("bcc") {
+            return Ok(None);
+        }
         let group = key::domain(Tag::only("bcc"), recipient.domain(), self.options.lookup_dot_domain);
-        self.tagged(ask, &[group], |text| text.parse().ok())
+        self.tagged(ask, &[group], |text| unquote(text).parse().ok())
     }
 
     /// `Compat:sender<@>recipient`: whether this sender's mail goes to this recipient.
@@ -458,6 +491,15 @@ impl Access {
             }
         })
     }
+}
+
+/// The longest name of a queue group.
+const GROUP_BYTES_MAX: usize = 64;
+
+/// Whether a text can be the name of a queue group: printable ASCII without blanks.
+#[must_use]
+pub fn is_group(text: &str) -> bool {
+    !text.is_empty() && text.len() <= GROUP_BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// Letters, with blanks between.

@@ -131,8 +131,9 @@ fn statement(settings: &mut Settings<'_>, text: &str, line: usize) {
             "let a filter stand before this server, or behind it",
         ),
         'R' => dns_list(settings, text, line),
-        // Rule sets, headers, versions, priorities, environment, queue groups.
-        'S' | 'H' | 'V' | 'P' | 'E' | 'Q' | 'L' => {}
+        'Q' => mc::queue_group(settings, rest.split([',', ' ']).next().unwrap_or_default(), text, line),
+        // Rule sets, headers, versions, priorities, environment.
+        'S' | 'H' | 'V' | 'P' | 'E' | 'L' => {}
         _ => settings.missing(line, text, "this line is not known", ""),
     }
 }

@@ -4,13 +4,15 @@ use super::ldap;
 use super::settings::Settings;
 
 /// A table's names in `FEATURE`, in `K` lines, our key, and the file that sendmail takes without an argument.
-const MAPS: [(&str, &str, &str, &str); 6] = [
+const MAPS: [(&str, &str, &str, &str); 7] = [
     ("access_db", "access", "maps.access", "/etc/mail/access"),
     ("mailertable", "mailertable", "maps.mailertable", "/etc/mail/mailertable"),
     ("virtusertable", "virtuser", "maps.virtusertable", "/etc/mail/virtusertable"),
     ("genericstable", "generics", "maps.genericstable", "/etc/mail/genericstable"),
     ("domaintable", "domaintable", "maps.domaintable", "/etc/mail/domaintable"),
     ("smarttable", "smarttable", "maps.smarttable", "/etc/mail/smarttable"),
+    // Its keys are those of the access map.
+    ("authinfo", "authinfo", "maps.access", "/etc/mail/authinfo"),
 ];
 
 /// A table of `FEATURE(name, argument)`; `false` for a name that is none.
@@ -30,7 +32,7 @@ pub(super) fn line(settings: &mut Settings<'_>, name: &str, argument: &str, line
 
 fn map(settings: &mut Settings<'_>, key: &'static str, argument: &str, statement: &str, line: usize) {
     match key {
-        "maps.access" => settings.said.has_access = true,
+        "maps.access" if !statement.contains("authinfo") => settings.said.has_access = true,
         "maps.genericstable" => settings.said.has_generics = true,
         _ => {}
     }

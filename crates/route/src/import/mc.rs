@@ -66,6 +66,7 @@ pub(super) fn statement(settings: &mut Settings<'_>, call: &Call) {
             let reason = "our host name alone is masked, for all users";
             settings.missing(line, &shown(call), reason, "maps.genericstable rewrites senders one by one");
         }
+        "QUEUE_GROUP" => queue_group(settings, argument(0), &shown(call), line),
         "CLIENT_OPTIONS" => {
             let hint = "destination.source sets addresses, delivery.address_family their kind";
             settings.missing(line, &shown(call), "where connections come from is not carried over", hint);
@@ -238,6 +239,16 @@ fn feature(settings: &mut Settings<'_>, call: &Call) {
             let arguments: Vec<&str> = call.arguments.iter().skip(1).map(|one| one.trim()).collect();
             ldap::routing(settings, &arguments, &shown(call), line);
         }
+        "queuegroup" if argument(1).is_empty() => usual(settings, name, call),
+        "queuegroup" => {
+            let reason = "QGRP: of the access map holds always, and there is no group for all others";
+            settings.missing(line, &shown(call), reason, "the keys of [delivery] are for all others");
+        }
+        "bcc" if argument(1).eq_ignore_ascii_case("access") => usual(settings, name, call),
+        "bcc" => {
+            let reason = "there is no map of its own for it";
+            settings.missing(line, &shown(call), reason, "write its entries into the access map, as bcc:example.com");
+        }
         "promiscuous_relay" => {
             let reason = "it lets everybody send everywhere, which is never carried over";
             settings.missing(line, &shown(call), reason, "name networks in relay.from");
@@ -264,11 +275,26 @@ fn feature(settings: &mut Settings<'_>, call: &Call) {
 fn usual(settings: &mut Settings<'_>, name: &str, call: &Call) {
     let reason = match name {
         "ratecontrol" | "conncontrol" => "ClientRate: and ClientConn: of the access map hold always",
+        "queuegroup" => "QGRP: of the access map holds always",
+        "bcc" => "bcc: of the access map holds always",
         "smrsh" => "programs are bounded always, see local.programs",
         "redirect" => "addresses with .REDIRECT are refused when they are looked up, as any host that is not there",
         _ => "it is so here, or has no meaning",
     };
     settings.needless(call.line, &shown(call), reason);
+}
+
+/// A queue group: its name is carried over by the access map, its limits are those of next hops.
+pub(super) fn queue_group(settings: &mut Settings<'_>, name: &str, shown: &str, line: usize) {
+    if name.eq_ignore_ascii_case("mqueue") {
+        return settings.needless(line, shown, "all mail is in one spool");
+    }
+    let reason =
+        "a queue group has no directory, interval and runners of its own; QGRP: of the access map puts mail into it";
+    let hint = format!(
+        "add a [[destination]] with match = [\"group:{name}\"]; its recipients_per_transaction is r=, its connections stand for R="
+    );
+    settings.missing(line, shown, reason, &hint);
 }
 
 fn dns_list(settings: &mut Settings<'_>, call: &Call) {

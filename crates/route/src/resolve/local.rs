@@ -74,13 +74,13 @@ impl Run<'_, '_, '_> {
                 let child = member(job, root, origin)?;
                 let user = child.origin.controller().unwrap_or_default().into();
                 self.step("local", || format!("program {command}"));
-                Ok(self.deliver(&child, child.address.clone(), To::Program { user, command }, None))
+                self.deliver(&child, child.address.clone(), To::Program { user, command }, None)
             }
             Target::File { path } => {
                 let child = member(job, root, origin)?;
                 let user = child.origin.controller().unwrap_or_default().into();
                 self.step("local", || format!("file {path}"));
-                Ok(self.deliver(&child, child.address.clone(), To::File { user, path }, None))
+                self.deliver(&child, child.address.clone(), To::File { user, path }, None)
             }
             Target::Unknown { user } => self.unknown_user(member(job, &user, origin)?, root, &user),
             Target::Refused(refusal) => {
@@ -130,12 +130,12 @@ impl Run<'_, '_, '_> {
         match &router.settings.local {
             LocalMailer::Mailbox => {
                 self.step("local", || format!("mailbox of {user}"));
-                Ok(self.deliver(job, address, To::Local, None))
+                self.deliver(job, address, To::Local, None)
             }
             LocalMailer::Hosts { hosts, .. } => {
                 let via = hosts.to_string();
                 self.step("local", || format!("{address} by {via}"));
-                Ok(self.deliver(job, address, To::Hosts(hosts.clone()), Some(via)))
+                self.deliver(job, address, To::Hosts(hosts.clone()), Some(via))
             }
             LocalMailer::None => self.nobody(job, user),
         }
@@ -174,13 +174,13 @@ impl Run<'_, '_, '_> {
                     (None, None) => job.address.clone(),
                 };
                 let via = hosts.to_string();
-                Ok(self.deliver(job, address, To::Hosts(hosts.clone()), Some(via)))
+                self.deliver(job, address, To::Hosts(hosts.clone()), Some(via))
             }
             MailerValue::Local(Some(name)) => {
                 let name = LocalPart::new(name).map_err(|error| Stop::Trouble(error.to_string().into()))?;
                 let address = self.address_here(job, &name)?;
                 self.step("local", || format!("mailbox of {name}"));
-                Ok(self.deliver(job, address, To::Local, None))
+                self.deliver(job, address, To::Local, None)
             }
             MailerValue::Local(None) => {
                 let refusal = self.unknown();

@@ -202,7 +202,7 @@ impl Run<'_, '_, '_> {
             Some(hosts) => self.step("smart host", || format!("{} by {hosts}", job.address)),
             None => self.step("mx", || format!("{} by the hosts of {text}", job.address)),
         }
-        Ok(self.deliver(job, job.address.clone(), to, via))
+        self.deliver(job, job.address.clone(), to, via)
     }
 
     fn smarttable(&mut self, job: &Job) -> Result<Flow, Stop> {
@@ -229,7 +229,7 @@ impl Run<'_, '_, '_> {
         match &value {
             MailerValue::Hosts { hosts, recipient: None } => {
                 let to = To::Domain(name.ascii().into());
-                Ok(self.deliver(job, job.address.clone(), to, Some(hosts.to_string())))
+                self.deliver(job, job.address.clone(), to, Some(hosts.to_string()))
             }
             _ => self.follow(job, &value, Some(found)),
         }

@@ -19,6 +19,7 @@
 //! | `maps` | one address, once through the maps |
 //! | `ruling` | what rules do to an address on its way |
 //! | `local` | users of this machine |
+//! | `tags` | what the tags of the access map add: copies by `bcc:`, queue groups |
 //! | `hosts` | what holds for a domain when its mail is sent |
 //! | `sender` | what senders are called outside |
 //! | `lint` | doubts that concern several maps |
@@ -35,6 +36,7 @@ pub mod rule;
 mod ruling;
 mod run;
 mod sender;
+mod tags;
 
 #[cfg(test)]
 mod tests;
@@ -43,6 +45,7 @@ pub use hosts::HostsOrElse;
 pub use rule::{At, CopyDsn, CopyTo, Patterns, Rule, RuleAction};
 pub use sender::{Masquerade, SenderKind};
 
+use crate::access::Access;
 use crate::class::{Class, Classes};
 use crate::destination::{Destination, Hosts};
 use crate::question::{Ask, Source, Stop};
@@ -52,6 +55,7 @@ use crate::tables::ldap_routing::LdapRouting;
 use crate::tables::mailer::MailerValue;
 use mail::{Address, Domain, DomainName, ReversePath};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// How often virtusertable may name another address that stands in it, as in sendmail.
 pub const VIRTUAL_DEPTH_MAX: usize = 50;
@@ -88,6 +92,8 @@ pub struct Maps {
     pub aliases: Vec<Source>,
     /// The directory that says at which host a mailbox is.
     pub ldap_routing: Option<LdapRouting>,
+    /// The access map, for its tags `bcc:` and `QGRP:`.
+    pub access: Arc<Access>,
 }
 
 /// Settings of a router.

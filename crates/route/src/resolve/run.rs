@@ -80,7 +80,7 @@ pub(super) struct Run<'r, 'q, 'a> {
     pub(super) original: String,
     /// The rules that are for this sender and client, with their numbers.
     pub(super) rules: Vec<(usize, &'r Rule)>,
-    jobs: VecDeque<Job>,
+    pub(super) jobs: VecDeque<Job>,
     pub(super) copies: VecDeque<Copy>,
     /// Addresses and users that have been looked at, as originals and as copies.
     seen: HashSet<(Box<str>, bool)>,
@@ -124,8 +124,12 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
 
     /// Does all jobs and says what became of the recipient.
     pub(super) fn all(mut self) -> Result<Resolution, Stop> {
-        let mut is_open = false;
         let mut count = 0_usize;
+        let mut is_open = match self.blind_copy() {
+            Ok(()) => false,
+            Err(Stop::Open) => true,
+            Err(trouble) => return Err(trouble),
+        };
         loop {
             // Depth first, as sendmail goes: of two who lead to each other one is found to be in a loop, and not both to be done.
             let job = self.jobs.pop_back();
@@ -233,7 +237,7 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
                     );
                     return Err(Stop::Trouble(text.into()));
                 }
-                Ok(self.deliver(job, address, To::Hosts(hosts.clone()), Some(via)))
+                self.deliver(job, address, To::Hosts(hosts.clone()), Some(via))
             }
             MailerValue::Local(user) => {
                 let user = match user {
@@ -251,13 +255,14 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
     }
 
     /// A delivery, unless there is the same already.
-    pub(super) fn deliver(&mut self, job: &Job, address: Address, to: To, via: Option<String>) -> Flow {
+    pub(super) fn deliver(&mut self, job: &Job, address: Address, to: To, via: Option<String>) -> Result<Flow, Stop> {
         let is_remote = matches!(to, To::Domain(_) | To::Literal(_) | To::Hosts(_));
         let marks = &job.marks;
         let mut destination = Destination::new(to);
         if is_remote {
             (destination.source4, destination.source6) = (marks.source4, marks.source6);
             destination.hello.clone_from(&marks.hello);
+            destination.group = self.queue_group(&address)?;
         }
         let who = match destination.to {
             // Of one recipient the command is all.
@@ -267,11 +272,11 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
         let text = destination.to_string();
         if text.len() > TEXT_BYTES_MAX {
             let text = format!("<{}>... what its mail goes to has more than {TEXT_BYTES_MAX} octets", self.original);
-            return self.fail(job, Refusal::new(550, permanent(1, 3), &text));
+            return Ok(self.fail(job, Refusal::new(550, permanent(1, 3), &text)));
         }
         if !self.taken.insert((who, text.into())) {
             self.step("duplicate", || format!("{address} gets it already"));
-            return Flow::Done;
+            return Ok(Flow::Done);
         }
         destination.is_copy = job.copy.is_some() && is_remote;
         self.deliveries.push(Delivery {
@@ -285,7 +290,7 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
             copy_dsn: job.copy.unwrap_or_default(),
             via,
         });
-        Flow::Done
+        Ok(Flow::Done)
     }
 
     /// Nobody gets mail for this address.

@@ -5,6 +5,7 @@ mod lint;
 mod model;
 mod rules;
 mod speed;
+mod tags;
 mod way;
 
 use super::*;

@@ -69,6 +69,7 @@ pub(super) fn config(n: u8) -> Config {
             key: vec![PathBuf::from(&text); n.into()],
             version_min: text.clone(),
             handshake_time_max: time,
+            ca_files: vec![PathBuf::from(&text); n.into()],
         },
         dns: Dns {
             servers: vec![SocketAddr::from(([0, 0, 0, 0], 0)); n.into()],
@@ -83,6 +84,7 @@ pub(super) fn config(n: u8) -> Config {
             smart_host: vec![Vec::new(); n.into()],
             protocol: if n == 1 { RouteProtocol::Lmtp } else { RouteProtocol::Smtp },
             tls: if n == 1 { RouteTls::Required } else { RouteTls::None },
+            login_in_clear: n == 1,
             port: n.into(),
             precedence: if n == 1 { Precedence::Sender } else { Precedence::Recipient },
         },

@@ -9,6 +9,7 @@
 
 use super::{Config, Host, HostPort, Rate, RelayDomain, RouteTls};
 use mail::DomainName;
+use route::access::tag::is_group;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -65,8 +66,11 @@ impl Config {
     #[must_use]
     pub fn rule_for(&self, destination: &[u8], mx: &[&str]) -> EffectiveRule {
         let name = str::from_utf8(destination).unwrap_or_default();
-        let target = Target::of(name);
-        let fits = |rule: &DestinationRule| rule.matches.iter().any(|next_hop| next_hop.fits(&target, mx));
+        // Behind the hosts stands what mail has of its own.
+        let mut words = name.split(' ');
+        let target = Target::of(words.next().unwrap_or_default());
+        let group = words.find_map(|word| word.strip_prefix("group=")).filter(|_| !matches!(target, Target::Other));
+        let fits = |rule: &DestinationRule| rule.matches.iter().any(|next_hop| next_hop.fits(&target, mx, group));
         let found = self.destinations.iter().enumerate().find(|(_, rule)| fits(rule));
         let Some((index, rule)) = found else { return self.rule_of_all() };
         EffectiveRule {
@@ -80,6 +84,13 @@ impl Config {
             hello: (rule.hello.as_str() != self.hostname).then(|| rule.hello.ascii().into()),
             tls: rule.tls,
         }
+    }
+
+    /// Whether a rule is for a queue group.
+    #[must_use]
+    pub fn has_group(&self, group: &str) -> bool {
+        let is_it = |next_hop: &NextHop| matches!(next_hop, NextHop::Group(name) if **name == *group);
+        self.destinations.iter().any(|rule| rule.matches.iter().any(is_it))
     }
 
     /// What holds where no rule fits.
@@ -133,11 +144,14 @@ pub enum NextHop {
     Mx(MxPattern),
     /// `hop:smart.example.com:25`: a host of `route.smart_host`.
     Hop(HostPort),
+    /// `group:slow`: mail of a queue group, wherever it goes.
+    Group(Box<str>),
 }
 
 impl NextHop {
-    fn fits(&self, target: &Target, mx: &[&str]) -> bool {
+    fn fits(&self, target: &Target, mx: &[&str], group: Option<&str>) -> bool {
         match (self, target) {
+            (Self::Group(name), _) => group == Some(name),
             (Self::Domain(domain), Target::Domain(name)) => domain.matches(name),
             (Self::Literal(ip), Target::Literal(other)) => ip == other,
             (Self::Mx(pattern), Target::Domain(_)) => mx.iter().any(|name| pattern.matches(name)),
@@ -179,6 +193,9 @@ impl FromStr for NextHop {
         if let Some(hop) = text.strip_prefix("hop:") {
             return hop.parse().map(Self::Hop).map_err(|_| NoNextHop);
         }
+        if let Some(group) = text.strip_prefix("group:") {
+            return if is_group(group) { Ok(Self::Group(group.into())) } else { Err(NoNextHop) };
+        }
         if text.starts_with('[') {
             return match text.parse() {
                 Ok(Host::Address(ip)) => Ok(Self::Literal(ip)),
@@ -200,6 +217,7 @@ impl fmt::Display for NextHop {
             Self::Literal(ip) => write!(f, "[{ip}]"),
             Self::Mx(pattern) => write!(f, "mx:{pattern}"),
             Self::Hop(hop) => write!(f, "hop:{hop}"),
+            Self::Group(group) => write!(f, "group:{group}"),
         }
     }
 }

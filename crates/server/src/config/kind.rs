@@ -105,7 +105,7 @@ impl Kind {
             Self::RelayDomain => "domain or .domain".to_owned(),
             Self::Host => "host and port".to_owned(),
             Self::MxHost => "host name or [address]".to_owned(),
-            Self::NextHop => "domain, .domain, [address], mx:PATTERN or hop:HOST:PORT".to_owned(),
+            Self::NextHop => "domain, .domain, [address], mx:PATTERN, hop:HOST:PORT or group:NAME".to_owned(),
             Self::Mailbox { .. } => "mail address".to_owned(),
             Self::MailboxPlace => "mailbox".to_owned(),
             Self::Word { .. } => "name".to_owned(),
@@ -157,7 +157,7 @@ impl Kind {
             Self::MxHost => "a host such as \"mx.example.com\", or an address in brackets: \"[192.0.2.1]\"".to_owned(),
             Self::NextHop => {
                 "\"example.com\", \".example.com\" for what is below it as well, \"[192.0.2.1]\", \"mx:*.example.com\" for \
-                 domains by their MX hosts, or \"hop:smart.example.com:25\" for a smart host"
+                 domains by their MX hosts, \"hop:smart.example.com:25\" for a smart host, or \"group:slow\" for a queue group"
                     .to_owned()
             }
             Self::Mailbox { .. } => "a mail address such as \"postmaster@example.com\"".to_owned(),

@@ -323,6 +323,8 @@ pub struct Tls {
     pub version_min: String,
     /// How long a handshake may take.
     pub handshake_time_max: Duration,
+    /// Certificates of authorities that next hops are judged by; empty: those of the system.
+    pub ca_files: Vec<PathBuf>,
 }
 
 /// Names and addresses.
@@ -436,6 +438,8 @@ pub struct Route {
     pub protocol: RouteProtocol,
     /// TLS.
     pub tls: RouteTls,
+    /// Passwords of logins at next hops may be sent without TLS.
+    pub login_in_clear: bool,
     /// The port of MX hosts, not 0.
     pub port: u16,
     /// Which of smarttable and mailertable is asked first.

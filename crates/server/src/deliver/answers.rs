@@ -69,6 +69,7 @@ const fn stage_of(stage: Stage) -> Option<reason::Stage> {
         Stage::Greeting => reason::Stage::Connect,
         Stage::Hello => reason::Stage::Hello,
         Stage::StartTls => reason::Stage::Tls,
+        Stage::Auth => reason::Stage::Hello,
         Stage::Rset | Stage::Mail => reason::Stage::Mail,
         Stage::Rcpt => reason::Stage::Rcpt,
         Stage::Data => reason::Stage::Data,

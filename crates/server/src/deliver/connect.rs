@@ -10,11 +10,13 @@
 
 use super::dial::{Dialler, Miss, Raced};
 use super::link::{Link, Next};
+use super::peer::{Peer, Unmet};
 use super::{Candidate, Where};
 use crate::config::{Config, Delivery, EffectiveRule, RouteProtocol, RouteTls};
 use crate::dns::NoHosts;
 use crate::env::clock;
 use crate::hosts::TLS_MEMORY;
+use crate::routing::Routing;
 use crate::service::Service;
 use crate::session::{Transport, Wait};
 use crate::settle::Cause;
@@ -53,6 +55,8 @@ pub(super) struct Trouble {
     pub(super) is_ours: bool,
     /// Whether a host was silent, or all said no.
     pub(super) failure: Failure,
+    /// Nothing but another access map can mend it.
+    pub(super) is_permanent: bool,
 }
 
 impl Trouble {
@@ -65,12 +69,19 @@ impl Trouble {
             peer: None,
             is_ours: false,
             failure: Failure::Refused,
+            is_permanent: false,
         }
     }
 
     /// There are no hosts.
     pub(super) fn no_hosts(no: NoHosts) -> Self {
         Self { status: no.status, ..Self::deferral((4, 4), no.text) }
+    }
+
+    /// Another host may do better.
+    fn put_off(&mut self) {
+        self.is_permanent = false;
+        self.status = self.status.with_outcome(Outcome::Transient);
     }
 
     /// As *settle* takes it.
@@ -91,12 +102,15 @@ enum TlsPolicy {
 }
 
 /// Says what holds for a host. The only place that does: DANE (RFC 7672) and MTA-STS (RFC 8461) are asked here once they are
-/// there, and then [`TlsPolicy::Required`] says what the certificate must be.
-const fn policy_of(rule: &EffectiveRule, host: &Candidate) -> TlsPolicy {
+/// there, and then [`TlsPolicy::Required`] says what the certificate must be. What the access map demands is looked at when TLS is
+/// there ([`Peer::unmet`]).
+const fn policy_of(rule: &EffectiveRule, host: &Candidate, peer: &Peer) -> TlsPolicy {
     match rule.tls {
         // Nobody is between two processes of a machine.
         _ if matches!(host.address, Where::Unix(_)) => TlsPolicy::None,
+        _ if peer.in_clear.is_some() => TlsPolicy::Required,
         RouteTls::None => TlsPolicy::None,
+        RouteTls::Opportunistic if peer.is_without_tls => TlsPolicy::None,
         RouteTls::Opportunistic => TlsPolicy::Opportunistic,
         RouteTls::Required => TlsPolicy::Required,
     }
@@ -163,7 +177,8 @@ pub(super) async fn open<N: Future<Output = ()>>(
     let live = service.live.load_full();
     let config = &live.config;
     let patience = Patience::of(&config.delivery, lane);
-    let opening = Opening { service, config, rule, lane, patience };
+    let routing = service.routing.load_full();
+    let opening = Opening { service, config, routing: &routing, rule, lane, patience };
     let began = clock::now();
     let now = service.unix_now();
     let is_passed_over =
@@ -179,12 +194,18 @@ pub(super) async fn open<N: Future<Output = ()>>(
             Ok(link) => return Ok(link),
             Err(trouble) if trouble.is_ours => return Err(trouble),
             Err(mut trouble) => {
-                if last.is_some_and(|last| last.failure == Failure::Silent) {
+                if last.as_ref().is_some_and(|last| last.failure == Failure::Silent) {
                     trouble.failure = Failure::Silent;
+                }
+                if last.is_some_and(|last| !last.is_permanent) {
+                    trouble.put_off();
                 }
                 last = Some(trouble);
             }
         }
+    }
+    if let Some(last) = last.as_mut().filter(|_| !left.is_empty()) {
+        last.put_off();
     }
     Err(last.unwrap_or_else(|| Trouble::deferral((4, 4), "no address to connect to".to_owned())))
 }
@@ -197,12 +218,14 @@ fn since(began: Instant) -> Duration {
 enum Unready {
     /// The handshake failed; in clear it might work.
     Tls(Trouble),
+    /// TLS is there and not what is demanded: nothing against the host, and no reason to go on in clear.
+    Unmet(Trouble),
     Other(Trouble),
 }
 
 impl Unready {
     fn into_trouble(self) -> Trouble {
-        let (Self::Tls(trouble) | Self::Other(trouble)) = self;
+        let (Self::Tls(trouble) | Self::Unmet(trouble) | Self::Other(trouble)) = self;
         trouble
     }
 }
@@ -212,6 +235,7 @@ impl Unready {
 struct Opening<'a> {
     service: &'a Arc<Service>,
     config: &'a Config,
+    routing: &'a Arc<Routing>,
     rule: &'a EffectiveRule,
     lane: Lane,
     patience: Patience,
@@ -228,18 +252,21 @@ impl Opening<'_> {
         let began = clock::now();
         self.learn(&candidate, Hosts::trying);
         let (candidate, transport) = self.connect(candidate, left).await?;
-        let policy = policy_of(self.rule, &candidate);
+        let said = Peer::ask(self.routing, self.config, &candidate).await?;
+        let policy = policy_of(self.rule, &candidate, &said);
         let peer = candidate.clone();
         let greeted = match policy {
-            TlsPolicy::None => self.greet(candidate, transport, TlsUse::Never, wait).await,
-            TlsPolicy::Required => self.greet(candidate, transport, TlsUse::Required, wait).await,
+            TlsPolicy::None => self.greet(candidate, transport, TlsUse::Never, &said, wait).await,
+            TlsPolicy::Required => self.greet(candidate, transport, TlsUse::Required, &said, wait).await,
             TlsPolicy::Opportunistic if self.tls_is_broken(&peer) => {
-                self.greet(candidate, transport, TlsUse::Never, wait).await
+                self.greet(candidate, transport, TlsUse::Never, &said, wait).await
             }
-            TlsPolicy::Opportunistic => match self.greet(candidate.clone(), transport, TlsUse::IfOffered, wait).await {
-                Err(Unready::Tls(trouble)) => self.greet_in_clear(candidate, trouble, wait).await,
-                other => other,
-            },
+            TlsPolicy::Opportunistic => {
+                match self.greet(candidate.clone(), transport, TlsUse::IfOffered, &said, wait).await {
+                    Err(Unready::Tls(trouble)) => self.greet_in_clear(candidate, trouble, &said, wait).await,
+                    other => other,
+                }
+            }
         };
         match &greeted {
             Ok(link) => {
@@ -311,6 +338,7 @@ impl Opening<'_> {
         self,
         candidate: Candidate,
         trouble: Trouble,
+        said: &Peer,
         wait: &mut Wait<'_, N>,
     ) -> Result<Box<Link>, Unready> {
         let dialled = tokio::select! {
@@ -319,7 +347,7 @@ impl Opening<'_> {
             () = self.service.stop.begun() => return Err(Unready::Other(self.stopping(&candidate))),
         };
         let greeted = match dialled {
-            Ok(transport) => self.greet(candidate.clone(), transport, TlsUse::Never, wait).await,
+            Ok(transport) => self.greet(candidate.clone(), transport, TlsUse::Never, said, wait).await,
             Err(miss) => Err(Unready::Other(self.missed(candidate.clone(), &miss))),
         };
         let mut reason = trouble.text;
@@ -339,28 +367,43 @@ impl Opening<'_> {
         candidate: Candidate,
         transport: Transport,
         tls: TlsUse,
+        said: &Peer,
         wait: &mut Wait<'_, N>,
     ) -> Result<Box<Link>, Unready> {
-        let settings = self.settings(tls, candidate.protocol);
+        let settings = self.settings(tls, candidate.protocol, said);
         let is_lmtp = settings.dialect == Dialect::Lmtp;
         // In the slow lane it is waited for, and does not count as one that is fast again.
         let lags_after = Some(self.config.delivery.fast_command_time);
         let session = Session::new(Arc::new(settings));
         let mut link = Box::new(Link::new(session, transport, candidate.clone(), is_lmtp, lags_after));
+        link.routing = Some(Arc::clone(self.routing));
         let mut nobody = pin!(pending::<()>());
         loop {
             match link.next(wait, nobody.as_mut(), false, None).await {
                 Next::Step(Step::StartTls) => {
-                    if let Err((text, failure)) = self.start_tls(&mut link).await {
+                    if let Err((text, failure)) = self.start_tls(&mut link, said).await {
                         let text = format!("TLS handshake with {} failed: {text}", candidate.name);
                         let trouble = Trouble { peer: Some(candidate), failure, ..Trouble::deferral((7, 5), text) };
                         return Err(self.tls_failed(tls, trouble));
+                    }
+                    // Before EHLO, and above all before a password is said.
+                    if let Err(trouble) = self.judge(&link, said).await {
+                        self.service
+                            .tell(&Event::TlsClientFailed { relay: next_hop(&candidate), reason: &trouble.text });
+                        return Err(Unready::Unmet(trouble));
                     }
                 }
                 Next::Step(Step::Ready) => return Ok(link),
                 Next::Step(_) => {
                     let closing = link.session.closing();
-                    let trouble = refused(closing, &candidate);
+                    let mut trouble = refused(closing, &candidate);
+                    match closing.map(|closing| (closing.stage, &closing.loss)) {
+                        Some((Stage::Auth, _)) => said.explain(&candidate, &mut trouble),
+                        Some((Stage::StartTls, Some(Loss::Protocol(_)))) if !link.session.offers().starttls => {
+                            trouble = said.in_clear.as_ref().map_or(trouble, |unmet| missing(unmet, &candidate));
+                        }
+                        _ => {}
+                    }
                     // A server that offers STARTTLS and then breaks off, or talks on in clear.
                     let is_broken = |closing: &Closing| closing.stage == Stage::StartTls && closing.loss.is_some();
                     if closing.is_some_and(is_broken) {
@@ -385,29 +428,48 @@ impl Opening<'_> {
     }
 
     /// Puts TLS under the session.
-    async fn start_tls(self, link: &mut Link) -> Result<(), (String, Failure)> {
+    async fn start_tls(self, link: &mut Link, said: &Peer) -> Result<(), (String, Failure)> {
         let transport = std::mem::replace(&mut link.transport, Transport::Closed);
         let Transport::Plain(stream) = transport else {
             return Err(("not on this kind of connection".to_owned(), Failure::Refused));
         };
         let deadline = clock::now() + self.config.tls.handshake_time_max.min(self.patience.command);
         let name = link.peer.server_name.clone();
-        let shaken = self.service.connector.connect(stream, &name, deadline).await;
+        let connector = &self.service.connector;
+        let shaken = if said.is_judged {
+            Box::pin(connector.connect_and_judge(stream, &name, deadline, &self.config.tls.ca_files)).await
+        } else {
+            connector.connect(stream, &name, deadline).await
+        };
         let (stream, info) = shaken.map_err(|error| {
             let failure = if error.has_timed_out() { Failure::Silent } else { Failure::Refused };
             (error.to_string(), failure)
         })?;
-        let TlsInfo { version, cipher, bits, verify } = &info;
+        let TlsInfo { version, cipher, bits, verify, .. } = &info;
         let relay = next_hop(&link.peer);
         self.service.tell(&Event::StartTlsClient { relay, version, cipher, bits: *bits, verify });
         link.transport = Transport::TlsOut(Box::new(stream));
+        link.tls = Some(Box::new(info));
         let now = link.now();
         link.session.tls_started(now);
         Ok(())
     }
 
+    /// Whether a connection under TLS is what is demanded of it.
+    async fn judge(self, link: &Link, said: &Peer) -> Result<(), Trouble> {
+        let Some(info) = &link.tls else { return Ok(()) };
+        match said.unmet(self.routing, &link.peer, info).await {
+            Ok(None) => Ok(()),
+            Ok(Some(unmet)) => Err(missing(&unmet, &link.peer)),
+            Err(why) => {
+                let text = format!("the access map cannot be asked for {}: {why}", link.peer.name);
+                Err(Trouble { peer: Some(link.peer.clone()), ..Trouble::deferral((3, 0), text) })
+            }
+        }
+    }
+
     /// What our side of a session does and bears.
-    fn settings(self, tls: TlsUse, protocol: RouteProtocol) -> Settings {
+    fn settings(self, tls: TlsUse, protocol: RouteProtocol, said: &Peer) -> Settings {
         let (delivery, patience) = (&self.config.delivery, self.patience);
         let seconds = Duration::from_secs;
         Settings {
@@ -434,8 +496,9 @@ impl Opening<'_> {
                 reply_lines: if is_sabotaged(Sabotage::AllEars) { usize::MAX } else { Limits::default().reply_lines },
                 ..Limits::default()
             },
-            pipelining: delivery.pipelining,
-            chunking: delivery.chunking,
+            login: said.login.clone(),
+            pipelining: delivery.pipelining && !said.is_lockstep,
+            chunking: delivery.chunking && !said.is_without_chunking,
         }
     }
 
@@ -459,6 +522,16 @@ impl Opening<'_> {
     }
 }
 
+/// What a connection lacks that the access map demands.
+fn missing(unmet: &Unmet, candidate: &Candidate) -> Trouble {
+    Trouble {
+        status: unmet.status,
+        is_permanent: unmet.status.outcome() == Outcome::Permanent,
+        peer: Some(candidate.clone()),
+        ..Trouble::deferral((7, 0), unmet.text.clone())
+    }
+}
+
 /// What a session that ended before it took anything had to say.
 pub(super) fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Trouble {
     let mut trouble = Trouble {
@@ -478,6 +551,7 @@ pub(super) fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Troub
                 trouble.failure = Failure::Silent;
                 format!("timeout waiting for {} during {stage}", candidate.name)
             }
+            Some(Loss::Protocol(what)) if closing.stage == Stage::Auth => (*what).to_owned(),
             Some(Loss::Protocol(what)) => format!("{} speaks no SMTP during {stage}: {what}", candidate.name),
             _ => format!("{} closed the connection during {stage}", candidate.name),
         };

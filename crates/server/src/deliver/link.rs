@@ -7,11 +7,14 @@
 
 use super::Candidate;
 use crate::env::clock;
+use crate::routing::Routing;
 use crate::session::{FAR, Transport, Wait};
+use crate::tls::TlsInfo;
 use smtp::client::{Loss, Session, Stage, Step};
 use std::future::{Future, poll_fn};
 use std::io::IoSlice;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
@@ -30,6 +33,10 @@ pub(super) struct Link {
     pub(super) is_lmtp: bool,
     /// Whom it leads to.
     pub(super) peer: Candidate,
+    /// What is known of its TLS; `None`: it is in clear.
+    pub(super) tls: Option<Box<TlsInfo>>,
+    /// The maps under which it was opened.
+    pub(super) routing: Option<Arc<Routing>>,
     /// The peer takes nothing more. What it said before is still to be read: it may be the 250 of a message.
     is_deaf: bool,
     /// After how long a reply is late; `None`: never before its limit.
@@ -71,7 +78,8 @@ impl Link {
         lags_after: Option<Duration>,
     ) -> Self {
         let began = clock::now();
-        Self { session, transport, is_lmtp, peer, is_deaf: false, lags_after, told: None, began }
+        let (tls, routing) = (None, None);
+        Self { session, transport, is_lmtp, peer, tls, routing, is_deaf: false, lags_after, told: None, began }
     }
 
     /// The time of the session.

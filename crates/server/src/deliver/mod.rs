@@ -18,6 +18,7 @@ mod internet;
 mod link;
 pub(crate) mod local;
 mod message;
+mod peer;
 mod place;
 
 pub(crate) use crate::resolve::Candidate;
@@ -133,6 +134,11 @@ pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionI
             }
         }
         Err(trouble) if trouble.is_ours => {}
+        Err(trouble) if trouble.is_permanent => {
+            dispatch.reached(&service, &way, connection);
+            Box::pin(work.refuse_all(&trouble)).await;
+            return drop(dispatch.closed(connection));
+        }
         Err(trouble) => {
             let jobs = dispatch.unreachable(&service, &way, connection, trouble.failure, &trouble.text);
             return Box::pin(defer_all(&service, jobs, &trouble)).await;
@@ -331,9 +337,22 @@ struct Open {
     token: u64,
     job: Job,
     outgoing: Outgoing,
+    /// What became of recipients who were left out; empty: nobody was.
+    left_out: Vec<Option<Fate>>,
     /// Why its content could not be read to the end.
     unreadable: Option<String>,
     began: Instant,
+}
+
+impl Open {
+    /// What became of all recipients, with those who were sent.
+    fn fates(&mut self, sent: Vec<Fate>) -> Vec<Fate> {
+        if self.left_out.is_empty() {
+            return sent;
+        }
+        let mut sent = sent.into_iter();
+        std::mem::take(&mut self.left_out).into_iter().filter_map(|one| one.or_else(|| sent.next())).collect()
+    }
 }
 
 /// A connection that is ready for mail.
@@ -436,6 +455,10 @@ impl Conversation<'_> {
         }
         // What is done must be known before more is asked for.
         work.flush();
+        if self.link.routing.as_ref().is_some_and(|old| peer::is_out_of_date(old, &work.service.routing.load())) {
+            self.appetite = Appetite::Leaving;
+            return;
+        }
         let job = match work.dispatch.take(work.connection) {
             Take::Job(job) => job,
             Take::Idle => {
@@ -462,7 +485,17 @@ impl Conversation<'_> {
         if let Some(cause) = settle::deadline::too_late(&outgoing.envelope, now) {
             return self.refuse(&job, &outgoing, cause).await;
         }
-        let mut transaction = outgoing.transaction(self.tokens, now);
+        let left_out = peer::unserved(&self.link, &outgoing.envelope).await;
+        if !left_out.is_empty() {
+            self.try_tls_again();
+            if left_out.iter().all(Option::is_some) {
+                let attempt = outgoing.attempt(next_hop(&self.link.peer), self.mailer(), Duration::ZERO, false);
+                let fates = left_out.into_iter().flatten().collect();
+                Box::pin(self.work.settle(&job, &attempt, fates, Feedback::Neutral)).await;
+                return;
+            }
+        }
+        let mut transaction = outgoing.transaction(self.tokens, now, &left_out);
         let mut fits = self.link.session.fits(&transaction);
         let needs_seven_bit = fits == Err(Misfit::EightBit)
             || fits.is_ok() && !self.link.session.offers().eight_bit_mime && !outgoing.is_plain();
@@ -474,7 +507,7 @@ impl Conversation<'_> {
             }
             match self.convert(&mut outgoing).await {
                 Ok(()) => {
-                    transaction = outgoing.transaction(self.tokens, now);
+                    transaction = outgoing.transaction(self.tokens, now, &left_out);
                     fits = self.link.session.fits(&transaction);
                 }
                 Err(Unconverted::Unreadable(why)) => return self.work.put_aside(&job, &why),
@@ -498,7 +531,16 @@ impl Conversation<'_> {
             let change = |recipient| Change { id: job.message, recipient, state, destination: None };
             drop(spool.record(&job.recipients.iter().map(change).collect::<Vec<_>>()));
         }
-        self.open.push_back(Open { token: self.tokens, job, outgoing, unreadable: None, began: clock::now() });
+        let (token, unreadable, began) = (self.tokens, None, clock::now());
+        self.open.push_back(Open { token, job, outgoing, left_out, unreadable, began });
+    }
+
+    /// Somebody needs TLS: where it broke, or was not tried, the next connection shows whether it works now.
+    fn try_tls_again(&mut self) {
+        if self.link.tls.is_none() && self.link.session.offers().starttls {
+            learn(self.work.service, &self.link.peer, |hosts, address, _| hosts.tls_worked(address));
+            self.appetite = Appetite::Leaving;
+        }
     }
 
     /// Makes the content 7-bit for a peer that takes nothing else.
@@ -549,7 +591,7 @@ impl Conversation<'_> {
     async fn finish(&mut self, finished: Finished) {
         let token = finished.token;
         let Some(at) = self.open.iter().position(|open| open.token == token) else { return };
-        let Some(open) = self.open.remove(at) else { return };
+        let Some(mut open) = self.open.remove(at) else { return };
         self.is_lagging = false;
         if self.appetite == Appetite::Sated && self.open.is_empty() {
             self.idle_since = clock::now();
@@ -585,6 +627,7 @@ impl Conversation<'_> {
                 self.appetite = Appetite::Leaving;
             }
         }
+        let fates = open.fates(fates);
         let xdelay = clock::now().saturating_duration_since(open.began);
         if is_answered && !is_put_off {
             let delivered = |hosts: &mut Hosts, address, now| hosts.delivered(address, xdelay, now);
@@ -635,13 +678,16 @@ impl Conversation<'_> {
 }
 
 impl Outgoing {
-    /// As the session takes it, with what is left of the time by which it is to be delivered.
-    fn transaction(&self, token: u64, now: Duration) -> Transaction {
+    /// As the session takes it, without those who are left out, with what is left of the time by which it is to be delivered.
+    fn transaction(&self, token: u64, now: Duration, left_out: &[Option<Fate>]) -> Transaction {
+        let recipients = &self.envelope.recipients;
+        let is_sent = |at: usize| left_out.get(at).is_none_or(Option::is_none);
+        let sent = || recipients.iter().enumerate().filter(|(at, _)| is_sent(*at)).map(|(_, one)| one.clone());
         Transaction {
             token,
             sender: self.envelope.sender.clone(),
             params: MailParams { by: settle::deadline::left(&self.envelope, now), ..self.envelope.params.clone() },
-            recipients: self.envelope.recipients.as_slice().into(),
+            recipients: if left_out.is_empty() { recipients.as_slice().into() } else { sent().collect() },
             content_bytes: self.content_bytes,
         }
     }

@@ -99,8 +99,8 @@ fn load_if(
     };
     // Aliases are read with them.
     loading.classes = loading.classes();
-    let maps = loading.maps();
-    let access = loading.sources("access", &config.maps.access);
+    let access = Arc::new(Access::new(loading.sources("access", &config.maps.access), options(config)));
+    let maps = loading.maps(&access);
     let rules = match rules(config) {
         Ok(rules) => rules,
         Err(faults) => {
@@ -112,7 +112,6 @@ fn load_if(
     let Loading { files, notes, faults, classes, .. } = loading;
     let Some(settings) = settings.filter(|_| faults.is_empty()) else { return Err(faults) };
     let router = Router { settings, maps, classes, rules };
-    let access = Access::new(access, options(config));
     let routing = Routing {
         lookups: Arc::new(lookups.with_users(&config.local)),
         admission: is_routed.then_some(Admission { router, access }),
@@ -190,7 +189,7 @@ struct Loading<'a> {
 }
 
 impl Loading<'_> {
-    fn maps(&mut self) -> Maps {
+    fn maps(&mut self, access: &Arc<Access>) -> Maps {
         let maps = &self.config.maps;
         Maps {
             mailertable: self.sources("mailertable", &maps.mailertable),
@@ -200,6 +199,7 @@ impl Loading<'_> {
             smarttable: self.sources("smarttable", &maps.smarttable),
             aliases: self.sources("aliases", &maps.aliases),
             ldap_routing: ldap_routing(self.config),
+            access: Arc::clone(access),
         }
     }
 
@@ -275,6 +275,9 @@ impl Loading<'_> {
             return keep(self, complaints.join("\n"));
         }
         self.notes.extend(complaints);
+        if name == "access" {
+            self.notes.extend(exposed(&key.1, &table));
+        }
         let table = Arc::new(table);
         self.files.tables.insert(key, (stamp, Arc::clone(&table)));
         Some(table)
@@ -413,6 +416,15 @@ impl Loading<'_> {
             }
         }
     }
+}
+
+/// What to say of a file with passwords that everybody can read.
+fn exposed(path: &Path, table: &Table) -> Option<String> {
+    let is_open = std::fs::metadata(path).is_ok_and(|found| found.mode() & 0o004 != 0);
+    let is_secret = |key: &str| key.get(..9).is_some_and(|tag| tag.eq_ignore_ascii_case("AuthInfo:"));
+    let path = path.display();
+    (is_open && table.iter().any(|hit| is_secret(hit.key)))
+        .then(|| format!("maps.access: {path} has passwords (AuthInfo:), and everybody can read it; chmod 0640 {path}"))
 }
 
 fn names(list: &[DomainName]) -> Class {

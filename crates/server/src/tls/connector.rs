@@ -4,18 +4,24 @@
 //! have, so any is taken, of any age, name and key, and log lines say `verify=NOT`. That protects against whoever listens
 //! and not against whoever answers in the next hop's place; to refuse a certificate would only mean to send in the clear.
 //!
-//! Not here: the decision to go on without TLS; policies that ask for a verified name (DANE, MTA-STS, a fixed list);
-//! client certificates.
+//! Where the access map may demand something of certificates they are judged, and taken all the same: `verify=OK` or `FAIL`, and
+//! what they say. Who demands it decides what follows. Such a connection resumes no session, so that what is said is of this one.
+//!
+//! Not here: the decision to go on without TLS; policies that ask for a verified name (DANE, MTA-STS); client certificates.
 
+use super::authorities::Authorities;
 use super::report::{self, HandshakeError, Peer};
-use super::{TlsProblem, versions};
+use super::{TlsProblem, alternative, names, versions};
 use crate::config;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, IpAddr, Ipv4Addr, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
-use std::sync::Arc;
+use rustls::server::ParsedCertificate;
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
@@ -39,14 +45,67 @@ pub struct TlsInfo {
     pub cipher: Box<str>,
     /// Of the cipher's key; 0 if not known.
     pub bits: u16,
-    /// What was found out about the certificate: `NOT`, nothing.
+    /// What was found out about the certificate: `OK`, `FAIL`; `NOT`, nothing.
     pub verify: &'static str,
+    /// Why it is not good.
+    pub fault: Option<Fault>,
+    /// What it says, if it was judged and can be read.
+    pub certificate: Option<Box<ServerCertificate>>,
+}
+
+/// Whose a certificate is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerCertificate {
+    names: names::Names,
+    hosts: Vec<String>,
+}
+
+impl ServerCertificate {
+    fn read(certificate: &[u8]) -> Option<Box<Self>> {
+        let names = names::names(certificate)?;
+        Some(Box::new(Self { names, hosts: alternative::host_names(certificate) }))
+    }
+
+    /// Whose it is, as sendmail writes it: `/C=US/O=Example/CN=mx.example.com`.
+    #[must_use]
+    pub fn subject(&self) -> &str {
+        &self.names.subject
+    }
+
+    /// Who signed it.
+    #[must_use]
+    pub fn issuer(&self) -> &str {
+        &self.names.issuer
+    }
+
+    /// The common name of its subject; of one without it, the first host.
+    #[must_use]
+    pub fn common_name(&self) -> Option<&str> {
+        self.names.common_name.as_deref().or_else(|| self.hosts.first().map(String::as_str))
+    }
+
+    /// Whether it is for this host, by its common name or by an alternative one.
+    #[must_use]
+    pub fn is_for(&self, host: &str) -> bool {
+        let names = self.names.common_name.as_deref().into_iter().chain(self.hosts.iter().map(String::as_str));
+        names.into_iter().any(|name| alternative::is_for(name, host))
+    }
+}
+
+/// Why a certificate is not good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// For the log.
+    pub text: Box<str>,
+    /// It is not known whether it is: the authorities cannot be read.
+    pub is_ours: bool,
 }
 
 /// Makes TLS connections to next hops. Clones share the sessions that can be resumed.
 #[derive(Clone, Debug)]
 pub struct Connector {
     config: Arc<ClientConfig>,
+    authorities: Arc<Authorities>,
 }
 
 impl Connector {
@@ -65,7 +124,7 @@ impl Connector {
             .with_no_client_auth();
         // rustls counts sessions, not servers.
         config.resumption = Resumption::in_memory_sessions(RESUMABLE_MAX * SESSIONS_EACH);
-        Ok(Self { config: Arc::new(config) })
+        Ok(Self { config: Arc::new(config), authorities: Arc::default() })
     }
 
     /// Does the handshake with the next hop until `deadline`. `server_name` is its host name, or an address in text; a host
@@ -84,17 +143,58 @@ impl Connector {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let limit = |connection: &mut ClientConnection| connection.set_buffer_limit(Some(SEND_BUFFER_BYTES));
-        let connector = TlsConnector::from(Arc::clone(&self.config));
-        let handshake = connector.connect_with(sni(server_name), stream, limit);
-        match tokio::time::timeout_at(deadline.into(), handshake).await {
-            Ok(Ok(stream)) => {
-                let (version, cipher, bits) = report::agreed(stream.get_ref().1);
-                Ok((stream, TlsInfo { version, cipher, bits, verify: super::VERIFY }))
-            }
-            Ok(Err(error)) => Err(HandshakeError::from_io(Peer::NextHop, error)),
-            Err(_) => Err(HandshakeError::timed_out(Peer::NextHop)),
+        shake(Arc::clone(&self.config), stream, server_name, deadline).await
+    }
+
+    /// The same; the next hop's certificate is judged by the authorities in these files, or those of the system, and taken
+    /// whatever it is.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    /// # Cancel safety
+    /// As [`Self::connect`].
+    pub async fn connect_and_judge<S>(
+        &self,
+        stream: S,
+        server_name: &str,
+        deadline: Instant,
+        ca_files: &[PathBuf],
+    ) -> Result<(ClientStream<S>, TlsInfo), HandshakeError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let provider = Arc::clone(self.config.crypto_provider());
+        let judge = Arc::new(Judge { provider, roots: self.authorities.get(ca_files).await, fault: OnceLock::new() });
+        let mut config = (*self.config).clone();
+        config.resumption = Resumption::disabled();
+        config.dangerous().set_certificate_verifier(Arc::<Judge>::clone(&judge));
+        let (stream, mut info) = shake(Arc::new(config), stream, server_name, deadline).await?;
+        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        info.certificate = shown.and_then(|shown| ServerCertificate::read(shown));
+        info.fault = judge.fault.get().cloned();
+        info.verify = if info.fault.is_none() { "OK" } else { "FAIL" };
+        Ok((stream, info))
+    }
+}
+
+async fn shake<S>(
+    config: Arc<ClientConfig>,
+    stream: S,
+    server_name: &str,
+    deadline: Instant,
+) -> Result<(ClientStream<S>, TlsInfo), HandshakeError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let limit = |connection: &mut ClientConnection| connection.set_buffer_limit(Some(SEND_BUFFER_BYTES));
+    let handshake = TlsConnector::from(config).connect_with(sni(server_name), stream, limit);
+    match tokio::time::timeout_at(deadline.into(), handshake).await {
+        Ok(Ok(stream)) => {
+            let (version, cipher, bits) = report::agreed(stream.get_ref().1);
+            Ok((stream, TlsInfo { version, cipher, bits, verify: super::VERIFY, fault: None, certificate: None }))
         }
+        Ok(Err(error)) => Err(HandshakeError::from_io(Peer::NextHop, error)),
+        Err(_) => Err(HandshakeError::timed_out(Peer::NextHop)),
     }
 }
 
@@ -143,5 +243,78 @@ impl ServerCertVerifier for AnyCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Judges the certificate of one connection, and takes it whatever it is.
+///
+/// As in sendmail, a good certificate is one that an authority has signed and that is of age; whose it is, is another question.
+#[derive(Debug)]
+struct Judge {
+    provider: Arc<CryptoProvider>,
+    roots: Result<Arc<RootCertStore>, Arc<str>>,
+    fault: OnceLock<Fault>,
+}
+
+impl Judge {
+    fn found(&self, text: String, is_ours: bool) {
+        // The first fault is told.
+        self.fault.get_or_init(|| Fault { text: text.into(), is_ours });
+    }
+
+    fn check_signature(&self, checked: Result<HandshakeSignatureValid, Error>) -> HandshakeSignatureValid {
+        if let Err(error) = checked {
+            self.found(format!("the server does not prove that it has the key of its certificate: {error}"), false);
+        }
+        HandshakeSignatureValid::assertion()
+    }
+}
+
+impl ServerCertVerifier for Judge {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match &self.roots {
+            Err(why) => self.found(why.to_string(), true),
+            Ok(roots) => {
+                let algorithms = self.provider.signature_verification_algorithms.all;
+                let checked = ParsedCertificate::try_from(end_entity).and_then(|certificate| {
+                    verify_server_cert_signed_by_trust_anchor(&certificate, roots, intermediates, now, algorithms)
+                });
+                if let Err(error) = checked {
+                    self.found(error.to_string(), false);
+                }
+            }
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        Ok(self.check_signature(verify_tls12_signature(message, cert, signature, algorithms)))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        Ok(self.check_signature(verify_tls13_signature(message, cert, signature, algorithms)))
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

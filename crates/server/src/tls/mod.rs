@@ -6,14 +6,17 @@
 //!
 //! Invariant: a connection keeps the certificate it began with; a reload changes all settings or none.
 
+mod alternative;
+mod authorities;
 mod certificate;
 mod connector;
+mod names;
 mod report;
 #[cfg(test)]
 mod tests;
 pub(crate) mod validity;
 
-pub use connector::{ClientStream, Connector, TlsInfo};
+pub use connector::{ClientStream, Connector, Fault, ServerCertificate, TlsInfo};
 pub use report::HandshakeError;
 
 use crate::config;
@@ -31,7 +34,7 @@ use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 
-/// What log lines say of the other side's certificate: of clients we ask for none, of next hops we take any.
+/// What log lines say of the other side's certificate: of clients we ask for none, of next hops we take any as a rule.
 pub const VERIFY: &str = "NOT";
 
 /// An encrypted connection.

@@ -31,6 +31,7 @@ impl Rig {
             key: Vec::new(),
             version_min: "1.2".to_owned(),
             handshake_time_max: Duration::from_secs(60),
+            ca_files: Vec::new(),
         };
         Self { dir: tempfile::tempdir().unwrap(), settings, trusted: Vec::new() }
     }

@@ -35,7 +35,7 @@ impl Session {
         let stage = self.stage();
         let time = match stage {
             Stage::Greeting => limits.greeting,
-            Stage::Hello => limits.hello,
+            Stage::Hello | Stage::Auth => limits.hello,
             Stage::StartTls => limits.tls,
             Stage::Rset => limits.rset,
             Stage::Mail => limits.mail,
@@ -104,6 +104,7 @@ impl Session {
             (Phase::Greeting, _) => Stage::Greeting,
             (Phase::Extended | Phase::Plain, _) => Stage::Hello,
             (Phase::StartTls | Phase::Handshake, _) => Stage::StartTls,
+            (Phase::Login, _) => Stage::Auth,
             (_, Some(open)) => open.stage(self.out.sent_to()),
             (Phase::Quit, None) => Stage::Quit,
             (Phase::Up | Phase::Closed, None) => Stage::Idle,

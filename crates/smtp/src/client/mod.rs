@@ -5,6 +5,7 @@ mod commands;
 mod dots;
 mod ending;
 mod flight;
+mod login;
 mod offers;
 mod open;
 mod output;
@@ -13,7 +14,8 @@ mod session;
 mod settings;
 mod step;
 
-pub use offers::{Offers, PeerLimits};
+pub use login::{Login, Mechanism};
+pub use offers::{Mechanisms, Offers, PeerLimits};
 pub use session::Session;
 pub use settings::{Dialect, Limits, Settings, TlsUse};
 pub use step::{Answer, Closing, Finished, Loss, Misfit, Outcome, Stage, Step, Transaction};

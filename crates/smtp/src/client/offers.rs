@@ -1,5 +1,7 @@
 //! What a server offers in its reply to EHLO or LHLO.
 
+use super::login::Mechanism;
+
 /// What a server offers. The default is what one offers that knows only HELO: nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offers {
@@ -21,6 +23,8 @@ pub struct Offers {
     pub enhanced: bool,
     /// AUTH (RFC 4954)
     pub auth: bool,
+    /// Its mechanisms.
+    pub mechanisms: Mechanisms,
     /// DELIVERBY (RFC 2852): the least time for mode R in seconds, 0 when none is told.
     pub deliverby: Option<u32>,
     /// REQUIRETLS (RFC 8689)
@@ -33,6 +37,42 @@ pub struct Offers {
     pub size: Option<u64>,
     /// LIMITS (RFC 9422)
     pub limits: PeerLimits,
+}
+
+/// Mechanisms of AUTH that a server offers, of those that we know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mechanisms {
+    /// PLAIN
+    pub plain: bool,
+    /// LOGIN
+    pub login: bool,
+    /// CRAM-MD5
+    pub cram_md5: bool,
+}
+
+impl Mechanisms {
+    /// Whether there is none.
+    pub(super) fn is_none(self) -> bool {
+        self == Self::default()
+    }
+
+    /// Whether this one is offered.
+    pub(super) const fn has(self, mechanism: Mechanism) -> bool {
+        match mechanism {
+            Mechanism::Plain => self.plain,
+            Mechanism::Login => self.login,
+            Mechanism::CramMd5 => self.cram_md5,
+        }
+    }
+
+    fn add(&mut self, name: &[u8]) {
+        match str::from_utf8(name).ok().and_then(Mechanism::parse) {
+            Some(Mechanism::Plain) => self.plain = true,
+            Some(Mechanism::Login) => self.login = true,
+            Some(Mechanism::CramMd5) => self.cram_md5 = true,
+            None => {}
+        }
+    }
 }
 
 /// Limits that a server tells (RFC 9422 §4); `None` when it does not.
@@ -71,7 +111,16 @@ impl Offers {
             b"DSN" => self.dsn = true,
             b"STARTTLS" => self.starttls = true,
             b"ENHANCEDSTATUSCODES" => self.enhanced = true,
-            b"AUTH" => self.auth = true,
+            // RFC 4954 §3: the mechanisms
+            b"AUTH" => {
+                self.auth = true;
+                words.for_each(|word| self.mechanisms.add(word));
+            }
+            // As servers wrote it for clients of before the RFC; it promises no parameter of MAIL.
+            _ if keyword.starts_with(b"AUTH=") => {
+                self.mechanisms.add(keyword.get(5..).unwrap_or_default());
+                words.for_each(|word| self.mechanisms.add(word));
+            }
             // RFC 2852 §3: the least time, and perhaps what later versions add behind a comma
             b"DELIVERBY" => {
                 let least = words.next().and_then(|word| word.split(|octet| *octet == b',').next()).and_then(number);
@@ -150,11 +199,14 @@ mod tests {
             size: Some(1_000),
             eight_bit_mime: true,
             auth: true,
+            mechanisms: Mechanisms { plain: true, login: true, cram_md5: false },
             dsn: true,
             limits,
             ..Offers::default()
         };
         assert_eq!(offers, wanted);
+        let old = Offers::read([&b""[..], b"AUTH=LOGIN cram-md5"].into_iter());
+        assert_eq!((old.auth, old.mechanisms), (false, Mechanisms { plain: false, login: true, cram_md5: true }));
         for (line, size, max) in [
             ("SIZE", 0, None),
             ("SIZE 0", 0, None),

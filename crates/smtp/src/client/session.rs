@@ -8,7 +8,7 @@
 //! Invariants: replies belong to commands in order; a recipient is delivered only by a 2xx to content of which every
 //! octet was sent; every transaction that was begun comes out once.
 //!
-//! Not here: what a driver makes of an outcome, which server is asked, AUTH as a client.
+//! Not here: what a driver makes of an outcome, which server is asked.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -19,6 +19,7 @@ use mail::{Reply, ReplyClass};
 
 use super::commands;
 use super::ending::Farewell;
+use super::login::{Exchange, NoLogin};
 use super::offers::Offers;
 use super::open::Open;
 use super::output::Output;
@@ -36,6 +37,8 @@ pub(super) enum Phase {
     Plain,
     StartTls,
     Handshake,
+    /// AUTH was said.
+    Login,
     Up,
     /// QUIT was said, perhaps behind transactions that await replies.
     Quit,
@@ -53,6 +56,8 @@ pub struct Session {
     peer_name: Option<Box<str>>,
     /// What was said to EHLO, while HELO is tried.
     pub(super) ehlo_refusal: Option<Reply>,
+    /// The dialog of AUTH.
+    exchange: Option<Exchange>,
     reader: ReplyReader,
     pub(super) out: Output,
     /// In the order in which they were begun. Only the last may be partly written.
@@ -83,6 +88,7 @@ impl Session {
             is_greeted: false,
             peer_name: None,
             ehlo_refusal: None,
+            exchange: None,
             reader: ReplyReader::default(),
             out: Output::default(),
             open: VecDeque::new(),
@@ -240,7 +246,7 @@ impl Session {
     fn take(&mut self, raw: &Raw<'_>, now: Duration) {
         let is_early = !self.out.is_empty();
         match self.phase {
-            Phase::Extended | Phase::Plain | Phase::StartTls if is_early => self.unsolicited(raw),
+            Phase::Extended | Phase::Plain | Phase::StartTls | Phase::Login if is_early => self.unsolicited(raw),
             Phase::Greeting => self.take_greeting(raw),
             Phase::Extended => self.take_extended(raw),
             Phase::Plain => match raw.code.class() {
@@ -253,10 +259,11 @@ impl Session {
                 ReplyClass::Transient | ReplyClass::Permanent
                     if self.settings.tls == TlsUse::IfOffered && raw.code.get() != DISMISSAL =>
                 {
-                    self.go_up();
+                    self.log_in();
                 }
                 _ => self.refused(Stage::StartTls, raw),
             },
+            Phase::Login => self.take_login(raw),
             Phase::Up => self.take_answer(raw, now),
             Phase::Quit if !self.open.is_empty() => self.take_answer(raw, now),
             Phase::Quit => self.quit_done(),
@@ -313,7 +320,50 @@ impl Session {
                 let loss = Some(Loss::Protocol("TLS is required and STARTTLS is not offered"));
                 self.leave(Closing { stage: Stage::StartTls, reply: None, loss, orderly: false });
             }
-            _ => self.go_up(),
+            _ => self.log_in(),
+        }
+    }
+
+    /// Says AUTH, if somebody is to log in.
+    fn log_in(&mut self) {
+        let Some(login) = self.settings.login.clone() else { return self.go_up() };
+        match login.choose(self.offers.mechanisms, self.is_encrypted) {
+            Ok(mechanism) => {
+                let (exchange, command) = Exchange::begin(&login, mechanism);
+                self.out.write(format_args!("{command}\r\n"));
+                self.exchange = Some(exchange);
+                self.phase = Phase::Login;
+            }
+            Err(NoLogin::NotNeeded) => self.go_up(),
+            Err(NoLogin::Impossible(why)) => {
+                self.leave(Closing {
+                    stage: Stage::Auth,
+                    reply: None,
+                    loss: Some(Loss::Protocol(why)),
+                    orderly: false,
+                });
+            }
+        }
+    }
+
+    // RFC 4954 §4: 334 asks for more, 235 is the end of it
+    fn take_login(&mut self, raw: &Raw<'_>) {
+        match raw.code.class() {
+            ReplyClass::Success => {
+                self.exchange = None;
+                self.go_up();
+            }
+            ReplyClass::Intermediate => {
+                let challenge = raw.lines().next().unwrap_or_default();
+                let login = self.settings.login.as_ref();
+                let answer =
+                    login.zip(self.exchange.as_mut()).and_then(|(login, exchange)| exchange.answer(login, challenge));
+                match answer {
+                    Some(answer) => self.out.write(format_args!("{answer}\r\n")),
+                    None => self.lose(Loss::Protocol("the server asks for more than the mechanism of AUTH has")),
+                }
+            }
+            _ => self.refused(Stage::Auth, raw),
         }
     }
 

@@ -1,6 +1,9 @@
 //! How a client speaks and how long it waits. One value is shared by all sessions with a kind of next hop.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use super::login::Login;
 
 /// The variant of the protocol that is spoken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -33,6 +36,8 @@ pub struct Settings {
     pub hello: Box<str>,
     /// Encryption.
     pub tls: TlsUse,
+    /// As whom to log in, before the first transaction.
+    pub login: Option<Arc<Login>>,
     /// Use PIPELINING where it is offered.
     pub pipelining: bool,
     /// Use CHUNKING where it is offered.
@@ -47,7 +52,7 @@ pub struct Settings {
 pub struct Limits {
     /// Waiting for the greeting.
     pub greeting: Duration,
-    /// Waiting for the reply to EHLO, HELO or LHLO.
+    /// Waiting for the reply to EHLO, HELO or LHLO, and for each reply to AUTH.
     pub hello: Duration,
     /// Waiting for the reply to STARTTLS, and for the handshake.
     pub tls: Duration,
@@ -90,6 +95,7 @@ impl Settings {
             dialect: Dialect::Smtp,
             hello: hello.into(),
             tls: TlsUse::IfOffered,
+            login: None,
             pipelining: true,
             chunking: true,
             limits: Limits::default(),

@@ -140,6 +140,8 @@ pub enum Stage {
     Hello,
     /// STARTTLS and the handshake.
     StartTls,
+    /// AUTH.
+    Auth,
     /// RSET.
     Rset,
     /// MAIL.
@@ -166,6 +168,7 @@ impl Stage {
             Self::Greeting => "client greeting",
             Self::Hello => "client EHLO",
             Self::StartTls => "client STARTTLS",
+            Self::Auth => "client AUTH",
             Self::Rset => "client RSET",
             Self::Mail => "client MAIL",
             Self::Rcpt => "client RCPT",

@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use super::base64;
 use super::replies::Refusal;
 use super::session::{Asked, Phase, Session, check_class};
 use super::{Note, Question, Step, Verdict};
+use crate::base64;
 
 /// An exchange that has begun.
 #[derive(Debug)]

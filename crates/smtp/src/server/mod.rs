@@ -1,7 +1,6 @@
 //! The server's side of a conversation.
 
 mod auth;
-mod base64;
 mod command;
 mod commands;
 mod content;

@@ -1,6 +1,6 @@
 //! Doubts about values.
 
-use super::super::tag::{AuthInfo, TlsDemand, Values, letters};
+use super::super::tag::{AuthInfo, TlsDemand, Values, is_group, letters};
 use super::super::value::{ErrorText, Value, unquote};
 use super::super::{DelayChecks, Options, RelayMailFrom};
 use super::{Doubt, Line, error, warning};
@@ -29,8 +29,8 @@ pub(super) fn check(line: &Line<'_>, options: &Options, doubts: &mut Vec<Doubt>)
         Values::Letters => {
             letters(line.text).is_none().then(|| error("these are no letters", "write letters, as in S l"))
         }
-        Values::Group => (line.text.is_empty() || line.text.contains(char::is_whitespace))
-            .then(|| error("it is no name of a queue group", "write one name")),
+        Values::Group => (!is_group(line.text))
+            .then(|| error("it is no name of a queue group", "write one name of at most 64 letters")),
         Values::Address => {
             let address = unquote(line.text);
             (!address.is_empty() && address.parse::<mail::Address>().is_err())

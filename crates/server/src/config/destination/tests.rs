@@ -46,6 +46,11 @@ fn entries() {
         ("hop:B.example:2525", "smtp:[192.0.2.1]:25,(a.example:25|b.example:2525)", &[], true),
         ("hop:[2001:db8::1]:24", "lmtp:[2001:db8::1]:24", &[], true),
         ("hop:a.example", "a.example", &["a.example"], false),
+        ("group:slow", "a.example group=slow", &[], true),
+        ("group:slow", "smtp:[192.0.2.1]:25 hello=x.example group=slow copy", &[], true),
+        ("group:slow", "a.example group=slower", &[], false),
+        ("group:slow", "file:joe:/x group=slow", &[], false),
+        ("a.example", "a.example from=192.0.2.7 group=slow", &[], true),
         (".", "x", &[], false),
     ] {
         if entry == "." {

@@ -46,6 +46,16 @@ pub(super) static ROUTE: Section = Section {
              7435).",
         ),
         fixed(
+            "route.login_in_clear",
+            at!(route.login_in_clear),
+            Kind::Flag,
+            "false",
+            "true",
+            "send passwords of logins at next hops without TLS too",
+            "Logins are those of AuthInfo in the access map. PLAIN and LOGIN then show the password to everybody on the way; \
+             for a next hop on the same machine or in a tunnel.",
+        ),
+        fixed(
             "route.port",
             at!(route.port),
             Kind::Number { min: 1, max: 65_535, unit: "" },

@@ -26,7 +26,8 @@ pub(super) static DESTINATION: Section = Section {
             "the next hops that the table is for",
             "A domain; with a leading dot everything below it as well; an address in brackets for mail to such; mx: and a name of \
              an MX host, in which a star stands for any letters and dots: it fits a domain that has such a host; hop: and a host \
-             of route.smart_host. While route.smart_host takes all mail, only hop: fits.",
+             of route.smart_host; group: and a queue group, which QGRP of the access map gives to recipients. While \
+             route.smart_host takes all mail, only hop: and group: fit.",
         )
         .preset(Preset::Required),
         fixed(

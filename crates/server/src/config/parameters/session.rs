@@ -309,5 +309,16 @@ pub(super) static TLS: Section = Section {
             "how long a handshake may take",
             "",
         ),
+        fixed(
+            "tls.ca_files",
+            at!(tls.ca_files),
+            list(&PATH),
+            "[]",
+            "/etc/mailrace/tls/partners-ca.pem",
+            "authorities that next hops are judged by, files in PEM; none: those of the system",
+            "Only the demands of the access map (TLS_Srv, TLS_Rcpt with VERIFY) ask for it. The system's are looked for in \
+             /etc/ssl/certs/ca-certificates.crt, /etc/pki/tls/certs/ca-bundle.crt and /etc/ssl/cert.pem. The files are read \
+             again every hour.",
+        ),
     ],
 };

@@ -51,6 +51,9 @@ impl Rules<'_> {
                     "move this table up, or remove the entry",
                 );
             }
+            if matches!(next_hop, NextHop::Group(_)) {
+                continue;
+            }
             let is_smart = matches!(next_hop, NextHop::Hop(_));
             if route.smart_host.is_empty() && is_smart {
                 self.warn(

@@ -108,6 +108,19 @@ impl World {
         Self { service, candidates, dialled, rule }
     }
 
+    /// With this access map.
+    fn access(self, entries: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("access");
+        std::fs::write(&path, entries).unwrap();
+        let text = format!("[dns]\nservers = [\"127.0.0.1:9\"]\n[maps]\naccess = [{:?}]\n", path.display().to_string());
+        let config = crate::config::load(&text, None, &[], &crate::config::Machine::default()).unwrap().config;
+        let lookups = Arc::new(crate::lookup::Lookups::new(&config));
+        let loaded = crate::routing::load::load(&config, &lookups, None).unwrap();
+        self.service.routing.store(Arc::new(loaded.routing));
+        self
+    }
+
     /// Opens a connection; how that took, in milliseconds.
     async fn open(&self, lane: Lane) -> (Result<Box<Link>, Trouble>, u128) {
         let began = clock::now();
@@ -275,6 +288,44 @@ async fn tls_is_broken_only_where_clear_text_works() {
         assert!(world.open(Lane::Fast).await.0.is_err());
         let now = world.service.unix_now();
         assert!(!world.service.hosts.look(|hosts| hosts.tls_is_broken(ONE.parse().unwrap(), now)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_demanded_is_asked_of_each_host() {
+    let world = |one, two| World::new(&[("one", ONE, one), ("two", TWO, two)]);
+    let some = world(Mood::Good, Mood::Good).access("TLS_Srv:one PERM+ENCR:112\n");
+    assert_eq!(&*some.open(Lane::Fast).await.0.unwrap().peer.name, "two");
+    assert!(some.may_try(ONE), "it is good enough for others");
+    let all = "TLS_Srv: PERM+ENCR:112\n";
+    let trouble = world(Mood::Good, Mood::Good).access(all).open(Lane::Fast).await.0.unwrap_err();
+    assert!(trouble.is_permanent && trouble.status.to_string() == "5.7.0", "{trouble:?}");
+    let text = "503 5.7.0 encryption too weak 0 less than 112 (TLS_Srv: PERM+ENCR:112 in ";
+    assert!(trouble.text.starts_with(text) && trouble.text.ends_with("access line 1)"), "{}", trouble.text);
+    // A host that may have what is demanded could not be asked.
+    for (one, two) in [(Mood::Refuses, Mood::Good), (Mood::Good, Mood::Refuses), (Mood::BrokenTls, Mood::Good)] {
+        let trouble = world(one, two).access(all).open(Lane::Fast).await.0.unwrap_err();
+        assert!(
+            !trouble.is_permanent && trouble.status.outcome() == Outcome::Transient,
+            "{one:?} {two:?}: {trouble:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tls_that_is_demanded_is_tried_whatever_else_is_said() {
+    let world = |entries| World::new(&[("one", ONE, Mood::BrokenTls)]).access(entries);
+    let quiet = world("Try_TLS:one NO\n");
+    assert!(quiet.open(Lane::Fast).await.0.is_ok());
+    assert_eq!(quiet.dialled().len(), 1, "no handshake has failed");
+    let mut required = world("Try_TLS:one NO\n");
+    required.rule.tls = RouteTls::Required;
+    let mut never = world("TLS_Srv:one ENCR:112\n");
+    never.rule.tls = RouteTls::None;
+    for world in [required, never, world("Try_TLS:one NO\nTLS_Srv:one PERM+VERIFY\n")] {
+        let trouble = world.open(Lane::Fast).await.0.unwrap_err();
+        assert!(trouble.text.starts_with("TLS handshake with one failed: ") && !trouble.is_permanent, "{trouble:?}");
+        assert_eq!(world.dialled().len(), 1, "never in clear");
     }
 }
 

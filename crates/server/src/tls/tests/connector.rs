@@ -20,21 +20,24 @@ fn server(acceptor: &Acceptor) -> TlsAcceptor {
     TlsAcceptor::from(Arc::clone(&acceptor.current.load().config))
 }
 
+/// Shows the same certificate to everybody.
+#[derive(Debug)]
+struct Always(Arc<CertifiedKey>);
+
+impl ResolvesServerCert for Always {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0))
+    }
+}
+
 /// A server with versions of its own, and a certificate that nobody can read.
 fn odd_server(versions: &[&'static SupportedProtocolVersion]) -> TlsAcceptor {
-    #[derive(Debug)]
-    struct Odd(Arc<CertifiedKey>);
-    impl ResolvesServerCert for Odd {
-        fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-            Some(Arc::clone(&self.0))
-        }
-    }
     let provider = Arc::new(aws_lc_rs::default_provider());
     let key = rustls::pki_types::PrivateKeyDer::try_from(ECDSA.serialize_der()).unwrap();
     let signer = provider.key_provider.load_private_key(key).unwrap();
     let certified = CertifiedKey::new(vec![CertificateDer::from(b"not a certificate".to_vec())], signer);
     let config = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions).unwrap();
-    TlsAcceptor::from(Arc::new(config.with_no_client_auth().with_cert_resolver(Arc::new(Odd(Arc::new(certified))))))
+    TlsAcceptor::from(Arc::new(config.with_no_client_auth().with_cert_resolver(Arc::new(Always(Arc::new(certified))))))
 }
 
 #[tokio::test]
@@ -64,6 +67,68 @@ async fn any_certificate_is_taken() {
         let (client, server) = deliver(&connector, "odd.example", &odd_server(versions)).await;
         server.unwrap();
         assert!(["TLSv1.3", "TLSv1.2"].contains(&&*client.unwrap().1.version));
+    }
+}
+
+async fn judged(connector: &Connector, server: &TlsAcceptor, ca_files: &[PathBuf]) -> TlsInfo {
+    let (ours, theirs) = tokio::io::duplex(64 * 1024);
+    let connect = connector.connect_and_judge(ours, "mx.example.org", deadline(), ca_files);
+    let (client, _server) = tokio::join!(connect, server.accept(theirs));
+    client.unwrap().1
+}
+
+#[tokio::test]
+async fn certificates_are_judged_and_taken_all_the_same() {
+    let mut rig = Rig::new();
+    rig.certificate("good", &ECDSA, 2090);
+    let connector = Connector::new(&rig.settings).unwrap();
+    let good = server(&rig.acceptor());
+    let own = rig.settings.certificate.clone();
+    let info = judged(&connector, &good, &own).await;
+    assert_eq!((info.verify, &info.fault), ("OK", &None));
+    let certificate = info.certificate.unwrap();
+    assert!(certificate.is_for("MX.example.org") && !certificate.is_for("example.org"), "{certificate:?}");
+    assert_eq!(certificate.subject(), certificate.issuer());
+
+    let mut stranger = Rig::new();
+    stranger.certificate("other", &RSA, 2090);
+    let mut old = Rig::new();
+    old.certificate("old", &ECDSA, 2001);
+    for (server, files, words) in [
+        (&good, &stranger.settings.certificate, "invalid peer certificate"),
+        (&server(&old.acceptor()), &old.settings.certificate, "xpired"),
+        // It cannot be read, and neither can be checked who has its key.
+        (&odd_server(&[&rustls::version::TLS12]), &own, "BadEncoding"),
+    ] {
+        let info = judged(&connector, server, files).await;
+        let fault = info.fault.unwrap();
+        assert!(info.verify == "FAIL" && !fault.is_ours && fault.text.contains(words), "{words}: {fault:?}");
+    }
+    let info = judged(&connector, &good, &[rig.dir.path().join("none.pem")]).await;
+    let fault = info.fault.unwrap();
+    assert!(fault.is_ours && fault.text.contains("none.pem cannot be read"), "{fault:?}");
+}
+
+#[tokio::test]
+async fn who_has_another_key_is_found_out() {
+    // The certificate of one, the key of the other.
+    let mut rig = Rig::new();
+    rig.certificate("good", &ECDSA, 2090);
+    let provider = aws_lc_rs::default_provider();
+    let other = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(other.serialize_der()).unwrap();
+    let signer = provider.key_provider.load_private_key(key).unwrap();
+    let certified = Arc::new(CertifiedKey::new(rig.trusted.clone(), signer));
+    let connector = Connector::new(&rig.settings).unwrap();
+    for versions in [&[&rustls::version::TLS13], &[&rustls::version::TLS12]] {
+        let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_protocol_versions(versions)
+            .unwrap()
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(Always(Arc::clone(&certified))));
+        let info = judged(&connector, &TlsAcceptor::from(Arc::new(config)), &rig.settings.certificate).await;
+        let fault = info.fault.unwrap();
+        assert!(fault.text.contains("does not prove that it has the key"), "{fault:?}");
     }
 }
 

@@ -7,7 +7,7 @@
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Appends the encoded form of `bytes`.
-pub(super) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     for group in bytes.chunks(3) {
         let octet = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
         let bits = octet(0) << 16 | octet(1) << 8 | octet(2);
@@ -21,7 +21,7 @@ pub(super) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
 
 /// Reads an encoded form; `None` when it is not the one that [`encode`] writes.
 // RFC 4648 §3.2, §3.3, §3.5, §4: padding is required, other characters and stray bits are refused
-pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(4) {
         return None;
     }

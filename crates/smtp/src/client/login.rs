@@ -1,0 +1,235 @@
+//! Logging in at a server: PLAIN, LOGIN and CRAM-MD5.
+//!
+//! One mechanism is tried, the first that both sides have. A password crosses a connection in clear only where the settings say
+//! so. No value here shows its password in `Debug`.
+
+use std::fmt;
+
+use md5::{Digest as _, Md5};
+
+use super::offers::Mechanisms;
+use crate::base64;
+
+/// The longest command with an answer in it; a longer answer follows the server's 334.
+// RFC 4954 §4: the command obeys the limit of command lines
+const COMMAND_OCTETS_MAX: usize = 510;
+
+/// A way to log in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mechanism {
+    /// PLAIN (RFC 4616)
+    Plain,
+    /// LOGIN, which no RFC describes: name and password, each asked for.
+    Login,
+    /// CRAM-MD5 (RFC 2195)
+    CramMd5,
+}
+
+impl Mechanism {
+    /// All, in the order in which they are tried.
+    pub const ALL: [Self; 3] = [Self::Plain, Self::Login, Self::CramMd5];
+
+    /// The mechanism of this name, in any case.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.as_str().eq_ignore_ascii_case(name))
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Plain => "PLAIN",
+            Self::Login => "LOGIN",
+            Self::CramMd5 => "CRAM-MD5",
+        }
+    }
+
+    /// Whether who listens learns the password.
+    const fn shows_password(self) -> bool {
+        matches!(self, Self::Plain | Self::Login)
+    }
+}
+
+/// As whom to log in.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// Whose password it is.
+    pub user: Box<str>,
+    /// For whom, if that is somebody else; only PLAIN can say it.
+    pub on_behalf_of: Option<Box<str>>,
+    /// The password.
+    pub password: Box<[u8]>,
+    /// Which are tried, in their order.
+    pub mechanisms: Vec<Mechanism>,
+    /// The password may be said without TLS.
+    pub in_clear: bool,
+    /// A server that does not offer AUTH at all gets no mail.
+    pub is_required: bool,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").field("user", &self.user).field("mechanisms", &self.mechanisms).finish_non_exhaustive()
+    }
+}
+
+/// Why there is no login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoLogin {
+    /// None is needed where none is offered.
+    NotNeeded,
+    /// The session ends; why, for the log.
+    Impossible(&'static str),
+}
+
+impl Login {
+    /// The mechanism to use.
+    pub(super) fn choose(&self, offered: Mechanisms, is_encrypted: bool) -> Result<Mechanism, NoLogin> {
+        if offered.is_none() {
+            return Err(match self.is_required {
+                true => NoLogin::Impossible("AUTH is not offered"),
+                false => NoLogin::NotNeeded,
+            });
+        }
+        let mut shared = self.mechanisms.iter().copied().filter(|one| offered.has(*one)).peekable();
+        if shared.peek().is_none() {
+            return Err(NoLogin::Impossible("no mechanism of AUTH is offered that is allowed here"));
+        }
+        let is_safe = |one: &Mechanism| is_encrypted || self.in_clear || !one.shows_password();
+        shared.find(is_safe).ok_or(NoLogin::Impossible("without TLS no password is sent"))
+    }
+}
+
+/// A dialog with the server.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    mechanism: Mechanism,
+    /// Answers that were given.
+    answers: u8,
+}
+
+impl Exchange {
+    /// Begins; the command without its line end.
+    pub(super) fn begin(login: &Login, mechanism: Mechanism) -> (Self, String) {
+        let mut exchange = Self { mechanism, answers: 0 };
+        let mut command = format!("AUTH {}", mechanism.as_str());
+        if mechanism == Mechanism::Plain {
+            let answer = coded(&plain(login));
+            if command.len() + 1 + answer.len() <= COMMAND_OCTETS_MAX {
+                command.push(' ');
+                command.push_str(&answer);
+                exchange.answers = 1;
+            }
+        }
+        (exchange, command)
+    }
+
+    /// The answer to a challenge, coded; `None`: the mechanism has none.
+    pub(super) fn answer(&mut self, login: &Login, challenge: &[u8]) -> Option<String> {
+        self.answers += 1;
+        match (self.mechanism, self.answers) {
+            (Mechanism::Plain, 1) => Some(coded(&plain(login))),
+            // Servers word the two questions as they like.
+            (Mechanism::Login, 1) => Some(coded(login.user.as_bytes())),
+            (Mechanism::Login, 2) => Some(coded(&login.password)),
+            // RFC 2195 §2: the name, a blank, and the digest in lower-case hexadecimal
+            (Mechanism::CramMd5, 1) => {
+                let challenge = base64::decode(challenge.trim_ascii())?;
+                let mut answer = format!("{} ", login.user);
+                for octet in hmac_md5(&login.password, &challenge) {
+                    answer.push_str(&format!("{octet:02x}"));
+                }
+                Some(coded(answer.as_bytes()))
+            }
+            _ => None,
+        }
+    }
+}
+
+// RFC 4616 §2: for whom, as whom, password
+fn plain(login: &Login) -> Vec<u8> {
+    let on_behalf_of = login.on_behalf_of.as_deref().unwrap_or_default();
+    [on_behalf_of.as_bytes(), b"\0", login.user.as_bytes(), b"\0", &login.password].concat()
+}
+
+fn coded(octets: &[u8]) -> String {
+    let mut text = Vec::new();
+    base64::encode(octets, &mut text);
+    String::from_utf8(text).unwrap_or_default()
+}
+
+// RFC 2104 §2
+fn hmac_md5(key: &[u8], text: &[u8]) -> [u8; 16] {
+    let mut block = [0_u8; 64];
+    let hashed: [u8; 16];
+    let key = if key.len() > block.len() {
+        hashed = Md5::digest(key).into();
+        &hashed
+    } else {
+        key
+    };
+    block.iter_mut().zip(key).for_each(|(octet, key)| *octet = *key);
+    let inner = Md5::new().chain_update(block.map(|octet| octet ^ 0x36)).chain_update(text).finalize();
+    Md5::new().chain_update(block.map(|octet| octet ^ 0x5c)).chain_update(inner).finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn login() -> Login {
+        Login {
+            user: "tim".into(),
+            on_behalf_of: None,
+            password: (*b"tanstaaftanstaaf").into(),
+            mechanisms: Mechanism::ALL.to_vec(),
+            in_clear: false,
+            is_required: true,
+        }
+    }
+
+    // RFC 2195 §2 (test), RFC 2104 §2 (test)
+    #[test]
+    fn cram_md5_is_as_the_rfc_has_it() {
+        let (mut exchange, command) = Exchange::begin(&login(), Mechanism::CramMd5);
+        assert_eq!(command, "AUTH CRAM-MD5");
+        let challenge = b"PDE4OTYuNjk3MTcwOTUyQHBvc3RvZmZpY2UucmVzdG9uLm1jaS5uZXQ+";
+        let answer = exchange.answer(&login(), challenge);
+        assert_eq!(answer.as_deref(), Some("dGltIGI5MTNhNjAyYzdlZGE3YTQ5NWI0ZTZlNzMzNGQzODkw"));
+        assert_eq!(exchange.answer(&login(), challenge), None);
+        let hex: String = hmac_md5(&[0xaa; 80], b"Test Using Larger Than Block-Size Key - Hash Key First")
+            .iter()
+            .map(|octet| format!("{octet:02x}"))
+            .collect();
+        assert_eq!(hex, "6b1ab7fe4bd7bf8f0b62e6ce61b9d0cd");
+    }
+
+    // RFC 4616 §4 (test), RFC 4954 §4 (test)
+    #[test]
+    fn plain_goes_with_the_command_where_it_fits() {
+        let mut login = Login { on_behalf_of: Some("Ursel".into()), password: (*b"xipj3plmq").into(), ..login() };
+        login.user = "Kurt".into();
+        let (_, command) = Exchange::begin(&login, Mechanism::Plain);
+        assert_eq!(command, format!("AUTH PLAIN {}", coded(b"Ursel\0Kurt\0xipj3plmq")));
+        login.password = vec![b'x'; 500].into();
+        let (mut exchange, command) = Exchange::begin(&login, Mechanism::Plain);
+        assert_eq!(command, "AUTH PLAIN");
+        assert_eq!(exchange.answer(&login, b"").map(|answer| answer.len()), Some(684));
+    }
+
+    #[test]
+    fn no_password_goes_in_clear() {
+        let offered = |plain, cram_md5| Mechanisms { plain, login: false, cram_md5 };
+        let login = login();
+        assert_eq!(login.choose(offered(true, true), true), Ok(Mechanism::Plain));
+        assert_eq!(login.choose(offered(true, true), false), Ok(Mechanism::CramMd5));
+        assert!(matches!(login.choose(offered(true, false), false), Err(NoLogin::Impossible(_))));
+        let open = Login { in_clear: true, ..login.clone() };
+        assert_eq!(open.choose(offered(true, false), false), Ok(Mechanism::Plain));
+        assert!(matches!(login.choose(Mechanisms::default(), true), Err(NoLogin::Impossible(_))));
+        let easy = Login { is_required: false, ..login };
+        assert_eq!(easy.choose(Mechanisms::default(), true), Err(NoLogin::NotNeeded));
+        assert!(!format!("{easy:?}").contains("tanstaaf"));
+    }
+}
