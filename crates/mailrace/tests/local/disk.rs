@@ -95,7 +95,13 @@ fn a_limit_on_the_size_of_files_is_told_and_ends_no_process() {
     for user in ["daemon", "root"] {
         let setup = with_boxes(NOBODY).set("server.user", format!("\"{user}\""));
         let path = setup.path("boxes").join("nobody");
-        let setup = stored(setup, As::Us, u32::from(user == "daemon"), &[("nobody@x.test", "local:".to_owned())], b"Subject: x\r\n\r\nx\r\n");
+        let setup = stored(
+            setup,
+            As::Us,
+            u32::from(user == "daemon"),
+            &[("nobody@x.test", "local:".to_owned())],
+            b"Subject: x\r\n\r\nx\r\n",
+        );
         let old = format!("From x\n\n{}\n\n", "x".repeat(usize::try_from(MAX).expect("small") - 60));
         std::fs::write(&path, &old).expect("written");
         give(&path, NOBODY);
@@ -133,7 +139,12 @@ fn after_a_power_cut(keep: f64) -> (String, String) {
     let whole = std::fs::read_to_string(&path).expect("a mailbox");
     std::fs::remove_dir_all(&spool).expect("removed");
     assert!(Command::new("cp").arg("-a").args([&before, &spool]).status().expect("there is cp").success());
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a place in a file")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a place in a file"
+    )]
     let length = (whole.len() as f64 * keep) as u64;
     std::fs::OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(length)).expect("cut");
     let mut server = start(setup, As::Us);

@@ -27,7 +27,11 @@ fn what_the_privileged_process_was_told_at_the_start_is_not_changed_silently() {
         let kept = std::fs::read(&before).expect("read");
         server.setup = setup;
         let mut changed = String::from_utf8(kept.clone()).expect("text");
-        changed = changed.lines().filter(|line| !line.starts_with(&format!("{key} ="))).map(|line| format!("{line}\n")).collect();
+        changed = changed
+            .lines()
+            .filter(|line| !line.starts_with(&format!("{key} =")))
+            .map(|line| format!("{line}\n"))
+            .collect();
         std::fs::write(&before, format!("{changed}{key} = {value}\n")).expect("written");
         let output = server.control(&["reload"], b"");
         let said = text(&output);

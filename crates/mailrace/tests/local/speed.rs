@@ -35,7 +35,8 @@ fn round(with: &PathBuf, who: As, kind: &str, users: usize, messages: usize) -> 
     let names: Vec<String> = (0..users).map(|user| format!("user{user}@x.test")).collect();
     let mail: Vec<(&str, String)> =
         (0..messages).map(|number| (names[number % users].as_str(), "local:".to_owned())).collect();
-    let content = format!("Subject: x\r\n\r\n{}", "A line of the usual length, as people write them in mail.\r\n".repeat(30));
+    let content =
+        format!("Subject: x\r\n\r\n{}", "A line of the usual length, as people write them in mail.\r\n".repeat(30));
     let setup = stored(setup, who, owner, &mail, content.as_bytes()).set("delivery.mode", "\"background\"");
     let mut command = Command::new(with);
     command.arg("serve").arg("--config").arg(setup.write());
@@ -83,6 +84,12 @@ fn deliveries_a_second() {
     }
     for ((what, with), mut rates) in all {
         rates.sort_by(f64::total_cmp);
-        println!("{what}: {:.0} [{:.0}-{:.0}] messages a second, {}", rates[ROUNDS / 2], rates[0], rates[ROUNDS - 1], with.display());
+        println!(
+            "{what}: {:.0} [{:.0}-{:.0}] messages a second, {}",
+            rates[ROUNDS / 2],
+            rates[0],
+            rates[ROUNDS - 1],
+            with.display()
+        );
     }
 }

@@ -286,7 +286,8 @@ mod tests {
         // The machine's own are older than that.
         let kept = Kept::new("/etc/passwd".into());
         let (one, two) = (kept.now().unwrap(), kept.now().unwrap());
-        let is_old = |path: &str| stamp(path.as_ref()).is_none_or(|stamp| (stamp[5] as u64) + 60 < clock::unix_us() / 1_000_000);
+        let is_old =
+            |path: &str| stamp(path.as_ref()).is_none_or(|stamp| (stamp[5] as u64) + 60 < clock::unix_us() / 1_000_000);
         assert!(Arc::ptr_eq(&one, &two) || !is_old("/etc/passwd") || !is_old(GROUP));
     }
 

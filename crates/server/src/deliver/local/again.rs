@@ -98,7 +98,13 @@ pub(super) struct Append<'m> {
 
 impl<'m> Append<'m> {
     /// Behind `length` octets, up to `max` of them. Without candidates, it is written in any case.
-    pub(super) fn new(medium: &'m mut dyn Medium, length: u64, max: u64, head: Vec<u8>, candidates: Vec<Candidate>) -> Self {
+    pub(super) fn new(
+        medium: &'m mut dyn Medium,
+        length: u64,
+        max: u64,
+        head: Vec<u8>,
+        candidates: Vec<Candidate>,
+    ) -> Self {
         Self { medium, length, left: max.saturating_sub(length), head, candidates, same: 0, written: 0 }
     }
 

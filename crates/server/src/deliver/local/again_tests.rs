@@ -37,7 +37,8 @@ impl Medium for Memory {
 }
 
 /// A message as it comes to the spool, with the queue id of the order in it.
-const TEXT: &str = "Received: by mx.example id 6AK84ct0028759;\r\n\tFri, 15 Jan 2027\r\nSubject: x\r\n\r\nFrom me\r\nto you\r\n";
+const TEXT: &str =
+    "Received: by mx.example id 6AK84ct0028759;\r\n\tFri, 15 Jan 2027\r\nSubject: x\r\n\r\nFrom me\r\nto you\r\n";
 
 fn put(file: &mut Vec<u8>, text: &str, is_again: bool) {
     // Some time later.
@@ -80,13 +81,19 @@ fn a_message_that_was_cut_short_is_completed() {
             } else {
                 stubs += 1;
                 // A rest of its line is no part of the whole one.
-                assert!(messages.last().is_some_and(|last| is_whole(last)) && messages.len() <= 2 + before.len().min(1));
+                assert!(
+                    messages.last().is_some_and(|last| is_whole(last)) && messages.len() <= 2 + before.len().min(1)
+                );
             }
             // The control: a delivery that does not look has half a message and a whole one.
             let mut file = half.clone();
             put(&mut file, TEXT, false);
             let messages = split(str::from_utf8(&file).unwrap());
-            assert_eq!(messages.len(), usize::from(!before.is_empty()) + 1 + usize::from(cut >= "From ".len()), "at {cut}");
+            assert_eq!(
+                messages.len(),
+                usize::from(!before.is_empty()) + 1 + usize::from(cut >= "From ".len()),
+                "at {cut}"
+            );
         }
         assert!(completed > 100 && stubs > 30, "{completed} {stubs}");
     }
@@ -117,14 +124,17 @@ fn what_somebody_has_changed_is_left_alone() {
         ("something follows the whole of it", [&whole, b"else".as_slice()].concat()),
         ("zeroes follow half of it", [half, &[0; 100]].concat()),
         ("a message that only begins alike", once(&TEXT.replace("to you", "to them"))),
-        ("half of one that only begins alike", once(&TEXT.replace("to you", "to them"))[..200].to_vec()),
+        ("half of one that only begins alike", once(&TEXT.replace("to you", "to them"))[..188].to_vec()),
     ] {
         let mut file = before.clone();
         put(&mut file, TEXT, true);
         assert!(file.starts_with(&before), "{what}");
         let behind = str::from_utf8(&file[before.len()..]).unwrap();
         let own = behind.trim_start_matches('\n');
-        assert!(own.starts_with("From ann@a.example Sat Jan 16") && own.ends_with("\n\n>From me\nto you\n\n"), "{what}: {behind:?}");
+        assert!(
+            own.starts_with("From ann@a.example Sat Jan 16") && own.ends_with("\n\n>From me\nto you\n\n"),
+            "{what}: {behind:?}"
+        );
         assert!(own.contains("Received: by mx.example id 6AK84ct0028759;\n"), "{what}: {behind:?}");
     }
 }

@@ -133,14 +133,21 @@ impl Agent {
             }
             Some(known) if known == login => Ok(()),
             Some(known) => {
-                let text = format!("the account of {} has changed just now, or this is mail for {}", known.name, login.name);
+                let text =
+                    format!("the account of {} has changed just now, or this is mail for {}", known.name, login.name);
                 Err(Verdict::deferred((3, 0), text))
             }
         }
     }
 
     /// Delivers a message, and those that follow it to the same place. The first order for another one, if there is one.
-    fn deliver(&self, order: Order, place: &Place, orders: &mut dyn Orders, verdicts: &mut Vec<Verdict>) -> Option<Order> {
+    fn deliver(
+        &self,
+        order: Order,
+        place: &Place,
+        orders: &mut dyn Orders,
+        verdicts: &mut Vec<Verdict>,
+    ) -> Option<Order> {
         let mut drawer = match self.open(place) {
             Ok(drawer) => Ok(drawer),
             Err(verdict) => Err(verdict),
@@ -158,7 +165,9 @@ impl Agent {
             }
             verdicts.push(done.err().unwrap_or_else(Verdict::delivered));
             match orders.next_order() {
-                Some(order) if place.is_mailbox() && self.place(&order).is_ok_and(|other| other == *place) => now = order,
+                Some(order) if place.is_mailbox() && self.place(&order).is_ok_and(|other| other == *place) => {
+                    now = order
+                }
                 other => break other,
             }
         };
@@ -176,7 +185,9 @@ impl Agent {
         let person = &place.person;
         match &place.kind {
             Kind::Mbox(path) => Mailbox::open(path, person, &self.settings).map(|file| Drawer::File(Box::new(file))),
-            Kind::File(path) => Mailbox::open_file(path, person, &self.settings).map(|file| Drawer::File(Box::new(file))),
+            Kind::File(path) => {
+                Mailbox::open_file(path, person, &self.settings).map(|file| Drawer::File(Box::new(file)))
+            }
             Kind::Maildir(path) => Maildir::open(path, person, &self.settings).map(Drawer::Maildir),
             Kind::Program(_) | Kind::Nowhere => Ok(Drawer::None),
         }

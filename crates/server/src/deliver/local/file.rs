@@ -140,7 +140,9 @@ impl Mailbox {
             Broken::Write(error) => refused(&self.path, &self.person, &error),
         };
         if let Some(error) = uncut {
-            verdict.text.push_str(&format!("; half a message stands behind octet {length} and cannot be cut off: {error}"));
+            verdict
+                .text
+                .push_str(&format!("; half a message stands behind octet {length} and cannot be cut off: {error}"));
         }
         verdict
     }

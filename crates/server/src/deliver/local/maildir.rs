@@ -9,6 +9,7 @@ use super::file::refused;
 use super::letter::{Broken, Form, Letter, unreadable};
 use super::order::{Settings, Verdict};
 use super::person::Person;
+use super::quota::Quota;
 use super::sweep;
 use crate::env::clock;
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
@@ -29,6 +30,7 @@ const SYNCS_MAX: usize = 8;
 pub(crate) struct Maildir {
     directory: PathBuf,
     person: Person,
+    quota: Option<Quota>,
     drafts: Vec<Draft>,
 }
 
@@ -50,7 +52,8 @@ impl Maildir {
             make(&directory.join(part)).map_err(|error| refused(&directory.join(part), person, &error))?;
         }
         sweep::sweep(&directory.join("tmp"));
-        Ok(Self { directory, person: person.clone(), drafts: Vec::new() })
+        let quota = Quota::of(base);
+        Ok(Self { directory, person: person.clone(), quota, drafts: Vec::new() })
     }
 
     /// Writes a message below `tmp`. What becomes of it is said by [`Maildir::close`], in this order.
@@ -69,6 +72,13 @@ impl Maildir {
         match write(letter, &path) {
             Ok((file, size)) => {
                 let place = self.directory.join("new").join(format!("{name},S={size}"));
+                // One that is there has been counted.
+                if let Some(quota) = self.quota.as_mut().filter(|_| !place.exists())
+                    && let Err(why) = quota.take(size)
+                {
+                    drop(std::fs::remove_file(&path));
+                    return Err(Verdict::deferred((2, 2), why));
+                }
                 self.drafts.push(Draft { path, place, file });
                 Ok(())
             }
@@ -84,7 +94,7 @@ impl Maildir {
 
     /// Syncs what was written, and gives each file its place. A verdict for each.
     pub(crate) fn close(self) -> Vec<Result<(), Verdict>> {
-        let Self { directory, person, drafts } = self;
+        let Self { directory, person, drafts, .. } = self;
         let mut moved = false;
         let mut ends: Vec<Result<(), Verdict>> = Vec::with_capacity(drafts.len());
         for (draft, synced) in drafts.iter().zip(sync_all(&drafts)) {
@@ -208,6 +218,22 @@ mod tests {
         assert_eq!(deliver(&base, &other, None, false), Verdict::delivered());
         assert_eq!(names(&base.join("new")), [name, "1800000000.Q6AK84ct0028759R1.a_b_c,S=70"]);
         assert!(names(&base.join("tmp")).is_empty());
+    }
+
+    #[test]
+    fn a_maildir_over_its_quota_takes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("maildirsize"), "100S\n").unwrap();
+        assert_eq!(deliver(directory.path(), &order(), None, false), Verdict::delivered());
+        // The same one again has its place.
+        assert_eq!(deliver(directory.path(), &order(), None, false), Verdict::delivered());
+        let other = Order { unique: "6AK84ct0028759R1".into(), ..order() };
+        let verdict = deliver(directory.path(), &other, None, false);
+        assert!(
+            verdict.end == End::Deferred && verdict.status == (2, 2) && verdict.text.contains("100S"),
+            "{verdict:?}"
+        );
+        assert_eq!((names(&directory.path().join("new")).len(), names(&directory.path().join("tmp")).len()), (1, 0));
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! | [`person`] | as whom it is done, and whether it may be |
 //! | [`letter`] | the message as a mailbox or a program gets it |
 //! | [`file`], [`lock`] | mailbox files and files of aliases |
-//! | [`maildir`] | Maildirs |
+//! | [`maildir`], [`quota`] | Maildirs, and what they may have |
 //! | [`program`], [`command`], [`status`] | programs |
 //! | [`again`], [`sweep`] | what crashes leave in them |
 //! | [`agent`] | deliveries, whoever makes them |
@@ -32,6 +32,7 @@ mod order;
 mod person;
 pub mod privileged;
 mod program;
+mod quota;
 mod status;
 mod stream;
 mod sweep;
@@ -205,7 +206,8 @@ fn order_of(
     let live = service.live.load();
     let config = &live.config;
     // Before this start it may have been begun, and nothing noted.
-    let running_us = u64::try_from(clock::now().saturating_duration_since(service.began).as_micros()).unwrap_or(u64::MAX);
+    let running_us =
+        u64::try_from(clock::now().saturating_duration_since(service.began).as_micros()).unwrap_or(u64::MAX);
     let is_older = envelope.received.at_us <= at_us.saturating_sub(running_us).saturating_add(SLACK_US);
     let sender = envelope.sender.address().map(Address::to_string).unwrap_or_default();
     Order {

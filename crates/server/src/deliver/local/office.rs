@@ -153,7 +153,9 @@ impl Office {
         if let Some(line) = busy.get_mut(&place.name()) {
             if line.waiting.len() >= self.stuck_max && now.saturating_duration_since(line.since) > STUCK_AFTER {
                 let (path, waiting) = (place.name(), line.waiting.len() + 1);
-                let text = format!("{path} takes nothing now, and {waiting} messages wait for it; look at its locks and processes");
+                let text = format!(
+                    "{path} takes nothing now, and {waiting} messages wait for it; look at its locks and processes"
+                );
                 return HandedIn::Done(Handed::Verdict(Verdict::deferred((2, 0), text)));
             }
             let (tell, told) = oneshot::channel();
@@ -172,7 +174,8 @@ impl Office {
         let mut batch = vec![(first, None)];
         if let Some(line) = self.busy().get_mut(&passing.name) {
             line.since = clock::now();
-            let fits = |next: &Waiting, bytes: u64| next.place == *place && bytes + next.letters.source.bytes() <= BATCH_BYTES;
+            let fits =
+                |next: &Waiting, bytes: u64| next.place == *place && bytes + next.letters.source.bytes() <= BATCH_BYTES;
             while batch.len() < BATCH_MAX
                 && line.waiting.front().is_some_and(|next| fits(next, bytes))
                 && let Some(Waiting { letters, tell, .. }) = line.waiting.pop_front()
@@ -351,3 +354,7 @@ impl Content for Source {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "office_tests.rs"]
+mod tests;

@@ -369,4 +369,55 @@ mod tests {
         assert_eq!(Verdict::from_json(odd.as_bytes()), None);
         assert_eq!((Order::from_json(b"{}"), Verdict::from_json(b"x"), Settings::from_json("[]")), (None, None, None));
     }
+
+    #[test]
+    fn a_reload_changes_nothing_that_was_told_at_the_start() {
+        let usual = Config::default();
+        let changes = [
+            "mailbox = 'maildir:%h/Maildir'",
+            "mailbox_user = 'mail'",
+            "mailbox_group = 'staff'",
+            "mailbox_size_max = 1",
+            "locks = []",
+            "lock_time_max = '7s'",
+            "subfolders = true",
+            "programs = ['/x']",
+            "program_time_max = '7s'",
+            "program_processes_max = 7",
+            "files = ['/x']",
+            "default_user = 'x'",
+            "uid_min = 7",
+            "accounts = '/x'",
+        ];
+        for change in changes {
+            let text = format!("local.{change}\n");
+            let text =
+                if change.starts_with("mailbox_user") { format!("{text}local.mailbox = 'mbox:/x/%u'\n") } else { text };
+            let loaded = crate::config::load(&text, None, &[], &crate::config::Machine::default());
+            let config = loaded.unwrap_or_else(|problems| panic!("{text}: {problems:?}")).config;
+            // Whoever adds a field adds its key above.
+            let Settings {
+                mailbox: _,
+                mailbox_user: _,
+                mailbox_group: _,
+                mailbox_size_max: _,
+                dotlock: _,
+                fcntl: _,
+                lock_time: _,
+                subfolders: _,
+                programs: _,
+                program_time: _,
+                processes_max: _,
+                files: _,
+                default_user: _,
+                uid_min: _,
+                accounts: _,
+            } = Settings::new(&config);
+            assert_ne!(Settings::new(&config), Settings::new(&usual), "{text}");
+            let refused =
+                crate::config::refuses_reload(&crate::config::differences(&usual, &config)).unwrap_or_default();
+            let key = format!("local.{}", change.split(' ').next().unwrap());
+            assert!(refused.contains(&key) && refused.contains("takes effect after a restart"), "{text}: {refused}");
+        }
+    }
 }

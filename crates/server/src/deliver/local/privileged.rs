@@ -35,11 +35,11 @@ use crate::env::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
 use rustix::io::Errno;
-use rustix::process::Signal;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
+use rustix::process::Signal;
 use std::io::{self, BufReader, BufWriter, IoSlice, IoSliceMut, PipeReader, PipeWriter};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -108,7 +108,8 @@ impl Helper {
     /// # Errors
     /// Why there is none.
     pub(super) fn worker(&self) -> Result<Worker, Handed> {
-        let no = |error: io::Error| Handed::Verdict(Verdict::deferred((3, 0), format!("no socket for a delivery: {error}")));
+        let no =
+            |error: io::Error| Handed::Verdict(Verdict::deferred((3, 0), format!("no socket for a delivery: {error}")));
         let (ours, theirs) = UnixStream::pair().map_err(no)?;
         let (end, leash) = io::pipe().map_err(no)?;
         hand_over(self.control.as_fd(), &[theirs.as_fd(), end.as_fd()]).map_err(|error| self.gone(&error))?;
@@ -122,6 +123,23 @@ impl Helper {
         let verdict = Verdict::deferred((3, 0), text);
         let is_first = !self.is_gone.swap(true, Ordering::Relaxed);
         if is_first { Handed::Gone(verdict) } else { Handed::Verdict(verdict) }
+    }
+}
+
+#[cfg(test)]
+impl Helper {
+    /// A helper that is the test.
+    pub(super) fn fake() -> io::Result<(Self, OwnedFd)> {
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        Ok((Self { control: ours, is_gone: AtomicBool::new(false) }, theirs))
+    }
+}
+
+#[cfg(test)]
+impl Worker {
+    /// A worker who has ended.
+    pub(super) fn fake() -> io::Result<Self> {
+        Ok(Self { stream: UnixStream::pair()?.0, _leash: io::pipe()?.1 })
     }
 }
 
@@ -227,13 +245,16 @@ fn wait_for_work(control: BorrowedFd<'_>, children: &mut [Child]) -> Result<bool
 }
 
 /// What the server had to say.
-enum Taken {
+pub(super) enum Taken {
+    /// A worker is wanted: his socket, and what tells that nobody wants him any more.
     Worker(OwnedFd, PipeReader),
+    /// Nothing to do.
     Nothing,
+    /// It is gone.
     End,
 }
 
-fn take_over(control: BorrowedFd<'_>) -> io::Result<Taken> {
+pub(super) fn take_over(control: BorrowedFd<'_>) -> io::Result<Taken> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0; 1];
@@ -312,4 +333,37 @@ const BUFFER_BYTES: usize = 64 << 10;
 
 fn read_settings(text: &str) -> Result<Settings, String> {
     Settings::from_json(text).ok_or_else(|| "this command is for mailrace itself; see docs/local.md".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn child() -> (Child, PipeWriter) {
+        let (leash, held) = io::pipe().unwrap();
+        let process = Command::new("sleep").arg("100").stdin(Stdio::null()).spawn().unwrap();
+        (Child { process, leash, left: None }, held)
+    }
+
+    #[test]
+    fn a_worker_whom_nobody_wants_and_who_does_not_end_is_killed() {
+        let (control, server) = UnixStream::pair().unwrap();
+        let (left, held) = child();
+        let (wanted, _held) = child();
+        let mut children = vec![wanted, left];
+        drop(held);
+        assert!(!wait_for_work(control.as_fd(), &mut children).unwrap());
+        assert_eq!(children.iter().map(|child| child.left.is_some()).collect::<Vec<_>>(), [false, true]);
+        let hour = Duration::from_secs(3_600);
+        assert!(children.iter_mut().all(|child| child.is_there(hour)), "it has time to end by itself");
+        assert!(children[0].is_there(Duration::ZERO), "the control: who is wanted is never killed");
+        children[1].is_there(Duration::ZERO);
+        children[1].process.wait().unwrap();
+        assert!(!children[1].is_there(Duration::ZERO));
+        // Work is still seen.
+        drop(server);
+        assert!(wait_for_work(control.as_fd(), &mut children).unwrap());
+        children[0].process.kill().unwrap();
+        children[0].process.wait().unwrap();
+    }
 }

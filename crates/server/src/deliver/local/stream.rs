@@ -113,7 +113,9 @@ enum State {
     /// The next is an order, or the end.
     BetweenOrders,
     InMessage,
-    /// Nothing follows.
+    /// The batch was read to its end.
+    Whole,
+    /// It broke off.
     Over,
 }
 
@@ -129,7 +131,7 @@ impl<R: Read> Incoming<R> {
     /// Whether the batch was read to its end. If not, there is nobody to hear a verdict.
     pub(super) fn is_whole(&mut self) -> bool {
         while self.next_order().is_some() {}
-        self.state == State::BetweenOrders
+        self.state == State::Whole
     }
 }
 
@@ -179,7 +181,7 @@ impl<R: Read> Content for Incoming<R> {
 impl<R: Read> Orders for Incoming<R> {
     fn next_order(&mut self) -> Option<Order> {
         while let Ok(Some(_)) = self.next() {}
-        if self.state == State::Over {
+        if matches!(self.state, State::Whole | State::Over) {
             return None;
         }
         if let Some(first) = self.first.take() {
@@ -189,7 +191,10 @@ impl<R: Read> Orders for Incoming<R> {
         let mut length = [0; 4];
         let text = match self.from.read_exact(&mut length).map(|()| u32::from_le_bytes(length)) {
             // What follows is the next batch.
-            Ok(0) => return None,
+            Ok(0) => {
+                self.state = State::Whole;
+                return None;
+            }
             Ok(length) if length <= TEXT_MAX => {
                 let mut text = vec![0; length as usize];
                 self.from.read_exact(&mut text).map(|()| text)

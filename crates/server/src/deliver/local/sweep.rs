@@ -64,7 +64,8 @@ mod tests {
         let now = Duration::from_micros(clock::unix_us());
         let touch = |name: &str, changed: Duration, read: Duration| {
             let times = FileTimes::new();
-            let times = times.set_modified(SystemTime::UNIX_EPOCH + changed).set_accessed(SystemTime::UNIX_EPOCH + read);
+            let times =
+                times.set_modified(SystemTime::UNIX_EPOCH + changed).set_accessed(SystemTime::UNIX_EPOCH + read);
             File::create(at(name)).unwrap().set_times(times).unwrap();
         };
         let minute = Duration::from_secs(60);

@@ -92,6 +92,12 @@ impl Workers {
         verdicts.into_iter().map(Handed::Verdict).collect()
     }
 
+    /// How many wait.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.lock().unwrap().len()
+    }
+
     /// The worker of a person who was kept last.
     fn take(&self, login: &Login) -> Option<Worker> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +120,9 @@ impl Trouble {
     fn text(&self) -> String {
         let (error, so) = match self {
             Self::NotBegun(error) => (error, ""),
-            Self::Unknown(error) => (error, "; it is not known whether the message was delivered, and it is tried again"),
+            Self::Unknown(error) => {
+                (error, "; it is not known whether the message was delivered, and it is tried again")
+            }
         };
         match error.kind() {
             io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
@@ -167,5 +175,33 @@ impl Orders for Sending<'_> {
         let next = self.rest.next()?;
         self.now = Some(next.source.clone());
         Some(next.order.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn login(uid: u32, groups: &[u32]) -> Login {
+        Login { name: "joe".into(), uid, gid: uid, groups: groups.to_vec(), home: "/".into(), shell: String::new() }
+    }
+
+    #[test]
+    fn so_many_wait_and_the_longest_goes() {
+        let (helper, _other) = Helper::fake().unwrap();
+        let workers = Workers::new(helper);
+        for uid in 1..=150 {
+            workers.keep(login(uid, &[uid]), Worker::fake().unwrap());
+        }
+        assert_eq!(workers.waiting(), WAITING_MAX);
+        assert!(workers.take(&login(50, &[50])).is_none() && workers.take(&login(51, &[51])).is_some());
+        assert!(workers.take(&login(51, &[51])).is_none(), "there was one");
+        assert!(workers.take(&login(60, &[60, 8])).is_none(), "with another group he is another");
+        // Nobody waits for longer than a worker does.
+        for one in workers.waiting.lock().unwrap().iter_mut().take(40) {
+            one.since = one.since.checked_sub(IDLE_TIME + Duration::from_secs(1)).unwrap();
+        }
+        workers.keep(login(1, &[1]), Worker::fake().unwrap());
+        assert_eq!(workers.waiting(), WAITING_MAX - 1 - 40 + 1);
     }
 }
