@@ -3,9 +3,13 @@
 use crate::office::{As, NOBODY, give, is_skipped, line, make_directory, start, stored, with_boxes};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Delivers a message to each of these commands, run by nobody, and returns the lines of the log about them.
-fn piped(programs: &[&str], commands: impl Fn(&Path) -> Vec<String>) -> Option<(Vec<String>, PathBuf, impl Sized)> {
+fn piped(
+    programs: &[&str],
+    commands: impl Fn(&Path) -> Vec<String>,
+) -> Option<(Vec<String>, PathBuf, Arc<tempfile::TempDir>)> {
     if is_skipped() {
         return None;
     }

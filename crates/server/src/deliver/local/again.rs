@@ -16,7 +16,7 @@
 //! a rest stays where it is, as with every mailer; it ends before the next message begins.
 
 use super::file::Medium;
-use super::letter::{from_line, from_line_begin};
+use super::letter::from_line_begin;
 use super::order::Order;
 use rustix::io::Errno;
 use std::io::{self, Write};
@@ -31,35 +31,66 @@ const CANDIDATES_MAX: usize = 64;
 /// Where, behind its `From ` line, the message may begin.
 pub(super) type Candidate = u64;
 
-/// Finds where the message of an order may begin, in the last of a file of `length` octets.
-///
-/// # Errors
-/// The file cannot be read.
-pub(super) fn candidates(medium: &dyn Medium, length: u64, order: &Order) -> io::Result<Vec<Candidate>> {
-    let begin = format!("\n{}", from_line_begin(order)).into_bytes();
-    let line = from_line(order).len() as u64;
-    let mut found = Vec::new();
-    let window = order.bytes.saturating_mul(2).saturating_add(WINDOW_BYTES);
-    let mut at = length.saturating_sub(window);
-    if at == 0 && is_at(medium, 0, begin.get(1..).unwrap_or_default(), length)? {
-        found.push(line);
+/// Lines of the end of a file that may be those before messages: looked for once, for all messages that are put behind it together.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    /// How much was looked through.
+    window: u64,
+    /// Where each begins, and its text without the line end.
+    found: Vec<(u64, Vec<u8>)>,
+}
+
+impl Lines {
+    /// Finds where the message of an order may begin, in the last of the `length` octets that a file had before anything was put behind it.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) fn candidates(&mut self, medium: &dyn Medium, length: u64, order: &Order) -> io::Result<Vec<Candidate>> {
+        let window = order.bytes.saturating_mul(2).saturating_add(WINDOW_BYTES);
+        if self.window < window {
+            *self = Self { window, found: find(medium, length.saturating_sub(window), length)? };
+        }
+        let begin = from_line_begin(order).into_bytes();
+        let starts = self.found.iter().filter(|(_, line)| line.starts_with(&begin));
+        let mut starts: Vec<u64> = starts.map(|(start, line)| start + line.len() as u64 + 1).collect();
+        starts.drain(..starts.len().saturating_sub(CANDIDATES_MAX));
+        Ok(starts)
     }
-    let mut piece = vec![0; PIECE_BYTES + begin.len()];
+}
+
+/// Finds lines that begin with `From ` and are no longer than [`LINE_MAX`].
+fn find(medium: &dyn Medium, from: u64, length: u64) -> io::Result<Vec<(u64, Vec<u8>)>> {
+    let mut found = Vec::new();
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut at = from;
+    // The line that is being read, while it may be one; that of which only the end is read is none.
+    let mut line = (from == 0).then(|| (0, Vec::new()));
     while at < length {
         let read = read(medium, &mut piece, at)?;
-        let piece = piece.get(..read).unwrap_or_default();
-        // Those that begin in what is read again next are found then.
-        for (place, _) in piece.iter().take(PIECE_BYTES).enumerate().filter(|(_, byte)| **byte == b'\n') {
-            if piece.get(place..).is_some_and(|rest| rest.starts_with(&begin)) {
-                found.push(at + place as u64 + 1 + line);
+        if read == 0 {
+            break;
+        }
+        for part in piece.get(..read).unwrap_or_default().split_inclusive(|byte| *byte == b'\n') {
+            let (text, is_end) = part.strip_suffix(b"\n").map_or((part, false), |text| (text, true));
+            if let Some((_, known)) = &mut line {
+                known.extend_from_slice(text);
+            }
+            let may_be =
+                |known: &[u8]| known.len() <= LINE_MAX && known.iter().zip(FROM).all(|(one, other)| one == other);
+            line = line.filter(|(_, known)| may_be(known));
+            at += part.len() as u64;
+            if is_end {
+                found.extend(line.replace((at, Vec::new())).filter(|(_, known)| known.len() > FROM.len()));
             }
         }
-        at += PIECE_BYTES as u64;
     }
-    found.retain(|start| *start <= length && is_at(medium, *start - 1, b"\n", length).unwrap_or(false));
-    found.drain(..found.len().saturating_sub(CANDIDATES_MAX));
     Ok(found)
 }
+
+/// What every line before a message begins with.
+const FROM: &[u8] = b"From ";
+/// A longer line is none of ours.
+const LINE_MAX: usize = 4 << 10;
 
 fn is_at(medium: &dyn Medium, at: u64, wanted: &[u8], length: u64) -> io::Result<bool> {
     let mut there = vec![0; wanted.len()];

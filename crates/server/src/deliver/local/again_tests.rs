@@ -140,6 +140,28 @@ fn what_somebody_has_changed_is_left_alone() {
 }
 
 #[test]
+fn of_several_messages_that_come_again_each_is_looked_for() {
+    let id = |number: u32| TEXT.replace("8759;", &format!("8759;{number}"));
+    let texts: Vec<String> = (0..5).map(id).collect();
+    // Three of them are there, the last in part; and they come in another order, after it.
+    let mut file = once("Subject: other\r\n\r\nFrom x\r\n");
+    texts.iter().take(3).for_each(|text| put(&mut file, text, false));
+    file.truncate(file.len() - 20);
+    let length = file.len() as u64;
+    let mut tail = Tail::new(Memory(file), length, u64::MAX);
+    for number in [2, 4, 0, 3, 1] {
+        let order = Order { is_again: true, ..order() };
+        let mut content = Text::new(&texts[number], 7);
+        assert!(tail.put(&mut Letter::open(&order, &mut content, 1 << 20).unwrap()).is_ok());
+    }
+    let file = String::from_utf8(tail.into_medium().0).unwrap();
+    let order_of: Vec<_> =
+        split(&file).iter().skip(1).map(|message| message.split("8759;").nth(1).unwrap()[..1].to_owned()).collect();
+    assert_eq!(order_of, ["0", "1", "2", "4", "3"]);
+    assert_eq!(split(&file).iter().filter(|message| is_whole(message)).count(), 5);
+}
+
+#[test]
 fn messages_without_their_queue_id_are_not_compared() {
     // As a daily report that says the same each day.
     let text = "Subject: daily\r\n\r\nnothing\r\n";

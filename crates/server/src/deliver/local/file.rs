@@ -6,7 +6,7 @@
 //! again ([`again`](super::again)). Only regular files with one name, of the user who writes, are written to; a
 //! link is never followed. Every refusal of the system is a deferral that names the file.
 
-use super::again::{Append, Full, candidates};
+use super::again::{Append, Full, Lines};
 use super::letter::{Broken, Form, Letter, from_line, unreadable};
 use super::lock::{Dotlock, NoLock, Turn, lock_file};
 use super::order::{Settings, Verdict};
@@ -157,6 +157,8 @@ pub(crate) struct Tail<M> {
     end: u64,
     /// The most octets it may have.
     max: u64,
+    /// What was there may be messages that come again.
+    lines: Lines,
     /// Something was written that is not synced.
     is_dirty: bool,
 }
@@ -171,8 +173,8 @@ pub(crate) struct Failure {
 }
 
 impl<M: Medium> Tail<M> {
-    pub(crate) const fn new(medium: M, length: u64, max: u64) -> Self {
-        Self { medium, begin: length, end: length, max, is_dirty: false }
+    pub(crate) fn new(medium: M, length: u64, max: u64) -> Self {
+        Self { medium, begin: length, end: length, max, lines: Lines::default(), is_dirty: false }
     }
 
     /// What the messages were put into.
@@ -205,7 +207,7 @@ impl<M: Medium> Tail<M> {
         let (medium, length) = (&mut self.medium, self.end);
         let order = letter.order();
         let looks = order.is_again && letter.is_marked();
-        let candidates = if looks { candidates(medium, length, order)? } else { Vec::new() };
+        let candidates = if looks { self.lines.candidates(medium, self.begin, order)? } else { Vec::new() };
         let head = [gap(medium, length)?, from_line(order).as_bytes()].concat();
         let mut append = Append::new(medium, length, self.max, head, candidates);
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, &mut append);
