@@ -2,7 +2,7 @@
 
 use crate::exit::{Exit, Failure};
 use clap::{Args, ValueEnum};
-use server::local_delivery::{run_agent, run_helper};
+use server::local_delivery::{run_helper, run_worker};
 
 /// Deliver with the rights of users, for the server
 #[derive(Debug, Args)]
@@ -18,8 +18,8 @@ pub(crate) struct Arguments {
 enum Form {
     /// The one that stays root.
     Helper,
-    /// The one of a delivery.
-    Agent,
+    /// One that delivers as a user.
+    Worker,
 }
 
 /// Runs it to its end.
@@ -29,7 +29,7 @@ enum Form {
 pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let done = match arguments.form {
         Form::Helper => run_helper(&arguments.settings),
-        Form::Agent => run_agent(&arguments.settings),
+        Form::Worker => run_worker(&arguments.settings),
     };
     done.map(|()| Exit::Ok).map_err(|text| Failure::new(Exit::Usage, text))
 }

@@ -1,4 +1,5 @@
-//! The built server and the mailboxes, programs and files of a machine: with the rights of users, without them, and with Dovecot.
+//! The built server and the mailboxes, programs and files of a machine: with the rights of users, without them, and with
+//! other programs that deliver or lock.
 //!
 //! A test stores messages over SMTP in a server that delivers nothing, gives their recipients the destinations it wants in the
 //! spool, and starts a server that delivers. Most of it needs root, to be somebody else; what cannot be shown is said and passed over.
@@ -11,6 +12,12 @@ mod client;
 #[allow(dead_code, reason = "shared with the tests of the server, which use the rest")]
 mod harness;
 
+mod disk;
 mod dovecot;
+mod locks;
 mod office;
+mod programs;
+mod reload;
 mod rights;
+mod speed;
+mod workers;

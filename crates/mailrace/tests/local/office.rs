@@ -46,6 +46,24 @@ pub(crate) fn setup() -> Setup {
     setup.set("relay.to", "[\"x.test\"]").set("delivery.retry_first", "\"1h\"").set("delivery.retry_max", "\"1h\"")
 }
 
+/// A script that programs of these tests are: keeps who runs it, and what it is given.
+const KEEP: &str = "#!/bin/sh\n{ id -u; id -G; pwd; cat; } > \"$1\"\n";
+
+/// A server with mailboxes in a directory of `owner`, and a directory of programs.
+pub(crate) fn with_boxes(owner: u32) -> Setup {
+    let setup = setup();
+    let boxes = make_directory(&setup, "boxes", owner);
+    let programs = make_directory(&setup, "programs", 0);
+    let keep = setup.path("programs").join("keep");
+    std::fs::write(&keep, KEEP).expect("written");
+    std::fs::set_permissions(&keep, std::fs::Permissions::from_mode(0o755)).expect("set");
+    setup
+        .set("local.mailbox", format!("\"mbox:{boxes}/%u\""))
+        .set("local.mailbox_group", "\"\"")
+        .set("local.programs", format!("[\"{programs}\"]"))
+        .set("local.files", format!("[\"{boxes}\"]"))
+}
+
 /// As whom a server runs.
 #[derive(Clone, Copy)]
 pub(crate) enum As {

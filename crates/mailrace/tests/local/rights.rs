@@ -1,27 +1,9 @@
 //! Deliveries as users: by a server that was started as root, by one that gave root up, and by one that never had it.
 
 use crate::harness::Setup;
-use crate::office::{As, NOBODY, give, is_skipped, line, make_directory, poll, setup, start, stored};
+use crate::office::{As, NOBODY, give, is_skipped, line, poll, start, stored, with_boxes};
 use rustix::process::{Pid, Signal, kill_process};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-
-/// A script that programs of these tests are: keeps who runs it, and what it is given.
-const KEEP: &str = "#!/bin/sh\n{ id -u; id -G; pwd; cat; } > \"$1\"\n";
-
-/// A server with mailboxes in a directory of `owner`, and a directory of programs.
-fn with_boxes(owner: u32) -> Setup {
-    let setup = setup();
-    let boxes = make_directory(&setup, "boxes", owner);
-    let programs = make_directory(&setup, "programs", 0);
-    let keep = setup.path("programs").join("keep");
-    std::fs::write(&keep, KEEP).expect("written");
-    std::fs::set_permissions(&keep, std::fs::Permissions::from_mode(0o755)).expect("set");
-    setup
-        .set("local.mailbox", format!("\"mbox:{boxes}/%u\""))
-        .set("local.mailbox_group", "\"\"")
-        .set("local.programs", format!("[\"{programs}\"]"))
-        .set("local.files", format!("[\"{boxes}\"]"))
-}
+use std::os::unix::fs::MetadataExt as _;
 
 fn everything(setup: &Setup) -> Vec<(&'static str, String)> {
     let boxes = setup.path("boxes").display().to_string();
@@ -167,34 +149,4 @@ fn mail_waits_when_the_helper_is_gone() {
     assert!(server.stop().status.success());
     assert!(helper_of(pid).is_none(), "it ends with its server");
     assert_eq!(std::fs::read_to_string(boxes.join("nobody")).expect("a mailbox").matches("\nSubject: x\n").count(), 2);
-}
-
-/// Messages a second into one mailbox, with the helper and without, as a file and as a Maildir.
-#[test]
-#[ignore = "a measurement"]
-#[expect(clippy::disallowed_methods, reason = "a measurement")]
-fn cost_of_a_delivery() {
-    if is_skipped() {
-        return;
-    }
-    const MESSAGES: usize = 500;
-    for (who, how) in [(As::Us, "helper"), (As::Nobody, "own")] {
-        for kind in ["mbox", "maildir"] {
-            let setup = with_boxes(NOBODY);
-            let boxes = setup.path("boxes").display().to_string();
-            let setup = setup.set("local.mailbox", format!("\"{kind}:{boxes}/%u\""));
-            let owner = if how == "own" { NOBODY } else { 0 };
-            give(setup.dir.path(), owner);
-            let mail = vec![("nobody@x.test", "local:".to_owned()); MESSAGES];
-            let setup = stored(setup, who, owner, &mail, b"Subject: x\r\n\r\nx\r\n");
-            let began = std::time::Instant::now();
-            let mut server = start(setup.set("delivery.mode", "\"background\""), who);
-            for _ in 0..MESSAGES {
-                server.wait_log("stat=Sent");
-            }
-            let took = began.elapsed().as_secs_f64();
-            println!("{how} {kind}: {:.0} messages a second", MESSAGES as f64 / took);
-            assert!(server.stop().status.success());
-        }
-    }
 }

@@ -7,9 +7,17 @@
 //!
 //! Lines that do not parse are passed over, as the C library does.
 
-use super::nss;
+use super::{clock, nss};
 use std::io;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The file of groups.
+const GROUP: &str = "/etc/group";
+/// A file that was changed so shortly ago may change again without another time of its change.
+const YOUNG: Duration = Duration::from_secs(2);
 
 /// A user: a line of `/etc/passwd`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +31,7 @@ pub struct User {
 }
 
 /// A user with what a delivery needs of his line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Login {
     /// The login name.
     pub name: String,
@@ -48,6 +56,17 @@ pub struct Accounts {
     has_nss: bool,
 }
 
+/// The accounts of the machine, read again when a file has changed.
+#[derive(Debug)]
+pub struct Kept {
+    passwd: PathBuf,
+    has_nss: bool,
+    last: Mutex<Option<([Stamp; 2], Arc<Accounts>)>>,
+}
+
+/// What tells a changed file: device, inode, size, times of change. `None`: it is not there.
+type Stamp = Option<[i64; 7]>;
+
 /// A line of `/etc/group`.
 struct Group<'a> {
     name: &'a str,
@@ -69,7 +88,7 @@ impl Accounts {
     /// # Errors
     /// A file is there and cannot be read.
     pub fn read_with(passwd: &Path) -> io::Result<Self> {
-        Ok(Self { passwd: text_of(passwd)?, group: text_of("/etc/group".as_ref())?, has_nss: false })
+        Ok(Self { passwd: text_of(passwd)?, group: text_of(GROUP.as_ref())?, has_nss: false })
     }
 
     /// Takes the text of the two files.
@@ -143,24 +162,24 @@ impl Accounts {
     /// Finds a user who has a line, by his name alone.
     #[must_use]
     pub fn login(&self, name: &str) -> Option<Login> {
-        self.logins().find(|login| login.name == name)
+        let is_his = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(':'));
+        self.passwd.lines().filter(is_his).find_map(|line| self.login_in(line))
     }
 
     /// Finds a user who has a line, by his number.
     #[must_use]
     pub fn login_of(&self, uid: u32) -> Option<Login> {
-        self.logins().find(|login| login.uid == uid)
+        let is_his = |line: &&str| line.split(':').nth(2).and_then(id) == Some(uid);
+        self.passwd.lines().filter(is_his).find_map(|line| self.login_in(line))
     }
 
-    fn logins(&self) -> impl Iterator<Item = Login> {
-        self.passwd.lines().filter_map(|line| {
-            let fields: Vec<&str> = line.split(':').collect();
-            let &[name, _password, uid, gid, _comment, home, shell] = fields.as_slice() else { return None };
-            let (uid, gid) = (id(uid)?, id(gid)?);
-            let mut groups = vec![gid];
-            groups.extend(self.groups_of(name).into_iter().filter(|other| *other != gid));
-            Some(Login { name: name.to_owned(), uid, gid, groups, home: home.to_owned(), shell: shell.to_owned() })
-        })
+    fn login_in(&self, line: &str) -> Option<Login> {
+        let fields: Vec<&str> = line.split(':').collect();
+        let &[name, _password, uid, gid, _comment, home, shell] = fields.as_slice() else { return None };
+        let (uid, gid) = (id(uid)?, id(gid)?);
+        let mut groups = vec![gid];
+        groups.extend(self.groups_of(name).into_iter().filter(|other| *other != gid));
+        Some(Login { name: name.to_owned(), uid, gid, groups, home: home.to_owned(), shell: shell.to_owned() })
     }
 
     /// Finds the number of a group by its name or by the number itself.
@@ -222,6 +241,47 @@ impl Accounts {
     }
 }
 
+impl Kept {
+    /// With this file in the place of `/etc/passwd`. Nothing is read yet.
+    #[must_use]
+    pub const fn new(passwd: PathBuf) -> Self {
+        Self { passwd, has_nss: false, last: Mutex::new(None) }
+    }
+
+    /// The same, with the users whom the C library finds elsewhere.
+    #[must_use]
+    pub const fn with_nss(mut self, has_nss: bool) -> Self {
+        self.has_nss = has_nss;
+        self
+    }
+
+    /// The accounts as they are now. For a thread that may wait.
+    ///
+    /// # Errors
+    /// A file is there and cannot be read.
+    pub fn now(&self) -> io::Result<Arc<Accounts>> {
+        let stamps = [stamp(&self.passwd), stamp(GROUP.as_ref())];
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, accounts)) = &*last
+            && *known == stamps
+        {
+            return Ok(Arc::clone(accounts));
+        }
+        let accounts = Arc::new(Accounts::read_with(&self.passwd)?.with_nss(self.has_nss));
+        let young = i64::try_from((Duration::from_micros(clock::unix_us()).saturating_sub(YOUNG)).as_secs());
+        let is_old = |stamp: &Stamp| stamp.is_none_or(|[.., changed, _]| young.is_ok_and(|young| changed < young));
+        *last = stamps.iter().all(is_old).then(|| (stamps, Arc::clone(&accounts)));
+        Ok(accounts)
+    }
+}
+
+fn stamp(path: &Path) -> Stamp {
+    let found = std::fs::metadata(path).ok()?;
+    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let (device, inode, size) = (number(found.dev()), number(found.ino()), number(found.len()));
+    Some([device, inode, size, found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()])
+}
+
 impl Group<'_> {
     fn has(&self, user: &str) -> bool {
         self.members.split(',').any(|member| member.trim() == user)
@@ -271,6 +331,26 @@ mod tests {
         assert_eq!(ann.groups, [1000, 8, 50]);
         assert_eq!(accounts().login_of(8).map(|login| login.home), Some("/var/mail".into()));
         assert_eq!((accounts().login("1000"), accounts().login("broken")), (None, None));
+    }
+
+    #[test]
+    fn changed_accounts_are_read_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("passwd");
+        let kept = Kept::new(path.clone());
+        assert_eq!(kept.now().unwrap().login("ann"), None);
+        // Within one tick of the clock, and of the same size.
+        for (name, other) in [("ann", "bob"), ("bob", "ann")].repeat(50) {
+            std::fs::write(&path, format!("{name}:x:1000:1000::/:\n")).unwrap();
+            let now = kept.now().unwrap();
+            assert!(now.login(name).is_some() && now.login(other).is_none());
+        }
+        // The machine's own are older than that.
+        let kept = Kept::new("/etc/passwd".into());
+        let (one, two) = (kept.now().unwrap(), kept.now().unwrap());
+        let is_old =
+            |path: &str| stamp(path.as_ref()).is_none_or(|stamp| (stamp[5] as u64) + 60 < clock::unix_us() / 1_000_000);
+        assert!(Arc::ptr_eq(&one, &two) || !is_old("/etc/passwd") || !is_old(GROUP));
     }
 
     #[test]

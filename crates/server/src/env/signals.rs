@@ -1,6 +1,6 @@
 //! Signals as a stream of what they ask for.
 //!
-//! Made once inside the runtime, then awaited by the main loop. From then on the four signals no longer end the process.
+//! Made once inside the runtime, then awaited by the main loop. From then on the four signals, and SIGXFSZ, no longer end the process.
 
 use std::future::poll_fn;
 use std::io;
@@ -41,6 +41,8 @@ impl Signals {
     /// # Panics
     /// Outside a tokio runtime with I/O.
     pub fn new() -> io::Result<Self> {
+        // A file that becomes too large is told by the call that writes to it: EFBIG, and not the end of the process.
+        drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,

@@ -67,7 +67,8 @@ pub(super) static LOCAL: Section = Section {
             "/etc/mail/passwd",
             "the file of those who have mail here, in the form of /etc/passwd",
             "For users who have no account on this machine otherwise.",
-        ),
+        )
+        .restart(),
         fixed(
             "local.nss",
             at!(local.nss),
@@ -229,7 +230,9 @@ pub(super) static LOCAL: Section = Section {
             "20",
             "50",
             "deliveries to mailboxes at once; the same for programs, and for files",
-            "Each may wait for a disk or a program, and has a process if the server was started as root.",
-        ),
+            "Each may wait for a disk or a program. If the server was started as root, users have a process while mail comes for them, \
+             and programs have one each.",
+        )
+        .restart(),
     ],
 };

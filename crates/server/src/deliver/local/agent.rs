@@ -1,50 +1,237 @@
-//! One delivery: the person is found, root is given up for him, and the message goes where it belongs.
+//! Orders are carried out: the person is found, root is given up for him, and his messages go where they belong.
 //!
-//! [`carry_out`] runs on a thread of the server that may wait, with the rights of the server alone; or in a process of its own that
-//! was root until here ([`privileged`](super::privileged)).
+//! An [`Agent`] works on a thread of the server that may wait, with the rights of the server alone; or in a process of its own that
+//! was root until its first order ([`privileged`](super::privileged)). Such a process is one person from then on, and has nothing to
+//! say about orders for another: they are deferred. Orders that follow one another to the same place are put there together.
 
-use super::file::{into_file, into_mailbox};
-use super::letter::{Content, Letter};
-use super::maildir::into_maildir;
+use super::file::{Mailbox, NOWHERE};
+use super::letter::{Content, Letter, Orders};
+use super::maildir::Maildir;
 use super::order::{Order, Settings, Verdict, What};
 use super::person::{self, Person, Rights};
 use super::program::into_program;
-use crate::config::Mailbox;
-use crate::env::accounts::Accounts;
+use crate::config;
+use crate::env::accounts::{Kept, Login};
 use crate::env::privileges::{self, Account};
+use std::path::PathBuf;
+use std::sync::OnceLock;
 
-/// Delivers a message to one recipient. When it says that it is done, it is durable, or a program has taken it.
-pub(crate) fn carry_out(order: &Order, settings: &Settings, rights: Rights, content: &mut dyn Content) -> Verdict {
-    let accounts = match Accounts::read_with(&settings.accounts) {
-        Ok(accounts) => accounts.with_nss(settings.has_nss),
-        Err(error) => return Verdict::deferred((3, 0), error.to_string()),
-    };
-    let person = match person::find(order, settings, &accounts, rights) {
-        Ok(person) => person,
-        Err(verdict) => return verdict,
-    };
-    if rights == Rights::Anybody
-        && let Err(error) = become_user(&person)
-    {
-        return Verdict::deferred((3, 0), error.to_string());
+/// Whoever delivers.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    settings: Settings,
+    accounts: Kept,
+    rights: Rights,
+    /// Who it has become.
+    login: OnceLock<Login>,
+}
+
+/// As whom, and where, an order is carried out. Those of the same place are carried out together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Whose rights it takes.
+    pub(crate) person: Person,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    Mbox(PathBuf),
+    Maildir(PathBuf),
+    Program(String),
+    File(PathBuf),
+    Nowhere,
+}
+
+impl Place {
+    /// Whether messages for it can be put together.
+    pub(crate) const fn is_mailbox(&self) -> bool {
+        matches!(self.kind, Kind::Mbox(_) | Kind::Maildir(_))
     }
-    let mut letter = match Letter::open(order, content, settings.header_max) {
-        Ok(letter) => letter,
-        Err(verdict) => return verdict,
-    };
-    match (&order.what, &settings.mailbox, &person.mailbox) {
-        (What::Mailbox, Mailbox::Maildir(_), Some(path)) => into_maildir(&mut letter, order, path, &person, settings),
-        (What::Mailbox, _, Some(path)) => into_mailbox(&mut letter, path, &person, settings),
-        // `person::find` has said so before.
-        (What::Mailbox, _, None) => Verdict::deferred((3, 5), "local.mailbox names no mailbox"),
-        (What::Program { command, .. }, ..) => into_program(&mut letter, order, command, &person, settings, rights),
-        (What::File { path, .. }, ..) => into_file(&mut letter, path, &person, settings),
+
+    /// Whether it takes a process that does nothing else.
+    pub(crate) const fn is_program(&self) -> bool {
+        matches!(self.kind, Kind::Program(_))
+    }
+
+    /// For people.
+    pub(crate) fn name(&self) -> String {
+        match &self.kind {
+            Kind::Mbox(path) | Kind::Maildir(path) | Kind::File(path) => path.display().to_string(),
+            Kind::Program(command) => format!("\"|{command}\""),
+            Kind::Nowhere => NOWHERE.to_owned(),
+        }
+    }
+}
+
+impl Agent {
+    /// With these rights; of anybody's, root is given up at the first order.
+    pub(crate) const fn new(settings: Settings, accounts: Kept, rights: Rights) -> Self {
+        Self { settings, accounts, rights, login: OnceLock::new() }
+    }
+
+    /// Whether the accounts of the machine can be read.
+    pub(crate) fn reads_accounts(&self) -> bool {
+        self.accounts.now().is_ok()
+    }
+
+    /// Finds out where an order is carried out.
+    ///
+    /// # Errors
+    /// Nowhere, or not with these rights.
+    pub(crate) fn place(&self, order: &Order) -> Result<Place, Verdict> {
+        let accounts = self.accounts.now().map_err(|error| Verdict::deferred((3, 0), error.to_string()))?;
+        let mut person = person::find(order, &self.settings, &accounts, self.rights)?;
+        let has_folders = self.settings.subfolders && matches!(self.settings.mailbox, config::Mailbox::Maildir(_));
+        if order.what == What::Mailbox && !has_folders {
+            // It changes nothing: all of it is one place.
+            person.detail = None;
+        }
+        let kind = match (&order.what, &self.settings.mailbox, &person.mailbox) {
+            (What::Mailbox, config::Mailbox::Maildir(_), Some(path)) => Kind::Maildir(path.clone()),
+            (What::Mailbox, _, Some(path)) => Kind::Mbox(path.clone()),
+            // `person::find` has said so before.
+            (What::Mailbox, _, None) => return Err(Verdict::deferred((3, 5), "local.mailbox names no mailbox")),
+            (What::Program { command, .. }, ..) => Kind::Program(command.clone()),
+            (What::File { path, .. }, ..) if path == NOWHERE => Kind::Nowhere,
+            (What::File { path, .. }, ..) => Kind::File(path.into()),
+        };
+        Ok(Place { person, kind })
+    }
+
+    /// Carries orders out; a verdict for each, in their order. When one says that a message is delivered, it is durable, or a program
+    /// has taken it.
+    pub(crate) fn carry_out(&self, orders: &mut dyn Orders) -> Vec<Verdict> {
+        let mut verdicts = Vec::new();
+        let mut next = orders.next_order();
+        while let Some(order) = next.take() {
+            match self.place(&order).and_then(|place| self.become_it(&place).map(|()| place)) {
+                Ok(place) => next = self.deliver(order, &place, orders, &mut verdicts),
+                Err(verdict) => {
+                    verdicts.push(verdict);
+                    next = orders.next_order();
+                }
+            }
+        }
+        verdicts
+    }
+
+    /// Makes a process that is anybody the person of a place. Once: whoever it is, it stays.
+    fn become_it(&self, place: &Place) -> Result<(), Verdict> {
+        if self.rights != Rights::Anybody {
+            return Ok(());
+        }
+        let login = &place.person.login;
+        match self.login.get() {
+            None => {
+                become_user(login).map_err(|error| Verdict::deferred((3, 0), error.to_string()))?;
+                self.login.get_or_init(|| login.clone());
+                Ok(())
+            }
+            Some(_) if place.is_program() => {
+                Err(Verdict::deferred((3, 0), "a program is run by a process that has done nothing else before"))
+            }
+            Some(known) if known == login => Ok(()),
+            Some(known) => {
+                let text =
+                    format!("the account of {} has changed just now, or this is mail for {}", known.name, login.name);
+                Err(Verdict::deferred((3, 0), text))
+            }
+        }
+    }
+
+    /// Delivers a message, and those that follow it to the same place. The first order for another one, if there is one.
+    fn deliver(
+        &self,
+        order: Order,
+        place: &Place,
+        orders: &mut dyn Orders,
+        verdicts: &mut Vec<Verdict>,
+    ) -> Option<Order> {
+        let mut drawer = match self.open(place) {
+            Ok(drawer) => Ok(drawer),
+            Err(verdict) => Err(verdict),
+        };
+        // Where it stands among the verdicts, of each that is delivered if all is well in the end.
+        let mut put = Vec::new();
+        let mut now = order;
+        let next = loop {
+            let done = match &mut drawer {
+                Ok(drawer) => self.put(drawer, &now, place, orders),
+                Err(verdict) => Err(verdict.clone()),
+            };
+            if done.is_ok() {
+                put.push(verdicts.len());
+            }
+            verdicts.push(done.err().unwrap_or_else(Verdict::delivered));
+            match orders.next_order() {
+                Some(order) if place.is_mailbox() && self.place(&order).is_ok_and(|other| other == *place) => {
+                    now = order
+                }
+                other => break other,
+            }
+        };
+        if let Ok(drawer) = drawer {
+            for (at, end) in put.iter().zip(drawer.close(put.len())) {
+                if let (Some(verdict), Err(failed)) = (verdicts.get_mut(*at), end) {
+                    *verdict = failed;
+                }
+            }
+        }
+        next
+    }
+
+    fn open(&self, place: &Place) -> Result<Drawer, Verdict> {
+        let person = &place.person;
+        match &place.kind {
+            Kind::Mbox(path) => Mailbox::open(path, person, &self.settings).map(|file| Drawer::File(Box::new(file))),
+            Kind::File(path) => {
+                Mailbox::open_file(path, person, &self.settings).map(|file| Drawer::File(Box::new(file)))
+            }
+            Kind::Maildir(path) => Maildir::open(path, person, &self.settings).map(Drawer::Maildir),
+            Kind::Program(_) | Kind::Nowhere => Ok(Drawer::None),
+        }
+    }
+
+    fn put(&self, drawer: &mut Drawer, order: &Order, place: &Place, content: &mut dyn Orders) -> Result<(), Verdict> {
+        let content: &mut dyn Content = content;
+        let mut letter = Letter::open(order, content, order.header_max.min(HEADER_MAX))?;
+        match (drawer, &place.kind) {
+            (Drawer::File(file), _) => file.put(&mut letter),
+            (Drawer::Maildir(maildir), _) => maildir.put(&mut letter),
+            (Drawer::None, Kind::Program(command)) => {
+                let verdict = into_program(&mut letter, order, command, &place.person, &self.settings, self.rights);
+                if verdict.end == super::order::End::Delivered { Ok(()) } else { Err(verdict) }
+            }
+            (Drawer::None, _) => Ok(()),
+        }
+    }
+}
+
+/// Octets of a header that are looked at, whatever an order says.
+const HEADER_MAX: u64 = 64 << 20;
+
+/// Where messages are being put.
+enum Drawer {
+    File(Box<Mailbox>),
+    Maildir(Maildir),
+    /// They are gone already.
+    None,
+}
+
+impl Drawer {
+    /// What became of so many messages that were put in.
+    fn close(self, messages: usize) -> Vec<Result<(), Verdict>> {
+        match self {
+            Self::File(file) => vec![file.close(); messages],
+            Self::Maildir(maildir) => maildir.close(),
+            Self::None => Vec::new(),
+        }
     }
 }
 
 /// From root to a person, for good.
-fn become_user(person: &Person) -> Result<(), privileges::Error> {
-    let login = &person.login;
+fn become_user(login: &Login) -> Result<(), privileges::Error> {
     let (name, groups) = (login.name.clone(), login.groups.clone());
     privileges::drop_to(&Account { name, uid: login.uid, gid: login.gid, groups })
 }

@@ -1,11 +1,13 @@
 //! Mailbox files, and files of aliases: messages behind one another.
 //!
-//! A delivery is done when the file, and the directory of a new one, were synced under all locks ([`lock`](super::lock)). What is written when
-//! something fails is cut off again, so that a file has whole messages; after a crash of the machine in between, half a message
-//! may stand there, and the message follows again. Only regular files with one name, of the user who writes, are written to; a
+//! A delivery is done when the file, and the directory of a new one, were synced under all locks ([`lock`](super::lock)). Several messages
+//! for the same file are appended under one lock and synced once. What is written when something fails is cut off again, so
+//! that a file has whole messages. After a crash in between, half a message may stand there: it is completed when the message comes
+//! again ([`again`](super::again)). Only regular files with one name, of the user who writes, are written to; a
 //! link is never followed. Every refusal of the system is a deferral that names the file.
 
-use super::letter::{Broken, Form, Letter, unreadable};
+use super::again::{Append, Full, Lines};
+use super::letter::{Broken, Form, Letter, from_line, unreadable};
 use super::lock::{Dotlock, NoLock, Turn, lock_file};
 use super::order::{Settings, Verdict};
 use super::person::Person;
@@ -14,17 +16,19 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, BufWriter, Seek as _, SeekFrom, Write};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt, MetadataExt as _};
 use std::path::{Component, Path, PathBuf};
 
 /// What is written before it goes to the system.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Where mail of aliases may go that nobody wants.
-const NOWHERE: &str = "/dev/null";
+pub(crate) const NOWHERE: &str = "/dev/null";
 
 /// Something that a message is put behind the end of.
 pub(crate) trait Medium: Write {
+    /// Reads some octets from a place on; none behind the end.
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
     /// Makes it as long as it was.
     fn cut(&mut self, length: u64) -> io::Result<()>;
     /// Returns when all of it is on stable storage.
@@ -32,8 +36,17 @@ pub(crate) trait Medium: Write {
 }
 
 impl Medium for File {
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        FileExt::read_at(self, buffer, at)
+    }
+
     fn cut(&mut self, length: u64) -> io::Result<()> {
-        self.set_len(length)
+        // Who writes without a lock may have written behind it meanwhile: that is not ours to take away.
+        if self.metadata()?.len() > self.stream_position()? {
+            return Err(io::Error::other("another program has written behind it, without the lock"));
+        }
+        self.set_len(length)?;
+        self.seek(SeekFrom::Start(length)).map(drop)
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -41,124 +54,195 @@ impl Medium for File {
     }
 }
 
-/// Puts a message into the mailbox of a person.
-pub(crate) fn into_mailbox(letter: &mut Letter<'_>, path: &Path, person: &Person, settings: &Settings) -> Verdict {
-    put(letter, path, person, settings, false).unwrap_or_else(|verdict| verdict)
+/// An open file, locked for as long as this lives: messages are put behind its end, and synced together.
+pub(crate) struct Mailbox {
+    path: PathBuf,
+    person: Person,
+    is_new: bool,
+    // In this order: the kernel's lock goes with the file, before the others.
+    tail: Tail<File>,
+    _dotlock: Option<Dotlock>,
+    _turn: Turn,
 }
 
-/// Puts a message behind the end of a file that an alias names.
-pub(crate) fn into_file(letter: &mut Letter<'_>, path: &str, person: &Person, settings: &Settings) -> Verdict {
-    if path == NOWHERE {
-        return Verdict::delivered();
+impl Mailbox {
+    /// Opens the mailbox of a person, or makes it.
+    ///
+    /// # Errors
+    /// It is locked, cannot be opened, or is nothing to write to.
+    pub(crate) fn open(path: &Path, person: &Person, settings: &Settings) -> Result<Self, Verdict> {
+        Self::open_any(path, person, settings, false)
     }
-    allowed(Path::new(path), person, settings)
-        .and_then(|path| put(letter, &path, person, settings, true))
-        .unwrap_or_else(|verdict| verdict)
-}
 
-fn put(
-    letter: &mut Letter<'_>,
-    path: &Path,
-    person: &Person,
-    settings: &Settings,
-    is_alias: bool,
-) -> Result<Verdict, Verdict> {
-    let until = clock::now() + settings.lock_time;
-    let locked = |no: NoLock| no_lock(path, person, no);
-    let _turn = Turn::take(path, until).map_err(locked)?;
-    let _dotlock = settings.dotlock.then(|| Dotlock::take(path, until)).transpose().map_err(locked)?;
-    let (mut file, is_new) = loop {
-        let (file, is_new) = open(path, person, is_alias)?;
-        if settings.fcntl {
-            lock_file(&file, until).map_err(locked)?;
-        }
-        // Whoever had the lock may have put another file in its place.
-        if is_still(path, &file) {
-            break (file, is_new);
-        }
-        if clock::now() >= until {
-            return Err(locked(NoLock::Busy("a program that replaces it".to_owned())));
-        }
-    };
-    let failed = |error: io::Error| refused(path, person, &error);
-    let length = file.seek(SeekFrom::End(0)).map_err(failed)?;
-    let gap = gap(&file, length).map_err(failed)?;
-    let max = if settings.mailbox_size_max == 0 { u64::MAX } else { settings.mailbox_size_max };
-    let appended = append(&mut file, length, max, gap, letter);
-    let synced = appended
-        .and_then(|()| if is_new { sync_directory(path).map_err(|error| (error.into(), None)) } else { Ok(()) });
-    match synced {
-        Ok(()) => Ok(Verdict::delivered()),
-        Err((broken, uncut)) => {
-            if is_new && length == 0 {
-                drop(std::fs::remove_file(path));
+    /// Opens a file that an alias names, or makes it.
+    ///
+    /// # Errors
+    /// The same, or it must not be written to.
+    pub(crate) fn open_file(path: &Path, person: &Person, settings: &Settings) -> Result<Self, Verdict> {
+        Self::open_any(&allowed(path, person, settings)?, person, settings, true)
+    }
+
+    fn open_any(path: &Path, person: &Person, settings: &Settings, is_alias: bool) -> Result<Self, Verdict> {
+        let until = clock::now() + settings.lock_time;
+        let locked = |no: NoLock| no_lock(path, person, no);
+        let turn = Turn::take(path, until).map_err(locked)?;
+        let dotlock = settings.dotlock.then(|| Dotlock::take(path, until)).transpose().map_err(locked)?;
+        let (mut file, is_new) = loop {
+            let (file, is_new) = open(path, person, is_alias)?;
+            if settings.fcntl {
+                lock_file(&file, until).map_err(locked)?;
             }
-            let mut verdict = match broken {
-                Broken::Read(why) => unreadable(why),
-                Broken::Write(error) => refused(path, person, &error),
-            };
-            if let Some(error) = uncut {
-                verdict
-                    .text
-                    .push_str(&format!("; half a message stands behind octet {length} and cannot be cut off: {error}"));
+            // Whoever had the lock may have put another file in its place.
+            if is_still(path, &file) {
+                break (file, is_new);
             }
-            Err(verdict)
+            if clock::now() >= until {
+                return Err(locked(NoLock::Busy("a program that replaces it".to_owned())));
+            }
+        };
+        let length = file.seek(SeekFrom::End(0)).map_err(|error| refused(path, person, &error))?;
+        let max = if settings.mailbox_size_max == 0 { u64::MAX } else { settings.mailbox_size_max };
+        let (path, person, tail) = (path.to_owned(), person.clone(), Tail::new(file, length, max));
+        Ok(Self { path, person, is_new, tail, _dotlock: dotlock, _turn: turn })
+    }
+
+    /// Puts a message behind the end. It is delivered when [`Mailbox::close`] says so.
+    ///
+    /// # Errors
+    /// Why it is not delivered. What was written of it is gone again.
+    pub(crate) fn put(&mut self, letter: &mut Letter<'_>) -> Result<(), Verdict> {
+        self.tail.put(letter).map_err(|failure| self.failed(failure))
+    }
+
+    /// Syncs what was put in.
+    ///
+    /// # Errors
+    /// Why none of it is delivered. What was written is gone again.
+    pub(crate) fn close(mut self) -> Result<(), Verdict> {
+        let is_empty = self.tail.end == 0;
+        if self.is_new && is_empty {
+            drop(std::fs::remove_file(&self.path));
+            return Ok(());
         }
+        let path = self.is_new.then(|| self.path.clone());
+        let closed = self.tail.close(|| path.as_deref().map_or(Ok(()), sync_directory));
+        closed.map_err(|failure| {
+            if self.is_new && failure.uncut.is_none() {
+                drop(std::fs::remove_file(&self.path));
+            }
+            self.failed(failure)
+        })
+    }
+
+    fn failed(&self, Failure { broken, length, uncut }: Failure) -> Verdict {
+        let mut verdict = match broken {
+            Broken::Read(why) => unreadable(why),
+            Broken::Write(error) => refused(&self.path, &self.person, &error),
+        };
+        if let Some(error) = uncut {
+            verdict
+                .text
+                .push_str(&format!("; half a message stands behind octet {length} and cannot be cut off: {error}"));
+        }
+        verdict
     }
 }
 
-/// Writes a message behind `length` octets and syncs it, or leaves as many as there were.
-///
-/// # Errors
-/// What was refused, and why the half message could not be cut off, if so.
-pub(crate) fn append(
-    medium: &mut dyn Medium,
-    length: u64,
+/// The end of a file, and what was put behind it.
+pub(crate) struct Tail<M> {
+    medium: M,
+    /// Where it was.
+    begin: u64,
+    /// Where it is.
+    end: u64,
+    /// The most octets it may have.
     max: u64,
-    gap: &[u8],
-    letter: &mut Letter<'_>,
-) -> Result<(), (Broken, Option<io::Error>)> {
-    let form = Form { from_line: true, quotes: true };
-    let mut bounded = Bounded { medium, left: max.saturating_sub(length) };
-    let mut out = BufWriter::with_capacity(BUFFER_BYTES, &mut bounded);
-    let written = out.write_all(gap).map_err(Broken::from).and_then(|()| letter.write_to(&mut out, form));
-    let flushed = written.and_then(|()| out.flush().map_err(Broken::from));
-    // What is left in it belongs to the message that is cut off.
-    drop(out.into_parts());
-    let synced = flushed.and_then(|()| medium.sync().map_err(Broken::from));
-    synced.map_err(|broken| {
-        let cut = medium.cut(length).and_then(|()| medium.sync());
-        (broken, cut.err())
-    })
+    /// What was there may be messages that come again.
+    lines: Lines,
+    /// Something was written that is not synced.
+    is_dirty: bool,
 }
 
-/// Takes no more than fits.
-struct Bounded<'m> {
-    medium: &'m mut dyn Medium,
-    left: u64,
+/// Why a message was not put there.
+pub(crate) struct Failure {
+    broken: Broken,
+    /// Where the file ended before it.
+    length: u64,
+    /// Why it does not end there again, if so.
+    uncut: Option<io::Error>,
 }
 
-impl Write for Bounded<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.len() as u64 > self.left {
-            return Err(Errno::FBIG.into());
-        }
-        let written = self.medium.write(bytes)?;
-        self.left -= written as u64;
-        Ok(written)
+impl<M: Medium> Tail<M> {
+    pub(crate) fn new(medium: M, length: u64, max: u64) -> Self {
+        Self { medium, begin: length, end: length, max, lines: Lines::default(), is_dirty: false }
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        self.medium.flush()
+    /// What the messages were put into.
+    #[cfg(test)]
+    pub(crate) fn into_medium(self) -> M {
+        self.medium
+    }
+
+    /// Puts a message behind the end, or leaves it as it was.
+    ///
+    /// # Errors
+    /// What was refused.
+    pub(crate) fn put(&mut self, letter: &mut Letter<'_>) -> Result<(), Failure> {
+        let length = self.end;
+        match self.append(letter) {
+            Ok(written) => {
+                self.end += written;
+                // One that was there may not be synced.
+                self.is_dirty = true;
+                Ok(())
+            }
+            Err(broken) => {
+                self.is_dirty = true;
+                Err(Failure { broken, length, uncut: self.medium.cut(length).err() })
+            }
+        }
+    }
+
+    fn append(&mut self, letter: &mut Letter<'_>) -> Result<u64, Broken> {
+        let (medium, length) = (&mut self.medium, self.end);
+        let order = letter.order();
+        let looks = order.is_again && letter.is_marked();
+        let candidates = if looks { self.lines.candidates(medium, self.begin, order)? } else { Vec::new() };
+        let head = [gap(medium, length)?, from_line(order).as_bytes()].concat();
+        let mut append = Append::new(medium, length, self.max, head, candidates);
+        let mut out = BufWriter::with_capacity(BUFFER_BYTES, &mut append);
+        let written = letter.write_to(&mut out, Form { from_line: false, quotes: true });
+        let flushed = written.and_then(|()| out.flush().map_err(Broken::from));
+        // What is left in it belongs to the message that is cut off.
+        drop(out.into_parts());
+        flushed?;
+        append.finish()?;
+        Ok(append.written())
+    }
+
+    /// Makes what was put there durable, and what `also` does; or nothing of it.
+    ///
+    /// # Errors
+    /// What was refused.
+    pub(crate) fn close(&mut self, also: impl FnOnce() -> io::Result<()>) -> Result<(), Failure> {
+        if !self.is_dirty {
+            return Ok(());
+        }
+        self.medium.sync().and_then(|()| also()).map_err(|error| {
+            let cut = self.medium.cut(self.begin).and_then(|()| self.medium.sync());
+            Failure { broken: Broken::Write(error), length: self.begin, uncut: cut.err() }
+        })
     }
 }
 
 /// What is missing between the end of a file and the beginning of a message: somebody else may have left half a line.
-fn gap(file: &File, length: u64) -> io::Result<&'static [u8]> {
+fn gap(medium: &dyn Medium, length: u64) -> io::Result<&'static [u8]> {
     let mut last = [b'\n'; 2];
     let known = usize::try_from(length.min(2)).unwrap_or(2);
-    if let Some(end) = last.get_mut(2 - known..) {
-        file.read_exact_at(end, length - known as u64)?;
+    if let Some(end) = last.get_mut(2 - known..).filter(|end| !end.is_empty())
+        && medium.read_at(end, length - known as u64)? != known
+    {
+        return Err(io::ErrorKind::UnexpectedEof.into());
     }
     Ok(match last {
         [b'\n', b'\n'] => b"",
@@ -255,17 +339,22 @@ fn allowed(path: &Path, person: &Person, settings: &Settings) -> Result<PathBuf,
 /// What it means that the system refuses to have a file written.
 pub(crate) fn refused(path: &Path, person: &Person, error: &io::Error) -> Verdict {
     let (file, user) = (path.display(), &person.login.name);
+    if error.get_ref().is_some_and(|inner| inner.is::<Full>()) {
+        let text = format!("{file} is full: with this message it would be larger than local.mailbox_size_max allows");
+        return Verdict::deferred((2, 2), text);
+    }
     let (status, text) = match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::DQUOT) => ((2, 2), format!("{file} is full: user {user} is over the quota of the disk")),
+        Some(Errno::DQUOT) => ((2, 2), format!("{file} is full: user {user} is over the quota of the disk (EDQUOT)")),
         Some(Errno::FBIG) => {
-            ((2, 2), format!("{file} is full: with this message it would be larger than local.mailbox_size_max allows"))
+            let why = "larger than the limit on the size of files of the process (LimitFSIZE=, ulimit -f) or of the file system";
+            ((2, 2), format!("{file} cannot be written: with this message it would be {why} (EFBIG)"))
         }
-        Some(Errno::NOSPC) => ((3, 1), format!("{file} cannot be written: no space left on its disk")),
+        Some(Errno::NOSPC) => ((3, 1), format!("{file} cannot be written: no space left on its disk (ENOSPC)")),
         Some(Errno::ACCESS | Errno::PERM) => {
             let groups = &person.login.groups;
-            ((2, 0), format!("{file} cannot be written: permission denied to user {user} (groups {groups:?})"))
+            ((2, 0), format!("{file} cannot be written: permission denied to user {user} (groups {groups:?}; {error})"))
         }
-        Some(Errno::ROFS) => ((3, 0), format!("{file} cannot be written: its disk is read-only")),
+        Some(Errno::ROFS) => ((3, 0), format!("{file} cannot be written: its disk is read-only (EROFS)")),
         Some(Errno::LOOP | Errno::MLINK) => {
             ((2, 0), format!("{file} is a symbolic link; nothing is written through it"))
         }

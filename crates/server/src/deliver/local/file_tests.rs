@@ -29,11 +29,20 @@ fn deliver(path: &Path, text: &str, settings: &Settings) -> Verdict {
     into_mailbox(&mut letter, path, &me(), settings)
 }
 
+fn into_mailbox(letter: &mut Letter<'_>, path: &Path, person: &Person, settings: &Settings) -> Verdict {
+    let put = |mut mailbox: Mailbox| {
+        let put = mailbox.put(letter);
+        mailbox.close().and(put)
+    };
+    Mailbox::open(path, person, settings).and_then(put).err().unwrap_or_else(Verdict::delivered)
+}
+
 fn to_file(path: &Path, settings: &Settings) -> Verdict {
     let order = order();
     let mut content = Text::new("A: b\r\n\r\nx\r\n", 100);
     let mut letter = Letter::open(&order, &mut content, 1 << 20).unwrap();
-    into_file(&mut letter, path.to_str().unwrap(), &me(), settings)
+    let put = |mut mailbox: Mailbox| mailbox.put(&mut letter).and_then(|()| mailbox.close());
+    Mailbox::open_file(path, &me(), settings).and_then(put).err().unwrap_or_else(Verdict::delivered)
 }
 
 #[test]
@@ -83,8 +92,15 @@ impl Write for Failing {
 }
 
 impl Medium for Failing {
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        let mut rest = self.file.get(usize::try_from(at).unwrap()..).unwrap_or_default();
+        io::Read::read(&mut rest, buffer)
+    }
+
     fn cut(&mut self, length: u64) -> io::Result<()> {
-        self.file.truncate(usize::try_from(length).unwrap());
+        let length = usize::try_from(length).unwrap();
+        self.room += self.file.len() - length;
+        self.file.truncate(length);
         Ok(())
     }
 
@@ -97,26 +113,50 @@ impl Medium for Failing {
 #[test]
 fn a_fault_at_any_octet_leaves_whole_messages() {
     let before = b"From x\n\nold\n\n";
-    let mut ends = [0; 2];
-    for room in 0..200 {
-        let mut medium = Failing { file: before.to_vec(), room, syncs: 0 };
-        let order = order();
-        let mut content = Text::new("A: b\r\n\r\nFrom here\r\nto there\r\n", 5);
-        let mut letter = Letter::open(&order, &mut content, 1 << 20).unwrap();
-        let appended = append(&mut medium, before.len() as u64, u64::MAX, b"", &mut letter);
-        ends[usize::from(appended.is_ok())] += 1;
-        if appended.is_ok() {
-            assert_eq!(split(str::from_utf8(&medium.file).unwrap()).len(), 2);
-        } else {
-            assert_eq!(medium.file, before, "room for {room}");
-            assert_eq!(medium.syncs, if room == 0 || medium.syncs == 1 { 1 } else { 2 });
+    let mut ends = [0; 3];
+    for room in 0..400 {
+        let mut tail = Tail::new(Failing { file: before.to_vec(), room, syncs: 0 }, before.len() as u64, u64::MAX);
+        let mut put = 0;
+        for _ in 0..2 {
+            let order = order();
+            let mut content = Text::new("A: b\r\n\r\nFrom here\r\nto there\r\n", 5);
+            let mut letter = Letter::open(&order, &mut content, 1 << 20).unwrap();
+            put += usize::from(tail.put(&mut letter).is_ok());
         }
+        let closed = tail.close(|| Ok(()));
+        let whole = split(str::from_utf8(&tail.medium.file).unwrap()).len() - 1;
+        assert_eq!(whole, if closed.is_ok() { put } else { 0 }, "room for {room}");
+        assert_eq!(tail.medium.syncs, 1 + usize::from(closed.is_err()), "room for {room}");
+        if whole == 0 {
+            assert_eq!(tail.medium.file, before, "room for {room}");
+        }
+        ends[whole] += 1;
     }
-    assert!(ends[0] > 100 && ends[1] > 20, "{ends:?}");
+    assert!(ends.iter().all(|count| *count > 100), "{ends:?}");
     // The control: without the cut, half a message stands there.
     let mut medium = Failing { file: before.to_vec(), room: 40, syncs: 0 };
     assert!(medium.write_all(&[b'x'; 100]).is_err());
     assert_ne!(medium.file, before);
+}
+
+#[test]
+fn what_somebody_else_has_written_is_not_cut_off() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("joe");
+    std::fs::write(&path, "From x\n\nold\n\n").unwrap();
+    let write = |is_alone: bool| {
+        let mut file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let length = file.seek(SeekFrom::End(0)).unwrap();
+        file.write_all(b"ours").unwrap();
+        if !is_alone {
+            // By one who knows no locks.
+            std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"theirs").unwrap();
+        }
+        let cut = Medium::cut(&mut file, length);
+        (cut.is_ok(), std::fs::read_to_string(&path).unwrap())
+    };
+    assert_eq!(write(true), (true, "From x\n\nold\n\n".to_owned()));
+    assert_eq!(write(false), (false, "From x\n\nold\n\nourstheirs".to_owned()));
 }
 
 #[test]
@@ -151,6 +191,7 @@ fn a_full_mailbox_waits() {
     // What the system says is told with the name of the file.
     for (errno, status, word) in [
         (Errno::DQUOT, (2, 2), "quota"),
+        (Errno::FBIG, (2, 2), "EFBIG"),
         (Errno::NOSPC, (3, 1), "no space"),
         (Errno::ACCESS, (2, 0), "permission denied to user joe"),
         (Errno::ROFS, (3, 0), "read-only"),
@@ -235,7 +276,6 @@ fn files_of_aliases_lie_where_they_may() {
     std::fs::write(at("mail/program"), "").unwrap();
     std::fs::set_permissions(at("mail/program"), std::fs::Permissions::from_mode(0o755)).unwrap();
     assert!(to_file(&at("mail/program"), &only).text.contains("is a program"));
-    assert_eq!(to_file(Path::new("/dev/null"), &Settings { files: Vec::new(), ..settings() }), Verdict::delivered());
 }
 
 /// Delivers to a file from many threads, in this and in other processes, that all think that they are alone.
@@ -319,12 +359,13 @@ fn a_lock_that_is_ignored_shows() {
     let write = |path: &Path| {
         let order = order();
         let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
-        let mut slow = Slow(file);
-        let length = slow.0.seek(SeekFrom::End(0)).unwrap();
+        let mut file = file;
+        let length = file.seek(SeekFrom::End(0)).unwrap();
         let mut content = Text::new(format!("A: b\r\n\r\n{}", "x\r\n".repeat(100)), 10_000);
         let mut letter = Letter::open(&order, &mut content, 1 << 20).unwrap();
         START.wait();
-        append(&mut slow, length, u64::MAX, b"", &mut letter).unwrap();
+        // Both have found its end before one of them writes.
+        assert!(Tail::new(file, length, u64::MAX).put(&mut letter).is_ok());
     };
     std::thread::scope(|scope| {
         scope.spawn(|| write(&path));
@@ -335,26 +376,3 @@ fn a_lock_that_is_ignored_shows() {
 }
 
 static START: std::sync::Barrier = std::sync::Barrier::new(2);
-
-/// A file as it is without the lock: both writers have found its end before one of them writes.
-struct Slow(File);
-
-impl Write for Slow {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
-impl Medium for Slow {
-    fn cut(&mut self, length: u64) -> io::Result<()> {
-        self.0.cut(length)
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        self.0.sync()
-    }
-}

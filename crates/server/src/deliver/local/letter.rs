@@ -18,6 +18,12 @@ pub(crate) trait Content {
     fn next(&mut self) -> Result<Option<Bytes>, String>;
 }
 
+/// Orders with their messages, one after the other: [`Content`] is that of the order that was given last.
+pub(crate) trait Orders: Content {
+    /// The next order; `None` behind the last. What was not read of the message before is passed over.
+    fn next_order(&mut self) -> Option<Order>;
+}
+
 /// How a message is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Form {
@@ -81,6 +87,17 @@ impl<'a> Letter<'a> {
         Ok(Self { order, content, begin })
     }
 
+    /// The order that it belongs to.
+    pub(crate) const fn order(&self) -> &'a Order {
+        self.order
+    }
+
+    /// Whether its header has the queue id in it: then no other message has the same octets.
+    pub(crate) fn is_marked(&self) -> bool {
+        let id = self.order.id().as_bytes();
+        !id.is_empty() && self.begin.windows(id.len()).any(|part| part == id)
+    }
+
     /// Writes all of it.
     ///
     /// # Errors
@@ -88,12 +105,9 @@ impl<'a> Letter<'a> {
     pub(crate) fn write_to(&mut self, out: &mut dyn Write, form: Form) -> Result<(), Broken> {
         let order = self.order;
         if form.from_line {
-            let sender = if order.sender.is_empty() { "MAILER-DAEMON" } else { &order.sender };
-            // Readers take the sender up to the first space.
-            let sender: String = sender.chars().map(|letter| if letter == ' ' { '_' } else { letter }).collect();
-            writeln!(out, "From {sender} {}", order.date)?;
+            out.write_all(from_line(order).as_bytes())?;
         }
-        writeln!(out, "Return-Path: <{}>\nDelivered-To: {}", order.sender, order.recipient)?;
+        out.write_all(first_fields(order).as_bytes())?;
         let mut lines = Lines { out, quotes: form.quotes, is_start: true, carry: Vec::new() };
         lines.push(&std::mem::take(&mut self.begin))?;
         while let Some(piece) = self.content.next().map_err(Broken::Read)? {
@@ -108,6 +122,24 @@ impl<'a> Letter<'a> {
         }
         Ok(())
     }
+}
+
+/// The line before a message in a mailbox file up to its date.
+pub(crate) fn from_line_begin(order: &Order) -> String {
+    let sender = if order.sender.is_empty() { "MAILER-DAEMON" } else { &order.sender };
+    // Readers take the sender up to the first space.
+    let sender: String = sender.chars().map(|letter| if letter == ' ' { '_' } else { letter }).collect();
+    format!("From {sender} ")
+}
+
+/// The line before a message in a mailbox file.
+pub(crate) fn from_line(order: &Order) -> String {
+    format!("{}{}\n", from_line_begin(order), order.date)
+}
+
+/// The fields that stand before all others.
+pub(crate) fn first_fields(order: &Order) -> String {
+    format!("Return-Path: <{}>\nDelivered-To: {}\n", order.sender, order.recipient)
 }
 
 /// What a message that cannot be read means.
@@ -282,6 +314,10 @@ pub(crate) mod tests {
             local: "joe".into(),
             domain: "x.example".into(),
             original: String::new(),
+            delimiter: Some('+'),
+            header_max: 1 << 20,
+            bytes: 1 << 20,
+            is_again: false,
             date: "Fri Jan 15 08:00:00 2027".into(),
         }
     }

@@ -1,13 +1,17 @@
 //! Maildirs: a file for each message, written below `tmp` and given its place below `new` by a rename.
 //!
 //! The name of a file comes from the queue id and the place of the recipient, so that a delivery that is made again, since a crash
-//! came before its record, meets its own file and is done. The file is synced before the rename and the directory after it.
+//! came before its record, meets its own file and is done. The file is synced before the rename and the directory after it; of several
+//! messages all files first, and the directory once. Files that a crash left below `tmp` go after 36 hours ([`sweep`](super::sweep)).
 //! The directories are made as the user when they are missing; folders are not.
 
-use super::file::{refused, sync_directory};
+use super::file::refused;
 use super::letter::{Broken, Form, Letter, unreadable};
-use super::order::{Order, Settings, Verdict};
+use super::order::{Settings, Verdict};
 use super::person::Person;
+use super::quota::Quota;
+use super::sweep;
+use crate::env::clock;
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use std::fs::{DirBuilder, File};
@@ -19,16 +23,113 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Tells files of one process apart that are written at the same time.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// Puts a message into a Maildir.
-pub(crate) fn into_maildir(
-    letter: &mut Letter<'_>,
-    order: &Order,
-    base: &Path,
-    person: &Person,
-    settings: &Settings,
-) -> Verdict {
-    let directory = folder(base, person, settings);
-    put(letter, order, &directory, person).unwrap_or_else(|verdict| verdict)
+/// Threads that sync files at the same time, so that the file system can put their changes together.
+const SYNCS_MAX: usize = 8;
+
+/// A Maildir, or a folder of one, and the files that are on their way into it.
+pub(crate) struct Maildir {
+    directory: PathBuf,
+    person: Person,
+    quota: Option<Quota>,
+    drafts: Vec<Draft>,
+}
+
+/// A file below `tmp`.
+struct Draft {
+    path: PathBuf,
+    place: PathBuf,
+    file: File,
+}
+
+impl Maildir {
+    /// Opens it, or makes it.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(crate) fn open(base: &Path, person: &Person, settings: &Settings) -> Result<Self, Verdict> {
+        let directory = folder(base, person, settings);
+        for part in ["tmp", "cur", "new"] {
+            make(&directory.join(part)).map_err(|error| refused(&directory.join(part), person, &error))?;
+        }
+        sweep::sweep(&directory.join("tmp"));
+        let quota = Quota::of(base);
+        Ok(Self { directory, person: person.clone(), quota, drafts: Vec::new() })
+    }
+
+    /// Writes a message below `tmp`. What becomes of it is said by [`Maildir::close`], in this order.
+    ///
+    /// # Errors
+    /// Why it is not delivered. Nothing of it is left.
+    pub(crate) fn put(&mut self, letter: &mut Letter<'_>) -> Result<(), Verdict> {
+        let order = letter.order();
+        let host: String =
+            order.host.chars().map(|letter| if matches!(letter, '/' | ':') { '_' } else { letter }).collect();
+        let name = format!("{}.Q{}.{host}", order.received, order.unique);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        // Also after a restart of the machine, when numbers of processes begin anew, no two are the same.
+        let mark = format!("M{}P{}C{count}", clock::unix_us(), std::process::id());
+        let path = self.directory.join("tmp").join(format!("{name}.{mark}"));
+        match write(letter, &path) {
+            Ok((file, size)) => {
+                let place = self.directory.join("new").join(format!("{name},S={size}"));
+                // One that is there has been counted.
+                if let Some(quota) = self.quota.as_mut().filter(|_| !place.exists())
+                    && let Err(why) = quota.take(size)
+                {
+                    drop(std::fs::remove_file(&path));
+                    return Err(Verdict::deferred((2, 2), why));
+                }
+                self.drafts.push(Draft { path, place, file });
+                Ok(())
+            }
+            Err(broken) => {
+                drop(std::fs::remove_file(&path));
+                Err(match broken {
+                    Broken::Read(why) => unreadable(why),
+                    Broken::Write(error) => refused(&path, &self.person, &error),
+                })
+            }
+        }
+    }
+
+    /// Syncs what was written, and gives each file its place. A verdict for each.
+    pub(crate) fn close(self) -> Vec<Result<(), Verdict>> {
+        let Self { directory, person, drafts, .. } = self;
+        let mut moved = false;
+        let mut ends: Vec<Result<(), Verdict>> = Vec::with_capacity(drafts.len());
+        for (draft, synced) in drafts.iter().zip(sync_all(&drafts)) {
+            let placed = synced.and_then(|()| move_to(&draft.path, &draft.place));
+            moved |= placed.is_ok();
+            ends.push(placed.map_err(|error| {
+                drop(std::fs::remove_file(&draft.path));
+                refused(&draft.path, &person, &error)
+            }));
+        }
+        let new = directory.join("new");
+        if moved && let Err(error) = File::open(&new).and_then(|new| new.sync_all()) {
+            // They stay: one that comes again meets its own file.
+            ends.iter_mut().filter(|end| end.is_ok()).for_each(|end| *end = Err(refused(&new, &person, &error)));
+        }
+        ends
+    }
+}
+
+/// Syncs files, several at once.
+fn sync_all(drafts: &[Draft]) -> Vec<io::Result<()>> {
+    let each = drafts.len().div_ceil(SYNCS_MAX).max(1);
+    let sync = |some: &[Draft]| some.iter().map(|draft| draft.file.sync_all()).collect::<Vec<_>>();
+    let mut parts = drafts.chunks(each);
+    let Some(own) = parts.next() else { return Vec::new() };
+    std::thread::scope(|scope| {
+        // Where the user may have no more threads it is done here.
+        let start = |some| (some, std::thread::Builder::new().spawn_scoped(scope, move || sync(some)).ok());
+        let others: Vec<_> = parts.map(start).collect();
+        let mut all = sync(own);
+        for (some, thread) in others {
+            all.extend(thread.and_then(|thread| thread.join().ok()).unwrap_or_else(|| sync(some)));
+        }
+        all
+    })
 }
 
 /// The folder of the detail, where it is wanted and there; in the form of Maildir++, `.lists`.
@@ -39,44 +140,20 @@ fn folder(base: &Path, person: &Person, settings: &Settings) -> PathBuf {
     folder.filter(|folder| folder.join("new").is_dir()).unwrap_or_else(|| base.to_owned())
 }
 
-fn put(letter: &mut Letter<'_>, order: &Order, directory: &Path, person: &Person) -> Result<Verdict, Verdict> {
-    for part in ["tmp", "cur", "new"] {
-        make(&directory.join(part)).map_err(|error| refused(&directory.join(part), person, &error))?;
-    }
-    let host: String =
-        order.host.chars().map(|letter| if matches!(letter, '/' | ':') { '_' } else { letter }).collect();
-    let name = format!("{}.Q{}.{host}", order.received, order.unique);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let draft = directory.join("tmp").join(format!("{name}.P{}C{count}", std::process::id()));
-    let written = write(letter, &draft).and_then(|size| {
-        let place = directory.join("new").join(format!("{name},S={size}"));
-        move_to(&draft, &place)?;
-        sync_directory(&place)?;
-        Ok(())
-    });
-    written.map(|()| Verdict::delivered()).map_err(|broken| {
-        drop(std::fs::remove_file(&draft));
-        match broken {
-            Broken::Read(why) => unreadable(why),
-            Broken::Write(error) => refused(&draft, person, &error),
-        }
-    })
-}
-
 /// Makes a directory, and those above it, if it is not there.
 fn make(directory: &Path) -> io::Result<()> {
     if directory.is_dir() { Ok(()) } else { DirBuilder::new().recursive(true).mode(0o700).create(directory) }
 }
 
-/// Writes a message and syncs it; says how large it is.
-fn write(letter: &mut Letter<'_>, path: &Path) -> Result<u64, Broken> {
+/// Writes a message; says how large it is.
+fn write(letter: &mut Letter<'_>, path: &Path) -> Result<(File, u64), Broken> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)).map_err(io::Error::from)?);
     let mut out = BufWriter::with_capacity(64 << 10, file);
     letter.write_to(&mut out, Form { from_line: false, quotes: false })?;
     let file = out.into_inner().map_err(|error| error.into_error())?;
-    file.sync_all()?;
-    Ok(file.metadata()?.len())
+    let size = file.metadata()?.len();
+    Ok((file, size))
 }
 
 /// Gives a file its place. One that is there is the same message, delivered before.
@@ -92,7 +169,7 @@ fn move_to(draft: &Path, place: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::super::letter::tests::{Pieces, Text, order};
-    use super::super::order::End;
+    use super::super::order::{End, Order};
     use super::*;
     use crate::config::Config;
     use crate::env::accounts::Login;
@@ -108,7 +185,13 @@ mod tests {
         config.local.subfolders = subfolders;
         let mut content = Text::new("A: b\r\n\r\nFrom x\r\n", 5);
         let mut letter = Letter::open(order, &mut content, 1 << 20).unwrap();
-        into_maildir(&mut letter, order, base, &me(detail), &Settings::new(&config))
+        put(&mut letter, base, &me(detail), &Settings::new(&config)).err().unwrap_or_else(Verdict::delivered)
+    }
+
+    fn put(letter: &mut Letter<'_>, base: &Path, person: &Person, settings: &Settings) -> Result<(), Verdict> {
+        let mut maildir = Maildir::open(base, person, settings)?;
+        maildir.put(letter)?;
+        maildir.close().remove(0)
     }
 
     fn names(directory: &Path) -> Vec<String> {
@@ -138,6 +221,40 @@ mod tests {
     }
 
     #[test]
+    fn a_maildir_over_its_quota_takes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("maildirsize"), "100S\n").unwrap();
+        assert_eq!(deliver(directory.path(), &order(), None, false), Verdict::delivered());
+        // The same one again has its place.
+        assert_eq!(deliver(directory.path(), &order(), None, false), Verdict::delivered());
+        let other = Order { unique: "6AK84ct0028759R1".into(), ..order() };
+        let verdict = deliver(directory.path(), &other, None, false);
+        assert!(
+            verdict.end == End::Deferred && verdict.status == (2, 2) && verdict.text.contains("100S"),
+            "{verdict:?}"
+        );
+        assert_eq!((names(&directory.path().join("new")).len(), names(&directory.path().join("tmp")).len()), (1, 0));
+    }
+
+    #[test]
+    fn many_messages_are_many_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let settings = Settings::new(&Config::default());
+        let mut maildir = Maildir::open(directory.path(), &me(None), &settings).unwrap();
+        for number in 0..3 * SYNCS_MAX + 1 {
+            // One of them comes twice.
+            let unique = format!("6AK84ct0028759R{}", number.max(1));
+            let order = Order { unique, ..order() };
+            let mut content = Text::new("A: b\r\n\r\nx\r\n", 5);
+            maildir.put(&mut Letter::open(&order, &mut content, 1 << 20).unwrap()).unwrap();
+        }
+        assert!(names(&directory.path().join("new")).is_empty(), "not before they are synced");
+        let ends = maildir.close();
+        assert!(ends.len() == 25 && ends.iter().all(Result::is_ok), "{ends:?}");
+        assert_eq!((names(&directory.path().join("new")).len(), names(&directory.path().join("tmp")).len()), (24, 0));
+    }
+
+    #[test]
     fn details_have_their_folder_where_there_is_one() {
         let directory = tempfile::tempdir().unwrap();
         let base = directory.path();
@@ -163,7 +280,7 @@ mod tests {
         let mut content = Pieces(vec![Ok(b"A: b\r\n\r\n"), Err("gone")]);
         let mut letter = Letter::open(&order, &mut content, 1 << 20).unwrap();
         let settings = Settings::new(&Config::default());
-        let verdict = into_maildir(&mut letter, &order, directory.path(), &me(None), &settings);
+        let verdict = put(&mut letter, directory.path(), &me(None), &settings).unwrap_err();
         assert_eq!(verdict.end, End::Deferred);
         assert!(names(&directory.path().join("tmp")).is_empty() && names(&directory.path().join("new")).is_empty());
         // A place that is none.

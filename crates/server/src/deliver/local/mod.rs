@@ -10,89 +10,55 @@
 //! | [`person`] | as whom it is done, and whether it may be |
 //! | [`letter`] | the message as a mailbox or a program gets it |
 //! | [`file`], [`lock`] | mailbox files and files of aliases |
-//! | [`maildir`] | Maildirs |
+//! | [`maildir`], [`quota`] | Maildirs, and what they may have |
 //! | [`program`], [`command`], [`status`] | programs |
-//! | [`agent`] | one delivery, whoever makes it |
-//! | [`privileged`], [`stream`] | the process that is root, and what is said to it |
+//! | [`again`], [`sweep`] | what crashes leave in them |
+//! | [`agent`] | deliveries, whoever makes them |
+//! | [`office`] | who makes them, and which are made together |
+//! | [`privileged`], [`workers`], [`stream`] | the process that is root, those that have become users, and what is said to them |
 //!
 //! Invariant: a recipient is done when his copy is durable, or a program has taken it. A crash before that is recorded repeats that
-//! delivery: a Maildir has one copy all the same, a mailbox file has two.
+//! delivery: a Maildir has one copy all the same, and a mailbox file as well where nobody has changed it.
 
+mod again;
 mod agent;
 mod command;
 mod file;
 mod letter;
 mod lock;
 mod maildir;
+mod office;
 mod order;
 mod person;
 pub mod privileged;
 mod program;
+mod quota;
 mod status;
 mod stream;
+mod sweep;
+mod workers;
+
+pub(crate) use office::Office;
 
 use super::connect::Trouble;
-use super::message::{Content as Stored, Outgoing, Unfit};
+use super::message::{Outgoing, Unfit};
 use super::{Work, settle};
 use crate::config::{Config, Mailbox};
 use crate::dispatch::{Post, Way};
-use crate::env::{blocking, clock};
+use crate::env::clock;
 use crate::service::Service;
 use crate::settle::{Cause, Fate};
-use bytes::Bytes;
-use letter::Content;
 use mail::{Address, EnhancedCode, Outcome, Recipient, Reply, ReplyCode};
 use observe::{Event, NextHop, Severity};
-use order::{End, Order, Settings, Verdict, What};
-use person::Rights;
-use privileged::{Handed, Helper};
+use office::{Letters, Source};
+use order::{End, Order, Verdict, What};
+use privileged::Handed;
 use route::destination::{Destination, Hosts, NextHost, Protocol, To};
 use schedule::{ConnectionId, Feedback, Job, Take};
-use spool::Spool;
-use std::collections::VecDeque;
+use spool::State;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tokio::sync::Semaphore;
-
-/// What local delivery has of its own.
-#[derive(Debug)]
-pub(crate) struct Office {
-    settings: Settings,
-    /// The process that has the rights of root; `None`: the server delivers with its own.
-    helper: Option<Helper>,
-    mailboxes: Semaphore,
-    programs: Semaphore,
-    files: Semaphore,
-}
-
-impl Office {
-    /// Without a helper: deliveries are made with the rights of this process.
-    pub(crate) fn new(config: &Config) -> Self {
-        let most = || Semaphore::new(usize::try_from(config.local.deliveries_max).unwrap_or(1));
-        let (mailboxes, programs, files) = (most(), most(), most());
-        Self { settings: Settings::new(config), helper: None, mailboxes, programs, files }
-    }
-
-    /// With a helper, which is started now. For a process that is root and has one thread.
-    ///
-    /// # Errors
-    /// The system refuses a process.
-    pub(crate) fn as_root(config: &Config) -> std::io::Result<Self> {
-        let office = Self::new(config);
-        Ok(Self { helper: Some(Helper::start(&office.settings)?), ..office })
-    }
-
-    /// Has an order carried out. For a thread that may wait.
-    fn carry_out(&self, order: &Order, content: &mut dyn Content) -> Handed {
-        match &self.helper {
-            Some(helper) => helper.deliver(order, content, self.settings.time_max()),
-            None => {
-                let rights = Rights::Own(rustix::process::geteuid().as_raw());
-                Handed::Verdict(agent::carry_out(order, &self.settings, rights, content))
-            }
-        }
-    }
-}
+use tokio::task::JoinSet;
 
 /// What the mail of a queue has done to it here; `None` if it goes elsewhere.
 pub(crate) fn what(config: &Config, destination: &[u8]) -> Option<To> {
@@ -193,53 +159,72 @@ fn what_of(to: &To) -> What {
     }
 }
 
-/// Delivers a message to each of its recipients, one after the other. Says what became of each.
+/// Delivers a message to each of its recipients. Says what became of each.
 ///
 /// # Cancel safety
 /// No: what was begun is finished, and nobody hears of it.
 pub(crate) async fn deliver(service: &Arc<Service>, what: &What, outgoing: &mut Outgoing) -> Vec<Fate> {
-    let mut fates = Vec::with_capacity(outgoing.positions.len());
-    for (recipient, (position, _)) in outgoing.envelope.recipients.iter().zip(&outgoing.positions) {
-        let order = order_of(service, what, outgoing, recipient, *position);
-        let mut content = Source::of(service, outgoing);
-        let office = &service.office;
-        let turn = match what {
-            What::Mailbox => &office.mailboxes,
-            What::Program { .. } => &office.programs,
-            What::File { .. } => &office.files,
-        };
-        // Closed never.
-        let _permit = turn.acquire().await;
-        let worker = Arc::clone(service);
-        let handed = blocking::run(move || worker.office.carry_out(&order, &mut content)).await;
+    let mut tasks = JoinSet::new();
+    for (at, recipient) in outgoing.envelope.recipients.iter().enumerate() {
+        let Some((position, state)) = outgoing.positions.get(at) else { continue };
+        let order = order_of(service, what, outgoing, recipient, (*position, *state));
+        let letters = Letters { order, source: Source::of(service, outgoing) };
+        let service = Arc::clone(service);
+        tasks.spawn(async move { (at, office::deliver(service, letters).await) });
+    }
+    let broke_off = || Verdict::deferred((3, 0), "the delivering task broke off");
+    let mut verdicts: Vec<Verdict> = outgoing.positions.iter().map(|_| broke_off()).collect();
+    while let Some(joined) = tasks.join_next().await {
+        let Ok((at, handed)) = joined else { continue };
         let verdict = match handed {
-            Ok(Handed::Verdict(verdict)) => verdict,
-            Ok(Handed::Gone(verdict)) => {
+            Handed::Verdict(verdict) => verdict,
+            Handed::Gone(verdict) => {
                 service.tell(&Event::Spool { severity: Severity::Critical, text: &verdict.text });
                 verdict
             }
-            Err(_) => Verdict::deferred((3, 0), "the delivering thread broke off"),
         };
-        fates.push(fate(verdict));
+        if let Some(place) = verdicts.get_mut(at) {
+            *place = verdict;
+        }
     }
-    fates
+    verdicts.into_iter().map(fate).collect()
 }
 
-fn order_of(service: &Service, what: &What, outgoing: &Outgoing, recipient: &Recipient, position: u32) -> Order {
+/// How far the clock of the machine may have been set since the start.
+const SLACK_US: u64 = 2_000_000;
+
+fn order_of(
+    service: &Service,
+    what: &What,
+    outgoing: &Outgoing,
+    recipient: &Recipient,
+    (position, state): (u32, State),
+) -> Order {
     let envelope = &outgoing.envelope;
     let address = &recipient.address;
     let at_us = clock::unix_us();
+    let live = service.live.load();
+    let config = &live.config;
+    // Before this start it may have been begun, and nothing noted.
+    let running_us =
+        u64::try_from(clock::now().saturating_duration_since(service.began).as_micros()).unwrap_or(u64::MAX);
+    let is_older = envelope.received.at_us <= at_us.saturating_sub(running_us).saturating_add(SLACK_US);
     let sender = envelope.sender.address().map(Address::to_string).unwrap_or_default();
     Order {
         what: what.clone(),
         unique: format!("{}R{position}", envelope.id),
         received: envelope.received.at_us / 1_000_000,
-        host: service.live.load().config.hostname.clone(),
+        host: config.hostname.clone(),
         sender,
         recipient: address.to_string(),
         local: address.local_part().as_str().to_owned(),
         domain: address.domain().to_string(),
         original: recipient.params.orcpt.as_ref().map(ToString::to_string).unwrap_or_default(),
+        delimiter: config.local.delimiter.chars().next(),
+        // Trace lines of ours and what a filter may have added are not in the limit.
+        header_max: config.message.header_bytes_max.saturating_mul(2).max(1 << 20),
+        bytes: outgoing.content_bytes,
+        is_again: state.tries() > 0 || is_older,
         date: mail::report::date_of_mbox(at_us, clock::local_offset_seconds(at_us)),
     }
 }
@@ -253,48 +238,5 @@ fn fate(verdict: Verdict) -> Fate {
         }
         End::Deferred => Fate::Deferred(Cause::new(EnhancedCode::of(Outcome::Transient, subject, detail), text, None)),
         End::Failed => Fate::Failed(Cause::new(EnhancedCode::of(Outcome::Permanent, subject, detail), text, None)),
-    }
-}
-
-/// The content of a message, for a thread that may wait.
-enum Source {
-    Here(VecDeque<Bytes>),
-    Stored { spool: Arc<Spool>, id: mail::QueueId, read: u64, end: u64 },
-}
-
-/// How much of a stored content is read at once.
-const PIECE_BYTES: u64 = 256 << 10;
-
-impl Source {
-    fn of(service: &Service, outgoing: &Outgoing) -> Self {
-        match (&outgoing.content, service.spool()) {
-            (Stored::Here(pieces), _) => Self::Here(pieces.iter().filter(|piece| !piece.is_empty()).cloned().collect()),
-            (Stored::Stored { .. }, Some(spool)) => Self::Stored {
-                spool: Arc::clone(spool),
-                id: outgoing.envelope.id,
-                read: 0,
-                end: outgoing.content_bytes,
-            },
-            (Stored::Stored { .. }, None) => Self::Here(VecDeque::new()),
-        }
-    }
-}
-
-impl Content for Source {
-    fn next(&mut self) -> Result<Option<Bytes>, String> {
-        use spool::Store as _;
-        match self {
-            Self::Here(pieces) => Ok(pieces.pop_front()),
-            Self::Stored { read, end, .. } if *read >= *end => Ok(None),
-            Self::Stored { spool, id, read, end } => {
-                let until = (*read + PIECE_BYTES).min(*end);
-                let piece = spool.body_range(*id, *read..until).map_err(|error| error.to_string())?;
-                if piece.is_empty() {
-                    return Err(format!("its content ends at octet {read} of {end}"));
-                }
-                *read += piece.len() as u64;
-                Ok(Some(piece))
-            }
-        }
     }
 }

@@ -7,6 +7,11 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// What a delivery may take besides what it waits for.
+const SPARE: Duration = Duration::from_secs(120);
+/// Letters of a verdict that are told.
+const TEXT_MAX: usize = 1_000;
+
 /// One recipient of one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
@@ -30,6 +35,14 @@ pub(crate) struct Order {
     pub(crate) original: String,
     /// The time as a `From ` line has it: `Sat Jan  3 01:05:34 1996`.
     pub(crate) date: String,
+    /// What stands between a user and a detail.
+    pub(crate) delimiter: Option<char>,
+    /// Octets of a header that are looked at.
+    pub(crate) header_max: u64,
+    /// Octets of the message, as it came.
+    pub(crate) bytes: u64,
+    /// It was, or may have been, tried before.
+    pub(crate) is_again: bool,
 }
 
 /// What is done with a message.
@@ -121,7 +134,7 @@ impl Verdict {
         json!({"end": end, "subject": self.status.0, "detail": self.status.1, "text": self.text}).to_string()
     }
 
-    /// From another process; `None` if it is none.
+    /// From another process; `None` if it is none. A user may have made it up: its text is a short line of plain letters.
     pub(crate) fn from_json(text: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(text).ok()?;
         let end = match value.get("end")?.as_str()? {
@@ -130,8 +143,14 @@ impl Verdict {
             "failed" => End::Failed,
             _ => return None,
         };
-        let number = |key: &str| value.get(key)?.as_u64().and_then(|number| u16::try_from(number).ok());
-        Some(Self { end, status: (number("subject")?, number("detail")?), text: text_of(&value, "text")? })
+        // RFC 3463 §2: subject and detail have one to three digits.
+        let number = |key: &str| {
+            value.get(key)?.as_u64().and_then(|number| u16::try_from(number).ok()).filter(|number| *number < 1_000)
+        };
+        let text = text_of(&value, "text")?;
+        let plain = |letter: char| if letter.is_control() { '?' } else { letter };
+        let text = text.chars().map(plain).take(TEXT_MAX).collect();
+        Some(Self { end, status: (number("subject")?, number("detail")?), text })
     }
 }
 
@@ -140,6 +159,11 @@ fn text_of(value: &Value, key: &str) -> Option<String> {
 }
 
 impl Order {
+    /// The queue id.
+    pub(crate) fn id(&self) -> &str {
+        self.unique.rsplit_once('R').map_or("", |(id, _)| id)
+    }
+
     /// For another process.
     pub(crate) fn to_json(&self) -> String {
         let (kind, user, target) = match &self.what {
@@ -150,7 +174,9 @@ impl Order {
         json!({
             "kind": kind, "user": user, "target": target, "unique": self.unique, "received": self.received,
             "host": self.host, "sender": self.sender, "recipient": self.recipient, "local": self.local,
-            "domain": self.domain, "original": self.original, "date": self.date,
+            "domain": self.domain, "original": self.original, "date": self.date, "is_again": self.is_again,
+            "delimiter": self.delimiter.map(String::from).unwrap_or_default(), "header_max": self.header_max,
+            "bytes": self.bytes,
         })
         .to_string()
     }
@@ -176,6 +202,10 @@ impl Order {
             domain: text("domain")?,
             original: text("original")?,
             date: text("date")?,
+            delimiter: text("delimiter")?.chars().next(),
+            header_max: value.get("header_max")?.as_u64()?,
+            bytes: value.get("bytes")?.as_u64()?,
+            is_again: value.get("is_again")?.as_bool()?,
         })
     }
 }
@@ -192,7 +222,6 @@ pub(crate) struct Settings {
     pub(crate) fcntl: bool,
     pub(crate) lock_time: Duration,
     pub(crate) subfolders: bool,
-    pub(crate) delimiter: Option<char>,
     pub(crate) programs: Vec<PathBuf>,
     pub(crate) program_time: Duration,
     pub(crate) processes_max: u32,
@@ -203,7 +232,6 @@ pub(crate) struct Settings {
     pub(crate) accounts: PathBuf,
     /// The C library is asked for those who are not in it.
     pub(crate) has_nss: bool,
-    pub(crate) header_max: u64,
 }
 
 impl Settings {
@@ -220,7 +248,6 @@ impl Settings {
             fcntl: locks("fcntl"),
             lock_time: local.lock_time_max,
             subfolders: local.subfolders,
-            delimiter: local.delimiter.chars().next(),
             programs: local.programs.clone(),
             program_time: local.program_time_max,
             processes_max: local.program_processes_max,
@@ -229,14 +256,21 @@ impl Settings {
             uid_min: local.uid_min,
             accounts: local.accounts.clone(),
             has_nss: local.has_nss(),
-            // Trace lines of ours and what a filter may have added are not in the limit.
-            header_max: config.message.header_bytes_max.saturating_mul(2).max(1 << 20),
         }
     }
 
     /// The longest that a delivery may take, with some to spare.
-    pub(crate) fn time_max(&self) -> Duration {
-        self.program_time.max(self.lock_time.saturating_mul(2)) + Duration::from_secs(120)
+    pub(crate) fn time_max(&self, what: &What) -> Duration {
+        let time = match what {
+            What::Program { .. } => self.program_time,
+            What::Mailbox | What::File { .. } => self.lock_time.saturating_mul(2),
+        };
+        time + SPARE
+    }
+
+    /// The longest that any delivery may take.
+    pub(crate) fn any_time_max(&self) -> Duration {
+        self.program_time.max(self.lock_time.saturating_mul(2)) + SPARE
     }
 
     /// For another process.
@@ -245,11 +279,10 @@ impl Settings {
             "mailbox": self.mailbox.to_string(), "mailbox_user": self.mailbox_user, "mailbox_group": self.mailbox_group,
             "mailbox_size_max": self.mailbox_size_max, "dotlock": self.dotlock, "fcntl": self.fcntl,
             "lock_ms": millis(self.lock_time), "subfolders": self.subfolders,
-            "delimiter": self.delimiter.map(String::from).unwrap_or_default(),
             "programs": self.programs.iter().map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>(),
             "program_ms": millis(self.program_time), "processes_max": self.processes_max, "files": self.files,
             "default_user": self.default_user, "uid_min": self.uid_min,
-            "accounts": self.accounts.to_string_lossy(), "nss": self.has_nss, "header_max": self.header_max,
+            "accounts": self.accounts.to_string_lossy(), "nss": self.has_nss,
         })
         .to_string()
     }
@@ -273,7 +306,6 @@ impl Settings {
             fcntl: flag("fcntl")?,
             lock_time: Duration::from_millis(number("lock_ms")?),
             subfolders: flag("subfolders")?,
-            delimiter: text("delimiter")?.chars().next(),
             programs: list("programs")?.into_iter().map(PathBuf::from).collect(),
             program_time: Duration::from_millis(number("program_ms")?),
             processes_max: small("processes_max")?,
@@ -282,7 +314,6 @@ impl Settings {
             uid_min: small("uid_min")?,
             accounts: text("accounts")?.into(),
             has_nss: flag("nss")?,
-            header_max: number("header_max")?,
         })
     }
 
@@ -318,6 +349,10 @@ mod tests {
             domain: "x.example".into(),
             original: "rfc822;ö".into(),
             date: "d".into(),
+            delimiter: Some('-'),
+            header_max: 7,
+            bytes: 9,
+            is_again: true,
         };
         let (user, command, path) = ("joe".to_owned(), "/bin/cat \"x\ny\"".to_owned(), "/x/y".to_owned());
         for what in
@@ -331,6 +366,62 @@ mod tests {
         {
             assert_eq!(Verdict::from_json(verdict.to_json().as_bytes()), Some(verdict));
         }
+        let invented = Verdict::failed((1, 1), format!("a\nNov 22 forged: line{}", "x".repeat(2_000)));
+        let told = Verdict::from_json(invented.to_json().as_bytes()).unwrap();
+        assert!(told.text.starts_with("a?Nov 22 forged: linexx") && told.text.len() == TEXT_MAX, "{}", told.text.len());
+        let odd = Verdict::failed((1, 1_000), "x").to_json();
+        assert_eq!(Verdict::from_json(odd.as_bytes()), None);
         assert_eq!((Order::from_json(b"{}"), Verdict::from_json(b"x"), Settings::from_json("[]")), (None, None, None));
+    }
+
+    #[test]
+    fn a_reload_changes_nothing_that_was_told_at_the_start() {
+        let usual = Config::default();
+        let changes = [
+            "mailbox = 'maildir:%h/Maildir'",
+            "mailbox_user = 'mail'",
+            "mailbox_group = 'staff'",
+            "mailbox_size_max = 1",
+            "locks = []",
+            "lock_time_max = '7s'",
+            "subfolders = true",
+            "programs = ['/x']",
+            "program_time_max = '7s'",
+            "program_processes_max = 7",
+            "files = ['/x']",
+            "default_user = 'x'",
+            "uid_min = 7",
+            "accounts = '/x'",
+        ];
+        for change in changes {
+            let text = format!("local.{change}\n");
+            let text =
+                if change.starts_with("mailbox_user") { format!("{text}local.mailbox = 'mbox:/x/%u'\n") } else { text };
+            let loaded = crate::config::load(&text, None, &[], &crate::config::Machine::default());
+            let config = loaded.unwrap_or_else(|problems| panic!("{text}: {problems:?}")).config;
+            // Whoever adds a field adds its key above.
+            let Settings {
+                mailbox: _,
+                mailbox_user: _,
+                mailbox_group: _,
+                mailbox_size_max: _,
+                dotlock: _,
+                fcntl: _,
+                lock_time: _,
+                subfolders: _,
+                programs: _,
+                program_time: _,
+                processes_max: _,
+                files: _,
+                default_user: _,
+                uid_min: _,
+                accounts: _,
+            } = Settings::new(&config);
+            assert_ne!(Settings::new(&config), Settings::new(&usual), "{text}");
+            let refused =
+                crate::config::refuses_reload(&crate::config::differences(&usual, &config)).unwrap_or_default();
+            let key = format!("local.{}", change.split(' ').next().unwrap());
+            assert!(refused.contains(&key) && refused.contains("takes effect after a restart"), "{text}: {refused}");
+        }
     }
 }

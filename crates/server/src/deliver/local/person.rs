@@ -77,9 +77,9 @@ fn of_mailbox(order: &Order, settings: &Settings, accounts: &Accounts) -> Result
     };
     let unknown = || Verdict::failed((1, 1), "User unknown");
     let (login, user, detail) = if settings.mailbox_user.is_empty() {
-        owner(order, settings, accounts)?.ok_or_else(unknown)?
+        owner(order, accounts)?.ok_or_else(unknown)?
     } else {
-        let (user, detail) = split(&order.local, settings.delimiter);
+        let (user, detail) = split(&order.local, order.delimiter);
         (named("local.mailbox_user", &settings.mailbox_user, accounts)?, user.to_lowercase(), detail)
     };
     let domain = order.domain.to_lowercase();
@@ -104,12 +104,8 @@ fn of_mailbox(order: &Order, settings: &Settings, accounts: &Accounts) -> Result
 
 /// The user whose name is the local part: all of it, or what is before the detail; as it is, or in small letters.
 #[expect(clippy::type_complexity, reason = "user, name and detail, taken apart at once")]
-fn owner<'o>(
-    order: &'o Order,
-    settings: &Settings,
-    accounts: &Accounts,
-) -> Result<Option<(Login, String, Option<&'o str>)>, Verdict> {
-    let (user, detail) = split(&order.local, settings.delimiter);
+fn owner<'o>(order: &'o Order, accounts: &Accounts) -> Result<Option<(Login, String, Option<&'o str>)>, Verdict> {
+    let (user, detail) = split(&order.local, order.delimiter);
     for (name, detail) in [(order.local.as_str(), None), (user, detail)] {
         for name in [name, &name.to_lowercase()] {
             if let Some(login) = accounts.find(name).map_err(unanswered)? {
@@ -160,7 +156,7 @@ fn of_alias(
             ),
         ));
     }
-    let (before, detail) = split(&order.local, settings.delimiter);
+    let (before, detail) = split(&order.local, order.delimiter);
     Ok(Person { login, user: before.to_owned(), detail: detail.map(str::to_owned), mailbox: None })
 }
 

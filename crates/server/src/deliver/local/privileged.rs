@@ -1,23 +1,37 @@
 //! The one process that stays root, where the server was started as root and gave that up.
 //!
 //! ```text
-//! server, no rights ──socket──► helper, root ──starts──► agent, root until it has read the order, then one user
+//! server, no rights ──socket──► helper, root ──starts──► worker, root until it has read an order, then one user
 //!        │                                                 ▲
-//!        └────────── a socket of their own: order, message, verdict ──────────┘
+//!        └───── a socket of their own: orders, messages, verdicts ─────┘
 //! ```
 //!
-//! The helper reads nothing but sockets that are handed to it, and starts an agent for each. The agent is told the [`Settings`] by the
+//! The helper reads nothing but sockets that are handed to it, and starts a worker for each. The worker is told the [`Settings`] by the
 //! helper, which has them since the start of the server: a server that somebody else has taken over can have mail delivered
 //! to users as the configuration says, run programs of `local.programs` as users above `local.uid_min`, write to files in
 //! `local.files`, and nothing else. There is no delivery as root.
 //!
+//! A worker that has delivered to a mailbox waits for more orders for the same user ([`workers`](super::workers)), since starting
+//! it costs more than a delivery. It has become the user for good then, so what it can do is what he can do, whoever
+//! sends it orders. A program has a process of its own.
+//!
+//! What a user can do to a worker that is he:
+//!
+//! | He | Then |
+//! |---|---|
+//! | kills it while it waits | the server sees that nothing was begun, and takes another |
+//! | kills it at work | his messages in it are deferred: it is not known whether he has them, and they come again |
+//! | stops it, so that it answers nothing | his messages are deferred after their time ([`Settings::time_max`]); the place of the server's end of the socket tells the helper, which kills it [`Settings::any_time_max`] later. He keeps no more than a quarter of the deliveries busy with that ([`office`](super::office)) |
+//! | makes it his own, by a debugger | the kernel forbids it: a process that was root is not dumpable. If he could: it knows its own orders, which are his mail, and can lie about them. Its verdicts are counted, cut and made plain ([`Verdict`]). Its one other descriptor is `/dev/null` |
+//!
 //! If the helper is gone nobody can bring it back: deliveries wait, and the log says once what to do.
 
-use super::agent::carry_out;
-use super::letter::{Content, unreadable};
-use super::order::{Order, Settings, Verdict};
+use super::agent::Agent;
+use super::order::{Settings, Verdict};
 use super::person::Rights;
 use super::stream;
+use crate::env::accounts::Kept;
+use crate::env::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -25,28 +39,30 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
-use std::io::{self, IoSlice, IoSliceMut};
+use rustix::process::Signal;
+use std::io::{self, BufReader, BufWriter, IoSlice, IoSliceMut, PipeReader, PipeWriter};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{self, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tokio::signal::{self, unix::SignalKind, unix::signal};
 
 /// The hidden subcommand of the program, and its two forms.
 pub const COMMAND: &str = "local-delivery";
 /// The process that stays root.
 pub const HELPER: &str = "helper";
-/// The process of one delivery.
-pub const AGENT: &str = "agent";
+/// The process that delivers as one user.
+pub const WORKER: &str = "worker";
 
-/// Agents at once, whatever the server asks for.
-const AGENTS_MAX: usize = 256;
-/// How often agents that have ended are looked for while nothing else happens.
+/// Workers at once, whatever the server asks for.
+const WORKERS_MAX: usize = 256;
+/// How often workers that have ended are looked for while nothing else happens.
 const LOOK_INTERVAL: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-/// For the verdict of an agent that is over its own limits.
-const SPARE: Duration = Duration::from_secs(60);
+/// A worker that has had no order for so long ends.
+pub(super) const IDLE_TIME: Duration = Duration::from_secs(60);
 
 /// The server's side of the helper.
 #[derive(Debug)]
@@ -56,11 +72,20 @@ pub(crate) struct Helper {
 }
 
 /// What came of handing an order over.
+#[derive(Debug)]
 pub(crate) enum Handed {
     /// It was carried out, or not.
     Verdict(Verdict),
     /// The helper is gone; said for the first time.
     Gone(Verdict),
+}
+
+/// The server's ends of what leads to a worker.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) stream: UnixStream,
+    /// The helper has the other end, and sees when this goes.
+    _leash: PipeWriter,
 }
 
 impl Helper {
@@ -78,53 +103,44 @@ impl Helper {
         Ok(Self { control: ours, is_gone: AtomicBool::new(false) })
     }
 
-    /// Has an order carried out. For a thread that may wait.
-    pub(crate) fn deliver(&self, order: &Order, content: &mut dyn Content, limit: Duration) -> Handed {
-        let (mut ours, theirs) = match UnixStream::pair() {
-            Ok(pair) => pair,
-            Err(error) => {
-                return Handed::Verdict(Verdict::deferred((3, 0), format!("no socket for a delivery: {error}")));
-            }
-        };
-        if let Err(error) = hand_over(self.control.as_fd(), theirs.as_fd()) {
-            let text = format!(
-                "the process that delivers with the rights of users is gone ({error}); restart mailrace, mail for users waits until then"
-            );
-            let verdict = Verdict::deferred((3, 0), text);
-            let is_first = !self.is_gone.swap(true, Ordering::Relaxed);
-            return if is_first { Handed::Gone(verdict) } else { Handed::Verdict(verdict) };
-        }
-        drop(theirs);
-        Handed::Verdict(talk(&mut ours, order, content, limit).unwrap_or_else(|verdict| verdict))
+    /// Has a worker started, who is nobody yet. For a thread that may wait.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) fn worker(&self) -> Result<Worker, Handed> {
+        let no =
+            |error: io::Error| Handed::Verdict(Verdict::deferred((3, 0), format!("no socket for a delivery: {error}")));
+        let (ours, theirs) = UnixStream::pair().map_err(no)?;
+        let (end, leash) = io::pipe().map_err(no)?;
+        hand_over(self.control.as_fd(), &[theirs.as_fd(), end.as_fd()]).map_err(|error| self.gone(&error))?;
+        Ok(Worker { stream: ours, _leash: leash })
+    }
+
+    fn gone(&self, error: &io::Error) -> Handed {
+        let text = format!(
+            "the process that delivers with the rights of users is gone ({error}); restart mailrace, mail for users waits until then"
+        );
+        let verdict = Verdict::deferred((3, 0), text);
+        let is_first = !self.is_gone.swap(true, Ordering::Relaxed);
+        if is_first { Handed::Gone(verdict) } else { Handed::Verdict(verdict) }
     }
 }
 
-/// Gives an agent its order and waits for its verdict.
-fn talk(
-    stream: &mut UnixStream,
-    order: &Order,
-    content: &mut dyn Content,
-    limit: Duration,
-) -> Result<Verdict, Verdict> {
-    let failed = |error: io::Error| {
-        let text = match error.kind() {
-            io::ErrorKind::UnexpectedEof => "the process of the delivery ended without an answer".to_owned(),
-            io::ErrorKind::WouldBlock => "the process of the delivery does not answer".to_owned(),
-            _ => format!("the process of the delivery does not answer: {error}"),
-        };
-        Verdict::deferred((3, 0), text)
-    };
-    let limit = Some(limit + SPARE);
-    stream.set_read_timeout(limit).and_then(|()| stream.set_write_timeout(limit)).map_err(failed)?;
-    let sent = stream::send_order(stream, order).and_then(|()| stream::send_content(stream, content));
-    match sent {
-        Ok(Ok(())) => {}
-        // Without its end the message is none to the agent.
-        Ok(Err(why)) => return Err(unreadable(why)),
-        // It may have said why it takes no more.
-        Err(error) => return stream::verdict(stream).map_err(|_| failed(error)),
+#[cfg(test)]
+impl Helper {
+    /// A helper that is the test.
+    pub(super) fn fake() -> io::Result<(Self, OwnedFd)> {
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        Ok((Self { control: ours, is_gone: AtomicBool::new(false) }, theirs))
     }
-    stream::verdict(stream).map_err(failed)
+}
+
+#[cfg(test)]
+impl Worker {
+    /// A worker who has ended.
+    pub(super) fn fake() -> io::Result<Self> {
+        Ok(Self { stream: UnixStream::pair()?.0, _leash: io::pipe()?.1 })
+    }
 }
 
 /// This program, as it was when it was started, even if its file has been replaced since.
@@ -135,16 +151,36 @@ fn this_program(form: &str, settings: &Settings) -> Command {
     command
 }
 
-fn hand_over(control: BorrowedFd<'_>, stream: BorrowedFd<'_>) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+fn hand_over(control: BorrowedFd<'_>, fds: &[BorrowedFd<'_>; 2]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let fds = [stream];
-    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+    ancillary.push(SendAncillaryMessage::ScmRights(fds));
     loop {
         match sendmsg(control, &[IoSlice::new(b"d")], &mut ancillary, SendFlags::NOSIGNAL) {
             Err(Errno::INTR) => {}
             other => return Ok(other.map(drop)?),
         }
+    }
+}
+
+/// A worker as the helper knows it.
+struct Child {
+    process: process::Child,
+    /// Its other end goes with the server's interest in the worker.
+    leash: PipeReader,
+    /// Since when nobody is interested.
+    left: Option<Instant>,
+}
+
+impl Child {
+    /// Whether it is there still. One that nobody has been interested in for so long is killed: it does not end by itself.
+    fn is_there(&mut self, patience: Duration) -> bool {
+        let now = clock::now();
+        if self.left.is_some_and(|left| now.saturating_duration_since(left) >= patience) {
+            // It may have ended.
+            drop(self.process.kill());
+        }
+        matches!(self.process.try_wait(), Ok(None))
     }
 }
 
@@ -156,43 +192,70 @@ pub fn run_helper(settings: &str) -> Result<(), String> {
     let settings = read_settings(settings)?;
     rustix::process::umask(Mode::from_raw_mode(0o077));
     // A service manager says to all processes of a service that it ends. The server then still waits for deliveries.
-    let _ignored = ignore_end()?;
+    let _ignored = ignore(&[SignalKind::terminate(), SignalKind::interrupt()])?;
     let control = io::stdin();
-    let mut agents: Vec<Child> = Vec::new();
+    let patience = settings.any_time_max();
+    let mut children: Vec<Child> = Vec::new();
     loop {
-        agents.retain_mut(|agent| matches!(agent.try_wait(), Ok(None)));
-        let is_full = agents.len() >= AGENTS_MAX;
-        let mut waits = [PollFd::from_borrowed_fd(control.as_fd(), PollFlags::IN)];
-        let none: &mut [PollFd<'_>] = &mut [];
-        let time = (!agents.is_empty()).then_some(&LOOK_INTERVAL);
-        match poll(if is_full { none } else { &mut waits }, time) {
-            Ok(0) | Err(Errno::INTR) => continue,
-            Ok(_) => {}
-            Err(error) => return Err(format!("poll: {error}")),
+        children.retain_mut(|child| child.is_there(patience));
+        if !wait_for_work(control.as_fd(), &mut children)? {
+            continue;
         }
         match take_over(control.as_fd()) {
             Ok(Taken::End) => break,
             Ok(Taken::Nothing) => {}
-            // Without an agent the other end is closed, and the server hears that.
-            Ok(Taken::Stream(stream)) => agents.extend(agent_for(stream, &settings).ok()),
+            // Without a worker the other end is closed, and the server hears that.
+            Ok(Taken::Worker(stream, leash)) => {
+                let started = worker_for(stream, &settings).ok();
+                children.extend(started.map(|process| Child { process, leash, left: None }));
+            }
             Err(error) => return Err(format!("the socket of the server: {error}")),
         }
     }
-    for mut agent in agents {
-        drop(agent.wait());
+    // They end by themselves when they have done what they are at.
+    for child in &mut children {
+        drop(child.process.wait());
     }
     Ok(())
 }
 
+/// Waits until the server has something to say, which is listened to while there is room for workers. Notes who was left.
+fn wait_for_work(control: BorrowedFd<'_>, children: &mut [Child]) -> Result<bool, String> {
+    let is_full = children.len() >= WORKERS_MAX;
+    let time = (!children.is_empty()).then_some(&LOOK_INTERVAL);
+    let mut waits: Vec<PollFd<'_>> = Vec::with_capacity(children.len() + 1);
+    // Without a wish, only its end is told.
+    let wish = if is_full { PollFlags::empty() } else { PollFlags::IN };
+    waits.push(PollFd::from_borrowed_fd(control, wish));
+    let held = children.iter().filter(|child| child.left.is_none());
+    waits.extend(held.map(|child| PollFd::new(&child.leash, PollFlags::empty())));
+    match poll(&mut waits, time) {
+        Ok(_) => {}
+        Err(Errno::INTR) => return Ok(false),
+        Err(error) => return Err(format!("poll: {error}")),
+    }
+    let mut told = waits.iter().map(|wait| !wait.revents().is_empty()).collect::<Vec<_>>().into_iter();
+    let has_work = told.next().unwrap_or(false);
+    for child in children.iter_mut().filter(|child| child.left.is_none()) {
+        if told.next().unwrap_or(false) {
+            child.left = Some(clock::now());
+        }
+    }
+    Ok(has_work)
+}
+
 /// What the server had to say.
-enum Taken {
-    Stream(OwnedFd),
+pub(super) enum Taken {
+    /// A worker is wanted: his socket, and what tells that nobody wants him any more.
+    Worker(OwnedFd, PipeReader),
+    /// Nothing to do.
     Nothing,
+    /// It is gone.
     End,
 }
 
-fn take_over(control: BorrowedFd<'_>) -> io::Result<Taken> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+pub(super) fn take_over(control: BorrowedFd<'_>) -> io::Result<Taken> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0; 1];
     let received = match recvmsg(control, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
@@ -206,51 +269,101 @@ fn take_over(control: BorrowedFd<'_>) -> io::Result<Taken> {
         RecvAncillaryMessage::ScmRights(fds) => Some(fds),
         _ => None,
     });
-    Ok(fds.flatten().next().map_or(Taken::Nothing, Taken::Stream))
+    let mut fds = fds.flatten();
+    Ok(match (fds.next(), fds.next()) {
+        (Some(stream), Some(leash)) => Taken::Worker(stream, leash.into()),
+        _ => Taken::Nothing,
+    })
 }
 
-/// Starts an agent whose standard input is its socket. Programs that it runs may use set-group-id bits, as list managers do.
-fn agent_for(stream: OwnedFd, settings: &Settings) -> io::Result<Child> {
-    this_program(AGENT, settings).stdin(stream).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn()
+/// Starts a worker whose standard input is its socket. Programs that it runs may use set-group-id bits, as list managers do.
+fn worker_for(stream: OwnedFd, settings: &Settings) -> io::Result<process::Child> {
+    this_program(WORKER, settings).stdin(stream).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn()
 }
 
-/// Signals to end are not for the helper: it ends with the server.
-fn ignore_end() -> Result<(tokio::runtime::Runtime, [tokio::signal::unix::Signal; 2]), String> {
-    use tokio::signal::unix::{SignalKind, signal};
+/// Has signals do nothing for as long as what it returns lives.
+fn ignore(kinds: &[SignalKind]) -> Result<(tokio::runtime::Runtime, Vec<signal::unix::Signal>), String> {
     let failed = |error: io::Error| format!("signals: {error}");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failed)?;
     let guard = runtime.enter();
-    let signals = [signal(SignalKind::terminate()).map_err(failed)?, signal(SignalKind::interrupt()).map_err(failed)?];
+    let signals = kinds.iter().map(|kind| signal(*kind)).collect::<io::Result<_>>().map_err(failed)?;
     drop(guard);
     Ok((runtime, signals))
 }
 
-/// The life of an agent: one delivery. Its socket is standard input.
+/// The life of a worker: batches of orders, until there are none. Its socket is standard input.
 ///
 /// # Errors
 /// It was not started by a helper, or the server is gone.
-pub fn run_agent(settings: &str) -> Result<(), String> {
+pub fn run_worker(settings: &str) -> Result<(), String> {
     let settings = read_settings(settings)?;
     rustix::process::umask(Mode::from_raw_mode(0o077));
+    // A file that becomes too large is told by the call that writes to it.
+    let _ignored = ignore(&[SignalKind::from_raw(Signal::XFSZ.as_raw())])?;
     let stream = io::stdin().as_fd().try_clone_to_owned().map_err(|error| format!("standard input: {error}"))?;
     // What it starts has another one.
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null").map_err(|error| format!("/dev/null: {error}"))?)
         .map_err(|error| format!("/dev/null: {error}"))?;
-    let mut stream = UnixStream::from(stream);
-    let limit = Some(settings.time_max());
-    stream.set_read_timeout(limit).map_err(|error| format!("no socket of a server: {error}"))?;
-    let order = stream::order(&mut stream).map_err(|error| format!("no order: {error}"))?;
+    let stream = UnixStream::from(stream);
+    let no_socket = |error: io::Error| format!("no socket of a server: {error}");
+    let limit = settings.any_time_max();
     let rights = match rustix::process::geteuid() {
         uid if uid.is_root() => Rights::Anybody,
         uid => Rights::Own(uid.as_raw()),
     };
-    let mut content = stream::Incoming::new(&mut stream);
-    let verdict = carry_out(&order, &settings, rights, &mut content);
-    content.drain();
-    stream::send_verdict(&mut stream, &verdict).map_err(|error| format!("no answer: {error}"))?;
-    Ok(())
+    let agent = Agent::new(settings.clone(), Kept::new(settings.accounts).with_nss(settings.has_nss), rights);
+    let mut from = BufReader::with_capacity(BUFFER_BYTES, &stream);
+    loop {
+        stream.set_read_timeout(Some(IDLE_TIME)).map_err(no_socket)?;
+        let batch = stream::Incoming::wait(&mut from).map_err(|error| format!("no order: {error}"))?;
+        let Some(mut batch) = batch else { return Ok(()) };
+        stream.set_read_timeout(Some(limit)).map_err(no_socket)?;
+        let no_answer = |error: io::Error| format!("no answer: {error}");
+        stream::send_begun(&mut &stream).map_err(no_answer)?;
+        let verdicts = agent.carry_out(&mut batch);
+        if !batch.is_whole() {
+            return Err("the server broke off".to_owned());
+        }
+        stream::send_verdicts(&mut BufWriter::new(&stream), &verdicts).map_err(no_answer)?;
+    }
 }
+
+/// What is read from the socket at once.
+const BUFFER_BYTES: usize = 64 << 10;
 
 fn read_settings(text: &str) -> Result<Settings, String> {
     Settings::from_json(text).ok_or_else(|| "this command is for mailrace itself; see docs/local.md".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn child() -> (Child, PipeWriter) {
+        let (leash, held) = io::pipe().unwrap();
+        let process = Command::new("sleep").arg("100").stdin(Stdio::null()).spawn().unwrap();
+        (Child { process, leash, left: None }, held)
+    }
+
+    #[test]
+    fn a_worker_whom_nobody_wants_and_who_does_not_end_is_killed() {
+        let (control, server) = UnixStream::pair().unwrap();
+        let (left, held) = child();
+        let (wanted, _held) = child();
+        let mut children = vec![wanted, left];
+        drop(held);
+        assert!(!wait_for_work(control.as_fd(), &mut children).unwrap());
+        assert_eq!(children.iter().map(|child| child.left.is_some()).collect::<Vec<_>>(), [false, true]);
+        let hour = Duration::from_secs(3_600);
+        assert!(children.iter_mut().all(|child| child.is_there(hour)), "it has time to end by itself");
+        assert!(children[0].is_there(Duration::ZERO), "the control: who is wanted is never killed");
+        children[1].is_there(Duration::ZERO);
+        children[1].process.wait().unwrap();
+        assert!(!children[1].is_there(Duration::ZERO));
+        // Work is still seen.
+        drop(server);
+        assert!(wait_for_work(control.as_fd(), &mut children).unwrap());
+        children[0].process.kill().unwrap();
+        children[0].process.wait().unwrap();
+    }
 }

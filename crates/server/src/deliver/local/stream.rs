@@ -1,14 +1,20 @@
-//! An order and its message from the server to the process that delivers it, and the verdict back, over a Unix socket.
+//! Orders and their messages from the server to the process that carries them out, and verdicts back, over a Unix socket.
 //!
 //! | Octets | From the server | From the agent |
 //! |---|---|---|
-//! | 4, then as many as they say | the order, JSON | the verdict, JSON |
-//! | 4, then as many as they say, again and again | a piece of the message | |
-//! | 4 of zero | the end of the message | |
+//! | 4, then as many as they say | an order, JSON | |
+//! | 4 of zero | | the first order is there, and is begun |
+//! | 4, then as many as they say, again and again | a piece of its message | |
+//! | 4 of zero, or 4 of 0xff | the end of the message, or that it breaks off | |
+//! | … | the next order and its message | |
+//! | 4 of zero, in the place of an order | the end of the batch | |
+//! | 4, then as many as they say | | for each order a verdict, JSON |
 //!
-//! Numbers are little endian. A message without its end is none: the agent takes back what it has done.
+//! Numbers are little endian. A message without its end is none: the agent takes back what it has done. An agent that ends before
+//! it has begun has done nothing, and the batch can be given to another. One that ends later leaves it unknown what it has done.
+//! After a batch the server may send another.
 
-use super::letter::Content;
+use super::letter::{Content, Orders};
 use super::order::{Order, Verdict};
 use bytes::Bytes;
 use std::io::{self, Read, Write};
@@ -17,17 +23,25 @@ use std::io::{self, Read, Write};
 const TEXT_MAX: u32 = 256 << 10;
 /// The longest piece of a message.
 const PIECE_MAX: u32 = 4 << 20;
+/// In the place of a piece: the message breaks off.
+const BROKEN: u32 = u32::MAX;
 
-/// Sends an order.
-pub(super) fn send_order(to: &mut impl Write, order: &Order) -> io::Result<()> {
-    send(to, order.to_json().as_bytes())
-}
-
-/// Sends a message to its end.
+/// Sends orders with their messages. For each, why its message cannot be read, if so.
 ///
 /// # Errors
-/// `Ok(Err(_))`: it cannot be read. `Err(_)`: nobody takes it.
-pub(super) fn send_content(to: &mut impl Write, content: &mut dyn Content) -> io::Result<Result<(), String>> {
+/// Nobody takes it.
+pub(super) fn send_batch(to: &mut impl Write, orders: &mut dyn Orders) -> io::Result<Vec<Option<String>>> {
+    let mut all = Vec::new();
+    while let Some(order) = orders.next_order() {
+        send(to, order.to_json().as_bytes())?;
+        all.push(send_content(to, orders)?);
+    }
+    to.write_all(&[0; 4])?;
+    to.flush()?;
+    Ok(all)
+}
+
+fn send_content(to: &mut impl Write, content: &mut dyn Orders) -> io::Result<Option<String>> {
     loop {
         match content.next() {
             Ok(Some(piece)) => {
@@ -37,16 +51,25 @@ pub(super) fn send_content(to: &mut impl Write, content: &mut dyn Content) -> io
             }
             Ok(None) => {
                 to.write_all(&[0; 4])?;
-                return Ok(Ok(()));
+                return Ok(None);
             }
-            Err(why) => return Ok(Err(why)),
+            Err(why) => {
+                to.write_all(&BROKEN.to_le_bytes())?;
+                return Ok(Some(why));
+            }
         }
     }
 }
 
-/// Sends a verdict.
-pub(super) fn send_verdict(to: &mut impl Write, verdict: &Verdict) -> io::Result<()> {
-    send(to, verdict.to_json().as_bytes())
+/// Says that the first order is begun.
+pub(super) fn send_begun(to: &mut impl Write) -> io::Result<()> {
+    to.write_all(&[0; 4])
+}
+
+/// Sends verdicts.
+pub(super) fn send_verdicts(to: &mut impl Write, verdicts: &[Verdict]) -> io::Result<()> {
+    verdicts.iter().try_for_each(|verdict| send(to, verdict.to_json().as_bytes()))?;
+    to.flush()
 }
 
 fn send(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
@@ -55,9 +78,9 @@ fn send(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     to.write_all(bytes)
 }
 
-/// Waits for an order.
-pub(super) fn order(from: &mut impl Read) -> io::Result<Order> {
-    Order::from_json(&receive(from, TEXT_MAX)?).ok_or_else(|| io::ErrorKind::InvalidData.into())
+/// Waits until the first order is begun.
+pub(super) fn begun(from: &mut impl Read) -> io::Result<()> {
+    receive(from, 0).map(drop)
 }
 
 /// Waits for a verdict.
@@ -77,34 +100,111 @@ fn receive(from: &mut impl Read, max: u32) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A message as it comes.
-pub(super) struct Incoming<'a, R> {
-    from: &'a mut R,
-    is_over: bool,
+/// A batch as it comes.
+pub(super) struct Incoming<R> {
+    from: R,
+    /// An order that was read and is not given yet.
+    first: Option<Order>,
+    state: State,
 }
 
-impl<'a, R: Read> Incoming<'a, R> {
-    pub(super) fn new(from: &'a mut R) -> Self {
-        Self { from, is_over: false }
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The next is an order, or the end.
+    BetweenOrders,
+    InMessage,
+    /// The batch was read to its end.
+    Whole,
+    /// It broke off.
+    Over,
+}
+
+impl<R: Read> Incoming<R> {
+    /// Waits for the first order of a batch; `None`: the server wants nothing any more.
+    ///
+    /// # Errors
+    /// It does not come in time, or is none.
+    pub(super) fn wait(mut from: R) -> io::Result<Option<Self>> {
+        Ok(order(&mut from)?.map(|first| Self { from, first: Some(first), state: State::BetweenOrders }))
     }
 
-    /// Reads what is left of it, for an answer that is given before its end.
-    pub(super) fn drain(&mut self) {
-        while let Ok(Some(_)) = self.next() {}
+    /// Whether the batch was read to its end. If not, there is nobody to hear a verdict.
+    pub(super) fn is_whole(&mut self) -> bool {
+        while self.next_order().is_some() {}
+        self.state == State::Whole
     }
 }
 
-impl<R: Read> Content for Incoming<'_, R> {
+/// The next order; `None`: the batch, or the stream between batches, ends.
+fn order(from: &mut impl Read) -> io::Result<Option<Order>> {
+    let text = match receive(from, TEXT_MAX) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        other => other?,
+    };
+    match text.as_slice() {
+        [] => Ok(None),
+        text => Order::from_json(text).map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into()),
+    }
+}
+
+impl<R: Read> Content for Incoming<R> {
     fn next(&mut self) -> Result<Option<Bytes>, String> {
-        if self.is_over {
+        if self.state != State::InMessage {
             return Ok(None);
         }
-        let piece = receive(self.from, PIECE_MAX).map_err(|error| {
-            self.is_over = true;
-            format!("the server broke off: {error}")
-        })?;
-        self.is_over = piece.is_empty();
-        Ok((!self.is_over).then(|| piece.into()))
+        let broken = |state: &mut State, end, error: &dyn std::fmt::Display| {
+            *state = end;
+            Err(format!("the server broke off: {error}"))
+        };
+        let mut length = [0; 4];
+        if let Err(error) = self.from.read_exact(&mut length) {
+            return broken(&mut self.state, State::Over, &error);
+        }
+        match u32::from_le_bytes(length) {
+            0 => {
+                self.state = State::BetweenOrders;
+                Ok(None)
+            }
+            BROKEN => broken(&mut self.state, State::BetweenOrders, &"its end is missing"),
+            length if length > PIECE_MAX => broken(&mut self.state, State::Over, &"a piece that is none"),
+            length => {
+                let mut bytes = vec![0; length as usize];
+                match self.from.read_exact(&mut bytes) {
+                    Ok(()) => Ok(Some(bytes.into())),
+                    Err(error) => broken(&mut self.state, State::Over, &error),
+                }
+            }
+        }
+    }
+}
+
+impl<R: Read> Orders for Incoming<R> {
+    fn next_order(&mut self) -> Option<Order> {
+        while let Ok(Some(_)) = self.next() {}
+        if matches!(self.state, State::Whole | State::Over) {
+            return None;
+        }
+        if let Some(first) = self.first.take() {
+            self.state = State::InMessage;
+            return Some(first);
+        }
+        let mut length = [0; 4];
+        let text = match self.from.read_exact(&mut length).map(|()| u32::from_le_bytes(length)) {
+            // What follows is the next batch.
+            Ok(0) => {
+                self.state = State::Whole;
+                return None;
+            }
+            Ok(length) if length <= TEXT_MAX => {
+                let mut text = vec![0; length as usize];
+                self.from.read_exact(&mut text).map(|()| text)
+            }
+            Ok(_) => Err(io::ErrorKind::InvalidData.into()),
+            Err(error) => Err(error),
+        };
+        let order = text.ok().and_then(|text| Order::from_json(&text));
+        self.state = if order.is_some() { State::InMessage } else { State::Over };
+        order
     }
 }
 
@@ -113,39 +213,102 @@ mod tests {
     use super::super::letter::tests::{Pieces, Text, order as an_order};
     use super::*;
 
-    #[test]
-    fn what_is_sent_arrives() {
-        let mut wire = Vec::new();
-        send_order(&mut wire, &an_order()).unwrap();
-        send_content(&mut wire, &mut Text::new("0123456789", 3)).unwrap().unwrap();
-        send_verdict(&mut wire, &Verdict::delivered()).unwrap();
-        let mut from = wire.as_slice();
-        assert_eq!(order(&mut from).unwrap(), an_order());
-        let mut content = Incoming::new(&mut from);
-        let mut whole = Vec::new();
-        while let Some(piece) = content.next().unwrap() {
-            whole.extend_from_slice(&piece);
+    /// Orders from a list.
+    struct List(Vec<(Order, Box<dyn Content>)>, Option<Box<dyn Content>>);
+
+    impl Content for List {
+        fn next(&mut self) -> Result<Option<Bytes>, String> {
+            self.1.as_mut().map_or(Ok(None), |content| content.next())
         }
-        assert_eq!((whole.as_slice(), content.next()), (b"0123456789".as_slice(), Ok(None)));
-        assert_eq!(verdict(&mut from).unwrap(), Verdict::delivered());
+    }
+
+    impl Orders for List {
+        fn next_order(&mut self) -> Option<Order> {
+            if self.0.is_empty() {
+                return None;
+            }
+            let (order, content) = self.0.remove(0);
+            self.1 = Some(content);
+            Some(order)
+        }
+    }
+
+    fn sent() -> (Vec<u8>, Vec<Option<String>>) {
+        let mut wire = Vec::new();
+        let other = Order { local: "other".into(), ..an_order() };
+        let broken = Pieces(vec![Ok(b"abc"), Err("gone")]);
+        let mut list = List(
+            vec![
+                (an_order(), Box::new(Text::new("0123456789", 3))),
+                (other.clone(), Box::new(broken)),
+                (other, Box::new(Text::new("x", 3))),
+            ],
+            None,
+        );
+        let told = send_batch(&mut wire, &mut list).unwrap();
+        (wire, told)
     }
 
     #[test]
-    fn a_message_without_its_end_is_none() {
-        let mut wire = Vec::new();
-        let mut broken = Pieces(vec![Ok(b"abc"), Err("gone")]);
-        assert_eq!(send_content(&mut wire, &mut broken).unwrap(), Err("gone".to_owned()));
-        for end in 0..=wire.len() {
-            let mut from = &wire[..end];
-            let mut content = Incoming::new(&mut from);
-            let last = loop {
-                match content.next() {
-                    Ok(Some(_)) => {}
-                    other => break other,
-                }
-            };
-            assert!(last.is_err(), "cut at {end}");
+    fn what_is_sent_arrives() {
+        let (mut wire, told) = sent();
+        assert_eq!(told, [None, Some("gone".to_owned()), None]);
+        wire.extend(sent().0);
+        let mut from = wire.as_slice();
+        for _ in 0..2 {
+            let mut batch = Incoming::wait(&mut from).unwrap().unwrap();
+            let mut all = Vec::new();
+            while let Some(order) = batch.next_order() {
+                let mut whole = Vec::new();
+                let end = loop {
+                    match batch.next() {
+                        Ok(Some(piece)) => whole.extend_from_slice(&piece),
+                        Ok(None) => break true,
+                        Err(_) => break false,
+                    }
+                };
+                all.push((order.local, whole, end));
+            }
+            let wanted = [("joe", "0123456789", true), ("other", "abc", false), ("other", "x", true)];
+            assert_eq!(all, wanted.map(|(local, text, end)| (local.to_owned(), text.as_bytes().to_vec(), end)));
+            assert!(batch.is_whole());
         }
-        assert!(order(&mut [0xff_u8; 8].as_slice()).is_err(), "longer than anything");
+        assert!(Incoming::wait(&mut from).unwrap().is_none(), "nothing follows");
+        let mut wire = Vec::new();
+        send_begun(&mut wire).unwrap();
+        send_verdicts(&mut wire, &[Verdict::delivered(), Verdict::failed((1, 1), "x")]).unwrap();
+        let mut from = wire.as_slice();
+        begun(&mut from).unwrap();
+        assert_eq!(verdict(&mut from).unwrap(), Verdict::delivered());
+        assert_eq!(verdict(&mut from).unwrap(), Verdict::failed((1, 1), "x"));
+        assert!(begun(&mut wire.get(4..).unwrap()).is_err(), "a verdict says nothing of a beginning");
+    }
+
+    #[test]
+    fn a_batch_may_be_passed_over() {
+        let (wire, _) = sent();
+        let mut batch = Incoming::wait(wire.as_slice()).unwrap().unwrap();
+        assert_eq!(batch.next(), Ok(None), "no message before its order");
+        assert!(batch.is_whole() && batch.from.is_empty());
+    }
+
+    #[test]
+    fn a_batch_without_its_end_is_none() {
+        let (wire, _) = sent();
+        for end in 0..wire.len() {
+            let Ok(Some(mut batch)) = Incoming::wait(&wire[..end]) else { continue };
+            let mut broken = 0;
+            while batch.next_order().is_some() {
+                broken += u32::from(loop {
+                    match batch.next() {
+                        Ok(Some(_)) => {}
+                        other => break other.is_err(),
+                    }
+                });
+            }
+            assert!(!batch.is_whole(), "cut at {end}");
+            assert!(broken <= 2, "cut at {end}");
+        }
+        assert!(Incoming::wait([0xff_u8; 8].as_slice()).is_err(), "longer than anything");
     }
 }

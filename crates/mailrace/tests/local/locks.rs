@@ -1,0 +1,128 @@
+//! Locks of other programs on a mailbox file: they are waited for, and they hold while we write.
+
+use crate::harness::Server;
+use crate::office::{As, NOBODY, give, is_skipped, line, poll, start, stored, with_boxes};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+fn is_missing(program: &str, package: &str) -> bool {
+    let is_missing = !Path::new(program).exists();
+    if is_missing {
+        eprintln!("skipped: {program} ({package}) is not installed");
+    }
+    is_missing
+}
+
+fn retry(server: &Server) {
+    assert!(server.control(&["queue", "retry", "--all"], b"").status.success());
+}
+
+/// A server with a message for a mailbox that is there.
+fn waiting(lock_time: &str) -> (Server, PathBuf) {
+    let setup = with_boxes(NOBODY).set("local.lock_time_max", format!("\"{lock_time}\""));
+    let path = setup.path("boxes").join("nobody");
+    let setup = stored(setup, As::Us, 0, &[("nobody@x.test", "local:".to_owned())], b"Subject: x\r\n\r\nx\r\n");
+    std::fs::write(&path, "From x Fri Jan 15 08:00:00 2027\nSubject: old\n\nold\n\n").expect("written");
+    give(&path, NOBODY);
+    (start(setup, As::Us), path)
+}
+
+/// Whether a program could lock it, once and without waiting.
+fn locks(program: &str, lock: &Path) -> bool {
+    let arguments: &[&str] = if program.ends_with("dotlockfile") { &["-l", "-r", "0"] } else { &["-r", "0"] };
+    let status = Command::new(program).args(arguments).arg(lock).stderr(Stdio::null()).status();
+    status.expect("it runs").success()
+}
+
+#[test]
+fn lock_files_of_other_programs_are_waited_for() {
+    if is_skipped() {
+        return;
+    }
+    for (program, package) in [("/usr/bin/dotlockfile", "liblockfile-bin"), ("/usr/bin/lockfile", "procmail")] {
+        if is_missing(program, package) {
+            continue;
+        }
+        // Held too long: the mail waits.
+        let (mut server, path) = waiting("1s");
+        let lock = path.with_extension("lock");
+        assert!(locks(program, &lock) && lock.exists(), "{program}");
+        let before = std::fs::read(&path).expect("a mailbox");
+        retry(&server);
+        line(&mut server, &["to=<nobody@x.test>", "stat=Deferred", "dsn=4.2.0", "is locked by", "nobody.lock"]);
+        assert_eq!(std::fs::read(&path).expect("a mailbox"), before, "{program}");
+        assert!(lock.exists(), "it is not ours to remove");
+        std::fs::remove_file(&lock).expect("removed");
+        retry(&server);
+        line(&mut server, &["to=<nobody@x.test>", "stat=Sent"]);
+        assert!(!lock.exists() && server.stop().status.success());
+        // Given up while we wait: the mail comes.
+        let (mut server, path) = waiting("1m");
+        assert!(locks(program, &lock_of(&path)));
+        retry(&server);
+        poll("nobody waits", || is_waited_for(&path).then_some(()));
+        assert!(!std::fs::read_to_string(&path).expect("a mailbox").contains("Subject: x\n"));
+        std::fs::remove_file(lock_of(&path)).expect("removed");
+        line(&mut server, &["to=<nobody@x.test>", "stat=Sent"]);
+        assert!(server.stop().status.success());
+    }
+}
+
+fn lock_of(path: &Path) -> PathBuf {
+    path.with_extension("lock")
+}
+
+/// Whether there is a process that has become the owner of the mailbox.
+fn is_waited_for(_path: &Path) -> bool {
+    let all = std::fs::read_dir("/proc").expect("proc").filter_map(Result::ok);
+    all.map(|entry| entry.path()).any(|path| {
+        let line = std::fs::read(path.join("cmdline")).unwrap_or_default();
+        let status = std::fs::read_to_string(path.join("status")).unwrap_or_default();
+        line.windows(21).any(|part| part == b"local-delivery\0worker") && status.contains(&format!("Uid:\t{NOBODY}\t"))
+    })
+}
+
+#[test]
+fn other_programs_do_not_get_a_lock_while_we_have_it() {
+    if is_skipped() {
+        return;
+    }
+    for (program, package) in [("/usr/bin/dotlockfile", "liblockfile-bin"), ("/usr/bin/lockfile", "procmail")] {
+        if is_missing(program, package) {
+            continue;
+        }
+        let (mut server, path) = waiting("1m");
+        // The kernel's lock keeps the delivery where it has the lock file already.
+        let code = "import fcntl,sys\nf=open(sys.argv[1],'r+')\nfcntl.lockf(f,fcntl.LOCK_EX)\nprint(flush=True)\nsys.stdin.read()";
+        let holder =
+            Command::new("python3").args(["-c", code]).arg(&path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let Ok(mut holder) = holder else { return eprintln!("skipped: python3 is not installed") };
+        std::io::Read::read_exact(holder.stdout.as_mut().expect("piped"), &mut [0]).expect("it has the lock");
+        retry(&server);
+        let lock = lock_of(&path);
+        // With the number of its process in it.
+        let text = || std::fs::read_to_string(&lock).ok().filter(|text| !text.is_empty());
+        poll("no lock file", text);
+        assert!(!locks(program, &lock), "{program}");
+        drop(holder.stdin.take());
+        holder.wait().expect("it ends");
+        line(&mut server, &["to=<nobody@x.test>", "stat=Sent"]);
+        poll("the lock stays", || (!lock.exists()).then_some(()));
+        assert!(locks(program, &lock), "the control: nobody has it");
+        assert!(server.stop().status.success());
+    }
+}
+
+#[test]
+fn a_mail_reader_finds_what_was_delivered() {
+    if is_skipped() || is_missing("/usr/bin/s-nail", "s-nail") {
+        return;
+    }
+    let (mut server, path) = waiting("1m");
+    retry(&server);
+    line(&mut server, &["to=<nobody@x.test>", "stat=Sent"]);
+    assert!(server.stop().status.success());
+    let listed = Command::new("s-nail").args(["-n", "-R", "-H", "-f"]).arg(&path).env("MAILRC", "/dev/null").output();
+    let text = String::from_utf8_lossy(&listed.expect("it runs").stdout).into_owned();
+    assert!(text.contains("old") && text.contains("ann@a.test") && text.trim().lines().count() == 2, "{text}");
+}

@@ -1,0 +1,360 @@
+//! Who carries orders out: this process, or workers with the rights of users; and orders for the same mailbox together.
+//!
+//! While a mailbox is being written to, orders for it gather. Whoever is done with his own passes on to the first of them, who
+//! takes as many with him as fit ([`BATCH_MAX`], [`BATCH_BYTES`]): they share the lock, the process and the syncs. One batch
+//! at a time goes to a mailbox, so deliveries do not wait for each other's locks.
+//!
+//! A mailbox that has taken nothing for [`STUCK_AFTER`], since its user has stopped his worker or locked it for long, keeps no
+//! more than a quarter of the deliveries busy; further mail for it is deferred, so that others have theirs.
+
+use super::agent::{Agent, Place};
+use super::letter::{Content, Orders};
+use super::order::{Order, Settings, Verdict, What};
+use super::person::Rights;
+use super::privileged::{Handed, Helper};
+use super::workers::Workers;
+use crate::config::Config;
+use crate::deliver::message::{Content as Stored, Outgoing};
+use crate::env::accounts::Kept;
+use crate::env::{blocking, clock};
+use crate::service::Service;
+use bytes::Bytes;
+use spool::Spool;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+
+/// Messages that are carried out together.
+const BATCH_MAX: usize = 64;
+/// Octets of them, unless the first has more.
+const BATCH_BYTES: u64 = 8 << 20;
+/// A mailbox that has taken nothing for so long does not keep others waiting.
+const STUCK_AFTER: Duration = Duration::from_secs(10);
+/// How much of a stored content is read at once.
+const PIECE_BYTES: u64 = 256 << 10;
+
+/// What local delivery has of its own.
+#[derive(Debug)]
+pub(crate) struct Office {
+    settings: Settings,
+    /// Finds places, and delivers with the rights of this process.
+    agent: Agent,
+    /// Those that have the rights of users; `None`: the server delivers with its own.
+    workers: Option<Workers>,
+    mailboxes: Semaphore,
+    programs: Semaphore,
+    files: Semaphore,
+    /// Mailboxes that are written to, by their names.
+    busy: Mutex<BTreeMap<String, Line>>,
+    /// Deliveries that may wait for a mailbox that takes nothing.
+    stuck_max: usize,
+}
+
+/// Those who wait for a mailbox.
+#[derive(Debug)]
+struct Line {
+    /// Since when the present batch is written.
+    since: Instant,
+    waiting: VecDeque<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    place: Place,
+    letters: Letters,
+    tell: oneshot::Sender<News>,
+}
+
+/// An order and its message.
+#[derive(Clone, Debug)]
+pub(super) struct Letters {
+    pub(super) order: Order,
+    pub(super) source: Source,
+}
+
+/// What whoever waits is told.
+#[derive(Debug)]
+enum News {
+    /// It was carried out.
+    Done(Handed),
+    /// It is his turn.
+    Turn(Box<(Place, Letters)>),
+}
+
+/// What came of handing an order in.
+enum HandedIn {
+    Done(Handed),
+    /// Somebody else is at work there.
+    Wait(oneshot::Receiver<News>),
+}
+
+impl Office {
+    /// Without a helper: deliveries are made with the rights of this process.
+    pub(crate) fn new(config: &Config) -> Self {
+        Self::with(config, None)
+    }
+
+    /// With a helper, which is started now. For a process that is root and has one thread.
+    ///
+    /// # Errors
+    /// The system refuses a process.
+    pub(crate) fn as_root(config: &Config) -> std::io::Result<Self> {
+        Ok(Self::with(config, Some(Helper::start(&Settings::new(config))?)))
+    }
+
+    fn with(config: &Config, helper: Option<Helper>) -> Self {
+        let settings = Settings::new(config);
+        let max = usize::try_from(config.local.deliveries_max).unwrap_or(1);
+        let own = Rights::Own(rustix::process::geteuid().as_raw());
+        let rights = if helper.is_some() { Rights::Anybody } else { own };
+        Self {
+            // One that is anybody only finds places: it carries nothing out.
+            agent: Agent::new(settings.clone(), Kept::new(settings.accounts.clone()).with_nss(settings.has_nss), rights),
+            settings,
+            workers: helper.map(Workers::new),
+            mailboxes: Semaphore::new(max),
+            programs: Semaphore::new(max),
+            files: Semaphore::new(max),
+            busy: Mutex::new(BTreeMap::new()),
+            stuck_max: (max / 4).max(1),
+        }
+    }
+
+    /// Waits for the right to deliver something.
+    ///
+    /// # Cancel safety
+    /// Yes.
+    pub(super) async fn turn(&self, what: &What) -> Option<SemaphorePermit<'_>> {
+        let turn = match what {
+            What::Mailbox => &self.mailboxes,
+            What::Program { .. } => &self.programs,
+            What::File { .. } => &self.files,
+        };
+        // Closed never.
+        turn.acquire().await.ok()
+    }
+
+    /// Hands an order in. For a thread that may wait.
+    fn hand_in(&self, letters: Letters) -> HandedIn {
+        if self.workers.is_some() && !self.agent.reads_accounts() {
+            // A worker sees more of the machine.
+            return HandedIn::Done(self.carry_out_one(None, letters));
+        }
+        let place = match self.agent.place(&letters.order) {
+            Ok(place) => place,
+            Err(verdict) => return HandedIn::Done(Handed::Verdict(verdict)),
+        };
+        if !place.is_mailbox() {
+            return HandedIn::Done(self.carry_out_one(Some(&place), letters));
+        }
+        let now = clock::now();
+        let mut busy = self.busy();
+        if let Some(line) = busy.get_mut(&place.name()) {
+            if line.waiting.len() >= self.stuck_max && now.saturating_duration_since(line.since) > STUCK_AFTER {
+                let (path, waiting) = (place.name(), line.waiting.len() + 1);
+                let text = format!(
+                    "{path} takes nothing now, and {waiting} messages wait for it; look at its locks and processes"
+                );
+                return HandedIn::Done(Handed::Verdict(Verdict::deferred((2, 0), text)));
+            }
+            let (tell, told) = oneshot::channel();
+            line.waiting.push_back(Waiting { place, letters, tell });
+            return HandedIn::Wait(told);
+        }
+        busy.insert(place.name(), Line { since: now, waiting: VecDeque::new() });
+        drop(busy);
+        HandedIn::Done(self.lead(&place, letters))
+    }
+
+    /// Carries an order out together with those that wait for the same place, and passes on. What became of the first.
+    fn lead(&self, place: &Place, first: Letters) -> Handed {
+        let passing = PassOn { office: self, name: place.name() };
+        let mut bytes = first.source.bytes();
+        let mut batch = vec![(first, None)];
+        if let Some(line) = self.busy().get_mut(&passing.name) {
+            line.since = clock::now();
+            let fits =
+                |next: &Waiting, bytes: u64| next.place == *place && bytes + next.letters.source.bytes() <= BATCH_BYTES;
+            while batch.len() < BATCH_MAX
+                && line.waiting.front().is_some_and(|next| fits(next, bytes))
+                && let Some(Waiting { letters, tell, .. }) = line.waiting.pop_front()
+            {
+                bytes += letters.source.bytes();
+                batch.push((letters, Some(tell)));
+            }
+        }
+        // A message that was cut short is completed before another one follows it.
+        batch.sort_by_key(|(letters, _)| !letters.order.is_again);
+        let (letters, tells): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        let mut handed = self.carry_out(Some(place), letters).into_iter();
+        let mut own = None;
+        for tell in tells {
+            let handed = handed.next().unwrap_or_else(lost);
+            match tell {
+                // Who does not listen any more cannot be helped.
+                Some(tell) => drop(tell.send(News::Done(handed))),
+                None => own = Some(handed),
+            }
+        }
+        drop(passing);
+        own.unwrap_or_else(lost)
+    }
+
+    fn carry_out_one(&self, place: Option<&Place>, letters: Letters) -> Handed {
+        self.carry_out(place, vec![letters]).pop().unwrap_or_else(lost)
+    }
+
+    /// Has a batch carried out. As many answers as there are orders.
+    fn carry_out(&self, place: Option<&Place>, batch: Vec<Letters>) -> Vec<Handed> {
+        let who = place.filter(|place| !place.is_program()).map(|place| &place.person.login);
+        match &self.workers {
+            Some(workers) => workers.carry_out(who, &batch, &self.settings),
+            None => {
+                let mut batch = Batch { rest: batch.into(), now: None };
+                self.agent.carry_out(&mut batch).into_iter().map(Handed::Verdict).collect()
+            }
+        }
+    }
+
+    fn busy(&self) -> MutexGuard<'_, BTreeMap<String, Line>> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Gives the turn at a mailbox to the next when it goes, also if whoever had it broke off.
+struct PassOn<'o> {
+    office: &'o Office,
+    name: String,
+}
+
+impl Drop for PassOn<'_> {
+    fn drop(&mut self) {
+        let mut busy = self.office.busy();
+        while let Some(Waiting { place, letters, tell }) =
+            busy.get_mut(&self.name).and_then(|line| line.waiting.pop_front())
+        {
+            if tell.send(News::Turn(Box::new((place, letters)))).is_ok() {
+                return;
+            }
+        }
+        busy.remove(&self.name);
+    }
+}
+
+/// There is no answer, which a panic alone can do.
+fn lost() -> Handed {
+    Handed::Verdict(Verdict::deferred((3, 0), "the delivering thread broke off"))
+}
+
+/// Has a message delivered to one recipient.
+///
+/// # Cancel safety
+/// No: what was begun is finished, and nobody hears of it.
+pub(super) async fn deliver(service: Arc<Service>, letters: Letters) -> Handed {
+    let office = &service.office;
+    let _permit = office.turn(&letters.order.what).await;
+    let at_work = Arc::clone(&service);
+    let handed = blocking::run(move || at_work.office.hand_in(letters)).await;
+    let told = match handed {
+        Ok(HandedIn::Done(handed)) => return handed,
+        Ok(HandedIn::Wait(told)) => told.await,
+        Err(_) => return lost(),
+    };
+    match told {
+        Ok(News::Done(handed)) => handed,
+        Ok(News::Turn(turn)) => {
+            let at_work = Arc::clone(&service);
+            let led = blocking::run(move || {
+                let (place, letters) = *turn;
+                at_work.office.lead(&place, letters)
+            });
+            led.await.unwrap_or_else(|_| lost())
+        }
+        Err(_) => lost(),
+    }
+}
+
+/// A batch for this process.
+struct Batch {
+    rest: VecDeque<Letters>,
+    now: Option<Source>,
+}
+
+impl Content for Batch {
+    fn next(&mut self) -> Result<Option<Bytes>, String> {
+        self.now.as_mut().map_or(Ok(None), Source::next)
+    }
+}
+
+impl Orders for Batch {
+    fn next_order(&mut self) -> Option<Order> {
+        let Letters { order, source } = self.rest.pop_front()?;
+        self.now = Some(source);
+        Some(order)
+    }
+}
+
+/// The content of a message, for a thread that may wait.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    /// In memory.
+    Here(VecDeque<Bytes>),
+    /// In the spool.
+    Stored {
+        /// Where it is.
+        spool: Arc<Spool>,
+        /// Its message.
+        id: mail::QueueId,
+        /// Octets that were read.
+        read: u64,
+        /// Octets that there are.
+        end: u64,
+    },
+}
+
+impl Source {
+    pub(super) fn of(service: &Service, outgoing: &Outgoing) -> Self {
+        match (&outgoing.content, service.spool()) {
+            (Stored::Here(pieces), _) => Self::Here(pieces.iter().filter(|piece| !piece.is_empty()).cloned().collect()),
+            (Stored::Stored { .. }, Some(spool)) => Self::Stored {
+                spool: Arc::clone(spool),
+                id: outgoing.envelope.id,
+                read: 0,
+                end: outgoing.content_bytes,
+            },
+            (Stored::Stored { .. }, None) => Self::Here(VecDeque::new()),
+        }
+    }
+
+    /// Octets that are left.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Here(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),
+            Self::Stored { read, end, .. } => end.saturating_sub(*read),
+        }
+    }
+}
+
+impl Content for Source {
+    fn next(&mut self) -> Result<Option<Bytes>, String> {
+        use spool::Store as _;
+        match self {
+            Self::Here(pieces) => Ok(pieces.pop_front()),
+            Self::Stored { read, end, .. } if *read >= *end => Ok(None),
+            Self::Stored { spool, id, read, end } => {
+                let until = (*read + PIECE_BYTES).min(*end);
+                let piece = spool.body_range(*id, *read..until).map_err(|error| error.to_string())?;
+                if piece.is_empty() {
+                    return Err(format!("its content ends at octet {read} of {end}"));
+                }
+                *read += piece.len() as u64;
+                Ok(Some(piece))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "office_tests.rs"]
+mod tests;

@@ -1,0 +1,207 @@
+//! Trials of gathering and of workers: with a helper whose workers are threads of the test, which deliver nothing.
+
+use super::super::letter::tests::order;
+use super::super::order::End;
+use super::super::privileged::{Taken, take_over};
+use super::super::stream;
+use super::*;
+use std::io::Write as _;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// What a worker does with a batch when it is told to go on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Deliver,
+    /// Ends before it begins.
+    EndAtOnce,
+    /// Begins and ends.
+    EndAtWork,
+    /// Says what is no verdict.
+    Babble,
+}
+
+struct Trial {
+    office: Arc<Office>,
+    /// The orders of each batch, as it begins.
+    batches: Receiver<Vec<String>>,
+    go: Sender<Way>,
+    _directory: tempfile::TempDir,
+}
+
+fn work(stream: &UnixStream, batches: &Sender<Vec<String>>, go: &Mutex<Receiver<Way>>) {
+    let mut from = std::io::BufReader::new(stream);
+    while let Ok(Some(mut batch)) = stream::Incoming::wait(&mut from) {
+        let mut orders = Vec::new();
+        while let Some(order) = batch.next_order() {
+            orders.push(order.unique);
+        }
+        assert!(batch.is_whole());
+        let count = orders.len();
+        batches.send(orders).unwrap();
+        let way = go.lock().unwrap().recv().unwrap_or(Way::EndAtOnce);
+        if way == Way::EndAtOnce {
+            return;
+        }
+        let mut out = stream;
+        stream::send_begun(&mut out).unwrap();
+        match way {
+            Way::EndAtWork => return,
+            Way::Babble => out.write_all(b"\x02\0\0\0{}").unwrap(),
+            _ => stream::send_verdicts(&mut out, &vec![Verdict::delivered(); count]).unwrap(),
+        }
+    }
+}
+
+fn trial() -> Trial {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = Config::default();
+    config.local.accounts = directory.path().join("passwd");
+    let users: String =
+        ["joe", "ann"].iter().zip(12_345..).map(|(name, id)| format!("{name}:x:{id}:{id}::/:\n")).collect();
+    std::fs::write(&config.local.accounts, users).unwrap();
+    let (helper, control) = Helper::fake().unwrap();
+    let (batches, told) = channel();
+    let (go, gone) = channel();
+    std::thread::spawn(move || serve(&control, &batches, &Arc::new(Mutex::new(gone))));
+    Trial { office: Arc::new(Office::with(&config, Some(helper))), batches: told, go, _directory: directory }
+}
+
+fn serve(control: &OwnedFd, batches: &Sender<Vec<String>>, go: &Arc<Mutex<Receiver<Way>>>) {
+    while let Ok(Taken::Worker(stream, _leash)) = take_over(control.as_fd()) {
+        let (batches, go) = (batches.clone(), Arc::clone(go));
+        std::thread::spawn(move || work(&UnixStream::from(stream), &batches, &go));
+    }
+}
+
+fn letters(user: &str, unique: &str) -> Letters {
+    let order = Order { local: user.into(), unique: unique.into(), ..order() };
+    Letters { order, source: Source::Here(VecDeque::from([Bytes::from_static(b"A: b\r\n\r\nx\r\n")])) }
+}
+
+fn in_thread(trial: &Trial, letters: Letters) -> std::thread::JoinHandle<Verdict> {
+    let office = Arc::clone(&trial.office);
+    std::thread::spawn(move || done(office.hand_in(letters)))
+}
+
+fn done(handed: HandedIn) -> Verdict {
+    match handed {
+        HandedIn::Done(Handed::Verdict(verdict) | Handed::Gone(verdict)) => verdict,
+        HandedIn::Wait(_) => panic!("somebody else is at work"),
+    }
+}
+
+#[test]
+fn what_comes_while_a_mailbox_is_written_to_is_written_together() {
+    let trial = trial();
+    let first = in_thread(&trial, letters("joe", "0"));
+    assert_eq!(trial.batches.recv().unwrap(), ["0"]);
+    let mut waiting: Vec<_> = (1..=9)
+        .map(|number| {
+            let mut letters = letters("joe", &number.to_string());
+            letters.order.is_again = number == 5;
+            match trial.office.hand_in(letters) {
+                HandedIn::Wait(told) => told,
+                HandedIn::Done(_) => panic!("it is being written to"),
+            }
+        })
+        .collect();
+    // One has gone away meanwhile; and another mailbox waits for nobody.
+    drop(waiting.remove(0));
+    let other = in_thread(&trial, letters("ann", "a"));
+    assert_eq!(trial.batches.recv().unwrap(), ["a"]);
+    trial.go.send(Way::Deliver).unwrap();
+    trial.go.send(Way::Deliver).unwrap();
+    assert_eq!((first.join().unwrap(), other.join().unwrap()), (Verdict::delivered(), Verdict::delivered()));
+    // The next leads, and takes those behind him along. What may be there already goes first.
+    let Ok(News::Turn(turn)) = waiting.remove(0).blocking_recv() else { panic!("it is his turn") };
+    let office = Arc::clone(&trial.office);
+    let (place, letters) = *turn;
+    let led = std::thread::spawn(move || office.lead(&place, letters));
+    assert_eq!(trial.batches.recv().unwrap(), ["5", "2", "3", "4", "6", "7", "8", "9"]);
+    trial.go.send(Way::Deliver).unwrap();
+    assert!(matches!(led.join().unwrap(), Handed::Verdict(verdict) if verdict == Verdict::delivered()));
+    for told in waiting {
+        assert!(
+            matches!(told.blocking_recv(), Ok(News::Done(Handed::Verdict(verdict))) if verdict.end == End::Delivered)
+        );
+    }
+    assert!(trial.office.busy().is_empty());
+}
+
+#[test]
+fn a_mailbox_that_takes_nothing_keeps_few_waiting() {
+    let trial = trial();
+    let first = in_thread(&trial, letters("joe", "0"));
+    trial.batches.recv().unwrap();
+    let mut waiting = Vec::new();
+    for number in 1..=10 {
+        // For a while, everybody may wait.
+        if let HandedIn::Wait(told) = trial.office.hand_in(letters("joe", &number.to_string())) {
+            waiting.push(told);
+        }
+    }
+    assert_eq!(waiting.len(), 10);
+    for line in trial.office.busy().values_mut() {
+        line.since = line.since.checked_sub(STUCK_AFTER + Duration::from_secs(1)).unwrap();
+    }
+    let verdict = done(trial.office.hand_in(letters("joe", "late")));
+    assert!(
+        verdict.end == End::Deferred && verdict.text.contains("/var/mail/joe takes nothing now, and 11 messages"),
+        "{verdict:?}"
+    );
+    // Others are not held up.
+    let other = in_thread(&trial, letters("ann", "a"));
+    trial.batches.recv().unwrap();
+    trial.go.send(Way::Deliver).unwrap();
+    trial.go.send(Way::Deliver).unwrap();
+    assert_eq!((first.join().unwrap(), other.join().unwrap()), (Verdict::delivered(), Verdict::delivered()));
+}
+
+#[test]
+fn a_worker_is_used_again_and_replaced_when_it_is_gone() {
+    let trial = trial();
+    let deliver = |way: &[Way], unique: &str| {
+        let handed = in_thread(&trial, letters("joe", unique));
+        for way in way {
+            assert_eq!(trial.batches.recv().unwrap(), [unique]);
+            trial.go.send(*way).unwrap();
+        }
+        handed.join().unwrap()
+    };
+    let waiting = || trial.office.workers.as_ref().unwrap().waiting();
+    assert_eq!((deliver(&[Way::Deliver], "1"), waiting()), (Verdict::delivered(), 1));
+    assert_eq!((deliver(&[Way::Deliver], "2"), waiting()), (Verdict::delivered(), 1));
+    // It ends before it begins: another one has it, and nobody notices.
+    assert_eq!((deliver(&[Way::EndAtOnce, Way::Deliver], "3"), waiting()), (Verdict::delivered(), 1));
+    // It ends at work, or says what is none: nobody knows, and it is not used again.
+    for way in [Way::EndAtWork, Way::Babble] {
+        let verdict = deliver(&[way], "4");
+        assert!(verdict.end == End::Deferred && verdict.text.contains("it is not known"), "{verdict:?}");
+        assert_eq!(waiting(), 0);
+        assert_eq!((deliver(&[Way::Deliver], "5"), waiting()), (Verdict::delivered(), 1));
+    }
+    // A new one that ends at once has no successor.
+    drop(deliver(&[Way::EndAtWork], "6"));
+    let verdict = deliver(&[Way::EndAtOnce], "7");
+    assert!(verdict.end == End::Deferred && verdict.text.ends_with("ended without an answer"), "{verdict:?}");
+}
+
+#[test]
+fn when_nobody_starts_workers_the_first_is_told_aloud() {
+    let mut trial = trial();
+    let (helper, other) = Helper::fake().unwrap();
+    drop(other);
+    let mut config = Config::default();
+    config.local.accounts = trial._directory.path().join("passwd");
+    trial.office = Arc::new(Office::with(&config, Some(helper)));
+    let handed = |trial: &Trial| trial.office.hand_in(letters("joe", "1"));
+    assert!(
+        matches!(handed(&trial), HandedIn::Done(Handed::Gone(verdict)) if verdict.text.contains("restart mailrace"))
+    );
+    assert!(
+        matches!(handed(&trial), HandedIn::Done(Handed::Verdict(verdict)) if verdict.text.contains("restart mailrace"))
+    );
+    assert!(trial.office.busy().is_empty());
+}

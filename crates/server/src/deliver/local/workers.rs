@@ -1,0 +1,207 @@
+//! Workers that wait for orders: processes that have become one user each, kept for a while.
+//!
+//! A batch of orders goes to a worker who is the person of its place ([`Login`], with all groups); if none waits, to a new one. One
+//! that ended while it waited has begun nothing, and the batch goes to another. Workers end by themselves after
+//! [`IDLE_TIME`] without an order; when too many wait, that which waited longest is sent away.
+
+use super::letter::{Content, Orders};
+use super::office::{Letters, Source};
+use super::order::{Order, Settings, Verdict};
+use super::privileged::{Handed, Helper, IDLE_TIME, Worker};
+use super::stream;
+use crate::env::accounts::Login;
+use crate::env::clock;
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::io::{self, BufReader, BufWriter};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Workers that wait.
+const WAITING_MAX: usize = 100;
+/// For the verdicts of a worker that is over its own limits.
+const SPARE: Duration = Duration::from_secs(60);
+/// What is sent at once.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// The helper, and the workers that wait.
+#[derive(Debug)]
+pub(super) struct Workers {
+    helper: Helper,
+    waiting: Mutex<VecDeque<Waiting>>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    login: Login,
+    worker: Worker,
+    since: Instant,
+}
+
+/// Why a batch has no verdicts.
+enum Trouble {
+    /// Nothing was begun.
+    NotBegun(io::Error),
+    /// It is not known what was done.
+    Unknown(io::Error),
+}
+
+impl Workers {
+    pub(super) const fn new(helper: Helper) -> Self {
+        Self { helper, waiting: Mutex::new(VecDeque::new()) }
+    }
+
+    /// Has a batch carried out as a person; `None`: a worker finds out who that is. For a thread that may wait.
+    ///
+    /// A worker for one batch alone is not kept.
+    pub(super) fn carry_out(&self, who: Option<&Login>, batch: &[Letters], settings: &Settings) -> Vec<Handed> {
+        while let Some(worker) = who.and_then(|login| self.take(login)) {
+            match talk(&worker, batch, settings) {
+                Err(Trouble::NotBegun(_)) => {}
+                told => return self.settle(told, who, worker, batch),
+            }
+        }
+        match self.helper.worker() {
+            Ok(worker) => self.settle(talk(&worker, batch, settings), who, worker, batch),
+            Err(no) => {
+                let again = match &no {
+                    Handed::Verdict(verdict) | Handed::Gone(verdict) => verdict.clone(),
+                };
+                let rest = (1..batch.len()).map(|_| Handed::Verdict(again.clone())).collect::<Vec<_>>();
+                std::iter::once(no).chain(rest).collect()
+            }
+        }
+    }
+
+    fn settle(
+        &self,
+        told: Result<Vec<Verdict>, Trouble>,
+        who: Option<&Login>,
+        worker: Worker,
+        batch: &[Letters],
+    ) -> Vec<Handed> {
+        let verdicts = match told {
+            Ok(verdicts) => {
+                if let Some(login) = who {
+                    self.keep(login.clone(), worker);
+                }
+                verdicts
+            }
+            Err(trouble) => vec![Verdict::deferred((3, 0), trouble.text()); batch.len()],
+        };
+        verdicts.into_iter().map(Handed::Verdict).collect()
+    }
+
+    /// How many wait.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.lock().unwrap().len()
+    }
+
+    /// The worker of a person who was kept last.
+    fn take(&self, login: &Login) -> Option<Worker> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = waiting.iter().rposition(|one| one.login == *login)?;
+        waiting.remove(at).map(|one| one.worker)
+    }
+
+    fn keep(&self, login: Login, worker: Worker) {
+        let since = clock::now();
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = |one: &Waiting| since.saturating_duration_since(one.since) > IDLE_TIME;
+        while waiting.front().is_some_and(is_over) || waiting.len() >= WAITING_MAX {
+            drop(waiting.pop_front());
+        }
+        waiting.push_back(Waiting { login, worker, since });
+    }
+}
+
+impl Trouble {
+    fn text(&self) -> String {
+        let (error, so) = match self {
+            Self::NotBegun(error) => (error, ""),
+            Self::Unknown(error) => {
+                (error, "; it is not known whether the message was delivered, and it is tried again")
+            }
+        };
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+                format!("the process of the delivery ended without an answer{so}")
+            }
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                format!("the process of the delivery does not answer{so}")
+            }
+            _ => format!("the process of the delivery does not answer: {error}{so}"),
+        }
+    }
+}
+
+/// Gives a worker a batch and waits for its verdicts.
+fn talk(worker: &Worker, batch: &[Letters], settings: &Settings) -> Result<Vec<Verdict>, Trouble> {
+    let stream = &worker.stream;
+    let limit = batch.iter().map(|letters| settings.time_max(&letters.order.what)).max().unwrap_or_default() + SPARE;
+    let timed = stream.set_read_timeout(Some(limit)).and_then(|()| stream.set_write_timeout(Some(limit)));
+    timed.map_err(Trouble::NotBegun)?;
+    let mut sending = Sending { rest: batch.iter(), now: None };
+    let sent = stream::send_batch(&mut BufWriter::with_capacity(BUFFER_BYTES, stream), &mut sending);
+    let mut from = BufReader::new(stream);
+    stream::begun(&mut from).map_err(Trouble::NotBegun)?;
+    let unread = sent.map_err(Trouble::Unknown)?;
+    let verdicts = batch.iter().map(|_| stream::verdict(&mut from)).collect::<io::Result<Vec<_>>>();
+    let mut verdicts = verdicts.map_err(Trouble::Unknown)?;
+    // The worker knows that a message broke off, and not why.
+    for (verdict, why) in verdicts.iter_mut().zip(unread) {
+        if let Some(why) = why {
+            *verdict = super::letter::unreadable(why);
+        }
+    }
+    Ok(verdicts)
+}
+
+/// A batch on its way: it can be sent again, to another.
+struct Sending<'b> {
+    rest: std::slice::Iter<'b, Letters>,
+    now: Option<Source>,
+}
+
+impl Content for Sending<'_> {
+    fn next(&mut self) -> Result<Option<Bytes>, String> {
+        self.now.as_mut().map_or(Ok(None), Source::next)
+    }
+}
+
+impl Orders for Sending<'_> {
+    fn next_order(&mut self) -> Option<Order> {
+        let next = self.rest.next()?;
+        self.now = Some(next.source.clone());
+        Some(next.order.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn login(uid: u32, groups: &[u32]) -> Login {
+        Login { name: "joe".into(), uid, gid: uid, groups: groups.to_vec(), home: "/".into(), shell: String::new() }
+    }
+
+    #[test]
+    fn so_many_wait_and_the_longest_goes() {
+        let (helper, _other) = Helper::fake().unwrap();
+        let workers = Workers::new(helper);
+        for uid in 1..=150 {
+            workers.keep(login(uid, &[uid]), Worker::fake().unwrap());
+        }
+        assert_eq!(workers.waiting(), WAITING_MAX);
+        assert!(workers.take(&login(50, &[50])).is_none() && workers.take(&login(51, &[51])).is_some());
+        assert!(workers.take(&login(51, &[51])).is_none(), "there was one");
+        assert!(workers.take(&login(60, &[60, 8])).is_none(), "with another group he is another");
+        // Nobody waits for longer than a worker does.
+        for one in workers.waiting.lock().unwrap().iter_mut().take(40) {
+            one.since = one.since.checked_sub(IDLE_TIME + Duration::from_secs(1)).unwrap();
+        }
+        workers.keep(login(1, &[1]), Worker::fake().unwrap());
+        assert_eq!(workers.waiting(), WAITING_MAX - 1 - 40 + 1);
+    }
+}
