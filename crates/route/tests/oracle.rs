@@ -87,14 +87,19 @@ impl Site {
                 "generics-domains",
             ),
             envelope: flag("masquerade_envelope"),
+            headers: true,
+            recipients: flag("allmasquerade"),
         };
         let mut masqueraded = Class::default();
         for name in case.options.get("masquerade_domain").and_then(|value| value.as_array()).into_iter().flatten() {
-            masqueraded.add_name(&DomainName::new(name.as_str().expect("a text")).expect("a name"));
+            let name = DomainName::new(name.as_str().expect("a text")).expect("a name");
+            if flag("masquerade_entire_domain") { masqueraded.add_tree(&name) } else { masqueraded.add_name(&name) }
         }
         settings.masquerade = text("masquerade_as").map(|domain| Masquerade {
             domain: DomainName::new(&domain).expect("a name"),
             domains: masqueraded,
+            is_limited: flag("limited_masquerade"),
+            exceptions: Class::default(),
             exposed: text("exposed_user").into_iter().map(String::into_boxed_str).collect(),
         });
         let maps = Maps {
@@ -234,6 +239,7 @@ impl Site {
         let kind = match flags {
             "ES" => SenderKind::Envelope,
             "HS" => SenderKind::Header,
+            "HR" => SenderKind::HeaderRecipient,
             _ => return None,
         };
         let said = self
