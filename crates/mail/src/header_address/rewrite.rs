@@ -231,6 +231,10 @@ fn domain(scan: &mut Scan<'_>) -> Result<String, Fault> {
         if !scan.take(b'.') {
             return Ok(text);
         }
+        if !scan.peek().is_some_and(is_atext) {
+            // A dot for the root, as in the DNS.
+            return Ok(text);
+        }
         text.push('.');
     }
 }

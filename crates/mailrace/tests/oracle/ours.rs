@@ -43,7 +43,7 @@ impl Ours {
         }
     }
 
-    /// How an address is written when mail leaves: in envelopes as they are kept, in headers as it came.
+    /// How an address is written when mail leaves: in envelopes and headers as they are kept.
     fn rewritten(&self, flags: &str, written: &str) -> Answer {
         let mut line = qualified(written);
         match flags {
@@ -57,9 +57,33 @@ impl Ours {
                 let said = &self.routes[&line];
                 line = said["deliveries"][0]["address"].as_str().map_or_else(|| said.to_string(), address);
             }
-            _ => {}
+            "HS" => line = self.in_header("From", written),
+            "HR" => line = self.in_header("To", written),
+            other => panic!("rewrite {other}"),
         }
         Answer { lines: vec![line], texts: Vec::new() }
+    }
+
+    /// An address as the header of mail from this machine has it.
+    fn in_header(&self, field: &str, written: &str) -> String {
+        let before = self.queue();
+        let mut client = self.client(Ipv4Addr::LOCALHOST.into());
+        let content = format!("{field}: <{written}>\r\nSubject: test\r\n\r\ntext\r\n.");
+        let said: Vec<String> = std::iter::once(client.reply())
+            .chain(
+                ["EHLO client.example", "MAIL FROM:<x@else.example>", "RCPT TO:<x@else.example>", "DATA", &content]
+                    .map(|line| command(&mut client, line)),
+            )
+            .collect();
+        let known: BTreeSet<Option<&str>> = before.iter().map(|message| message["id"].as_str()).collect();
+        let now = self.queue();
+        let id = now.iter().filter_map(|message| message["id"].as_str()).find(|id| !known.contains(&Some(*id)));
+        let Some(id) = id else { return said.join(" / ") };
+        let output = self.server.control(&["queue", "show", "--headers", id], b"");
+        let shown = text(&output);
+        let start = format!("{field}: ");
+        let value = shown.lines().find_map(|line| line.trim_start().trim_start_matches("| ").strip_prefix(&start));
+        value.map_or_else(|| shown.clone(), |value| qualified(value.trim()))
     }
 
     /// A client from this address, which the server believes: a proxy says so.
