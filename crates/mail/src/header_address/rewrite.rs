@@ -25,6 +25,8 @@ pub struct Written {
     local: String,
     domain: Option<String>,
     at: Range<usize>,
+    /// Where the local part ends, as it is spelt.
+    local_end: usize,
     is_in_brackets: bool,
 }
 
@@ -37,6 +39,15 @@ impl Written {
             None => Domain::Name(host.clone()),
         };
         Address::new(LocalPart::new(&self.local).ok()?, domain).ok()
+    }
+
+    /// The address that stands for this one: a local part that stays keeps its spelling.
+    fn spelt(&self, value: &[u8], address: &Address) -> String {
+        let local = value.get(self.at.start..self.local_end).and_then(|local| str::from_utf8(local).ok());
+        match local {
+            Some(local) if address.local_part().as_str() == self.local => format!("{local}@{}", address.domain()),
+            _ => address.to_string(),
+        }
     }
 }
 
@@ -57,7 +68,7 @@ pub fn rewrite<E>(
     let found = located(value);
     for (number, written) in found.iter().enumerate() {
         let Some(address) = new(written)? else { continue };
-        let address = address.to_string();
+        let address = written.spelt(value, &address);
         if value.get(written.at.clone()) == Some(address.as_bytes()) {
             continue;
         }
@@ -149,15 +160,12 @@ fn element(scan: &mut Scan<'_>) -> Result<Option<Written>, Fault> {
     if ends_element(scan.peek()) { Ok(found) } else { Err(unexpected(scan, AddressReason::Character)) }
 }
 
-/// Reads the same of what no grammar allows: its address is the one in angle brackets at the end.
+/// Reads the same of what no grammar allows: its address is the one in angle brackets, if there is one such pair.
 fn unread_element(scan: &mut Scan<'_>) -> Result<Option<Written>, Fault> {
     let (mut found, mut brackets) = (None, 0_usize);
     loop {
         match scan.peek() {
-            Some(b'"') => {
-                word(scan, &mut String::new())?;
-                found = None;
-            }
+            Some(b'"') => _ = word(scan, &mut String::new())?,
             Some(b'(') => skip_cfws(scan)?,
             Some(b'<') => {
                 let start = *scan;
@@ -168,13 +176,8 @@ fn unread_element(scan: &mut Scan<'_>) -> Result<Option<Written>, Fault> {
                     None
                 });
             }
-            next if matches!(next, Some(b',' | b';') | None) => return Ok(found.filter(|_| brackets == 1)),
-            Some(b' ' | b'\t' | b'\r' | b'\n') => _ = scan.next(),
-            Some(_) => {
-                scan.next();
-                found = None;
-            }
-            None => {}
+            Some(b',' | b';') | None => return Ok(found.filter(|_| brackets == 1)),
+            Some(_) => _ = scan.next(),
         }
     }
 }
@@ -211,8 +214,9 @@ fn addr_spec(scan: &mut Scan<'_>) -> Result<Written, Fault> {
         }
         local.push('.');
     }
+    let local_end = scan.at();
     let domain = if scan.take(b'@') { Some(domain(scan)?) } else { None };
-    Ok(Written { local, domain, at: start..scan.at(), is_in_brackets: false })
+    Ok(Written { local, domain, at: start..scan.at(), local_end, is_in_brackets: false })
 }
 
 fn domain(scan: &mut Scan<'_>) -> Result<String, Fault> {

@@ -60,6 +60,8 @@ impl Setting {
         match word {
             // For people; and what mailrace does anyway.
             "about" | "accept_unresolvable_domains" | "always_add_domain" => {}
+            // Where the oracle lets its mail go.
+            "mc" if text.starts_with("define(`SMTP8_MAILER_ARGS'") => {}
             "blocklist_recipients" => set(self, "access.blocklist_recipients", "true".to_owned()),
             "delay_checks" => set(self, "access.delay_checks", quoted(if text.is_empty() { "yes" } else { text })),
             "access" => {

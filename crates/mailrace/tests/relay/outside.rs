@@ -67,11 +67,15 @@ fn recipients_change_where_that_is_wanted_and_nothing_where_it_is_not() {
 fn large_messages_are_rewritten_whole() {
     let hop = Hop::good();
     let server = named(relay(&[&hop])).start();
-    let fill = |octets: usize| format!("X-Fill:\r\n{}", " text that fills a line of the header section\r\n".repeat(octets / 48));
+    let fill = |octets: usize| {
+        format!("X-Fill:\r\n{}", " text that fills a line of the header section\r\n".repeat(octets / 48))
+    };
     let body = "From: joe@g.test\r\n".repeat(20_000);
     let mut client = greeted(server.address());
     let mut wanted = Vec::new();
-    for (header, body) in [(0, body.as_str()), (65_300, "short\r\n"), (65_500, &body), (200_000, "short\r\n"), (200_000, &body)] {
+    for (header, body) in
+        [(0, body.as_str()), (65_300, "short\r\n"), (65_500, &body), (200_000, "short\r\n"), (200_000, &body)]
+    {
         let content = |from: &str| format!("{}From: <{from}>\r\nTo: x@far.test\r\n\r\n{body}", fill(header));
         send_over(&mut client, "x@far.test", &["to@d.test"], content("joe@g.test").as_bytes());
         wanted.push(content("Joe.Doe@corp.test"));

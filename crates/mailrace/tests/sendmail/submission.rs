@@ -232,7 +232,10 @@ fn senders_have_the_names_by_which_they_are_known_outside() {
         .set("maps.genericstable", format!("[{:?}]", map.display().to_string()))
         .set("generics.masquerade", "\"corp.test\"");
     let (desk, setup) = Desk::opened(setup);
-    let done = desk.sendmail(&["-t", "-f", "joe@mx.test"], "From: Joe <joe>\nTo: x@far.test\nCc: joe\nReply-To: ann, root\n\nFrom: joe\n");
+    let done = desk.sendmail(
+        &["-t", "-f", "joe@mx.test"],
+        "From: Joe <joe>\nTo: x@far.test\nCc: joe\nReply-To: ann, root\n\nFrom: joe\n",
+    );
     assert_eq!(done.exit, Some(0), "{done:?}");
     let letters = taken(setup);
     let text = String::from_utf8_lossy(&letters[0].content);

@@ -170,9 +170,7 @@ fn class_word(settings: &mut Settings<'_>, class: &str, word: &str, text: &str, 
 fn exception(settings: &mut Settings<'_>, word: &str, text: &str, line: usize) {
     match domain(word) {
         Some(name) => settings.add("generics.masquerade_exceptions", format!(".{name}"), line),
-        None => {
-            settings.missing(line, text, format!("\"{word}\" is no domain"), "set generics.masquerade_exceptions")
-        }
+        None => settings.missing(line, text, format!("\"{word}\" is no domain"), "set generics.masquerade_exceptions"),
     }
 }
 

@@ -220,7 +220,12 @@ impl<'a> Settings<'a> {
             self.flag("generics.recipients", true, 0);
         }
         let reason = "header fields are rewritten in mail of clients that may send anywhere, and not in mail of others";
-        self.differs(line, "MASQUERADE_AS, FEATURE(`genericstable')", reason, "see \"generics.headers\" in docs/routing.md");
+        self.differs(
+            line,
+            "MASQUERADE_AS, FEATURE(`genericstable')",
+            reason,
+            "see \"generics.headers\" in docs/routing.md",
+        );
         if std::mem::take(&mut self.said.generics_below) {
             self.with_subdomains("domains");
         }

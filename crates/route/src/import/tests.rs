@@ -60,8 +60,14 @@ fn one_statement_and_its_key() {
         ("GENERICS_DOMAIN(`a.example')", "domains = [\"a.example\"]"),
         ("MASQUERADE_AS(`example.com')", "envelope = false"),
         ("MASQUERADE_AS(`example.com')", "exposed_users = []"),
-        ("MASQUERADE_AS(`example.com')\nEXPOSED_USER(`root Daemon')", "exposed_users = [\"root\", \"daemon\"]  # line 2"),
-        ("MASQUERADE_AS(`x.test')\nMASQUERADE_DOMAIN(`a.test b.test')", "masquerade_domains = [\"a.test\", \"b.test\"]"),
+        (
+            "MASQUERADE_AS(`example.com')\nEXPOSED_USER(`root Daemon')",
+            "exposed_users = [\"root\", \"daemon\"]  # line 2",
+        ),
+        (
+            "MASQUERADE_AS(`x.test')\nMASQUERADE_DOMAIN(`a.test b.test')",
+            "masquerade_domains = [\"a.test\", \"b.test\"]",
+        ),
         (
             "MASQUERADE_AS(`x.test')\nMASQUERADE_DOMAIN(`a.test')\nFEATURE(`masquerade_entire_domain')",
             "masquerade_domains = [\".a.test\"]",
@@ -172,7 +178,10 @@ fn masquerading_is_found_in_rules() {
     let below = "R$* < @ $* $=M . > $*\t$: $1 < @ $2 $3 . @ $M > $4\n";
     assert!(cf(&format!("{below}{of_w}")).contains("masquerade_domains = [\".a.test\"]"));
     assert!(cf("R$+\t\t\t$@ $>MasqHdr $1\n").contains("envelope = true"));
-    assert!(cf("Mesmtp,\t\tP=[IPC], S=EnvFromSMTP/HdrFromSMTP, R=EnvToSMTP/HdrFromSMTP, E=\\r\\n\n").contains("recipients = true"));
+    assert!(
+        cf("Mesmtp,\t\tP=[IPC], S=EnvFromSMTP/HdrFromSMTP, R=EnvToSMTP/HdrFromSMTP, E=\\r\\n\n")
+            .contains("recipients = true")
+    );
 }
 
 #[test]

@@ -21,18 +21,16 @@ use mail::header::{HeaderSection, Item, LineEnd};
 use mail::header_address;
 use std::collections::HashMap;
 
-/// Fields with addresses of senders.
-pub const SENDER_FIELDS: [&str; 10] = [
+/// Fields with addresses of senders. sendmail leaves `Return-Receipt-To` and `Delivery-Receipt-To` as they are.
+pub const SENDER_FIELDS: [&str; 8] = [
     "from",
     "sender",
     "reply-to",
     "errors-to",
-    "return-receipt-to",
     "disposition-notification-to",
     "resent-from",
     "resent-sender",
     "resent-reply-to",
-    "delivery-receipt-to",
 ];
 
 /// Fields with addresses of recipients.

@@ -30,8 +30,14 @@ fn addresses_change_and_all_else_stays() {
         (" Joe User <joe@in.test>", " Joe User <joe.new@out.test>"),
         (" \"Joe, @ in.test\" <joe@in.test> (joe@in.test)", " \"Joe, @ in.test\" <joe.new@out.test> (joe@in.test)"),
         (" (a \\) (b)) joe@in.test (c)", " (a \\) (b)) joe.new@out.test (c)"),
-        (" =?utf-8?q?J=C3=B6?=\r\n\t<joe@in.test>,\r\n ann@x.test", " =?utf-8?q?J=C3=B6?=\r\n\t<joe.new@out.test>,\r\n ann@x.test"),
-        (" team: joe@in.test, Ann <ann@in.test>;, b@in.test", " team: joe.new@out.test, Ann <ann.new@out.test>;, b.new@out.test"),
+        (
+            " =?utf-8?q?J=C3=B6?=\r\n\t<joe@in.test>,\r\n ann@x.test",
+            " =?utf-8?q?J=C3=B6?=\r\n\t<joe.new@out.test>,\r\n ann@x.test",
+        ),
+        (
+            " team: joe@in.test, Ann <ann@in.test>;, b@in.test",
+            " team: joe.new@out.test, Ann <ann.new@out.test>;, b.new@out.test",
+        ),
         (" joe@IN.test", "="),
         (" joe@sub.in.test, <x@y>", "="),
         (" joe", " joe.new@out.test"),
@@ -59,7 +65,7 @@ fn what_cannot_be_read_is_left_and_its_neighbours_are_not() {
         (" joe @ in.test", "="),
         (" joe@in.test ann@in.test", "="),
         (" <joe@in.test> <ann@in.test>", "="),
-        (" Joe <joe@in.test> x", "="),
+        (" Joe <joe@in.test> x", " Joe <joe.new@out.test> x"),
         (" <joe@in.test", "="),
         (" (joe@in.test", "="),
         (" joe@in.test, \"ann <ann@in.test>", " joe.new@out.test, \"ann <ann@in.test>"),
@@ -104,6 +110,13 @@ fn large_and_deep_fields_cost_no_more_than_their_length() {
     let new = String::from_utf8(moved(many.as_bytes()).unwrap()).unwrap();
     assert_eq!(new.replace("\r\n ", ""), many.replace("joe@in", "joe.new@out"));
     assert!(new.lines().all(|line| line.len() <= LINE_OCTETS_MAX));
+}
+
+#[test]
+fn a_local_part_that_stays_keeps_its_spelling() {
+    let new = |_: &Written| Ok::<_, Infallible>(Some("joe@out.test".parse().unwrap()));
+    assert_eq!(rewrite(b" \"joe\"@in.test, <joe>", new).unwrap().unwrap(), b" \"joe\"@out.test, <joe@out.test>");
+    assert_eq!(rewrite(b" \"joe\"@out.test", new), Ok(None));
 }
 
 #[test]

@@ -7,7 +7,10 @@ use proptest::prelude::*;
 
 fn outside() -> Router {
     let mut router = router(&[
-        ("genericstable", &[("joe", "Joe.Doe@corp.example"), ("ann@g.test", "Ann.Arbor@corp.example"), ("unq", "other")]),
+        (
+            "genericstable",
+            &[("joe", "Joe.Doe@corp.example"), ("ann@g.test", "Ann.Arbor@corp.example"), ("unq", "other")],
+        ),
         ("domaintable", &[("old.test", "new.test")]),
     ]);
     router.settings.generics =
@@ -37,7 +40,10 @@ fn senders_have_other_names_in_the_header() {
         ("reply-TO:joe@g.test,\r\n\tunq@g.test", "reply-TO:Joe.Doe@corp.example,\r\n\tother@corp.example"),
         ("From: root@oracle.example\r\n", "="),
         ("From: ann@v.test\r\nFrom: joe@g.test\r\n", "From: ann@corp.example\r\nFrom: Joe.Doe@corp.example\r\n"),
-        ("Resent-From: ann@v.test\r\nResent-To: ann@v.test\r\n", "Resent-From: ann@corp.example\r\nResent-To: ann@v.test\r\n"),
+        (
+            "Resent-From: ann@v.test\r\nResent-To: ann@v.test\r\n",
+            "Resent-From: ann@corp.example\r\nResent-To: ann@v.test\r\n",
+        ),
         ("To: a@old.test, b@v.test\r\n", "To: a@new.test, b@v.test\r\n"),
         ("From: root@localhost\r\n", "From: root@oracle.example\r\n"),
         ("From : ann@v.test\r\n", "From : ann@corp.example\r\n"),
@@ -139,7 +145,9 @@ proptest! {
 #[expect(clippy::disallowed_methods, reason = "it measures time")]
 fn speed_of_headers() {
     let usual: String = (0..12).map(|n| format!("X-Field-{n}: something of some length, as it is usual\r\n")).collect();
-    let section = |from: &str| format!("Received: from a by b;\r\n\tdate\r\nFrom: Joe User <{from}>\r\nTo: x@far.test\r\n{usual}");
+    let section = |from: &str| {
+        format!("Received: from a by b;\r\n\tdate\r\nFrom: Joe User <{from}>\r\nTo: x@far.test\r\n{usual}")
+    };
     let router = outside();
     for (what, section) in [("nothing to change", section("joe@far.test")), ("one address", section("joe@g.test"))] {
         let began = std::time::Instant::now();
