@@ -135,13 +135,15 @@ fn option(settings: &mut Settings<'_>, rest: &str, text: &str, line: usize) {
     }
 }
 
-/// A class or a macro: `w`, `{VirtHost}`; and what is behind it.
+/// A class or a macro: `w`, which may be written `{w}`, or `{VirtHost}`; and what is behind it.
 fn name(rest: &str) -> (&str, &str) {
     let end = match rest.strip_prefix('{').and_then(|rest| rest.find('}')) {
         Some(at) => at + 2,
         None => rest.chars().next().map_or(0, char::len_utf8),
     };
-    rest.split_at_checked(end).unwrap_or((rest, ""))
+    let (name, rest) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    let inner = name.strip_prefix('{').and_then(|name| name.strip_suffix('}'));
+    (inner.filter(|inner| inner.chars().count() == 1).unwrap_or(name), rest)
 }
 
 fn class_word(settings: &mut Settings<'_>, class: &str, word: &str, text: &str, line: usize) {
@@ -154,7 +156,7 @@ fn class_word(settings: &mut Settings<'_>, class: &str, word: &str, text: &str, 
         "t" => return settings.add("submit.trusted", word, line),
         "M" => "generics.masquerade_domains",
         "N" => return exception(settings, word, text, line),
-        "E" | "{E}" => return settings.exposed(word, line),
+        "E" => return settings.exposed(word, line),
         // Classes of rules.
         _ => return,
     };
