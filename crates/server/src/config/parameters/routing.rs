@@ -254,8 +254,8 @@ pub(super) static GENERICS: Section = Section {
             Kind::Text,
             "",
             "example.com",
-            "the domain that stands for our host name and local domains in senders' addresses; empty for none",
-            "MASQUERADE_AS. What genericstable says of a sender counts more.",
+            "the domain that stands for ours in addresses of senders; empty for none",
+            "MASQUERADE_AS: for our host name and local domains. What genericstable says of a sender counts more.",
         ),
         fixed(
             "generics.masquerade_domains",
@@ -281,8 +281,8 @@ pub(super) static GENERICS: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "generics.masquerade stands for our host name and generics.masquerade_domains, and for no other local domain",
-            "FEATURE(limited_masquerade).",
+            "generics.masquerade stands for no local domain but our host name",
+            "FEATURE(limited_masquerade): for that name and generics.masquerade_domains.",
         ),
         fixed(
             "generics.exposed_users",
