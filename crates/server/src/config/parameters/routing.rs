@@ -281,8 +281,8 @@ pub(super) static GENERICS: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "generics.masquerade stands for no local domain but our host name",
-            "FEATURE(limited_masquerade): for that name and generics.masquerade_domains.",
+            "no local domain but our host name is masked",
+            "FEATURE(limited_masquerade): generics.masquerade stands for that name and generics.masquerade_domains.",
         ),
         fixed(
             "generics.exposed_users",
