@@ -8,7 +8,7 @@ use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
 use crate::header::{HeaderSection, Item, LineEnd, unfold};
-use crate::header_address::{AddrSpec, parse_list};
+use crate::header_address::{AddrSpec, parse_list, rewrite};
 use crate::report::{Kind, Original, RecipientReport, Report, compose};
 use crate::{
     Address, Charset, Client, Domain, DomainName, EnhancedCode, Envelope, ForwardPath, MailParams, Outcome, Protocol,
@@ -186,6 +186,16 @@ pub fn header_address(data: &[u8]) {
     }
     if let (Ok(address), Ok(spec)) = (Address::parse(data), AddrSpec::parse(&text)) {
         assert_eq!(spec.to_address(), Ok(address), "both grammars agree on what both accept");
+    }
+    let new: Address = "new@out.example".parse().expect("an address");
+    let replaced = |value: &[u8]| rewrite(value, |_| Ok::<_, std::convert::Infallible>(Some(new.clone())));
+    if let Ok(Some(value)) = replaced(data) {
+        assert_eq!(
+            replaced(&value),
+            Ok(None),
+            "what was replaced is found again, and nothing else: {}",
+            value.escape_ascii()
+        );
     }
 }
 

@@ -116,6 +116,7 @@ pub struct Field<'a> {
     offset: usize,
     name: &'a str,
     value: &'a [u8],
+    value_offset: usize,
 }
 
 impl<'a> Field<'a> {
@@ -135,6 +136,12 @@ impl<'a> Field<'a> {
     #[must_use]
     pub const fn value(&self) -> &'a [u8] {
         self.value
+    }
+
+    /// Where the value begins in the message.
+    #[must_use]
+    pub const fn value_offset(&self) -> usize {
+        self.value_offset
     }
 
     /// The value on one line, without the white space around it. Copies only if it is folded.
@@ -246,7 +253,10 @@ impl<'a> Iterator for Items<'a> {
         let text = self.bytes.get(offset..last.text_end)?;
         let first_line = self.bytes.get(offset..first.text_end)?;
         Some(match split_field(first_line, text) {
-            Ok((name, value)) => Item::Field(Field { raw, offset, name, value }),
+            Ok((name, value)) => {
+                let value_offset = last.text_end - value.len();
+                Item::Field(Field { raw, offset, name, value, value_offset })
+            }
             // The separator of the mbox format is no field, and only the first line of a file can be one
             Err(_) if offset == 0 && raw.starts_with(b"From ") => {
                 Item::Malformed(Malformed { raw, offset, reason: MalformedReason::MboxFrom })
@@ -345,6 +355,7 @@ mod tests {
         assert_eq!(message.get(header.body_offset()..), Some(&b"body: no\r\n"[..]));
         let subject = header.find("SUBJECT").next().unwrap();
         assert_eq!((subject.offset(), subject.value()), (11, &b"folded\r\n over\r\n\tthree lines "[..]));
+        assert_eq!(subject.value_offset(), 11 + "Subject:".len());
         assert!(matches!(header.find("from").next().unwrap().unfolded(), Cow::Borrowed(_)));
     }
 

@@ -87,14 +87,19 @@ impl Site {
                 "generics-domains",
             ),
             envelope: flag("masquerade_envelope"),
+            headers: true,
+            recipients: flag("allmasquerade"),
         };
         let mut masqueraded = Class::default();
         for name in case.options.get("masquerade_domain").and_then(|value| value.as_array()).into_iter().flatten() {
-            masqueraded.add_name(&DomainName::new(name.as_str().expect("a text")).expect("a name"));
+            let name = DomainName::new(name.as_str().expect("a text")).expect("a name");
+            if flag("masquerade_entire_domain") { masqueraded.add_tree(&name) } else { masqueraded.add_name(&name) }
         }
         settings.masquerade = text("masquerade_as").map(|domain| Masquerade {
             domain: DomainName::new(&domain).expect("a name"),
             domains: masqueraded,
+            is_limited: flag("limited_masquerade"),
+            exceptions: Class::default(),
             exposed: text("exposed_user").into_iter().map(String::into_boxed_str).collect(),
         });
         let maps = Maps {
@@ -181,6 +186,7 @@ impl Site {
         match asked {
             Asked::Route { address } => self.route(address),
             Asked::Rewrite { flags, address } => self.rewrite(flags, address),
+            Asked::Header { field, value } => Some(self.header(field, value)),
             Asked::Transaction { client, sender, recipients, extent: Extent::Recipients } => {
                 self.transaction(*client, sender, recipients)
             }
@@ -234,12 +240,24 @@ impl Site {
         let kind = match flags {
             "ES" => SenderKind::Envelope,
             "HS" => SenderKind::Header,
+            "HR" => SenderKind::HeaderRecipient,
             _ => return None,
         };
         let said = self
             .known(|ask| self.router.sender(ask, &sender, kind))
             .map_or_else(|why| why.to_string(), |said| said.to_string());
         Some(Answer { lines: vec![qualified(&said)], texts: Vec::new() })
+    }
+
+    fn header(&self, field: &str, value: &str) -> Answer {
+        let section = format!("{field}: {value}\r\n");
+        let new = self.known(|ask| self.router.header(ask, section.as_bytes())).expect("maps in memory");
+        let new = new.map_or(section, |new| String::from_utf8(new).expect("text"));
+        let mut lines = vec![answer::field(new.split_once(':').expect("a colon").1)];
+        if field == "Subject" {
+            lines.push("test".to_owned());
+        }
+        Answer { lines, texts: Vec::new() }
     }
 
     fn transaction(&self, ip: IpAddr, sender: &str, recipients: &[String]) -> Option<Answer> {

@@ -73,6 +73,7 @@ pub(crate) fn theirs(question: &Question) -> Answer {
             }
             answer.sort();
         }
+        Asked::Header { .. } => answer.lines.extend(question.answer.iter().map(|line| field(line))),
         Asked::Rewrite { .. } => answer.lines.extend(question.answer.iter().map(|line| address(line))),
         Asked::Transaction { .. } => {
             for line in &question.answer {
@@ -144,6 +145,11 @@ pub(crate) fn envelope(sender: &str, recipients: Vec<String>) -> String {
 pub(crate) fn qualified(text: &str) -> String {
     let text = address(text);
     if text.contains('@') { text } else { format!("{text}@oracle.example") }
+}
+
+/// The value of a field on one line, with one blank for several.
+pub(crate) fn field(value: &str) -> String {
+    value.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]

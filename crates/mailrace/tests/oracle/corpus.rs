@@ -33,6 +33,8 @@ pub(crate) enum Asked {
     Route { address: String },
     /// How an address is written to an esmtp mailer. Flags: E envelope or H header, S sender or R recipient.
     Rewrite { flags: String, address: String },
+    /// How a field of a message from this machine arrives elsewhere.
+    Header { field: String, value: String },
     /// A transaction of a client.
     Transaction { client: IpAddr, sender: String, recipients: Vec<String>, extent: Extent },
     /// Commands of a client.
@@ -114,6 +116,7 @@ fn asked(name: &str, line: &str) -> Asked {
     match words.as_slice() {
         ["route", address] => Asked::Route { address: (*address).to_owned() },
         ["rewrite", flags, address] => Asked::Rewrite { flags: (*flags).to_owned(), address: (*address).to_owned() },
+        ["header", field, value] => Asked::Header { field: (*field).to_owned(), value: (*value).to_owned() },
         ["dialog", client] => Asked::Dialog { client: ip(client), commands: Vec::new() },
         [kind @ ("smtp" | "message" | "envelope"), client, sender, recipients @ ..] => Asked::Transaction {
             client: ip(client),

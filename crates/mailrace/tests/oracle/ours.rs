@@ -34,6 +34,7 @@ impl Ours {
         match asked {
             Asked::Route { address } => routed(&self.routes[address]),
             Asked::Rewrite { flags, address } => self.rewritten(flags, address),
+            Asked::Header { field, value } => Answer { lines: self.in_header(field, value), texts: Vec::new() },
             Asked::Transaction { client, sender, recipients, extent } => {
                 let mut answer = self.transaction(*client, sender, recipients, *extent);
                 answer.end_at_refusal();
@@ -43,7 +44,7 @@ impl Ours {
         }
     }
 
-    /// How an address is written when mail leaves: in envelopes as they are kept, in headers as it came.
+    /// How an address is written when mail leaves: in envelopes and headers as they are kept.
     fn rewritten(&self, flags: &str, written: &str) -> Answer {
         let mut line = qualified(written);
         match flags {
@@ -57,9 +58,39 @@ impl Ours {
                 let said = &self.routes[&line];
                 line = said["deliveries"][0]["address"].as_str().map_or_else(|| said.to_string(), address);
             }
-            _ => {}
+            "HS" => line = qualified(&self.in_header("From", &format!("<{written}>")).concat()),
+            "HR" => line = qualified(&self.in_header("To", &format!("<{written}>")).concat()),
+            other => panic!("rewrite {other}"),
         }
         Answer { lines: vec![line], texts: Vec::new() }
+    }
+
+    /// The fields of this name, as mail from this machine has them when one was handed in.
+    fn in_header(&self, field: &str, value: &str) -> Vec<String> {
+        let before = self.queue();
+        let mut client = self.client(Ipv4Addr::LOCALHOST.into());
+        let from = if field == "From" { "" } else { "From: out@far.example\r\n" };
+        let content = format!("{field}: {value}\r\n{from}Subject: test\r\n\r\ntext\r\n.");
+        let said = [client.reply()].into_iter().chain(
+            ["EHLO client.example", "MAIL FROM:<out@far.example>", "RCPT TO:<x@sink.example>", "DATA", &content]
+                .map(|line| command(&mut client, line)),
+        );
+        let said: Vec<String> = said.collect();
+        let known: BTreeSet<Option<&str>> = before.iter().map(|message| message["id"].as_str()).collect();
+        let now = self.queue();
+        let id = now.iter().filter_map(|message| message["id"].as_str()).find(|id| !known.contains(&Some(*id)));
+        let Some(id) = id else { return said };
+        let shown = text(&self.server.control(&["queue", "show", "--headers", id], b""));
+        let lines = shown.lines().filter_map(|line| line.trim_start().strip_prefix("| "));
+        let mut fields: Vec<String> = Vec::new();
+        for line in lines {
+            match fields.last_mut() {
+                Some(last) if line.starts_with(' ') => last.push_str(line),
+                _ => fields.push(line.to_owned()),
+            }
+        }
+        let start = format!("{field}:");
+        fields.iter().filter_map(|line| line.strip_prefix(&start)).map(answer::field).collect()
     }
 
     /// A client from this address, which the server believes: a proxy says so.

@@ -16,6 +16,8 @@ const THEIR_HOMES: &str = "/run/home/";
 pub(crate) struct Setting {
     pub(crate) setup: Setup,
     pub(crate) without: Vec<String>,
+    /// Names stand for what is below them.
+    is_entire: bool,
 }
 
 /// Makes the files and the configuration. `names` is the address of a DNS server that knows the zone of the case.
@@ -36,8 +38,10 @@ pub(crate) fn setting(case: &Case, names: &str) -> Setting {
         // What sendmail has without being told.
         .set("relay.from", "[\"127.0.0.1\", \"::1\"]")
         .set("access.blocklist_recipients", "false")
-        .set("generics.envelope", "false");
-    let mut setting = Setting { setup, without: Vec::new() };
+        .set("generics.envelope", "false")
+        .set("generics.exposed_users", "[]");
+    let is_entire = case.options.contains_key("masquerade_entire_domain");
+    let mut setting = Setting { setup, without: Vec::new(), is_entire };
     for (word, value) in &case.options {
         setting.say(word, value);
     }
@@ -56,6 +60,8 @@ impl Setting {
         match word {
             // For people; and what mailrace does anyway.
             "about" | "accept_unresolvable_domains" | "always_add_domain" => {}
+            // Where the oracle lets its mail go.
+            "mc" if text.starts_with("define(`SMTP8_MAILER_ARGS'") => {}
             "blocklist_recipients" => set(self, "access.blocklist_recipients", "true".to_owned()),
             "delay_checks" => set(self, "access.delay_checks", quoted(if text.is_empty() { "yes" } else { text })),
             "access" => {
@@ -82,6 +88,16 @@ impl Setting {
             }
             "masquerade_as" => set(self, "generics.masquerade", quoted(text)),
             "masquerade_envelope" => set(self, "generics.envelope", "true".to_owned()),
+            "masquerade_domain" => {
+                let domains = value.as_array().into_iter().flatten().filter_map(Value::as_str);
+                let dot = if self.is_entire { "." } else { "" };
+                let domains: Vec<String> = domains.map(|name| quoted(&format!("{dot}{name}"))).collect();
+                set(self, "generics.masquerade_domains", format!("[{}]", domains.join(", ")));
+            }
+            "masquerade_entire_domain" => {}
+            "exposed_user" => set(self, "generics.exposed_users", format!("[{}]", quoted(text))),
+            "limited_masquerade" => set(self, "generics.masquerade_limited", "true".to_owned()),
+            "allmasquerade" => set(self, "generics.recipients", "true".to_owned()),
             other => self.without.push(other.to_owned()),
         }
     }

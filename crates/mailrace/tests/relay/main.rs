@@ -22,6 +22,7 @@ mod log;
 mod maps;
 mod names;
 mod operator;
+mod outside;
 mod report;
 mod restart;
 mod routes;

@@ -222,3 +222,30 @@ fn other_users_hand_in_and_are_named() {
     );
     assert!(!text("ann@a.test").contains("X-Authentication-Warning"), "its own sender");
 }
+
+#[test]
+fn senders_have_the_names_by_which_they_are_known_outside() {
+    let setup = Setup::new();
+    let map = setup.path("genericstable");
+    std::fs::write(&map, "joe Joe.Doe@corp.test\n").expect("written");
+    let setup = setup
+        .set("maps.genericstable", format!("[{:?}]", map.display().to_string()))
+        .set("generics.masquerade", "\"corp.test\"");
+    let (desk, setup) = Desk::opened(setup);
+    let done = desk.sendmail(
+        &["-t", "-f", "joe@mx.test"],
+        "From: Joe <joe>\nTo: x@far.test\nCc: joe\nReply-To: ann, root\n\nFrom: joe\n",
+    );
+    assert_eq!(done.exit, Some(0), "{done:?}");
+    let letters = taken(setup);
+    let text = String::from_utf8_lossy(&letters[0].content);
+    for part in [
+        "\r\nFrom: Joe <Joe.Doe@corp.test>\r\n",
+        "\r\nReply-To: ann@corp.test, root@mx.test\r\n",
+        "\r\nTo: x@far.test\r\nCc: joe@mx.test\r\n",
+        "\r\n\r\nFrom: joe\r\n",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(letters[0].envelope.sender.to_string(), "<Joe.Doe@corp.test>");
+}

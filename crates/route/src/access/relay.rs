@@ -159,6 +159,22 @@ impl Access {
         Ok(Right { step: Step::new("relay", refusal.to_string()), refusal: Some(refusal), is_by_login: false })
     }
 
+    /// Whether a client may send to anybody: who has logged in, or may relay from where he is.
+    ///
+    /// # Errors
+    /// When the map has to be asked, or cannot be.
+    pub fn sends_anywhere(
+        &self,
+        ask: &mut Ask<'_>,
+        client: &Client<'_>,
+        sender: &ReversePath,
+        classes: &Classes,
+    ) -> Result<bool, Stop> {
+        Ok(client.identity.is_some()
+            || self.certified(ask, client)?.is_some()
+            || self.client_may(ask, client, sender, classes)?.is_some())
+    }
+
     /// `CertIssuer:` and `CertSubject:`.
     fn certified(&self, ask: &mut Ask<'_>, client: &Client<'_>) -> Result<Option<Step>, Stop> {
         let Some(certificate) = client.certificate else { return Ok(None) };

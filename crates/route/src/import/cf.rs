@@ -1,4 +1,4 @@
-//! The lines of a `.cf` file: options, classes, macros, maps. Rules are not read, and a note says so.
+//! The lines of a `.cf` file: options, classes, macros, maps. Of rules only those of masquerading are known, and a note says so.
 
 use super::settings::{Listener, Settings};
 use super::values::domain;
@@ -13,8 +13,8 @@ pub(super) fn read(settings: &mut Settings<'_>, text: &str) {
         super::Weight::Differs,
         0,
         "rules",
-        "lines S and R are not read, and features that are made of them (delay_checks, relay_hosts_only, blocklist_recipients, dnsbl with its texts) \
-         are not seen",
+        "lines S and R are not read but for masquerading, and features that are made of them (delay_checks, relay_hosts_only, \
+         blocklist_recipients, dnsbl with its texts) are not seen",
         "import sendmail.mc instead, if it is still there",
     );
     if settings.listeners.is_empty() {
@@ -95,6 +95,8 @@ fn statement(settings: &mut Settings<'_>, text: &str, line: usize) {
             }
         }
         'M' => {
+            // Recipients in headers go by the rules for senders.
+            settings.said.all_recipients |= rest.contains("R=EnvToSMTP/HdrFromSMTP");
             let mailer = rest.split([',', ' ']).next().unwrap_or_default();
             let is_usual = matches!(
                 mailer,
@@ -130,7 +132,7 @@ fn statement(settings: &mut Settings<'_>, text: &str, line: usize) {
             "milters are not called",
             "let a filter stand before this server, or behind it",
         ),
-        'R' => dns_list(settings, text, line),
+        'R' => rule(settings, text, line),
         'Q' => mc::queue_group(settings, rest.split([',', ' ']).next().unwrap_or_default(), text, line),
         // Rule sets, headers, versions, priorities, environment.
         'S' | 'H' | 'V' | 'P' | 'E' | 'L' => {}
@@ -150,13 +152,15 @@ fn option(settings: &mut Settings<'_>, rest: &str, text: &str, line: usize) {
     }
 }
 
-/// A class or a macro: `w`, `{VirtHost}`; and what is behind it.
+/// A class or a macro: `w`, which may be written `{w}`, or `{VirtHost}`; and what is behind it.
 fn name(rest: &str) -> (&str, &str) {
     let end = match rest.strip_prefix('{').and_then(|rest| rest.find('}')) {
         Some(at) => at + 2,
         None => rest.chars().next().map_or(0, char::len_utf8),
     };
-    rest.split_at_checked(end).unwrap_or((rest, ""))
+    let (name, rest) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    let inner = name.strip_prefix('{').and_then(|name| name.strip_suffix('}'));
+    (inner.filter(|inner| inner.chars().count() == 1).unwrap_or(name), rest)
 }
 
 fn class_word(settings: &mut Settings<'_>, class: &str, word: &str, text: &str, line: usize) {
@@ -169,11 +173,10 @@ fn class_word(settings: &mut Settings<'_>, class: &str, word: &str, text: &str, 
         "t" => return settings.add("submit.trusted", word, line),
         "{LDAPRoute}" => return ldap::domains(settings, word, false, text, line),
         "{LDAPRouteEquiv}" => return ldap::domains(settings, word, true, text, line),
-        "M" | "N" => {
-            let hint = "maps.genericstable rewrites senders one by one";
-            return settings.missing(line, text, "our host name alone is masked, for all users", hint);
-        }
-        // Exposed users without a mask, and classes of rules.
+        "M" => "generics.masquerade_domains",
+        "N" => return exception(settings, word, text, line),
+        "E" => return settings.exposed(word, line),
+        // Classes of rules.
         _ => return,
     };
     match domain(word) {
@@ -182,6 +185,30 @@ fn class_word(settings: &mut Settings<'_>, class: &str, word: &str, text: &str, 
         None if class == "w" && word.starts_with('[') => {}
         None => settings.missing(line, text, format!("\"{word}\" is no domain"), &format!("set {key}")),
     }
+}
+
+/// Class N, which is for what is below its domains too.
+fn exception(settings: &mut Settings<'_>, word: &str, text: &str, line: usize) {
+    match domain(word) {
+        Some(name) => settings.add("generics.masquerade_exceptions", format!(".{name}"), line),
+        None => settings.missing(line, text, format!("\"{word}\" is no domain"), "set generics.masquerade_exceptions"),
+    }
+}
+
+/// What rules say of features that are made of them.
+fn rule(settings: &mut Settings<'_>, text: &str, line: usize) {
+    let said = &mut settings.said;
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let has = |part: &str| words.join(" ").contains(part);
+    // Ruleset 94 calls ruleset 93.
+    said.envelope |= has("$@ $>MasqHdr $1") || has("$@ $>93 $1");
+    said.generics_below |= has("R$+ < @ $* $=G . >");
+    if has(". @ $M > ") {
+        said.masquerade_below |= has("R$* < @ $* $=M . >");
+        // Only limited_masquerade leaves out the rule for class w, which stands behind that for class M.
+        said.is_limited = has("$=M") || (said.is_limited && !has("$=w"));
+    }
+    dns_list(settings, text, line);
 }
 
 fn class_file(settings: &mut Settings<'_>, rest: &str, text: &str, line: usize) {

@@ -62,9 +62,12 @@ pub(super) fn statement(settings: &mut Settings<'_>, call: &Call) {
         "LDAPROUTE_EQUIVALENT" => ldap::domains(settings, argument(0), true, &shown(call), line),
         "LDAPROUTE_DOMAIN_FILE" => ldap::domain_file(settings, argument(0), false, &shown(call), line),
         "LDAPROUTE_EQUIVALENT_FILE" => ldap::domain_file(settings, argument(0), true, &shown(call), line),
-        "MASQUERADE_DOMAIN" | "MASQUERADE_DOMAIN_FILE" | "MASQUERADE_EXCEPTION" | "EXPOSED_USER" => {
-            let reason = "our host name alone is masked, for all users";
-            settings.missing(line, &shown(call), reason, "maps.genericstable rewrites senders one by one");
+        "MASQUERADE_DOMAIN" => domains(settings, "generics.masquerade_domains", "", call),
+        "MASQUERADE_EXCEPTION" => domains(settings, "generics.masquerade_exceptions", ".", call),
+        "EXPOSED_USER" => settings.exposed(argument(0), line),
+        "MASQUERADE_DOMAIN_FILE" | "MASQUERADE_EXCEPTION_FILE" | "EXPOSED_USER_FILE" => {
+            let hint = "write its lines into generics.masquerade_domains, masquerade_exceptions or exposed_users";
+            settings.missing(line, &shown(call), "files of this class are not read", hint);
         }
         "QUEUE_GROUP" => queue_group(settings, argument(0), &shown(call), line),
         "CLIENT_OPTIONS" => {
@@ -198,6 +201,13 @@ fn feature(settings: &mut Settings<'_>, call: &Call) {
         "relay_mail_from" => settings.flag("access.relay_mail_from", true, line),
         "relay_entire_domain" => settings.said.entire_domain = Some(line),
         "masquerade_envelope" => settings.said.envelope = true,
+        "masquerade_entire_domain" => settings.said.masquerade_below = true,
+        "limited_masquerade" => settings.said.is_limited = true,
+        "allmasquerade" => settings.said.all_recipients = true,
+        "local_no_masquerade" => {
+            let reason = "mail for users of this machine has the same header as mail that leaves";
+            settings.missing(line, &shown(call), reason, "generics.headers = false leaves all headers as they are");
+        }
         "generics_entire_domain" => settings.said.generics_below = true,
         "dnsbl" | "enhdnsbl" | "rbl" => dns_list(settings, call),
         "greet_pause" => match argument(1).parse::<u64>() {

@@ -65,6 +65,11 @@ pub(super) struct Said {
     pub(super) is_local_file: bool,
     pub(super) local_file: Option<String>,
     pub(super) generics_below: bool,
+    pub(super) masquerade_below: bool,
+    pub(super) is_limited: bool,
+    pub(super) all_recipients: bool,
+    /// Users of class E, and the last line that names some.
+    pub(super) exposed: (Vec<String>, usize),
     pub(super) lists: Vec<(String, usize)>,
     pub(super) ldap: ldap::Said,
 }
@@ -165,6 +170,17 @@ impl<'a> Settings<'a> {
         }
     }
 
+    /// Remembers users who keep their domain.
+    pub(super) fn exposed(&mut self, users: &str, line: usize) {
+        let (exposed, last) = &mut self.said.exposed;
+        for user in users.split_whitespace().map(str::to_lowercase) {
+            if !exposed.contains(&user) {
+                exposed.push(user);
+            }
+            *last = line;
+        }
+    }
+
     /// Adds a network that may relay; this machine always may.
     pub(super) fn relay_from(&mut self, network: String, line: usize) {
         for own in ["127.0.0.0/8", "::1/128"] {
@@ -236,33 +252,46 @@ impl<'a> Settings<'a> {
     }
 
     fn finish_senders(&mut self) {
-        if let Some((name, line)) = self.said.masquerade.take() {
-            if self.said.envelope {
-                self.set("generics.masquerade", Value::Text(name), line);
-                let reason = "senders of the envelope are rewritten; the header is left as it is";
-                self.differs(line, "MASQUERADE_AS", reason, "have programs write the right From:");
-            } else {
-                let reason =
-                    "without FEATURE(`masquerade_envelope') it rewrites the header alone, which is never changed here";
-                let hint = "set generics.masquerade to have senders of the envelope rewritten";
-                self.missing(line, "MASQUERADE_AS", reason, hint);
-            }
+        let masquerade = self.said.masquerade.take();
+        if masquerade.is_none() {
+            // Without a name to stand for them these mean nothing.
+            self.entries.retain(|entry| entry.table != "generics" || !entry.key.starts_with("masquerade_"));
         }
-        if self.said.has_generics {
-            let is_envelope = self.said.envelope;
-            self.flag("generics.envelope", is_envelope, 0);
-            if !is_envelope {
-                let reason =
-                    "without FEATURE(`masquerade_envelope') it rewrites the header alone, which is never changed here";
-                let hint = "set generics.envelope = true to have senders of the envelope rewritten";
-                self.missing(0, "FEATURE(`genericstable')", reason, hint);
-            }
+        if masquerade.is_none() && !self.said.has_generics {
+            return;
         }
-        if std::mem::take(&mut self.said.generics_below)
-            && let Some(entry) =
-                self.entries.iter_mut().find(|entry| entry.table == "generics" && entry.key == "domains")
-            && let Value::List(list) = &mut entry.value
-        {
+        let line = masquerade.as_ref().map_or(0, |(_, line)| *line);
+        if let Some((name, line)) = masquerade {
+            self.set("generics.masquerade", Value::Text(name), line);
+            if self.said.is_limited {
+                self.flag("generics.masquerade_limited", true, 0);
+            }
+            let (exposed, line) = std::mem::take(&mut self.said.exposed);
+            self.set("generics.exposed_users", Value::List(exposed), line);
+        }
+        self.flag("generics.envelope", self.said.envelope, 0);
+        if self.said.all_recipients {
+            self.flag("generics.recipients", true, 0);
+        }
+        let reason = "header fields are rewritten in mail of clients that may send anywhere, and not in mail of others";
+        self.differs(
+            line,
+            "MASQUERADE_AS, FEATURE(`genericstable')",
+            reason,
+            "see \"generics.headers\" in docs/routing.md",
+        );
+        if std::mem::take(&mut self.said.generics_below) {
+            self.with_subdomains("domains");
+        }
+        if std::mem::take(&mut self.said.masquerade_below) {
+            self.with_subdomains("masquerade_domains");
+        }
+    }
+
+    /// Domains of a list in `generics` stand for what is below them too.
+    fn with_subdomains(&mut self, key: &str) {
+        let entry = self.entries.iter_mut().find(|entry| entry.table == "generics" && entry.key == key);
+        if let Some(Entry { value: Value::List(list), .. }) = entry {
             for domain in list.iter_mut().filter(|domain| !domain.starts_with('.')) {
                 domain.insert(0, '.');
             }

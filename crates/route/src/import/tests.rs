@@ -75,6 +75,24 @@ fn one_statement_and_its_key() {
         ),
         ("LOCAL_DOMAIN(`a.example b.example')", "domains = [\"a.example\", \"b.example\"]"),
         ("GENERICS_DOMAIN(`a.example')", "domains = [\"a.example\"]"),
+        ("MASQUERADE_AS(`example.com')", "envelope = false"),
+        ("MASQUERADE_AS(`example.com')", "exposed_users = []"),
+        (
+            "MASQUERADE_AS(`example.com')\nEXPOSED_USER(`root Daemon')",
+            "exposed_users = [\"root\", \"daemon\"]  # line 2",
+        ),
+        (
+            "MASQUERADE_AS(`x.test')\nMASQUERADE_DOMAIN(`a.test b.test')",
+            "masquerade_domains = [\"a.test\", \"b.test\"]",
+        ),
+        (
+            "MASQUERADE_AS(`x.test')\nMASQUERADE_DOMAIN(`a.test')\nFEATURE(`masquerade_entire_domain')",
+            "masquerade_domains = [\".a.test\"]",
+        ),
+        ("MASQUERADE_AS(`x.test')\nMASQUERADE_EXCEPTION(`a.test')", "masquerade_exceptions = [\".a.test\"]"),
+        ("MASQUERADE_AS(`x.test')\nFEATURE(`limited_masquerade')", "masquerade_limited = true"),
+        ("FEATURE(`genericstable')\nFEATURE(`allmasquerade')", "recipients = true"),
+        ("FEATURE(`genericstable')\nFEATURE(`masquerade_envelope')", "envelope = true"),
     ];
     for (text, expected) in table {
         let imported = mc(text);
@@ -102,7 +120,8 @@ fn what_is_not_carried_over_is_said() {
         ("FEATURE(`mailertable', `ldap:-k (mail=%0) -v x')", "no base (-b)"),
         ("FEATURE(`ldap_routing')", "no LDAPROUTE_DOMAIN"),
         ("LDAPROUTE_DOMAIN(`a.example')", "without FEATURE(`ldap_routing')"),
-        ("MASQUERADE_AS(`example.com')", "header alone"),
+        ("FEATURE(`local_no_masquerade')", "users of this machine"),
+        ("MASQUERADE_DOMAIN_FILE(`/etc/mail/masq')", "not read"),
         ("LOCAL_RULESETS\nR$*\t$@ x", "a line for sendmail.cf"),
         ("DAEMON_OPTIONS(`Port=587, M=Ea')", "demands AUTH"),
         ("DAEMON_OPTIONS(`Port=465, M=s')", "needs a certificate"),
@@ -165,6 +184,33 @@ fn whole_files() {
     ] {
         assert!(cf.toml.contains(line), "{line}\n{}", cf.toml);
     }
+}
+
+#[test]
+fn masquerading_is_found_in_rules() {
+    let head = "DMcorp.test\nC{M}a.test\nC{N}b.test\nC{E}root\n";
+    let of_m = "R$* < @ $=M . > $*\t$: $1 < @ $2 . @ $M > $3\tconvert masqueraded doms\n";
+    let of_w = "R$* < @ $=w . > $*\t$: $1 < @ $2 . @ $M > $3\n";
+    let cf = |rules: &str| import("sendmail.cf", &format!("{head}{rules}"), Language::Cf, &|_| false).toml;
+    let usual = cf(&format!("{of_m}{of_w}"));
+    for line in [
+        "masquerade = \"corp.test\"",
+        "masquerade_domains = [\"a.test\"]",
+        "masquerade_exceptions = [\".b.test\"]",
+        "exposed_users = [\"root\"]",
+        "envelope = false",
+    ] {
+        assert!(usual.contains(line), "{line}\n{usual}");
+    }
+    assert!(!usual.contains("masquerade_limited") && !usual.contains("recipients = true"), "{usual}");
+    assert!(cf(of_m).contains("masquerade_limited = true"));
+    let below = "R$* < @ $* $=M . > $*\t$: $1 < @ $2 $3 . @ $M > $4\n";
+    assert!(cf(&format!("{below}{of_w}")).contains("masquerade_domains = [\".a.test\"]"));
+    assert!(cf("R$+\t\t\t$@ $>MasqHdr $1\n").contains("envelope = true"));
+    assert!(
+        cf("Mesmtp,\t\tP=[IPC], S=EnvFromSMTP/HdrFromSMTP, R=EnvToSMTP/HdrFromSMTP, E=\\r\\n\n")
+            .contains("recipients = true")
+    );
 }
 
 #[test]

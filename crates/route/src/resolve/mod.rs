@@ -21,13 +21,15 @@
 //! | `local` | users of this machine |
 //! | `tags` | what the tags of the access map add: copies by `bcc:`, queue groups |
 //! | `hosts` | what holds for a domain when its mail is sent |
-//! | `sender` | what senders are called outside |
+//! | `sender` | what people are called outside |
+//! | [`header`] | their addresses in the header section |
 //! | `lint` | doubts that concern several maps |
 //!
 //! Invariants: every way ends, whatever the maps say; a recipient is delivered, refused, discarded or waits, never forgotten;
 //! the destination of each delivery reads back; a copy never leads to another copy; nobody gets the same mail twice by the same
 //! way.
 
+pub mod header;
 mod hosts;
 mod lint;
 mod local;
@@ -127,13 +129,17 @@ pub struct Settings {
     pub mail_hub: Option<MailerValue>,
 }
 
-/// For which senders genericstable is asked.
+/// For which senders genericstable is asked, and where they have what it says.
 #[derive(Clone, Debug, Default)]
 pub struct Generics {
     /// Their domains: class G.
     pub domains: Class,
-    /// The sender in the envelope has it too.
+    /// The sender in the envelope has it too: `masquerade_envelope`.
     pub envelope: bool,
+    /// Senders in the header have it.
+    pub headers: bool,
+    /// Recipients in the header have it too: `allmasquerade`.
+    pub recipients: bool,
 }
 
 /// Which map counts when sender and recipient have an entry.

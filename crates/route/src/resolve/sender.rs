@@ -1,7 +1,7 @@
-//! What senders are called outside: domaintable, genericstable, masquerade.
+//! What people are called outside: domaintable, genericstable, masquerade.
 //!
 //! The envelope keeps its own name unless [`Generics::envelope`](super::Generics::envelope) says so, which is sendmail's
-//! `masquerade_envelope`; the header of mail that leaves has the other name.
+//! `masquerade_envelope`; the header of our users' mail has the other name ([`super::header`]).
 
 use super::Router;
 use super::run::trouble;
@@ -10,13 +10,15 @@ use crate::question::{Ask, Stop};
 use crate::tables::{Entry, Fault, domaintable, genericstable};
 use mail::{Address, Domain, DomainName, LocalPart, ReversePath};
 
-/// Where an address of a sender stands.
+/// Where an address stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SenderKind {
-    /// In the envelope.
+    /// The sender in the envelope.
     Envelope,
-    /// In a header field.
+    /// A sender in a header field.
     Header,
+    /// A recipient in a header field.
+    HeaderRecipient,
 }
 
 /// The domain that stands for ours: `MASQUERADE_AS`.
@@ -26,6 +28,10 @@ pub struct Masquerade {
     pub domain: DomainName,
     /// Domains for which it stands, beside those that are ours: class M.
     pub domains: Class,
+    /// It stands for these and our own host name alone: `limited_masquerade`.
+    pub is_limited: bool,
+    /// Domains for which it never stands: class N.
+    pub exceptions: Class,
     /// Users who keep their domain, in lower case: class E.
     pub exposed: Vec<Box<str>>,
 }
@@ -36,14 +42,28 @@ impl Router {
     /// # Errors
     /// [`Stop::Open`] if something has to be asked first, [`Stop::Trouble`] if it cannot be said now.
     pub fn sender(&self, ask: &mut Ask<'_>, sender: &ReversePath, kind: SenderKind) -> Result<ReversePath, Stop> {
-        let ReversePath::Address(mut address) = self.canonical_path(ask, sender)? else { return Ok(ReversePath::Null) };
+        match sender {
+            ReversePath::Null => Ok(ReversePath::Null),
+            ReversePath::Address(address) => self.outside(ask, address, kind).map(ReversePath::Address),
+        }
+    }
+
+    /// An address as it is known outside.
+    ///
+    /// # Errors
+    /// As [`Self::sender`].
+    pub(super) fn outside(&self, ask: &mut Ask<'_>, address: &Address, kind: SenderKind) -> Result<Address, Stop> {
+        let generics = &self.settings.generics;
+        let mut address = self.canonical(ask, address)?;
         if address.domain().name().is_some_and(|name| name.ascii() == "localhost") {
             address = at(address.local_part(), &self.settings.hostname)?;
         }
-        if kind == SenderKind::Header || self.settings.generics.envelope {
-            address = self.generic(ask, address)?;
-        }
-        Ok(ReversePath::Address(address))
+        let is_meant = match kind {
+            SenderKind::Envelope => generics.envelope,
+            SenderKind::Header => true,
+            SenderKind::HeaderRecipient => generics.recipients,
+        };
+        if is_meant { self.generic(ask, address) } else { Ok(address) }
     }
 
     /// An address as the access map is asked for it: at its domain's own name, where domaintable has another one.
@@ -98,8 +118,10 @@ impl Router {
         let Some(masquerade) = &self.settings.masquerade else { return Ok(address) };
         let user = address.local_part().as_str().to_lowercase();
         let domain = address.domain();
-        let is_ours = self.classes.is_local(domain) || masquerade.domains.has(domain) || self.is_hostname(domain);
-        if !is_ours || masquerade.exposed.iter().any(|name| **name == *user) {
+        let is_ours = self.is_hostname(domain)
+            || masquerade.domains.has(domain)
+            || (!masquerade.is_limited && self.classes.is_local(domain));
+        if !is_ours || masquerade.exceptions.has(domain) || masquerade.exposed.iter().any(|name| **name == *user) {
             return Ok(address);
         }
         at(address.local_part(), &masquerade.domain)

@@ -1,6 +1,7 @@
 //! Ways of recipients as data: maps, a request, what comes of it.
 
 mod aliases;
+mod header;
 mod lint;
 mod model;
 mod rules;

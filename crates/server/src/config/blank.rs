@@ -199,11 +199,18 @@ fn delivery(n: u8) -> Delivery {
 }
 
 fn generics(n: u8) -> Generics {
+    let domains = || vec![RelayDomain::new(DomainName::new("x").expect("a name"), false); n.into()];
     Generics {
-        domains: vec![RelayDomain::new(DomainName::new("x").expect("a name"), false); n.into()],
+        domains: domains(),
         domain_files: vec![PathBuf::from("x"); n.into()],
         envelope: n == 1,
+        headers: n == 1,
+        recipients: n == 1,
         masquerade: (n == 1).then(|| "x".repeat(n.into())),
+        masquerade_domains: domains(),
+        masquerade_exceptions: domains(),
+        masquerade_limited: n == 1,
+        exposed_users: vec!["x".to_owned(); n.into()],
     }
 }
 

@@ -109,17 +109,29 @@ pub struct AccessRules {
     pub relay_hosts_only: bool,
 }
 
-/// `[generics]`: for which senders genericstable is asked, and where.
+/// `[generics]`: for which addresses genericstable and the masquerade are, and where they have their other name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generics {
     /// The domains, class G.
     pub domains: Vec<RelayDomain>,
     /// Files of such.
     pub domain_files: Vec<PathBuf>,
-    /// The envelope too.
+    /// The sender of the envelope too.
     pub envelope: bool,
+    /// Senders in the header of our users' mail.
+    pub headers: bool,
+    /// Recipients in the header too.
+    pub recipients: bool,
     /// The domain that stands for ours in addresses of senders.
     pub masquerade: Option<String>,
+    /// Domains for which it stands beside ours, class M.
+    pub masquerade_domains: Vec<RelayDomain>,
+    /// Domains for which it never stands, class N.
+    pub masquerade_exceptions: Vec<RelayDomain>,
+    /// It stands for no other domain of ours than the host name.
+    pub masquerade_limited: bool,
+    /// Users who keep their domain, class E.
+    pub exposed_users: Vec<String>,
 }
 
 /// Which is asked first.

@@ -4,7 +4,7 @@
 //! by `maps.bad_line` one with a wrong line, leaves the map as it was; where there is nothing yet that is an error.
 
 use super::{Admission, Routing};
-use crate::config::{self, BadLine, Config, Mailbox, MapSource};
+use crate::config::{self, BadLine, Config, Mailbox, MapSource, RelayDomain};
 use crate::env::addresses;
 use crate::lookup::Lookups;
 use crate::resolve;
@@ -136,6 +136,7 @@ fn has_routing(config: &Config) -> bool {
         || !config.rules.is_empty()
         || has_local(config)
         || !config.relay.to_files.is_empty()
+        || config.generics.masquerade.is_some()
         || ldap_routing(config).is_some()
 }
 
@@ -392,24 +393,24 @@ impl Loading<'_> {
 
     fn generics(&mut self) -> Generics {
         let config = self.config;
-        let mut domains = Class::default();
-        for domain in &config.generics.domains {
-            if let Ok(name) = DomainName::new(domain.ascii()) {
-                match domain.has_subdomains() {
-                    true => domains.add_tree(&name),
-                    false => domains.add_name(&name),
-                }
-            }
-        }
+        let mut domains = trees(&config.generics.domains);
         let files = &config.generics.domain_files;
         self.class(Kind::Local, "generics.domain_files", "generics-domains", files, &mut domains);
-        Generics { domains, envelope: config.generics.envelope }
+        let config::Generics { envelope, headers, recipients, .. } = config.generics;
+        Generics { domains, envelope, headers, recipients }
     }
 
     fn masquerade(&mut self) -> Option<Masquerade> {
-        let name = self.config.generics.masquerade.as_ref()?;
+        let generics = &self.config.generics;
+        let name = generics.masquerade.as_ref()?;
         match DomainName::new(name) {
-            Ok(domain) => Some(Masquerade { domain, domains: Class::default(), exposed: vec!["root".into()] }),
+            Ok(domain) => Some(Masquerade {
+                domain,
+                domains: trees(&generics.masquerade_domains),
+                is_limited: generics.masquerade_limited,
+                exceptions: trees(&generics.masquerade_exceptions),
+                exposed: generics.exposed_users.iter().map(|user| user.to_lowercase().into()).collect(),
+            }),
             Err(error) => {
                 self.fault(format!("generics.masquerade: {error}"));
                 None
@@ -425,6 +426,20 @@ fn exposed(path: &Path, table: &Table) -> Option<String> {
     let path = path.display();
     (is_open && table.iter().any(|hit| is_secret(hit.key)))
         .then(|| format!("maps.access: {path} has passwords (AuthInfo:), and everybody can read it; chmod 0640 {path}"))
+}
+
+/// Domains, of which those with a leading dot stand for what is below them too.
+fn trees(list: &[RelayDomain]) -> Class {
+    let mut class = Class::default();
+    for domain in list {
+        if let Ok(name) = DomainName::new(domain.ascii()) {
+            match domain.has_subdomains() {
+                true => class.add_tree(&name),
+                false => class.add_name(&name),
+            }
+        }
+    }
+    class
 }
 
 fn names(list: &[DomainName]) -> Class {

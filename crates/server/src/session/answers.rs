@@ -211,12 +211,14 @@ impl Connection {
         for _ in 1..self.plan.len() {
             self.contents.push(Content::new(self.service.keeper.next_id()));
         }
+        self.begin_outside();
         self.session.begin_content(&trace, now);
     }
 
     /// Gives a piece of a large message to the spool.
     pub(super) async fn store_content(&mut self) {
         let piece = self.session.take_content();
+        let piece = self.pass_outside(piece, false).await;
         for content in &mut self.contents {
             content.push(&self.service.keeper, &piece).await;
         }

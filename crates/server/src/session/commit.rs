@@ -6,7 +6,7 @@
 
 use super::Connection;
 use super::answers::{accepted, not_stored, reply};
-use crate::commit::{Content, Sort, class_of, early, first_state};
+use crate::commit::{Content, PIECE_BYTES, Sort, class_of, early, first_state};
 use crate::config::Acknowledge;
 use crate::routing::plan::Kind;
 use mail::{Envelope, ReversePath};
@@ -22,6 +22,9 @@ use std::time::Duration;
 /// How much later a message is answered while the spool is short of room, so that what is delivered can catch up.
 const SLOW_DOWN: Duration = Duration::from_millis(100);
 
+/// The most content that is not cut into chunks: a piece, and what a header section grew by.
+const INLINE_BYTES_MAX: usize = 2 * PIECE_BYTES;
+
 /// A message as it is stored.
 struct Outgoing {
     envelope: Envelope,
@@ -34,7 +37,8 @@ impl Connection {
     /// Makes the message durable, and only then says so.
     pub(super) async fn commit(&mut self) {
         let rest = self.session.take_content();
-        let contents = std::mem::take(&mut self.contents);
+        let rest = self.pass_outside(rest, true).await;
+        let mut contents = std::mem::take(&mut self.contents);
         let (Some(id), Some(transaction)) = (contents.first().map(Content::id), self.session.transaction()) else {
             let verdict = Verdict::Refuse(reply(451, "4.3.0 Internal error, message not taken"));
             self.report_internal("session", "a message ended that had not begun");
@@ -50,7 +54,12 @@ impl Connection {
         let sort = Sort { precedence: self.session.precedence(), has_list_id: self.session.has_list_id() };
         let bulk_precedence = self.service.live.load().config.delivery.bulk_precedence;
         let class = class_of(&envelope.params, sort, bulk_precedence);
-        let verdict = match self.outgoing(&envelope, &contents, class).await {
+        let rest = self.kept_small(&mut contents, rest).await;
+        let outgoing = match self.outside_failure() {
+            Some(why) => Err(why),
+            None => self.outgoing(&envelope, &contents, class).await,
+        };
+        let verdict = match outgoing {
             Ok(messages) if messages.is_empty() => {
                 contents.into_iter().for_each(|content| content.abandon(&self.service.keeper));
                 self.report_discarded(id, &envelope, sort.precedence);
@@ -85,6 +94,17 @@ impl Connection {
         self.forget_transaction();
         let now = self.elapsed();
         self.session.finish(&vec![verdict; recipients], now);
+    }
+
+    /// The rest of the content as far as it travels inline: after a large header section that was held back it is more.
+    async fn kept_small(&self, contents: &mut [Content], rest: Vec<u8>) -> Vec<u8> {
+        if rest.len() <= INLINE_BYTES_MAX {
+            return rest;
+        }
+        for content in contents {
+            content.push(&self.service.keeper, &rest).await;
+        }
+        Vec::new()
     }
 
     /// What the transaction becomes; nothing if all of it is dropped.

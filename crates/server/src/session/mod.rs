@@ -10,6 +10,7 @@
 mod answers;
 mod commit;
 mod opening;
+mod outside;
 mod report;
 mod routed;
 mod transport;
@@ -27,6 +28,7 @@ use crate::routing::Routing;
 use crate::routing::plan::Plan;
 use crate::service::{Lane, Service, Stop};
 use mail::QueueId;
+use outside::Outside;
 use smtp::server::{Session, Step};
 use std::future::{Future, poll_fn};
 use std::io;
@@ -55,6 +57,8 @@ pub(crate) struct Connection {
     pending: Vec<u8>,
     /// The content that is arriving, once for each message that the transaction becomes; empty: none is.
     contents: Vec<Content>,
+    /// What becomes of its header section.
+    outside: Outside,
     /// The maps of the open transaction; `None`: there are none.
     routing: Option<Arc<Routing>>,
     /// What its recipients become.
@@ -152,6 +156,7 @@ impl Connection {
             began,
             pending: Vec::new(),
             contents: Vec::new(),
+            outside: Outside::Done,
             routing: None,
             plan: Plan::default(),
             exchange: None,
@@ -369,6 +374,7 @@ impl Connection {
 
     /// Forgets the content that has come.
     fn abandon_content(&mut self) {
+        self.outside = Outside::Done;
         for content in self.contents.drain(..) {
             content.abandon(&self.service.keeper);
         }

@@ -41,7 +41,7 @@ pub(super) struct RecipientRuled {
 }
 
 /// What a session knows that the maps judge; it outlives a look-up.
-struct Subject {
+pub(super) struct Subject {
     client: Client,
     name: ClientName,
     /// Whether names of clients are looked up at all.
@@ -64,6 +64,12 @@ impl Subject {
             ClientName::Unknown => access::ClientName::NotAsked,
         };
         access::Client { ip: self.ip(), name, identity: self.identity.as_deref(), certificate: None }
+    }
+
+    /// Whether the client may send to anybody, so that its mail is ours.
+    pub(super) fn sends_anywhere(&self, admission: &Admission, ask: &mut Ask<'_>) -> Result<bool, Stop> {
+        let sender = admission.router.canonical_path(ask, &self.sender)?;
+        admission.access.sends_anywhere(ask, &self.client(), &sender, &admission.router.classes)
     }
 
     fn judge_sender(&self, admission: &Admission, ask: &mut Ask<'_>) -> Result<SenderRuled, Stop> {
@@ -105,7 +111,7 @@ impl Connection {
         self.plan = Plan::default();
     }
 
-    fn subject(&self) -> Subject {
+    pub(super) fn subject(&self) -> Subject {
         Subject {
             client: *self.session.client(),
             name: self.opening.name.clone(),

@@ -234,3 +234,24 @@ fn what_decided_can_be_told() {
     let Ruling::Refuse(refusal) = ruled.ruling else { panic!("{ruled:?}") };
     assert_eq!(refusal.found.and_then(|found| found.place.line), Some(1));
 }
+
+#[test]
+fn mail_is_ours_from_those_who_may_send_anywhere() {
+    let classes = ours();
+    let anywhere =
+        |client: &Client<'_>| known(|ask| map().sends_anywhere(ask, client, &path("x@ours.example"), &classes));
+    for (ip, is_ours) in [
+        ("10.30.1.2", true),
+        ("10.5.0.1", true),
+        ("192.0.2.25", true),
+        ("198.51.100.7", false),
+        ("2001:db8:30::1", true),
+        ("2001:db8:31::1", false),
+    ] {
+        assert_eq!(anywhere(&stranger(ip)), is_ours, "{ip}");
+    }
+    assert!(anywhere(&Client { identity: Some("joe"), ..stranger("198.51.100.7") }));
+    assert!(anywhere(&stranger("198.51.100.7").named(ClientName::Verified("good.test"))));
+    assert!(!anywhere(&stranger("198.51.100.7").named(ClientName::Forged)), "and a claim gives no right");
+    assert!(anywhere(&Client { ip: None, ..stranger("198.51.100.7") }), "a program of this machine");
+}

@@ -303,7 +303,8 @@ fn senders_have_other_names_outside() {
         ),
         ("domaintable", &[("old.test", "new.test"), ("g3.test", "g.test")]),
     ]);
-    router.settings.generics = Generics { domains: class(&["g.test", "g2.test"]), envelope: true };
+    router.settings.generics =
+        Generics { domains: class(&["g.test", "g2.test"]), envelope: true, headers: true, recipients: false };
     let ask = |router: &Router, sender: &str, kind| {
         let path: ReversePath = sender.parse().unwrap();
         router.sender(&mut Ask::new(&Answers::new()), &path, kind).unwrap().to_string()
@@ -323,7 +324,9 @@ fn senders_have_other_names_outside() {
     }
     router.settings.masquerade = Some(Masquerade {
         domain: "corp.example".parse().unwrap(),
-        domains: Class::default(),
+        domains: class(&["m.test"]),
+        is_limited: false,
+        exceptions: class(&["w.test"]),
         exposed: vec!["root".into()],
     });
     assert_eq!(ask(&router, "<ann@oracle.example>", SenderKind::Envelope), "<ann@corp.example>");
@@ -332,4 +335,14 @@ fn senders_have_other_names_outside() {
     router.settings.generics.envelope = false;
     assert_eq!(ask(&router, "<ann@v.test>", SenderKind::Envelope), "<ann@v.test>");
     assert_eq!(ask(&router, "<ann@v.test>", SenderKind::Header), "<ann@corp.example>");
+    assert_eq!(ask(&router, "<ann@m.test>", SenderKind::Header), "<ann@corp.example>");
+    assert_eq!(ask(&router, "<ann@w.test>", SenderKind::Header), "<ann@w.test>", "an exception");
+    assert_eq!(ask(&router, "<ann@v.test>", SenderKind::HeaderRecipient), "<ann@v.test>");
+    router.settings.generics.recipients = true;
+    assert_eq!(ask(&router, "<ann@v.test>", SenderKind::HeaderRecipient), "<ann@corp.example>");
+    router.settings.masquerade.as_mut().unwrap().is_limited = true;
+    for (sender, known) in [("<ann@v.test>", "<ann@v.test>"), ("<ann@m.test>", "<ann@corp.example>")] {
+        assert_eq!(ask(&router, sender, SenderKind::Header), known);
+    }
+    assert_eq!(ask(&router, "<ann@oracle.example>", SenderKind::Header), "<ann@corp.example>");
 }

@@ -194,7 +194,7 @@ pub(super) static ACCESS: Section = Section {
 
 pub(super) static GENERICS: Section = Section {
     key: "generics",
-    summary: "what senders of our domains are called outside",
+    summary: "what people of our domains are called outside",
     group: None,
     parameters: &[
         fixed(
@@ -220,13 +220,33 @@ pub(super) static GENERICS: Section = Section {
             value: |config, _, _| in_directory(config, "generics-domains"),
         }),
         fixed(
+            "generics.headers",
+            at!(generics.headers),
+            Kind::Flag,
+            "true",
+            "false",
+            "senders in the header are rewritten, in mail of our own users and clients",
+            "From, Sender, Reply-To and others get the name that genericstable, generics.masquerade and domaintable say. That is \
+             mail of those who may send anywhere: by login, relay.from, the access map, or from this machine. Mail of others \
+             goes on as it came.",
+        ),
+        fixed(
+            "generics.recipients",
+            at!(generics.recipients),
+            Kind::Flag,
+            "false",
+            "true",
+            "recipients in the header are rewritten as well",
+            "FEATURE(allmasquerade): To, Cc and others. Recipients of the envelope stay what they are.",
+        ),
+        fixed(
             "generics.envelope",
             at!(generics.envelope),
             Kind::Flag,
             "true",
             "false",
             "the sender of the envelope is rewritten",
-            "FEATURE(masquerade_envelope). Header fields are left as they are.",
+            "FEATURE(masquerade_envelope).",
         ),
         fixed(
             "generics.masquerade",
@@ -234,8 +254,44 @@ pub(super) static GENERICS: Section = Section {
             Kind::Text,
             "",
             "example.com",
-            "the domain that stands for our host name in senders of the envelope; empty for none",
-            "MASQUERADE_AS, for mail of this machine.",
+            "the domain that stands for ours in addresses of senders; empty for none",
+            "MASQUERADE_AS: for our host name and local domains. What genericstable says of a sender counts more.",
+        ),
+        fixed(
+            "generics.masquerade_domains",
+            at!(generics.masquerade_domains),
+            list(&Kind::RelayDomain),
+            "[]",
+            "[\"example.net\", \".example.org\"]",
+            "other domains for which generics.masquerade stands",
+            "MASQUERADE_DOMAIN; those with a leading dot as with FEATURE(masquerade_entire_domain).",
+        ),
+        fixed(
+            "generics.masquerade_exceptions",
+            at!(generics.masquerade_exceptions),
+            list(&Kind::RelayDomain),
+            "[]",
+            "[\".lists.example.com\"]",
+            "domains for which generics.masquerade never stands",
+            "MASQUERADE_EXCEPTION, which is for what is below the domain too: write it with a leading dot.",
+        ),
+        fixed(
+            "generics.masquerade_limited",
+            at!(generics.masquerade_limited),
+            Kind::Flag,
+            "false",
+            "true",
+            "no local domain but our host name is masked",
+            "FEATURE(limited_masquerade): generics.masquerade stands for that name and generics.masquerade_domains.",
+        ),
+        fixed(
+            "generics.exposed_users",
+            at!(generics.exposed_users),
+            list(&Kind::Text),
+            "[\"root\"]",
+            "[\"root\", \"daemon\"]",
+            "users whose domain is not masked by generics.masquerade",
+            "EXPOSED_USER: so it is seen which machine's root writes.",
         ),
     ],
 };

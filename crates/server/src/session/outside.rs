@@ -1,0 +1,92 @@
+//! The header section of our users' mail gets the addresses by which they are known outside, before anything of it is kept.
+//!
+//! Where no map and no masquerade asks for it, content passes untouched and uncounted. Otherwise the beginning of the content
+//! is held back until the header section is whole, [`HELD_BYTES_MAX`] at most; what the section becomes is `route`'s to say
+//! ([`route::resolve::header`]), once, for all messages that the transaction becomes. Content behind it passes as it comes.
+//!
+//! A map that cannot be asked now fails the message: nothing more of it is kept, and its end is answered with 451.
+
+use super::Connection;
+use route::resolve::header::{last_field, section_end};
+use std::sync::Arc;
+
+/// The most of a header section that is held back. Of a larger one, which `message.header_bytes_max` must allow, the fields
+/// beyond stay as they are.
+pub(super) const HELD_BYTES_MAX: usize = 1 << 20;
+
+/// What becomes of the header section of the message that arrives.
+#[derive(Debug, Default)]
+pub(super) enum Outside {
+    /// Nothing, or it is done.
+    #[default]
+    Done,
+    /// It is to be looked at when it is whole; this has come of it.
+    Held(Vec<u8>),
+    /// It cannot be said now.
+    Failed(Arc<str>),
+}
+
+impl Connection {
+    /// A message begins.
+    pub(super) fn begin_outside(&mut self) {
+        let admission = self.routing.as_ref().and_then(|routing| routing.admission());
+        let is_wanted = admission.is_some_and(|admission| admission.router.has_headers());
+        self.outside = if is_wanted && !self.plan.is_nothing() { Outside::Held(Vec::new()) } else { Outside::Done };
+    }
+
+    /// Why the header section cannot be written now.
+    pub(super) fn outside_failure(&mut self) -> Option<Arc<str>> {
+        match std::mem::take(&mut self.outside) {
+            Outside::Failed(why) => Some(why),
+            Outside::Done | Outside::Held(_) => None,
+        }
+    }
+
+    /// What goes on of the content when `piece` has come; `is_end`: nothing comes behind it.
+    pub(super) async fn pass_outside(&mut self, piece: Vec<u8>, is_end: bool) -> Vec<u8> {
+        let content = match std::mem::take(&mut self.outside) {
+            Outside::Done => return piece,
+            Outside::Failed(why) => {
+                self.outside = Outside::Failed(why);
+                return Vec::new();
+            }
+            Outside::Held(held) if held.is_empty() => piece,
+            Outside::Held(mut held) => {
+                held.extend_from_slice(&piece);
+                held
+            }
+        };
+        let end = match section_end(&content) {
+            Some(end) => end,
+            None if is_end => content.len(),
+            None if content.len() < HELD_BYTES_MAX => {
+                self.outside = Outside::Held(content);
+                return Vec::new();
+            }
+            None => last_field(&content),
+        };
+        match self.known_outside(content.get(..end).unwrap_or_default()).await {
+            Ok(None) => content,
+            Ok(Some(mut section)) => {
+                section.extend_from_slice(content.get(end..).unwrap_or_default());
+                section
+            }
+            Err(why) => {
+                self.outside = Outside::Failed(why);
+                Vec::new()
+            }
+        }
+    }
+
+    /// The header section as it is known outside, if it is mail of ours and changes.
+    async fn known_outside(&self, section: &[u8]) -> Result<Option<Vec<u8>>, Arc<str>> {
+        let Some(routing) = self.routing.clone() else { return Ok(None) };
+        let Some(admission) = routing.admission() else { return Ok(None) };
+        let subject = self.subject();
+        let decided = routing.decide(|ask| match subject.sends_anywhere(admission, ask)? {
+            true => admission.router.header(ask, section),
+            false => Ok(None),
+        });
+        decided.await
+    }
+}
