@@ -83,12 +83,7 @@ impl Access {
         Ok(Some(Refusal::new(reply, status, &text).with_found(Some(demand.found.clone()))))
     }
 
-    fn lacking(
-        &self,
-        ask: &mut Ask<'_>,
-        demand: &TlsDemand,
-        connection: &Secured<'_>,
-    ) -> Result<Option<String>, Stop> {
+    fn lacking(&self, ask: &mut Ask<'_>, demand: &TlsDemand, connection: &Secured<'_>) -> Result<Option<String>, Stop> {
         if demand.verify && connection.verify != Verify::Ok {
             let text = match connection.verify {
                 Verify::None => "other side does not support STARTTLS",

@@ -297,8 +297,14 @@ fn feature(settings: &mut Settings<'_>, call: &Call) {
 
 /// Features that hold always, or come from the access map.
 fn usual(settings: &mut Settings<'_>, name: &str, call: &Call) {
+    let has = |word: &str| call.arguments.iter().skip(1).any(|one| one.trim().eq_ignore_ascii_case(word));
+    if matches!(name, "ratecontrol" | "conncontrol") && !has("terminate") {
+        let reason = "whoever is above ClientRate: or ClientConn: of the access map hears 421 and the connection is closed, as \
+                      with `terminate'; without it sendmail refuses each command with 452";
+        return settings.differs(call.line, &shown(call), reason, "nothing is to be set");
+    }
     let reason = match name {
-        "ratecontrol" | "conncontrol" => "ClientRate: and ClientConn: of the access map hold always",
+        "ratecontrol" | "conncontrol" => "ClientRate: and ClientConn: of the access map hold always, at once",
         "smrsh" => "programs are bounded always, see local.programs",
         "redirect" => "addresses with .REDIRECT are refused when they are looked up, as any host that is not there",
         _ => "it is so here, or has no meaning",

@@ -1,16 +1,16 @@
-//! When a certificate expires: the one field that the server reads out of DER by itself.
+//! When a certificate expires: with its names ([`super::names`]) all that the server reads out of DER by itself.
 //!
 //! rustls looks at it only in certificates of others. Anything unexpected is `None`, never a panic.
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-const INTEGER: u8 = 0x02;
+pub(super) const INTEGER: u8 = 0x02;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
-const SEQUENCE: u8 = 0x30;
+pub(super) const SEQUENCE: u8 = 0x30;
 /// `[0]`, explicit.
-const VERSION: u8 = 0xa0;
+pub(super) const VERSION: u8 = 0xa0;
 
 /// `notAfter` of a certificate in DER, in seconds since 1970.
 // RFC 5280 §4.1: Certificate, TBSCertificate; §4.1.2.5: Validity
