@@ -45,6 +45,7 @@ fn one_statement_and_its_key() {
         ("define(`confDELIVERY_MODE', `i')", "acknowledge = \"interactive\""),
         ("define(`confMAX_DAEMON_CHILDREN', `40')", "connections_max = 40"),
         ("define(`confCONNECTION_RATE_THROTTLE', `15')", "rate = 15"),
+        ("define(`confCONNECTION_RATE_WINDOW_SIZE', `10m')", "[access]\nclient_rate_window = \"10m\""),
         ("define(`confPRIVACY_FLAGS', `goaway,nobodyreturn')", "verify = false"),
         ("define(`confAUTH_MECHANISMS', `DIGEST-MD5 PLAIN')", "mechanisms = [\"PLAIN\"]"),
         ("define(`confRUN_AS_USER', `smmta:smmsp')", "group = \"smmsp\""),
@@ -191,7 +192,7 @@ fn masquerading_is_found_in_rules() {
     let head = "DMcorp.test\nC{M}a.test\nC{N}b.test\nC{E}root\n";
     let of_m = "R$* < @ $=M . > $*\t$: $1 < @ $2 . @ $M > $3\tconvert masqueraded doms\n";
     let of_w = "R$* < @ $=w . > $*\t$: $1 < @ $2 . @ $M > $3\n";
-    let cf = |rules: &str| import("sendmail.cf", &format!("{head}{rules}"), Language::Cf, &|_| false).toml;
+    let cf = |rules: &str| import("sendmail.cf", &format!("{head}{rules}"), Language::Cf, none()).toml;
     let usual = cf(&format!("{of_m}{of_w}"));
     for line in [
         "masquerade = \"corp.test\"",
@@ -211,6 +212,30 @@ fn masquerading_is_found_in_rules() {
         cf("Mesmtp,\t\tP=[IPC], S=EnvFromSMTP/HdrFromSMTP, R=EnvToSMTP/HdrFromSMTP, E=\\r\\n\n")
             .contains("recipients = true")
     );
+}
+
+#[test]
+fn limits_of_the_access_map() {
+    for name in ["ratecontrol", "conncontrol"] {
+        let closed = mc(&format!("FEATURE(`{name}', `nodelay', `terminate')"));
+        assert!(has(&closed, Weight::Needless, 1, "hold always, at once"), "{:#?}", closed.notes);
+        let refused = mc(&format!("FEATURE(`{name}', `nodelay')"));
+        assert!(has(&refused, Weight::Differs, 1, "hears 421"), "{:#?}", refused.notes);
+    }
+    let long = mc("define(`confCONNECTION_RATE_WINDOW_SIZE', `2h')");
+    assert!(has(&long, Weight::Missing, 1, "access.client_rate_window is from 6s to 1h, not 2h"), "{:#?}", long.notes);
+}
+
+#[test]
+fn who_vouches_for_clients() {
+    let text = "define(`confCACERT', `/etc/mail/ca.pem')\n";
+    let files = Files { is_there: &|path| path == "/etc/mail/ca.pem", read: &|_| None };
+    let imported = import("sendmail.mc", text, Language::Mc, files);
+    assert!(imported.toml.contains("[tls]\nclient_ca = [\"/etc/mail/ca.pem\"]"), "{}", imported.toml);
+    // sendmail goes on without the file; a server here would not start.
+    assert!(has(&mc(text), Weight::Missing, 1, "there is no such file"));
+    let spared = import("x.mc", &format!("{text}define(`confTLS_SRV_OPTIONS', `V')"), Language::Mc, files);
+    assert!(!spared.toml.contains("client_ca"), "{}", spared.toml);
 }
 
 #[test]
