@@ -667,6 +667,7 @@ impl Outgoing {
             is_told: false,
             is_final: false,
             name: None,
+            owner: None,
         }
     }
 }

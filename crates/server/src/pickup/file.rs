@@ -213,6 +213,7 @@ mod tests {
             is_chosen: false,
             on_behalf_of: None,
             params: MailParams::default(),
+            terms: crate::submit::Terms::default(),
             recipients: vec![Recipient::new("a@b.test".parse().unwrap())],
         };
         let mut filing = Filing::begin(place, &submission).unwrap();
@@ -248,6 +249,7 @@ mod tests {
             is_chosen: false,
             on_behalf_of: Some(4_711),
             params: MailParams::default(),
+            terms: crate::submit::Terms::default(),
             recipients: ["a@b.test", "c@d.test", "e@f.test"].map(|one| Recipient::new(one.parse().unwrap())).into(),
         };
         let mut filing = Filing::begin(place.path(), &submission).unwrap();

@@ -67,6 +67,8 @@ pub(crate) struct Connection {
     id: Option<QueueId>,
     /// The name that the next transaction is to have.
     first_id: Option<QueueId>,
+    /// How long what it hands over waits for its first attempt, beside what is said of the message.
+    queue_time: Option<Duration>,
     /// Its sender, as the log writes it.
     from: String,
     /// Refusals in it.
@@ -158,6 +160,7 @@ impl Connection {
             failures: None,
             id: None,
             first_id: None,
+            queue_time: None,
             from: String::new(),
             refused: 0,
             refused_bytes: 0,
@@ -167,6 +170,12 @@ impl Connection {
     /// The same, whose first transaction has this name.
     pub(crate) fn with_id(mut self, id: QueueId) -> Self {
         self.first_id = Some(id);
+        self
+    }
+
+    /// Its messages are tried after this time and not at once.
+    pub(crate) fn queued_for(mut self, time: Option<Duration>) -> Self {
+        self.queue_time = time;
         self
     }
 

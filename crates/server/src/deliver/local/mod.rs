@@ -19,7 +19,7 @@
 //! delivery: a Maildir has one copy all the same, a mailbox file has two.
 
 mod agent;
-mod command;
+pub(crate) mod command;
 mod file;
 mod letter;
 mod lock;
@@ -180,6 +180,7 @@ async fn one(work: &mut Work<'_>, to: &To, job: &Job) {
     let attempt = settle::Attempt {
         is_final: true,
         name: name.as_deref(),
+        owner: what.user().and_then(|user| work.service.routing.load().user(user)),
         ..outgoing.attempt(NextHop::None, what.mailer(), xdelay, false)
     };
     Box::pin(work.settle(job, &attempt, fates, feedback)).await;
