@@ -20,6 +20,7 @@ pub(crate) use directory::Directory;
 
 use crate::env::{blocking, clock};
 use crate::service::{Open, Service};
+use crate::submit::FULL;
 use asker::Asker;
 use complaints::{Complaints, Said};
 use courier::{Carried, Courier, Refused};
@@ -117,6 +118,8 @@ struct Pickup {
     directory: Arc<Directory>,
     looker: Looker,
     complaints: Complaints,
+    /// What was said last of the directory as a whole.
+    said: Option<Said>,
     known: HashMap<String, Known>,
     ready: VecDeque<(Name, Option<Asker>)>,
     waiting: BTreeSet<(Instant, String)>,
@@ -142,6 +145,7 @@ pub(crate) async fn run(service: Arc<Service>, directory: Directory) {
             directory,
             looker: Looker::default(),
             complaints: Complaints::default(),
+            said: None,
             known: HashMap::new(),
             ready: VecDeque::new(),
             waiting: BTreeSet::new(),
@@ -230,31 +234,26 @@ impl Pickup {
         match found {
             Ok(Some(found)) => self.found(found),
             Ok(None) => {}
-            Err(error) => self.warn(&format!("cannot be listed: {error}; mail that is handed in waits")),
+            Err(error) => {
+                let why = format!("cannot be listed: {error}");
+                if self.complaints.is_due(&why, &mut self.said, clock::now()) {
+                    self.warn(&format!("{why}; mail that is handed in waits"));
+                }
+            }
         }
     }
 
     fn found(&mut self, found: Found) {
-        let waiting = &self.service.pickup;
-        waiting.files.store(u64::try_from(found.files).unwrap_or(u64::MAX), Ordering::Relaxed);
-        if let Some(full) = found.full {
-            let was_full = waiting.is_full.swap(!full.is_empty(), Ordering::Relaxed);
-            match full.lines().next() {
-                Some(first) => {
-                    let (who, limit) = match first.split_once(' ') {
-                        Some(("all", count)) => (format!("{count} messages wait, of everybody"), "submit.files_max"),
-                        Some((uid, count)) => (format!("{count} messages of user {uid} wait"), "submit.user_files_max"),
-                        None => (first.to_owned(), "submit.files_max"),
-                    };
-                    let more = full.lines().count() - 1;
-                    let others = if more > 0 { format!(" (and {more} more users)") } else { String::new() };
-                    self.warn(&format!(
-                        "{who}{others}: as many as {limit} allows, so sendmail takes no more (status 75); lines before say why they wait"
-                    ));
-                }
-                None if was_full => self.warn("there is room again, sendmail takes messages from everybody"),
-                None => {}
+        let files = u64::try_from(found.files).unwrap_or(u64::MAX);
+        self.service.pickup.files.store(files, Ordering::Relaxed);
+        if let Some(why) = found.trouble {
+            let why = format!("{FULL} cannot be written: {why}");
+            if self.complaints.is_due(&why, &mut self.said, clock::now()) {
+                self.warn(&format!("{why}; whoever hands in too much does not hear of it"));
             }
+        }
+        if let Some(full) = found.full {
+            self.tell_full(&full);
         }
         for name in found.names {
             if !self.known.contains_key(&name.base) {
@@ -262,6 +261,32 @@ impl Pickup {
                 self.ready.push_back((name, None));
             }
         }
+    }
+
+    /// Says who may hand in no more, when that begins and when others are meant.
+    fn tell_full(&mut self, full: &str) {
+        let was_full = self.service.pickup.is_full.swap(!full.is_empty(), Ordering::Relaxed);
+        let Some((who, count)) = full.lines().next().and_then(|line| line.split_once(' ')) else {
+            if was_full {
+                self.warn("there is room again, sendmail takes messages from everybody");
+            }
+            self.said = None;
+            return;
+        };
+        if !self.complaints.is_due(&format!("full {who}"), &mut self.said, clock::now()) {
+            return;
+        }
+        let (what, limit) = match who {
+            "all" => (format!("{count} messages wait, of everybody"), "submit.files_max"),
+            uid => (format!("{count} messages of user {uid} wait"), "submit.user_files_max"),
+        };
+        let others = match full.lines().count() {
+            1 => String::new(),
+            users => format!(" (and those of {} more users)", users - 1),
+        };
+        self.warn(&format!(
+            "{what}{others}: as many as {limit} allows, so sendmail takes no more (status 75); lines before say why they wait"
+        ));
     }
 
     /// Begins with what is ready, as far as there is room.

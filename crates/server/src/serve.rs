@@ -126,7 +126,8 @@ impl Prepared {
         let control = control.map_err(StartError::Control)?;
         if config.control.mailq != config::Mailq::Operators {
             let opened = control.open_to_everybody();
-            let failed = |source| StartError::Control(control::BindError::Io { path: config.control.path.clone(), source });
+            let failed =
+                |source| StartError::Control(control::BindError::Io { path: config.control.path.clone(), source });
             opened.map_err(failed)?;
         }
         prepared.control = Some(control);
@@ -263,7 +264,7 @@ impl Prepared {
             limits,
             outcomes: Outcomes::default(),
             tally: Tally::default(),
-            pickup: crate::pickup::Waiting::default(),
+            pickup: pickup::Waiting::default(),
             stop: Stop::default(),
             behaviour,
             open_files_max,

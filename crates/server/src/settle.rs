@@ -374,10 +374,7 @@ fn log_one(service: &Service, attempt: &Attempt<'_>, to: &[&str], one: &Judged, 
     };
     let name = attempt.name.map(|name| [name]);
     // As sendmail has it: who is behind a program or a file; else the sender, where he has an account here.
-    let sender = attempt.envelope.sender.address().filter(|_| name.is_none()).and_then(|sender| {
-        let owner = service.routing.load().account_of(sender)?;
-        Some((format!("<{sender}>"), owner))
-    });
+    let sender = if name.is_none() { account_of_sender(service, attempt.envelope) } else { None };
     let (to, controller) = match (&name, &sender) {
         (Some(name), _) => {
             let address = to.first().copied();
@@ -403,6 +400,13 @@ fn log_one(service: &Service, attempt: &Attempt<'_>, to: &[&str], one: &Judged, 
     if matches!(stat, Stat::Sent(_)) {
         service.tally.sent(attempt.mailer, attempt.content_bytes);
     }
+}
+
+/// The sender of a message and the numbers of his account, if he has one here.
+pub(crate) fn account_of_sender(service: &Service, envelope: &Envelope) -> Option<(String, (u32, u32))> {
+    let sender = envelope.sender.address()?;
+    let owner = service.routing.load().account_of(sender)?;
+    Some((format!("<{sender}>"), owner))
 }
 
 /// sendmail's formula: class 0, 30,000 for a recipient, 90,000 for an attempt.

@@ -258,9 +258,9 @@ pub fn room_for(directory: &Path, uid: u32) -> Result<(), String> {
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(directory.join(FULL));
     let (Ok(file), Ok(owner)) = (opened, directory.metadata()) else { return Ok(()) };
     // Everybody can make a file of that name, and only the server's counts.
-    let is_servers = file.metadata().is_ok_and(|found| {
-        found.is_file() && found.nlink() == 1 && [0, owner.uid()].contains(&found.uid())
-    });
+    let is_servers = file
+        .metadata()
+        .is_ok_and(|found| found.is_file() && found.nlink() == 1 && [0, owner.uid()].contains(&found.uid()));
     let mut text = String::new();
     if !is_servers || file.take(FULL_BYTES_MAX).read_to_string(&mut text).is_err() {
         return Ok(());

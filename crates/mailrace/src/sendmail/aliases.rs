@@ -86,7 +86,9 @@ fn renew_one(path: &Path, surroundings: &Surroundings) -> Result<(String, AliasF
     let name = text_path.display();
     let file = surroundings.read(&text_path).map_err(|error| format!("cannot open {name}: {error}"))?;
     if file.table.format() != Format::Text {
-        return Err(format!("{name}: it is a database already; maps.aliases names the text, or the database beside it"));
+        return Err(format!(
+            "{name}: it is a database already; maps.aliases names the text, or the database beside it"
+        ));
     }
     for complaint in &file.complaints {
         let line = complaint.line.map_or_else(String::new, |line| format!(" line {line}:"));
@@ -170,6 +172,8 @@ mod tests {
         std::fs::write(&path, "a: b\nno colon\n").unwrap();
         assert_eq!(renew_one(&path, &surroundings).unwrap().1.ignored, 1);
         assert!(renew_one(&place.path().join("none"), &surroundings).is_err());
-        assert!(renew_one(&place.path().join("aliases.db.db"), &surroundings).unwrap_err().contains("a database already"));
+        assert!(
+            renew_one(&place.path().join("aliases.db.db"), &surroundings).unwrap_err().contains("a database already")
+        );
     }
 }

@@ -201,7 +201,8 @@ mod tests {
         assert_eq!((lines[0], lines[1].get(..45)), (recorded[0], theirs.get(..45)));
         assert_eq!(theirs.find("Deferred: "), lines[1].find("Deferred: "));
         let longest = recorded.iter().map(|line| line.chars().count()).filter(|length| *length <= 79).max();
-        let long = json!({ "hosts": [{ "address": "mx.down.test", "ago": 2, "failures": 100_000, "retry_in": 99_999_999 }] });
+        let long =
+            json!({ "hosts": [{ "address": "mx.down.test", "ago": 2, "failures": 100_000, "retry_in": 99_999_999 }] });
         assert_eq!(hosts_text(&long, false).lines().last().map(|line| line.chars().count()), longest);
     }
 

@@ -102,7 +102,8 @@ mod tests {
         traffic.note("done");
         let pid = format!("{:05}", std::process::id());
         let written = std::fs::read_to_string(&path).unwrap();
-        let expected = ["<<< EHLO me\r", "<<< MAIL\r", "<<< \r", ">>> 250-a", ">>> 250 b", "<<< last", "<<< [EOF]", "=== done"];
+        let expected =
+            ["<<< EHLO me\r", "<<< MAIL\r", "<<< \r", ">>> 250-a", ">>> 250 b", "<<< last", "<<< [EOF]", "=== done"];
         let lines: Vec<String> = expected.iter().map(|line| format!("{pid} {line}\n")).collect();
         assert_eq!(written, lines.concat());
         assert_eq!(Traffic::open(Some(place.path())).unwrap_err().0, exit::CANNOT_CREATE);

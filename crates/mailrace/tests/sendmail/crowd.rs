@@ -20,17 +20,25 @@ fn until(server: &Server, what: &str, holds: impl Fn() -> bool) {
 fn of_too_many_no_more_are_taken_until_there_is_room() {
     let setup = Setup::new();
     let (aliases, list) = (setup.path("aliases"), setup.path("list"));
-    std::fs::write(&aliases, format!("stuck: :include:{}\nowner-stuck: joe@x.test\n", list.display())).expect("written");
+    std::fs::write(&aliases, format!("stuck: :include:{}\nowner-stuck: joe@x.test\n", list.display()))
+        .expect("written");
     let setup = setup.set("maps.aliases", format!("[{aliases:?}]")).set("submit.files_max", "20");
     let (desk, setup) = Desk::opened(setup);
     for number in 0..20 {
-        assert_eq!(desk.sendmail(&["-odq", "-f", "a@b.test", "stuck"], MESSAGE).exit, Some(0), "{number}: nobody counts");
+        assert_eq!(
+            desk.sendmail(&["-odq", "-f", "a@b.test", "stuck"], MESSAGE).exit,
+            Some(0),
+            "{number}: nobody counts"
+        );
     }
     let mut server = setup.start();
     let full = desk.pickup().join("full");
     until(&server, "full", || full.exists());
     let refused = desk.sendmail(&["-odq", "-f", "a@b.test", "joe@x.test"], MESSAGE);
-    assert!(refused.exit == Some(75) && refused.err.contains("20 messages wait there (submit.files_max)"), "{refused:?}");
+    assert!(
+        refused.exit == Some(75) && refused.err.contains("20 messages wait there (submit.files_max)"),
+        "{refused:?}"
+    );
     let dialog = "EHLO me\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\nSubject: z\r\n\r\n.\r\nQUIT\r\n";
     assert!(desk.sendmail(&["-bs"], dialog).out.contains("\n452 4.3.1 "));
     assert_eq!(desk.waiting().len(), 20);
@@ -73,10 +81,16 @@ fn users_see_of_the_queue_what_they_may() {
         let done = as_nobody(&desk, "mailq", &[], "");
         match seen {
             Some(seen) => {
-                assert!(done.exit == Some(0) && done.out.contains(seen) && done.out.contains("mine@x.test"), "{done:?}");
+                assert!(
+                    done.exit == Some(0) && done.out.contains(seen) && done.out.contains("mine@x.test"),
+                    "{done:?}"
+                );
                 assert_eq!(done.out.contains("secret@x.test"), mailq == "everyone", "{done:?}");
             }
-            None => assert!(done.exit == Some(77) && done.err.contains("You are not permitted to see the queue"), "{done:?}"),
+            None => assert!(
+                done.exit == Some(77) && done.err.contains("You are not permitted to see the queue"),
+                "{done:?}"
+            ),
         }
         assert!(desk.run("mailq", &[], "").out.contains("(2 requests)"), "root sees all");
         // Nothing else is theirs.

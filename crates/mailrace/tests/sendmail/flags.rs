@@ -10,14 +10,17 @@ fn what_is_said_is_recorded_as_sendmail_records_it() {
     let (desk, setup) = Desk::opened(Setup::new());
     let log = desk.path("traffic").display().to_string();
     assert_eq!(desk.sendmail(&["-X", &log, "-odq", "joe@a.test"], "Subject: x\n\nhello\n").exit, Some(0));
-    let dialog = "EHLO me\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\nSubject: z\r\n\r\nbody\r\n.\r\nQUIT\r\n";
+    let dialog =
+        "EHLO me\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\nSubject: z\r\n\r\nbody\r\n.\r\nQUIT\r\n";
     assert_eq!(desk.sendmail(&["-bs", "-X", &log], dialog).exit, Some(0));
     let written = std::fs::read_to_string(&log).expect("written");
     let lines: Vec<&str> = written.lines().collect();
-    let is_numbered = |line: &&str| line.split_once(' ').is_some_and(|(pid, _)| pid.len() >= 5 && pid.parse::<u32>().is_ok());
+    let is_numbered =
+        |line: &&str| line.split_once(' ').is_some_and(|(pid, _)| pid.len() >= 5 && pid.parse::<u32>().is_ok());
     assert!(lines.iter().all(is_numbered), "{written}");
     let said: Vec<&str> = lines.iter().map(|line| line.split_once(' ').expect("a number").1).collect();
-    let file = desk.waiting().iter().map(|name| format!("=== HANDED IN {name}")).find(|line| said.contains(&line.as_str()));
+    let file =
+        desk.waiting().iter().map(|name| format!("=== HANDED IN {name}")).find(|line| said.contains(&line.as_str()));
     assert_eq!(said.get(..4), Some(&["<<< Subject: x", "<<< ", "<<< hello", "<<< [EOF]"][..]), "{written}");
     assert!(file.is_some(), "{written}");
     for part in [">>> 220 ", "<<< EHLO me\r", ">>> 354 ", "<<< body\r", "<<< .\r", "<<< QUIT\r", ">>> 221 "] {
@@ -43,7 +46,10 @@ fn a_message_says_how_it_came_here() {
     assert_eq!((has("\r\nReceived: from there.example ("), has("\r\nReceived: (from ")), (1, 1), "{texts:#?}");
     assert_eq!((has("with bsmtp; "), has("\r\nX-Evil")), (1, 0), "{texts:#?}");
     let gateway = texts.iter().find(|text| text.contains("\r\nTo: joe\r\nX: y\r\n\r\nhello\r\n")).expect("as it came");
-    assert!(["Date:", "Message-Id:", "From:"].iter().all(|name| !gateway.contains(&format!("\r\n{name}"))), "{gateway}");
+    assert!(
+        ["Date:", "Message-Id:", "From:"].iter().all(|name| !gateway.contains(&format!("\r\n{name}"))),
+        "{gateway}"
+    );
 }
 
 #[test]
@@ -81,7 +87,12 @@ fn aliases_are_left_out_and_versions_told() {
     let account = desk.sendmail(&["-bv", "-n", "joe"], "").out;
     assert_eq!(account, "joe... deliverable: mailer local, user joe\n");
     let version = desk.sendmail(&["-d0.4", "-bv", "joe"], "").out;
-    for part in ["Version mailrace ", "Canonical name: mx.test\n", "  (canonical domain name) $j = mx.test\n", "joe... deliverable"] {
+    for part in [
+        "Version mailrace ",
+        "Canonical name: mx.test\n",
+        "  (canonical domain name) $j = mx.test\n",
+        "joe... deliverable",
+    ] {
         assert!(version.contains(part), "{part}: {version}");
     }
     assert!(!desk.sendmail(&["-d21.12", "-bv", "joe"], "").out.contains("Version"));
@@ -104,7 +115,10 @@ fn what_is_queued_waits_for_a_queue_run() {
     let sent = server.wait_log("stat=Sent");
     assert!(sent.contains("to=<now@a.test>") && !sent.contains("ctladdr"), "{sent}");
     let queue = desk.run("mailq", &[], "").out;
-    assert!(queue.contains("late@a.test") && queue.contains("later@a.test") && queue.contains("(2 requests)"), "{queue}");
+    assert!(
+        queue.contains("late@a.test") && queue.contains("later@a.test") && queue.contains("(2 requests)"),
+        "{queue}"
+    );
     assert_eq!(desk.sendmail(&["-q"], "").exit, Some(0));
     let two = [server.wait_log("stat=Sent"), server.wait_log("stat=Sent")];
     let late = two.iter().find(|line| line.contains("to=<late@a.test>")).expect("it was sent");

@@ -224,13 +224,16 @@ fn of_included(
         let (members, complaints) = parse_list(&included.text);
         let at = |line: Option<u32>| Place { map: NAME.into(), file: path.clone().into(), line };
         let fix = "correct the line";
-        lints.extend(complaints.into_iter().map(|one| Lint::warning(at(one.line), format!("{key}: {}", one.text), fix)));
+        lints
+            .extend(complaints.into_iter().map(|one| Lint::warning(at(one.line), format!("{key}: {}", one.text), fix)));
         of_targets(&|| at(None), key, &members, table, settings, lints);
         let has_rights = |member: &Member| matches!(member, Member::Program(_) | Member::File(_));
         match members.iter().find(|member| has_rights(member)) {
             Some(member) if !included.is_trusted => lints.push(Lint::error(
                 at(None),
-                format!("{key}: {member} is refused: others can write this file, or its owner has no shell of /etc/shells"),
+                format!(
+                    "{key}: {member} is refused: others can write this file, or its owner has no shell of /etc/shells"
+                ),
                 "take the right to write it from group and others, and give it to a user with a shell",
             )),
             _ => {}
@@ -241,7 +244,11 @@ fn of_included(
             }
         }
         if members.is_empty() {
-            lints.push(Lint::warning(at(None), format!("{key}: it has no members"), "mail for it is refused; add some"));
+            lints.push(Lint::warning(
+                at(None),
+                format!("{key}: it has no members"),
+                "mail for it is refused; add some",
+            ));
         }
         open.extend(named(&members, &at(None), depth + 1));
     }

@@ -3,9 +3,9 @@
 use super::{
     Accept, AccessRules, Acknowledge, AddressFamily, Auth, BadLine, Config, Control, CopyDsn, DelayChecks, Delivery,
     DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl, DnsblList, Generics, Ldap, LdapDetail, Listen,
-    ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps, Message, Precedence, Rate,
-    Relay, RelayDomain, Route, RouteProtocol, RouteRule, RouteTls, RuleAt, Server, Smtp, Spool, Sqlite, Submit, Tls,
-    Unknown,
+    ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps, Message, Precedence,
+    Rate, Relay, RelayDomain, Route, RouteProtocol, RouteRule, RouteTls, RuleAt, Server, Smtp, Spool, Sqlite, Submit,
+    Tls, Unknown,
 };
 use mail::DomainName;
 use smtp::server::BareNewline;
@@ -109,10 +109,7 @@ pub(super) fn config(n: u8) -> Config {
             tag: text.clone(),
             facility: text.clone(),
         },
-        control: Control {
-            path: PathBuf::from(&text),
-            mailq: if n == 1 { Mailq::Everyone } else { Mailq::Operators },
-        },
+        control: Control { path: PathBuf::from(&text), mailq: if n == 1 { Mailq::Everyone } else { Mailq::Operators } },
         submit: Submit {
             directory: (n == 1).then(|| PathBuf::from(&text)),
             trusted: vec![text.clone(); n.into()],

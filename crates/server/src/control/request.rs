@@ -70,7 +70,9 @@ impl Request {
     pub fn is_for_guests(&self) -> bool {
         match self {
             Self::Ping => true,
-            Self::Queue(command) => matches!(command.action, queue::Action::List | queue::Action::Show) && !command.headers,
+            Self::Queue(command) => {
+                matches!(command.action, queue::Action::List | queue::Action::Show) && !command.headers
+            }
             _ => false,
         }
     }

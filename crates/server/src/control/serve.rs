@@ -158,8 +158,11 @@ impl Rooms {
 
 /// Says that there is no room, without waiting: the line fits into the socket's buffer.
 fn turn_away(stream: &UnixStream) {
-    let error = "too many control connections are open; try again, or end some";
-    stream.try_write(answer::refusal_line(Reason::Busy, error, &[]).as_bytes()).unwrap_or(0);
+    let error = format!(
+        "{CONNECTIONS_MAX} control connections are open, or {GUESTS_MAX} of users who may only look, or {GUEST_CONNECTIONS_MAX} of this \
+         one; try again, or end some"
+    );
+    stream.try_write(answer::refusal_line(Reason::Busy, &error, &[]).as_bytes()).unwrap_or(0);
 }
 
 /// One connection.

@@ -76,7 +76,7 @@ impl Client {
         let (stop, stopping) = watch::channel(false);
         let rooms = Arc::new(Semaphore::new(1));
         let room = Arc::clone(&rooms).try_acquire_owned().unwrap();
-        let connection = Connection { stream: theirs, peer, room: super::serve::Room::of(room), stopping };
+        let connection = Connection { stream: theirs, peer, room: serve::Room::of(room), stopping };
         let task = tokio::spawn(async move { connection.converse(&gate, &Fake).await });
         Self { stream, task, stop, rooms }
     }
@@ -112,10 +112,22 @@ async fn requests_are_answered_in_their_order() {
 
 #[tokio::test]
 async fn guests_may_look_and_nothing_else() {
-    let input = b"{\"command\":\"ping\"}\n{\"command\":\"queue\",\"action\":\"list\"}\n\
-        {\"command\":\"queue\",\"action\":\"show\",\"ids\":[\"6AMB9uh9000097\"],\"headers\":true}\n\
-        {\"command\":\"queue\",\"action\":\"delete\",\"all\":true}\n{\"command\":\"queue\",\"action\":\"retry\",\"all\":true}\n\
-        {\"command\":\"reload\"}\n{\"command\":\"status\"}\n{\"command\":\"smtp\"}\n{\"command\":\"ping\"}\n";
+    let queue = |fields: &str| format!("{{\"command\":\"queue\",\"action\":{fields}}}\n");
+    let headers = format!("\"show\",\"ids\":[\"{}\"],\"headers\":true", mail::QueueId::MIN);
+    let bare = |name: &str| format!("{{\"command\":{name:?}}}\n");
+    let input = [
+        bare("ping"),
+        queue("\"list\""),
+        queue(&headers),
+        queue("\"delete\",\"all\":true"),
+        queue("\"retry\",\"all\":true"),
+        bare("reload"),
+        bare("status"),
+        bare("smtp"),
+        bare("ping"),
+    ]
+    .concat();
+    let input = input.as_bytes();
     let answers = Client::at(STRANGER, GATE.with_guests(true)).exchange(input).await;
     let shapes: Vec<String> = answers
         .iter()

@@ -53,7 +53,8 @@ impl Surroundings {
     #[must_use]
     pub fn new(config: &Config) -> Self {
         let local = &config.local;
-        let knows_users = matches!(local.mailbox, Mailbox::Mbox(_) | Mailbox::Maildir(_)) && local.luser_relay.is_empty();
+        let knows_users =
+            matches!(local.mailbox, Mailbox::Mbox(_) | Mailbox::Maildir(_)) && local.luser_relay.is_empty();
         let accounts = || Accounts::read_with(&local.accounts).ok();
         Self {
             classes: load::classes(config),
@@ -168,7 +169,10 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (path, list) = (place.path().join("aliases"), place.path().join("list"));
         let standing = "postmaster: joe\nmailer-daemon: joe\nroot: joe\nowner-l: joe\n";
-        let text = format!("{standing}l: :include:{}\nm: nosuch\np: \"|/bin/x\"\nx: \"|exit 0\"\nq: |/bin/a;b\n", list.display());
+        let text = format!(
+            "{standing}l: :include:{}\nm: nosuch\np: \"|/bin/x\"\nx: \"|exit 0\"\nq: \"|/bin/a;b\"\n",
+            list.display()
+        );
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         let seen = |what: &Surroundings| -> Vec<String> {

@@ -83,14 +83,23 @@ mod tests {
         let begin = crate::env::clock::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
         let (mut complaints, mut said) = (Complaints::default(), None);
-        let mut is_due = |complaints: &mut Complaints, reason, seconds| complaints.is_due(reason, &mut said, at(seconds));
-        let said: Vec<bool> = [("full", 0), ("full", 1), ("full", 3_599), ("no", 3_599), ("full", 3_600), ("full", 7_199), ("full", 7_200)]
-            .into_iter()
-            .map(|(reason, seconds)| {
-                complaints.counted(at(seconds));
-                is_due(&mut complaints, reason, seconds)
-            })
-            .collect();
+        let mut is_due =
+            |complaints: &mut Complaints, reason, seconds| complaints.is_due(reason, &mut said, at(seconds));
+        let said: Vec<bool> = [
+            ("full", 0),
+            ("full", 1),
+            ("full", 3_599),
+            ("no", 3_599),
+            ("full", 3_600),
+            ("full", 7_199),
+            ("full", 7_200),
+        ]
+        .into_iter()
+        .map(|(reason, seconds)| {
+            complaints.counted(at(seconds));
+            is_due(&mut complaints, reason, seconds)
+        })
+        .collect();
         assert_eq!(said, [true, false, false, true, true, false, true]);
     }
 

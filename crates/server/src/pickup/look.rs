@@ -54,6 +54,8 @@ pub(super) struct Found {
     pub(super) files: usize,
     /// Who may hand in no more, where that has changed; empty: everybody may.
     pub(super) full: Option<String>,
+    /// Why that could not be written down. Mail is taken all the same.
+    pub(super) trouble: Option<String>,
 }
 
 /// What is known from one look to the next.
@@ -72,7 +74,7 @@ impl Looker {
     /// Looks. `None`: nothing has changed. Blocks.
     ///
     /// # Errors
-    /// The directory cannot be listed, or `full` not be written.
+    /// The directory cannot be listed.
     pub(super) fn look(&mut self, directory: &Directory, limits: Limits) -> io::Result<Option<Found>> {
         let now = Duration::from_micros(clock::unix_us());
         let changed = directory.changed()?;
@@ -105,13 +107,17 @@ impl Looker {
         let at = Duration::new(u64::try_from(changed.0).unwrap_or(0), u32::try_from(changed.1).unwrap_or(0));
         self.seen = (!is_cut && now.saturating_sub(at) > SETTLED).then_some(changed);
         let full = self.count(directory, &names, files, limits);
-        let is_new = self.full.as_ref() != Some(&full);
-        if is_new {
-            directory.set_full(&full)?;
-            // The name itself has changed the directory: the next look sees that and no more.
-            self.full = Some(full.clone());
+        let mut found = Found { names, files, full: None, trouble: None };
+        if self.full.as_ref() != Some(&full) {
+            match directory.set_full(&full) {
+                Ok(()) => {
+                    self.full = Some(full.clone());
+                    found.full = Some(full);
+                }
+                Err(error) => found.trouble = Some(error.to_string()),
+            }
         }
-        Ok(Some(Found { names, files, full: is_new.then_some(full) }))
+        Ok(Some(found))
     }
 
     /// Who has too many.
@@ -200,7 +206,10 @@ mod tests {
         // One that is being written takes room too.
         std::fs::write(path.join(format!("new.{:032x}", 1)), "").unwrap();
         let found = looker.look(&directory, limits).unwrap().unwrap();
-        assert_eq!((found.full.as_deref(), std::fs::read_to_string(path.join(FULL)).unwrap().as_str()), (Some("all 4\n"), "all 4\n"));
+        assert_eq!(
+            (found.full.as_deref(), std::fs::read_to_string(path.join(FULL)).unwrap().as_str()),
+            (Some("all 4\n"), "all 4\n")
+        );
         assert_eq!(looker.look(&directory, limits).unwrap().unwrap().full, None, "nothing new");
         std::fs::remove_file(path.join(name(0))).unwrap();
         assert_eq!(looker.look(&directory, limits).unwrap().unwrap().full, Some(String::new()));
@@ -220,7 +229,8 @@ mod tests {
             std::os::unix::fs::chown(path.join(name(number)), Some(uid), None).unwrap();
         }
         let mut looker = Looker::default();
-        let full = |looker: &mut Looker, user| looker.look(&directory, Limits { all: 100, user }).unwrap().unwrap().full;
+        let full =
+            |looker: &mut Looker, user| looker.look(&directory, Limits { all: 100, user }).unwrap().unwrap().full;
         assert_eq!(full(&mut looker, 3), Some(String::new()), "root may");
         assert_eq!(full(&mut looker, 2), Some("1000 2\n".to_owned()));
         assert_eq!(full(&mut looker, 1), Some("1000 2\n1001 1\n".to_owned()));

@@ -385,7 +385,10 @@ async fn guests_see_what_they_handed_in() {
         trial.collect(trial.tools.answer_guest(command, 1_000)).await.0
     };
     let ids = |lines: &[Map<String, Value>]| -> Vec<String> {
-        lines.iter().map(|line| line.get("id").map_or_else(|| format!("{line:?}"), |id| id.as_str().unwrap().to_owned())).collect()
+        lines
+            .iter()
+            .map(|line| line.get("id").map_or_else(|| format!("{line:?}"), |id| id.as_str().unwrap().to_owned()))
+            .collect()
     };
     let list = "{\"action\":\"list\"}";
     assert_eq!(ids(&seen(list, Some(1_000)).await), [id(5).to_string()], "nothing of others, nor what nobody can read");

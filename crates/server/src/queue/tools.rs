@@ -23,7 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 /// Commands at the same time; more are refused as busy.
 pub const COMMANDS_MAX: usize = 4;
 /// Commands of guests at the same time, beside those.
-pub const GUEST_COMMANDS_MAX: usize = 1;
+pub(super) const GUEST_COMMANDS_MAX: usize = 1;
 /// How long a guest waits for another.
 const GUEST_TIME_MAX: Duration = Duration::from_secs(20);
 /// Lines that wait for the control socket to take them.

@@ -55,9 +55,15 @@ mod tests {
         config.local.default_user = "mailnull:daemon".into();
         let people = People::new(&config, &accounts);
         let of = |text: &str, is_local| people.account_of(&text.parse().unwrap(), is_local);
-        assert_eq!((of("joe@mx.example", false), of("Joe@mx.example", false)), (Some((1_000, 100)), Some((1_000, 100))));
+        assert_eq!(
+            (of("joe@mx.example", false), of("Joe@mx.example", false)),
+            (Some((1_000, 100)), Some((1_000, 100)))
+        );
         assert_eq!((of("joe@other.test", false), of("joe@other.test", true)), (None, Some((1_000, 100))));
         assert_eq!(of("ann@mx.example", true), None);
-        assert_eq!((people.user(""), people.user("joe"), people.user("ann")), (Some((47, 2)), Some((1_000, 100)), None));
+        assert_eq!(
+            (people.user(""), people.user("joe"), people.user("ann")),
+            (Some((47, 2)), Some((1_000, 100)), None)
+        );
     }
 }

@@ -55,7 +55,8 @@ pub(super) fn lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
 fn of_program(id: QueueId) -> Event<'static> {
     let sent = delivery(id, (Outcome::Success, 0, 0), None, Stat::Sent(""));
     let Event::Delivery { delay, xdelay, dsn, reply, stat, reason, .. } = sent else { panic!("{sent:?}") };
-    let (to, controller): (&[&str], _) = (&["\"|/bin/cat\""], Some(Controller { address: "<prog@lab.test>", owner: Some((1, 0)) }));
+    let (to, controller): (&[&str], _) =
+        (&["\"|/bin/cat\""], Some(Controller { address: "<prog@lab.test>", owner: Some((1, 0)) }));
     let (mailer, relay, priority) = ("prog", NextHop::None, 30_417);
     Event::Delivery { id, to, controller, delay, xdelay, mailer, priority, relay, dsn, reply, stat, reason }
 }

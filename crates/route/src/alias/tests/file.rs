@@ -173,7 +173,7 @@ fn files_that_are_included_are_looked_into() {
             "/etc/aliases:10 c: :include: /l/none: there is none",
             "/l/bad:3 b: \"a b\" is one name with blanks; a comma parts two names",
             "/l/bad:0 b: nosuch is neither an alias nor an account; mail for it is refused",
-            "/l/bad:0 b: a.b is neither an alias nor an account; mail for it is refused",
+            "/l/bad:0 b: \"a b\" is neither an alias nor an account; mail for it is refused",
             "/l/bad:0 b: \"|/usr/bin/x\" is refused: others can write this file, or its owner has no shell of /etc/shells",
             "/l/next:0 b: \"|/opt/x\" will not run: it may not be run; put a link to it there",
             "/l/empty:0 d: it has no members",

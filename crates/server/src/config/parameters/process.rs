@@ -1,9 +1,9 @@
 //! Parameters of the process: name, user, spool, log, control.
 
-use super::super::{LogFormat, Mailq};
 use super::super::choice::{Choice as _, FACILITIES};
 use super::super::field::Field as _;
 use super::super::parameter::{Preset, Section, at};
+use super::super::{LogFormat, Mailq};
 use super::{Kind, PATH, fixed, seconds};
 
 pub(super) static TOP: Section = Section {
