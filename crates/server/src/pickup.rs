@@ -123,7 +123,8 @@ struct Pickup {
     known: HashMap<String, Known>,
     ready: VecDeque<(Name, Option<Asker>)>,
     waiting: BTreeSet<(Instant, String)>,
-    waiting_names: HashMap<String, Name>,
+    /// Their names, and until when they wait.
+    waiting_names: HashMap<String, (Name, Instant)>,
     running: JoinSet<(String, Ended)>,
     listening: JoinSet<()>,
 }
@@ -210,6 +211,10 @@ impl Pickup {
                         self.known.insert(name.base.clone(), Known::default());
                         // Somebody waits: not behind what nobody waits for.
                         self.ready.push_front((name, Some(asker)));
+                    } else if let Some((name, at)) = self.waiting_names.remove(&name.base) {
+                        // It was seen before its command asked.
+                        self.waiting.remove(&(at, name.base.clone()));
+                        self.ready.push_front((name, Some(asker)));
                     }
                 }
                 Some(ended) = self.running.join_next() => self.end(ended),
@@ -258,9 +263,17 @@ impl Pickup {
         for name in found.names {
             if !self.known.contains_key(&name.base) {
                 self.known.insert(name.base.clone(), Known::default());
-                self.ready.push_back((name, None));
+                match found.fresh.contains(&name.base) {
+                    true => self.wait(name, clock::now() + look::FRESH),
+                    false => self.ready.push_back((name, None)),
+                }
             }
         }
+    }
+
+    fn wait(&mut self, name: Name, until: Instant) {
+        self.waiting.insert((until, name.base.clone()));
+        self.waiting_names.insert(name.base.clone(), (name, until));
     }
 
     /// Says who may hand in no more, when that begins and when others are meant.
@@ -294,7 +307,7 @@ impl Pickup {
         let now = clock::now();
         while self.waiting.first().is_some_and(|(at, _)| *at <= now) {
             let Some((_, base)) = self.waiting.pop_first() else { break };
-            self.ready.extend(self.waiting_names.remove(&base).map(|name| (name, None)));
+            self.ready.extend(self.waiting_names.remove(&base).map(|(name, _)| (name, None)));
         }
         while self.running.len() < AT_ONCE {
             let Some((name, asker)) = self.ready.pop_front() else { break };
@@ -318,15 +331,14 @@ impl Pickup {
             }
             Ended::Later(name, why) => {
                 let now = clock::now();
-                let known = self.known.entry(base.clone()).or_default();
+                let known = self.known.entry(base).or_default();
                 let pause = AGAIN_FIRST.saturating_mul(1 << known.tries.min(16)).min(AGAIN_MAX);
                 known.tries += 1;
                 let is_due = self.complaints.is_due(&why, &mut known.said, now);
                 if is_due && !self.service.stop.has_begun() {
                     self.warn(&format!("{} is not taken: {why}; it is tried again", name.text()));
                 }
-                self.waiting.insert((now + pause, base.clone()));
-                self.waiting_names.insert(base, name);
+                self.wait(name, now + pause);
             }
             Ended::Stuck => {}
         }

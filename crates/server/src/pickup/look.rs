@@ -11,7 +11,7 @@ use super::directory::Directory;
 use super::{MAIL, NEW, Name};
 use crate::config::Submit;
 use crate::env::clock;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::io;
 use std::time::Duration;
@@ -22,6 +22,8 @@ const INTERVAL: Duration = Duration::from_secs(5);
 const SHARE: u32 = 20;
 /// A directory that changed so short a time before may change again without its time telling.
 const SETTLED: Duration = Duration::from_secs(2);
+/// A file so young has a command behind it that is about to ask what becomes of it.
+pub(super) const FRESH: Duration = Duration::from_secs(2);
 /// How often files are looked for that nobody finished.
 const TIDY_INTERVAL: Duration = Duration::from_secs(600);
 /// How old a file is that nobody writes any more.
@@ -50,6 +52,8 @@ impl Limits {
 pub(super) struct Found {
     /// Messages, in no order.
     pub(super) names: Vec<Name>,
+    /// Those of them that were written a moment ago.
+    pub(super) fresh: HashSet<String>,
     /// Files that count for the limits. There may be more where names were left out.
     pub(super) files: usize,
     /// Who may hand in no more, where that has changed; empty: everybody may.
@@ -107,7 +111,14 @@ impl Looker {
         let at = Duration::new(u64::try_from(changed.0).unwrap_or(0), u32::try_from(changed.1).unwrap_or(0));
         self.seen = (!is_cut && now.saturating_sub(at) > SETTLED).then_some(changed);
         let full = self.count(directory, &names, files, limits);
-        let mut found = Found { names, files, full: None, trouble: None };
+        let mut found = Found { names, files, ..Found::default() };
+        if now.saturating_sub(at) <= FRESH {
+            let is_fresh = |name: &&Name| {
+                directory.written(&name.text()).is_ok_and(|at| now.as_secs().saturating_sub(at) <= FRESH.as_secs())
+            };
+            let young = found.names.iter().filter(|name| name.id.is_none()).filter(is_fresh);
+            found.fresh = young.map(|name| name.base.clone()).collect();
+        }
         if self.full.as_ref() != Some(&full) {
             match directory.set_full(&full) {
                 Ok(()) => {
@@ -184,9 +195,10 @@ mod tests {
         let mut looker = Looker::default();
         let found = looker.look(&directory, limits).unwrap().unwrap();
         assert_eq!((found.names.len(), found.files, found.full), (3, 3, Some(String::new())));
+        assert_eq!(found.fresh.len(), 3, "somebody may be about to ask for them");
         assert!(looker.look(&directory, limits).unwrap().is_some(), "it changed a moment ago");
         settle(&path);
-        assert!(looker.look(&directory, limits).unwrap().is_some());
+        assert!(looker.look(&directory, limits).unwrap().unwrap().fresh.is_empty());
         assert_eq!(looker.look(&directory, limits).unwrap(), None);
         std::fs::write(path.join(name(3)), "").unwrap();
         assert_eq!(looker.look(&directory, limits).unwrap().unwrap().names.len(), 4);
