@@ -43,6 +43,10 @@ const ASKERS_MAX: usize = 256;
 /// The first pause before a message is tried again; it doubles up to the longest.
 const AGAIN_FIRST: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(300);
+/// What a message that waits costs the others: with many, each is tried more rarely, so that all together are about a hundred a second.
+const AGAIN_SHARE: Duration = Duration::from_millis(10);
+/// Messages that are tried at once when one was taken that had waited: why they waited may have gone.
+const HURRIED: usize = 2;
 
 const MAIL: &str = "mail.";
 const NEW: &str = "new.";
@@ -271,6 +275,14 @@ impl Pickup {
         }
     }
 
+    /// Tries some of those that wait for their time now.
+    fn hurry(&mut self) {
+        for _ in 0..HURRIED {
+            let Some((_, base)) = self.waiting.pop_first() else { return };
+            self.ready.extend(self.waiting_names.remove(&base).map(|(name, _)| (name, None)));
+        }
+    }
+
     fn wait(&mut self, name: Name, until: Instant) {
         self.waiting.insert((until, name.base.clone()));
         self.waiting_names.insert(name.base.clone(), (name, until));
@@ -312,9 +324,10 @@ impl Pickup {
         while self.running.len() < AT_ONCE {
             let Some((name, asker)) = self.ready.pop_front() else { break };
             let (service, directory) = (Arc::clone(&self.service), Arc::clone(&self.directory));
+            let is_again = self.known.get(&name.base).is_some_and(|known| known.tries > 0);
             self.running.spawn(async move {
                 let base = name.base.clone();
-                (base, carry(service, directory, name, asker).await)
+                (base, carry(service, directory, name, asker, is_again).await)
             });
         }
     }
@@ -324,7 +337,9 @@ impl Pickup {
         let Ok((base, ended)) = ended else { return };
         match ended {
             Ended::Gone(told) => {
-                self.known.remove(&base);
+                if self.known.remove(&base).is_some_and(|known| known.tries > 0) {
+                    self.hurry();
+                }
                 if let Some((asker, watch)) = told.filter(|_| self.listening.len() < ASKERS_MAX) {
                     self.listening.spawn(courier::tell_outcomes(Arc::clone(&self.service), asker, watch));
                 }
@@ -332,7 +347,8 @@ impl Pickup {
             Ended::Later(name, why) => {
                 let now = clock::now();
                 let known = self.known.entry(base).or_default();
-                let pause = AGAIN_FIRST.saturating_mul(1 << known.tries.min(16)).min(AGAIN_MAX);
+                let share = AGAIN_SHARE.saturating_mul(u32::try_from(self.waiting.len()).unwrap_or(u32::MAX));
+                let pause = AGAIN_FIRST.saturating_mul(1 << known.tries.min(16)).min(AGAIN_MAX).max(share);
                 known.tries += 1;
                 let is_due = self.complaints.is_due(&why, &mut known.said, now);
                 if is_due && !self.service.stop.has_begun() {
@@ -355,7 +371,13 @@ fn warn(service: &Service, directory: &Directory, what: &str) {
 }
 
 /// Brings one file as far as it goes.
-async fn carry(service: Arc<Service>, directory: Arc<Directory>, name: Name, asker: Option<Asker>) -> Ended {
+async fn carry(
+    service: Arc<Service>,
+    directory: Arc<Directory>,
+    name: Name,
+    asker: Option<Asker>,
+    is_again: bool,
+) -> Ended {
     // Counted as a session until its file is gone: the end of the server waits for it.
     let _open = Open::new(&service);
     if let (Some(id), Some(spool)) = (name.id, service.spool())
@@ -387,7 +409,8 @@ async fn carry(service: Arc<Service>, directory: Arc<Directory>, name: Name, ask
     };
     let asker = asker.filter(|asker| asker.may_hear_of(handed.uid));
     let (user, is_trusted) = who(&service, handed.uid).await;
-    let courier = Courier { service: Arc::clone(&service), handed: Arc::clone(&handed), id, user, is_trusted, asker };
+    let (carrying, handing) = (Arc::clone(&service), Arc::clone(&handed));
+    let courier = Courier { service: carrying, handed: handing, id, user, is_trusted, is_again, asker };
     let why = match courier.run().await {
         Carried::Done(told) => return remove(&service, &directory, &tried, told).await,
         Carried::Divide(apart) => {

@@ -77,7 +77,7 @@ fn aliases_are_left_out_and_versions_told() {
     let setup = Setup::new();
     let (aliases, passwd) = (setup.path("aliases"), setup.path("passwd"));
     std::fs::write(&aliases, "list: ann@x.test\njoe: ann@x.test\n").expect("written");
-    std::fs::write(&passwd, "joe:x:1000:1000::/home/joe:/bin/sh\n").expect("written");
+    std::fs::write(&passwd, "joe:x:1000:1000::/h/joe:/bin/sh\n").expect("written");
     let setup = setup.set("maps.aliases", format!("[{aliases:?}]")).set("local.accounts", format!("{passwd:?}"));
     let desk = Desk::of(&setup);
     let aliased = desk.sendmail(&["-bv", "list"], "");

@@ -141,7 +141,7 @@ async fn guests_may_look_and_nothing_else() {
         "{answers:?}"
     );
     // Negative control: without guests nothing is answered.
-    let answers = Client::of(STRANGER).exchange(input).await;
+    let answers = Client::of(STRANGER).exchange(b"").await;
     assert_eq!((answers.len(), &answers[0]["reason"]), (1, &json!("permission")));
 }
 

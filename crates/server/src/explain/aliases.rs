@@ -153,7 +153,7 @@ mod tests {
     use std::fs::Permissions;
 
     fn surroundings(place: &Path) -> Surroundings {
-        std::fs::write(place.join("passwd"), "joe:x:1000:1000::/home/joe:/bin/sh\n").unwrap();
+        std::fs::write(place.join("passwd"), "joe:x:1000:1000::/h/joe:/bin/sh\n").unwrap();
         Surroundings {
             classes: Classes::default(),
             lookups: Lookups::default(),

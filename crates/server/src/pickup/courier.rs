@@ -51,6 +51,8 @@ pub(super) struct Courier {
     pub(super) user: String,
     /// He may choose any sender without a word about it.
     pub(super) is_trusted: bool,
+    /// It was tried before.
+    pub(super) is_again: bool,
     /// Who waits to hear what becomes of it.
     pub(super) asker: Option<Asker>,
 }
@@ -130,6 +132,7 @@ impl Courier {
         Connection::new(Arc::clone(&self.service), lane, session, opening, clock::now())
             .with_id(self.id)
             .queued_for(queue_time)
+            .again(self.is_again)
     }
 
     /// The client's side of the session.

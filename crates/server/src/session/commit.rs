@@ -71,7 +71,7 @@ impl Connection {
             },
             Err(why) => {
                 contents.into_iter().for_each(|content| content.abandon(&self.service.keeper));
-                self.service.tell(&observe::Event::ConfigWarning { text: &format!("a map cannot be asked: {why}") });
+                self.report_unanswered(&why);
                 let refusal = reply(451, "4.3.0 Temporary system failure. Please try again later.");
                 let verdict = self.refuse(Ruleset::Eom, Verdict::Refuse(refusal));
                 self.end_transaction();
