@@ -110,13 +110,18 @@ pub(super) fn config(n: u8) -> Config {
             facility: text.clone(),
         },
         control: Control { path: PathBuf::from(&text), mailq: if n == 1 { Mailq::Everyone } else { Mailq::Operators } },
-        submit: Submit {
-            directory: (n == 1).then(|| PathBuf::from(&text)),
-            trusted: vec![text.clone(); n.into()],
-            queue_time: time,
-            files_max: n.into(),
-            user_files_max: n.into(),
-        },
+        submit: submit(n),
+    }
+}
+
+fn submit(n: u8) -> Submit {
+    let (time, text) = (Duration::from_secs(n.into()), "x".repeat(n.into()));
+    Submit {
+        directory: (n == 1).then(|| PathBuf::from(&text)),
+        trusted: vec![text; n.into()],
+        queue_time: time,
+        files_max: n.into(),
+        user_files_max: n.into(),
     }
 }
 

@@ -131,7 +131,9 @@ async fn guests_may_look_and_nothing_else() {
     let answers = Client::at(STRANGER, GATE.with_guests(true)).exchange(input).await;
     let shapes: Vec<String> = answers
         .iter()
-        .map(|answer| answer.get("reason").or(answer.get("ok")).map_or_else(|| "line".to_owned(), ToString::to_string))
+        .map(|answer| {
+            answer.get("reason").or_else(|| answer.get("ok")).map_or_else(|| "line".to_owned(), ToString::to_string)
+        })
         .collect();
     let refused = "\"permission\"";
     // The list of the made-up handler breaks off.

@@ -151,7 +151,8 @@ impl Accounts {
         let mut owners = std::collections::HashMap::new();
         for user in self.users() {
             // The first line of a name counts, as for the C library.
-            owners.entry(user.name.into()).or_insert((user.uid, user.gid.unwrap_or(user.uid)));
+            let owner = (user.uid, user.gid.unwrap_or(user.uid));
+            owners.entry(user.name.into()).or_insert(owner);
         }
         owners
     }
