@@ -165,6 +165,18 @@ impl<'a> Draft<'a> {
         out
     }
 
+    /// The header section as it came, of a message that was complete before, with the empty line behind it.
+    #[must_use]
+    pub fn relayed(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(1_024);
+        // RFC 5321 §4.4: Return-Path is written at delivery, and what another wrote is removed
+        for field in self.fields.iter().filter(|field| !field.has_name("return-path")) {
+            out.extend_from_slice(with_line_end(field.raw()).as_ref());
+        }
+        out.extend_from_slice(b"\r\n");
+        out
+    }
+
     fn write(&self, field: &Field<'_>, with: &Completion<'_>, out: &mut Vec<u8>) {
         let is_blind = field.has_name("bcc") || field.has_name("resent-bcc");
         // Ours to say at delivery, or said in From.

@@ -1,6 +1,6 @@
 //! `mailrace reload`, `status` and `smtp` against the server's own control socket, with a handler of the test's behind it.
 
-use server::control::{Answer, ControlSocket, Gate, Handler, Peer, Problem, Reason, Request, serve};
+use server::control::{Answer, ControlSocket, Gate, Handler, Peer, Problem, Reason, Request, Rights, serve};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -15,7 +15,7 @@ struct Fake {
 }
 
 impl Handler for Fake {
-    async fn handle(&self, request: Request, peer: Peer) -> Answer {
+    async fn handle(&self, request: Request, peer: Peer, _: Rights) -> Answer {
         match request {
             Request::Reload if self.config_is_good => {
                 Answer::reloaded(&["message.size_max: 10 → 20".into()], &["listen: a → b".into()])

@@ -9,6 +9,15 @@ use mail::{Body, EnhancedCode, Protocol, QueueId, Reply};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+/// Who is behind a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Controller<'a> {
+    /// `<a@b>`
+    pub address: &'a str,
+    /// User and group on this machine, if he has an account.
+    pub owner: Option<(u32, u32)>,
+}
+
 /// One thing that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
@@ -311,8 +320,8 @@ pub enum Event<'a> {
         id: QueueId,
         /// The recipients, `<a@b>`.
         to: &'a [&'a str],
-        /// Whose address led to a program or a file: sendmail's `ctladdr=`.
-        controller: Option<&'a str>,
+        /// Whose address led to a program or a file, or whose message it is: sendmail's `ctladdr=`.
+        controller: Option<Controller<'a>>,
         /// Since the message was accepted.
         delay: Duration,
         /// Of this attempt.

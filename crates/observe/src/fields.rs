@@ -205,7 +205,11 @@ impl<'a> Event<'a> {
             Self::Delivery { to, controller, delay, xdelay, mailer, priority, dsn, stat, reason, .. } => {
                 (v.0)("to", Value::List(to));
                 if let Some(controller) = controller {
-                    v.text("ctladdr", controller);
+                    v.text("ctladdr", controller.address);
+                    if let Some((uid, gid)) = controller.owner {
+                        v.number("ctladdr_uid", uid.into());
+                        v.number("ctladdr_gid", gid.into());
+                    }
                 }
                 (v.0)("delay", Value::Seconds(delay));
                 (v.0)("xdelay", Value::Seconds(xdelay));

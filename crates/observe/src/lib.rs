@@ -22,7 +22,7 @@ pub mod sendmail;
 
 pub use class::{Class, Severity, Stop};
 pub use delivery::{NextHop, ReportKind, Stat};
-pub use event::{Event, Ruleset};
+pub use event::{Controller, Event, Ruleset};
 pub use limit::Limit;
 pub use reason::Reason;
 pub use relay::Relay;

@@ -621,6 +621,8 @@ fn place<'a>(site: &'a Site, expected: Option<Duration>, now: Duration) -> Place
 
 /// Logs recipients of a fresh message that wait because their destination is down.
 pub(crate) fn log_deferred(service: &Service, envelope: &Envelope, bytes: u64, deferred: &[(Positions, Arc<str>)]) {
+    let sender = if deferred.is_empty() { None } else { settle::account_of_sender(service, envelope) };
+    let controller = sender.as_ref().map(|(address, owner)| observe::Controller { address, owner: Some(*owner) });
     for (recipients, why) in deferred {
         let at = |position: u32| usize::try_from(position).ok().and_then(|position| envelope.recipients.get(position));
         let reason = settle::reason_of(&service.live.load().reasons, why);
@@ -635,7 +637,7 @@ pub(crate) fn log_deferred(service: &Service, envelope: &Envelope, bytes: u64, d
         service.tell(&Event::Delivery {
             id: envelope.id,
             to: &to,
-            controller: None,
+            controller,
             delay: Duration::ZERO,
             xdelay: Duration::ZERO,
             mailer: resolve::mailer(&service.live.load().config.route),

@@ -2,6 +2,8 @@
 //!
 //! The same maps, rules and look-ups as in the running server, from a configuration that need not be in force.
 
+pub mod aliases;
+
 use crate::config::{Config, Loaded};
 use crate::routing::{Admission, Routing, load};
 use mail::{Address, ReversePath};
@@ -47,8 +49,8 @@ pub enum End {
 /// Maps and rules of a configuration.
 #[derive(Debug)]
 pub struct Explainer {
-    routing: Routing,
     config: Config,
+    routing: Routing,
     notes: Vec<String>,
     runtime: tokio::runtime::Runtime,
 }
@@ -62,7 +64,7 @@ impl Explainer {
         let load::Loaded { routing, notes } = load::load_always(&loaded.config)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| vec![format!("cannot start a thread: {error}")])?;
-        Ok(Self { routing, config: loaded.config.clone(), notes, runtime })
+        Ok(Self { config: loaded.config.clone(), routing, notes, runtime })
     }
 
     /// Lines of files that are wrong.
@@ -71,7 +73,7 @@ impl Explainer {
         &self.notes
     }
 
-    /// What is doubtful in the maps.
+    /// What is doubtful in the maps. Files that aliases name are read.
     #[must_use]
     pub fn lint(&self) -> Vec<Lint> {
         let Some(Admission { router, access }) = self.routing.admission() else { return Vec::new() };
@@ -84,6 +86,7 @@ impl Explainer {
                 format!("add a [[destination]] with match = [\"group:{group}\"]"),
             ));
         }
+        lints.extend(aliases::Surroundings::new(&self.config).lint(&router.maps.aliases));
         lints
     }
 

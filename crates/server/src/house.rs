@@ -8,7 +8,7 @@ use crate::accept::listener::{self, Acceptor as Socket};
 use crate::accept::{door, limits};
 use crate::commit::Keeper;
 use crate::config::{self, Acknowledge, Config, Listen, ListenProtocol, ListenTls, Loaded, Machine};
-use crate::control::{self, Answer, ControlSocket, Gate, Handler, Peer, Reason, Request, Status};
+use crate::control::{self, Answer, ControlSocket, Gate, Handler, Peer, Reason, Request, Rights, Status};
 use crate::dispatch;
 use crate::dns::Resolver;
 use crate::env::accounts::Accounts;
@@ -257,8 +257,9 @@ impl House {
     pub(crate) fn answer_on(self: &Arc<Self>, socket: ControlSocket) {
         let house = Arc::clone(self);
         lock(&self.tasks).spawn(async move {
-            let gate = Gate::new(socket.gid());
             let service = Arc::clone(&house.service);
+            let has_guests = service.live.load().config.control.mailq != config::Mailq::Operators;
+            let gate = Gate::new(socket.gid()).with_guests(has_guests);
             let stop = async { service.stop.begun().await };
             if let Err(error) = control::serve(socket, gate, Arc::new(Answers(house)), stop).await {
                 service.tell(&Event::InternalError { place: "control", text: &error.to_string() });
@@ -461,15 +462,6 @@ impl House {
         let live = service.live.load_full();
         let count = |counter| service.log.counter(counter);
         let eom = |temporary| count(Counter::Rejected(Ruleset::Eom, temporary));
-        let refused = [
-            observe::Limit::AcceptConnectionsMax,
-            observe::Limit::AcceptConnectionsPerClient,
-            observe::Limit::AcceptRate,
-            observe::Limit::AcceptRatePerClient,
-            observe::Limit::AccessClientConn,
-            observe::Limit::AccessClientRate,
-            observe::Limit::ListenConnectionsMax,
-        ];
         let space = machine::file_system(&live.config.spool.path);
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -482,7 +474,7 @@ impl House {
             connections: u64::try_from(service.stop.open()).unwrap_or(u64::MAX),
             connections_max: live.config.accept.connections_max.into(),
             connections_total: count(Counter::Connections),
-            connections_refused: refused.into_iter().map(|limit| count(Counter::Refused(limit))).sum(),
+            connections_refused: self.connections_refused(),
             messages_accepted: count(Counter::Messages),
             accepted_rate: lock(&self.accepted).per_second(clock::now(), count(Counter::Messages)),
             deliveries: service.dispatch.as_ref().map(|_| control::Deliveries {
@@ -494,6 +486,8 @@ impl House {
             queues_only: live.queues_only(),
             fullest: self.queue.as_ref().map(|tools| tools.fullest(FULLEST)).unwrap_or_default(),
             messages_refused: eom(Temporary::Yes) + eom(Temporary::No),
+            pickup_files: service.pickup.files(),
+            pickup_full: service.pickup.is_full(),
             log_dropped: service.log.counter(Counter::LogDropped),
             spool_path: live.config.spool.path.clone(),
             file_system: space.as_ref().map_or_else(|_| "unknown".to_owned(), |space| space.file_system.to_string()),
@@ -521,6 +515,20 @@ impl House {
         Answer::Done(serde_json::Map::from_iter([("hosts".to_owned(), hosts.into())]))
     }
 
+    /// Connections turned away since the start, by any limit.
+    fn connections_refused(&self) -> u64 {
+        let refused = [
+            observe::Limit::AcceptConnectionsMax,
+            observe::Limit::AcceptConnectionsPerClient,
+            observe::Limit::AcceptRate,
+            observe::Limit::AcceptRatePerClient,
+            observe::Limit::AccessClientConn,
+            observe::Limit::AccessClientRate,
+            observe::Limit::ListenConnectionsMax,
+        ];
+        refused.into_iter().map(|limit| self.service.log.counter(Counter::Refused(limit))).sum()
+    }
+
     /// What went through which mailer.
     fn answer_mailers(&self) -> Answer {
         let count = |counter| self.service.log.counter(counter);
@@ -529,12 +537,23 @@ impl House {
             - clock::now().saturating_duration_since(self.service.began).as_secs().min(clock::unix_us() / 1_000_000);
         fields.insert("since".to_owned(), began.into());
         fields.insert("connections".to_owned(), count(Counter::Connections).into());
+        fields.insert("connections_refused".to_owned(), self.connections_refused().into());
         Answer::Done(fields)
     }
 
     /// Looks at the queue or changes what is in it, and logs what was changed.
-    fn answer_queue(&self, command: queue::Command, uid: u32) -> Answer {
+    fn answer_queue(&self, mut command: queue::Command, uid: u32, rights: Rights) -> Answer {
         let Some(tools) = &self.queue else { return Answer::refused(Reason::Failed, "a sink has no queue") };
+        if rights == Rights::Guest {
+            return match self.service.live.load().config.control.mailq {
+                config::Mailq::Operators => Answer::refused(Reason::Permission, "control.mailq lets you see nothing"),
+                config::Mailq::Everyone => tools.answer_guest(command, uid),
+                config::Mailq::Own => {
+                    command.selection.handed_in_by = Some(uid);
+                    tools.answer_guest(command, uid)
+                }
+            };
+        }
         let service = Arc::clone(&self.service);
         let tell = move |what: &queue::Deed<'_>| service.tell(&deed(what));
         tools.answer(command, uid, Arc::new(tell))
@@ -575,7 +594,7 @@ impl House {
 struct Answers(Arc<House>);
 
 impl Handler for Answers {
-    async fn handle(&self, request: Request, peer: Peer) -> Answer {
+    async fn handle(&self, request: Request, peer: Peer, rights: Rights) -> Answer {
         let house = &self.0;
         match request {
             Request::Ping => Answer::done(),
@@ -595,7 +614,7 @@ impl Handler for Answers {
                 Answer::refused(Reason::Busy, "the server is going down")
             }
             Request::Smtp => house.process_session(&peer),
-            Request::Queue(command) => house.answer_queue(*command, peer.uid),
+            Request::Queue(command) => house.answer_queue(*command, peer.uid, rights),
         }
     }
 }

@@ -1,19 +1,21 @@
 //! Takes what programs of this machine have put into the pickup directory, whether the server ran then or not.
 //!
-//! The directory is looked through at the start and every [`LOOK_INTERVAL`]; a command that hands something in says so on the
+//! The directory is looked through at the start and every few seconds (`look`); a command that hands something in says so on the
 //! socket there, and need not wait for that. Each file goes through a session of its own (`courier`): the same admission and
 //! commit as SMTP. A file is removed when its message is durable in the spool. Before it is stored it gets the queue id into its
 //! name, so that the next start knows what a crash has left: a message that is in the spool under that id is not stored again.
 //! A message that another server had taken before is not judged again (`adopt`).
-//! What cannot be taken now is tried again, later each time; what is no message is put aside, and the log says why.
+//! What cannot be taken now is tried again, later each time; what is no message is put aside, and the log says why (`complaints`).
 //!
 //! What a file is, and why nobody else can read, change or forge one, is written in [`crate::submit`].
 
 mod adopt;
 mod asker;
+mod complaints;
 mod courier;
 mod directory;
 mod file;
+mod look;
 mod report;
 
 pub(crate) use directory::Directory;
@@ -21,20 +23,22 @@ pub(crate) use directory::Directory;
 use crate::env::{blocking, clock};
 use crate::service::{Open, Service};
 use adopt::Adoption;
+use crate::submit::FULL;
 use asker::Asker;
+use complaints::{Complaints, Said};
 use courier::{Carried, Courier, Refused};
 use file::{Handed, Trouble};
+use look::{Found, Looker};
 use mail::{EnhancedCode, Outcome, QueueId, Reply, ReplyCode};
 use observe::{Event, Severity};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// How often the directory is looked through.
-const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 /// Messages that are stored at the same time: they share the flushes of the spool.
 const AT_ONCE: usize = 32;
 /// Commands that wait at the same time. Others are not heard, and their messages taken all the same.
@@ -42,8 +46,10 @@ const ASKERS_MAX: usize = 256;
 /// The first pause before a message is tried again; it doubles up to the longest.
 const AGAIN_FIRST: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(300);
-/// How old a file is that nobody writes any more.
-const UNFINISHED_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// What a message that waits costs the others: with many, each is tried more rarely, so that all together are about a hundred a second.
+const AGAIN_SHARE: Duration = Duration::from_millis(10);
+/// Messages that are tried at once when one was taken that had waited: why they waited may have gone.
+const HURRIED: usize = 2;
 
 const MAIL: &str = "mail.";
 const NEW: &str = "new.";
@@ -80,21 +86,52 @@ impl Name {
 enum Ended {
     /// It is gone. Somebody may want to hear more.
     Gone(Option<(Asker, crate::outcome::Watch)>),
-    /// It stays, and is tried again under this name.
-    Later(Name),
+    /// It stays, and is tried again under this name; why.
+    Later(Name, String),
     /// It stays, and this process leaves it alone.
     Stuck,
+}
+
+/// How many files wait, for `status`.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    files: AtomicU64,
+    is_full: AtomicBool,
+}
+
+impl Waiting {
+    /// Files in the directory when it was last looked through.
+    pub(crate) fn files(&self) -> u64 {
+        self.files.load(Ordering::Relaxed)
+    }
+
+    /// Somebody may hand in no more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+}
+
+/// A file that is ready, running or waiting.
+#[derive(Debug, Default)]
+struct Known {
+    /// How often it was tried.
+    tries: u32,
+    said: Option<Said>,
 }
 
 /// Everything under way.
 struct Pickup {
     service: Arc<Service>,
     directory: Arc<Directory>,
-    /// Names that are ready, running or waiting, and how often they were tried.
-    known: HashMap<String, u32>,
+    looker: Looker,
+    complaints: Complaints,
+    /// What was said last of the directory as a whole.
+    said: Option<Said>,
+    known: HashMap<String, Known>,
     ready: VecDeque<(Name, Option<Asker>)>,
     waiting: BTreeSet<(Instant, String)>,
-    waiting_names: HashMap<String, Name>,
+    /// Their names, and until when they wait.
+    waiting_names: HashMap<String, (Name, Instant)>,
     running: JoinSet<(String, Ended)>,
     listening: JoinSet<()>,
 }
@@ -114,6 +151,9 @@ pub(crate) async fn run(service: Arc<Service>, directory: Directory) {
         let mut pickup = Pickup {
             service: Arc::clone(&service),
             directory,
+            looker: Looker::default(),
+            complaints: Complaints::default(),
+            said: None,
             known: HashMap::new(),
             ready: VecDeque::new(),
             waiting: BTreeSet::new(),
@@ -160,8 +200,14 @@ impl Pickup {
         let mut look_at = clock::now();
         while !service.stop.has_begun() {
             if clock::now() >= look_at {
+                let begin = clock::now();
                 self.look().await;
-                look_at = clock::now() + LOOK_INTERVAL;
+                let now = clock::now();
+                look_at = now + look::pause(now.saturating_duration_since(begin));
+                for (reason, messages) in self.complaints.counted(now) {
+                    let more = if reason.is_empty() { "for other reasons" } else { reason.as_str() };
+                    self.warn(&format!("{messages} more messages are not taken: {more}; they are tried again"));
+                }
             }
             self.begin();
             let next = self.waiting.first().map_or(look_at, |(at, _)| look_at.min(*at));
@@ -169,8 +215,12 @@ impl Pickup {
                 () = service.stop.begun() => break,
                 Some((name, asker)) = called.recv() => {
                     if !self.known.contains_key(&name.base) {
-                        self.known.insert(name.base.clone(), 0);
+                        self.known.insert(name.base.clone(), Known::default());
                         // Somebody waits: not behind what nobody waits for.
+                        self.ready.push_front((name, Some(asker)));
+                    } else if let Some((name, at)) = self.waiting_names.remove(&name.base) {
+                        // It was seen before its command asked.
+                        self.waiting.remove(&(at, name.base.clone()));
                         self.ready.push_front((name, Some(asker)));
                     }
                 }
@@ -185,18 +235,86 @@ impl Pickup {
 
     /// Looks for files that nobody has spoken of.
     async fn look(&mut self) {
-        let directory = Arc::clone(&self.directory);
-        let names = match blocking::run(move || tidied(&directory)).await {
-            Ok(Ok(names)) => names,
-            Ok(Err(error)) => return self.warn(&format!("cannot be listed: {error}; mail that is handed in waits")),
-            Err(_) => return,
-        };
-        for name in names.iter().filter_map(|name| Name::read(name)) {
-            if !self.known.contains_key(&name.base) {
-                self.known.insert(name.base.clone(), 0);
-                self.ready.push_back((name, None));
+        let (directory, mut looker) = (Arc::clone(&self.directory), std::mem::take(&mut self.looker));
+        let limits = look::Limits::of(&self.service.live.load().config.submit);
+        let looked = blocking::run(move || {
+            let found = looker.look(&directory, limits);
+            (looker, found)
+        });
+        let Ok((looker, found)) = looked.await else { return };
+        self.looker = looker;
+        match found {
+            Ok(Some(found)) => self.found(found),
+            Ok(None) => {}
+            Err(error) => {
+                let why = format!("cannot be listed: {error}");
+                if self.complaints.is_due(&why, &mut self.said, clock::now()) {
+                    self.warn(&format!("{why}; mail that is handed in waits"));
+                }
             }
         }
+    }
+
+    fn found(&mut self, found: Found) {
+        let files = u64::try_from(found.files).unwrap_or(u64::MAX);
+        self.service.pickup.files.store(files, Ordering::Relaxed);
+        if let Some(why) = found.trouble {
+            let why = format!("{FULL} cannot be written: {why}");
+            if self.complaints.is_due(&why, &mut self.said, clock::now()) {
+                self.warn(&format!("{why}; whoever hands in too much does not hear of it"));
+            }
+        }
+        if let Some(full) = found.full {
+            self.tell_full(&full);
+        }
+        for name in found.names {
+            if !self.known.contains_key(&name.base) {
+                self.known.insert(name.base.clone(), Known::default());
+                match found.fresh.contains(&name.base) {
+                    true => self.wait(name, clock::now() + look::FRESH),
+                    false => self.ready.push_back((name, None)),
+                }
+            }
+        }
+    }
+
+    /// Tries some of those that wait for their time now.
+    fn hurry(&mut self) {
+        for _ in 0..HURRIED {
+            let Some((_, base)) = self.waiting.pop_first() else { return };
+            self.ready.extend(self.waiting_names.remove(&base).map(|(name, _)| (name, None)));
+        }
+    }
+
+    fn wait(&mut self, name: Name, until: Instant) {
+        self.waiting.insert((until, name.base.clone()));
+        self.waiting_names.insert(name.base.clone(), (name, until));
+    }
+
+    /// Says who may hand in no more, when that begins and when others are meant.
+    fn tell_full(&mut self, full: &str) {
+        let was_full = self.service.pickup.is_full.swap(!full.is_empty(), Ordering::Relaxed);
+        let Some((who, count)) = full.lines().next().and_then(|line| line.split_once(' ')) else {
+            if was_full {
+                self.warn("there is room again, sendmail takes messages from everybody");
+            }
+            self.said = None;
+            return;
+        };
+        if !self.complaints.is_due(&format!("full {who}"), &mut self.said, clock::now()) {
+            return;
+        }
+        let (what, limit) = match who {
+            "all" => (format!("{count} messages wait, of everybody"), "submit.files_max"),
+            uid => (format!("{count} messages of user {uid} wait"), "submit.user_files_max"),
+        };
+        let others = match full.lines().count() {
+            1 => String::new(),
+            users => format!(" (and those of {} more users)", users - 1),
+        };
+        self.warn(&format!(
+            "{what}{others}: as many as {limit} allows, so sendmail takes no more (status 75); lines before say why they wait"
+        ));
     }
 
     /// Begins with what is ready, as far as there is room.
@@ -204,14 +322,15 @@ impl Pickup {
         let now = clock::now();
         while self.waiting.first().is_some_and(|(at, _)| *at <= now) {
             let Some((_, base)) = self.waiting.pop_first() else { break };
-            self.ready.extend(self.waiting_names.remove(&base).map(|name| (name, None)));
+            self.ready.extend(self.waiting_names.remove(&base).map(|(name, _)| (name, None)));
         }
         while self.running.len() < AT_ONCE {
             let Some((name, asker)) = self.ready.pop_front() else { break };
             let (service, directory) = (Arc::clone(&self.service), Arc::clone(&self.directory));
+            let is_again = self.known.get(&name.base).is_some_and(|known| known.tries > 0);
             self.running.spawn(async move {
                 let base = name.base.clone();
-                (base, carry(service, directory, name, asker).await)
+                (base, carry(service, directory, name, asker, is_again).await)
             });
         }
     }
@@ -221,17 +340,24 @@ impl Pickup {
         let Ok((base, ended)) = ended else { return };
         match ended {
             Ended::Gone(told) => {
-                self.known.remove(&base);
+                if self.known.remove(&base).is_some_and(|known| known.tries > 0) {
+                    self.hurry();
+                }
                 if let Some((asker, watch)) = told.filter(|_| self.listening.len() < ASKERS_MAX) {
                     self.listening.spawn(courier::tell_outcomes(Arc::clone(&self.service), asker, watch));
                 }
             }
-            Ended::Later(name) => {
-                let tries = self.known.entry(base.clone()).or_default();
-                let pause = AGAIN_FIRST.saturating_mul(1 << (*tries).min(16)).min(AGAIN_MAX);
-                *tries += 1;
-                self.waiting.insert((clock::now() + pause, base.clone()));
-                self.waiting_names.insert(base, name);
+            Ended::Later(name, why) => {
+                let now = clock::now();
+                let known = self.known.entry(base).or_default();
+                let share = AGAIN_SHARE.saturating_mul(u32::try_from(self.waiting.len()).unwrap_or(u32::MAX));
+                let pause = AGAIN_FIRST.saturating_mul(1 << known.tries.min(16)).min(AGAIN_MAX).max(share);
+                known.tries += 1;
+                let is_due = self.complaints.is_due(&why, &mut known.said, now);
+                if is_due && !self.service.stop.has_begun() {
+                    self.warn(&format!("{} is not taken: {why}; it is tried again", name.text()));
+                }
+                self.wait(name, now + pause);
             }
             Ended::Stuck => {}
         }
@@ -247,20 +373,14 @@ fn warn(service: &Service, directory: &Directory, what: &str) {
     service.tell(&Event::Spool { severity: Severity::Warning, text: &text });
 }
 
-/// The names in the directory, after files that nobody finished are removed.
-fn tidied(directory: &Directory) -> std::io::Result<Vec<String>> {
-    let names = directory.names()?;
-    let now = clock::unix_us() / 1_000_000;
-    for name in names.iter().filter(|name| name.starts_with(NEW)) {
-        if directory.written(name).is_ok_and(|at| now.saturating_sub(at) > UNFINISHED_MAX.as_secs()) {
-            drop(directory.remove(name));
-        }
-    }
-    Ok(names)
-}
-
 /// Brings one file as far as it goes.
-async fn carry(service: Arc<Service>, directory: Arc<Directory>, name: Name, asker: Option<Asker>) -> Ended {
+async fn carry(
+    service: Arc<Service>,
+    directory: Arc<Directory>,
+    name: Name,
+    asker: Option<Asker>,
+    is_again: bool,
+) -> Ended {
     // Counted as a session until its file is gone: the end of the server waits for it.
     let _open = Open::new(&service);
     if let (Some(id), Some(spool)) = (name.id, service.spool())
@@ -290,8 +410,7 @@ async fn carry(service: Arc<Service>, directory: Arc<Directory>, name: Name, ask
         Ok(Err(Trouble::Gone)) => return Ended::Gone(None),
         Ok(Err(Trouble::Bad(why))) => return put_aside(&service, &directory, &name, &why).await,
         Ok(Err(Trouble::Io(error))) => {
-            warn(&service, &directory, &format!("{} cannot be read: {error}; it is tried again", name.text()));
-            return Ended::Later(name);
+            return Ended::Later(name, format!("it cannot be read: {error}"));
         }
         Err(_) => return Ended::Stuck,
     };
@@ -304,7 +423,7 @@ async fn carry(service: Arc<Service>, directory: Arc<Directory>, name: Name, ask
         }
         None => {
             let (service, handed) = (Arc::clone(&service), Arc::clone(&handed));
-            Courier { service, handed, id, user, is_trusted, asker }.run().await
+            Courier { service, handed, id, user, is_trusted, is_again, asker }.run().await
         }
     };
     let why = match carried {
@@ -328,10 +447,7 @@ async fn carry(service: Arc<Service>, directory: Arc<Directory>, name: Name, ask
             return remove(&service, &directory, &tried, None).await;
         }
     }
-    if !service.stop.has_begun() {
-        warn(&service, &directory, &format!("{} is not taken: {why}; it is tried again", tried.text()));
-    }
-    Ended::Later(tried)
+    Ended::Later(tried, why)
 }
 
 /// What its sender is told of a message that nobody took for days.

@@ -123,7 +123,14 @@ impl Prepared {
         }
         let owner = account.map(|account| (account.uid, account.gid));
         let control = ControlSocket::bind(&config.control.path, owner);
-        prepared.control = Some(control.map_err(StartError::Control)?);
+        let control = control.map_err(StartError::Control)?;
+        if config.control.mailq != config::Mailq::Operators {
+            let opened = control.open_to_everybody();
+            let failed =
+                |source| StartError::Control(control::BindError::Io { path: config.control.path.clone(), source });
+            opened.map_err(failed)?;
+        }
+        prepared.control = Some(control);
         if machine::is_root() {
             let office = Office::as_root(config).map_err(|error| {
                 StartError::Unavailable(format!("the process that delivers to users cannot be started: {error}"))
@@ -257,6 +264,7 @@ impl Prepared {
             limits,
             outcomes: Outcomes::default(),
             tally: Tally::default(),
+            pickup: pickup::Waiting::default(),
             stop: Stop::default(),
             behaviour,
             open_files_max,

@@ -65,6 +65,8 @@ pub(crate) struct Service {
     pub(crate) outcomes: Outcomes,
     /// What went through which mailer.
     pub(crate) tally: Tally,
+    /// Messages that programs have handed in and that are not taken yet.
+    pub(crate) pickup: crate::pickup::Waiting,
     /// The end.
     pub(crate) stop: Stop,
     /// Faults played on purpose, in `mailrace sink`.
@@ -376,6 +378,7 @@ impl Service {
             limits: Limits::new(limits, began),
             outcomes: Outcomes::default(),
             tally: Tally::default(),
+            pickup: crate::pickup::Waiting::default(),
             stop: Stop::default(),
             behaviour: Some(behaviour).filter(|behaviour| !behaviour.is_plain()),
             open_files_max: 1_024,

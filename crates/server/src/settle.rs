@@ -29,7 +29,7 @@ use gather::Gathered;
 use mail::report::Kind;
 use mail::{EnhancedCode, Envelope, Outcome, QueueId, Reply};
 use observe::reason::{Case, Rules, Stage, words_of};
-use observe::{Event, NextHop, Reason, Stat};
+use observe::{Controller, Event, NextHop, Reason, Stat};
 use spool::{Change, State, Status};
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,6 +64,8 @@ pub(crate) struct Attempt<'a> {
     pub(crate) is_final: bool,
     /// What the log names in place of the recipients, who then are behind it: a program, a file.
     pub(crate) name: Option<&'a str>,
+    /// By whose rights that runs or is written: user and group.
+    pub(crate) owner: Option<(u32, u32)>,
 }
 
 /// What became of one recipient in an attempt.
@@ -371,9 +373,15 @@ fn log_one(service: &Service, attempt: &Attempt<'_>, to: &[&str], one: &Judged, 
         }
     };
     let name = attempt.name.map(|name| [name]);
-    let (to, controller) = match &name {
-        Some(name) => (name.as_slice(), to.first().copied()),
-        None => (to, None),
+    // As sendmail has it: who is behind a program or a file; else the sender, where he has an account here.
+    let sender = if name.is_none() { account_of_sender(service, attempt.envelope) } else { None };
+    let (to, controller) = match (&name, &sender) {
+        (Some(name), _) => {
+            let address = to.first().copied();
+            (name.as_slice(), address.map(|address| Controller { address, owner: attempt.owner }))
+        }
+        (None, Some((address, owner))) => (to, Some(Controller { address, owner: Some(*owner) })),
+        (None, None) => (to, None),
     };
     service.tell(&Event::Delivery {
         id: attempt.envelope.id,
@@ -392,6 +400,13 @@ fn log_one(service: &Service, attempt: &Attempt<'_>, to: &[&str], one: &Judged, 
     if matches!(stat, Stat::Sent(_)) {
         service.tally.sent(attempt.mailer, attempt.content_bytes);
     }
+}
+
+/// The sender of a message and the numbers of his account, if he has one here.
+pub(crate) fn account_of_sender(service: &Service, envelope: &Envelope) -> Option<(String, (u32, u32))> {
+    let sender = envelope.sender.address()?;
+    let owner = service.routing.load().account_of(sender)?;
+    Some((format!("<{sender}>"), owner))
 }
 
 /// sendmail's formula: class 0, 30,000 for a recipient, 90,000 for an attempt.

@@ -11,12 +11,14 @@
 //! | `mail.R.ID` | the same; the server tried to store it as ID |
 //! | `wait.R` | a message that is taken over from another server and is still there too; see [`adoption`] |
 //! | `bad.R` | a file that is no message, put aside; the log says why |
+//! | `full` | who may hand in no more: a line `all COUNT`, lines `UID COUNT` |
 //! | `socket` | where a command asks what became of its message |
 //!
 //! The bytes of a file: `MRPICKUP`, version, flags, two octets for later, the octets of the head and the number of recipients
 //! (32 bits each, little endian); the head: sender, parameters, the
 //! user in whose name the server hands it in (with flag 2 only), where it waited before (with flag 4 only: file, time of
-//! arrival in seconds since 1970, tries, `w` if its sender was told of the delay, why it is held or nothing), then address and parameters of each recipient, each text behind
+//! arrival in seconds since 1970, tries, `w` if its sender was told of the delay, why it is held or nothing), terms (with flag 8 only: `queue`, `tag=…`, with blanks between them),
+//! then address and parameters of each recipient, each text behind
 //! its length in 32 bits; the content with CRLF at the end of each line; its octets (64 bits) and SHA-256 of all before.
 //!
 //! Why the directory protects what is in it: mode 3733 and owned by the user of the server. Everybody can make files in it, nobody
@@ -55,6 +57,9 @@ pub const SOCKET: &str = "socket";
 const CHOSEN: u8 = 1;
 const ON_BEHALF: u8 = 2;
 const ADOPTED: u8 = 4;
+const TERMS: u8 = 8;
+/// The longest tag.
+pub const TAG_CHARS_MAX: usize = 32;
 
 /// What a program hands in, but for the content.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,8 +74,47 @@ pub struct Submission {
     pub adopted: Option<Adopted>,
     /// Of the message.
     pub params: MailParams,
+    /// What else was said of it.
+    pub terms: Terms,
     /// At least one.
     pub recipients: Vec<Recipient>,
+}
+
+/// What is said of a message beside its envelope.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// It waits for a queue run (`-odq`).
+    pub queue: bool,
+    /// What the log calls the way it came (`-L`); empty: what it calls all of them.
+    pub tag: String,
+}
+
+impl Terms {
+    /// As much of a word as may stand in a log: letters, digits, `-`, `_` and `.`, the first [`TAG_CHARS_MAX`].
+    #[must_use]
+    pub fn tag_of(word: &str) -> String {
+        word.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).take(TAG_CHARS_MAX).collect()
+    }
+
+    fn parse(text: &str) -> Result<Self, Malformed> {
+        let mut terms = Self::default();
+        for word in text.split(' ') {
+            match word.split_once('=') {
+                None if word == "queue" => terms.queue = true,
+                Some(("tag", tag)) if !tag.is_empty() && Self::tag_of(tag) == tag => terms.tag = tag.to_owned(),
+                _ => return Err(Malformed(format!("this version does not know the term {word:?}"))),
+            }
+        }
+        Ok(terms)
+    }
+}
+
+impl fmt::Display for Terms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tag = (!self.tag.is_empty()).then(|| format!("tag={}", self.tag));
+        let words: Vec<String> = self.queue.then(|| "queue".to_owned()).into_iter().chain(tag).collect();
+        f.write_str(&words.join(" "))
+    }
 }
 
 /// What is wrong with a file.
@@ -104,6 +148,9 @@ impl Submission {
         if let Some(adopted) = &self.adopted {
             adopted.fields().into_iter().for_each(&mut field);
         }
+        if self.terms != Terms::default() {
+            field(self.terms.to_string());
+        }
         for recipient in &self.recipients {
             field(recipient.address.to_string());
             field(recipient.params.to_string());
@@ -112,10 +159,11 @@ impl Submission {
         let Some(octets) = octets else {
             return Err(Malformed(format!("{} recipients are more than one message can have", self.recipients.len())));
         };
-        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         let flags = flag(self.is_chosen, CHOSEN)
             | flag(self.on_behalf_of.is_some(), ON_BEHALF)
-            | flag(self.adopted.is_some(), ADOPTED);
+            | flag(self.adopted.is_some(), ADOPTED)
+            | flag(self.terms != Terms::default(), TERMS);
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&[VERSION, flags, 0, 0]);
         bytes.extend_from_slice(&octets.to_le_bytes());
@@ -154,7 +202,7 @@ impl Submission {
         }
         let (flags, count) =
             (preamble[9], u32::from_le_bytes([preamble[16], preamble[17], preamble[18], preamble[19]]));
-        if flags & !(CHOSEN | ON_BEHALF | ADOPTED) != 0 || preamble[10..12] != [0, 0] {
+        if flags & !(CHOSEN | ON_BEHALF | ADOPTED | TERMS) != 0 || preamble[10..12] != [0, 0] {
             return Err(Malformed("its head has flags that this version does not know".to_owned()));
         }
         let mut fields = Fields { rest: head };
@@ -173,6 +221,10 @@ impl Submission {
             0 => None,
             _ => Some(Adopted::read(|| fields.next())?),
         };
+        let terms = match flags & TERMS {
+            0 => Terms::default(),
+            _ => Terms::parse(fields.next()?)?,
+        };
         let mut recipients = Vec::new();
         for _ in 0..count {
             let text = fields.next()?;
@@ -184,7 +236,7 @@ impl Submission {
         if !fields.rest.is_empty() || recipients.is_empty() {
             return Err(Malformed("the number of its recipients is wrong".to_owned()));
         }
-        Ok(Self { sender, is_chosen: flags & CHOSEN != 0, on_behalf_of, adopted, params, recipients })
+        Ok(Self { sender, is_chosen: flags & CHOSEN != 0, on_behalf_of, adopted, params, terms, recipients })
     }
 }
 
@@ -204,6 +256,52 @@ impl<'a> Fields<'a> {
         self.rest = rest;
         Ok(text)
     }
+}
+
+/// The file that says who may hand in no more; of the server.
+pub(crate) const FULL: &str = "full";
+/// Octets of it that are looked at.
+const FULL_BYTES_MAX: u64 = 1 << 20;
+
+/// Whether a user may hand in a message, as the server said when it last counted.
+///
+/// # Errors
+/// Too many wait already; what to do.
+pub fn room_for(directory: &Path, uid: u32) -> Result<(), String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).unwrap_or(0);
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(directory.join(FULL));
+    let (Ok(file), Ok(owner)) = (opened, directory.metadata()) else { return Ok(()) };
+    // Everybody can make a file of that name, and only the server's counts.
+    let is_servers = file
+        .metadata()
+        .is_ok_and(|found| found.is_file() && found.nlink() == 1 && [0, owner.uid()].contains(&found.uid()));
+    let mut text = String::new();
+    if !is_servers || file.take(FULL_BYTES_MAX).read_to_string(&mut text).is_err() {
+        return Ok(());
+    }
+    let own = uid.to_string();
+    for line in text.lines() {
+        match line.split_once(' ') {
+            Some(("all", count)) => {
+                return Err(format!(
+                    "{}: {count} messages wait there (submit.files_max); try again later, \"mailq -Ac\" lists them and the \
+                     server's log says why they wait",
+                    directory.display()
+                ));
+            }
+            Some((user, count)) if user == own && uid != 0 => {
+                return Err(format!(
+                    "{}: {count} messages of user {uid} wait there (submit.user_files_max); try again later, the server's log says \
+                     why they wait",
+                    directory.display()
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// A file on its way into the directory. Dropped before [`Filing::commit`] it is removed.
@@ -376,6 +474,7 @@ mod tests {
             on_behalf_of: None,
             adopted: None,
             params: MailParams::parse(b"BODY=8BITMIME ENVID=a").unwrap(),
+            terms: Terms::default(),
             recipients: vec![
                 Recipient::new("\"a b\"@c.test".parse().unwrap()),
                 Recipient {
@@ -402,9 +501,30 @@ mod tests {
                     let adopted = Adopted { source, arrived: 1_700_000_000, tries: 3, is_warned, hold };
                     let old = Submission { adopted: Some(adopted), ..one.clone() };
                     assert_eq!(read(&old.encode().unwrap()), Ok(old));
+                for terms in [("", false), ("", true), ("tag", false), ("tag", true)] {
+                    let terms = Terms { queue: terms.1, tag: terms.0.to_owned() };
+                    let one = Submission { sender: sender.clone(), is_chosen, on_behalf_of, terms, ..submission() };
+                    assert_eq!(read(&one.encode().unwrap()), Ok(one));
                 }
             }
         }
+    }
+
+    #[test]
+    fn terms_of_a_newer_version_are_refused() {
+        for (text, expected) in [
+            ("queue tag=a-b", Some((true, "a-b"))),
+            ("hold", None),
+            ("tag=", None),
+            ("tag=a,relay=b", None),
+            ("", None),
+            ("queue  tag=x", None),
+        ] {
+            let read = Terms::parse(text).ok().map(|terms| (terms.queue, terms.tag));
+            assert_eq!(read, expected.map(|(queue, tag)| (queue, tag.to_owned())), "{text}");
+        }
+        assert_eq!(Terms::tag_of("a b,c=\u{e4}\n_."), "abc_.");
+        assert_eq!(Terms::tag_of(&"x".repeat(100)).len(), TAG_CHARS_MAX);
     }
 
     #[test]
@@ -433,6 +553,28 @@ mod tests {
         let bytes = std::fs::read(path).unwrap();
         let head = submission().encode().unwrap();
         assert!(bytes.starts_with(&head) && bytes.len() == head.len() + 14 + TRAILER_BYTES);
+    }
+
+    #[test]
+    fn who_may_hand_in_no_more_is_told() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join(FULL);
+        assert_eq!(room_for(place.path(), 1_000), Ok(()));
+        std::fs::write(&path, "1000 10\n").unwrap();
+        assert!(room_for(place.path(), 1_000).unwrap_err().contains("10 messages of user 1000 wait"));
+        assert_eq!((room_for(place.path(), 1_001), room_for(place.path(), 100)), (Ok(()), Ok(())));
+        std::fs::write(&path, "all 99\n").unwrap();
+        assert!(room_for(place.path(), 0).unwrap_err().contains("99 messages wait there (submit.files_max)"));
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(place.path().join("other"), "all 99\n").unwrap();
+        std::os::unix::fs::symlink(place.path().join("other"), &path).unwrap();
+        assert_eq!(room_for(place.path(), 1_000), Ok(()), "no link is followed");
+        if crate::env::machine::uid() == 0 {
+            std::fs::remove_file(&path).unwrap();
+            std::fs::write(&path, "all 99\n").unwrap();
+            std::os::unix::fs::chown(&path, Some(1_000), None).unwrap();
+            assert_eq!(room_for(place.path(), 1_000), Ok(()), "another user's word counts for nothing");
+        }
     }
 
     proptest! {

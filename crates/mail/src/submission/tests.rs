@@ -134,3 +134,9 @@ proptest! {
         drop::<Named>(Draft::read(message.as_bytes()).recipients(&host()));
     }
 }
+
+#[test]
+fn what_was_complete_before_stays_as_it_is() {
+    let text = b"From joe Sun Nov 22\r\nReturn-Path: <x@y.test>\r\nTo: joe\r\nBcc: ann\r\nX:  a\r\n b\r\n\r\nbody\r\n";
+    assert_eq!(Draft::read(text).relayed(), b"To: joe\r\nBcc: ann\r\nX:  a\r\n b\r\n\r\n");
+}

@@ -40,6 +40,11 @@ pub(super) fn lines(output: &mut Output, answer: &Value) {
         ));
     }
     queue(output, answer);
+    let handed_in = number("/pickup/files");
+    if handed_in > 0 {
+        let full = if yes("/pickup/full") { ", TOO MANY: more are refused; the log says why they wait" } else { "" };
+        output.line(format_args!("  pickup       {} not taken yet{full}", count(handed_in, "message")));
+    }
     output.line(format_args!(
         "  spool        {} on {}; {} of {} segments in use, pressure {}",
         text("/spool/path"),

@@ -204,7 +204,7 @@ impl Conditions {
         let Self { from, to, destination, state, older, younger } = self;
         let Some(ids) = read_ids(ids)? else { return Ok(None) };
         let destination = destination.map(Into::into);
-        Ok(Some(Selection { ids, from, to, destination, state, older, younger }))
+        Ok(Some(Selection { ids, from, to, destination, state, older, younger, handed_in_by: None }))
     }
 }
 

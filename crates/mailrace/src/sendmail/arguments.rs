@@ -1,10 +1,12 @@
 //! sendmail's command line: the same letters, in the same order, with the same complaints.
 //!
 //! Options end at the first word that is none, or at `--`. What an option of sendmail's meant for a daemon of its own, and means
-//! nothing here, is taken and has no effect; `docs/commands.md` says which these are.
+//! nothing here, is taken and has no effect; `docs/commands.md` says which these are. Those of `-O` are in `options`.
 
 use super::exit;
+use super::options::Limits;
 use mail::{Body, EnvId, MailParams, Notify, RecipientParams, Ret};
+use server::submit::Terms;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -65,6 +67,23 @@ pub(super) enum Delivery {
     Queue,
 }
 
+/// How a message came to whoever hands it in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Came {
+    /// `UUCP`; empty: nothing is known.
+    pub(super) protocol: String,
+    pub(super) host: String,
+}
+
+/// Levels of `-d` that say something here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Debug {
+    /// `-d0.1`: the version and the names of this host.
+    pub(super) identity: bool,
+    /// `-d0.4`: its addresses too.
+    pub(super) addresses: bool,
+}
+
 /// What a queue run or a list is about: `-qI…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Filter {
@@ -109,8 +128,20 @@ pub(super) struct Arguments {
     pub(super) filters: Vec<Filter>,
     /// `-Q`: hold for this reason, or release if it is empty.
     pub(super) quarantine: Option<String>,
-    /// `-X`
+    /// `-X`: where the dialogue is written to.
     pub(super) traffic: Option<PathBuf>,
+    /// `-L`: what the log calls it.
+    pub(super) tag: String,
+    /// `-G`: the message was complete before, and nothing is added to it.
+    pub(super) is_gateway: bool,
+    /// `-n`: no aliases, for `-bv`.
+    pub(super) ignores_aliases: bool,
+    /// `-p`, and the macros r and s: how the message came here, and from which host.
+    pub(super) came: Came,
+    /// `-d`: what is printed for whoever looks for a fault.
+    pub(super) debug: Debug,
+    /// `-O`
+    pub(super) limits: Limits,
     pub(super) words: Vec<String>,
 }
 
@@ -173,7 +204,9 @@ impl Arguments {
             't' => self.takes_recipients = true,
             'v' => self.is_verbose = true,
             'U' => self.params.smtputf8 = true,
-            // -G (gateway), -n (no aliases), -s, -c, -m, -I, -T, -x, -z: nothing here.
+            'G' => self.is_gateway = true,
+            'n' => self.ignores_aliases = true,
+            // -s, -c, -m, -I, -T, -x, -z: nothing here.
             _ => {}
         }
     }
@@ -214,10 +247,30 @@ impl Arguments {
             'V' if value.is_empty() => {}
             'V' => self.params.envid = Some(envelope_id(value)?),
             'X' => self.traffic = Some(value.into()),
-            // -D and -d (debugging), -L (tag), -M (macro), -p (protocol), -E: nothing here.
+            'L' => self.tag = Terms::tag_of(value),
+            'M' => self.macro_value(value),
+            'p' => {
+                let (protocol, host) = value.split_once(':').unwrap_or((value, ""));
+                self.came = Came { protocol: trace_word(protocol), host: trace_word(host) };
+            }
+            'd' => self.debug.set(value),
+            // -D (where debugging goes), -E: nothing here.
             _ => {}
         }
         Ok(())
+    }
+
+    /// `rUUCP`, `{client_name}x`: of all macros r and s mean something here.
+    fn macro_value(&mut self, text: &str) {
+        let (name, value) = match text.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
+            Some(long) => long,
+            None => text.split_at(text.chars().next().map_or(0, char::len_utf8)),
+        };
+        match name {
+            "r" => self.came.protocol = trace_word(value),
+            "s" => self.came.host = trace_word(value),
+            _ => {}
+        }
     }
 
     fn short_option(&mut self, value: &str) {
@@ -240,6 +293,9 @@ impl Arguments {
             "errormode" => self.errors = errors(value),
             "ignoredots" => self.short_option(&format!("i{value}")),
             "verbose" => self.is_verbose = true,
+            "maxmessagesize" | "maxhopcount" | "maxrecipientspermessage" | "maxheaderslength" => {
+                self.limits.set(name, value).map_err(usage)?;
+            }
             other if super::options::is_known(other) => {}
             _ => {
                 let text = format!("readcf: unknown option name {name}");
@@ -311,6 +367,27 @@ fn mode(value: &str) -> Result<Mode, Wrong> {
         other => return Err(usage(format!("Invalid operation mode {}", other.unwrap_or(' ')))),
     };
     Ok(mode)
+}
+
+/// A word as a trace field may have it.
+// RFC 5322 §3.2.3: atoms with dots
+fn trace_word(text: &str) -> String {
+    text.chars().filter(|c| c.is_ascii_alphanumeric() || "-._/+[]:".contains(*c)).take(255).collect()
+}
+
+impl Debug {
+    /// `0.4`, `0-10.4,21.12`; alone it means `0-99.1`.
+    fn set(&mut self, value: &str) {
+        for one in value.split(',') {
+            let (flags, level) = one.split_once('.').unwrap_or((one, "1"));
+            let first = flags.split('-').next().unwrap_or_default();
+            let level: u32 = level.parse().unwrap_or(1);
+            if first.is_empty() || first == "0" {
+                self.identity |= level >= 1;
+                self.addresses |= level >= 4;
+            }
+        }
+    }
 }
 
 fn errors(value: &str) -> Errors {

@@ -1,11 +1,13 @@
 //! A message on its way from a program into the pickup directory: completed, counted, written.
 
+use super::arguments::{Arguments, Came, Delivery};
 use super::exit;
+use super::options::Limits;
 use super::site::{Site, Trouble};
 use mail::submission::{Completion, Draft, HEADER_BYTES_MAX, Named};
 use mail::{AddressError, Recipient, RecipientParams, ReversePath};
 use server::env::clock;
-use server::submit::{Filed, Filing, Submission};
+use server::submit::{Filed, Filing, Submission, Terms};
 use std::collections::HashSet;
 
 /// A message that is being read.
@@ -18,6 +20,11 @@ pub(super) struct Composer<'a> {
     takes_recipients: bool,
     /// `-h`
     hops: usize,
+    came: Came,
+    is_gateway: bool,
+    message_bytes_max: u64,
+    header_bytes_max: usize,
+    hops_max: usize,
     /// Content that has not been written: the header section while it comes; all of it where nobody gets it.
     pending: Vec<u8>,
     is_header_done: bool,
@@ -44,11 +51,43 @@ pub(super) struct Manner {
     pub(super) full_name: Option<String>,
     pub(super) takes_recipients: bool,
     pub(super) hops: usize,
+    /// How it came here, for a trace field.
+    pub(super) came: Came,
+    /// Nothing is added to it.
+    pub(super) is_gateway: bool,
+    pub(super) limits: Limits,
+}
+
+impl Manner {
+    /// As the command line says.
+    pub(super) fn new(submission: Submission, arguments: &Arguments) -> Self {
+        Self {
+            submission,
+            recipient_params: arguments.recipient_params.clone(),
+            full_name: arguments.full_name.clone(),
+            takes_recipients: arguments.takes_recipients,
+            hops: arguments.hops,
+            came: arguments.came.clone(),
+            is_gateway: arguments.is_gateway,
+            limits: arguments.limits,
+        }
+    }
+}
+
+/// What is said of messages beside their envelopes.
+pub(super) fn terms(arguments: &Arguments) -> Terms {
+    Terms { queue: arguments.delivery == Delivery::Queue, tag: arguments.tag.clone() }
 }
 
 impl<'a> Composer<'a> {
     pub(super) fn new(site: &'a Site, manner: Manner) -> Self {
-        let Manner { submission, recipient_params, full_name, takes_recipients, hops } = manner;
+        let Manner { submission, recipient_params, full_name, takes_recipients, hops, came, is_gateway, limits } =
+            manner;
+        // Whoever calls may ask for less than the server would take.
+        let (message, most) = (&site.config.message, |max: u64| usize::try_from(max).unwrap_or(usize::MAX));
+        let message_bytes_max = limits.message_bytes.unwrap_or(u64::MAX).min(message.size_max);
+        let hops_max = limits.hops.unwrap_or(usize::MAX).min(most(message.hops_max.into()));
+        let header_bytes_max = limits.header_bytes.unwrap_or(usize::MAX).min(HEADER_BYTES_MAX);
         // The name of the account belongs to its own address alone.
         let account_name = if submission.is_chosen { String::new() } else { site.full_name.clone() };
         Self {
@@ -58,6 +97,11 @@ impl<'a> Composer<'a> {
             full_name: full_name.unwrap_or(account_name),
             takes_recipients,
             hops,
+            came,
+            is_gateway,
+            message_bytes_max,
+            header_bytes_max,
+            hops_max,
             pending: Vec::new(),
             is_header_done: false,
             filing: None,
@@ -72,7 +116,7 @@ impl<'a> Composer<'a> {
     /// It is too large, has come around too often, or cannot be written.
     pub(super) fn push(&mut self, content: &[u8]) -> Result<(), Trouble> {
         self.bytes += content.len() as u64;
-        let max = self.site.config.message.size_max;
+        let max = self.message_bytes_max;
         if self.bytes > max {
             return Err((exit::UNAVAILABLE, format!("Message exceeds maximum fixed size ({max})")));
         }
@@ -86,21 +130,23 @@ impl<'a> Composer<'a> {
                 if !self.is_header_done && has_end {
                     return self.end_header();
                 }
-                if !self.is_header_done && self.pending.len() > HEADER_BYTES_MAX {
-                    let text = format!("Headers too large ({HEADER_BYTES_MAX} max)");
-                    return Err((exit::UNAVAILABLE, text));
-                }
-                Ok(())
+                self.check_header(if self.is_header_done { 0 } else { self.pending.len() })
             }
         }
+    }
+
+    fn check_header(&self, bytes: usize) -> Result<(), Trouble> {
+        let max = self.header_bytes_max;
+        if bytes <= max { Ok(()) } else { Err((exit::UNAVAILABLE, format!("Headers too large ({max} max)"))) }
     }
 
     fn end_header(&mut self) -> Result<(), Trouble> {
         self.is_header_done = true;
         let pending = std::mem::take(&mut self.pending);
         let draft = Draft::read(&pending);
-        let (hops, max) = (draft.hops() + self.hops, self.site.config.message.hops_max);
-        if hops > usize::try_from(max).unwrap_or(usize::MAX) {
+        self.check_header(draft.body_offset())?;
+        let (hops, max) = (draft.hops() + self.hops, self.hops_max);
+        if hops > max {
             return Err((
                 exit::UNAVAILABLE,
                 format!("Too many hops {hops} ({max} max): from {}", self.submission.sender),
@@ -129,7 +175,8 @@ impl<'a> Composer<'a> {
             unique: &format!("{unix_us}.{}", std::process::id()),
             takes_recipients: self.takes_recipients,
         };
-        let header = draft.complete(&completion);
+        let mut header = self.trace(unix_us);
+        header.extend(if self.is_gateway { draft.relayed() } else { draft.complete(&completion) });
         let body = pending.get(draft.body_offset()..).unwrap_or_default();
         if self.submission.recipients.is_empty() {
             self.pending = [header.as_slice(), body].concat();
@@ -137,6 +184,8 @@ impl<'a> Composer<'a> {
         }
         let site = self.site;
         let directory = site.directory()?;
+        let uid = rustix::process::getuid().as_raw();
+        server::submit::room_for(directory, uid).map_err(|why| (exit::LATER, why))?;
         let begin = || {
             let mut filing = Filing::begin(directory, &self.submission)?;
             filing.write(&header)?;
@@ -145,6 +194,23 @@ impl<'a> Composer<'a> {
         };
         self.filing = Some(begin().map_err(|error| not_written(site, &error))?);
         Ok(())
+    }
+
+    /// The field that says how the message came to whoever hands it in.
+    // RFC 5321 §4.4
+    fn trace(&self, unix_us: u64) -> Vec<u8> {
+        let Came { protocol, host } = &self.came;
+        if protocol.is_empty() && host.is_empty() {
+            return Vec::new();
+        }
+        let user = &self.site.user;
+        let from = match host.as_str() {
+            "" => format!("(from {user}@localhost)"),
+            host => format!("from {host} ({user}@localhost)"),
+        };
+        let with = if protocol.is_empty() { String::new() } else { format!(" with {protocol}") };
+        let date = mail::submission::date(unix_us, clock::local_offset_seconds(unix_us));
+        format!("Received: {from}\r\n\tby {} (mailrace){with}; {date}\r\n", self.site.host).into_bytes()
     }
 
     /// The message has ended. What is no recipient comes with it.

@@ -2,9 +2,10 @@
 
 use super::answer::{self, Failure, Wait};
 use super::arguments::{Arguments, Delivery, Errors};
-use super::compose::{Composed, Composer, Manner, commit};
+use super::compose::{Composed, Composer, Manner, commit, terms};
 use super::exit;
 use super::site::{Site, Trouble};
+use super::traffic::Traffic;
 use mail::submission::Lines;
 use mail::{Recipient, ReversePath};
 use server::submit::{Filed, Submission};
@@ -36,6 +37,7 @@ fn deliver(arguments: &Arguments, site: &Site) -> Result<u8, Trouble> {
     if arguments.words.is_empty() && !arguments.takes_recipients {
         return Err((exit::USAGE, "Recipient names must be specified".to_owned()));
     }
+    let mut traffic = Traffic::open(arguments.traffic.as_deref())?;
     let (sender, is_chosen) = site.sender(arguments.sender.as_deref())?;
     let mut status = exit::OK;
     let mut recipients: Vec<Recipient> = Vec::new();
@@ -53,23 +55,11 @@ fn deliver(arguments: &Arguments, site: &Site) -> Result<u8, Trouble> {
             }
         }
     }
-    let submission = Submission {
-        sender,
-        is_chosen,
-        on_behalf_of: None,
-        adopted: None,
-        params: arguments.params.clone(),
-        recipients,
-    };
-    let manner = Manner {
-        submission,
-        recipient_params: arguments.recipient_params.clone(),
-        full_name: arguments.full_name.clone(),
-        takes_recipients: arguments.takes_recipients,
-        hops: arguments.hops,
-    };
-    let mut composer = Composer::new(site, manner);
-    read(&mut io::stdin().lock(), !arguments.ignores_dots, |content| composer.push(content))?;
+    let (params, terms) = (arguments.params.clone(), terms(arguments));
+    let submission = Submission { sender, is_chosen, on_behalf_of: None, adopted: None, params, terms, recipients };
+    let mut composer = Composer::new(site, Manner::new(submission, arguments));
+    let mut input = Heard { from: io::stdin().lock(), traffic: &mut traffic };
+    read(&mut input, !arguments.ignores_dots, |content| composer.push(content))?;
     let (composed, bad) = composer.finish()?;
     for (text, error) in bad {
         complain(arguments, &format!("{text}... {error}"));
@@ -87,9 +77,27 @@ fn deliver(arguments: &Arguments, site: &Site) -> Result<u8, Trouble> {
         Composed::Filing(filing) => {
             let recipients = filing.recipients();
             let filed = commit(site, *filing)?;
-            let failed = wait(arguments, site, filed, recipients)?;
+            traffic.note(&format!("HANDED IN {}", filed.name()));
+            let failed = wait(arguments, site, filed, recipients, &mut traffic)?;
             Ok(if failed == exit::OK { status } else { failed })
         }
+    }
+}
+
+/// Input that is recorded as it is read.
+struct Heard<'a, R> {
+    from: R,
+    traffic: &'a mut Traffic,
+}
+
+impl<R: Read> Read for Heard<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.from.read(buffer)?;
+        match count {
+            0 => self.traffic.ended(),
+            _ => self.traffic.heard(buffer.get(..count).unwrap_or_default()),
+        }
+        Ok(count)
     }
 }
 
@@ -120,7 +128,13 @@ pub(super) fn read(
 }
 
 /// Waits for what the server says, as far as the caller wants to.
-fn wait(arguments: &Arguments, site: &Site, mut filed: Filed, recipients: usize) -> Result<u8, Trouble> {
+fn wait(
+    arguments: &Arguments,
+    site: &Site,
+    mut filed: Filed,
+    recipients: usize,
+    traffic: &mut Traffic,
+) -> Result<u8, Trouble> {
     let how = match arguments.delivery {
         Delivery::Queue => Wait::No,
         Delivery::Background => Wait::Taken,
@@ -128,6 +142,10 @@ fn wait(arguments: &Arguments, site: &Site, mut filed: Filed, recipients: usize)
     };
     let is_heard = arguments.errors != Errors::Mail;
     let told = answer::ask(site.directory()?, filed.name(), how, is_heard);
+    if let Some(id) = &told.id {
+        traffic.note(&format!("TAKEN {id}"));
+    }
+    told.outcomes.iter().for_each(|line| traffic.note(line));
     if arguments.is_verbose {
         match &told.id {
             Some(id) => super::say(format_args!("accepted as {id}\n")),
@@ -141,6 +159,7 @@ fn wait(arguments: &Arguments, site: &Site, mut filed: Filed, recipients: usize)
     let mut status = exit::OK;
     for failure in &told.failures {
         status = status_of(failure);
+        traffic.note(&format!("{}... {}", failure.to, failure.text));
         if arguments.errors == Errors::Print {
             super::say(format_args!("{}... {}\n", as_sendmail_names(&failure.to, site), words_of(&failure.text)));
         }

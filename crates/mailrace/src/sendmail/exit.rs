@@ -74,6 +74,8 @@ mod tests {
             ("550 5.7.1 <x@y>... Relaying denied", DATA),
             ("554 5.4.6 Too many hops", UNAVAILABLE),
             ("552 5.3.4 too large", UNAVAILABLE),
+            ("554 5.5.0 Command rejected", PROTOCOL),
+            ("553 5.1.3 <x@>... User address required", USAGE),
             ("550 no such user", NO_USER),
             ("554 no", UNAVAILABLE),
             ("", UNAVAILABLE),

@@ -9,6 +9,7 @@ mod answer;
 mod arguments;
 mod compose;
 mod daemon;
+mod debug;
 mod deliver;
 mod exit;
 mod makemap;
@@ -19,6 +20,7 @@ mod site;
 mod statistics;
 mod stdin_smtp;
 mod test_mode;
+mod traffic;
 mod verify;
 
 use crate::exit::Failure;
@@ -104,6 +106,7 @@ impl Personality {
             _ => arguments.mode,
         };
         with_site(arguments.config.as_deref(), |site| {
+            debug::show(arguments.debug, site);
             let is_run = arguments.is_queue_run || arguments.quarantine.is_some();
             match mode {
                 Mode::Deliver if is_run && !arguments.takes_recipients && arguments.words.is_empty() => {
@@ -114,7 +117,7 @@ impl Personality {
                     }
                 }
                 Mode::Deliver => deliver::run(arguments, site),
-                Mode::Smtp => stdin_smtp::run(site),
+                Mode::Smtp => stdin_smtp::run(arguments, site),
                 Mode::Verify => verify::run(arguments, site),
                 Mode::Test => test_mode::run(site),
                 Mode::Aliases => aliases::renew(site),

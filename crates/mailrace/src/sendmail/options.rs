@@ -1,4 +1,36 @@
-//! The names of sendmail's options, so that `-O` takes those and complains of others.
+//! The names of sendmail's options, so that `-O` takes those and complains of others; and the limits that hold for one call.
+
+/// Limits that whoever calls sets for his own message, where they are narrower than the server's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// `MaxMessageSize`: octets.
+    pub(super) message_bytes: Option<u64>,
+    /// `MaxHopCount`
+    pub(super) hops: Option<usize>,
+    /// `MaxRecipientsPerMessage`: of `-bs`, as in sendmail.
+    pub(super) recipients: Option<u32>,
+    /// `MaxHeadersLength`: octets.
+    pub(super) header_bytes: Option<usize>,
+}
+
+impl Limits {
+    /// Takes an option; 0 is no limit, as in sendmail.
+    ///
+    /// # Errors
+    /// The value is no number.
+    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let number: u64 = value.parse().map_err(|_| format!("-O {name}={value}: {value:?} is no number"))?;
+        let small = usize::try_from(number).unwrap_or(usize::MAX);
+        match name.to_ascii_lowercase().as_str() {
+            "maxmessagesize" => self.message_bytes = (number > 0).then_some(number),
+            // Not even one hop: that is a limit.
+            "maxhopcount" => self.hops = Some(small),
+            "maxrecipientspermessage" => self.recipients = u32::try_from(number).ok().filter(|number| *number > 0),
+            _ => self.header_bytes = (small > 0).then_some(small),
+        }
+        Ok(())
+    }
+}
 
 /// In lower case.
 const NAMES: &[&str] = &[

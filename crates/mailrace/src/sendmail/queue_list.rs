@@ -1,13 +1,14 @@
 //! `mailq`: the queue of the running server, laid out as sendmail's.
 //!
-//! The columns are sendmail's to the character, since programs read them. What differs is in them: `--Size--` counts the header
-//! section too, and `QUARANTINE:` says `held`, whatever the reason was.
+//! The columns are sendmail's to the character, since programs read them; `recorded` has what sendmail prints. What differs is in
+//! them: `--Size--` counts the header section too, and `QUARANTINE:` says `held`, whatever the reason was.
 
 use super::arguments::{Arguments, FilterKind};
 use super::exit;
 use super::site::Site;
 use super::{ctime, print, said};
 use crate::control_client::Control;
+use crate::exit::{Exit, Failure};
 use serde_json::Value;
 use server::control::Request;
 use server::queue::{Action, Command, Pattern, Selection, Standing};
@@ -59,8 +60,16 @@ pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
             let path = site.config.spool.path.display().to_string();
             print(&laid_out(&path, &messages, arguments.is_verbose))
         }
-        Err(failure) => said("mailq", &failure),
+        Err(failure) => refused(&failure),
     }
+}
+
+/// In sendmail's words where the caller may not look.
+fn refused(failure: &Failure) -> u8 {
+    if failure.exit == Exit::NoPermission {
+        eprintln!("You are not permitted to see the queue");
+    }
+    said("mailq", failure)
 }
 
 /// `-bP`: what a monitor reads.
@@ -76,7 +85,7 @@ pub(super) fn totals(site: &Site) -> u8 {
                 queue("messages")
             ))
         }
-        Err(failure) => said("mailq", &failure),
+        Err(failure) => refused(&failure),
     }
 }
 
@@ -166,14 +175,23 @@ fn lay_out(message: &Value, is_verbose: bool, text: &mut String) -> std::fmt::Re
     if is("held") {
         write!(text, "\n     QUARANTINE: held")?;
     }
-    if let Some(reason) = recipients(message).map(|one| field(one, "reason")).find(|reason| !reason.is_empty()) {
-        let reason = format!("Deferred: {reason}");
-        write!(text, "\n    {:>10}   ({})", "", cut(&reason, if is_verbose { 100 } else { 60 }))?;
+    let (body, width) = (field(message, "body"), if is_verbose { 100 } else { 60 });
+    let reasons = || recipients(message).map(|one| field(one, "reason")).filter(|reason| !reason.is_empty());
+    match reasons().next() {
+        Some(reason) => write!(text, "\n    {body:>10}   ({})", cut(&format!("Deferred: {reason}"), width))?,
+        None if !body.is_empty() => write!(text, "\n    {body:>10}")?,
+        None => {}
     }
+    let has_several = reasons().nth(1).is_some();
     for one in recipients(message) {
-        match is_verbose {
-            true => write!(text, "\n\t\t\t\t\t\t{}", cut(field(one, "to"), 78))?,
-            false => write!(text, "\n\t\t\t\t\t {}", cut(field(one, "to"), 38))?,
+        if !is_verbose {
+            write!(text, "\n\t\t\t\t\t {}", cut(field(one, "to"), 38))?;
+            continue;
+        }
+        write!(text, "\n\t\t\t\t\t\t{}", cut(field(one, "to"), 78))?;
+        let reason = field(one, "reason");
+        if has_several && !reason.is_empty() {
+            write!(text, "\n\t\t ({})", cut(&format!("Deferred: {reason}"), width))?;
         }
     }
     text.push('\n');
@@ -255,5 +273,45 @@ mod tests {
         assert!(verbose.contains(&format!("\n6AMB9uh9000097*       3     150003+{brief} other@e.test\n")), "{verbose}");
         assert!(verbose.contains("\n\t\t\t\t\t\tann@h.test\n"), "{verbose}");
         assert_eq!(laid_out("/s", &[], false), "/s is empty\n\t\tTotal requests: 0\n");
+    }
+
+    /// With ids and times as other runs have them.
+    fn plain(text: &str, time: std::ops::Range<usize>) -> String {
+        let line = |line: &str| {
+            let mut chars: Vec<char> = line.chars().collect();
+            if chars.first().is_some_and(char::is_ascii_digit) {
+                chars[..14].fill('Q');
+                chars[time.clone()].fill('T');
+            }
+            chars.into_iter().collect::<String>() + "\n"
+        };
+        text.lines().map(line).collect()
+    }
+
+    #[test]
+    fn lists_are_what_sendmail_prints() {
+        let path = "/run/oracle/queue";
+        let message = |body: &str, reason: &str, to: &[&str]| {
+            let recipients: Vec<Value> =
+                to.iter().map(|to| json!({ "to": to, "state": "waiting", "tries": 0, "reason": reason })).collect();
+            json!({ "id": "6AMB9uh9000097", "arrived": 0, "size": 6, "waiting": to.len(), "from": "me@oracle.example", "body": body,
+                    "recipients": recipients })
+        };
+        let greylisted = "451 4.7.1 Greylisted, please come back in a moment, thank you very much indeed";
+        let messages = [
+            message("7BIT", "", &["ann@ok.test"]),
+            message("", "Connection refused by mx.down.test.", &["c@down.test"]),
+            message("", greylisted, &["d@grey.test", "e@grey.test"]),
+        ];
+        let short = laid_out(path, &messages, false);
+        assert_eq!(plain(&short, 24..40), plain(include_str!("recorded/mailq"), 24..40));
+        let verbose = laid_out(path, &messages, true);
+        let without_priority = |text: &str| plain(text, 24..47);
+        assert_eq!(without_priority(&verbose), without_priority(include_str!("recorded/mailq-v")));
+        let mut held = messages[1].clone();
+        held["recipients"] = json!([{ "to": "ann@ok.test", "state": "held" }]);
+        let recorded = include_str!("recorded/mailq-held").replace("QUARANTINE: bad", "QUARANTINE: held");
+        assert_eq!(plain(&laid_out(path, &[held], false), 24..40), plain(&recorded, 24..40));
+        assert_eq!(laid_out(path, &[], false), include_str!("recorded/mailq-empty"));
     }
 }

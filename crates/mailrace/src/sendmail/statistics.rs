@@ -71,27 +71,38 @@ fn interval(seconds: u64) -> String {
     if days > 0 { format!("{days}+{rest}") } else { rest }
 }
 
-/// `mailstats`: the exit status. `-p` and `-P` are for programs.
+/// How `mailstats` prints.
+#[derive(Clone, Copy, Debug, Default)]
+struct Form {
+    /// `-p` and `-P`: for programs.
+    is_for_programs: bool,
+    /// `-o`: without the names of mailers.
+    is_nameless: bool,
+}
+
+/// `mailstats`: the exit status. Nothing is cleared, also not with `-p`: the numbers are those since the start.
 pub(super) fn mailers(site: &Site, words: &[String]) -> u8 {
-    let (mut is_for_programs, mut words) = (false, words.iter());
+    let (mut form, mut words) = (Form::default(), words.iter());
     while let Some(word) = words.next() {
         match word.as_str() {
-            "-p" | "-P" => is_for_programs = true,
-            "-C" | "-c" | "-f" => drop(words.next()),
-            "-o" => {}
+            "-p" | "-P" => form.is_for_programs = true,
+            "-o" => form.is_nameless = true,
+            "-c" => {}
+            "-C" | "-f" => drop(words.next()),
+            attached if attached.starts_with("-C") || attached.starts_with("-f") => {}
             _ => {
-                eprintln!("usage: mailstats [-C FILE] [-P] [-f FILE] [-o] [-p]");
+                eprintln!("usage: mailstats [-C FILE] [-c] [-P] [-f FILE] [-o] [-p]");
                 return super::exit::USAGE;
             }
         }
     }
     match ask(site, &Request::Mailers) {
-        Ok(answer) => print(&mailers_text(&answer, is_for_programs)),
+        Ok(answer) => print(&mailers_text(&answer, form)),
         Err(failure) => said("mailstats", &failure),
     }
 }
 
-fn mailers_text(answer: &Value, is_for_programs: bool) -> String {
+fn mailers_text(answer: &Value, form: Form) -> String {
     let mut rows: Vec<(usize, &Value)> = answer
         .get("mailers")
         .and_then(Value::as_array)
@@ -109,31 +120,38 @@ fn mailers_text(answer: &Value, is_for_programs: bool) -> String {
         "bytes_to": sum("bytes_to"), "rejected": sum("rejected"),
     });
     let (since, connections) = (number(answer, "since"), number(answer, "connections"));
+    let connections_to = number(answer, "connections_to");
+    let refused = number(answer, "connections_refused");
     let mut text = String::new();
-    if is_for_programs {
+    if form.is_for_programs {
         writeln!(text, "{since} {}", server::env::clock::unix_us() / 1_000_000).expect("a string takes everything");
     } else {
         let at = ctime(since.saturating_mul(1_000_000));
         text.push_str(&format!("Statistics from {at}\n"));
-        text.push_str(" M   msgsfr  bytes_from   msgsto    bytes_to  msgsrej msgsdis msgsqur  Mailer\n");
+        text.push_str(" M   msgsfr  bytes_from   msgsto    bytes_to  msgsrej msgsdis msgsqur");
+        text.push_str(if form.is_nameless { "\n" } else { "  Mailer\n" });
     }
     for (place, row) in &rows {
         let name = row.get("mailer").and_then(Value::as_str).unwrap_or_default();
-        text.push_str(&format!("{place:>2}{}  {name}\n", columns(row)));
+        let name = if form.is_nameless { String::new() } else { format!("  {name}") };
+        text.push_str(&format!("{place:>2}{}{name}\n", columns(row, form)));
     }
-    if !is_for_programs {
-        text.push_str(&"=".repeat(69));
-        text.push('\n');
+    if form.is_for_programs {
+        text.push_str(&format!(" T{}\n", columns(&total, form)));
+        text.push_str(&format!(" C {connections:>8} {connections_to:>8} {refused:>6}\n"));
+        return text;
     }
-    text.push_str(&format!(" T{}\n", columns(&total)));
-    text.push_str(&format!(" C {connections:>8} {:>11} {:>8} {:>11}   {:>6}\n", "", 0, "", 0));
+    text.push_str(&"=".repeat(69));
+    text.push_str(&format!("\n T{}\n", columns(&total, form)));
+    text.push_str(&format!(" C {connections:>8} {:>11} {connections_to:>8} {:>11}   {refused:>6}\n", "", ""));
     text
 }
 
-fn columns(row: &Value) -> String {
+fn columns(row: &Value, form: Form) -> String {
+    let unit = if form.is_for_programs { "" } else { "K" };
     let kib = |name: &str| number(row, name).div_ceil(1_024);
     format!(
-        " {:>8} {:>10}K {:>8} {:>10}K   {:>6}  {:>6} {:>7}",
+        " {:>8} {:>10}{unit} {:>8} {:>10}{unit}   {:>6}  {:>6}  {:>6}",
         number(row, "messages_from"),
         kib("bytes_from"),
         number(row, "messages_to"),
@@ -148,24 +166,44 @@ fn columns(row: &Value) -> String {
 mod tests {
     use super::*;
 
+    /// With times as other runs have them.
+    fn plain(text: &str) -> String {
+        let (first, rest) = text.split_once('\n').unwrap();
+        let first = if first.starts_with("Statistics") { "Statistics" } else { "times" };
+        format!("{first}\n{rest}")
+    }
+
     #[test]
-    fn columns_are_sendmails() {
-        let row = |mailer: &str, from: u64, bytes: u64| json!({ "mailer": mailer, "messages_from": from, "bytes_from": bytes, "messages_to": 0, "bytes_to": 0, "rejected": 0 });
-        let answer =
-            json!({ "since": 0, "connections": 0, "mailers": [row("esmtp", 1, 1_000), row("local", 12, 6_144)] });
-        let text = mailers_text(&answer, false);
+    fn columns_are_what_sendmail_prints() {
+        let row = |mailer: &str, from: u64, to: u64| {
+            json!({ "mailer": mailer, "messages_from": from, "bytes_from": from * 1_000, "messages_to": to, "bytes_to": to * 1_024,
+                    "rejected": 0 })
+        };
+        let answer = json!({ "since": 0, "connections": 0, "connections_to": 3, "connections_refused": 0,
+                             "mailers": [row("prog", 0, 1), row("esmtp", 0, 1), row("local", 8, 1)] });
+        for (form, recorded) in [
+            (Form::default(), include_str!("recorded/mailstats")),
+            (Form { is_for_programs: true, ..Form::default() }, include_str!("recorded/mailstats-p")),
+            (Form { is_nameless: true, ..Form::default() }, include_str!("recorded/mailstats-o")),
+        ] {
+            assert_eq!(plain(&mailers_text(&answer, form)), plain(recorded));
+        }
+    }
+
+    #[test]
+    fn hosts_stand_where_sendmail_puts_them() {
+        // Its words are the last reply of each host, ours say how it is.
+        let recorded: Vec<&str> = include_str!("recorded/hoststat").lines().collect();
+        let hosts = json!({ "hosts": [{ "address": "mx.down.test", "ago": 2, "failures": 1 }] });
+        let text = hosts_text(&hosts, false);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(
-            &lines[1..],
-            [
-                " M   msgsfr  bytes_from   msgsto    bytes_to  msgsrej msgsdis msgsqur  Mailer",
-                " 3       12          6K        0          0K        0       0       0  local",
-                " 5        1          1K        0          0K        0       0       0  esmtp",
-                "=====================================================================",
-                " T       13          7K        0          0K        0       0       0",
-                " C        0                    0                    0",
-            ]
-        );
+        let theirs = recorded.iter().find(|line| line.contains("mx.down.test")).unwrap();
+        assert_eq!((lines[0], lines[1].get(..45)), (recorded[0], theirs.get(..45)));
+        assert_eq!(theirs.find("Deferred: "), lines[1].find("Deferred: "));
+        let longest = recorded.iter().map(|line| line.chars().count()).filter(|length| *length <= 79).max();
+        let long =
+            json!({ "hosts": [{ "address": "mx.down.test", "ago": 2, "failures": 100_000, "retry_in": 99_999_999 }] });
+        assert_eq!(hosts_text(&long, false).lines().last().map(|line| line.chars().count()), longest);
     }
 
     #[test]

@@ -3,11 +3,13 @@
 //! The session is the server's machine; here is what drives it. Whether the server runs makes no difference.
 
 use super::answer::{self, Wait};
-use super::compose::{Composed, Composer, Manner, commit};
+use super::arguments::Arguments;
+use super::compose::{Composed, Composer, Manner, commit, terms};
 use super::exit;
 use super::site::{Site, Trouble};
+use super::traffic::Traffic;
 use mail::submission::Lines;
-use mail::{Client, RecipientParams, Reply, ReplyCode};
+use mail::{Client, Reply, ReplyCode};
 use server::env::clock;
 use server::submit::Submission;
 use smtp::server::{BareNewline, Dialect, Question, Session, Settings, Step, Verdict};
@@ -18,16 +20,24 @@ use std::time::Instant;
 const READ_BYTES: usize = 64 << 10;
 
 /// Holds the session to its end; the exit status.
-pub(super) fn run(site: &Site) -> u8 {
+pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
+    let traffic = match Traffic::open(arguments.traffic.as_deref()) {
+        Ok(traffic) => traffic,
+        Err((status, text)) => {
+            eprintln!("sendmail: {text}");
+            return status;
+        }
+    };
     let mut settings = Settings::new(site.host.as_str());
     settings.dialect = Dialect::Stdin;
     settings.bare_newline = BareNewline::Normalize;
-    settings.limits.message_bytes = site.config.message.size_max;
-    settings.limits.recipients = u32::MAX;
+    let limits = arguments.limits;
+    settings.limits.message_bytes = site.config.message.size_max.min(limits.message_bytes.unwrap_or(u64::MAX));
+    settings.limits.recipients = limits.recipients.unwrap_or(u32::MAX);
     settings.limits.rate_bytes = 0;
     let client = Client::Process { uid: rustix::process::getuid().as_raw() };
-    let talk =
-        Talk { site, session: Session::new(Arc::new(settings), client, None), began: clock::now(), message: None };
+    let session = Session::new(Arc::new(settings), client, None);
+    let talk = Talk { site, arguments, traffic, session, began: clock::now(), message: None };
     match talk.hold() {
         Ok(()) => exit::OK,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => exit::OK,
@@ -40,6 +50,8 @@ pub(super) fn run(site: &Site) -> u8 {
 
 struct Talk<'a> {
     site: &'a Site,
+    arguments: &'a Arguments,
+    traffic: Traffic,
     session: Session,
     began: Instant,
     /// The message that comes, or what is wrong with it.
@@ -54,8 +66,10 @@ impl<'a> Talk<'a> {
             self.say()?;
             let count = input.read(&mut buffer)?;
             if count == 0 {
+                self.traffic.ended();
                 return Ok(());
             }
+            self.traffic.heard(buffer.get(..count).unwrap_or_default());
             let mut rest = buffer.get(..count).unwrap_or_default();
             loop {
                 let now = self.elapsed();
@@ -75,6 +89,7 @@ impl<'a> Talk<'a> {
 
     fn say(&mut self) -> io::Result<()> {
         let mut output = io::stdout().lock();
+        self.traffic.said(self.session.output());
         output.write_all(self.session.output())?;
         output.flush()?;
         let said = self.session.output().len();
@@ -120,15 +135,11 @@ impl<'a> Talk<'a> {
             on_behalf_of: None,
             adopted: None,
             params: transaction.params.clone(),
+            terms: terms(self.arguments),
             recipients: transaction.recipients.clone(),
         };
-        let manner = Manner {
-            submission,
-            recipient_params: RecipientParams::default(),
-            full_name: None,
-            takes_recipients: false,
-            hops: 0,
-        };
+        // Recipients are those of the dialogue alone.
+        let manner = Manner { takes_recipients: false, ..Manner::new(submission, self.arguments) };
         Ok((Composer::new(self.site, manner), Lines::new(false)))
     }
 
@@ -159,6 +170,7 @@ impl<'a> Talk<'a> {
                 }
                 Verdict::AcceptWith(reply(250, &format!("2.0.0 {} Message accepted for delivery", filed.name())))
             }
+            Err((exit::LATER, text)) => Verdict::Refuse(reply(452, &format!("4.3.1 {text}"))),
             Err((exit::UNAVAILABLE, text)) => Verdict::Refuse(reply(552, &format!("5.3.4 {text}"))),
             Err((_, text)) => Verdict::Refuse(reply(451, &format!("4.3.0 {text}"))),
         }

@@ -1,14 +1,14 @@
 //! `-bt`: questions about maps, names and routes, one a line, as in sendmail's test mode. There are no rulesets here: what asks
 //! for one gets the decision itself.
 
-use super::aliases;
 use super::exit;
 use super::site::Site;
 use super::verify::{as_given, explainer, verify};
 use mail::DomainName;
-use route::map::{Format, Reading, Table};
-use server::config::{MapSource, Maps};
+use route::map::{Reading, Table};
+use server::config::{Config, MapSource};
 use server::dns::{Family, Ourselves, Resolver};
+use server::explain::aliases::Surroundings;
 use std::fmt::Write as _;
 use std::io::{self, BufRead as _, Write as _};
 use std::path::Path;
@@ -57,7 +57,7 @@ fn answer(line: &str, site: &Site) -> Option<String> {
         ("/quit", _) => return None,
         ("?" | "/help", _) => HELP.to_owned(),
         ("/mx", [domain]) => mx(domain, site),
-        ("/map", [name, key @ ..]) if !key.is_empty() => map(name, &key.join(" "), &site.config.maps),
+        ("/map", [name, key @ ..]) if !key.is_empty() => map(name, &key.join(" "), &site.config),
         ("/parse", [_, ..]) => route(&rest.join(" "), site),
         ("/try", [mailer, _, ..]) => tried(mailer, &rest.get(1..).unwrap_or_default().join(" "), site),
         ("/tryflags" | "/canon", _) => {
@@ -142,7 +142,8 @@ fn mx(domain: &str, site: &Site) -> String {
     }
 }
 
-fn map(name: &str, key: &str, maps: &Maps) -> String {
+fn map(name: &str, key: &str, config: &Config) -> String {
+    let maps = &config.maps;
     let sources = match name {
         "aliases" => &maps.aliases,
         "access" => &maps.access,
@@ -157,7 +158,7 @@ fn map(name: &str, key: &str, maps: &Maps) -> String {
         let MapSource::File(path) = source else {
             return format!("map_lookup: {name} ({key}): {source} is asked by the server alone\n");
         };
-        match look_up(name, path, key) {
+        match look_up(name, path, key, config) {
             Ok(Some(value)) => return format!("map_lookup: {name} ({key}) returns {value} (0)\n"),
             Ok(None) => {}
             Err(why) => return format!("map_lookup: {name} ({key}): {why}\n"),
@@ -166,14 +167,13 @@ fn map(name: &str, key: &str, maps: &Maps) -> String {
     format!("map_lookup: {name} ({key}) no match (0)\n")
 }
 
-fn look_up(name: &str, path: &Path, key: &str) -> Result<Option<String>, String> {
+fn look_up(name: &str, path: &Path, key: &str, config: &Config) -> Result<Option<String>, String> {
     let file = path.display().to_string();
-    let bytes = std::fs::read(path).map_err(|error| format!("{file}: {error}"))?;
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    let loaded = Table::read(Reading { name, file: &file, bytes, fold: true });
-    if name == "aliases" && loaded.as_ref().map_or(true, |loaded| loaded.table.format() == Format::Text) {
-        let (aliases, _) = aliases::read_text(&text);
-        return Ok(aliases.into_iter().find(|(one, ..)| *one == key.to_lowercase()).map(|(_, value, _)| value));
+    if name == route::alias::NAME {
+        let read = Surroundings::new(config).read(path).map_err(|error| format!("{file}: {error}"))?;
+        return Ok(read.table.get(key).map(|hit| hit.value.to_owned()));
     }
-    Ok(loaded.map_err(|error| error.to_string())?.table.get(key).map(|hit| hit.value.to_owned()))
+    let bytes = std::fs::read(path).map_err(|error| format!("{file}: {error}"))?;
+    let loaded = Table::read(Reading { name, file: &file, bytes, fold: true }).map_err(|error| error.to_string())?;
+    Ok(loaded.table.get(key).map(|hit| hit.value.to_owned()))
 }

@@ -15,7 +15,8 @@ pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
         eprintln!("Recipient names must be specified");
         return exit::USAGE;
     }
-    let explainer = match explainer(site) {
+    let opened = if arguments.ignores_aliases { without_aliases(site) } else { explainer(site) };
+    let explainer = match opened {
         Ok(explainer) => explainer,
         Err((status, text)) => {
             eprintln!("{text}");
@@ -57,6 +58,19 @@ pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
 /// They cannot be read.
 pub(super) fn explainer(site: &Site) -> Result<Explainer, (u8, String)> {
     Explainer::open(&site.loaded).map_err(|faults| (exit::CONFIG, faults.join("\n")))
+}
+
+/// The same without aliases and without what users forward (`-n`).
+fn without_aliases(site: &Site) -> Result<Explainer, (u8, String)> {
+    let mut loaded = site.loaded.clone();
+    let config = &mut loaded.config;
+    if !config.maps.aliases.is_empty() {
+        // Aliases make this host one with users, and it stays that.
+        config.maps.aliases.clear();
+        config.local.domains.push(site.host.clone());
+    }
+    config.local.forward = false;
+    Explainer::open(&loaded).map_err(|faults| (exit::CONFIG, faults.join("\n")))
 }
 
 /// Where an address goes, a line for each place, or the exit status and the text of its refusal.

@@ -30,7 +30,7 @@ fn as_users(setup: Setup, owner_of_spool: u32) {
     let mut server = start(setup.set("delivery.mode", "\"background\""), As::Us);
     let sent = line(&mut server, &["to=<nobody+lists@x.test>", "stat=Sent"]);
     assert!(sent.contains("mailer=local,") && sent.contains("dsn=2.0.0") && !sent.contains("ctladdr"), "{sent}");
-    let sent = line(&mut server, &["ctladdr=<prog@x.test>", "stat=Sent"]);
+    let sent = line(&mut server, &["ctladdr=<prog@x.test> (65534/65534)", "stat=Sent"]);
     assert!(sent.contains("to=\"|keep ") && sent.contains("mailer=prog,"), "{sent}");
     let sent = line(&mut server, &["ctladdr=<archive@x.test>", "stat=Sent"]);
     assert!(sent.contains(&format!("to={}/archive", boxes.display())) && sent.contains("mailer=*file*,"), "{sent}");

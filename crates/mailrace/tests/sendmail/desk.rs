@@ -1,6 +1,6 @@
 //! A user at a command line: names of the program, a configuration, a message on standard input.
 
-use crate::harness::{Letter, Server, Setup, letters};
+use crate::harness::{Letter, Server, Setup, letters, program};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -131,5 +131,31 @@ impl Server {
         let setup = std::mem::replace(&mut self.setup, Setup::new());
         assert!(self.ended().status.success());
         setup
+    }
+}
+
+/// A next hop, killed at the end.
+pub(crate) struct Sink {
+    child: std::process::Child,
+    pub(crate) address: String,
+}
+
+impl Sink {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let mut command = program();
+        command.args(["sink", "--listen", "127.0.0.1:0"]).args(arguments).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("a sink");
+        let said = std::io::BufReader::new(child.stdout.take().expect("piped"));
+        // Lines of its log may come first.
+        let ready = |line: String| Some(line.strip_prefix("mailrace: ready on ")?.to_owned());
+        let address = std::io::BufRead::lines(said).map_while(Result::ok).find_map(ready).expect("ready");
+        Self { child, address }
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 }

@@ -88,9 +88,31 @@ fn maps_are_made_and_aliases_are_looked_through() {
         let done = desk.run(command, words, "");
         assert_eq!((done.exit, done.out.as_str()), (Some(0), expected.as_str()), "{done:?}");
     }
+    let doubts = desk.run("newaliases", &[], "").err;
+    assert!(doubts.contains("aliases: there is no alias postmaster; "), "{doubts}");
+    std::fs::write(&path, format!("{aliases}no colon\nl1: l2\nl2: l1\ninc: :include:/nonexistent/x\nroot: ann\n"))
+        .expect("written");
+    let wrong = desk.run("newaliases", &[], "");
+    assert_eq!(wrong.exit, Some(70), "{wrong:?}");
+    for part in [
+        ": line 3: \"no colon\" has no colon behind the name; it is ignored\n",
+        ": line 7: \"root\": is in line 1 too; the last one counts\n",
+        ": line 4: l1 → l2 → l1 is a loop; ",
+        ": line 6: inc: :include: /nonexistent/x: No such file or directory",
+    ] {
+        assert!(wrong.err.contains(part), "{part}: {wrong:?}");
+    }
+    let checked = desk.run("mailrace", &["check"], "");
+    assert!(
+        checked.out.contains("l1 → l2 → l1 is a loop") && checked.out.contains("/nonexistent/x: No such file"),
+        "{checked:?}"
+    );
+    std::fs::write(&path, aliases).expect("written");
     let shown = desk.run("praliases", &[], "").out;
     assert_eq!(shown, "list:joe, ann, ext@x.test\nroot:joe\n");
     assert_eq!(desk.run("praliases", &["root", "nox"], "").out, "root:joe\nnox: No such key\n");
+    let missing = desk.run("praliases", &["-f", "/nonexistent/aliases"], "");
+    assert!(missing.exit == Some(66) && missing.err.contains("praliases: /nonexistent/aliases: open: "), "{missing:?}");
     let map = desk.path("m").display().to_string();
     for kind in ["hash", "cdb"] {
         let done = desk.run("makemap", &[kind, &map], "A.test\tesmtp:[x]\n.b.test local:\n");

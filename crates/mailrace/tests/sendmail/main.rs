@@ -8,6 +8,8 @@ mod harness;
 
 mod callers;
 mod crash;
+mod crowd;
 mod desk;
+mod flags;
 mod lists;
 mod submission;

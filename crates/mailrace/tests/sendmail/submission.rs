@@ -1,7 +1,7 @@
 //! Handing mail in: arguments, statuses, headers, refusals.
 
-use crate::desk::{CONFIG, Desk, finish, taken, wait_until_empty};
-use crate::harness::{Setup, program};
+use crate::desk::{CONFIG, Desk, Sink, finish, taken, wait_until_empty};
+use crate::harness::Setup;
 use mail::{Client, Protocol};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
@@ -134,28 +134,11 @@ fn the_server_answers_whoever_waits() {
     assert!(String::from_utf8_lossy(&report.content).contains("Final-Recipient: rfc822; joe@a.test"), "{report:?}");
 }
 
-/// A next hop, killed at the end.
-struct Sink(std::process::Child);
-
-impl Drop for Sink {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
 #[test]
 fn interactive_waits_for_the_next_hop() {
     for (refuse, exit) in [("rcpt:550:100", 67), ("rcpt:450:100", 0), ("rcpt:550:0", 0)] {
-        let mut sink = program();
-        sink.args(["sink", "--listen", "127.0.0.1:0", "--refuse", refuse]).stdout(std::process::Stdio::piped());
-        let mut sink = Sink(sink.spawn().expect("a sink"));
-        let said = std::io::BufReader::new(sink.0.stdout.take().expect("piped"));
-        // Lines of its log may come first.
-        let address = std::io::BufRead::lines(said)
-            .map_while(Result::ok)
-            .find_map(|line| Some(line.strip_prefix("mailrace: ready on ")?.to_owned()))
-            .expect("ready");
+        let sink = Sink::start(&["--refuse", refuse]);
+        let address = &sink.address;
         let setup = Setup::new().set("route.smart_host", format!("{address:?}")).set("delivery.mode", "\"background\"");
         let desk = Desk::of(&setup);
         let server = setup.start();

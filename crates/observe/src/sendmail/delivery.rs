@@ -13,6 +13,10 @@ use std::time::Duration;
 const QUEUED_TO_MAX: usize = 1_000;
 /// The same where more follows. With all other values at their bounds the line stays below `PART_MAX`.
 const DELIVERY_TO_MAX: usize = 480;
+/// Of a `ctladdr=`, as in sendmail.
+const CONTROLLER_MAX: usize = 83;
+/// What such a field takes from the recipients.
+const CONTROLLER_FIELD_MAX: usize = CONTROLLER_MAX + ", ctladdr= (4294967295/4294967295)".len();
 const REPLY_MAX: usize = 250;
 const STAT_MAX: usize = 400;
 
@@ -20,6 +24,7 @@ const STAT_MAX: usize = 400;
 pub(crate) fn split<'a>(event: &Event<'a>) -> (Event<'a>, Option<Event<'a>>) {
     let (to, max) = match *event {
         Event::Queued { to, .. } => (to, QUEUED_TO_MAX),
+        Event::Delivery { to, controller: Some(_), .. } => (to, DELIVERY_TO_MAX - CONTROLLER_FIELD_MAX),
         Event::Delivery { to, .. } => (to, DELIVERY_TO_MAX),
         _ => return (*event, None),
     };
@@ -71,7 +76,10 @@ pub(super) fn write_to<'a>(event: &Event<'a>, out: &mut String) -> Option<Event<
         }
         Event::Delivery { controller, delay, xdelay, mailer, priority, relay, dsn, reply, stat, .. } => {
             if let Some(controller) = controller {
-                value(out, ", ctladdr=", controller, PATH_MAX);
+                value(out, ", ctladdr=", controller.address, CONTROLLER_MAX);
+                if let Some((uid, gid)) = controller.owner {
+                    put(out, format_args!(" ({uid}/{gid})"));
+                }
             }
             write_time(", delay=", delay, out);
             write_time(", xdelay=", xdelay, out);

@@ -157,7 +157,7 @@ fn a_delivery_fits_into_its_line() {
     let time = sendmail::Civil { month: 12, day: 31, hour: 23, minute: 59, second: 60 };
     sendmail::prefix(time, Some(&long), &long, u32::MAX, &mut line);
     let event = Event::Delivery {
-        controller: None,
+        controller: Some(observe::Controller { address: &long, owner: Some((u32::MAX, u32::MAX)) }),
         id: kinds::queue_id(),
         to: &to,
         delay: std::time::Duration::MAX,

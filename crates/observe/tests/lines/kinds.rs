@@ -1,7 +1,7 @@
 //! Events of every kind over the same few values.
 
 use mail::{Body, EnhancedCode, Node, Outcome, Protocol, QueueId, Reply};
-use observe::{Event, Limit, NextHop, Relay, ReportKind, Ruleset, Severity, Stat};
+use observe::{Controller, Event, Limit, NextHop, Relay, ReportKind, Ruleset, Severity, Stat};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -165,7 +165,7 @@ fn delivery_event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<'a
     let time = Duration::from_millis(v.number);
     match kind {
         30 => Event::Delivery {
-            controller: v.flag.then_some(b),
+            controller: v.flag.then_some(Controller { address: b, owner: Some((0, u32::MAX)) }),
             id: queue_id(),
             to,
             delay: time,

@@ -20,6 +20,8 @@ pub struct Aliases {
     pub complaints: Vec<Complaint>,
     /// For `newaliases`.
     pub summary: Summary,
+    /// Lines that count for nothing; other complaints are doubts about lines that hold.
+    pub ignored: u64,
 }
 
 /// What `newaliases` says.
@@ -45,6 +47,7 @@ struct Reading<'a> {
     by_name: HashMap<String, usize>,
     complaints: Vec<Complaint>,
     more: u64,
+    ignored: u64,
     summary: Summary,
 }
 
@@ -56,6 +59,7 @@ pub fn parse_aliases(file: &str, text: &str, is_local: &dyn Fn(&str) -> bool) ->
         by_name: HashMap::new(),
         complaints: Vec::new(),
         more: 0,
+        ignored: 0,
         summary: Summary::default(),
     };
     let mut lines = (1_u32..).zip(text.lines()).peekable();
@@ -92,23 +96,30 @@ impl<'a> Reading<'a> {
         }
     }
 
+    fn ignore(&mut self, line: u32, text: impl FnOnce() -> String) {
+        self.ignored += 1;
+        self.complain(line, || format!("{}; it is ignored", text()));
+    }
+
     fn line(&mut self, number: u32, line: Cow<'a, str>, is_local: &dyn Fn(&str) -> bool) {
         if line.starts_with('#') || line.trim().is_empty() {
             return;
         }
         if line.starts_with([' ', '\t']) {
-            return self.complain(number, || format!("{} continues no line; it is ignored", shown(line.trim())));
+            return self.ignore(number, || format!("{} continues no line", shown(line.trim())));
         }
         let Some(colon) = colon(&line) else {
-            return self.complain(number, || format!("{} has no colon behind the name; it is ignored", shown(&line)));
+            return self.ignore(number, || format!("{} has no colon behind the name", shown(&line)));
         };
         let (name, value) = (line.get(..colon).unwrap_or_default(), line.get(colon + 1..).unwrap_or_default().trim());
+        // sendmail counts the quotes of a name.
+        let name_bytes = name.trim().len() as u64;
         let name = match self.name(number, name, is_local) {
             Ok(name) => name,
-            Err(why) => return self.complain(number, || format!("{why}; it is ignored")),
+            Err(why) => return self.ignore(number, || why),
         };
         if value.is_empty() {
-            return self.complain(number, || format!("{}: has no value; it is ignored", shown(&name)));
+            return self.ignore(number, || format!("{}: has no value", shown(&name)));
         }
         let value = match line {
             Cow::Borrowed(line) => Cow::Borrowed(line.get(colon + 1..).unwrap_or_default().trim()),
@@ -117,7 +128,7 @@ impl<'a> Reading<'a> {
         let bytes = value.len() as u64;
         self.summary.aliases += 1;
         self.summary.longest = self.summary.longest.max(bytes);
-        self.summary.bytes += bytes + name.len() as u64;
+        self.summary.bytes += bytes + name_bytes;
         self.keep(number, name, value);
     }
 
@@ -168,7 +179,7 @@ impl<'a> Reading<'a> {
             let text = format!("{} more complaints are not shown", self.more);
             self.complaints.push(Complaint { line: None, text });
         }
-        Aliases { table: loaded.table, complaints: self.complaints, summary: self.summary }
+        Aliases { table: loaded.table, complaints: self.complaints, summary: self.summary, ignored: self.ignored }
     }
 }
 

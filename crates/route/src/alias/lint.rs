@@ -1,12 +1,16 @@
 //! What is doubtful in an aliases file.
 
 use super::NAME;
-use super::member::{Member, parse_members};
+use super::member::{Member, parse_list, parse_members};
 use crate::lint::Lint;
 use crate::map::{Hit, Table};
 use crate::question::Place;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::sync::Arc;
+
+/// How many `:include:` files may name each other in a row, as in an expansion.
+const INCLUDE_DEPTH_MAX: usize = 10;
 
 /// Names that every machine should have: RFC 5321 §4.5.1 asks for the first, cron and daemons write to the others.
 const NEEDED: &[(&str, &str)] = &[
@@ -18,35 +22,41 @@ const NEEDED: &[(&str, &str)] = &[
 /// What is known beside the file.
 #[derive(Clone, Copy)]
 pub struct LintSettings<'a> {
-    /// Which programs may run.
-    pub programs: &'a Programs,
+    /// Whether a command line would run, or why not and what to do.
+    pub command: &'a dyn Fn(&str) -> Result<(), String>,
     /// Whether a domain is ours.
     pub is_local: &'a dyn Fn(&str) -> bool,
     /// From how many members on a list should have an owner; 20.
     pub members_many: usize,
+    /// What parts a user and a detail, as in `joe+box`.
+    pub delimiter: Option<char>,
+    /// Whether a name that this file does not have is an alias of another source.
+    pub is_alias: &'a dyn Fn(&str) -> bool,
+    /// Whether there is an account of this name; `None`: nobody knows before mail comes.
+    pub is_account: &'a dyn Fn(&str) -> Option<bool>,
+    /// The text of an `:include:` file, or why mail for it waits.
+    pub include: &'a dyn Fn(&str) -> Result<Included, Arc<str>>,
+}
+
+/// An `:include:` file as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Included {
+    /// All of it.
+    pub text: Arc<str>,
+    /// Whether programs and files may stand in it: nobody but its owner can write it, and he has a shell.
+    pub is_trusted: bool,
 }
 
 impl fmt::Debug for LintSettings<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LintSettings")
-            .field("programs", &self.programs)
             .field("members_many", &self.members_many)
+            .field("delimiter", &self.delimiter)
             .finish_non_exhaustive()
     }
 }
 
-/// Which programs mail may run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Programs {
-    /// All.
-    All,
-    /// None.
-    None,
-    /// Those in these directories.
-    In(Vec<Box<str>>),
-}
-
-/// Finds what is doubtful; the time is linear in the size of the file.
+/// Finds what is doubtful, also in the files that are included; the time is linear in the size of them all.
 #[must_use]
 pub fn lint(table: &Table, settings: &LintSettings<'_>) -> Vec<Lint> {
     let mut lints = Vec::new();
@@ -64,17 +74,21 @@ pub fn lint(table: &Table, settings: &LintSettings<'_>) -> Vec<Lint> {
             (hit, members)
         })
         .collect();
+    let mut files = HashSet::new();
     for (hit, members) in &entries {
         of_members(table, hit, members, settings, &mut lints);
+        of_targets(&|| place(table, hit.line), hit.key, members, table, settings, &mut lints);
         of_owner(table, hit, members, settings, &mut lints);
+        of_included(hit, members, table, settings, &mut files, &mut lints);
     }
     loops(table, &entries, settings, &mut lints);
     for (name, hint) in NEEDED {
-        if table.get(name).is_none() && !table.is_empty() {
+        if table.get(name).is_none() && !table.is_empty() && !(settings.is_alias)(name) {
             lints.push(Lint::warning(place(table, None), format!("there is no alias {name}"), *hint));
         }
     }
-    lints.sort_by_key(|lint| lint.place.line.unwrap_or(u32::MAX));
+    // Those of other files behind those of this one.
+    lints.sort_by_key(|lint| (*lint.place.file != *table.file(), lint.place.line.unwrap_or(u32::MAX)));
     lints
 }
 
@@ -93,7 +107,7 @@ fn of_members(table: &Table, hit: &Hit<'_>, members: &[Member], settings: &LintS
         }
         let here = || place(table, hit.line);
         match member {
-            Member::Program(command) => lints.extend(of_program(here(), key, command, settings.programs)),
+            Member::Program(command) => lints.extend(of_program(here(), key, command, settings)),
             Member::Include(path) if !path.starts_with('/') => lints.push(Lint::error(
                 here(),
                 format!("{key}: \"{path}\" is no full name of a file"),
@@ -114,33 +128,9 @@ fn of_members(table: &Table, hit: &Hit<'_>, members: &[Member], settings: &LintS
     }
 }
 
-fn of_program(place: Place, key: &str, command: &str, programs: &Programs) -> Option<Lint> {
-    let program = command.split_whitespace().next().unwrap_or_default();
-    match programs {
-        Programs::None => Some(Lint::error(
-            place,
-            format!("{key}: \"{program}\" will not run: [local] programs is false"),
-            "set it to true, or to the list of directories with programs that may run",
-        )),
-        Programs::In(directories) if !directories.iter().any(|directory| is_in(program, directory)) => {
-            Some(Lint::error(
-                place,
-                format!("{key}: \"{program}\" is in none of the directories of [local] programs, and will not run"),
-                "put it there, or add its directory",
-            ))
-        }
-        Programs::All if !program.starts_with('/') => Some(Lint::warning(
-            place,
-            format!("{key}: \"{program}\" is no full name of a program"),
-            "write it from the slash on",
-        )),
-        Programs::All | Programs::In(_) => None,
-    }
-}
-
-fn is_in(program: &str, directory: &str) -> bool {
-    let rest = program.strip_prefix(directory.trim_end_matches('/'));
-    rest.and_then(|rest| rest.strip_prefix('/')).is_some_and(|rest| !rest.split('/').any(|part| part == ".."))
+fn of_program(place: Place, key: &str, command: &str, settings: &LintSettings<'_>) -> Option<Lint> {
+    let why = (settings.command)(command).err()?;
+    Some(Lint::error(place, format!("{key}: \"|{command}\" will not run: {why}"), "until then mail for it waits"))
 }
 
 fn of_owner(table: &Table, hit: &Hit<'_>, members: &[Member], settings: &LintSettings<'_>, lints: &mut Vec<Lint>) {
@@ -157,6 +147,110 @@ fn of_owner(table: &Table, hit: &Hit<'_>, members: &[Member], settings: &LintSet
         let fault = format!("{key}: a list without owner-{key}: errors of its members go to whoever wrote to it");
         let hint = format!("add \"owner-{key}: \" and who looks after the list");
         lints.push(Lint::warning(place(table, hit.line), fault, hint));
+    }
+}
+
+/// Names that are neither aliases nor accounts.
+fn of_targets(
+    here: &dyn Fn() -> Place,
+    key: &str,
+    members: &[Member],
+    table: &Table,
+    settings: &LintSettings<'_>,
+    lints: &mut Vec<Lint>,
+) {
+    for member in members {
+        let (name, is_alias_enough) = match member {
+            Member::Local(name) => (name, true),
+            Member::Mailbox(name) => (name, false),
+            Member::Address(address) if (settings.is_local)(&address.domain().to_string()) => {
+                (address.local_part(), true)
+            }
+            _ => continue,
+        };
+        // A slash is told as the name of a file.
+        if name.as_str().contains('/') || is_there(name.as_str(), key, is_alias_enough, table, settings) {
+            continue;
+        }
+        let fault = format!("{key}: {member} is neither an alias nor an account; mail for it is refused");
+        lints.push(Lint::warning(here(), fault, "correct the name, or make the account"));
+    }
+}
+
+fn is_there(name: &str, key: &str, is_alias_enough: bool, table: &Table, settings: &LintSettings<'_>) -> bool {
+    let lower = name.to_lowercase();
+    let base = settings.delimiter.and_then(|delimiter| lower.split_once(delimiter)).map(|(base, _)| base.to_owned());
+    let starred = settings.delimiter.zip(base.as_ref()).map(|(delimiter, base)| format!("{base}{delimiter}*"));
+    let candidates = || [Some(&lower), starred.as_ref(), base.as_ref()].into_iter().flatten();
+    // An alias of itself means the account.
+    let has = |one: &String| one.as_str() != key && (table.get(one).is_some() || (settings.is_alias)(one));
+    if is_alias_enough && candidates().any(has) {
+        return true;
+    }
+    let account = |one: &str| (settings.is_account)(one).unwrap_or(true);
+    account(name) || account(&lower) || base.as_deref().is_some_and(account)
+}
+
+/// What stands in the files that a value names, and in those that they name. Each file is looked at once.
+fn of_included(
+    hit: &Hit<'_>,
+    members: &[Member],
+    table: &Table,
+    settings: &LintSettings<'_>,
+    files: &mut HashSet<Box<str>>,
+    lints: &mut Vec<Lint>,
+) {
+    let key = hit.key;
+    let named = |members: &[Member], at: &Place, depth: usize| -> Vec<(Box<str>, Place, usize)> {
+        let paths = members.iter().filter_map(|member| match member {
+            Member::Include(path) if path.starts_with('/') => Some(path.clone()),
+            _ => None,
+        });
+        paths.map(|path| (path, at.clone(), depth)).collect()
+    };
+    let mut open = named(members, &place(table, hit.line), 0);
+    while let Some((path, from, depth)) = open.pop() {
+        if depth >= INCLUDE_DEPTH_MAX || !files.insert(path.clone()) {
+            continue;
+        }
+        let included = match (settings.include)(&path) {
+            Ok(included) => included,
+            Err(why) => {
+                let fault = format!("{key}: {why}");
+                lints.push(Lint::error(from, fault, "until this is corrected all mail for it waits"));
+                continue;
+            }
+        };
+        let (members, complaints) = parse_list(&included.text);
+        let at = |line: Option<u32>| Place { map: NAME.into(), file: path.clone().into(), line };
+        let fix = "correct the line";
+        lints
+            .extend(complaints.into_iter().map(|one| Lint::warning(at(one.line), format!("{key}: {}", one.text), fix)));
+        of_targets(&|| at(None), key, &members, table, settings, lints);
+        let has_rights = |member: &Member| matches!(member, Member::Program(_) | Member::File(_));
+        match members.iter().find(|member| has_rights(member)) {
+            Some(member) if !included.is_trusted => lints.push(Lint::error(
+                at(None),
+                format!(
+                    "{key}: {member} is refused: others can write this file, or its owner has no shell of /etc/shells"
+                ),
+                "take the right to write it from group and others, and give it to a user with a shell",
+            )),
+            _ => {}
+        }
+        for member in &members {
+            if let Member::Program(command) = member {
+                lints.extend(of_program(at(None), key, command, settings));
+            }
+        }
+        if members.is_empty() {
+            lints.push(Lint::warning(
+                at(None),
+                format!("{key}: it has no members"),
+                "mail for it is refused; add some",
+            ));
+        }
+        open.extend(named(&members, &at(None), depth + 1));
     }
 }
 

@@ -32,7 +32,7 @@ mod tests;
 
 pub use expand::{Expanded, Expansion, Settings, Target, expand};
 pub use file::{Aliases, Summary, parse_aliases};
-pub use lint::{LintSettings, Programs, lint};
+pub use lint::{Included, LintSettings, lint};
 pub use member::{Member, list_members, parse_list, parse_members};
 pub use origin::Origin;
 

@@ -2,8 +2,7 @@
 
 use super::{
     Accept, AccessRules, Acknowledge, AddressFamily, Auth, BadLine, Config, Control, CopyDsn, DelayChecks, Delivery,
-    DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl, DnsblList, Generics, Ldap, LdapDetail, LdapReferrals,
-    Listen, ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, MapSource, Maps, Message, Precedence,
+    DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl, DnsblList, Generics, Ldap, LdapDetail, LdapReferrals, Listen, ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps, Message, Precedence,
     Rate, Relay, RelayDomain, Route, RouteProtocol, RouteRule, RouteTls, RuleAt, Server, Smtp, Spool, Sqlite, Submit,
     Tls, Unknown,
 };
@@ -113,8 +112,19 @@ pub(super) fn config(n: u8) -> Config {
             tag: text.clone(),
             facility: text.clone(),
         },
-        control: Control { path: PathBuf::from(&text) },
-        submit: Submit { directory: (n == 1).then(|| PathBuf::from(&text)), trusted: vec![text.clone(); n.into()] },
+        control: Control { path: PathBuf::from(&text), mailq: if n == 1 { Mailq::Everyone } else { Mailq::Operators } },
+        submit: submit(n),
+    }
+}
+
+fn submit(n: u8) -> Submit {
+    let (time, text) = (Duration::from_secs(n.into()), "x".repeat(n.into()));
+    Submit {
+        directory: (n == 1).then(|| PathBuf::from(&text)),
+        trusted: vec![text; n.into()],
+        queue_time: time,
+        files_max: n.into(),
+        user_files_max: n.into(),
     }
 }
 

@@ -3,8 +3,7 @@
 use super::field::Field;
 use super::value::Value;
 use super::{
-    Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, LdapDetail, LdapReferrals, ListenProtocol,
-    ListenTls, LogFormat, Precedence, RouteProtocol, RouteTls, RuleAt, Unknown,
+    Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, LdapDetail, LdapReferrals, ListenProtocol, ListenTls, LogFormat, Mailq, Precedence, RouteProtocol, RouteTls, RuleAt, Unknown,
 };
 use smtp::server::BareNewline;
 
@@ -114,6 +113,11 @@ choices! {
     Unknown {
         Refuse = "refuse": "550 5.1.1, it does not exist",
         Defer = "defer": "450 4.1.1, try again later",
+    }
+    Mailq {
+        Everyone = "everyone": "all of it",
+        Own = "own": "what they have handed in themselves",
+        Operators = "operators": "nothing",
     }
     LogFormat {
         Sendmail = "sendmail": "the lines that tools for sendmail's log read",

@@ -555,6 +555,12 @@ pub struct Submit {
     pub directory: Option<PathBuf>,
     /// Users whose choice of a sender is not remarked on.
     pub trusted: Vec<String>,
+    /// How long a message that was handed in with `-odq` waits for its first attempt.
+    pub queue_time: Duration,
+    /// Files in the directory that are not taken yet; more are not accepted.
+    pub files_max: u32,
+    /// Of them, files of one user other than root.
+    pub user_files_max: u32,
 }
 
 /// The socket for `mailrace reload` and its like.
@@ -562,4 +568,17 @@ pub struct Submit {
 pub struct Control {
     /// Where it lies.
     pub path: PathBuf,
+    /// What those see who may not control the server.
+    pub mailq: Mailq,
+}
+
+/// What users see of the queue who may not control the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mailq {
+    /// All of it, as sendmail has it without `restrictmailq`.
+    Everyone,
+    /// What they have handed in themselves.
+    Own,
+    /// Nothing.
+    Operators,
 }

@@ -21,10 +21,10 @@ mod socket;
 mod status;
 
 pub use answer::{Answer, Piece, Problem, Reason, Takeover};
-pub use peer::{Gate, Peer};
+pub use peer::{Gate, Peer, Rights};
 pub use rate::Rate;
 pub use request::{LINE_BYTES_MAX, Request, RequestError};
-pub use serve::{CONNECTIONS_MAX, Handler, LINE_TIME_MAX, RESERVED, serve};
+pub use serve::{CONNECTIONS_MAX, GUEST_CONNECTIONS_MAX, GUESTS_MAX, Handler, LINE_TIME_MAX, RESERVED, serve};
 pub use socket::{BindError, ControlSocket};
 pub use status::{Deliveries, Status};
 

@@ -1,5 +1,7 @@
 //! Who is at the other end of the control socket, and who may ask.
 //!
+//! Who may not ask everything may be let look at the queue (`control.mailq`): a guest.
+//!
 //! The kernel says who connected (SO_PEERCRED) and cannot be lied to. The mode of the socket keeps others out already; this is
 //! asked besides, because the mode of a file is changed more easily than one thinks.
 
@@ -42,13 +44,30 @@ pub struct Gate {
     pub uid: u32,
     /// The group of the socket.
     pub gid: u32,
+    /// All others are guests; or else they are turned away.
+    pub has_guests: bool,
+}
+
+/// What a peer may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// Everything.
+    Operator,
+    /// What [`super::Request::is_for_guests`] allows, as far as `control.mailq` lets him see it.
+    Guest,
 }
 
 impl Gate {
     /// The gate of this process for a socket of the group. To be made after root was given up.
     #[must_use]
     pub fn new(gid: u32) -> Self {
-        Self { uid: machine::uid(), gid }
+        Self { uid: machine::uid(), gid, has_guests: false }
+    }
+
+    /// The same, with guests or without.
+    #[must_use]
+    pub fn with_guests(self, has_guests: bool) -> Self {
+        Self { has_guests, ..self }
     }
 
     /// Whether the peer is root or the server's own user: some connections are kept for them.
@@ -73,7 +92,7 @@ mod tests {
 
     #[test]
     fn root_the_server_and_the_group_may_ask() {
-        let gate = Gate { uid: 200, gid: 201 };
+        let gate = Gate { uid: 200, gid: 201, has_guests: false };
         let accounts = Accounts::from_text("ann:x:1000:1000::/:\nbob:x:1001:1001::/:\n", "mailrace:x:201:ann\n");
         let peer = |uid, gid| Peer { uid, gid, pid: 1 };
         for (peer, expected) in [

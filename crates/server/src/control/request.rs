@@ -65,6 +65,18 @@ impl Request {
         }
     }
 
+    /// Whether somebody may ask for it who may not control the server: to look at the queue, without what messages say.
+    #[must_use]
+    pub fn is_for_guests(&self) -> bool {
+        match self {
+            Self::Ping => true,
+            Self::Queue(command) => {
+                matches!(command.action, queue::Action::List | queue::Action::Show) && !command.headers
+            }
+            _ => false,
+        }
+    }
+
     /// The request as a line, with its end.
     #[must_use]
     pub fn to_line(&self) -> String {

@@ -1,16 +1,18 @@
 //! The connections of the control socket, each a task, all joined before [`serve`] returns.
 //!
-//! Limits: [`CONNECTIONS_MAX`] connections and [`RESERVED`] more for root and the server's own user (refused: reason `busy`),
+//! Limits: [`CONNECTIONS_MAX`] connections and [`RESERVED`] more for root and the server's own user, [`GUESTS_MAX`] for others, of
+//! which one user has at most [`GUEST_CONNECTIONS_MAX`] (refused: reason `busy`),
 //! [`super::LINE_BYTES_MAX`] octets in a request (reason `request`, connection closed), [`LINE_TIME_MAX`] for a request to arrive and for
 //! each line of an answer to be taken (connection closed). How long the server may think is the handler's matter.
 
 use super::answer::{self, Answer, Piece, Reason};
-use super::peer::{Gate, Peer};
+use super::peer::{Gate, Peer, Rights};
 use super::request::{LINE_BYTES_MAX, Request};
 use super::socket::ControlSocket;
 use crate::env::accounts::Accounts;
+use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
@@ -22,6 +24,11 @@ use tokio::time::timeout;
 pub const CONNECTIONS_MAX: usize = 32;
 /// Connections beyond them, for root and the server's own user alone: whoever fills the others does not lock them out.
 pub const RESERVED: usize = 4;
+/// Connections at the same time of those who are neither root nor the server's user nor of the socket's group as far as the kernel
+/// tells: guests, and users whom only `/etc/group` puts into it.
+pub const GUESTS_MAX: usize = 16;
+/// Of them, of one user.
+pub const GUEST_CONNECTIONS_MAX: usize = 4;
 /// How long a request may take to arrive, and a line of an answer to be taken.
 pub const LINE_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long nothing is accepted after the system had no descriptor for a connection.
@@ -29,10 +36,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The server behind the socket.
 pub trait Handler: Send + Sync + 'static {
-    /// Does what is asked for and says what came of it. The peer is one that may ask.
+    /// Does what is asked for and says what came of it. The peer is one that may ask for it.
     ///
     /// Runs to its end even if the peer is gone by then; only a dropped [`serve`] ends it early.
-    fn handle(&self, request: Request, peer: Peer) -> impl Future<Output = Answer> + Send;
+    fn handle(&self, request: Request, peer: Peer, rights: Rights) -> impl Future<Output = Answer> + Send;
 }
 
 /// Answers requests until `stop`. Then no request is begun; answers that are under way and sessions that were taken over are waited
@@ -84,24 +91,77 @@ pub async fn serve<H: Handler>(
 struct Rooms {
     ordinary: Arc<Semaphore>,
     reserved: Arc<Semaphore>,
+    guests: Arc<Semaphore>,
+    /// Connections by user.
+    users: Arc<Mutex<HashMap<u32, usize>>>,
+}
+
+/// A place that is free again when this is dropped.
+pub(super) struct Room {
+    _place: OwnedSemaphorePermit,
+    _user: Option<UserRoom>,
+}
+
+struct UserRoom {
+    users: Arc<Mutex<HashMap<u32, usize>>>,
+    uid: u32,
+}
+
+impl Drop for UserRoom {
+    fn drop(&mut self) {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        match users.get_mut(&self.uid) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(users.remove(&self.uid)),
+        }
+    }
+}
+
+impl Room {
+    pub(super) fn of(place: OwnedSemaphorePermit) -> Self {
+        Self { _place: place, _user: None }
+    }
 }
 
 impl Default for Rooms {
     fn default() -> Self {
-        Self { ordinary: Arc::new(Semaphore::new(CONNECTIONS_MAX)), reserved: Arc::new(Semaphore::new(RESERVED)) }
+        Self {
+            ordinary: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            reserved: Arc::new(Semaphore::new(RESERVED)),
+            guests: Arc::new(Semaphore::new(GUESTS_MAX)),
+            users: Arc::default(),
+        }
     }
 }
 
 impl Rooms {
-    fn take(&self, gate: &Gate, peer: &Peer) -> Option<OwnedSemaphorePermit> {
+    fn take(&self, gate: &Gate, peer: &Peer) -> Option<Room> {
         let take = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_owned().ok();
-        take(&self.ordinary).or_else(|| gate.is_keeper(peer).then(|| take(&self.reserved)).flatten())
+        if gate.has_guests && !gate.admits(peer, None) {
+            let place = take(&self.guests)?;
+            return Some(Room { _place: place, _user: Some(self.user(peer.uid)?) });
+        }
+        let place = take(&self.ordinary).or_else(|| gate.is_keeper(peer).then(|| take(&self.reserved)).flatten());
+        place.map(Room::of)
+    }
+
+    fn user(&self, uid: u32) -> Option<UserRoom> {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = users.entry(uid).or_default();
+        if *count >= GUEST_CONNECTIONS_MAX {
+            return None;
+        }
+        *count += 1;
+        Some(UserRoom { users: Arc::clone(&self.users), uid })
     }
 }
 
 /// Says that there is no room, without waiting: the line fits into the socket's buffer.
 fn turn_away(stream: &UnixStream) {
-    let error = format!("{CONNECTIONS_MAX} control connections are open; try again, or end some");
+    let error = format!(
+        "{CONNECTIONS_MAX} control connections are open, or {GUESTS_MAX} of users who may only look, or {GUEST_CONNECTIONS_MAX} of this \
+         one; try again, or end some"
+    );
     stream.try_write(answer::refusal_line(Reason::Busy, &error, &[]).as_bytes()).unwrap_or(0);
 }
 
@@ -109,7 +169,7 @@ fn turn_away(stream: &UnixStream) {
 pub(super) struct Connection {
     pub(super) stream: UnixStream,
     pub(super) peer: Peer,
-    pub(super) room: OwnedSemaphorePermit,
+    pub(super) room: Room,
     pub(super) stopping: watch::Receiver<bool>,
 }
 
@@ -124,7 +184,11 @@ enum Line {
 impl Connection {
     /// Answers the requests of one connection, in their order.
     pub(super) async fn converse(mut self, gate: &Gate, handler: &impl Handler) {
-        if !is_admitted(gate, &self.peer).await {
+        let rights = match is_admitted(gate, &self.peer).await {
+            true => Rights::Operator,
+            false => Rights::Guest,
+        };
+        if rights == Rights::Guest && !gate.has_guests {
             let error = format!(
                 "user {} may not control mailrace; ask as root, as user {}, or as a member of group {}",
                 self.peer.uid, gate.uid, gate.gid
@@ -144,7 +208,14 @@ impl Connection {
                 Line::Over => return,
             };
             let answer = match Request::parse(&line) {
-                Ok(request) => handler.handle(request, self.peer).await,
+                Ok(request) if rights == Rights::Guest && !request.is_for_guests() => {
+                    let error = format!(
+                        "user {} may look at the queue and no more (control.mailq); ask as root, as user {}, or as a member of group {}",
+                        self.peer.uid, gate.uid, gate.gid
+                    );
+                    Answer::refused(Reason::Permission, error)
+                }
+                Ok(request) => handler.handle(request, self.peer, rights).await,
                 Err(error) => Answer::refused(Reason::Request, error.to_string()),
             };
             let is_sent = match answer {
@@ -243,4 +314,30 @@ async fn is_admitted(gate: &Gate, peer: &Peer) -> bool {
         Accounts::read().is_ok_and(|accounts| gate.admits(&peer, Some(&accounts.with_nss(true))))
     });
     matches!(timeout(LINE_TIME_MAX, looking).await, Ok(Ok(true)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guests_take_no_room_of_operators() {
+        let gate = Gate { uid: 200, gid: 201, has_guests: true };
+        let peer = |uid, gid| Peer { uid, gid, pid: 1 };
+        let rooms = Rooms::default();
+        let mut taken = Vec::new();
+        for uid in 1_000..2_000 {
+            taken.extend(std::iter::from_fn(|| rooms.take(&gate, &peer(uid, uid))));
+        }
+        assert_eq!(taken.len(), GUESTS_MAX);
+        assert!(rooms.take(&gate, &peer(5_000, 201)).is_some(), "of the group");
+        drop(taken);
+        let own: Vec<_> = std::iter::from_fn(|| rooms.take(&gate, &peer(1_000, 1_000))).collect();
+        assert_eq!(own.len(), GUEST_CONNECTIONS_MAX, "one user does not take them all");
+        assert!(rooms.take(&gate, &peer(1_001, 1_001)).is_some());
+        drop(own);
+        assert!(rooms.users.lock().unwrap().is_empty());
+        let ordinary: Vec<_> = std::iter::from_fn(|| rooms.take(&gate, &peer(0, 0))).collect();
+        assert_eq!(ordinary.len(), CONNECTIONS_MAX + RESERVED);
+    }
 }

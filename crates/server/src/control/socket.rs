@@ -99,6 +99,19 @@ impl ControlSocket {
         bind().map_err(failed)
     }
 
+    /// Lets everybody connect. What each may ask for is decided by who he is.
+    ///
+    /// # Errors
+    /// The mode cannot be set, or somebody else has the name by now.
+    pub fn open_to_everybody(&self) -> io::Result<()> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::open(&self.path, flags, Mode::empty())?);
+        if identity(&file.metadata()?) != self.file {
+            return Err(io::Error::other("another process has taken the name"));
+        }
+        std::fs::set_permissions(format!("/proc/self/fd/{}", file.as_raw_fd()), Permissions::from_mode(0o666))
+    }
+
     /// The group whose members may connect.
     #[must_use]
     pub fn gid(&self) -> u32 {
@@ -191,6 +204,8 @@ mod tests {
         let path = dir.path().join("run/control");
         let first = ControlSocket::bind(&path, None).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+        first.open_to_everybody().unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o666);
         let second = ControlSocket::bind(&path, None).unwrap_err();
         let text = second.to_string();
         let us = format!("another mailrace serves {} (process {})", path.display(), std::process::id());

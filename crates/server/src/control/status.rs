@@ -45,6 +45,10 @@ pub struct Status {
     pub queues_only: bool,
     /// The fullest destinations, as `queue destinations` shows them.
     pub fullest: Vec<Value>,
+    /// Files in the pickup directory that are not taken yet.
+    pub pickup_files: u64,
+    /// So many that somebody may hand in no more.
+    pub pickup_full: bool,
     /// Lines the log had to drop since the start.
     pub log_dropped: u64,
     /// `spool.path`.
@@ -115,6 +119,7 @@ impl Status {
                 "on_command": self.queues_only,
                 "fullest": self.fullest,
             },
+            "pickup": { "files": self.pickup_files, "full": self.pickup_full },
             "log": { "dropped": self.log_dropped },
             "spool": {
                 "path": self.spool_path.display().to_string(),

@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 
-const GATE: Gate = Gate { uid: 200, gid: 201 };
+const GATE: Gate = Gate { uid: 200, gid: 201, has_guests: false };
 const KEEPER: Peer = Peer { uid: 200, gid: 200, pid: 1 };
 /// No user has this number, so no file of the machine makes it a member of anything.
 const STRANGER: Peer = Peer { uid: 3_999_999_999, gid: 3_999_999_999, pid: 1 };
@@ -20,7 +20,7 @@ const STRANGER: Peer = Peer { uid: 3_999_999_999, gid: 3_999_999_999, pid: 1 };
 struct Fake;
 
 impl Handler for Fake {
-    async fn handle(&self, request: Request, peer: Peer) -> Answer {
+    async fn handle(&self, request: Request, peer: Peer, _: Rights) -> Answer {
         match request {
             Request::Hosts | Request::ForgetHosts | Request::Mailers => Answer::done(),
             Request::Ping => Answer::Done(Map::from_iter([("uid".to_owned(), json!(peer.uid))])),
@@ -68,12 +68,16 @@ struct Client {
 
 impl Client {
     fn of(peer: Peer) -> Self {
+        Self::at(peer, GATE)
+    }
+
+    fn at(peer: Peer, gate: Gate) -> Self {
         let (stream, theirs) = UnixStream::pair().unwrap();
         let (stop, stopping) = watch::channel(false);
         let rooms = Arc::new(Semaphore::new(1));
         let room = Arc::clone(&rooms).try_acquire_owned().unwrap();
-        let connection = Connection { stream: theirs, peer, room, stopping };
-        let task = tokio::spawn(async move { connection.converse(&GATE, &Fake).await });
+        let connection = Connection { stream: theirs, peer, room: serve::Room::of(room), stopping };
+        let task = tokio::spawn(async move { connection.converse(&gate, &Fake).await });
         Self { stream, task, stop, rooms }
     }
 
@@ -104,6 +108,43 @@ async fn requests_are_answered_in_their_order() {
         json!({ "ok": true }),
     ];
     assert_eq!(answers, expected);
+}
+
+#[tokio::test]
+async fn guests_may_look_and_nothing_else() {
+    let queue = |fields: &str| format!("{{\"command\":\"queue\",\"action\":{fields}}}\n");
+    let headers = format!("\"show\",\"ids\":[\"{}\"],\"headers\":true", mail::QueueId::MIN);
+    let bare = |name: &str| format!("{{\"command\":{name:?}}}\n");
+    let input = [
+        bare("ping"),
+        queue("\"list\""),
+        queue(&headers),
+        queue("\"delete\",\"all\":true"),
+        queue("\"retry\",\"all\":true"),
+        bare("reload"),
+        bare("status"),
+        bare("smtp"),
+        bare("ping"),
+    ]
+    .concat();
+    let input = input.as_bytes();
+    let answers = Client::at(STRANGER, GATE.with_guests(true)).exchange(input).await;
+    let shapes: Vec<String> = answers
+        .iter()
+        .map(|answer| {
+            answer.get("reason").or_else(|| answer.get("ok")).map_or_else(|| "line".to_owned(), ToString::to_string)
+        })
+        .collect();
+    let refused = "\"permission\"";
+    // The list of the made-up handler breaks off.
+    assert_eq!(
+        shapes,
+        ["true", "line", "\"failed\"", refused, refused, refused, refused, refused, refused, "true"],
+        "{answers:?}"
+    );
+    // Negative control: without guests nothing is answered.
+    let answers = Client::of(STRANGER).exchange(b"").await;
+    assert_eq!((answers.len(), &answers[0]["reason"]), (1, &json!("permission")));
 }
 
 #[tokio::test]
@@ -277,6 +318,8 @@ fn a_status_is_one_line() {
         queues_only: true,
         fullest: vec![json!({ "destination": "b.test", "recipients": 9 })],
         log_dropped: 0,
+        pickup_files: 0,
+        pickup_full: false,
         spool_path: "/var/spool".into(),
         file_system: "tmpfs".into(),
         volatile: true,

@@ -713,6 +713,7 @@ impl Outgoing {
             is_told: false,
             is_final: false,
             name: None,
+            owner: None,
         }
     }
 }

@@ -219,6 +219,23 @@ impl Accounts {
         Some((fields.next().filter(|name| !name.is_empty())?, fields.nth(5)?))
     }
 
+    /// User and group of all names, by name.
+    #[must_use]
+    pub fn owners(&self) -> std::collections::HashMap<Box<str>, (u32, u32)> {
+        let mut owners = std::collections::HashMap::new();
+        for user in self.users() {
+            // The first line of a name counts, as for the C library.
+            let owner = (user.uid, user.gid.unwrap_or(user.uid));
+            owners.entry(user.name.into()).or_insert(owner);
+        }
+        owners
+    }
+
+    /// The names of all users.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.passwd.lines().filter_map(|line| line.split(':').next()).filter(|name| !name.is_empty())
+    }
+
     fn user_of(&self, uid: u32) -> Option<User> {
         self.users().find(|user| user.uid == uid)
     }

@@ -51,6 +51,8 @@ pub(super) struct Courier {
     pub(super) user: String,
     /// He may choose any sender without a word about it.
     pub(super) is_trusted: bool,
+    /// It was tried before.
+    pub(super) is_again: bool,
     /// Who waits to hear what becomes of it.
     pub(super) asker: Option<Asker>,
 }
@@ -109,7 +111,11 @@ impl Courier {
 
     fn session(&self) -> Connection {
         let config = &self.service.live.load().config;
-        let listen = process_listen();
+        let mut listen = process_listen();
+        let terms = &self.handed.submission.terms;
+        if !terms.tag.is_empty() {
+            listen.name.clone_from(&terms.tag);
+        }
         let mut settings = config.smtp_settings(&listen);
         settings.dialect = Dialect::Stdin;
         settings.bare_newline = BareNewline::Normalize;
@@ -122,7 +128,11 @@ impl Courier {
         let lane = Arc::new(Lane { listen, settings: Arc::new(settings), tls: None, handshake_time: Duration::ZERO });
         let session = Session::new(Arc::clone(&lane.settings), Client::Process { uid: self.handed.uid }, None);
         let opening = Opening::process(&self.user);
-        Connection::new(Arc::clone(&self.service), lane, session, opening, clock::now()).with_id(self.id)
+        let queue_time = terms.queue.then_some(config.submit.queue_time);
+        Connection::new(Arc::clone(&self.service), lane, session, opening, clock::now())
+            .with_id(self.id)
+            .queued_for(queue_time)
+            .again(self.is_again)
     }
 
     /// The client's side of the session.

@@ -1,9 +1,9 @@
 //! The pickup directory and the socket in it: made with the rights that protect what others put there.
 
-use crate::submit::{DIRECTORY_MODE, SOCKET};
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, fchown, renameat, unlinkat};
+use crate::submit::{DIRECTORY_MODE, FULL, SOCKET};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, fchown, openat, renameat, unlinkat};
 use std::fs::{DirBuilder, File, Permissions};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener;
@@ -56,11 +56,48 @@ impl Directory {
         tokio::net::UnixListener::from_std(socket)
     }
 
-    /// The names in it. Blocks.
-    pub(super) fn names(&self) -> io::Result<Vec<String>> {
+    /// The names in it, one after the other. Blocks.
+    pub(super) fn names(&self) -> io::Result<impl Iterator<Item = io::Result<String>>> {
         let entries = rustix::fs::Dir::read_from(&self.opened)?;
         let names = entries.map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()));
-        Ok(names.collect::<Result<_, _>>()?)
+        Ok(names.map(|name| name.map_err(io::Error::from)))
+    }
+
+    /// When a name in it was last made, changed or removed: seconds since 1970, and nanoseconds. Blocks.
+    pub(super) fn changed(&self) -> io::Result<(i64, i64)> {
+        let found = rustix::fs::fstat(&self.opened)?;
+        Ok((found.st_mtime, i64::try_from(found.st_mtime_nsec).unwrap_or(0)))
+    }
+
+    /// The owner of a file in it. Blocks.
+    pub(super) fn owner(&self, name: &str) -> io::Result<u32> {
+        Ok(rustix::fs::statat(&self.opened, name, AtFlags::SYMLINK_NOFOLLOW)?.st_uid)
+    }
+
+    /// Says who may hand in no more; with nothing to say, everybody may. Blocks.
+    ///
+    /// Whatever somebody else has put under that name is replaced: the directory is ours.
+    pub(super) fn set_full(&self, text: &str) -> io::Result<()> {
+        let gone = |name: &str| match unlinkat(&self.opened, name, AtFlags::empty()) {
+            Err(rustix::io::Errno::ISDIR) => unlinkat(&self.opened, name, AtFlags::REMOVEDIR),
+            Err(rustix::io::Errno::NOENT) => Ok(()),
+            done => done,
+        };
+        if text.is_empty() {
+            return Ok(gone(FULL)?);
+        }
+        let new = format!("{FULL}.new");
+        gone(&new)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(openat(&self.opened, &new, flags, Mode::from_raw_mode(0o644))?);
+        // Whatever the umask says: everybody reads it.
+        file.set_permissions(Permissions::from_mode(0o644))?;
+        file.write_all(text.as_bytes())?;
+        if renameat(&self.opened, &new, &self.opened, FULL).is_err() {
+            gone(FULL)?;
+            renameat(&self.opened, &new, &self.opened, FULL)?;
+        }
+        Ok(())
     }
 
     /// Renames a file in it. Blocks.
@@ -120,5 +157,27 @@ mod tests {
         assert!(Directory::open(&place.path().join("a/b"), None).is_err(), "directories above are not made");
         std::fs::write(place.path().join("file"), "").unwrap();
         assert!(Directory::open(&place.path().join("file"), None).is_err());
+    }
+
+    #[test]
+    fn who_may_hand_in_no_more_is_ours_to_say() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("pickup");
+        let directory = Directory::open(&path, None).unwrap();
+        let full = path.join(FULL);
+        for squatter in ["nothing", "file", "directory", "link"] {
+            match squatter {
+                "file" => std::fs::write(&full, "all 1\n").unwrap(),
+                "directory" => std::fs::create_dir(&full).unwrap(),
+                "link" => std::os::unix::fs::symlink("/etc/passwd", &full).unwrap(),
+                _ => {}
+            }
+            directory.set_full("1000 5\n").unwrap();
+            assert_eq!(std::fs::read_to_string(&full).unwrap(), "1000 5\n", "{squatter}");
+            assert_eq!(full.symlink_metadata().unwrap().permissions().mode() & 0o777, 0o644);
+            directory.set_full("").unwrap();
+            assert!(!full.exists());
+            directory.set_full("").unwrap();
+        }
     }
 }

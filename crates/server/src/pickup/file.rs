@@ -218,6 +218,7 @@ mod tests {
             on_behalf_of: None,
             adopted: None,
             params: MailParams::default(),
+            terms: crate::submit::Terms::default(),
             recipients: vec![Recipient::new("a@b.test".parse().unwrap())],
         };
         let mut filing = Filing::begin(place, &submission).unwrap();
@@ -254,6 +255,7 @@ mod tests {
             on_behalf_of: Some(4_711),
             adopted: None,
             params: MailParams::default(),
+            terms: crate::submit::Terms::default(),
             recipients: ["a@b.test", "c@d.test", "e@f.test"].map(|one| Recipient::new(one.parse().unwrap())).into(),
         };
         let mut filing = Filing::begin(place.path(), &submission).unwrap();

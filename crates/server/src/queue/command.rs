@@ -129,7 +129,7 @@ impl Command {
     /// The fields of the request.
     #[must_use]
     pub fn to_fields(&self) -> Map<String, Value> {
-        let Selection { ids, from, to, destination, state, older, younger } = &self.selection;
+        let Selection { ids, from, to, destination, state, older, younger, handed_in_by: _ } = &self.selection;
         let mut fields = Map::from_iter([("action".to_owned(), json!(self.action.name()))]);
         let mut put = |name: &str, value: Option<Value>| {
             fields.extend(value.map(|value| (name.to_owned(), value)));
@@ -169,6 +169,7 @@ impl Command {
             state: fields.standing()?,
             older: fields.number("older")?.map(Duration::from_secs),
             younger: fields.number("younger")?.map(Duration::from_secs),
+            handed_in_by: None,
         };
         let all = fields.flag("all")?;
         let mut command = Self::new(action, selection);

@@ -4,7 +4,7 @@
 //! among their recipients.
 
 use super::pattern::{self, Pattern};
-use mail::{Address, QueueId};
+use mail::{Address, Client, QueueId};
 use spool::{State, Status};
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ pub struct Selection {
     pub older: Option<Duration>,
     /// Messages younger than that, in whole seconds.
     pub younger: Option<Duration>,
+    /// Messages that a process of this user handed in. No field of a request: the server sets it for guests.
+    pub handed_in_by: Option<u32>,
 }
 
 /// How a recipient stands, as an operator sees it.
@@ -77,7 +79,7 @@ impl Selection {
 
     /// Whether envelopes have to be read to know who is meant.
     pub(super) fn needs_addresses(&self) -> bool {
-        self.from.is_some() || self.to.is_some()
+        self.from.is_some() || self.to.is_some() || self.handed_in_by.is_some()
     }
 
     /// Whether every message of the right age is meant, whatever its recipients are.
@@ -94,6 +96,11 @@ impl Selection {
     /// Whether messages of this sender may be meant; `None` is the null sender.
     pub(super) fn takes_sender(&self, sender: Option<&Address>) -> bool {
         self.from.as_ref().is_none_or(|pattern| pattern.matches(sender))
+    }
+
+    /// Whether messages that came so may be meant.
+    pub(super) fn takes_client(&self, client: Client) -> bool {
+        self.handed_in_by.is_none_or(|uid| client == Client::Process { uid })
     }
 
     /// Whether a recipient may be meant, as far as the index knows it.

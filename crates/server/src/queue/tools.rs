@@ -18,10 +18,14 @@ use spool::{Error, Spool, Store as _};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// Commands at the same time; more are refused as busy.
 pub const COMMANDS_MAX: usize = 4;
+/// Commands of guests at the same time, beside those.
+pub(super) const GUEST_COMMANDS_MAX: usize = 1;
+/// How long a guest waits for another.
+const GUEST_TIME_MAX: Duration = Duration::from_secs(20);
 /// Lines that wait for the control socket to take them.
 const LINES_WAITING_MAX: usize = 64;
 /// A command that finds nothing says so often that it is at work.
@@ -63,13 +67,15 @@ pub struct Tools {
     spool: Arc<Spool>,
     nudge: Arc<dyn Nudge>,
     room: Arc<Semaphore>,
+    guest_room: Arc<Semaphore>,
 }
 
 impl Tools {
     /// Tools for the queue of this spool.
     #[must_use]
     pub fn new(spool: Arc<Spool>, nudge: Arc<dyn Nudge>) -> Self {
-        Self { spool, nudge, room: Arc::new(Semaphore::new(COMMANDS_MAX)) }
+        let room = |most| Arc::new(Semaphore::new(most));
+        Self { spool, nudge, room: room(COMMANDS_MAX), guest_room: room(GUEST_COMMANDS_MAX) }
     }
 
     /// Begins a command that user `uid` asked for; its lines come as they are found. To be called on the runtime.
@@ -80,12 +86,36 @@ impl Tools {
             return Answer::refused(Reason::Busy, error);
         };
         let (to, lines) = mpsc::channel(LINES_WAITING_MAX);
+        self.begin(command, uid, tell, to, room);
+        Answer::List(lines)
+    }
+
+    fn begin(&self, command: Command, uid: u32, tell: Tell, to: mpsc::Sender<Piece>, room: OwnedSemaphorePermit) {
         let Self { spool, nudge, .. } = self.clone();
         // Not joined: it ends by itself when nobody takes its lines any more.
         drop(tokio::task::spawn_blocking(move || {
             let run = Run { spool: &spool, nudge: nudge.as_ref(), command: &command, uid, tell: &tell, to: &to };
             run.whole();
             drop(room);
+        }));
+    }
+
+    /// The same for somebody who may only look: beside the commands of operators, one guest after the other.
+    #[must_use]
+    pub fn answer_guest(&self, command: Command, uid: u32) -> Answer {
+        if command.action.changes() {
+            return Answer::refused(Reason::Permission, "you may look at the queue and no more");
+        }
+        let (to, lines) = mpsc::channel(LINES_WAITING_MAX);
+        let tools = self.clone();
+        drop(tokio::spawn(async move {
+            match tokio::time::timeout(GUEST_TIME_MAX, Arc::clone(&tools.guest_room).acquire_owned()).await {
+                Ok(Ok(room)) => tools.begin(command, uid, Arc::new(|_: &Deed<'_>| {}), to, room),
+                _ => {
+                    let error = "others are looking at the queue; ask again in a minute".to_owned();
+                    drop(to.send(Piece::Failed { reason: Reason::Busy, error }).await);
+                }
+            }
         }));
         Answer::List(lines)
     }

@@ -81,6 +81,9 @@ impl View<'_> {
             line.insert("size".to_owned(), json!(size));
             let sender = envelope.sender.address().map(ToString::to_string);
             line.insert("from".to_owned(), json!(sender.unwrap_or_default()));
+            if let Some(body) = envelope.params.body {
+                line.insert("body".to_owned(), json!(body.to_string()));
+            }
         }
         if let Some(trouble) = &found.trouble {
             line.insert("trouble".to_owned(), json!(trouble));

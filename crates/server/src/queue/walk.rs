@@ -111,6 +111,8 @@ impl Walk<'_> {
         };
         match read {
             Ok(found) => self.found(found),
+            // Whose it is cannot be known.
+            Err(_) if self.selection.handed_in_by.is_some() => Look::Other,
             Err(what) if self.selection.needs_addresses() => Look::Unreadable(what),
             // It can be shown, held and deleted all the same.
             Err(what) => self.found(Found { trouble: Some(what), ..self.by_index(id, &states) }),
@@ -138,7 +140,8 @@ impl Walk<'_> {
     /// What the envelope says of a message, with the states of this moment.
     fn by_envelope(&self, id: QueueId, stored: &StoredEnvelope) -> Result<Found, String> {
         let envelope = spool::envelope::decode_head(id, &stored.head).map_err(|error| error.to_string())?;
-        let is_from = self.selection.takes_sender(envelope.sender.address());
+        let is_from = self.selection.takes_sender(envelope.sender.address())
+            && self.selection.takes_client(envelope.received.client);
         let listed = stored.recipients.iter().filter(|_| is_from);
         let (mut recipients, mut trouble) = (Vec::new(), None);
         for one in listed {

@@ -3,8 +3,10 @@
 //! Every file is read beside what is in force; what has not changed since it was read is taken over. A file that cannot be read, or
 //! by `maps.bad_line` one with a wrong line, leaves the map as it was; where there is nothing yet that is an error.
 
+use super::people::People;
 use super::{Admission, Routing};
 use crate::config::{self, BadLine, Config, Mailbox, MapSource, RelayDomain};
+use crate::env::accounts::Accounts;
 use crate::env::addresses;
 use crate::lookup::Lookups;
 use crate::resolve;
@@ -83,20 +85,18 @@ pub(crate) fn load_always(config: &Config) -> Result<Loaded, Vec<String>> {
     load_if(config, &Arc::new(Lookups::new(config)), None, true)
 }
 
+/// Which domains are whose, as far as the files that say so can be read.
+pub(crate) fn classes(config: &Config) -> Classes {
+    Loading::new(config, None).classes()
+}
+
 fn load_if(
     config: &Config,
     lookups: &Arc<Lookups>,
     old: Option<&Routing>,
     is_routed: bool,
 ) -> Result<Loaded, Vec<String>> {
-    let mut loading = Loading {
-        config,
-        old: old.map(|old| &old.files),
-        files: Files::default(),
-        notes: Vec::new(),
-        faults: Vec::new(),
-        classes: Classes::default(),
-    };
+    let mut loading = Loading::new(config, old);
     // Aliases are read with them.
     loading.classes = loading.classes();
     let access = Arc::new(Access::new(loading.sources("access", &config.maps.access), options(config)));
@@ -109,12 +109,14 @@ fn load_if(
         }
     };
     let settings = loading.settings();
+    let people = loading.people();
     let Loading { files, notes, faults, classes, .. } = loading;
     let Some(settings) = settings.filter(|_| faults.is_empty()) else { return Err(faults) };
     let router = Router { settings, maps, classes, rules };
     let routing = Routing {
         lookups: Arc::new(lookups.with_users(&config.local)),
         admission: is_routed.then_some(Admission { router, access }),
+        people,
         files,
     };
     Ok(Loaded { routing, notes })
@@ -189,7 +191,18 @@ struct Loading<'a> {
     classes: Classes,
 }
 
-impl Loading<'_> {
+impl<'a> Loading<'a> {
+    fn new(config: &'a Config, old: Option<&'a Routing>) -> Self {
+        Self {
+            config,
+            old: old.map(|old| &old.files),
+            files: Files::default(),
+            notes: Vec::new(),
+            faults: Vec::new(),
+            classes: Classes::default(),
+        }
+    }
+
     fn maps(&mut self, access: &Arc<Access>) -> Maps {
         let maps = &self.config.maps;
         Maps {
@@ -359,6 +372,13 @@ impl Loading<'_> {
         let kind = Kind::Relay { hosts_only: config.access.relay_hosts_only };
         self.class(kind, "relay.to_files", "relay-domains", &config.relay.to_files, &mut classes.relay);
         classes
+    }
+
+    /// Accounts, for the log. Where they cannot be read it goes without: whoever needs them for more says so.
+    fn people(&mut self) -> People {
+        let path = &self.config.local.accounts;
+        self.files.seen.push((path.clone(), Stamp::of(path).ok()));
+        Accounts::read_with(path).map(|accounts| People::new(self.config, &accounts)).unwrap_or_default()
     }
 
     fn settings(&mut self) -> Option<Settings> {

@@ -6,16 +6,18 @@
 //! | File | Holds |
 //! |---|---|
 //! | `load` | from the configuration and its files to a routing |
+//! | `people` | accounts by name, for the log |
 //! | `plan` | the messages that a transaction becomes |
 //! | `watch` | files that change while the server runs |
 
 mod aliases;
 pub(crate) mod load;
+pub(crate) mod people;
 pub(crate) mod plan;
 pub(crate) mod watch;
 
 use crate::lookup::Lookups;
-use mail::EnhancedCode;
+use mail::{Address, EnhancedCode};
 use route::access::Access;
 use route::destination::Hosts;
 use route::resolve::{HostsOrElse, Router};
@@ -30,6 +32,7 @@ const ROUNDS_MAX: usize = 64;
 pub(crate) struct Routing {
     lookups: Arc<Lookups>,
     admission: Option<Admission>,
+    people: people::People,
     files: load::Files,
 }
 
@@ -72,6 +75,17 @@ impl Routing {
     /// What decides, if there is anything to ask.
     pub(crate) const fn admission(&self) -> Option<&Admission> {
         self.admission.as_ref()
+    }
+
+    /// User and group of a sender who has an account here.
+    pub(crate) fn account_of(&self, address: &Address) -> Option<people::Owner> {
+        let is_local = self.admission.as_ref().is_some_and(|one| one.router.classes.is_local(address.domain()));
+        self.people.account_of(address, is_local)
+    }
+
+    /// User and group by whose rights a program runs or a file is written; with an empty name those of aliases.
+    pub(crate) fn user(&self, name: &str) -> Option<people::Owner> {
+        self.people.user(name)
     }
 
     /// What the maps say about a domain that mail is sent to.

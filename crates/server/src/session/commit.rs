@@ -80,7 +80,7 @@ impl Connection {
             },
             Err(why) => {
                 contents.into_iter().for_each(|content| content.abandon(&self.service.keeper));
-                self.service.tell(&observe::Event::ConfigWarning { text: &format!("a map cannot be asked: {why}") });
+                self.report_unanswered(&why);
                 let refusal = reply(451, "4.3.0 Temporary system failure. Please try again later.");
                 let verdict = self.refuse(Ruleset::Eom, Verdict::Refuse(refusal));
                 self.end_transaction();
@@ -116,8 +116,9 @@ impl Connection {
     ) -> Result<Vec<Outgoing>, Arc<str>> {
         let Some(routing) = self.routing.take() else {
             let encoded = self.service.live.load().encode(envelope);
-            let first = first_state(envelope, class);
-            return Ok(vec![Outgoing { envelope: envelope.clone(), encoded, first, kind: Kind::default() }]);
+            let (mut first, mut kind) = (first_state(envelope, class), Kind::default());
+            self.put_off(&mut first, &mut kind);
+            return Ok(vec![Outgoing { envelope: envelope.clone(), encoded, first, kind }]);
         };
         let plan = std::mem::take(&mut self.plan);
         let Some(admission) = routing.admission().filter(|_| !plan.is_nothing()) else { return Ok(Vec::new()) };
@@ -130,17 +131,29 @@ impl Connection {
         let give_up = self.service.live.load().config.delivery.give_up_after;
         let now = self.service.unix_now();
         let id_of = |number: usize| contents.get(number).map_or(envelope.id, Content::id);
-        let made = plan.into_messages(&envelope, id_of).into_iter().map(|(envelope, destinations, kind)| {
+        let made = plan.into_messages(&envelope, id_of).into_iter().map(|(envelope, destinations, mut kind)| {
             let encoded = Encoded::with(&envelope, destinations);
             let mut first = first_state(&envelope, class);
             if kind.hold.is_some() {
                 first.status = Status::Held;
             } else if kind.queue_only {
                 first = first.until(now + give_up);
+            } else {
+                self.put_off(&mut first, &mut kind);
             }
             Outgoing { envelope, encoded, first, kind }
         });
         Ok(made.collect())
+    }
+
+    /// A message that was handed in to be queued waits, unless something else has it wait longer.
+    fn put_off(&self, first: &mut State, kind: &mut Kind) {
+        let Some(time) = self.queue_time else { return };
+        let due = self.service.unix_now() + time;
+        if u64::from(first.due) < due.as_secs() {
+            *first = first.until(due);
+        }
+        kind.queue_only = true;
     }
 
     /// Stores all messages; all are durable when this returns `Ok`. Says how many octets of content those have that are not in

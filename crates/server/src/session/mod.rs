@@ -71,6 +71,10 @@ pub(crate) struct Connection {
     id: Option<QueueId>,
     /// The name that the next transaction is to have.
     first_id: Option<QueueId>,
+    /// How long what it hands over waits for its first attempt, beside what is said of the message.
+    queue_time: Option<Duration>,
+    /// The same was tried before, and told: what still is so is not told again.
+    is_again: bool,
     /// Its sender, as the log writes it.
     from: String,
     /// Refusals in it.
@@ -163,6 +167,8 @@ impl Connection {
             failures: None,
             id: None,
             first_id: None,
+            queue_time: None,
+            is_again: false,
             from: String::new(),
             refused: 0,
             refused_bytes: 0,
@@ -172,6 +178,18 @@ impl Connection {
     /// The same, whose first transaction has this name.
     pub(crate) fn with_id(mut self, id: QueueId) -> Self {
         self.first_id = Some(id);
+        self
+    }
+
+    /// Its messages are tried after this time and not at once.
+    pub(crate) fn queued_for(mut self, time: Option<Duration>) -> Self {
+        self.queue_time = time;
+        self
+    }
+
+    /// What it hands over was handed over before and not taken.
+    pub(crate) fn again(mut self, is_again: bool) -> Self {
+        self.is_again = is_again;
         self
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Connection, End};
 use crate::tls::HandshakeError;
-use mail::{Envelope, QueueId};
+use mail::{Envelope, QueueId, ReplyClass};
 use observe::{Event, Limit, Relay, Ruleset, Severity};
 use smtp::server::{Note, Verdict};
 use spool::Error;
@@ -57,6 +57,9 @@ impl Connection {
     /// Passes a verdict on, and logs it when it is a refusal.
     pub(super) fn refuse(&mut self, ruleset: Ruleset, verdict: Verdict) -> Verdict {
         let (Verdict::Refuse(reply) | Verdict::Close(reply)) = &verdict else { return verdict };
+        if self.is_again && reply.code().class() == ReplyClass::Transient {
+            return verdict;
+        }
         self.refused += 1;
         let recipient;
         let arg1 = match (ruleset, self.session.candidate()) {
@@ -70,6 +73,13 @@ impl Connection {
         let event = Event::Rejected { id: self.id, ruleset, arg1, arg2: None, relay: self.relay(), reply };
         self.service.tell(&event);
         verdict
+    }
+
+    /// A map cannot be asked.
+    pub(super) fn report_unanswered(&self, why: &str) {
+        if !self.is_again {
+            self.service.tell(&Event::ConfigWarning { text: &format!("a map cannot be asked: {why}") });
+        }
     }
 
     /// The message is durable.

@@ -276,7 +276,7 @@ impl Connection {
 
     /// A map cannot be asked now.
     fn cannot_say(&mut self, ruleset: Ruleset, why: &str) -> Verdict {
-        self.service.tell(&observe::Event::ConfigWarning { text: &format!("a map cannot be asked: {why}") });
+        self.report_unanswered(why);
         self.refuse(ruleset, Verdict::Refuse(reply(451, "4.3.0 Temporary system failure. Please try again later.")))
     }
 }

@@ -144,6 +144,7 @@ impl Machine {
             office: crate::deliver::local::Office::new(&config),
             outcomes: crate::outcome::Outcomes::default(),
             tally: crate::tally::Tally::default(),
+            pickup: crate::pickup::Waiting::default(),
             stop: Stop::default(),
             behaviour: None,
             open_files_max: 1_024,

@@ -3,7 +3,7 @@
 use super::{CLIENT, id, reply};
 use mail::{EnhancedCode, Outcome, QueueId, Reply};
 use observe::reason::{Case, Rules, words_of};
-use observe::{Event, NextHop, Reason, ReportKind, Stat};
+use observe::{Controller, Event, NextHop, Reason, ReportKind, Stat};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -55,7 +55,8 @@ pub(super) fn lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
 fn of_program(id: QueueId) -> Event<'static> {
     let sent = delivery(id, (Outcome::Success, 0, 0), None, Stat::Sent(""));
     let Event::Delivery { delay, xdelay, dsn, reply, stat, reason, .. } = sent else { panic!("{sent:?}") };
-    let (to, controller): (&[&str], _) = (&["\"|/bin/cat\""], Some("<prog@lab.test>"));
+    let (to, controller): (&[&str], _) =
+        (&["\"|/bin/cat\""], Some(Controller { address: "<prog@lab.test>", owner: Some((1, 0)) }));
     let (mailer, relay, priority) = ("prog", NextHop::None, 30_417);
     Event::Delivery { id, to, controller, delay, xdelay, mailer, priority, relay, dsn, reply, stat, reason }
 }
@@ -71,7 +72,7 @@ fn to_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
     vec![
         (
             of_program(id),
-            "ID: to=\"|/bin/cat\", ctladdr=<prog@lab.test>, delay=00:00:00, xdelay=00:00:00, mailer=prog, pri=30417, \
+            "ID: to=\"|/bin/cat\", ctladdr=<prog@lab.test> (1/0), delay=00:00:00, xdelay=00:00:00, mailer=prog, pri=30417, \
              dsn=2.0.0, stat=Sent",
         ),
         (

@@ -1,9 +1,9 @@
 //! Parameters of the process: name, user, spool, log, control.
 
-use super::super::LogFormat;
 use super::super::choice::{Choice as _, FACILITIES};
 use super::super::field::Field as _;
 use super::super::parameter::{Preset, Section, at};
+use super::super::{LogFormat, Mailq};
 use super::{Kind, PATH, fixed, seconds};
 
 pub(super) static TOP: Section = Section {
@@ -219,18 +219,32 @@ pub(super) static CONTROL: Section = Section {
     key: "control",
     summary: "the socket through which commands reach a running server",
     group: None,
-    parameters: &[fixed(
+    parameters: &[
+      fixed(
         "control.path",
         at!(control.path),
         PATH,
         "",
         "/run/mailrace/control",
         "the socket for mailrace reload and other commands",
-        "Only root and the user of the server may use it.",
+        "Root, the user of the server and members of the socket's group may use it. Others may look at the queue as far as \
+         control.mailq lets them.",
     )
     .preset(Preset::Derived {
         text: "/run/mailrace/control for root, else mailrace/control in the user's state directory (~/.local/state)",
         value: |_, machine, _| machine.control.value(),
     })
-    .restart()],
+    .restart(),
+    fixed(
+        "control.mailq",
+        at!(control.mailq),
+        Kind::Choice(Mailq::WORDS),
+        "own",
+        "everyone",
+        "what users see of the queue who may not control the server",
+        "For mailq, and mailrace queue list and show. The kernel says who asks. With \"operators\" nobody else can connect; \
+         sendmail shows all to everyone, unless PrivacyOptions has restrictmailq. Subjects and content are never shown.",
+    )
+    .restart(),
+    ],
 };

@@ -2,7 +2,7 @@
 
 use super::super::parameter::{Preset, Section, at};
 use super::super::value::Value;
-use super::{Kind, fixed, list};
+use super::{DAY, Kind, count, count_from_1, fixed, list, seconds};
 use std::path::PathBuf;
 
 pub(super) static SUBMIT: Section = Section {
@@ -39,6 +39,35 @@ pub(super) static SUBMIT: Section = Section {
             "users who may send as anybody without a remark",
             "sendmail's class t. A sender that another user has chosen with -f is used all the same, and the message gets a field \
              X-Authentication-Warning with the name of that user.",
+        ),
+        fixed(
+            "submit.queue_time",
+            at!(submit.queue_time),
+            seconds(1, 7 * DAY),
+            "15m",
+            "1h",
+            "how long a message that was handed in with -odq or -odd waits for its first attempt",
+            "What the interval between queue runs is for sendmail. A queue run by hand (sendmail -q, mailrace queue retry) tries it \
+             before.",
+        ),
+        fixed(
+            "submit.files_max",
+            at!(submit.files_max),
+            count_from_1("files"),
+            "100000",
+            "1000000",
+            "messages in the pickup directory that are not taken yet",
+            "With more the sendmail command refuses (exit status 75), and whoever hands in tries again later. Files are counted by the \
+             running server; while it is down nobody counts.",
+        ),
+        fixed(
+            "submit.user_files_max",
+            at!(submit.user_files_max),
+            count("files"),
+            "10000",
+            "1000",
+            "the same for the messages of one user; 0 for no limit",
+            "Not for root.",
         ),
     ],
 };

@@ -22,7 +22,7 @@
 
 mod again;
 mod agent;
-mod command;
+pub(crate) mod command;
 mod file;
 mod letter;
 mod lock;
@@ -146,6 +146,7 @@ async fn one(work: &mut Work<'_>, to: &To, job: &Job) {
     let attempt = settle::Attempt {
         is_final: true,
         name: name.as_deref(),
+        owner: what.user().and_then(|user| work.service.routing.load().user(user)),
         ..outgoing.attempt(NextHop::None, what.mailer(), xdelay, false)
     };
     Box::pin(work.settle(job, &attempt, fates, feedback)).await;

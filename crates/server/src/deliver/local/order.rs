@@ -76,6 +76,14 @@ impl What {
         }
     }
 
+    /// By whose rights a program runs or a file is written; empty: the user of aliases.
+    pub(crate) fn user(&self) -> Option<&str> {
+        match self {
+            Self::Mailbox => None,
+            Self::Program { user, .. } | Self::File { user, .. } => Some(user),
+        }
+    }
+
     /// As sendmail's log names the recipient, where that is not his address.
     pub(crate) fn name(&self) -> Option<String> {
         match self {

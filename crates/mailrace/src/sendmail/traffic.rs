@@ -1,0 +1,114 @@
+//! `-X FILE`: all that is said, a line each, with the number of this process before it, as sendmail writes it.
+//!
+//! `<<<` is what comes, `>>>` what is answered, `===` what happens. The file is appended to with the rights of whoever calls. A line
+//! that cannot be written is lost: mail does not wait for a record of it.
+
+use super::exit;
+use super::site::Trouble;
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+/// The longest line that is kept for its end to come.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// A record of what is said, or none.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    file: Option<File>,
+    /// What has come of a line.
+    heard: Vec<u8>,
+}
+
+impl Traffic {
+    /// Opens the file, if one is named.
+    ///
+    /// # Errors
+    /// It cannot be opened: nothing is handed in then.
+    pub(super) fn open(path: Option<&Path>) -> Result<Self, Trouble> {
+        let Some(path) = path else { return Ok(Self::default()) };
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).mode(0o600);
+        let file = options.open(path);
+        let file = file.map_err(|error| (exit::CANNOT_CREATE, format!("cannot open {}: {error}", path.display())))?;
+        Ok(Self { file: Some(file), heard: Vec::new() })
+    }
+
+    /// Octets that came.
+    pub(super) fn heard(&mut self, bytes: &[u8]) {
+        if self.file.is_none() {
+            return;
+        }
+        self.heard.extend_from_slice(bytes);
+        while let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') {
+            let rest = self.heard.split_off(end + 1);
+            let line = std::mem::replace(&mut self.heard, rest);
+            self.write("<<<", &line);
+        }
+        if self.heard.len() > LINE_BYTES_MAX {
+            self.end_line();
+        }
+    }
+
+    /// There is no more to come.
+    pub(super) fn ended(&mut self) {
+        self.end_line();
+        self.write("<<<", b"[EOF]");
+    }
+
+    fn end_line(&mut self) {
+        let line = std::mem::take(&mut self.heard);
+        if !line.is_empty() {
+            self.write("<<<", &line);
+        }
+    }
+
+    /// Lines that are answered.
+    pub(super) fn said(&mut self, bytes: &[u8]) {
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.write(">>>", line.strip_suffix(b"\r\n").unwrap_or(line));
+        }
+    }
+
+    /// Something happens.
+    pub(super) fn note(&mut self, text: &str) {
+        self.write("===", text.as_bytes());
+    }
+
+    fn write(&mut self, what: &str, line: &[u8]) {
+        let Some(file) = &mut self.file else { return };
+        let mut text = format!("{:05} {what} ", std::process::id()).into_bytes();
+        text.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
+        text.push(b'\n');
+        drop(file.write_all(&text));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_whole_whatever_pieces_they_come_in() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("log");
+        let mut traffic = Traffic::open(Some(&path)).unwrap();
+        for piece in [&b"EHLO m"[..], b"e\r\nMAIL", b"\r\n\r\nlast"] {
+            traffic.heard(piece);
+        }
+        traffic.said(b"250-a\r\n250 b\r\n");
+        traffic.ended();
+        traffic.note("done");
+        let pid = format!("{:05}", std::process::id());
+        let written = std::fs::read_to_string(&path).unwrap();
+        let expected =
+            ["<<< EHLO me\r", "<<< MAIL\r", "<<< \r", ">>> 250-a", ">>> 250 b", "<<< last", "<<< [EOF]", "=== done"];
+        let lines: Vec<String> = expected.iter().map(|line| format!("{pid} {line}\n")).collect();
+        assert_eq!(written, lines.concat());
+        assert_eq!(Traffic::open(Some(place.path())).unwrap_err().0, exit::CANNOT_CREATE);
+        let mut none = Traffic::open(None).unwrap();
+        none.heard(b"x");
+        assert!(none.heard.is_empty(), "nothing is kept");
+    }
+}

@@ -1,0 +1,205 @@
+//! Files of aliases beside what they name: accounts, programs, other files. For `mailrace check` and for `newaliases`.
+//!
+//! What is doubtful is decided by `route::alias::lint`; here it gets to see the machine.
+
+use crate::config::{Config, Mailbox, MapSource};
+use crate::deliver::local::command;
+use crate::env::accounts::Accounts;
+use crate::lookup::Lookups;
+use crate::routing::load;
+use mail::Domain;
+use route::alias::{self, Included, LintSettings, Summary};
+use route::class::Classes;
+use route::map::{Complaint, Format, Reading};
+use route::question::{Answer, Question};
+use route::{Lint, Place, Source, Table};
+use std::collections::HashSet;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+/// From how many members on a list should have an owner.
+const MEMBERS_MANY: usize = 20;
+
+/// A file of aliases that was read.
+#[derive(Debug)]
+pub struct AliasFile {
+    /// Names and values.
+    pub table: Arc<Table>,
+    /// What is wrong with lines.
+    pub complaints: Vec<Complaint>,
+    /// What `newaliases` says; of a text only.
+    pub summary: Summary,
+    /// Lines that count for nothing.
+    pub ignored: u64,
+}
+
+/// What files of aliases are looked at with.
+#[derive(Debug)]
+pub struct Surroundings {
+    classes: Classes,
+    lookups: Lookups,
+    /// Names of accounts; `None`: somebody else knows who is there.
+    accounts: Option<HashSet<String>>,
+    delimiter: Option<char>,
+    programs: Vec<std::path::PathBuf>,
+    /// Others than files say who is an alias.
+    has_outside: bool,
+}
+
+impl Surroundings {
+    /// As the configuration has them. Files of domains and accounts are read; what cannot be read counts as empty.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        let local = &config.local;
+        let knows_users =
+            matches!(local.mailbox, Mailbox::Mbox(_) | Mailbox::Maildir(_)) && local.luser_relay.is_empty();
+        let accounts = || Accounts::read_with(&local.accounts).ok();
+        Self {
+            classes: load::classes(config),
+            lookups: Lookups::new(config),
+            accounts: knows_users.then(accounts).flatten().map(|found| found.names().map(str::to_owned).collect()),
+            delimiter: local.delimiter.chars().next(),
+            programs: local.programs.clone(),
+            has_outside: config.maps.aliases.iter().any(|source| !matches!(source, MapSource::File(_))),
+        }
+    }
+
+    /// Reads a file of aliases: text, or a database that was made of one.
+    ///
+    /// # Errors
+    /// It cannot be read, or is a damaged database.
+    pub fn read(&self, path: &Path) -> io::Result<AliasFile> {
+        let file = path.display().to_string();
+        let bytes = std::fs::read(path)?;
+        if Format::of(&bytes).is_ok_and(|format| format != Format::Text) {
+            let reading = Reading { name: alias::NAME, file: &file, bytes, fold: true };
+            let loaded = Table::read(reading).map_err(|error| io::Error::other(error.to_string()))?;
+            let (table, complaints) = (Arc::new(loaded.table), loaded.complaints);
+            return Ok(AliasFile { table, complaints, summary: Summary::default(), ignored: 0 });
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let read = alias::parse_aliases(&file, &text, &|domain| self.is_local(domain));
+        let (table, complaints) = (Arc::new(read.table), read.complaints);
+        Ok(AliasFile { table, complaints, summary: read.summary, ignored: read.ignored })
+    }
+
+    fn is_local(&self, domain: &str) -> bool {
+        Domain::parse(domain.as_bytes()).is_ok_and(|domain| self.classes.is_local(&domain))
+    }
+
+    /// What is doubtful in these sources, which are asked one after the other.
+    #[must_use]
+    pub fn lint(&self, sources: &[Source]) -> Vec<Lint> {
+        let loaded = |source: &Source| if let Source::Loaded(table) = source { Some(Arc::clone(table)) } else { None };
+        let tables: Vec<Arc<Table>> = sources.iter().filter_map(loaded).collect();
+        let mut lints = Vec::new();
+        for table in &tables {
+            lints.extend(rights(table.file()));
+            let others: Vec<&Arc<Table>> = tables.iter().filter(|other| !Arc::ptr_eq(other, table)).collect();
+            let is_alias = |name: &str| self.has_outside || others.iter().any(|other| other.get(name).is_some());
+            lints.extend(alias::lint(
+                table,
+                &LintSettings {
+                    command: &|text| self.would_run(text),
+                    is_local: &|domain| self.is_local(domain),
+                    members_many: MEMBERS_MANY,
+                    delimiter: self.delimiter,
+                    is_alias: &is_alias,
+                    is_account: &|name| self.accounts.as_ref().map(|names| names.contains(name)),
+                    include: &|path| self.include(path),
+                },
+            ));
+        }
+        lints
+    }
+
+    fn would_run(&self, text: &str) -> Result<(), String> {
+        match command::parse(text)? {
+            command::Command::Exit(_) => Ok(()),
+            command::Command::Run(words) => {
+                let program = words.first().map(String::as_str).unwrap_or_default();
+                command::find(program, &self.programs).map(|_| ())
+            }
+        }
+    }
+
+    fn include(&self, path: &str) -> Result<Included, Arc<str>> {
+        match self.lookups.on_this_machine(&Question::Include { path: path.into(), user: None }) {
+            Answer::Text { text, owner, .. } => Ok(Included { text, is_trusted: owner.is_some() }),
+            Answer::Trouble(why) => Err(why),
+            _ => Err(format!(":include: {path}: it cannot be read").into()),
+        }
+    }
+}
+
+/// Whoever can write aliases can have programs run.
+fn rights(file: &str) -> Option<Lint> {
+    let mode = std::fs::metadata(file).ok()?.permissions().mode();
+    let who = match (mode & 0o002 != 0, mode & 0o020 != 0) {
+        (true, _) => "every user of this host",
+        (false, true) => "its group",
+        (false, false) => return None,
+    };
+    let place = Place { map: alias::NAME.into(), file: file.into(), line: None };
+    let fault = format!("{who} can write it, and so have mail run programs");
+    Some(Lint::error(place, fault, format!("chmod go-w {file}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+
+    fn surroundings(place: &Path) -> Surroundings {
+        std::fs::write(place.join("passwd"), "joe:x:1000:1000::/h/joe:/bin/sh\n").unwrap();
+        Surroundings {
+            classes: Classes::default(),
+            lookups: Lookups::default(),
+            accounts: Some(HashSet::from(["joe".to_owned()])),
+            delimiter: Some('+'),
+            programs: Vec::new(),
+            has_outside: false,
+        }
+    }
+
+    #[test]
+    fn what_aliases_name_is_looked_at() {
+        let place = tempfile::tempdir().unwrap();
+        let (path, list) = (place.path().join("aliases"), place.path().join("list"));
+        let standing = "postmaster: joe\nmailer-daemon: joe\nroot: joe\nowner-l: joe\n";
+        let text = format!(
+            "{standing}l: :include:{}\nm: nosuch\np: \"|/bin/x\"\nx: \"|exit 0\"\nq: \"|/bin/a;b\"\n",
+            list.display()
+        );
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        let seen = |what: &Surroundings| -> Vec<String> {
+            let table = what.read(&path).unwrap().table;
+            let lints = what.lint(&[Source::Loaded(table)]);
+            lints.iter().map(|lint| lint.to_string().replace(place.path().to_str().unwrap(), "")).collect()
+        };
+        let what = surroundings(place.path());
+        let told = seen(&what);
+        assert_eq!(told.len(), 4, "{told:#?}");
+        for (lint, part) in told.iter().zip([
+            "aliases /aliases line 5: l: :include: /list: No such file",
+            "aliases /aliases line 6: m: nosuch is neither an alias nor an account",
+            "aliases /aliases line 7: p: \"|/bin/x\" will not run: local.programs is empty",
+            "aliases /aliases line 9: q: \"|/bin/a;b\" will not run: ; means something to a shell",
+        ]) {
+            assert!(lint.starts_with(part), "{lint}");
+        }
+        std::fs::write(&list, "joe\nann@x.test\n").unwrap();
+        std::fs::set_permissions(&list, Permissions::from_mode(0o644)).unwrap();
+        assert!(!seen(&what).iter().any(|lint| lint.contains("/list")));
+        std::fs::set_permissions(&list, Permissions::from_mode(0o666)).unwrap();
+        assert!(seen(&what)[0].contains("every user of this host can write it; chmod o-w"), "{:?}", seen(&what));
+        std::fs::set_permissions(&path, Permissions::from_mode(0o664)).unwrap();
+        assert!(seen(&what)[0].contains("/aliases: its group can write it"), "{:?}", seen(&what));
+        // Others may know aliases, and users.
+        let what = Surroundings { has_outside: true, accounts: None, ..what };
+        assert!(!seen(&what).iter().any(|lint| lint.contains("nosuch")));
+    }
+}
