@@ -64,7 +64,11 @@ impl Run<'_, '_, '_> {
                 };
                 let mut child = member(job, &name, origin)?;
                 child.is_ruled = job.is_ruled;
-                self.mailbox(&child, &name)
+                let settings = &self.router.settings;
+                match settings.mail_hub.is_none() && matches!(settings.local, LocalMailer::None) {
+                    true => self.unknown_user(child, root, &name),
+                    false => self.mailbox(&child, &name),
+                }
             }
             Target::Program { command } => {
                 let child = member(job, root, origin)?;
@@ -79,14 +83,8 @@ impl Run<'_, '_, '_> {
                 Ok(self.deliver(&child, child.address.clone(), To::File { user, path }, None))
             }
             Target::Unknown { user } => {
-                let mut child = member(job, &user, origin)?;
-                // RFC 5321 §4.5.1: there is always a postmaster
-                if user.as_str().eq_ignore_ascii_case("postmaster") && !root.as_str().eq_ignore_ascii_case("root") {
-                    self.step("local", || "postmaster is no alias and no user: root".to_owned());
-                    let root = LocalPart::new("root").map_err(|error| Stop::Trouble(error.to_string().into()))?;
-                    return self.local(&mut child, &root, false);
-                }
-                self.nobody(&child, &user)
+                let child = member(job, &user, origin)?;
+                self.unknown_user(child, root, &user)
             }
             Target::Refused(refusal) => {
                 // The user is told by the address that the client knows.
@@ -100,6 +98,17 @@ impl Run<'_, '_, '_> {
                 Ok(self.fail(&child, refusal))
             }
         }
+    }
+
+    /// A name that is neither an alias nor anybody with a mailbox, found on the way from the name `root`.
+    fn unknown_user(&mut self, mut job: Job, root: &LocalPart, user: &LocalPart) -> Result<Flow, Stop> {
+        // RFC 5321 §4.5.1: there is always a postmaster
+        if user.as_str().eq_ignore_ascii_case("postmaster") && !root.as_str().eq_ignore_ascii_case("root") {
+            self.step("local", || "postmaster is no alias and no user: root".to_owned());
+            let root = LocalPart::new("root").map_err(|error| Stop::Trouble(error.to_string().into()))?;
+            return self.local(&mut job, &root, false);
+        }
+        self.nobody(&job, user)
     }
 
     /// Whether users are accounts of this machine.
