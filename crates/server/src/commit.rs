@@ -10,11 +10,12 @@
 //! (RFC 5321 §6.1).
 
 mod class;
+mod own;
 
 pub(crate) use class::{Sort, class_of};
+pub(crate) use own::submit;
 
 use crate::env::clock;
-use crate::service::Service;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
 use bytes::Bytes;
@@ -252,35 +253,6 @@ impl Content {
             self.failed.get_or_insert(error);
         }
     }
-}
-
-/// Stores a message of our own, a report, and hands it to *dispatch*. It may use the room that is kept from ordinary mail.
-///
-/// # Errors
-/// As [`Store::append`]; nothing of it will be delivered.
-/// # Cancel safety
-/// No: the message may be durable and not in line; it is after the next start.
-pub(crate) async fn submit(service: &Service, envelope: &Envelope, content: Vec<u8>) -> Result<(), Error> {
-    let Some(spool) = service.spool() else { return Ok(()) };
-    let encoded = service.live.load().encode(envelope);
-    let bytes = content.len() as u64;
-    let body = if content.len() <= PIECE_BYTES {
-        NewBody::Whole(Bytes::from(content))
-    } else {
-        let mut pieces = Content::new(envelope.id);
-        pieces.push(&service.keeper, &content).await;
-        pieces.hand_over(spool);
-        pieces.wait_for_chunk().await;
-        if let Some(error) = pieces.failed {
-            spool.abort(envelope.id);
-            return Err(error);
-        }
-        NewBody::Chunks { count: pieces.chunks, bytes: pieces.bytes }
-    };
-    let class = class_of(&envelope.params, Sort::default(), false);
-    append(spool, &encoded, body, first_state(envelope, class), true).await?;
-    service.dispatch(envelope, &encoded, bytes, class);
-    Ok(())
 }
 
 /// The state in which the recipients of a new message begin: their class, and that they are due when the message is

@@ -3,7 +3,7 @@
 
 use crate::client::greeted;
 use crate::harness::{Server, Setup, text};
-use crate::hop::{Hop, Manners, address};
+use crate::hop::{Act, At, Hop, Manners, address};
 use crate::world::{any_line, by_literal, ends_empty, poll, send, wait_line, waiting};
 
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
@@ -167,5 +167,43 @@ fn who_is_nobody_here_is_refused_at_once() {
     client.quit();
     assert_eq!(hops[0].wait(1)[0].to(), hops[0].mailbox("joe"));
     poll("it is gone", || (waiting(&server) == 0).then_some(()));
+    ends_empty(server);
+}
+
+#[test]
+fn reports_go_by_the_maps_too() {
+    let manners = Manners::default().script(|moment| match moment.at {
+        At::Rcpt if moment.line.contains("<gone@") => Act::Say("550 5.1.1 There is no such person here"),
+        _ => Act::Well,
+    });
+    let hops = Hop::neighbours(vec![manners]);
+    let at_hop = |name: &str| hops[0].mailbox(name);
+    let aliases = format!(
+        "list: {}\nowner-list: list-request\nlist-request: {}\nstaff: {}, {}\nowner-staff: nobody-at-all\nroot: {}\n",
+        at_hop("gone"),
+        at_hop("keeper"),
+        at_hop("ann"),
+        at_hop("bob"),
+        at_hop("root")
+    );
+    let server = with_maps(&hops, &[("aliases", &aliases)]).start();
+    let report_to = |count: usize, who: &[&str]| {
+        let mails =
+            hops[0].wait_until("the report", |mails| mails.iter().map(|mail| mail.rcpts.len()).sum::<usize>() == count);
+        let report = mails.last().expect("there is one");
+        let wanted: Vec<String> = who.iter().map(|name| at_hop(name)).collect();
+        assert_eq!((address(&report.mail), report.all_to()), ("", wanted.iter().map(String::as_str).collect()));
+        report.text()
+    };
+    // The owner of a list, who is an alias here.
+    send(&server, "a@client.test", &["list@mx.test"], CONTENT);
+    report_to(1, &["keeper"]);
+    // A sender who is a list with an owner: a report keeps the null sender on its way through it.
+    send(&server, "staff@mx.test", &[&at_hop("gone")], CONTENT);
+    report_to(3, &["ann", "bob"]);
+    // A sender whom nobody knows here: the postmaster hears of it, who is root.
+    send(&server, "nobody-at-all@mx.test", &[&at_hop("gone")], CONTENT);
+    let text = report_to(4, &["root"]);
+    assert!(text.contains("nobody-at-all@mx.test") && text.contains("User unknown"), "{text}");
     ends_empty(server);
 }

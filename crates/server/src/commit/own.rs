@@ -1,0 +1,151 @@
+//! Messages of our own, which are reports: where they go is asked as for any other recipient, and the spool has them before
+//! what they tell of is done.
+//!
+//! A report may be for a user, a list owner or a program of this machine. It keeps the null sender on every way, also through
+//! a list with an owner: what has no sender is never answered, and so no chain of reports goes on for ever.
+
+use super::{Content, PIECE_BYTES, append, class_of, first_state};
+use crate::commit::Sort;
+use crate::routing::plan::{Kind, Plan, TooMany};
+use crate::routing::{Admission, Routing};
+use crate::service::Service;
+use bytes::Bytes;
+use mail::{Envelope, Recipient};
+use observe::Event;
+use route::resolve::{Delivery, Failed, Outcome, Request, Resolution};
+use schedule::Class;
+use spool::envelope::Encoded;
+use spool::{Error, NewBody, Spool, Status, Store as _};
+use std::fmt;
+use std::sync::Arc;
+
+/// Why a message of ours was not stored.
+#[derive(Debug)]
+pub(crate) enum NotStored {
+    /// The spool did not take it.
+    Spool(Error),
+    /// Nobody can say now where it goes.
+    Map(Arc<str>),
+}
+
+impl fmt::Display for NotStored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Spool(error) => error.fmt(f),
+            Self::Map(why) => write!(f, "a map cannot be asked: {why}"),
+        }
+    }
+}
+
+/// Stores a message of our own, a report, and hands it to *dispatch*. It may use the room that is kept from ordinary mail.
+///
+/// # Errors
+/// As [`Store::append`](spool::Store::append), or a map cannot be asked. Whoever tries again may send a part of it twice, if rules
+/// made several messages of it.
+/// # Cancel safety
+/// No: the message may be durable and not in line; it is after the next start.
+pub(crate) async fn submit(service: &Service, envelope: &Envelope, content: Vec<u8>) -> Result<(), NotStored> {
+    let Some(spool) = service.spool() else { return Ok(()) };
+    let content = Bytes::from(content);
+    let class = class_of(&envelope.params, Sort::default(), false);
+    let routing = service.routing.load_full();
+    let Some(admission) = routing.admission() else {
+        let encoded = service.live.load().encode(envelope);
+        return store(service, spool, envelope, &encoded, &Kind::default(), content, class).await;
+    };
+    let plan = plan(&routing, admission, envelope).await?;
+    if plan.is_nothing() {
+        service.tell(&Event::Discarded { id: envelope.id });
+        return Ok(());
+    }
+    let id_of = |number| if number == 0 { envelope.id } else { service.keeper.next_id() };
+    for (envelope, destinations, kind) in plan.into_messages(envelope, id_of) {
+        let encoded = Encoded::with(&envelope, destinations);
+        store(service, spool, &envelope, &encoded, &kind, content.clone(), class).await?;
+    }
+    Ok(())
+}
+
+/// What the recipients of a message of ours become. Whoever is refused is in it as one who fails: then the postmaster hears of it.
+async fn plan(routing: &Routing, admission: &Admission, envelope: &Envelope) -> Result<Plan, NotStored> {
+    let mut plan = Plan::default();
+    for recipient in &envelope.recipients {
+        let request = Request {
+            sender: &envelope.sender,
+            recipient: &recipient.address,
+            client: None,
+            is_local_submission: false,
+        };
+        let resolved = routing.decide(|ask| admission.router.resolve(ask, &request)).await;
+        let Resolution { outcome, failed, .. } = resolved.map_err(NotStored::Map)?;
+        let added = match outcome {
+            Outcome::Deliver(deliveries) => add(&mut plan, recipient, deliveries, failed),
+            Outcome::Refuse(refusal) => {
+                let address = recipient.address.clone();
+                add(&mut plan, recipient, Vec::new(), vec![Failed { address, refusal, sender: None, copy: None }])
+            }
+            Outcome::Discard => {
+                plan.discard();
+                Ok(())
+            }
+        };
+        added.map_err(|TooMany| {
+            NotStored::Map(format!("rules make too many messages of <{}>", recipient.address).into())
+        })?;
+    }
+    Ok(plan)
+}
+
+fn add(
+    plan: &mut Plan,
+    recipient: &Recipient,
+    mut deliveries: Vec<Delivery>,
+    mut failed: Vec<Failed>,
+) -> Result<(), TooMany> {
+    // RFC 5321 §4.5.5: a report has the null sender
+    deliveries.iter_mut().for_each(|one| one.sender = None);
+    failed.iter_mut().for_each(|one| one.sender = None);
+    plan.add(recipient, deliveries, failed)
+}
+
+/// Makes a message durable, and puts it in line if it is not held.
+async fn store(
+    service: &Service,
+    spool: &Spool,
+    envelope: &Envelope,
+    encoded: &Encoded,
+    kind: &Kind,
+    content: Bytes,
+    class: Class,
+) -> Result<(), NotStored> {
+    let bytes = content.len() as u64;
+    let body = if content.len() <= PIECE_BYTES {
+        NewBody::Whole(content)
+    } else {
+        let mut pieces = Content::new(envelope.id);
+        pieces.push(&service.keeper, &content).await;
+        pieces.hand_over(spool);
+        pieces.wait_for_chunk().await;
+        if let Some(error) = pieces.failed {
+            spool.abort(envelope.id);
+            return Err(NotStored::Spool(error));
+        }
+        NewBody::Chunks { count: pieces.chunks, bytes: pieces.bytes }
+    };
+    let mut first = first_state(envelope, class);
+    if kind.hold.is_some() {
+        first.status = Status::Held;
+    } else if kind.queue_only {
+        first = first.until(service.unix_now() + service.live.load().config.delivery.give_up_after);
+    }
+    append(spool, encoded, body, first, true).await.map_err(NotStored::Spool)?;
+    if kind.queue_only
+        && let Some(dispatch) = &service.dispatch
+    {
+        dispatch.accepted_for_later(envelope, encoded);
+    }
+    if first.status == Status::Waiting && !kind.queue_only {
+        service.dispatch(envelope, encoded, bytes, class);
+    }
+    Ok(())
+}
