@@ -2,6 +2,7 @@
 
 use crate::desk::{CONFIG, Desk, Done, finish, taken};
 use crate::harness::Setup;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -51,6 +52,54 @@ fn cron() {
         );
         assert!(text.ends_with("out\r\n.\r\nput\r\n"), "{text}");
     }
+}
+
+/// What cron needs, in mounts of its own: no jobs but ours, no other cron, and our program as `/usr/sbin/sendmail`. Status 77 if
+/// there can be no such room.
+const CRON_ROOM: &str = r#"
+mount --bind "$1/crontabs" /var/spool/cron/crontabs && mount --bind "$1/cron.d" /etc/cron.d &&
+    mount --bind "$1/crontab" /etc/crontab && mount -t tmpfs none /run && mount --bind "$1/mailer" /usr/sbin/sendmail || exit 77
+echo $$ >"$1/pid"
+exec cron -f
+"#;
+
+#[test]
+fn cron_of_debian() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can start cron");
+        return;
+    }
+    if !is_there("cron") || !is_there("unshare") {
+        return;
+    }
+    let (desk, setup) = Desk::opened(Setup::new());
+    let file = |name: &str, text: &str, mode| {
+        std::fs::write(desk.path(name), text).expect("written");
+        std::fs::set_permissions(desk.path(name), std::fs::Permissions::from_mode(mode)).expect("ours");
+    };
+    for name in ["crontabs", "cron.d"] {
+        std::fs::create_dir(desk.path(name)).expect("made");
+    }
+    file("crontab", "", 0o644);
+    // Due when cron starts, not at the next minute.
+    file("crontabs/root", "MAILTO=ann@b.test\n@reboot printf 'out of cron\\n.\\n'\n", 0o600);
+    let (sendmail, pid) = (desk.named("sendmail"), desk.path("pid"));
+    // When it has its mail, cron is not needed any more.
+    let mailer = format!("#!/bin/sh\n{} \"$@\"\nkill $(cat {})\n", sendmail.display(), pid.display());
+    file("mailer", &mailer, 0o755);
+    let place = desk.path("").display().to_string();
+    let room = ["20", "unshare", "-m", "--propagation", "private", "sh", "-c", CRON_ROOM, "cron", &place];
+    let done = command(&desk, "timeout", &room, "");
+    if done.exit == Some(77) {
+        println!("skipped: there are no mounts of one's own here: {}", done.err.trim());
+        return;
+    }
+    let letters = taken(setup);
+    let [letter] = letters.as_slice() else { panic!("{done:?} {letters:?}") };
+    let text = String::from_utf8_lossy(&letter.content);
+    assert_eq!(letter.envelope.recipients[0].address.to_string(), "ann@b.test");
+    assert!(text.contains("(Cron Daemon)\r\n") && text.contains("\r\nSubject: Cron <root@"), "{text}");
+    assert!(text.ends_with("\r\n\r\nout of cron\r\n.\r\n"), "{text}");
 }
 
 #[test]
