@@ -50,8 +50,9 @@ $(RELEASE)/mailrace-bench: FORCE
 .PHONY: FORCE
 FORCE:
 
-clients: setup $(RELEASE)/mailrace ## Have every real client that is installed send to the server, and look for its mail
+clients: setup $(RELEASE)/mailrace ## Have every real client that is installed send to the server, and look for its mail; run list managers beside it
 	@./bench/clients/against-mailrace.sh $(RELEASE)/mailrace
+	@./bench/lists/against-mailrace.py $(RELEASE)/mailrace
 
 interop: setup $(RELEASE)/mailrace ## Relay to and from every other mail server that is installed, and compare each octet
 	@./bench/interop/against-peers.py $(RELEASE)/mailrace

@@ -22,14 +22,18 @@ def until(condition, seconds=20):
 
 
 class Mailrace:
-    """A `mailrace serve` that passes everything on to one next hop."""
+    """A `mailrace serve` that passes everything on to one next hop; `user`: as whom it runs, if not as we do."""
 
     number = 0
 
-    def __init__(self, program, work, next_hop, certificate=False, **settings):
+    def __init__(self, program, work, next_hop, certificate=False, user=None, **settings):
         Mailrace.number += 1
         self.work = work / f"mailrace-{Mailrace.number}"
         self.work.mkdir()
+        who = {}
+        if user is not None:
+            who = {"user": user, "group": user, "extra_groups": []}
+            os.chown(self.work, user, user)
         tls = "starttls" if certificate else "none"
         values = {
             "hostname": "mailrace.example",
@@ -45,14 +49,16 @@ class Mailrace:
         }
         if certificate:
             values |= {"tls.certificate": work / "tls" / "certificate", "tls.key": work / "tls" / "key"}
-        values |= {key.replace("__", "."): str(value).lower() for key, value in settings.items()}
+        values |= {
+            key.replace("__", "."): str(value).lower() if isinstance(value, bool) else value for key, value in settings.items()
+        }
         command = [program, "serve"]
         for key, value in values.items():
             command += ["--set", f"{key}={value}"]
         self.output = open(self.work / "output", "w+b")
         RUNNING.append(self)
         self.process = subprocess.Popen(
-            command, stdout=self.output, stderr=subprocess.STDOUT, env={**os.environ, "MAILRACE_CONFIG": "/dev/null"}
+            command, stdout=self.output, stderr=subprocess.STDOUT, env={**os.environ, "MAILRACE_CONFIG": "/dev/null"}, **who
         )
         ready = until(lambda: self.process.poll() is not None or re.search(rb"ready on 127.0.0.1:(\d+)", self.says()), 20)
         if not isinstance(ready, re.Match):

@@ -50,8 +50,8 @@ class Refused(Exception):
 class Client:
     """A conversation with a server, one command at a time."""
 
-    def __init__(self, port):
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=20)
+    def __init__(self, port, source="127.0.0.1"):
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=20, source_address=(source, 0))
         self.lines = Lines(self.sock)
         self.reply()
         said = self.say(b"EHLO driver.example")
@@ -171,6 +171,10 @@ class Receiver(Listener):
         self.offers = offers
         super().__init__()
 
+    def refuses(self, recipient):
+        """The reply for a recipient who is not taken."""
+        return "550 5.1.1 there is no such person" if recipient.startswith("refused") else None
+
     def serve(self, sock):
         lines = Lines(sock)
         say = lambda text: sock.sendall(text.encode() + b"\r\n")
@@ -189,8 +193,8 @@ class Receiver(Listener):
                 say("250 2.1.0 ok")
             elif verb == b"RCPT":
                 recipient = path(argument)
-                if recipient[0].startswith("refused"):
-                    say("550 5.1.1 there is no such person")
+                if refusal := self.refuses(recipient[0]):
+                    say(refusal)
                     continue
                 recipients.append(recipient)
                 say("250 2.1.5 ok")
