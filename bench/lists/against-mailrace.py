@@ -3,8 +3,8 @@
 
     against-mailrace.py PROGRAM [NAME...]
 
-PROGRAM is a mailrace; NAME is mlmmj or mailman. A manager that is not installed is named as skipped. Loopback and free ports only;
-everything runs as nobody when root calls. Exit status: 0 if all that could be tried works, 1 otherwise."""
+PROGRAM is a mailrace; NAME is mlmmj or mailman. A manager that is not installed is named as skipped. Loopback and free ports
+only; everything runs as nobody when root calls. Exit status: 0 if all that could be tried works, 1 otherwise."""
 
 import concurrent.futures
 import os

@@ -73,7 +73,8 @@ def posts(room):
     room.send(people[0], [f"talk@{LISTS}"], "first")
     for each in people:
         (mail,) = room.await_that(f"{each} has the post", lambda: room.hop.to(each))
-        room.check("it has a List-Id", header(mail.content, "List-Id") == [f"Talk <talk.{LISTS}>"], header(mail.content, "List-Id"))
+        list_id = header(mail.content, "List-Id")
+        room.check("it has a List-Id", list_id == [f"Talk <talk.{LISTS}>"], list_id)
         room.check("its subject has the prefix", header(mail.content, "Subject") == ["[talk] first"])
         path = f"talk+bounces-1-{each.replace('@', '=')}@{LISTS}"
         room.check("it comes from the address for bounces", mail.sender == path, mail.sender)
@@ -91,7 +92,8 @@ def commands(room):
     room.await_that("dave is welcomed", lambda: len(room.hop.to(dave)) == 2)
     room.check("dave is a subscriber", dave in subscribers(talk), subscribers(talk))
     room.send(dave, [f"talk+help@{LISTS}", f"talk+faq@{LISTS}"], "help")
-    answers = room.await_that("two details in one transaction are two commands", lambda: room.hop.to(dave)[3:] and room.hop.to(dave)[2:])
+    has_both = lambda: room.hop.to(dave)[3:] and room.hop.to(dave)[2:]
+    answers = room.await_that("two details in one transaction are two commands", has_both)
     subjects = {header(each.content, "Subject")[0] for each in answers}
     room.check("with an answer to each", len(subjects) == 2, subjects)
 
@@ -105,7 +107,8 @@ def bounces(room):
     noted = talk / "bounce" / f"refused={FAR}"
     room.await_that("the list notes who is not reached", noted.exists, otherwise=lambda: room.log()[-3000:])
     room.await_that("the others have the post", lambda: len(room.hop.messages) == before + 4)
-    room.check("nobody else is noted", [each.name for each in noted.parent.iterdir() if "lastmsg" not in each.name] == [noted.name])
+    names = [each.name for each in noted.parent.iterdir() if "lastmsg" not in each.name]
+    room.check("nobody else is noted", names == [noted.name], names)
     (talk / "subscribers.d" / "r").unlink()
 
 

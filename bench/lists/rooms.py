@@ -111,7 +111,8 @@ class Room:
     def send(self, sender, recipients, subject, to=None, more="", body="hello"):
         """Hands a message to mailrace, as somebody who may not relay."""
         number = len(self.passed)
-        head = f"From: <{sender}>\r\nTo: <{to or recipients[0]}>\r\nSubject: {subject}\r\nMessage-ID: <{number}.{os.getpid()}@{FAR}>\r\n"
+        head = f"From: <{sender}>\r\nTo: <{to or recipients[0]}>\r\nSubject: {subject}\r\n"
+        head += f"Message-ID: <{number}.{os.getpid()}@{FAR}>\r\n"
         client = Client(self.server.port, ABROAD)
         client.send(sender, recipients, f"{head}Date: Thu, 01 Jan 2026 00:00:00 +0000\r\n{more}\r\n{body}\r\n".encode())
         client.close()
