@@ -170,6 +170,20 @@ fn file(settings: &mut Settings<'_>, key: &'static str, call: &Call) {
     }
 }
 
+fn masquerading(settings: &mut Settings<'_>, name: &str, call: &Call) {
+    match name {
+        "masquerade_envelope" => settings.said.envelope = true,
+        "masquerade_entire_domain" => settings.said.masquerade_below = true,
+        "limited_masquerade" => settings.said.is_limited = true,
+        "allmasquerade" => settings.said.all_recipients = true,
+        _ => {
+            let reason = "mail for users of this machine has the same header as mail that leaves";
+            let hint = "generics.headers = false leaves all headers as they are";
+            settings.missing(call.line, &shown(call), reason, hint);
+        }
+    }
+}
+
 fn feature(settings: &mut Settings<'_>, call: &Call) {
     let line = call.line;
     let argument = |at: usize| call.arguments.get(at).map_or("", |one| one.trim());
@@ -200,14 +214,11 @@ fn feature(settings: &mut Settings<'_>, call: &Call) {
         }
         "relay_mail_from" => settings.flag("access.relay_mail_from", true, line),
         "relay_entire_domain" => settings.said.entire_domain = Some(line),
-        "masquerade_envelope" => settings.said.envelope = true,
-        "masquerade_entire_domain" => settings.said.masquerade_below = true,
-        "limited_masquerade" => settings.said.is_limited = true,
-        "allmasquerade" => settings.said.all_recipients = true,
-        "local_no_masquerade" => {
-            let reason = "mail for users of this machine has the same header as mail that leaves";
-            settings.missing(line, &shown(call), reason, "generics.headers = false leaves all headers as they are");
-        }
+        "masquerade_envelope"
+        | "masquerade_entire_domain"
+        | "limited_masquerade"
+        | "allmasquerade"
+        | "local_no_masquerade" => masquerading(settings, name, call),
         "generics_entire_domain" => settings.said.generics_below = true,
         "dnsbl" | "enhdnsbl" | "rbl" => dns_list(settings, call),
         "greet_pause" => match argument(1).parse::<u64>() {
