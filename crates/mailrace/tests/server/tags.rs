@@ -285,6 +285,7 @@ fn what_is_demanded_of_a_connection_is_demanded_at_mail() {
     let other = authority.client("other.test");
     let other = &mut encrypted(greeted_from("127.0.0.3", &server), &server, Some(&other));
     other.expect("MAIL FROM:<a@b.test>", "503 5.7.0 CN other.test does not match client.test");
+    server.wait_log("verify=OK, ");
     let good = authority.client("client.test");
     for address in ["127.0.0.3", "127.0.0.4"] {
         let good = &mut encrypted(greeted_from(address, &server), &server, Some(&good));

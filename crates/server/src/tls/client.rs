@@ -142,7 +142,10 @@ impl Authorities {
 
 fn reason(error: &Error) -> String {
     match error {
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => "it is of none of tls.client_ca".to_owned(),
+        // A bad signature: the name of one of them, and another key.
+        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+            "it is of none of tls.client_ca".to_owned()
+        }
         Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
             "it has expired".to_owned()
         }
