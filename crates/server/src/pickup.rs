@@ -22,8 +22,8 @@ pub(crate) use directory::Directory;
 
 use crate::env::{blocking, clock};
 use crate::service::{Open, Service};
-use adopt::Adoption;
 use crate::submit::FULL;
+use adopt::Adoption;
 use asker::Asker;
 use complaints::{Complaints, Said};
 use courier::{Carried, Courier, Refused};

@@ -501,6 +501,7 @@ mod tests {
                     let adopted = Adopted { source, arrived: 1_700_000_000, tries: 3, is_warned, hold };
                     let old = Submission { adopted: Some(adopted), ..one.clone() };
                     assert_eq!(read(&old.encode().unwrap()), Ok(old));
+                }
                 for terms in [("", false), ("", true), ("tag", false), ("tag", true)] {
                     let terms = Terms { queue: terms.1, tag: terms.0.to_owned() };
                     let one = Submission { sender: sender.clone(), is_chosen, on_behalf_of, terms, ..submission() };

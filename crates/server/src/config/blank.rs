@@ -2,9 +2,10 @@
 
 use super::{
     Accept, AccessRules, Acknowledge, AddressFamily, Auth, BadLine, Config, Control, CopyDsn, DelayChecks, Delivery,
-    DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl, DnsblList, Generics, Ldap, LdapDetail, LdapReferrals, Listen, ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps, Message, Precedence,
-    Rate, Relay, RelayDomain, Route, RouteProtocol, RouteRule, RouteTls, RuleAt, Server, Smtp, Spool, Sqlite, Submit,
-    Tls, Unknown,
+    DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl, DnsblList, Generics, Ldap, LdapDetail, LdapReferrals,
+    Listen, ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps, Message,
+    Precedence, Rate, Relay, RelayDomain, Route, RouteProtocol, RouteRule, RouteTls, RuleAt, Server, Smtp, Spool,
+    Sqlite, Submit, Tls, Unknown,
 };
 use mail::DomainName;
 use smtp::server::BareNewline;

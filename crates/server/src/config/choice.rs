@@ -3,7 +3,8 @@
 use super::field::Field;
 use super::value::Value;
 use super::{
-    Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, LdapDetail, LdapReferrals, ListenProtocol, ListenTls, LogFormat, Mailq, Precedence, RouteProtocol, RouteTls, RuleAt, Unknown,
+    Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, LdapDetail, LdapReferrals, ListenProtocol,
+    ListenTls, LogFormat, Mailq, Precedence, RouteProtocol, RouteTls, RuleAt, Unknown,
 };
 use smtp::server::BareNewline;
 

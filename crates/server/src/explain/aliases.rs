@@ -5,13 +5,14 @@
 use crate::config::{Config, Mailbox, MapSource};
 use crate::deliver::local::command;
 use crate::env::accounts::Accounts;
+use crate::env::nss;
 use crate::lookup::Lookups;
 use crate::routing::load;
 use mail::Domain;
 use route::alias::{self, Included, LintSettings, Summary};
 use route::class::Classes;
 use route::map::{Complaint, Format, Reading};
-use route::question::{Answer, Question};
+use route::question::Answer;
 use route::{Lint, Place, Source, Table};
 use std::collections::HashSet;
 use std::io;
@@ -42,6 +43,8 @@ pub struct Surroundings {
     lookups: Lookups,
     /// Names of accounts; `None`: somebody else knows who is there.
     accounts: Option<HashSet<String>>,
+    /// The C library is asked for those who are not among them.
+    has_nss: bool,
     delimiter: Option<char>,
     programs: Vec<std::path::PathBuf>,
     /// Others than files say who is an alias.
@@ -60,6 +63,7 @@ impl Surroundings {
             classes: load::classes(config),
             lookups: Lookups::new(config),
             accounts: knows_users.then(accounts).flatten().map(|found| found.names().map(str::to_owned).collect()),
+            has_nss: local.has_nss(),
             delimiter: local.delimiter.chars().next(),
             programs: local.programs.clone(),
             has_outside: config.maps.aliases.iter().any(|source| !matches!(source, MapSource::File(_))),
@@ -107,12 +111,20 @@ impl Surroundings {
                     members_many: MEMBERS_MANY,
                     delimiter: self.delimiter,
                     is_alias: &is_alias,
-                    is_account: &|name| self.accounts.as_ref().map(|names| names.contains(name)),
+                    is_account: &|name| self.is_account(name),
                     include: &|path| self.include(path),
                 },
             ));
         }
         lints
+    }
+
+    /// Whether a name is an account; `None` if nobody can say.
+    fn is_account(&self, name: &str) -> Option<bool> {
+        match self.accounts.as_ref()?.contains(name) {
+            false if self.has_nss => nss::login(name).ok().map(|found| found.is_some()),
+            known => Some(known),
+        }
     }
 
     fn would_run(&self, text: &str) -> Result<(), String> {
@@ -126,7 +138,7 @@ impl Surroundings {
     }
 
     fn include(&self, path: &str) -> Result<Included, Arc<str>> {
-        match self.lookups.on_this_machine(&Question::Include { path: path.into(), user: None }) {
+        match self.lookups.include(path) {
             Answer::Text { text, owner, .. } => Ok(Included { text, is_trusted: owner.is_some() }),
             Answer::Trouble(why) => Err(why),
             _ => Err(format!(":include: {path}: it cannot be read").into()),
@@ -158,6 +170,7 @@ mod tests {
             classes: Classes::default(),
             lookups: Lookups::default(),
             accounts: Some(HashSet::from(["joe".to_owned()])),
+            has_nss: false,
             delimiter: Some('+'),
             programs: Vec::new(),
             has_outside: false,

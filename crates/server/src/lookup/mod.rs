@@ -82,6 +82,11 @@ impl Lookups {
         Self { files, users: Users::new(local, &library), library, outside }
     }
 
+    /// Reads a file of members. Blocks.
+    pub(crate) fn include(&self, path: &str) -> Answer {
+        self.files.include(&self.users, path)
+    }
+
     /// Finds the answer to a question.
     ///
     /// # Cancel safety

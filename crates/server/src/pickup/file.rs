@@ -283,6 +283,7 @@ mod tests {
             on_behalf_of: None,
             adopted: Some(adopted.clone()),
             params: MailParams::default(),
+            terms: crate::submit::Terms::default(),
             recipients: vec![Recipient::new("a@b.test".parse().unwrap())],
         };
         let name = Filing::begin(place.path(), &submission).unwrap().commit().unwrap().name().to_owned();

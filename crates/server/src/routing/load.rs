@@ -146,7 +146,7 @@ fn has_routing(config: &Config) -> bool {
 fn ldap_routing(config: &Config) -> Option<LdapRouting> {
     let tables: Vec<&config::Ldap> = config.ldap.iter().filter(|table| !table.routing_domains.is_empty()).collect();
     let first = *tables.first()?;
-    let class = |part: fn(&config::Ldap) -> &Vec<config::RelayDomain>| {
+    let class = |part: fn(&config::Ldap) -> &Vec<RelayDomain>| {
         let mut class = Class::default();
         for domain in tables.iter().flat_map(|table| part(table)) {
             if let Ok(name) = DomainName::new(domain.ascii()) {

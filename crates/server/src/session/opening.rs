@@ -106,7 +106,7 @@ impl Connection {
             match told {
                 Ok(Told { features: Some(letters), .. }) => self.offer(&letters),
                 Ok(_) => {}
-                Err(why) => verdict = self.put_off(&why),
+                Err(why) => verdict = self.unanswered(&why),
             }
         }
         let now = self.elapsed();
@@ -127,7 +127,7 @@ impl Connection {
     }
 
     /// The access map cannot be asked what the client may do.
-    fn put_off(&mut self, why: &str) -> Verdict {
+    fn unanswered(&mut self, why: &str) -> Verdict {
         self.service.tell(&Event::ConfigWarning { text: &format!("a map cannot be asked: {why}") });
         self.refuse(Ruleset::Relay, Verdict::Close(reply(421, "4.3.0 Temporary system failure, try again later")))
     }

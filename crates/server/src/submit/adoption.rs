@@ -219,6 +219,7 @@ mod tests {
             on_behalf_of: None,
             adopted: Some(adopted),
             params: MailParams::default(),
+            terms: crate::submit::Terms::default(),
             recipients: vec![Recipient::new("a@b.test".parse().unwrap())],
         }
     }

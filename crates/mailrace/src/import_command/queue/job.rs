@@ -11,7 +11,7 @@ use rustix::fs::{FileType, FlockOperation, Mode, OFlags, fcntl_lock, flock, fsta
 use rustix::io::Errno;
 use server::env::clock;
 use server::submit::adoption::{Adopted, Waiting, name_of};
-use server::submit::{Filing, Submission};
+use server::submit::{Filing, Submission, Terms};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -108,6 +108,7 @@ impl Reader<'_> {
             on_behalf_of: None,
             adopted: Some(adopted),
             params: message.params.clone(),
+            terms: Terms::default(),
             recipients,
         };
         let offset = clock::local_offset_seconds(message.arrived.saturating_mul(1_000_000));

@@ -78,7 +78,8 @@ pub(super) static LOCAL: Section = Section {
             "users whom /etc/nsswitch.conf finds elsewhere (SSSD, LDAP, systemd) count as well",
             "They are asked for when a name is not in /etc/passwd; while they do not answer, mail waits: 451. Without effect if \
              local.accounts names another file, and in a program that is linked statically.",
-        ),
+        )
+        .restart(),
         fixed(
             "local.forward",
             at!(local.forward),

@@ -110,7 +110,11 @@ impl Office {
         let rights = if helper.is_some() { Rights::Anybody } else { own };
         Self {
             // One that is anybody only finds places: it carries nothing out.
-            agent: Agent::new(settings.clone(), Kept::new(settings.accounts.clone()).with_nss(settings.has_nss), rights),
+            agent: Agent::new(
+                settings.clone(),
+                Kept::new(settings.accounts.clone()).with_nss(settings.has_nss),
+                rights,
+            ),
             settings,
             workers: helper.map(Workers::new),
             mailboxes: Semaphore::new(max),

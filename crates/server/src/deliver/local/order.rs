@@ -400,6 +400,7 @@ mod tests {
             "default_user = 'x'",
             "uid_min = 7",
             "accounts = '/x'",
+            "nss = false",
         ];
         for change in changes {
             let text = format!("local.{change}\n");
@@ -424,6 +425,7 @@ mod tests {
                 default_user: _,
                 uid_min: _,
                 accounts: _,
+                has_nss: _,
             } = Settings::new(&config);
             assert_ne!(Settings::new(&config), Settings::new(&usual), "{text}");
             let refused =
