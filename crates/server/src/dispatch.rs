@@ -7,39 +7,38 @@
 //!
 //! A crash forgets everything here. At the start each destination that the spool has recipients for is due.
 
+mod errands;
 mod nudge;
 mod overdue;
 mod rehome;
 
 use crate::commit::early::Earlies;
 use crate::config::{Config, DeliveryMode};
-use crate::deliver;
-use crate::env::{blocking, clock};
+use crate::env::clock;
 use crate::resolve;
 use crate::routing::Routing;
 use crate::service::Service;
 use crate::settle;
 #[cfg(test)]
 use crate::simulation::{Sabotage, Sizes, hold_back, is_sabotaged, let_go};
+use errands::{Errand, Task};
+pub(crate) use errands::{reconfigure, run};
 use mail::{Envelope, QueueId};
-use observe::{Event, Severity};
+use observe::Event;
 use resolve::Site;
 use schedule::{
-    Action, Added, Class, ConnectionId, DestinationId, Feedback, Health, Job, Overdue, Place, Positions, Scheduler,
-    Settings, Take, Waiting,
+    Action, Added, Class, ConnectionId, DestinationId, Feedback, Health, Job, Place, Positions, Scheduler, Settings,
+    Take, Waiting,
 };
 use spool::envelope::Encoded;
 use spool::{Entry, Spool, Status, Store as _};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, Semaphore, mpsc};
-use tokio::task::JoinSet;
 
 /// Connections of a destination of which nothing is known yet.
 const WINDOW_START: u32 = 5;
@@ -54,8 +53,6 @@ const DOWN_FIRST: Duration = Duration::from_secs(60);
 const CONVERSIONS_MAX: usize = 2;
 /// Reports on mail that nobody tried that are made at a time.
 const TELLINGS_MAX: usize = 32;
-/// How long mail of old smart hosts that is under way is waited for.
-const REHOME_AGAIN: Duration = Duration::from_secs(30);
 /// Destinations that are remembered as down, at most, before those the scheduler has forgotten are.
 const DOWN_MAX: usize = 10_000;
 
@@ -80,41 +77,6 @@ pub(crate) struct Post {
     pub(crate) bell: Notify,
     /// The place is needed: close.
     pub(crate) is_called_off: AtomicBool,
-}
-
-type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// What the task that owns connections is to begin.
-enum Errand {
-    Restore,
-    /// Something else that the end of the server waits for.
-    Task(Task),
-    Resolve {
-        destination: DestinationId,
-        name: Arc<[u8]>,
-    },
-    Defer {
-        jobs: Vec<Job>,
-        why: Arc<str>,
-    },
-    Load {
-        destination: DestinationId,
-        name: Arc<[u8]>,
-        after: Option<Waiting>,
-        limit: usize,
-    },
-    Connect {
-        way: Way,
-        connection: ConnectionId,
-        post: Arc<Post>,
-    },
-    Overdue {
-        destination: DestinationId,
-        name: Arc<[u8]>,
-        message: QueueId,
-        recipients: Positions,
-        kind: Overdue,
-    },
 }
 
 /// What became of a message that went in line.
@@ -630,124 +592,6 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Owns connections and waits for times, until the server ends and its connections are over.
-pub(crate) async fn run(service: Arc<Service>) {
-    let Some(dispatch) = service.dispatch.clone() else { return };
-    let taken = dispatch.inbox.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some(mut inbox) = taken else { return };
-    restore(&service, &dispatch).await;
-    let mut tasks = JoinSet::new();
-    loop {
-        let pause = dispatch.pause();
-        tokio::select! {
-            biased;
-            () = service.stop.begun() => break,
-            Some(errand) = inbox.recv() => begin(&service, &dispatch, &mut tasks, errand),
-            Some(_) = tasks.join_next() => {}
-            () = dispatch.earlier.notified() => {}
-            () = tokio::time::sleep(pause) => dispatch.tell(|_, _| ()),
-        }
-    }
-    // What was not begun is not done any more, and whoever waits for it hears that.
-    drop(inbox);
-    // Connections see the end themselves, and finish what is open.
-    while tasks.join_next().await.is_some() {}
-}
-
-/// All that waits is due: at the start, and when the configuration may have changed where it goes.
-async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>) {
-    let (live, spool) = (service.live.load_full(), Arc::clone(&dispatch.spool));
-    let (config, routing) = (live.config.clone(), service.routing.load_full());
-    let dispatcher = Arc::clone(dispatch);
-    let is_active =
-        move |name: &[u8], entry: &Entry| dispatcher.lock().scheduler.is_active(name, entry.id, entry.recipient);
-    let moved = blocking::run(move || rehome::rehome(&spool, &config, &routing, &is_active)).await;
-    let is_left = match moved {
-        Ok(Ok(left)) => left > 0,
-        Ok(Err(error)) => {
-            let text = format!("mail that waits for old hosts cannot be given new destinations: {error}");
-            service.tell(&Event::Spool { severity: Severity::Error, text: &text });
-            false
-        }
-        Err(_) => false,
-    };
-    // With `delivery.mode = "queue"` the scheduler leaves alone what nobody has released.
-    dispatch.restore();
-    if is_left {
-        tokio::select! {
-            () = service.stop.begun() => {}
-            () = tokio::time::sleep(REHOME_AGAIN) => dispatch.send(Errand::Restore),
-        }
-    }
-}
-
-/// A new configuration is in force.
-pub(crate) fn reconfigure(service: &Arc<Service>) {
-    let Some(dispatch) = &service.dispatch else { return };
-    dispatch.configure(&service.live.load().config, service.routing.load_full());
-    dispatch.send(Errand::Restore);
-}
-
-fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<()>, errand: Errand) {
-    let service = Arc::clone(service);
-    match errand {
-        Errand::Restore => {
-            let dispatch = Arc::clone(dispatch);
-            tasks.spawn(async move { restore(&service, &dispatch).await });
-        }
-        Errand::Load { destination, name, after, limit } => dispatch.load(destination, &name, after, limit),
-        Errand::Task(task) => {
-            tasks.spawn(task);
-        }
-        Errand::Defer { jobs, why } => {
-            tasks.spawn(async move { deliver::defer(&service, jobs, &why).await });
-        }
-        Errand::Resolve { destination, name } => {
-            let dispatch = Arc::clone(dispatch);
-            tasks.spawn(async move { find_hosts(&service, &dispatch, destination, &name).await });
-        }
-        Errand::Connect { way, connection, post } => {
-            let guard = Closing { dispatch: Arc::clone(dispatch), connection };
-            tasks.spawn(async move {
-                deliver::run(service, way, connection, post).await;
-                drop(guard);
-            });
-        }
-        Errand::Overdue { destination, name, message, recipients, kind } => {
-            let dispatch = Arc::clone(dispatch);
-            tasks.spawn(async move {
-                // Closed never.
-                let permit = dispatch.tellings.acquire().await;
-                let pause = overdue::settle(&service, &dispatch, &name, message, &recipients, kind).await;
-                drop(permit);
-                dispatch.settled(destination, message, &recipients, pause);
-            });
-        }
-    }
-}
-
-/// Asks where the mail of a destination goes.
-async fn find_hosts(service: &Arc<Service>, dispatch: &Arc<Dispatch>, destination: DestinationId, name: &Arc<[u8]>) {
-    let live = service.live.load_full();
-    let resolver = service.resolver.load_full();
-    let routing = service.routing.load_full();
-    let asked = resolve::site(&live.config, &routing, &resolver, name, &live.ourselves, destination.get());
-    let found = tokio::select! {
-        biased;
-        found = asked => found,
-        // What is in line is in the spool.
-        () = service.stop.begun() => return,
-    };
-    match found {
-        Ok(site) => dispatch.placed(service, destination, name, &site),
-        Err(no) if no.permanent => dispatch.placed(service, destination, name, &resolve::nowhere(&live.config, name)),
-        Err(no) => {
-            let jobs = dispatch.unplaced(service, destination, name, &no.text);
-            deliver::unplaced(service, jobs, no).await;
-        }
-    }
-}
-
 /// A site as the scheduler takes it.
 fn place<'a>(site: &'a Site, expected: Option<Duration>, now: Duration) -> Place<'a> {
     let rule = &site.rule;
@@ -772,20 +616,6 @@ fn place<'a>(site: &'a Site, expected: Option<Duration>, now: Duration) -> Place
         },
         expected,
         until: now + site.until.saturating_duration_since(clock::now()),
-    }
-}
-
-/// Takes a connection off the books, whatever its task came to.
-struct Closing {
-    dispatch: Arc<Dispatch>,
-    connection: ConnectionId,
-}
-
-impl Drop for Closing {
-    fn drop(&mut self) {
-        if self.dispatch.lock().posts.contains_key(&self.connection) {
-            drop(self.dispatch.closed(self.connection));
-        }
     }
 }
 

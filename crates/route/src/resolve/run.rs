@@ -192,13 +192,22 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
         if !self.is_first(job, key.as_str()) {
             return Ok(Flow::Done);
         }
-        for _ in 0..VIRTUAL_DEPTH_MAX {
+        let mut met = Vec::new();
+        let why = loop {
             if self.pass(job)? == Flow::Done {
                 return Ok(Flow::Done);
             }
-        }
+            let key = job.address.key().as_str().to_owned();
+            if met.contains(&key) {
+                break "it has been here before";
+            }
+            met.push(key);
+            if met.len() >= VIRTUAL_DEPTH_MAX {
+                break "too many entries after each other";
+            }
+        };
         let text = format!("<{}>... loop in virtusertable", self.original);
-        self.step("virtusertable", || format!("{} leads to itself", job.address));
+        self.step("virtusertable", || format!("{}: {why}", job.address));
         Ok(self.fail(job, Refusal::new(554, permanent(4, 6), &text)))
     }
 

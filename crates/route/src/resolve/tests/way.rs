@@ -120,6 +120,9 @@ fn virtual_users_are_followed_from_the_start() {
     ] {
         assert_eq!(way(&router, "<s@x.example>", to), outcome, "{to}");
     }
+    // Once round is enough.
+    let steps = resolve(&router, "<s@x.example>", "loop1@v.test").unwrap().steps;
+    assert_eq!(steps.len(), 4, "{steps:?}");
 }
 
 #[test]

@@ -1,0 +1,189 @@
+//! What dispatch has done by tasks: opening connections, asking for hosts, reading lists, reports on mail that is overdue.
+//!
+//! Decisions only send an [`Errand`] and never wait. One task ([`run`]) takes them, and owns what they begin; at the end of the
+//! server it waits for what is open.
+
+use super::{Dispatch, Post, Way, overdue, rehome};
+use crate::deliver;
+use crate::env::blocking;
+use crate::resolve;
+use crate::service::Service;
+use mail::QueueId;
+use observe::{Event, Severity};
+use schedule::{ConnectionId, DestinationId, Job, Overdue, Positions, Waiting};
+use spool::Entry;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// How long mail of old smart hosts that is under way is waited for.
+const REHOME_AGAIN: Duration = Duration::from_secs(30);
+
+pub(super) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What the task that owns connections is to begin.
+pub(super) enum Errand {
+    Restore,
+    /// Something else that the end of the server waits for.
+    Task(Task),
+    Resolve {
+        destination: DestinationId,
+        name: Arc<[u8]>,
+    },
+    Defer {
+        jobs: Vec<Job>,
+        why: Arc<str>,
+    },
+    Load {
+        destination: DestinationId,
+        name: Arc<[u8]>,
+        after: Option<Waiting>,
+        limit: usize,
+    },
+    Connect {
+        way: Way,
+        connection: ConnectionId,
+        post: Arc<Post>,
+    },
+    Overdue {
+        destination: DestinationId,
+        name: Arc<[u8]>,
+        message: QueueId,
+        recipients: Positions,
+        kind: Overdue,
+    },
+}
+
+/// Owns connections and waits for times, until the server ends and its connections are over.
+pub(crate) async fn run(service: Arc<Service>) {
+    let Some(dispatch) = service.dispatch.clone() else { return };
+    let taken = dispatch.inbox.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(mut inbox) = taken else { return };
+    restore(&service, &dispatch).await;
+    let mut tasks = JoinSet::new();
+    loop {
+        let pause = dispatch.pause();
+        tokio::select! {
+            biased;
+            () = service.stop.begun() => break,
+            Some(errand) = inbox.recv() => begin(&service, &dispatch, &mut tasks, errand),
+            Some(_) = tasks.join_next() => {}
+            () = dispatch.earlier.notified() => {}
+            () = tokio::time::sleep(pause) => dispatch.tell(|_, _| ()),
+        }
+    }
+    // What was not begun is not done any more, and whoever waits for it hears that.
+    drop(inbox);
+    // Connections see the end themselves, and finish what is open.
+    while tasks.join_next().await.is_some() {}
+}
+
+/// All that waits is due: at the start, and when the configuration may have changed where it goes.
+async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>) {
+    let (live, spool) = (service.live.load_full(), Arc::clone(&dispatch.spool));
+    let (config, routing) = (live.config.clone(), service.routing.load_full());
+    let dispatcher = Arc::clone(dispatch);
+    let is_active =
+        move |name: &[u8], entry: &Entry| dispatcher.lock().scheduler.is_active(name, entry.id, entry.recipient);
+    let moved = blocking::run(move || rehome::rehome(&spool, &config, &routing, &is_active)).await;
+    let is_left = match moved {
+        Ok(Ok(left)) => left > 0,
+        Ok(Err(error)) => {
+            let text = format!("mail that waits for old hosts cannot be given new destinations: {error}");
+            service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+            false
+        }
+        Err(_) => false,
+    };
+    // With `delivery.mode = "queue"` the scheduler leaves alone what nobody has released.
+    dispatch.restore();
+    if is_left {
+        tokio::select! {
+            () = service.stop.begun() => {}
+            () = tokio::time::sleep(REHOME_AGAIN) => dispatch.send(Errand::Restore),
+        }
+    }
+}
+
+/// A new configuration is in force.
+pub(crate) fn reconfigure(service: &Arc<Service>) {
+    let Some(dispatch) = &service.dispatch else { return };
+    dispatch.configure(&service.live.load().config, service.routing.load_full());
+    dispatch.send(Errand::Restore);
+}
+
+fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<()>, errand: Errand) {
+    let service = Arc::clone(service);
+    match errand {
+        Errand::Restore => {
+            let dispatch = Arc::clone(dispatch);
+            tasks.spawn(async move { restore(&service, &dispatch).await });
+        }
+        Errand::Load { destination, name, after, limit } => dispatch.load(destination, &name, after, limit),
+        Errand::Task(task) => {
+            tasks.spawn(task);
+        }
+        Errand::Defer { jobs, why } => {
+            tasks.spawn(async move { deliver::defer(&service, jobs, &why).await });
+        }
+        Errand::Resolve { destination, name } => {
+            let dispatch = Arc::clone(dispatch);
+            tasks.spawn(async move { find_hosts(&service, &dispatch, destination, &name).await });
+        }
+        Errand::Connect { way, connection, post } => {
+            let guard = Closing { dispatch: Arc::clone(dispatch), connection };
+            tasks.spawn(async move {
+                deliver::run(service, way, connection, post).await;
+                drop(guard);
+            });
+        }
+        Errand::Overdue { destination, name, message, recipients, kind } => {
+            let dispatch = Arc::clone(dispatch);
+            tasks.spawn(async move {
+                // Closed never.
+                let permit = dispatch.tellings.acquire().await;
+                let pause = overdue::settle(&service, &dispatch, &name, message, &recipients, kind).await;
+                drop(permit);
+                dispatch.settled(destination, message, &recipients, pause);
+            });
+        }
+    }
+}
+
+/// Asks where the mail of a destination goes.
+async fn find_hosts(service: &Arc<Service>, dispatch: &Arc<Dispatch>, destination: DestinationId, name: &Arc<[u8]>) {
+    let live = service.live.load_full();
+    let resolver = service.resolver.load_full();
+    let routing = service.routing.load_full();
+    let asked = resolve::site(&live.config, &routing, &resolver, name, &live.ourselves, destination.get());
+    let found = tokio::select! {
+        biased;
+        found = asked => found,
+        // What is in line is in the spool.
+        () = service.stop.begun() => return,
+    };
+    match found {
+        Ok(site) => dispatch.placed(service, destination, name, &site),
+        Err(no) if no.permanent => dispatch.placed(service, destination, name, &resolve::nowhere(&live.config, name)),
+        Err(no) => {
+            let jobs = dispatch.unplaced(service, destination, name, &no.text);
+            deliver::unplaced(service, jobs, no).await;
+        }
+    }
+}
+
+/// Takes a connection off the books, whatever its task came to.
+struct Closing {
+    dispatch: Arc<Dispatch>,
+    connection: ConnectionId,
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        if self.dispatch.lock().posts.contains_key(&self.connection) {
+            drop(self.dispatch.closed(self.connection));
+        }
+    }
+}
