@@ -131,6 +131,14 @@ pub enum Event<'a> {
         cipher: &'a str,
         /// Key bits.
         bits: u16,
+        /// What its certificate was found to be: `NOT` asked for, `NO` for none, `FAIL`, `OK`.
+        verify: &'a str,
+        /// Whose the certificate says it is: `/C=US/O=Example/CN=mx.example`.
+        subject: Option<&'a str>,
+        /// Who it says has signed it.
+        issuer: Option<&'a str>,
+        /// Why it is not verified.
+        why: Option<&'a str>,
     },
     /// The handshake failed; the connection is closed.
     TlsFailed {

@@ -161,10 +161,16 @@ impl<'a> Event<'a> {
                 (v.0)("answer", Value::Address(answer));
                 (v.0)("weight", Value::Signed(i64::from(weight)));
             }
-            Self::StartTls { version, cipher, bits, .. } => {
+            Self::StartTls { version, cipher, bits, verify, subject, issuer, why, .. } => {
                 v.text("version", version);
+                v.text("verify", verify);
                 v.text("cipher", cipher);
                 v.number("bits", u64::from(bits));
+                for (name, text) in [("cert_subject", subject), ("cert_issuer", issuer), ("verifymsg", why)] {
+                    if let Some(text) = text {
+                        v.text(name, text);
+                    }
+                }
             }
             Self::TlsFailed { reason, .. } => v.text("reason", reason),
             Self::Auth { identity, mechanism, .. } => {

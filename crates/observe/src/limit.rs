@@ -7,12 +7,14 @@
 /// A limit that can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-#[expect(missing_docs, reason = "each is the key of its name, explained by `mailrace config explain KEY`")]
+#[expect(missing_docs, reason = "each is the key or the tag of its name, which the configuration explains")]
 pub enum Limit {
     AcceptConnectionsMax,
     AcceptConnectionsPerClient,
     AcceptRate,
     AcceptRatePerClient,
+    AccessClientConn,
+    AccessClientRate,
     ListenConnectionsMax,
     MessageSizeMax,
     MessageRecipientsMax,
@@ -43,11 +45,13 @@ pub enum Limit {
 
 impl Limit {
     /// Every limit, in the order of their numbers.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 32] = [
         Self::AcceptConnectionsMax,
         Self::AcceptConnectionsPerClient,
         Self::AcceptRate,
         Self::AcceptRatePerClient,
+        Self::AccessClientConn,
+        Self::AccessClientRate,
         Self::ListenConnectionsMax,
         Self::MessageSizeMax,
         Self::MessageRecipientsMax,
@@ -76,7 +80,8 @@ impl Limit {
         Self::Other,
     ];
 
-    /// The key in the configuration: `smtp.errors_max`. `other` for [`Limit::Other`].
+    /// The key in the configuration: `smtp.errors_max`; `access.ClientRate` for a tag of the access map; `other` for
+    /// [`Limit::Other`].
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -84,6 +89,8 @@ impl Limit {
             Self::AcceptConnectionsPerClient => "accept.connections_per_client",
             Self::AcceptRate => "accept.rate",
             Self::AcceptRatePerClient => "accept.rate_per_client",
+            Self::AccessClientConn => "access.ClientConn",
+            Self::AccessClientRate => "access.ClientRate",
             Self::ListenConnectionsMax => "listen.connections_max",
             Self::MessageSizeMax => "message.size_max",
             Self::MessageRecipientsMax => "message.recipients_max",

@@ -151,12 +151,18 @@ fn write_session(event: &Event<'_>, out: &mut String) -> bool {
             put(out, format_args!(", answer={answer}, weight={weight}"));
             write_relay(", relay=", relay, out);
         }
-        Event::StartTls { relay, version, cipher, bits } => {
+        Event::StartTls { relay, version, cipher, bits, verify, subject, issuer, why } => {
             write_relay("STARTTLS=server, relay=", relay, out);
             word(out, ", version=", version);
-            // No certificate is asked of clients: NOT.
-            word(out, ", verify=NOT, cipher=", cipher);
+            word(out, ", verify=", verify);
+            word(out, ", cipher=", cipher);
             put(out, format_args!(", bits={bits}/{bits}"));
+            // A line of its own in sendmail.
+            for (name, text) in [(", cert-subject=", subject), (", cert-issuer=", issuer), (", verifymsg=", why)] {
+                if let Some(text) = text {
+                    value(out, name, text, PATH_MAX);
+                }
+            }
         }
         Event::TlsFailed { relay, reason } => {
             value(out, "STARTTLS=server, error: accept failed=-1, reason=", reason, PATH_MAX);

@@ -442,7 +442,7 @@ impl House {
 
     /// Limits by the numbers of listeners, closed ones included: their connections may still be open.
     fn limits(&self, config: &Config) -> limits::Settings {
-        let mut settings = limits::Settings::new(&config.accept, &[]);
+        let mut settings = limits::Settings::new(config);
         settings.listeners = lock(&self.listeners).iter().map(|one| one.lane.load().listen.connections_max).collect();
         settings
     }
@@ -467,6 +467,8 @@ impl House {
             observe::Limit::AcceptConnectionsPerClient,
             observe::Limit::AcceptRate,
             observe::Limit::AcceptRatePerClient,
+            observe::Limit::AccessClientConn,
+            observe::Limit::AccessClientRate,
             observe::Limit::ListenConnectionsMax,
         ];
         let space = machine::file_system(&live.config.spool.path);

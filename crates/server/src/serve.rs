@@ -237,7 +237,7 @@ impl Prepared {
         let spool = opened.as_ref().map(|(spool, _)| Arc::clone(spool));
         let reasons = config::read_reasons(config.delivery.classes.as_deref())
             .map_err(|faults| StartError::Config(lines(&faults)))?;
-        let limits = limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began);
+        let limits = limits::Limits::new(limits::Settings::new(&config), began);
         let connector = Connector::new(&config.tls).map_err(|error| StartError::Config(error.to_string()))?;
         let loaded = match keeper {
             Keeper::Spool { .. } => routing::load::load(&config, &Arc::new(Lookups::new(&config)), None)

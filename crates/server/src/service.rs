@@ -190,8 +190,8 @@ impl Live {
             Limit::SpoolSizeMax => self.config.spool.size_max,
             Limit::SpoolFreeMin => self.config.spool.free_min,
             Limit::ServerShutdownGrace => self.config.server.shutdown_grace.as_secs(),
-            // Belongs to one listener, or is no key.
-            Limit::ListenConnectionsMax | Limit::Other => 0,
+            // Belongs to one listener or one client, or is no key.
+            Limit::ListenConnectionsMax | Limit::AccessClientConn | Limit::AccessClientRate | Limit::Other => 0,
         }
     }
 
@@ -365,7 +365,7 @@ impl Service {
         let mut log = crate::log::Settings::from_config(&config.log, &config.hostname);
         log.target = crate::log::Target::File("/dev/null".into());
         let began = clock::now();
-        let limits = crate::accept::limits::Settings::new(&config.accept, &config.listen);
+        let limits = crate::accept::limits::Settings::new(&config);
         Arc::new(Self {
             keeper: Keeper::nothing(mail::QueueIds::new(mail::Node::default())),
             log: Log::start(&log).unwrap(),

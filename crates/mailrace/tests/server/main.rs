@@ -17,4 +17,5 @@ mod queue;
 mod reload;
 mod start;
 mod storage;
+mod tags;
 mod tls;

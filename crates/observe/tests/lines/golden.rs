@@ -147,7 +147,16 @@ fn session_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
     let v6 = Relay::address("2001:db8::1".parse().unwrap());
     vec![
         (
-            Event::StartTls { relay: NAMED, version: "TLSv1.3", cipher: "TLS_AES_256_GCM_SHA384", bits: 256 },
+            Event::StartTls {
+                relay: NAMED,
+                version: "TLSv1.3",
+                cipher: "TLS_AES_256_GCM_SHA384",
+                bits: 256,
+                verify: "NOT",
+                subject: None,
+                issuer: None,
+                why: None,
+            },
             "STARTTLS=server, relay=mx.ext.test [192.0.2.7], version=TLSv1.3, verify=NOT, \
              cipher=TLS_AES_256_GCM_SHA384, bits=256/256",
         ),

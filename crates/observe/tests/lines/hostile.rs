@@ -111,7 +111,12 @@ fn keys(event: &Event<'_>) -> Option<Vec<&'static str>> {
             keys.extend(arg2.map(|_| "arg2"));
             keys.extend(["relay", "reject"]);
         }
-        Event::StartTls { .. } => keys.extend(["STARTTLS", "relay", "version", "verify", "cipher", "bits"]),
+        Event::StartTls { subject, issuer, why, .. } => {
+            keys.extend(["STARTTLS", "relay", "version", "verify", "cipher", "bits"]);
+            keys.extend(subject.map(|_| "cert-subject"));
+            keys.extend(issuer.map(|_| "cert-issuer"));
+            keys.extend(why.map(|_| "verifymsg"));
+        }
         Event::Auth { .. } => keys.extend(["AUTH", "relay", "authid", "mech", "bits"]),
         Event::LimitReached { .. } => keys.extend(["limit", "max", "relay"]),
         Event::DnsblListed { .. } => keys.extend(["dnsbl", "answer", "weight", "relay"]),

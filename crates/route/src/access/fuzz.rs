@@ -1,5 +1,6 @@
 //! Bodies for fuzzers: the access map and the files of classes w and R, see [`crate::fuzz`].
 
+use super::demand::Secured;
 use super::tag::{AuthInfo, TlsDemand};
 use super::{Access, Client, DelayChecks, Options, Ruled, Ruling, Value};
 use crate::class::{Class, Classes, Kind};
@@ -40,6 +41,19 @@ pub fn access_map(data: &[u8]) {
     for ip in [IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3)), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()] {
         let client = Client::of(ip);
         sound(decided(|ask| access.connect(ask, &client)), may_relay);
+        let numbers = (decided(|ask| access.rate(ask, ip)), decided(|ask| access.connections(ask, ip)));
+        for (tag, number) in [("ClientRate", numbers.0), ("ClientConn", numbers.1)] {
+            assert!(number.is_none() || access.may_have(tag), "{tag}");
+        }
+        if let Some(demand) = decided(|ask| access.tls_client(ask, &client)) {
+            let refusal = decided(|ask| access.lacks(ask, &demand, &Secured::default()));
+            let told = refusal.as_ref().map_or_else(String::new, ToString::to_string);
+            assert_eq!(
+                refusal.is_none(),
+                !demand.value.verify && demand.value.bits == 0 && demand.value.further.is_empty()
+            );
+            assert!(told.len() <= 510 && !told.chars().any(char::is_control), "{told:?}");
+        }
         sound(decided(|ask| access.sender(ask, &client, &sender, &classes)), false);
         if let Ok(recipient) = &recipient {
             sound(decided(|ask| access.recipient(ask, &client, &sender, recipient, &classes)), may_relay);

@@ -308,8 +308,14 @@ fn feature(settings: &mut Settings<'_>, call: &Call) {
 
 /// Features that hold always, or come from the access map.
 fn usual(settings: &mut Settings<'_>, name: &str, call: &Call) {
+    let has = |word: &str| call.arguments.iter().skip(1).any(|one| one.trim().eq_ignore_ascii_case(word));
+    if matches!(name, "ratecontrol" | "conncontrol") && !has("terminate") {
+        let reason = "whoever is above ClientRate: or ClientConn: of the access map hears 421 and the connection is closed, as \
+                      with `terminate'; without it sendmail refuses each command with 452";
+        return settings.differs(call.line, &shown(call), reason, "nothing is to be set");
+    }
     let reason = match name {
-        "ratecontrol" | "conncontrol" => "ClientRate: and ClientConn: of the access map hold always",
+        "ratecontrol" | "conncontrol" => "ClientRate: and ClientConn: of the access map hold always, at once",
         "queuegroup" => "QGRP: of the access map holds always",
         "bcc" => "bcc: of the access map holds always",
         "smrsh" => "programs are bounded always, see local.programs",

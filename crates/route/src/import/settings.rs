@@ -49,6 +49,10 @@ pub(super) struct Said {
     pub(super) has_generics: bool,
     pub(super) has_relay_domains: bool,
     pub(super) is_interactive: bool,
+    /// Who vouches for certificates of clients.
+    pub(super) client_ca: Option<(Vec<String>, usize)>,
+    /// Clients are asked for none.
+    pub(super) spares_clients: bool,
     pub(super) envelope: bool,
     pub(super) masquerade: Option<(String, usize)>,
     pub(super) certificate: Option<(Vec<String>, usize)>,
@@ -157,6 +161,7 @@ impl<'a> Settings<'a> {
     /// Puts together what counts together, and writes it all.
     pub(super) fn finish(mut self) -> Imported {
         self.finish_tls();
+        self.finish_client_ca();
         self.finish_senders();
         self.finish_access();
         self.finish_route();
@@ -178,6 +183,18 @@ impl<'a> Settings<'a> {
                 let reason = "as many keys as certificates are needed for TLS, and one of them is missing";
                 self.missing(line, "confSERVER_CERT, confSERVER_KEY", reason, "set tls.certificate and tls.key");
             }
+        }
+    }
+
+    fn finish_client_ca(&mut self) {
+        let Some((files, line)) = self.said.client_ca.take().filter(|_| !self.said.spares_clients) else { return };
+        // sendmail goes on without a file that is not there.
+        let (there, gone): (Vec<String>, Vec<String>) = files.into_iter().partition(|file| (self.is_there)(file));
+        for file in gone {
+            self.missing(line, &format!("confCACERT {file}"), "there is no such file", "set tls.client_ca");
+        }
+        if !there.is_empty() {
+            self.set("tls.client_ca", Value::List(there), line);
         }
     }
 

@@ -29,6 +29,7 @@ fn one_statement_and_its_key() {
         ("define(`confDELIVERY_MODE', `i')", "acknowledge = \"interactive\""),
         ("define(`confMAX_DAEMON_CHILDREN', `40')", "connections_max = 40"),
         ("define(`confCONNECTION_RATE_THROTTLE', `15')", "rate = 15"),
+        ("define(`confCONNECTION_RATE_WINDOW_SIZE', `10m')", "[access]\nclient_rate_window = \"10m\""),
         ("define(`confPRIVACY_FLAGS', `goaway,nobodyreturn')", "verify = false"),
         ("define(`confAUTH_MECHANISMS', `DIGEST-MD5 PLAIN')", "mechanisms = [\"PLAIN\"]"),
         ("define(`confRUN_AS_USER', `smmta:smmsp')", "group = \"smmsp\""),
@@ -141,6 +142,30 @@ fn whole_files() {
     ] {
         assert!(cf.toml.contains(line), "{line}\n{}", cf.toml);
     }
+}
+
+#[test]
+fn limits_of_the_access_map() {
+    for name in ["ratecontrol", "conncontrol"] {
+        let closed = mc(&format!("FEATURE(`{name}', `nodelay', `terminate')"));
+        assert!(has(&closed, Weight::Needless, 1, "hold always, at once"), "{:#?}", closed.notes);
+        let refused = mc(&format!("FEATURE(`{name}', `nodelay')"));
+        assert!(has(&refused, Weight::Differs, 1, "hears 421"), "{:#?}", refused.notes);
+    }
+    let long = mc("define(`confCONNECTION_RATE_WINDOW_SIZE', `2h')");
+    assert!(has(&long, Weight::Missing, 1, "access.client_rate_window is from 6s to 1h, not 2h"), "{:#?}", long.notes);
+}
+
+#[test]
+fn who_vouches_for_clients() {
+    let text = "define(`confCACERT', `/etc/mail/ca.pem')\n";
+    let there = |path: &str| path == "/etc/mail/ca.pem";
+    let imported = import("sendmail.mc", text, Language::Mc, &there);
+    assert!(imported.toml.contains("[tls]\nclient_ca = [\"/etc/mail/ca.pem\"]"), "{}", imported.toml);
+    // sendmail goes on without the file; a server here would not start.
+    assert!(has(&mc(text), Weight::Missing, 1, "there is no such file"));
+    let spared = import("x.mc", &format!("{text}define(`confTLS_SRV_OPTIONS', `V')"), Language::Mc, &there);
+    assert!(!spared.toml.contains("client_ca"), "{}", spared.toml);
 }
 
 #[test]

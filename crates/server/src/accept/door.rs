@@ -1,20 +1,22 @@
 //! The accept loop, and the way of a connection until its greeting.
 //!
 //! ```text
-//! accept → limits → PROXY header → limits of its client → TLS, if implicit → names, block lists, pause → greeting
+//! accept → limits → PROXY header, maps outside → limits of its client → TLS, if implicit → names, block lists, pause → greeting
 //! ```
 //!
 //! One loop for each socket takes connections and spawns one task for each; it waits for nothing else, so a slow client
 //! holds up nobody. A connection over a limit gets its 421 from the loop itself and has no task.
 
+use crate::accept::client::{self, CANNOT_SAY, Known};
 use crate::accept::limits::{Guard, Limit, Refusal};
 use crate::accept::listener::{Accepted, Acceptor, refuse};
 use crate::accept::proxy;
 use crate::env::clock;
 use crate::service::{Lane, Listener, Open, Service};
 use crate::session::{Connection, Opening, Transport};
+use crate::tls::Shown;
 use mail::Client;
-use observe::{Event, Relay};
+use observe::{Event, Relay, Ruleset};
 use smtp::server::{Session, Tls};
 use socket2::SockRef;
 use std::net::SocketAddr;
@@ -74,18 +76,21 @@ fn take(service: &Arc<Service>, listener: &Listener, stream: TcpStream, peer: So
     // Replies are whole flights already; waiting to fill packets only delays them. A failure costs nothing but time.
     drop(stream.set_nodelay(true));
     let comes_by_proxy = proxy::expected(&lane.listen.proxy_protocol, peer.ip());
-    let client = (!comes_by_proxy).then_some(peer.ip());
-    match service.limits.admit(listener.entry, client, began) {
+    let client = if comes_by_proxy { Known::Later } else { client::at_once(&service.routing.load(), peer.ip()) };
+    let known = if let Known::Own(own) = client { Some((peer.ip(), own)) } else { None };
+    match service.limits.admit_own(listener.entry, known, began) {
         Ok(guard) => {
             let open = Open::new(service);
             let arrival = Arrival { service: Arc::clone(service), lane, peer, began, guard };
             tokio::spawn(async move {
                 if comes_by_proxy {
                     Box::pin(arrival.proxied(stream)).await;
+                } else if client == Known::Later {
+                    Box::pin(arrival.asked_about(stream)).await;
                 } else if arrival.lane.is_implicit_tls() {
                     Box::pin(arrival.encrypted(stream)).await;
                 } else {
-                    arrival.open(Transport::Plain(stream), None).await;
+                    arrival.open(Transport::Plain(stream), None, Shown::NotAsked).await;
                 }
                 drop(open);
             });
@@ -139,39 +144,63 @@ impl Arrival {
         if let Some(client) = header.client {
             self.peer = client;
         }
-        if let Err(refusal) = self.guard.admit_client(self.peer.ip(), clock::now()) {
+        self.asked_about(stream).await;
+    }
+
+    /// The limits of the client are still to be found out.
+    async fn asked_about(mut self, stream: TcpStream) {
+        let routing = self.service.routing.load_full();
+        let own = tokio::select! {
+            own = client::ask(&routing, self.peer.ip()) => own,
+            () = self.service.stop.begun() => return refuse(&SockRef::from(&stream), SHUTTING_DOWN),
+        };
+        let own = match own {
+            Ok(own) => own,
+            Err(why) => return self.put_off(&stream, &why),
+        };
+        if let Err(refusal) = self.guard.admit_client(self.peer.ip(), own, clock::now()) {
             return turn_away(&self.service, &self.lane, &stream, self.peer, refusal);
         }
         if self.lane.is_implicit_tls() {
             return self.encrypted(stream).await;
         }
-        self.open(Transport::Plain(stream), None).await;
+        self.open(Transport::Plain(stream), None, Shown::NotAsked).await;
+    }
+
+    /// The map that has the client's limits cannot be asked.
+    fn put_off(&self, stream: &TcpStream, why: &str) {
+        refuse(&SockRef::from(stream), CANNOT_SAY);
+        self.service.tell(&Event::ConfigWarning { text: &format!("a map cannot be asked: {why}") });
+        let (ip, text) = (self.peer.ip(), CANNOT_SAY.trim_end());
+        self.service.tell(&Event::Rejected {
+            id: None,
+            ruleset: Ruleset::Relay,
+            arg1: None,
+            arg2: Some(&ip.to_string()),
+            relay: Relay::address(ip),
+            reply: &crate::session::reply(421, text.split_once(' ').map_or(text, |(_, text)| text)),
+        });
     }
 
     async fn encrypted(self, stream: TcpStream) {
         let Some(acceptor) = &self.lane.tls else { return };
         let relay = Relay::address(self.peer.ip());
         let shaken = tokio::select! {
-            shaken = acceptor.accept(stream, self.began + self.lane.handshake_time) => shaken,
+            shaken = acceptor.accept(stream, self.began + self.lane.handshake_time, true) => shaken,
             // Before the handshake there is no way to say why.
             () = self.service.stop.begun() => return,
         };
         match shaken {
-            Ok((stream, tls)) => {
-                self.service.tell(&Event::StartTls {
-                    relay,
-                    version: &tls.version,
-                    cipher: &tls.cipher,
-                    bits: tls.bits,
-                });
-                self.open(Transport::Tls(Box::new(stream)), Some(tls)).await;
+            Ok((stream, tls, shown)) => {
+                self.service.tell(&shown.event(relay, &tls));
+                self.open(Transport::Tls(Box::new(stream)), Some(tls), shown).await;
             }
             Err(error) => self.service.tell(&Event::TlsFailed { relay, reason: &error.to_string() }),
         }
     }
 
     /// Lets the session run.
-    async fn open(self, transport: Transport, tls: Option<Tls>) {
+    async fn open(self, transport: Transport, tls: Option<Tls>, shown: Shown) {
         let Self { service, lane, peer, began, guard } = self;
         service.tell(&Event::Connected { relay: Relay::address(peer.ip()), daemon: &lane.listen.name });
         let mut session = Session::new(Arc::clone(&lane.settings), Client::Network(peer), tls);
@@ -184,7 +213,7 @@ impl Arrival {
         }
         let since = clock::now().saturating_duration_since(began);
         session.begins_at(Duration::from_micros(clock::unix_us()).saturating_sub(since));
-        let connection = Connection::new(service, lane, session, Opening::default(), began);
+        let connection = Connection::new(service, lane, session, Opening::default().showing(shown), began);
         connection.run(transport).await;
         drop(guard);
     }

@@ -11,15 +11,22 @@
 //! must be full again, which changes no decision; only a flood of different addresses makes the table forget earlier,
 //! and what such a client wins is one fresh burst.
 //!
+//! What the access map says of a client ([`Own`]) counts in the place of the limits for all clients. Its rate is one of
+//! connections in a window, which [`windows`] counts.
+//!
 //! Time is given; nothing here reads a clock.
+
+mod windows;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
+use windows::Windows;
+pub use windows::{RATED_CLIENTS_MAX, SLOTS};
 
 /// Clients without connections whose rate is remembered. About 2 MB.
 pub const IDLE_CLIENTS_MAX: usize = 65_536;
@@ -40,6 +47,8 @@ pub struct Settings {
     pub rate_per_client: u32,
     /// `accept.exempt`: no limits per client for these.
     pub exempt: Vec<IpNet>,
+    /// `access.client_rate_window`: the time in which [`Own::rate`] counts.
+    pub rate_window: Duration,
     /// `listen.connections_max` of each listener, in order. A listener that is not here has none.
     pub listeners: Vec<u32>,
 }
@@ -47,16 +56,51 @@ pub struct Settings {
 impl Settings {
     /// Takes the limits from the configuration.
     #[must_use]
-    pub fn new(accept: &crate::config::Accept, listen: &[crate::config::Listen]) -> Self {
+    pub fn new(config: &crate::config::Config) -> Self {
+        let accept = &config.accept;
         Self {
             connections_max: accept.connections_max,
             connections_per_client: accept.connections_per_client,
             rate: accept.rate,
             rate_per_client: accept.rate_per_client,
             exempt: accept.exempt.clone(),
-            listeners: listen.iter().map(|listen| listen.connections_max).collect(),
+            rate_window: config.access.client_rate_window,
+            listeners: config.listen.iter().map(|listen| listen.connections_max).collect(),
         }
     }
+}
+
+/// What the access map says of one client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Own {
+    /// `ClientConn:`: open connections.
+    pub connections: Option<OwnMax>,
+    /// `ClientRate:`: new connections in [`Settings::rate_window`].
+    pub rate: Option<OwnMax>,
+}
+
+/// A limit of one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnMax {
+    /// How many; 0 means none is too many.
+    pub value: u32,
+    /// It is that of all clients without one of their own: whoever is exempt is exempt from it.
+    pub is_default: bool,
+}
+
+/// The limits that count for one client.
+#[derive(Clone, Copy)]
+struct PerClient {
+    connections: (Limit, u32),
+    rate: Rate,
+}
+
+#[derive(Clone, Copy)]
+enum Rate {
+    /// Connections a second, with a burst.
+    Second(u32),
+    /// Connections in a window.
+    Window(u32),
 }
 
 /// A limit, for the reply, the event and the metric.
@@ -72,12 +116,16 @@ pub enum Limit {
     Rate,
     /// New connections a second of one client.
     ClientRate,
+    /// Open connections of one client, by the access map.
+    AccessConnections,
+    /// New connections of one client in a window, by the access map.
+    AccessRate,
     /// File descriptors of the process; see [`super::listener`].
     Files,
 }
 
 impl Limit {
-    /// Its name in the configuration.
+    /// Its name in the configuration, or in the access map.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -86,6 +134,8 @@ impl Limit {
             Self::ClientConnections => "accept.connections_per_client",
             Self::Rate => "accept.rate",
             Self::ClientRate => "accept.rate_per_client",
+            Self::AccessConnections => "access.ClientConn",
+            Self::AccessRate => "access.ClientRate",
             Self::Files => "RLIMIT_NOFILE",
         }
     }
@@ -102,6 +152,9 @@ impl Limit {
             Self::Rate => "421 4.3.2 Connection rate limit exceeded, try again later\r\n",
             Self::ClientConnections => "421 4.7.0 Too many connections from your address, try again later\r\n",
             Self::ClientRate => "421 4.7.0 Connection rate limit exceeded for your address, try again later\r\n",
+            // sendmail's words and codes.
+            Self::AccessConnections => "421 4.3.2 Too many open connections.\r\n",
+            Self::AccessRate => "421 4.3.2 Connection rate limit exceeded.\r\n",
         }
     }
 }
@@ -130,10 +183,12 @@ pub struct Counts {
     pub clients: usize,
     /// Clients whose rate is remembered, without those.
     pub idle_clients: usize,
+    /// Clients whose connections are counted in a window, for the access map.
+    pub rated_clients: usize,
 }
 
 /// Who shares the limits per client.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
     V4(u32),
     V6(u64),
@@ -192,6 +247,7 @@ struct State {
     young: HashMap<Key, Bucket>,
     old: HashMap<Key, Bucket>,
     rotated: u64,
+    windows: Windows,
 }
 
 impl State {
@@ -221,28 +277,55 @@ impl State {
         self.bucket.take(self.settings.rate, now);
     }
 
-    fn check_client(&self, key: Key, now: u64) -> Result<(), Refusal> {
-        let Settings { connections_per_client, rate_per_client, .. } = self.settings;
-        let client = self.open.get(&key);
-        if connections_per_client != 0 && client.is_some_and(|client| client.open >= connections_per_client) {
-            return Err(Refusal { limit: Limit::ClientConnections, value: connections_per_client });
+    /// Who this client is, and the limits that count for it; `None`: none does.
+    fn per_client(&self, ip: IpAddr, said: Own) -> Option<(Key, PerClient)> {
+        let is_exempt = is_exempt(&self.settings, ip);
+        let own = |max: Option<OwnMax>| max.filter(|max| !(is_exempt && max.is_default)).map(|max| max.value);
+        let (connections, rate) = (own(said.connections), own(said.rate));
+        if is_exempt && connections.is_none() && rate.is_none() {
+            return None;
         }
-        let bucket = match client {
-            Some(client) => client.bucket,
-            None => self.young.get(&key).or_else(|| self.old.get(&key)).copied().unwrap_or_default(),
+        let common = |value: u32| if is_exempt { 0 } else { value };
+        let connections = match connections {
+            Some(max) => (Limit::AccessConnections, max),
+            None => (Limit::ClientConnections, common(self.settings.connections_per_client)),
         };
-        if !bucket.has(rate_per_client, now) {
-            return Err(Refusal { limit: Limit::ClientRate, value: rate_per_client });
-        }
-        Ok(())
+        let rate = rate.map_or_else(|| Rate::Second(common(self.settings.rate_per_client)), Rate::Window);
+        Some((Key::new(ip), PerClient { connections, rate }))
     }
 
-    fn take_client(&mut self, key: Key, now: u64) {
+    fn check_client(&self, key: Key, limits: PerClient, now: u64) -> Result<(), Refusal> {
+        let client = self.open.get(&key);
+        let (limit, max) = limits.connections;
+        if max != 0 && client.is_some_and(|client| client.open >= max) {
+            return Err(Refusal { limit, value: max });
+        }
+        match limits.rate {
+            Rate::Window(0) => Ok(()),
+            Rate::Window(max) if self.windows.count(&key, now) >= max => {
+                Err(Refusal { limit: Limit::AccessRate, value: max })
+            }
+            Rate::Window(_) => Ok(()),
+            Rate::Second(rate) => {
+                let bucket = match client {
+                    Some(client) => client.bucket,
+                    None => self.young.get(&key).or_else(|| self.old.get(&key)).copied().unwrap_or_default(),
+                };
+                if bucket.has(rate, now) { Ok(()) } else { Err(Refusal { limit: Limit::ClientRate, value: rate }) }
+            }
+        }
+    }
+
+    fn take_client(&mut self, key: Key, limits: PerClient, now: u64) {
         self.rotate_when_due(now);
         let mut idle = || self.young.remove(&key).or_else(|| self.old.remove(&key)).unwrap_or_default();
         let client = self.open.entry(key).or_insert_with(|| Client { open: 0, bucket: idle() });
         client.open += 1;
-        client.bucket.take(self.settings.rate_per_client, now);
+        match limits.rate {
+            Rate::Window(0) => {}
+            Rate::Window(_) => self.windows.take(key, now),
+            Rate::Second(rate) => client.bucket.take(rate, now),
+        }
     }
 
     fn leave_client(&mut self, key: Key) {
@@ -257,7 +340,7 @@ impl State {
         if self.open.capacity() > 1_024 && self.open.len() < self.open.capacity() / 8 {
             self.open.shrink_to(self.open.len() * 2);
         }
-        if self.settings.rate_per_client != 0 {
+        if self.settings.rate_per_client != 0 && bucket != Bucket::default() {
             if self.young.len() >= IDLE_CLIENTS_MAX / 2 {
                 self.rotate();
             }
@@ -289,12 +372,17 @@ impl Limits {
     /// Makes limits against which nothing is counted yet. All later times are `began` or after.
     #[must_use]
     pub fn new(settings: Settings, began: Instant) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(State { settings, ..State::default() }), began })
+        let windows = Windows::new(settings.rate_window);
+        Arc::new(Self { state: Mutex::new(State { settings, windows, ..State::default() }), began })
     }
 
     /// Puts other numbers in the place of the old ones. Open connections stay open and counted.
     pub fn replace(&self, settings: Settings) {
-        self.state().settings = settings;
+        let mut state = self.state();
+        if state.settings.rate_window != settings.rate_window {
+            state.windows = Windows::new(settings.rate_window);
+        }
+        state.settings = settings;
     }
 
     /// Counts a new connection on the listener with this index, or says which limit it would exceed.
@@ -305,17 +393,30 @@ impl Limits {
     /// The first limit that is reached, of: all connections, the listener's, the rate, the client's connections, the
     /// client's rate. Nothing was counted.
     pub fn admit(self: &Arc<Self>, listener: usize, client: Option<IpAddr>, now: Instant) -> Result<Guard, Refusal> {
+        self.admit_own(listener, client.map(|ip| (ip, Own::default())), now)
+    }
+
+    /// The same, for a client of which the access map says something.
+    ///
+    /// # Errors
+    /// As [`Self::admit`].
+    pub fn admit_own(
+        self: &Arc<Self>,
+        listener: usize,
+        client: Option<(IpAddr, Own)>,
+        now: Instant,
+    ) -> Result<Guard, Refusal> {
         let now = self.nanoseconds(now);
         let mut state = self.state();
         state.check_common(listener, now)?;
-        let key = client.filter(|ip| !is_exempt(&state.settings, *ip)).map(Key::new);
-        if let Some(key) = key {
-            state.check_client(key, now)?;
-            state.take_client(key, now);
+        let counted = client.and_then(|(ip, own)| state.per_client(ip, own));
+        if let Some((key, limits)) = counted {
+            state.check_client(key, limits, now)?;
+            state.take_client(key, limits, now);
         }
         state.take_common(listener, now);
         drop(state);
-        Ok(Guard { limits: Arc::clone(self), listener, key })
+        Ok(Guard { limits: Arc::clone(self), listener, key: counted.map(|(key, _)| key) })
     }
 
     /// The counts now.
@@ -326,6 +427,7 @@ impl Limits {
             connections: state.connections,
             clients: state.open.len(),
             idle_clients: state.young.len() + state.old.len(),
+            rated_clients: state.windows.len(),
         }
     }
 
@@ -359,21 +461,20 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Counts the connection for the client that a PROXY header named.
+    /// Counts the connection for the client that a PROXY header named, or of which the access map had to be asked.
     ///
     /// # Errors
     /// The client's limit that is reached. The connection stays counted in all and for its listener until the guard is
     /// dropped.
-    pub fn admit_client(&mut self, client: IpAddr, now: Instant) -> Result<(), Refusal> {
+    pub fn admit_client(&mut self, client: IpAddr, own: Own, now: Instant) -> Result<(), Refusal> {
         let now = self.limits.nanoseconds(now);
         let mut state = self.limits.state();
         if let Some(before) = self.key.take() {
             state.leave_client(before);
         }
-        if !is_exempt(&state.settings, client) {
-            let key = Key::new(client);
-            state.check_client(key, now)?;
-            state.take_client(key, now);
+        if let Some((key, limits)) = state.per_client(client, own) {
+            state.check_client(key, limits, now)?;
+            state.take_client(key, limits, now);
             self.key = Some(key);
         }
         Ok(())

@@ -10,6 +10,7 @@
 //! all behind it. Where nobody objects, the command is accepted, so relay rights belong to every list.
 
 pub mod dnsbl;
+pub(crate) mod features;
 mod greet_pause;
 pub mod relay;
 pub mod sender;

@@ -67,6 +67,7 @@ pub(super) fn config(n: u8) -> Config {
         tls: Tls {
             certificate: vec![PathBuf::from(&text); n.into()],
             key: vec![PathBuf::from(&text); n.into()],
+            client_ca: vec![PathBuf::from(&text); n.into()],
             version_min: text.clone(),
             handshake_time_max: time,
             ca_files: vec![PathBuf::from(&text); n.into()],
@@ -96,6 +97,7 @@ pub(super) fn config(n: u8) -> Config {
             relay_to_full_address: n == 1,
             relay_mail_from: n == 1,
             relay_hosts_only: n == 1,
+            client_rate_window: time,
         },
         generics: generics(n),
         rules: Vec::new(),

@@ -75,6 +75,9 @@ pub fn check_files(loaded: &Loaded, files: &dyn Files) -> Vec<Problem> {
     for path in &config.tls.ca_files {
         check.readable("tls.ca_files", path, false);
     }
+    for path in &config.tls.client_ca {
+        check.readable("tls.client_ca", path, false);
+    }
     for path in &config.tls.key {
         check.readable("tls.key", path, true);
     }

@@ -319,6 +319,8 @@ pub struct Tls {
     pub certificate: Vec<PathBuf>,
     /// Key files in the same order.
     pub key: Vec<PathBuf>,
+    /// Certificates of those who vouch for clients; none: clients are asked for no certificate.
+    pub client_ca: Vec<PathBuf>,
     /// `1.2` or `1.3`.
     pub version_min: String,
     /// How long a handshake may take.

@@ -107,6 +107,8 @@ pub struct AccessRules {
     pub relay_mail_from: bool,
     /// `relay_hosts_only`
     pub relay_hosts_only: bool,
+    /// The time in which `ClientRate:` counts connections.
+    pub client_rate_window: Duration,
 }
 
 /// `[generics]`: for which senders genericstable is asked, and where.

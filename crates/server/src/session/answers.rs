@@ -8,11 +8,13 @@ use crate::auth::{self, Outcome};
 use crate::commit::Content;
 use crate::dns::ClientName;
 use crate::env::clock;
+use crate::tls::Shown;
 use mail::{Received, Reply, ReplyCode};
 use observe::Ruleset;
 use smtp::server::{Dialect, Question, Verdict};
 use smtp::trace::Trace;
 use spool::{Error, Pressure};
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Connection {
@@ -182,6 +184,8 @@ impl Connection {
             }
         }
         self.opening.listings = Listings::default();
+        // The certificate is the front end's, and so are the rights that come of it.
+        self.opening.shown = Arc::new(Shown::NotAsked);
         self.session.answer(Verdict::Accept, now);
     }
 

@@ -345,17 +345,19 @@ impl Connection {
     async fn start_tls(&mut self, transport: &mut Transport) -> bool {
         let Transport::Plain(stream) = std::mem::replace(transport, Transport::Closed) else { return false };
         let Some(acceptor) = &self.lane.tls else { return false };
-        let handshake = acceptor.accept(stream, clock::now() + self.lane.handshake_time);
+        let asks = self.opening.asks_certificate;
+        let handshake = acceptor.accept(stream, clock::now() + self.lane.handshake_time, asks);
         let shaken = tokio::select! {
             shaken = handshake => shaken,
             // Nothing is open that could be lost.
             () = self.service.stop.begun() => return false,
         };
         match shaken {
-            Ok((stream, tls)) => {
+            Ok((stream, tls, shown)) => {
                 *transport = Transport::Tls(Box::new(stream));
                 self.end_transaction();
-                self.report_tls(&tls);
+                self.service.tell(&shown.event(self.relay(), &tls));
+                self.opening.shown = Arc::new(shown);
                 let now = self.elapsed();
                 self.session.tls_started(tls, now);
                 true

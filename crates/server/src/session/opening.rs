@@ -1,12 +1,18 @@
-//! What is found out about a client before it is greeted: its name, its standing with block lists, its patience.
+//! What is found out about a client before it is greeted: its name, its standing with block lists, its patience, and what the
+//! access map has it offered.
 
+use super::answers::reply;
 use super::{Connection, Transport, Wait};
 use crate::admit;
 use crate::admit::dnsbl::{self, Listings};
+use crate::admit::features::features;
 use crate::dns::ClientName;
+use crate::routing::Admission;
 use crate::service::Service;
+use crate::tls::Shown;
 use mail::Client;
-use observe::Relay;
+use observe::{Event, Relay, Ruleset};
+use route::{Ask, Stop, access};
 use smtp::server::{Step, Verdict};
 use std::future::{Future, poll_fn};
 use std::io;
@@ -16,7 +22,7 @@ use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
 /// What is known of a client besides its address.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Opening {
     /// The name of its address.
     pub(super) name: ClientName,
@@ -24,9 +30,30 @@ pub(crate) struct Opening {
     user: Option<Box<str>>,
     /// What block lists say of it.
     pub(super) listings: Listings,
+    /// What certificate it showed.
+    pub(super) shown: Arc<Shown>,
+    /// Whether STARTTLS asks it for one.
+    pub(super) asks_certificate: bool,
+}
+
+impl Default for Opening {
+    fn default() -> Self {
+        Self {
+            name: ClientName::default(),
+            user: None,
+            listings: Listings::default(),
+            shown: Arc::new(Shown::NotAsked),
+            asks_certificate: true,
+        }
+    }
 }
 
 impl Opening {
+    /// The same of a client that showed a certificate, or none.
+    pub(crate) fn showing(self, shown: Shown) -> Self {
+        Self { shown: Arc::new(shown), ..self }
+    }
+
     /// A process of this machine.
     pub(crate) fn process(user: &str) -> Self {
         Self { user: Some(user.into()), ..Self::default() }
@@ -71,19 +98,38 @@ impl Connection {
             Client::Network(address) => self.find_out(address.ip().to_canonical(), transport, wait).await?,
             Client::Process { .. } | Client::Internal => None,
         };
-        if let Some(Found { name, listings }) = found {
+        let mut verdict = Verdict::Accept;
+        if let Some(Found { name, listings, told }) = found {
             self.opening.name = name;
             self.opening.listings = listings;
             self.report_listings();
+            match told {
+                Ok(Told { features: Some(letters), .. }) => self.offer(&letters),
+                Ok(_) => {}
+                Err(why) => verdict = self.put_off(&why),
+            }
         }
         let now = self.elapsed();
         if self.service.stop.has_begun() {
             self.session.shut_down(now);
         }
-        self.session.greet(Verdict::Accept, now);
+        self.session.greet(verdict, now);
         // An early talker may say nothing more.
         self.report_notes();
         Ok(self.session.advance(&[], now).1)
+    }
+
+    /// Offers what these letters of `Srv_Features:` leave.
+    fn offer(&mut self, letters: &str) {
+        let offers = features(letters, self.session.settings());
+        self.opening.asks_certificate = offers.asks_certificate;
+        self.session.replace_settings(Arc::new(offers.settings));
+    }
+
+    /// The access map cannot be asked what the client may do.
+    fn put_off(&mut self, why: &str) -> Verdict {
+        self.service.tell(&Event::ConfigWarning { text: &format!("a map cannot be asked: {why}") });
+        self.refuse(Ruleset::Relay, Verdict::Close(reply(421, "4.3.0 Temporary system failure, try again later")))
     }
 
     /// `None`: the client spoke, or the server stops, and the session has been told.
@@ -125,27 +171,73 @@ impl Connection {
 struct Found {
     name: ClientName,
     listings: Listings,
+    /// `Err`: why the access map cannot be asked.
+    told: Result<Told, Arc<str>>,
 }
 
-/// Asks the DNS and waits out the pause, side by side.
+/// What the access map says of a client with its name.
+#[derive(Debug, Default)]
+struct Told {
+    /// `GreetPause:`
+    pause: Option<Duration>,
+    /// `Srv_Features:`
+    features: Option<String>,
+}
+
+/// As long as `accept.greet_pause` can be, and as sendmail's.
+const PAUSE_MAX: Duration = Duration::from_secs(300);
+
+impl Told {
+    fn by(admission: &Admission, ask: &mut Ask<'_>, client: &access::Client<'_>) -> Result<Self, Stop> {
+        // Both before either is looked at, so that one round asks for both.
+        let pause = admission.access.greet_pause(ask, client);
+        let features = admission.access.server_features(ask, client);
+        let pause = pause?.map(|found| Duration::from_millis(found.value.into()).min(PAUSE_MAX));
+        Ok(Self { pause, features: features?.map(|found| found.value) })
+    }
+}
+
+/// Asks the access map about a client whose name is known; nobody, if no key has the tags.
+async fn told(service: &Service, ip: IpAddr, name: &ClientName) -> Result<Told, Arc<str>> {
+    let routing = {
+        let routing = service.routing.load();
+        let access = routing.admission().map(|admission| &admission.access);
+        if !access.is_some_and(|access| access.may_have("GreetPause") || access.may_have("Srv_Features")) {
+            return Ok(Told::default());
+        }
+        Arc::clone(&routing)
+    };
+    let Some(admission) = routing.admission() else { return Ok(Told::default()) };
+    let asks_names = service.live.load().config.accept.reverse_dns;
+    let client = access::Client::of(ip).named(super::routed::client_name(name, asks_names));
+    routing.decide(|ask| Told::by(admission, ask, &client)).await
+}
+
+/// Asks the DNS and the access map, and waits out the pause from the beginning of the connection on.
 async fn find(service: &Service, ip: IpAddr, began: Instant) -> Found {
     let live = service.live.load_full();
     let (config, rights) = (&live.config, &live.rights);
     let name = async {
-        match config.accept.reverse_dns {
+        let name = match config.accept.reverse_dns {
             true => service.resolver.load_full().reverse(ip).await,
             false => ClientName::Unknown,
-        }
+        };
+        let told = told(service, ip, &name).await;
+        (name, told)
     };
     let resolver = service.resolver.load_full();
     let listings = dnsbl::ask(&resolver, &config.dnsbl, rights, ip);
-    let pause = async {
-        let played = service.behaviour.as_ref().map_or(Duration::ZERO, |behaviour| behaviour.greeting_delay);
-        let pause = admit::greet_pause(ip, &config.accept, rights).max(played);
-        if !pause.is_zero() {
-            tokio::time::sleep_until((began + pause).into()).await;
-        }
+    let ((name, told), listings) = tokio::join!(name, listings);
+    let played = service.behaviour.as_ref().map_or(Duration::ZERO, |behaviour| behaviour.greeting_delay);
+    let pause = match &told {
+        Ok(Told { pause: Some(pause), .. }) => *pause,
+        // Who is put off need not wait for it.
+        Err(_) => Duration::ZERO,
+        Ok(_) => admit::greet_pause(ip, &config.accept, rights),
     };
-    let (name, listings, ()) = tokio::join!(name, listings, pause);
-    Found { name, listings }
+    let pause = pause.max(played);
+    if !pause.is_zero() {
+        tokio::time::sleep_until((began + pause).into()).await;
+    }
+    Found { name, listings, told }
 }

@@ -4,7 +4,7 @@ use super::{Connection, End};
 use crate::tls::HandshakeError;
 use mail::{Envelope, QueueId};
 use observe::{Event, Limit, Relay, Ruleset, Severity};
-use smtp::server::{Note, Tls, Verdict};
+use smtp::server::{Note, Verdict};
 use spool::Error;
 use std::fmt::Write as _;
 
@@ -206,16 +206,6 @@ impl Connection {
         for note in &self.opening.listings.notes {
             self.service.tell(&Event::ConfigWarning { text: &note.to_string() });
         }
-    }
-
-    /// The connection is encrypted.
-    pub(super) fn report_tls(&self, tls: &Tls) {
-        self.service.tell(&Event::StartTls {
-            relay: self.relay(),
-            version: &tls.version,
-            cipher: &tls.cipher,
-            bits: tls.bits,
-        });
     }
 
     /// The handshake failed.

@@ -17,9 +17,11 @@ use crate::admit::Facts;
 use crate::dns::ClientName;
 use crate::routing::plan::{Plan, TooMany};
 use crate::routing::{Admission, Routing};
+use crate::tls::Shown;
 use mail::{Client, Recipient, Reply, ReplyCode, ReversePath};
 use observe::Ruleset;
-use route::access::{self, Ruled, Ruling};
+use route::access::demand::{Secured, Verify};
+use route::access::{self, DelayChecks, Ruled, Ruling};
 use route::resolve::{Outcome, Request, Resolution};
 use route::{Ask, Refusal, Stop};
 use smtp::server::{Question, Verdict};
@@ -48,6 +50,20 @@ struct Subject {
     asks_names: bool,
     identity: Option<Box<str>>,
     sender: ReversePath,
+    /// Bits of the encryption; `None`: there is none.
+    tls_bits: Option<u16>,
+    shown: Arc<Shown>,
+}
+
+/// The name of a client as the access map asks for it. `asks_names`: whether names are looked up at all.
+pub(super) fn client_name(name: &ClientName, asks_names: bool) -> access::ClientName<'_> {
+    match name {
+        ClientName::Verified(name) => access::ClientName::Verified(name),
+        ClientName::Forged(_) => access::ClientName::Forged,
+        ClientName::None => access::ClientName::NotFound,
+        ClientName::Unknown if asks_names => access::ClientName::Unavailable,
+        ClientName::Unknown => access::ClientName::NotAsked,
+    }
 }
 
 impl Subject {
@@ -56,17 +72,53 @@ impl Subject {
     }
 
     fn client(&self) -> access::Client<'_> {
-        let name = match &self.name {
-            ClientName::Verified(name) => access::ClientName::Verified(name),
-            ClientName::Forged(_) => access::ClientName::Forged,
-            ClientName::None => access::ClientName::NotFound,
-            ClientName::Unknown if self.asks_names => access::ClientName::Unavailable,
-            ClientName::Unknown => access::ClientName::NotAsked,
+        let certificate = self.shown.verified();
+        access::Client {
+            ip: self.ip(),
+            name: client_name(&self.name, self.asks_names),
+            identity: self.identity.as_deref(),
+            certificate: certificate
+                .map(|names| access::Certificate { issuer: &names.issuer, subject: &names.subject }),
+        }
+    }
+
+    fn secured(&self) -> Secured<'_> {
+        let name = if let ClientName::Verified(name) = &self.name { Some(&**name) } else { None };
+        let Some(bits) = self.tls_bits else { return Secured { name, ..Secured::default() } };
+        let verify = match &*self.shown {
+            Shown::NotAsked => Verify::Not,
+            Shown::Nothing => Verify::No,
+            Shown::Unverified { .. } => Verify::Fail,
+            Shown::Verified(_) => Verify::Ok,
         };
-        access::Client { ip: self.ip(), name, identity: self.identity.as_deref(), certificate: None }
+        let names = self.shown.verified();
+        Secured {
+            verify,
+            bits: bits.into(),
+            common_name: names.and_then(|names| names.common_name.as_deref()),
+            subject: names.map(|names| &*names.subject),
+            issuer: names.map(|names| &*names.issuer),
+            name,
+        }
+    }
+
+    /// What `TLS_Clt:` has against the connection. A process of this machine has none.
+    fn lacks(&self, access: &access::Access, ask: &mut Ask<'_>) -> Result<Option<Refusal>, Stop> {
+        if self.ip().is_none() {
+            return Ok(None);
+        }
+        match access.tls_client(ask, &self.client())? {
+            Some(demand) => access.lacks(ask, &demand, &self.secured()),
+            None => Ok(None),
+        }
     }
 
     fn judge_sender(&self, admission: &Admission, ask: &mut Ask<'_>) -> Result<SenderRuled, Stop> {
+        if admission.access.options().delay_checks == DelayChecks::No
+            && let Some(refusal) = self.lacks(&admission.access, ask)?
+        {
+            return Ok(SenderRuled { client: Ruling::Refuse(refusal), sender: Ruling::Continue });
+        }
         let client = admission.access.connect(ask, &self.client())?.ruling;
         let path = admission.router.canonical_path(ask, &self.sender)?;
         let sender = admission.access.sender(ask, &self.client(), &path, &admission.router.classes)?.ruling;
@@ -84,6 +136,13 @@ impl Subject {
         let address = router.canonical(ask, &recipient.address)?;
         let admitted = access.recipient(ask, &self.client(), &sender, &address, &router.classes)?;
         if matches!(admitted.ruling, Ruling::Refuse(_)) {
+            return Ok(RecipientRuled { admitted, resolution: None });
+        }
+        // Friends of spam are no friends of connections that others can read.
+        if access.options().delay_checks != DelayChecks::No
+            && let Some(refusal) = self.lacks(access, ask)?
+        {
+            let admitted = Ruled { ruling: Ruling::Refuse(refusal), ..admitted };
             return Ok(RecipientRuled { admitted, resolution: None });
         }
         let request = Request {
@@ -112,6 +171,8 @@ impl Connection {
             asks_names: self.service.live.load().config.accept.reverse_dns,
             identity: self.session.identity().map(Into::into),
             sender: self.session.transaction().map_or(ReversePath::Null, |transaction| transaction.sender.clone()),
+            tls_bits: self.session.tls().map(|tls| tls.bits),
+            shown: Arc::clone(&self.opening.shown),
         }
     }
 

@@ -111,7 +111,7 @@ impl Rig {
             routing: ArcSwap::from_pointee(crate::routing::Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: crate::hosts::HostTable::forgetful(&config),
-            limits: limits::Limits::new(limits::Settings::new(&config.accept, &config.listen), began),
+            limits: limits::Limits::new(limits::Settings::new(&config), began),
             office: crate::deliver::local::Office::new(&config),
             outcomes: crate::outcome::Outcomes::default(),
             tally: crate::tally::Tally::default(),

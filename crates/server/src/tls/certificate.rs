@@ -125,7 +125,7 @@ fn read(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<Ide
 }
 
 /// The contents and the mode of a file.
-fn read_file(path: &Path) -> Result<(Vec<u8>, u32), TlsProblem> {
+pub(super) fn read_file(path: &Path) -> Result<(Vec<u8>, u32), TlsProblem> {
     let read = || {
         let file = File::open(path)?;
         let metadata = file.metadata()?;

@@ -1,7 +1,7 @@
 //! TLS of the server: certificates, the handshake, and what the log says of both; and towards next hops, [`Connector`].
 //!
 //! The stop is accept, for implicit TLS, and session, for STARTTLS; both use the same [`Acceptor`]. The other side is deliver. TLS 1.2 and 1.3 by rustls;
-//! no client certificates (`verify=NOT` in log lines), no ALPN, no early data. Resumption is by tickets, whose keys change
+//! clients are asked for a certificate where `tls.client_ca` says who vouches for them; no ALPN, no early data. Resumption is by tickets, whose keys change
 //! every few hours and live as long as the process; nothing is stored for a session that ended.
 //!
 //! Invariant: a connection keeps the certificate it began with; a reload changes all settings or none.
@@ -9,6 +9,7 @@
 mod alternative;
 mod authorities;
 mod certificate;
+mod client;
 mod connector;
 mod names;
 mod report;
@@ -16,6 +17,7 @@ mod report;
 mod tests;
 mod validity;
 
+pub(crate) use client::Shown;
 pub use connector::{ClientStream, Connector, Fault, ServerCertificate, TlsInfo};
 pub use report::HandshakeError;
 
@@ -23,8 +25,10 @@ use crate::config;
 use crate::env::clock;
 use arc_swap::ArcSwap;
 use certificate::{Certificates, Identity};
+use client::Authorities;
 use report::Peer;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ProducesTickets};
 use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion};
 use std::fmt;
@@ -34,7 +38,7 @@ use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 
-/// What log lines say of the other side's certificate: of clients we ask for none, of next hops we take any as a rule.
+/// What log lines say of the other side's certificate where none was asked for, and of next hops, of which we take any.
 pub const VERIFY: &str = "NOT";
 
 /// An encrypted connection.
@@ -77,7 +81,10 @@ pub struct Acceptor {
 }
 
 struct Loaded {
+    /// Asks nobody for a certificate.
     config: Arc<ServerConfig>,
+    /// Asks for one, and who vouches for it.
+    asking: Option<(Arc<ServerConfig>, Authorities)>,
     identities: Arc<[Identity]>,
 }
 
@@ -117,27 +124,37 @@ impl Acceptor {
         self.current.load().identities.iter().flat_map(|identity| identity.warnings(now)).collect()
     }
 
-    /// Does the handshake, after STARTTLS or at once, until `deadline`.
+    /// Does the handshake, after STARTTLS or at once, until `deadline`. `asks`: for a certificate, if `tls.client_ca` names who
+    /// vouches for it.
     ///
     /// # Errors
     /// There is no TLS connection; the client has been sent an alert if it could be. The error's text is for the log.
     /// # Cancel safety
     /// Dropping the future drops the connection.
-    pub async fn accept<S>(
+    pub(crate) async fn accept<S>(
         &self,
         stream: S,
         deadline: Instant,
-    ) -> Result<(Stream<S>, smtp::server::Tls), HandshakeError>
+        asks: bool,
+    ) -> Result<(Stream<S>, smtp::server::Tls, Shown), HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let config = Arc::clone(&self.current.load().config);
+        let (config, authorities) = {
+            let loaded = self.current.load();
+            match loaded.asking.as_ref().filter(|_| asks) {
+                Some((config, authorities)) => (Arc::clone(config), Some(authorities.clone())),
+                None => (Arc::clone(&loaded.config), None),
+            }
+        };
         let limit = |connection: &mut ServerConnection| connection.set_buffer_limit(Some(SEND_BUFFER_BYTES));
         let handshake = TlsAcceptor::from(config).accept_with(stream, limit);
         match tokio::time::timeout_at(deadline.into(), handshake).await {
             Ok(Ok(stream)) => {
-                let tls = report::describe(stream.get_ref().1);
-                Ok((stream, tls))
+                let connection = stream.get_ref().1;
+                let shown = authorities.map_or(Shown::NotAsked, |authorities| authorities.judge(connection));
+                let tls = report::describe(connection);
+                Ok((stream, tls, shown))
             }
             Ok(Err(error)) => Err(HandshakeError::from_io(Peer::Client, error)),
             Err(_) => Err(HandshakeError::timed_out(Peer::Client)),
@@ -156,19 +173,31 @@ fn load(
         rustls::ALL_VERSIONS
     });
     let identities = certificate::read_all(settings, provider, &mut problems);
+    let authorities = client::read(&settings.client_ca, provider, &mut problems);
     if !problems.is_empty() {
         return Err(problems);
     }
     let identities: Arc<[Identity]> = identities.into();
-    let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
-        .with_protocol_versions(versions)
-        .map_err(|error| vec![TlsProblem::new("tls.version_min", error.to_string())])?;
-    let certificates = Certificates::new(&identities);
-    let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::new(certificates));
-    config.ticketer = Arc::clone(ticketer);
-    // Tickets hold the state on the client's side; a store of ours would only be a lock.
-    config.session_storage = Arc::new(NoServerSessionStorage {});
-    Ok(Loaded { config: Arc::new(config), identities })
+    let certificates = Arc::new(Certificates::new(&identities));
+    let config = |verifier: Option<Arc<dyn ClientCertVerifier>>| -> Result<Arc<ServerConfig>, Vec<TlsProblem>> {
+        let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
+            .with_protocol_versions(versions)
+            .map_err(|error| vec![TlsProblem::new("tls.version_min", error.to_string())])?;
+        let builder = match verifier {
+            Some(verifier) => builder.with_client_cert_verifier(verifier),
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_cert_resolver(Arc::clone(&certificates) as _);
+        config.ticketer = Arc::clone(ticketer);
+        // Tickets hold the state on the client's side; a store of ours would only be a lock.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        Ok(Arc::new(config))
+    };
+    let asking = match authorities {
+        Some(authorities) => Some((config(Some(authorities.asking()))?, authorities)),
+        None => None,
+    };
+    Ok(Loaded { config: config(None)?, asking, identities })
 }
 
 static ONLY_1_3: [&SupportedProtocolVersion; 1] = [&rustls::version::TLS13];

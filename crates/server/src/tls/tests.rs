@@ -1,5 +1,6 @@
 //! Handshakes over a pipe in memory, with certificates made for each test.
 
+mod client;
 mod connector;
 
 use super::*;
@@ -29,6 +30,7 @@ impl Rig {
         let settings = config::Tls {
             certificate: Vec::new(),
             key: Vec::new(),
+            client_ca: Vec::new(),
             version_min: "1.2".to_owned(),
             handshake_time_max: Duration::from_secs(60),
             ca_files: Vec::new(),
@@ -107,7 +109,8 @@ async fn connect(
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let name = ServerName::try_from("mx.example.org").unwrap();
     let connector = TlsConnector::from(Arc::clone(client));
-    tokio::join!(acceptor.accept(ours, deadline()), connector.connect(name, theirs))
+    let accept = async { acceptor.accept(ours, deadline(), true).await.map(|(stream, tls, _)| (stream, tls)) };
+    tokio::join!(accept, connector.connect(name, theirs))
 }
 
 fn leaf(client: &Client) -> CertificateDer<'static> {
@@ -185,12 +188,12 @@ async fn failures_have_texts() {
         let (ours, mut theirs) = tokio::io::duplex(64 * 1024);
         theirs.write_all(bytes).await.unwrap();
         theirs.shutdown().await.unwrap();
-        let error = acceptor.accept(ours, deadline()).await.unwrap_err();
+        let error = acceptor.accept(ours, deadline(), true).await.unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
 
     let (ours, _theirs) = tokio::io::duplex(64);
-    let error = acceptor.accept(ours, clock::now()).await.unwrap_err();
+    let error = acceptor.accept(ours, clock::now(), true).await.unwrap_err();
     assert_eq!(error.to_string(), "no handshake within tls.handshake_time_max");
 }
 

@@ -177,10 +177,17 @@ impl Session {
         let settings = self.settings.clone();
         let limits = &settings.limits;
         // RFC 2034 §3, RFC 2920 §3.1, RFC 6152 §2, RFC 3030 §2, §3, RFC 3461 §3, RFC 6531 §3.1
-        self.push_octets(b"250-ENHANCEDSTATUSCODES\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n");
+        self.push_octets(b"250-ENHANCEDSTATUSCODES\r\n");
+        if settings.pipelining {
+            self.push_octets(b"250-PIPELINING\r\n");
+        }
+        self.push_octets(b"250-8BITMIME\r\n250-SMTPUTF8\r\n");
         // RFC 1870 §4
         self.push_text(format_args!("250-SIZE {}\r\n", limits.message_bytes));
-        self.push_octets(b"250-DSN\r\n250-CHUNKING\r\n250-BINARYMIME\r\n");
+        if settings.dsn {
+            self.push_octets(b"250-DSN\r\n");
+        }
+        self.push_octets(b"250-CHUNKING\r\n250-BINARYMIME\r\n");
         if self.offers_auth() {
             self.push_text(format_args!("250-AUTH {}\r\n", settings.auth.mechanisms.join(" ")));
         }
@@ -210,7 +217,7 @@ impl Session {
             self.push_text(format_args!("250-FUTURERELEASE {longest} {latest}\r\n"));
         }
         if settings.verify {
-            self.push_octets(b"250-VRFY\r\n250-EXPN\r\n");
+            self.push_octets(if settings.expand { b"250-VRFY\r\n250-EXPN\r\n" } else { b"250-VRFY\r\n" });
         }
         if self.xclient_trusted {
             self.push_text(format_args!("250-XCLIENT {}\r\n", xclient::ATTRIBUTES));
@@ -223,9 +230,9 @@ impl Session {
         if self.hello.as_ref().is_some_and(|hello| !hello.extended) {
             return Extensions::default();
         }
-        let base =
-            [Extension::Size, Extension::EightBitMime, Extension::BinaryMime, Extension::SmtpUtf8, Extension::Dsn];
+        let base = [Extension::Size, Extension::EightBitMime, Extension::BinaryMime, Extension::SmtpUtf8];
         let more = [
+            (self.settings.dsn, Extension::Dsn),
             (self.offers_auth(), Extension::Auth),
             (self.settings.mt_priority, Extension::MtPriority),
             (self.settings.deliver_by.is_some(), Extension::DeliverBy),
@@ -486,7 +493,7 @@ impl Session {
             self.refuse(b"", &Refusal::ControlCharacter);
             return None;
         };
-        if self.settings.verify {
+        if self.settings.verify && (is_verify || self.settings.expand) {
             argument.clone_into(&mut self.argument);
             return self.ask(Asked::Look, question);
         }

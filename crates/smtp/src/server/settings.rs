@@ -51,6 +51,12 @@ pub struct Settings {
     pub auth: AuthOffer,
     /// Offer VRFY and EXPN; otherwise they are answered 252 and 502 without a question.
     pub verify: bool,
+    /// With `verify`: offer EXPN too; otherwise it is answered 502 without a question.
+    pub expand: bool,
+    /// Offer DSN.
+    pub dsn: bool,
+    /// Offer PIPELINING. Commands that come together are carried out all the same.
+    pub pipelining: bool,
     /// Bare CR or LF.
     pub bare_newline: BareNewline,
     /// Offer MT-PRIORITY.
@@ -116,6 +122,9 @@ impl Settings {
             tls_required: false,
             auth: AuthOffer::default(),
             verify: false,
+            expand: true,
+            dsn: true,
+            pipelining: true,
             bare_newline: BareNewline::default(),
             mt_priority: false,
             deliver_by: None,

@@ -148,6 +148,8 @@ mod tests {
             ("TLS_Clt:", "ENCR:112"),
             ("Try_TLS:broken.example", "NO"),
             ("Srv_Features:10.1", "S l"),
+            ("Srv_Features:10.1", "u2 g2 S s A a L c D d P p X x V v G U"),
+            ("GreetPause:10.1", "300000"),
             ("AuthInfo:smart.example", "\"U:me\" \"P:secret\" \"M:PLAIN\""),
             ("QGRP:bulk.example", "slow"),
             ("STS:oldsts.example", "NO"),
@@ -229,6 +231,18 @@ mod tests {
             ("bcc:example.com", "nobody", full, "Error", "write an address, or \"\" for nobody"),
             ("CertIssuer:/CN=x", "OK", full, "Error", "write RELAY or SUBJECT"),
             ("Srv_Features:10.1", "S, l", full, "Error", "write letters, as in S l"),
+            ("Srv_Features:10.1", "S B l E", full, "Warning", "write S l"),
+            ("Srv_Features:", "b", full, "Warning", "remove it"),
+            ("Srv_Features:", "z", full, "Warning", "remove it"),
+            ("Srv_Features:10.1", "l C", full, "Warning", "write l"),
+            ("GreetPause:10.1", "300001", full, "Warning", "write 300000"),
+            (
+                "TLS_Srv_features:10.1",
+                "CipherList=HIGH",
+                full,
+                "Warning",
+                "remove it; tls.version_min and tls.certificate are for all clients",
+            ),
         ] {
             let found = doubts(key, value, options);
             let [only] = &found[..] else { panic!("{key} {value}: {found:?}") };

@@ -17,15 +17,20 @@ pub(super) fn check(line: &Line<'_>, options: &Options, doubts: &mut Vec<Doubt>)
         Values::Ruling => ruling(line, options),
         Values::FriendOrHater => friend(line, options),
         _ if is_skip => None,
-        Values::Number => {
-            line.text.parse::<u32>().is_err().then(|| error("it is no number", "write a number; 0 is no limit"))
-        }
+        Values::Number => match line.text.parse::<u32>() {
+            Err(_) => Some(error("it is no number", "write a number; 0 is no limit")),
+            Ok(pause) if line.is_for("GreetPause") && pause > 300_000 => {
+                Some(warning("a pause has 300000 milliseconds at most", "write 300000"))
+            }
+            Ok(_) => None,
+        },
         Values::Tls => (TlsDemand::parse(line.text).is_none() && line.value != Value::Ok)
             .then(|| error("nothing is demanded by this", "write VERIFY, VERIFY:bits or ENCR:bits")),
         Values::No => {
             (!line.text.eq_ignore_ascii_case("NO")).then(|| warning("only NO has an effect", "remove it, or write NO"))
         }
         Values::Auth => auth(line),
+        Values::Letters if line.is_for("Srv_Features") => offers(line.text),
         Values::Letters => {
             letters(line.text).is_none().then(|| error("these are no letters", "write letters, as in S l"))
         }
@@ -40,9 +45,46 @@ pub(super) fn check(line: &Line<'_>, options: &Options, doubts: &mut Vec<Doubt>)
             let is_subject = line.value == Value::Subject && line.is_for("CertIssuer");
             (line.value != Value::Relay && !is_subject).then(|| error("it gives no right", "write RELAY or SUBJECT"))
         }
+        Values::Any if line.is_for("TLS_Srv_features") => Some(warning(
+            "the server has the same certificate and ciphers for every client",
+            "remove it; tls.version_min and tls.certificate are for all clients",
+        )),
         Values::Any => None,
     };
     doubts.extend(doubt);
+}
+
+/// Letters of `Srv_Features:`.
+fn offers(text: &str) -> Option<Doubt> {
+    const KNOWN: &str = "SsAaLlCcDdPpXxVvGgUu";
+    let Some(letters) = letters(text) else {
+        return Some(error("these are no letters", "write letters, as in S l"));
+    };
+    let without = |unwanted: &dyn Fn(char) -> bool| {
+        let rest: Vec<String> = letters.chars().filter(|c| !unwanted(*c)).map(String::from).collect();
+        if rest.is_empty() { "remove it".to_owned() } else { format!("write {}", rest.join(" ")) }
+    };
+    // 2 stands behind g and u: sendmail puts a blank there, here it is the end of a line anyway.
+    let is_doubtful = |c: char| !KNOWN.contains(c) && c != '2';
+    if let Some(letter) = letters.chars().find(|c| is_doubtful(*c)) {
+        let why = match letter {
+            'B' | 'b' => "there is no VERB",
+            'E' | 'e' => "there is no ETRN",
+            'F' | 'f' => {
+                "commands that come before their time are judged by smtp.bare_newline and the greeting pause alone"
+            }
+            'O' | 'o' => "only CRLF.CRLF ever ends a message",
+            'H' | 'h' => "the words of HTTP always end a session",
+            _ => "no offer has this letter",
+        };
+        return Some(warning(format!("{letter} has no effect: {why}"), without(&is_doubtful)));
+    }
+    letters.contains('C').then(|| {
+        warning(
+            "C offers PLAIN and LOGIN without TLS: everybody on the way can read the password",
+            without(&|c| c == 'C'),
+        )
+    })
 }
 
 fn auth(line: &Line<'_>) -> Option<Doubt> {

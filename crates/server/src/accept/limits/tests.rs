@@ -46,7 +46,15 @@ fn each_limit_has_its_name_and_reply() {
     refused(client.admit(0, Some(v4(1)), now), Limit::ClientConnections, 1);
     let _other = client.admit(0, Some(v4(2)), now).unwrap();
 
-    for limit in [Limit::Connections, Limit::Rate, Limit::ClientConnections, Limit::ClientRate, Limit::Files] {
+    for limit in [
+        Limit::Connections,
+        Limit::Rate,
+        Limit::ClientConnections,
+        Limit::ClientRate,
+        Limit::AccessConnections,
+        Limit::AccessRate,
+        Limit::Files,
+    ] {
         assert!(limit.reply().starts_with("421 4.") && limit.reply().ends_with("\r\n"), "{limit:?}");
     }
     assert_eq!(Refusal { limit: Limit::Connections, value: 1 }.to_string(), "accept.connections_max = 1 reached");
@@ -90,13 +98,13 @@ fn behind_a_proxy_the_client_comes_later() {
     let limits = Limits::new(Settings { connections_per_client: 1, ..settings() }, now);
     let mut first = limits.admit(0, None, now).unwrap();
     let mut second = limits.admit(0, None, now).unwrap();
-    first.admit_client(v4(1), now).unwrap();
-    let refusal = second.admit_client(v4(1), now).unwrap_err();
+    first.admit_client(v4(1), Own::default(), now).unwrap();
+    let refusal = second.admit_client(v4(1), Own::default(), now).unwrap_err();
     assert_eq!(refusal.limit, Limit::ClientConnections);
-    assert_eq!(limits.counts(), Counts { connections: 2, clients: 1, idle_clients: 0 });
+    assert_eq!(limits.counts(), Counts { connections: 2, clients: 1, ..Counts::default() });
     drop(first);
-    second.admit_client(v4(1), now).unwrap();
-    second.admit_client(v4(1), now).unwrap();
+    second.admit_client(v4(1), Own::default(), now).unwrap();
+    second.admit_client(v4(1), Own::default(), now).unwrap();
     drop(second);
     assert_eq!(limits.counts(), Counts::default());
 }
@@ -141,6 +149,133 @@ fn other_numbers_take_effect_at_once() {
     limits.replace(Settings { connections_per_client: 2, ..settings() });
     refused(limits.admit(0, Some(v4(1)), now), Limit::ClientConnections, 2);
     assert_eq!(limits.counts().connections, 3);
+}
+
+/// What the access map says of a client.
+fn own(connections: Option<u32>, rate: Option<u32>) -> Own {
+    let max = |value: Option<u32>| value.map(|value| OwnMax { value, is_default: false });
+    Own { connections: max(connections), rate: max(rate) }
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn windowed() -> Settings {
+    Settings { connections_per_client: 2, rate_per_client: 1, rate_window: MINUTE, ..settings() }
+}
+
+#[test]
+fn what_the_map_says_counts_in_place_of_the_limits_for_all() {
+    let now = start();
+    let limits = Limits::new(windowed(), now);
+    let admit = |ip, own| limits.admit_own(0, Some((ip, own)), now);
+    // Without an entry two connections; with one three, or none is too many.
+    let _held: Vec<Guard> = (0..2).map(|_| admit(v4(1), Own::default()).unwrap()).collect();
+    refused(admit(v4(1), Own::default()), Limit::ClientConnections, 2);
+    let _more = admit(v4(1), own(Some(3), None)).unwrap();
+    refused(admit(v4(1), own(Some(3), None)), Limit::AccessConnections, 3);
+    let many: Vec<Guard> = (0..100).map(|_| admit(v4(2), own(Some(0), Some(0))).unwrap()).collect();
+    drop(many);
+    // One limit of its own leaves the other as it is for all.
+    for _ in 0..5 {
+        drop(admit(v4(3), own(Some(0), None)).unwrap());
+    }
+    refused(admit(v4(3), own(Some(0), None)), Limit::ClientRate, 1);
+    for _ in 0..7 {
+        drop(admit(v4(4), own(None, Some(7))).unwrap());
+    }
+    refused(admit(v4(4), own(None, Some(7))), Limit::AccessRate, 7);
+    drop(admit(v4(4), own(None, Some(8))).unwrap());
+}
+
+#[test]
+fn a_number_in_a_window_and_no_more() {
+    let began = start();
+    let limits = Limits::new(windowed(), began);
+    let admit = |seconds: u64| {
+        let at = began + Duration::from_secs(seconds);
+        limits.admit_own(0, Some((v4(1), own(None, Some(4)))), at).map(drop).map_err(|refusal| refusal.limit)
+    };
+    for second in [0, 0, 15, 59] {
+        assert_eq!(admit(second), Ok(()), "{second}");
+    }
+    // Who is refused is not counted: it need not stay away.
+    for second in [59, 59, 59] {
+        assert_eq!(admit(second), Err(Limit::AccessRate), "{second}");
+    }
+    assert_eq!([admit(60), admit(60), admit(60)], [Ok(()), Ok(()), Err(Limit::AccessRate)], "the first two are over");
+    assert_eq!([admit(75), admit(75)], [Ok(()), Err(Limit::AccessRate)]);
+    assert_eq!(admit(10_000), Ok(()));
+    // Another window counts anew.
+    limits.replace(Settings { rate_window: Duration::from_secs(6), ..windowed() });
+    for second in [10_000, 10_000, 10_000, 10_000] {
+        assert_eq!(admit(second), Ok(()));
+    }
+    assert_eq!([admit(10_005), admit(10_007)], [Err(Limit::AccessRate), Ok(())]);
+}
+
+#[test]
+fn who_is_exempt_is_so_from_the_default_of_the_map_alone() {
+    let now = start();
+    let limits = Limits::new(Settings { exempt: vec!["192.0.2.0/24".parse().unwrap()], ..windowed() }, now);
+    let default = Own { rate: Some(OwnMax { value: 1, is_default: true }), ..Own::default() };
+    let held: Vec<Guard> = (0..9).map(|_| limits.admit_own(0, Some((v4(1), default)), now).unwrap()).collect();
+    assert_eq!((limits.counts().clients, limits.counts().rated_clients), (0, 0));
+    drop(held);
+    // An entry for it counts, and the rest of the limits for all does not.
+    let held: Vec<Guard> =
+        (0..3).map(|_| limits.admit_own(0, Some((v4(1), own(None, Some(3)))), now).unwrap()).collect();
+    refused(limits.admit_own(0, Some((v4(1), own(None, Some(3)))), now), Limit::AccessRate, 3);
+    drop(held);
+    let other = IpAddr::from(Ipv4Addr::new(198, 51, 100, 1));
+    drop(limits.admit_own(0, Some((other, default)), now).unwrap());
+    refused(limits.admit_own(0, Some((other, default)), now), Limit::AccessRate, 1);
+}
+
+#[test]
+fn windows_of_a_flood_stay_within_bounds() {
+    let now = start();
+    let limits = Limits::new(windowed(), now);
+    let admit =
+        |number: u32, now| limits.admit_own(0, Some((Ipv4Addr::from_bits(number).into(), own(None, Some(1)))), now);
+    for number in 0..300_000_u32 {
+        drop(admit(number, now).unwrap());
+        if number % 10_000 == 0 {
+            assert!(limits.counts().rated_clients <= RATED_CLIENTS_MAX);
+        }
+    }
+    // The last ones are remembered, the first ones are not.
+    refused(admit(299_999, now), Limit::AccessRate, 1);
+    drop(admit(0, now).unwrap());
+    // Time alone empties it too.
+    for step in 1..=2 {
+        drop(admit(7, now + MINUTE * step).unwrap());
+    }
+    assert_eq!(limits.counts().rated_clients, 1);
+}
+
+proptest! {
+    /// No window of any place in time sees more than the number, and after a whole window without a connection the number is
+    /// free again.
+    #[test]
+    fn no_window_has_more_than_its_number(waits in prop::collection::vec(0..30_000_u64, 1..120), max in 1..6_u32) {
+        let began = start();
+        let limits = Limits::new(windowed(), began);
+        let mut now = 0;
+        let mut admitted: Vec<u64> = Vec::new();
+        for wait in waits {
+            now += wait;
+            let at = began + Duration::from_millis(now);
+            let is_admitted = limits.admit_own(0, Some((v4(1), own(None, Some(max)))), at).is_ok();
+            let recent = |time: u64| admitted.iter().filter(|before| now - **before < time).count();
+            // A slot more or less: five sixths are always seen, and nothing older than the window.
+            if is_admitted {
+                prop_assert!(recent(50_000) < max as usize, "{} of {max}", recent(50_000));
+                admitted.push(now);
+            } else {
+                prop_assert!(recent(60_000) >= max as usize, "{} of {max}", recent(60_000));
+            }
+        }
+    }
 }
 
 /// What the documentation says, without thought for cost: buckets fill token by token, nobody is forgotten.
@@ -220,7 +355,7 @@ proptest! {
     ) {
         let settings = Settings {
             connections_max, connections_per_client, rate, rate_per_client,
-            exempt: Vec::new(), listeners: vec![0, listener_max],
+            exempt: Vec::new(), listeners: vec![0, listener_max], ..Settings::default()
         };
         let began = start();
         let limits = Limits::new(settings.clone(), began);

@@ -4,7 +4,7 @@ use super::super::choice::Choice as _;
 use super::super::parameter::{Group, Parameter, Preset, Section, at};
 use super::super::value::Value;
 use super::super::{BadLine, Config, CopyDsn, DelayChecks, RuleAt, blank};
-use super::{HOUR, Kind, NETWORKS, PATH, fixed, list};
+use super::{HOUR, Kind, NETWORKS, PATH, fixed, list, seconds};
 use std::time::Duration;
 
 const SOURCES: Kind = list(&Kind::MapSource);
@@ -188,6 +188,17 @@ pub(super) static ACCESS: Section = Section {
             "true",
             "FEATURE(relay_hosts_only): names do not stand for what is below them",
             "",
+        ),
+        fixed(
+            "access.client_rate_window",
+            at!(access.client_rate_window),
+            seconds(6, 3_600),
+            "60s",
+            "10m",
+            "ConnectionRateWindowSize: the time in which ClientRate: of the map counts connections",
+            "The access map is asked about connections for ClientRate:, ClientConn:, GreetPause: and Srv_Features:, about the \
+             mail that comes over them for TLS_Clt:, CertIssuer: and CertSubject: too. A tag that no file of the map has \
+             costs nothing; LDAP and SQLite are asked for each connection.",
         ),
     ],
 };

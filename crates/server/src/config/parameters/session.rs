@@ -292,6 +292,16 @@ pub(super) static TLS: Section = Section {
             "They should be readable for root or the user of the server alone.",
         ),
         fixed(
+            "tls.client_ca",
+            at!(tls.client_ca),
+            list(&PATH),
+            "[]",
+            "/etc/mailrace/tls/partners.pem",
+            "files of CA certificates in PEM; clients are asked for a certificate of one of these",
+            "None is demanded: a client without one, or with another one, sends mail as before. A verified one counts for \
+             CertIssuer:, CertSubject: and TLS_Clt: of the access map. Without files nobody is asked. A reload reads them again.",
+        ),
+        fixed(
             "tls.version_min",
             at!(tls.version_min),
             Kind::Choice(TLS_VERSIONS),

@@ -1,0 +1,61 @@
+//! What the access map says of a client's connections, before it has a session: `ClientRate:` and `ClientConn:`.
+//!
+//! A map in memory is asked in the accept loop, which takes a few hash look-ups, and nothing where no key has these tags.
+//! Another map is asked by the connection's own task, so the loop waits for nobody.
+//!
+//! Invariant: a map that cannot be asked refuses for now; it never lifts a limit.
+
+use super::limits::{Own, OwnMax};
+use crate::routing::Routing;
+use route::access::Access;
+use route::access::tag::Tagged;
+use route::{Ask, Stop};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// What a client hears while the map cannot be asked.
+pub(super) const CANNOT_SAY: &str = "421 4.3.0 Temporary system failure, try again later\r\n";
+
+/// What is known of a client at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// This; nothing, if the map says nothing.
+    Own(Own),
+    /// Somebody has to be asked: [`ask`].
+    Later,
+}
+
+/// What can be known without waiting.
+pub(super) fn at_once(routing: &Routing, ip: IpAddr) -> Known {
+    let Some(access) = access(routing) else { return Known::Own(Own::default()) };
+    match Routing::decide_at_once(|ask| said(access, ask, ip)) {
+        Some(Ok(own)) => Known::Own(own),
+        Some(Err(_)) | None => Known::Later,
+    }
+}
+
+/// The same with waiting.
+///
+/// # Errors
+/// Why the map cannot be asked.
+/// # Cancel safety
+/// Yes.
+pub(super) async fn ask(routing: &Routing, ip: IpAddr) -> Result<Own, Arc<str>> {
+    let Some(access) = access(routing) else { return Ok(Own::default()) };
+    routing.decide(|ask| said(access, ask, ip)).await
+}
+
+fn access(routing: &Routing) -> Option<&Access> {
+    let access = &routing.admission()?.access;
+    (access.may_have("ClientRate") || access.may_have("ClientConn")).then_some(access)
+}
+
+fn said(access: &Access, ask: &mut Ask<'_>, ip: IpAddr) -> Result<Own, Stop> {
+    // Both before either is looked at, so that one round asks for both.
+    let (connections, rate) = (access.connections(ask, ip), access.rate(ask, ip));
+    Ok(Own { connections: connections?.map(max), rate: rate?.map(max) })
+}
+
+fn max(found: Tagged<u32>) -> OwnMax {
+    OwnMax { value: found.value, is_default: found.is_default() }
+}

@@ -1,0 +1,89 @@
+//! How many connections a client opened in a window of time, for `ClientRate:` of the access map.
+//!
+//! A window is counted in [`SLOTS`] slots, as sendmail counts: what is older than the window by at most one slot is
+//! forgotten, so a client that has used up its number may come again after a whole window at the latest. A count costs a
+//! fixed few octets whatever the limit is.
+//!
+//! Invariant: at most [`RATED_CLIENTS_MAX`] clients are counted. A client that did not come for a window is forgotten,
+//! which changes nothing; only a flood of different addresses makes the table forget earlier, and what such a client wins
+//! is one window more.
+
+use super::Key;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Clients whose connections are counted. About 5 MB.
+pub const RATED_CLIENTS_MAX: usize = 65_536;
+
+/// Into how many slots a window is cut.
+pub const SLOTS: u64 = 6;
+const COUNTS: usize = 6;
+
+/// What one client did of late.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    /// The number of the youngest slot, counted since the limits were made.
+    slot: u64,
+    /// The youngest first.
+    counts: [u32; COUNTS],
+}
+
+impl Window {
+    /// The same with `slot` as the youngest.
+    fn at(mut self, slot: u64) -> Self {
+        let steps = usize::try_from(slot.saturating_sub(self.slot)).unwrap_or(COUNTS).min(COUNTS);
+        self.counts.rotate_right(steps);
+        self.counts.iter_mut().take(steps).for_each(|count| *count = 0);
+        self.slot = self.slot.max(slot);
+        self
+    }
+
+    fn count(self, slot: u64) -> u32 {
+        self.at(slot).counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+}
+
+/// The counts of all clients.
+#[derive(Debug, Default)]
+pub(super) struct Windows {
+    slot_nanoseconds: u64,
+    /// Those that came since `rotated`, and those from before.
+    young: HashMap<Key, Window>,
+    old: HashMap<Key, Window>,
+    rotated: u64,
+}
+
+impl Windows {
+    /// Nothing is counted yet.
+    pub(super) fn new(window: Duration) -> Self {
+        let slot = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX) / SLOTS;
+        Self { slot_nanoseconds: slot.max(1), ..Self::default() }
+    }
+
+    /// Clients that are counted.
+    pub(super) fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+
+    /// Connections of a client in the window that ends now; `now` in nanoseconds.
+    pub(super) fn count(&self, key: &Key, now: u64) -> u32 {
+        let window = self.young.get(key).or_else(|| self.old.get(key));
+        window.map_or(0, |window| window.count(now / self.slot_nanoseconds.max(1)))
+    }
+
+    /// Counts one more.
+    pub(super) fn take(&mut self, key: Key, now: u64) {
+        let slot = now / self.slot_nanoseconds.max(1);
+        let window_time = self.slot_nanoseconds.saturating_mul(SLOTS);
+        if now.saturating_sub(self.rotated) >= window_time || self.young.len() >= RATED_CLIENTS_MAX / 2 {
+            self.old = std::mem::take(&mut self.young);
+            self.rotated = now;
+        }
+        let before = self.young.get(&key).copied().or_else(|| self.old.remove(&key)).unwrap_or_default();
+        let mut window = before.at(slot);
+        if let Some(youngest) = window.counts.first_mut() {
+            *youngest = youngest.saturating_add(1);
+        }
+        self.young.insert(key, window);
+    }
+}

@@ -1,0 +1,205 @@
+//! Certificates of clients: asked for where `tls.client_ca` names who vouches for them, never demanded.
+//!
+//! A handshake goes on with any certificate or none, as long as the client has the key of the one it shows: mail under a
+//! certificate that nobody vouches for is no worse than mail without one. What was shown is judged after it, at each
+//! handshake anew, a resumed one too; only a verified name gives a right.
+
+use super::names::{Names, names};
+use super::{TlsProblem, certificate};
+use crate::env::clock;
+use observe::{Event, Relay};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConnection, SignatureScheme,
+};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What came of asking a client for its certificate.
+#[derive(Debug)]
+pub(crate) enum Shown {
+    /// It was not asked: `verify=NOT`.
+    NotAsked,
+    /// It showed none: `verify=NO`.
+    Nothing,
+    /// Nobody vouches for it: `verify=FAIL`.
+    Unverified {
+        /// What it says of itself.
+        names: Option<Box<Names>>,
+        /// Why.
+        why: Box<str>,
+    },
+    /// `verify=OK`
+    Verified(Box<Names>),
+}
+
+impl Shown {
+    /// sendmail's word in log lines.
+    const fn word(&self) -> &'static str {
+        match self {
+            Self::NotAsked => super::VERIFY,
+            Self::Nothing => "NO",
+            Self::Unverified { .. } => "FAIL",
+            Self::Verified(_) => "OK",
+        }
+    }
+
+    /// The names that somebody vouches for.
+    pub(crate) fn verified(&self) -> Option<&Names> {
+        if let Self::Verified(names) = self { Some(names) } else { None }
+    }
+
+    /// The handshake is done.
+    pub(crate) fn event<'a>(&'a self, relay: Relay<'a>, tls: &'a smtp::server::Tls) -> Event<'a> {
+        let (names, why) = match self {
+            Self::NotAsked | Self::Nothing => (None, None),
+            Self::Unverified { names, why } => (names.as_deref(), Some(&**why)),
+            Self::Verified(names) => (Some(&**names), None),
+        };
+        Event::StartTls {
+            relay,
+            version: &tls.version,
+            cipher: &tls.cipher,
+            bits: tls.bits,
+            verify: self.word(),
+            subject: names.map(|names| &*names.subject),
+            issuer: names.map(|names| &*names.issuer),
+            why,
+        }
+    }
+}
+
+/// Who vouches for clients.
+#[derive(Clone, Debug)]
+pub(super) struct Authorities(Arc<dyn ClientCertVerifier>);
+
+/// Reads the files; `None`: there are none. Problems are added.
+pub(super) fn read(
+    files: &[PathBuf],
+    provider: &Arc<CryptoProvider>,
+    problems: &mut Vec<TlsProblem>,
+) -> Option<Authorities> {
+    let mut roots = RootCertStore::empty();
+    for file in files {
+        if let Err(problem) = add(&mut roots, file) {
+            problems.push(problem);
+        }
+    }
+    if roots.is_empty() {
+        return None;
+    }
+    match WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build() {
+        Ok(verifier) => Some(Authorities(verifier)),
+        Err(error) => {
+            problems.push(TlsProblem::new("tls.client_ca", error.to_string()));
+            None
+        }
+    }
+}
+
+fn add(roots: &mut RootCertStore, file: &Path) -> Result<(), TlsProblem> {
+    let (text, _) = certificate::read_file(file)?;
+    let mut count = 0;
+    for found in CertificateDer::pem_slice_iter(&text) {
+        count += 1;
+        let found = found.map_err(|error| TlsProblem::of(file, format!("broken PEM: {error}; write the file anew")))?;
+        roots.add(found).map_err(|error| {
+            TlsProblem::of(file, format!("certificate {count} can vouch for nobody: {error}; take it out of the file"))
+        })?;
+    }
+    if count > 0 {
+        return Ok(());
+    }
+    Err(TlsProblem::of(file, "no certificate in it (BEGIN CERTIFICATE); name a file with CA certificates in PEM"))
+}
+
+impl Authorities {
+    /// Has clients asked for a certificate.
+    pub(super) fn asking(&self) -> Arc<dyn ClientCertVerifier> {
+        Arc::new(Asking(Arc::clone(&self.0)))
+    }
+
+    /// What the client showed, after the handshake.
+    pub(super) fn judge(&self, connection: &ServerConnection) -> Shown {
+        let Some((own, chain)) = connection.peer_certificates().and_then(<[_]>::split_first) else {
+            return Shown::Nothing;
+        };
+        let now = UnixTime::since_unix_epoch(Duration::from_micros(clock::unix_us()));
+        let verified = self.0.verify_client_cert(own, chain, now);
+        match (verified, names(own).map(Box::new)) {
+            (Ok(_), Some(names)) => Shown::Verified(names),
+            (Ok(_), None) => Shown::Unverified { names: None, why: "its names cannot be read".into() },
+            (Err(error), names) => Shown::Unverified { names, why: reason(&error).into() },
+        }
+    }
+}
+
+fn reason(error: &Error) -> String {
+    match error {
+        // A bad signature: the name of one of them, and another key.
+        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+            "it is of none of tls.client_ca".to_owned()
+        }
+        Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
+            "it has expired".to_owned()
+        }
+        Error::InvalidCertificate(CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. }) => {
+            "it is not valid yet".to_owned()
+        }
+        Error::InvalidCertificate(
+            CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. },
+        ) => "it is not for clients".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Asks for a certificate and takes any, and none. Its signature is checked: the client has its key.
+#[derive(Debug)]
+struct Asking(Arc<dyn ClientCertVerifier>);
+
+impl ClientCertVerifier for Asking {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
