@@ -313,7 +313,7 @@ impl Pickup {
             users => format!(" (and those of {} more users)", users - 1),
         };
         self.warn(&format!(
-            "{what}{others}: as many as {limit} allows, so sendmail takes no more (status 75); lines before say why they wait"
+            "{what}{others}: as many as {limit} allows, so sendmail takes no more (status 75); other lines say why they wait"
         ));
     }
 

@@ -45,6 +45,7 @@ fn of_too_many_no_more_are_taken_until_there_is_room() {
     let status = crate::harness::text(&server.control(&["status"], b""));
     assert!(status.contains("pickup       20 messages not taken yet, TOO MANY"), "{status}");
     server.wait_log("20 messages wait, of everybody: as many as submit.files_max allows");
+    server.wait_log("is not taken: 451 ");
     std::fs::write(&list, "ann@x.test\n").expect("written");
     until(&server, "taken", || desk.waiting().is_empty());
     until(&server, "room", || !full.exists());
