@@ -274,16 +274,7 @@ fn feature(settings: &mut Settings<'_>, call: &Call) {
                 "see \"mailrace config explain maps\"",
             );
         }
-        "queuegroup" if argument(1).is_empty() => usual(settings, name, call),
-        "queuegroup" => {
-            let reason = "QGRP: of the access map holds always, and there is no group for all others";
-            settings.missing(line, &shown(call), reason, "the keys of [delivery] are for all others");
-        }
-        "bcc" if argument(1).eq_ignore_ascii_case("access") => usual(settings, name, call),
-        "bcc" => {
-            let reason = "there is no map of its own for it";
-            settings.missing(line, &shown(call), reason, "write its entries into the access map, as bcc:example.com");
-        }
+        "queuegroup" | "bcc" => by_access(settings, name, argument(1), call),
         "promiscuous_relay" => {
             let reason = "it lets everybody send everywhere, which is never carried over";
             settings.missing(line, &shown(call), reason, "name networks in relay.from");
@@ -303,6 +294,23 @@ fn feature(settings: &mut Settings<'_>, call: &Call) {
             "there is no such feature here",
             "see what it does, and whether you need it",
         ),
+    }
+}
+
+/// Queue groups and copies, which the access map gives.
+fn by_access(settings: &mut Settings<'_>, name: &str, argument: &str, call: &Call) {
+    match (name, argument) {
+        ("queuegroup", "") => usual(settings, name, call),
+        ("queuegroup", _) => {
+            let reason = "QGRP: of the access map holds always, and there is no group for all others";
+            settings.missing(call.line, &shown(call), reason, "the keys of [delivery] are for all others");
+        }
+        (_, argument) if argument.eq_ignore_ascii_case("access") => usual(settings, name, call),
+        _ => {
+            let reason = "there is no map of its own for it";
+            let hint = "write its entries into the access map, as bcc:example.com";
+            settings.missing(call.line, &shown(call), reason, hint);
+        }
     }
 }
 
