@@ -124,7 +124,7 @@ fn a_limit_on_the_size_of_files_is_told_and_ends_no_process() {
 /// A mailbox as a power cut leaves it: the spool has no record of the delivery, and of the message stands so much there.
 fn after_a_power_cut(keep: f64) -> (String, String) {
     let setup = with_boxes(NOBODY);
-    let (boxes, spool) = (setup.path("boxes"), setup.path("spool"));
+    let (boxes, spool, _directory) = (setup.path("boxes"), setup.path("spool"), setup.dir.clone());
     let body = format!("Subject: x\r\n\r\n{}", "From a line of text\r\n".repeat(5_000));
     let setup = stored(setup, As::Us, 0, &[("nobody@x.test", "local:".to_owned())], body.as_bytes());
     let path = boxes.join("nobody");

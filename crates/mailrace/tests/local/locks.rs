@@ -121,8 +121,8 @@ fn a_mail_reader_finds_what_was_delivered() {
     let (mut server, path) = waiting("1m");
     retry(&server);
     line(&mut server, &["to=<nobody@x.test>", "stat=Sent"]);
-    assert!(server.stop().status.success());
     let listed = Command::new("s-nail").args(["-n", "-R", "-H", "-f"]).arg(&path).env("MAILRC", "/dev/null").output();
     let text = String::from_utf8_lossy(&listed.expect("it runs").stdout).into_owned();
+    assert!(server.stop().status.success());
     assert!(text.contains("old") && text.contains("ann@a.test") && text.trim().lines().count() == 2, "{text}");
 }

@@ -148,10 +148,7 @@ impl Agent {
         orders: &mut dyn Orders,
         verdicts: &mut Vec<Verdict>,
     ) -> Option<Order> {
-        let mut drawer = match self.open(place) {
-            Ok(drawer) => Ok(drawer),
-            Err(verdict) => Err(verdict),
-        };
+        let mut drawer = self.open(place);
         // Where it stands among the verdicts, of each that is delivered if all is well in the end.
         let mut put = Vec::new();
         let mut now = order;
@@ -188,7 +185,9 @@ impl Agent {
             Kind::File(path) => {
                 Mailbox::open_file(path, person, &self.settings).map(|file| Drawer::File(Box::new(file)))
             }
-            Kind::Maildir(path) => Maildir::open(path, person, &self.settings).map(Drawer::Maildir),
+            Kind::Maildir(path) => {
+                Maildir::open(path, person, &self.settings).map(|maildir| Drawer::Maildir(Box::new(maildir)))
+            }
             Kind::Program(_) | Kind::Nowhere => Ok(Drawer::None),
         }
     }
@@ -214,7 +213,7 @@ const HEADER_MAX: u64 = 64 << 20;
 /// Where messages are being put.
 enum Drawer {
     File(Box<Mailbox>),
-    Maildir(Maildir),
+    Maildir(Box<Maildir>),
     /// They are gone already.
     None,
 }
