@@ -283,6 +283,7 @@ fn a_library_that_cannot_say_defers() {
         assert!(reply.starts_with("451 4.3.0"), "{reply}");
     }
     rcpt(&server, "nobody", "250 2.1.5");
+    drop(hung);
     assert!(server.stop().status.success());
 }
 

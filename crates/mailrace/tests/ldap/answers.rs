@@ -104,15 +104,15 @@ fn keys_are_values_whatever_is_in_them() {
 #[test]
 fn several_values_are_none_or_a_list() {
     let mut all = people();
-    all += &person("list", "list", "mail: a@elsewhere.example\nmail: b@elsewhere.example\n");
+    all += &person("crowd", "crowd", "mail: a@elsewhere.example\nmail: b@elsewhere.example\n");
     let Some(slapd) = Slapd::start(&all) else { return };
     let one = setup(&slapd.url(), "bounce = true");
-    let (said, _) = route(&one, "list@here.test");
+    let (said, _) = route(&one, "crowd@here.test");
     assert_eq!(deliveries(&said).len(), 2, "{said}");
     let table =
         format!("[{{name = \"crew\", servers = [\"{}\"], base = \"dc=test\", attribute = \"mail\"}}]", slapd.url());
     let single = setup(&slapd.url(), "").set("ldap", table);
-    assert_eq!(route(&single, "list@here.test").1, Some(67));
+    assert_eq!(route(&single, "crowd@here.test").1, Some(67));
 }
 
 /// A directory that answers every search with these bytes; `{id}` is the number of the question.

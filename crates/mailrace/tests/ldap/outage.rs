@@ -147,7 +147,7 @@ fn a_reload_changes_one_table_and_keeps_what_the_other_knows() {
     let Some(mut slapd) = Slapd::start(&people()) else { return };
     let table = |name: &str, more: &str| {
         format!(
-            "{{name = \"{name}\", servers = [\"{}\"], base = \"dc=test\", cache_time = \"0s\", {more}}}",
+            "{{name = \"{name}\", servers = [\"{}\"], base = \"dc=test\", cache_time = \"0s\", negative_time = \"0s\", {more}}}",
             slapd.url()
         )
     };

@@ -129,7 +129,8 @@ fn sockets_and_reports_of_systemd() {
     // Standard input is the socket; it becomes descriptor 3 of a process whose number is known only to itself.
     command.arg("-c").arg("LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\" 3<&0 0</dev/null").arg("sh").args(words(&serve));
     command.stdin(Stdio::from(OwnedFd::from(socket))).env("NOTIFY_SOCKET", setup.path("notify"));
-    command.env("WATCHDOG_USEC", "100000");
+    // Not so often that what is sent while nobody reads fills the socket.
+    command.env("WATCHDOG_USEC", "2000000");
     let server = Server::start(setup, command);
     assert_eq!(server.address(), address);
     let mut ready = report();

@@ -333,7 +333,7 @@ fn sender(line: &Line<'_>, host: &DomainName) -> Result<ReversePath, Unreadable>
     }
 }
 
-/// `RFC 822 ; joe@d.example`. It only helps to understand what an alias led to.
+/// Type and address, as in `Final-Recipient`. It only helps to understand what an alias led to.
 fn final_recipient(text: &str, host: &DomainName) -> Option<Address> {
     let (_, text) = text.split_once(';')?;
     address(text.trim(), host).ok()
