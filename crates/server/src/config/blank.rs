@@ -90,15 +90,7 @@ pub(super) fn config(n: u8) -> Config {
             precedence: if n == 1 { Precedence::Sender } else { Precedence::Recipient },
         },
         maps: maps(n),
-        access: AccessRules {
-            delay_checks: if n == 1 { DelayChecks::Yes } else { DelayChecks::No },
-            blocklist_recipients: n == 1,
-            lookup_dot_domain: n == 1,
-            relay_to_full_address: n == 1,
-            relay_mail_from: n == 1,
-            relay_hosts_only: n == 1,
-            client_rate_window: time,
-        },
+        access: access(n),
         generics: generics(n),
         rules: Vec::new(),
         ldap: Vec::new(),
@@ -115,6 +107,18 @@ pub(super) fn config(n: u8) -> Config {
         },
         control: Control { path: PathBuf::from(&text), mailq: if n == 1 { Mailq::Everyone } else { Mailq::Operators } },
         submit: submit(n),
+    }
+}
+
+fn access(n: u8) -> AccessRules {
+    AccessRules {
+        delay_checks: if n == 1 { DelayChecks::Yes } else { DelayChecks::No },
+        blocklist_recipients: n == 1,
+        lookup_dot_domain: n == 1,
+        relay_to_full_address: n == 1,
+        relay_mail_from: n == 1,
+        relay_hosts_only: n == 1,
+        client_rate_window: Duration::from_secs(n.into()),
     }
 }
 

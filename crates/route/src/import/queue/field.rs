@@ -34,7 +34,7 @@ impl QueuedField {
         let name = text.split(|byte| matches!(byte, b':' | b'\n')).next().unwrap_or_default();
         let name = name.trim_ascii_end();
         let is_name = !name.is_empty() && name.iter().all(u8::is_ascii_graphic) && text.get(name.len()).is_some();
-        if !is_name || !text.iter().skip(name.len()).find(|byte| **byte != b' ').is_some_and(|byte| *byte == b':') {
+        if !is_name || text.iter().skip(name.len()).find(|byte| **byte != b' ').is_none_or(|byte| *byte != b':') {
             return Err(format!("\"{}\" is no header field", plain(text)));
         }
         let flags = str::from_utf8(flags).map_err(|_| "the condition of the header line is no text".to_owned())?;

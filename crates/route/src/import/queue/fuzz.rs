@@ -4,6 +4,9 @@ use super::{Limits, QueueFile, QueuedMessage};
 use mail::DomainName;
 
 /// Control files: what is read can be sent, and what is not names a line that is there.
+///
+/// # Panics
+/// A promise of the reader does not hold.
 pub fn queue_control(data: &[u8]) {
     let host = DomainName::new("host.example").expect("a name");
     let limits = Limits { octets_max: 1 << 20, recipients_max: 1_000 };

@@ -225,9 +225,10 @@ proptest! {
         prop_assert_eq!(found.recipients.len(), recipients.len());
         for (one, (address, notify, orcpt)) in found.recipients.iter().zip(&recipients) {
             prop_assert_eq!(one.target.to_string(), format!("<{address}>"));
-            let mut params = RecipientParams::default();
-            params.notify = (*notify > 7).then(|| mail::Notify::from_bits(notify & 7).unwrap());
-            params.orcpt = orcpt.as_ref().map(|one| mail::OriginalRecipient::new("rfc822", one).unwrap());
+            let params = RecipientParams {
+                notify: (*notify > 7).then(|| mail::Notify::from_bits(notify & 7).unwrap()),
+                orcpt: orcpt.as_ref().map(|one| mail::OriginalRecipient::new("rfc822", one).unwrap()),
+            };
             prop_assert_eq!(&one.params, &params);
         }
         let header = found.header_section(&host(), 0, "unique");

@@ -233,7 +233,8 @@ fn opening_text(error: &LdapError, table: &config::Ldap, host: &str) -> String {
 }
 
 fn tls_text(error: &Error, table: &config::Ldap, host: &str) -> String {
-    let cas = table.ca_file.as_ref().map_or("of the system".to_owned(), |path| format!("in {}", path.display()));
+    let cas =
+        table.ca_file.as_ref().map_or_else(|| "of the system".to_owned(), |path| format!("in {}", path.display()));
     let Error::InvalidCertificate(certificate) = error else {
         return match error {
             Error::InvalidMessage(_) => format!("TLS: {error}; see whether that port has TLS"),
