@@ -134,7 +134,7 @@ pub(super) static LDAP: Section = Section {
             list(&Kind::RelayDomain),
             "[]",
             "[\"mail.example.com\"]",
-            "domains whose recipients are looked up as those of ldap.routing_name: class LDAPRouteEquiv",
+            "domains looked up as if they were ldap.routing_name: class LDAPRouteEquiv",
             "",
         ),
         fixed(
