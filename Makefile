@@ -81,7 +81,7 @@ bench-relay: $(RELEASE)/mailrace $(RELEASE)/mailrace-bench
 	@./bench/peers/peer install || echo "bench: other servers are left out"
 	$(RELEASE)/mailrace-bench relay
 
-bench-list: $(RELEASE)/mailrace $(RELEASE)/mailrace-bench ## Measure lists on a simulated internet with dead and hung hosts (as root; about half an hour)
+bench-list: $(RELEASE)/mailrace $(RELEASE)/mailrace-bench ## Measure lists on a simulated internet with dead, hung and slow hosts (as root; half an hour to an hour)
 	@./bench/peers/peer install postfix exim sendmail || echo "bench: other servers are left out"
 	$(RELEASE)/mailrace-bench list
 

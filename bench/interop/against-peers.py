@@ -11,16 +11,14 @@ import concurrent.futures
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 sys.dont_write_bytecode = True
 import checks
 import messages
-from servers import RUNNING, NotHere, Peer
+from servers import NotHere, Peer, run
 from wire import Client, Receiver, Tap
 
 NAMES = ("postfix", "exim", "sendmail", "opensmtpd")
@@ -129,21 +127,18 @@ def main():
     program, names = str(pathlib.Path(sys.argv[1]).resolve()), sys.argv[2:] or NAMES
     if os.getuid() != 0:
         print("interop: skipped: every peer, because only root can start them")
-        return 0
+        return
     if missed := messages.controls():
         sys.exit(f"interop: the comparison of messages does not see {', '.join(missed)}")
-    work = pathlib.Path(tempfile.mkdtemp(prefix="mailrace-interop-"))
-    # The peers deliver as users of their own.
-    work.chmod(0o755)
-    failed = True
-    try:
+    if not shutil.which("openssl"):
+        print("interop: skipped: every peer, because openssl is missing; install openssl")
+        return
+
+    def every_peer(work):
         tls = work / "tls"
         tls.mkdir()
         certificate = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
         files = ["-subj", "/CN=peer.example", "-keyout", str(tls / "key"), "-out", str(tls / "certificate")]
-        if not shutil.which("openssl"):
-            print("interop: skipped: every peer, because openssl is missing; install openssl")
-            return 0
         subprocess.run(["openssl", *certificate, *files], check=True, capture_output=True)
         with concurrent.futures.ThreadPoolExecutor(len(NAMES)) as pool:
             tried = list(pool.map(lambda name: try_peer(name, program, work), names))
@@ -152,21 +147,10 @@ def main():
         count = sum(len(result.passed) for result in results)
         served = len([each for each in tried if each])
         print(f"interop: {count} checks passed with {served} servers" + (", some FAILED" if failed else ""))
-    finally:
-        for server in list(RUNNING):
-            server.stop()
-        if not failed:
-            shutil.rmtree(work, ignore_errors=True)
-    return int(failed)
+        return not failed
 
-
-def interrupted(_signal, _frame):
-    for server in list(RUNNING):
-        server.stop()
-    os._exit(1)
+    run("interop", every_peer)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, interrupted)
-    signal.signal(signal.SIGINT, interrupted)
-    sys.exit(main())
+    main()

@@ -4,16 +4,19 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEER = HERE.parent / "peers" / "peer"
 
 
-def until(condition, seconds=20):
+def until(condition, seconds=60):
     """Waits for a condition; returns its last value."""
     end = time.monotonic() + seconds
     while not (value := condition()) and time.monotonic() < end:
@@ -60,7 +63,7 @@ class Mailrace:
         self.process = subprocess.Popen(
             command, stdout=self.output, stderr=subprocess.STDOUT, env={**os.environ, "MAILRACE_CONFIG": "/dev/null"}, **who
         )
-        ready = until(lambda: self.process.poll() is not None or re.search(rb"ready on 127.0.0.1:(\d+)", self.says()), 20)
+        ready = until(lambda: self.process.poll() is not None or re.search(rb"ready on 127.0.0.1:(\d+)", self.says()))
         if not isinstance(ready, re.Match):
             self.stop()
             raise RuntimeError(f"mailrace did not start: {self.says().decode(errors='replace')}")
@@ -78,7 +81,7 @@ class Mailrace:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(10)
+            self.process.wait(30)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -88,6 +91,36 @@ class Mailrace:
 
 # What has to be stopped, however this ends.
 RUNNING = []
+
+
+def stop_all():
+    for server in list(RUNNING):
+        server.stop()
+
+
+def run(name, rig):
+    """Calls `rig` with a directory of its own, and ends the program: with status 0 if `rig` says that all went well, else with 1, and
+    the directory stays. No server outlives this, whatever ends it."""
+
+    def interrupted(_signal, _frame):
+        stop_all()
+        os._exit(1)
+
+    signal.signal(signal.SIGTERM, interrupted)
+    signal.signal(signal.SIGINT, interrupted)
+    work = pathlib.Path(tempfile.mkdtemp(prefix=f"mailrace-{name}-"))
+    # The servers deliver as users of their own, who go through it.
+    work.chmod(0o755)
+    went_well = False
+    try:
+        went_well = rig(work)
+    finally:
+        stop_all()
+        if went_well:
+            shutil.rmtree(work, ignore_errors=True)
+        else:
+            print(f"{name}: what happened lies in {work}")
+    sys.exit(int(not went_well))
 
 
 class NotHere(Exception):

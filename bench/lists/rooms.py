@@ -18,6 +18,8 @@ NOBODY = 65534
 # All people are there; whoever's name begins with "refused" is unknown, whoever's begins with "later" is not served now.
 FAR = "far.example"
 LISTS = "lists.example"
+# Whose mail mailrace takes and drops: whatever looks for copies has to miss his.
+LOST = "lost@gone.example"
 # Where clients are who have no rights; list managers are at 127.0.0.1.
 ABROAD = "127.0.0.2"
 
@@ -70,6 +72,11 @@ class Room:
         self.passed = []
         self.faults = []
         give(self.work)
+        self.route()
+
+    def route(self, more=""):
+        """The mailertable: mail for LOST goes nowhere."""
+        self.write("mailertable", f"{LOST.partition('@')[2]}\tdiscard:\n{more}")
 
     def serve(self, is_root=False, **settings):
         """Starts mailrace: mail for FAR goes to the hop, LISTS is here unless the settings say otherwise."""
@@ -122,7 +129,7 @@ class Room:
         (self.passed if is_so else self.faults).append(f"{what}{f': {otherwise}' if otherwise and not is_so else ''}")
         return bool(is_so)
 
-    def await_that(self, what, condition, seconds=20, otherwise=lambda: ""):
+    def await_that(self, what, condition, seconds=60, otherwise=lambda: ""):
         """Waits for something that has to come, without which there is no going on."""
         value = until(condition, seconds)
         if not self.check(what, value, otherwise() if not value else ""):
@@ -131,6 +138,21 @@ class Room:
 
     def log(self):
         return self.server.log()
+
+    def missed(self, people, count=1):
+        """Those of them who do not have exactly so many messages."""
+        return [each for each in people if len(self.hop.to(each)) != count]
+
+    def reaches_all(self, what, people, count=1, seconds=60):
+        self.await_that(what, lambda: not self.missed(people, count), seconds, lambda: f"not {self.missed(people, count)}")
+
+    def misses_the_lost(self, people, seconds=60):
+        """The control: LOST is a subscriber as they are, whose copies have come, and mailrace has dropped his."""
+        # The return path names him, a line of the log the message.
+        dropped = rf"(?s)(\w+): from=<[^>]*{LOST.replace('@', '=')}@.*\1: discarded"
+        self.await_that("mailrace has dropped a copy", lambda: re.search(dropped, self.log()), seconds, lambda: self.log()[-2000:])
+        missed = self.missed([*people, LOST])
+        self.check("the control: it is missed, and no other", missed == [LOST], missed)
 
     def is_found_by_destination(self, person):
         """What an operator does who wants to know whom a list does not reach: where mail waits, for whom, and why."""

@@ -10,7 +10,6 @@ mod encode;
 mod transfer;
 
 pub use encode::encode;
-pub(crate) use transfer::encode_base64;
 
 use crate::charset::Charset;
 use crate::header::unfold;

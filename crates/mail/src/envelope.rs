@@ -50,7 +50,7 @@ impl Envelope {
     }
 
     /// When delivery begins, since 1970: `None` for a message that is not held. It may have passed.
-    // RFC 4865 §4: HOLDFOR counts from submission, which is when the message got its name
+    // RFC 4865 §4.2: HOLDFOR counts from submission, which is when the message got its name
     #[must_use]
     pub fn release_at(&self) -> Option<Duration> {
         match self.params.hold? {

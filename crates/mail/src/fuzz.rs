@@ -240,6 +240,7 @@ pub fn delivery_report(data: &[u8]) {
             reason: Some(said),
             last_attempt_us: Some(u64::MAX),
             will_retry_until_us: Some(0),
+            is_past_time: false,
         })
         .collect();
     let report = Report {
@@ -250,6 +251,7 @@ pub fn delivery_report(data: &[u8]) {
         offset_seconds: 0,
         id: QueueId::MIN,
         postmaster: false,
+        is_further: false,
         to: &address,
     };
     for original in [Original::Whole(data), Original::Headers(data), Original::None] {

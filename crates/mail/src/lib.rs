@@ -11,6 +11,7 @@
 //! | [`QueueId`] | the spool, the operator | commit and all later |
 //! | [`Reply`], [`EnhancedCode`] | next hops, filters | session, deliver, settle |
 //! | [`header`], [`header_address`], [`encoded_word`] | the content | screen, settle |
+//! | [`base64`] | AUTH | session, deliver |
 //! | [`submission`] | what a local program prints | before session |
 //! | [`seven_bit`] | the content, for a next hop without 8BITMIME | deliver |
 //! | [`report`] | outcomes of recipients, the envelope, the content | settle |
@@ -33,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+pub mod base64;
 mod charset;
 mod civil;
 pub mod encoded_word;

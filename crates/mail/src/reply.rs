@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::enhanced_code::{EnhancedCode, Outcome};
 
@@ -105,13 +106,15 @@ impl fmt::Debug for ReplyCode {
     }
 }
 
-/// A complete reply.
+/// A complete reply. A clone shares its text: one reply may be the answer to very many recipients.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reply {
     code: ReplyCode,
     enhanced: Option<EnhancedCode>,
     /// Never empty.
-    lines: Vec<Box<str>>,
+    lines: Arc<[Box<str>]>,
+    /// The last line says how much is missing.
+    is_cut: bool,
 }
 
 impl Reply {
@@ -143,11 +146,22 @@ impl Reply {
         if bytes.len() > octets_max {
             return Err(ReplyError::TooLong { octets_max });
         }
+        Self::parse_beginning(bytes, usize::MAX, usize::MAX)
+    }
+
+    /// Reads a complete reply as [`Reply::parse`] does, however long it is, and keeps its beginning: at most `lines_max` of its
+    /// lines, and of their text `octets_max` octets. What is missing is said in a last line, which is one of them:
+    /// `[... 380000 octets more]`.
+    ///
+    /// # Errors
+    /// When `bytes` are not a whole reply, more than a reply, or a line has no code or another.
+    pub fn parse_beginning(bytes: &[u8], lines_max: usize, octets_max: usize) -> Result<Self, ReplyError> {
         let mut code = None;
-        let mut texts = Vec::new();
+        let mut number = 0;
+        let mut beginning = Beginning { texts: Vec::new(), lines_max, room: octets_max, missing: 0 };
         let mut rest = bytes;
         loop {
-            let number = texts.len() + 1;
+            number += 1;
             let end = memchr::memchr(b'\n', rest).ok_or(ReplyError::Incomplete)?;
             let (line, after) = rest.split_at_checked(end + 1).ok_or(ReplyError::Incomplete)?;
             let line = line.strip_suffix(b"\n").unwrap_or(line);
@@ -167,10 +181,11 @@ impl Reply {
                 Some((b'-', text)) => (false, text),
                 Some(_) => return Err(ReplyError::Code { line: number }),
             };
-            texts.push(printable(&String::from_utf8_lossy(text)));
+            beginning.add(text);
             if is_last {
                 return if rest.is_empty() {
-                    Ok(Self::from_lines(this, None, texts))
+                    let is_cut = beginning.missing > 0;
+                    Ok(Self { is_cut, ..Self::from_lines(this, None, beginning.into_texts()) })
                 } else {
                     Err(ReplyError::Trailing)
                 };
@@ -202,6 +217,18 @@ impl Reply {
         self.lines.iter().map(AsRef::as_ref)
     }
 
+    /// Whether it was longer, see [`Reply::parse_beginning`].
+    #[must_use]
+    pub const fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Octets of the text of all lines.
+    #[must_use]
+    pub fn text_octets(&self) -> usize {
+        self.lines().map(str::len).sum()
+    }
+
     /// Appends the reply as it goes over the wire.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         let mut lines = self.lines().peekable();
@@ -229,7 +256,7 @@ impl Reply {
         let enhanced_octets = enhanced.map_or(0, |code| code.to_string().len() + 1);
         let text_max = LINE_OCTETS_MAX - LINE_FRAME_OCTETS - enhanced_octets;
         let lines = lines.iter().flat_map(|line| broken(line, text_max)).map(Into::into).collect();
-        Self { code, enhanced, lines }
+        Self { code, enhanced, lines, is_cut: false }
     }
 }
 
@@ -241,6 +268,46 @@ impl fmt::Display for Reply {
             write!(f, " {enhanced}")?;
         }
         self.lines().filter(|line| !line.is_empty()).try_for_each(|line| write!(f, " {line}"))
+    }
+}
+
+/// The lines of a reply that are kept.
+struct Beginning {
+    texts: Vec<String>,
+    lines_max: usize,
+    /// Octets that are left of what may be kept.
+    room: usize,
+    /// Octets that are not kept.
+    missing: usize,
+}
+
+impl Beginning {
+    fn add(&mut self, line: &[u8]) {
+        // Longer than any character.
+        const NEAR: usize = 4;
+        if self.missing > 0 || self.texts.len() >= self.lines_max {
+            self.missing += line.len() + LINE_FRAME_OCTETS;
+            return;
+        }
+        let near = line.get(..self.room.saturating_add(NEAR)).unwrap_or(line);
+        let mut text = printable(&String::from_utf8_lossy(near));
+        let is_cut = near.len() < line.len() || text.len() > self.room;
+        if is_cut {
+            text.truncate(text.floor_char_boundary(self.room));
+            self.missing = line.len().saturating_sub(text.len()).max(1);
+        }
+        self.room = self.room.saturating_sub(text.len());
+        self.texts.push(text);
+    }
+
+    fn into_texts(mut self) -> Vec<String> {
+        if self.missing > 0 {
+            if self.texts.len() >= self.lines_max {
+                self.missing += self.texts.pop().map_or(0, |last| last.len());
+            }
+            self.texts.push(format!("[... {} octets more]", self.missing));
+        }
+        self.texts
     }
 }
 
@@ -365,6 +432,35 @@ mod tests {
         assert_eq!((reply.enhanced(), reply.lines().next()), (None, Some("5.7.1 greylisted \u{fffd}?")));
         assert_eq!(parse(b"571 no\r\n").unwrap().status().unwrap().to_string(), "5.0.0");
         assert_eq!(parse(b"354 go\r\n").unwrap().status(), None);
+    }
+
+    #[test]
+    fn the_beginning_of_a_long_reply_is_kept() {
+        let beginning = |bytes: &[u8], lines, octets| {
+            let reply = Reply::parse_beginning(bytes, lines, octets).unwrap();
+            let text = reply.lines().map(str::to_owned).collect::<Vec<_>>().join("|");
+            assert_eq!(reply.is_cut(), text.ends_with(" octets more]"), "{text}");
+            text
+        };
+        let three = b"550-5.1.1 one\r\n550-5.1.1 two\r\n550 5.1.1 three\r\n";
+        assert_eq!(beginning(three, 3, 100), "one|two|three");
+        assert_eq!(beginning(three, 2, 100), "one|[... 26 octets more]");
+        assert_eq!(beginning(three, 9, 12), "one|5.1|[... 23 octets more]");
+        assert_eq!(
+            beginning("550 \u{20ac}\u{20ac}\u{20ac}\r\n".as_bytes(), 9, 7),
+            "\u{20ac}\u{20ac}|[... 3 octets more]"
+        );
+        // What is not UTF-8 takes three times its room.
+        let noise = [&b"451 "[..], &[0xff; 3_000], b"\r\n"].concat();
+        let reply = Reply::parse_beginning(&noise, 20, 1_000).unwrap();
+        assert!((1_000..1_100).contains(&reply.text_octets()) && reply.to_string().ends_with(" octets more]"));
+        assert_eq!(Reply::parse_beginning(b"550-a\r\n551 b\r\n", 1, 1), Err(ReplyError::Code { line: 2 }));
+        let long = b"451-xxxxxxxxxxxxxxxx\r\n".repeat(10_000);
+        assert_eq!(beginning(&[&long[..], b"451 end\r\n"].concat(), 20, 4_096).split('|').count(), 20);
+        // A host that says the same of itself is not cut.
+        assert!(!Reply::parse_beginning(b"451 [... 9 octets more]\r\n", 20, 100).unwrap().is_cut());
+        let clone = reply.clone();
+        assert!(std::ptr::eq(clone.lines().next().unwrap(), reply.lines().next().unwrap()), "a clone shares its text");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! (RFC 3464, and RFC 6533 for addresses beyond ASCII).
 //!
 //! The settle stop asks [`wants`] whether a sender is to be told at all and [`Addressee::of`] who that is, puts the
-//! outcomes into a [`Report`], and has [`compose`] write the message and [`Report::envelope_for`] its envelope. The
+//! outcomes into a [`Report`], of as many recipients as are [`fitting`], and has [`compose`] write the message and
+//! [`Report::envelope_for`] its envelope. The
 //! message has three parts: words for a person who is no administrator, the fields for programs, and the original
 //! message or its header.
 //!
@@ -44,6 +45,9 @@ pub enum Kind {
     Delivered,
     /// Handed to a server that does not report (no DSN extension).
     Relayed,
+    /// Handed to a server of a message whose sender gave a time by which it is to be delivered (BY), and wants to hear that, or
+    /// hears nothing more of that time.
+    Traced,
     /// Replaced by the members of a list or an alias of several.
     Expanded,
 }
@@ -56,7 +60,7 @@ impl Kind {
             Self::Failed => "failed",
             Self::Delayed => "delayed",
             Self::Delivered => "delivered",
-            Self::Relayed => "relayed",
+            Self::Relayed | Self::Traced => "relayed",
             Self::Expanded => "expanded",
         }
     }
@@ -67,13 +71,16 @@ impl Kind {
 #[must_use]
 pub const fn wants(notify: Option<Notify>, kind: Kind) -> bool {
     let wanted = match notify {
+        // RFC 2852 §4.1.4, §4.1.4.2: unless it is NOTIFY=NEVER
+        Some(notify) if matches!(kind, Kind::Traced) => return notify.bits() != Notify::NEVER.bits(),
+        None if matches!(kind, Kind::Traced) => return true,
         Some(notify) => notify,
         None => Notify::FAILURE.and(Notify::DELAY),
     };
     wanted.contains(match kind {
         Kind::Failed => Notify::FAILURE,
         Kind::Delayed => Notify::DELAY,
-        Kind::Delivered | Kind::Relayed | Kind::Expanded => Notify::SUCCESS,
+        Kind::Delivered | Kind::Relayed | Kind::Traced | Kind::Expanded => Notify::SUCCESS,
     })
 }
 
@@ -136,10 +143,31 @@ pub struct RecipientReport<'a> {
     pub last_attempt_us: Option<u64>,
     /// Until when it will be tried; for [`Kind::Delayed`].
     pub will_retry_until_us: Option<u64>,
+    /// For [`Kind::Delayed`]: the time is over by which the sender wanted it delivered, and wanted to hear that. `Status` says so,
+    /// whatever `status` is.
+    pub is_past_time: bool,
 }
 
-/// Recipients that should share a report; for more the caller makes another. Each takes up to 2 KiB, usually 300 octets.
-pub const RECIPIENTS_MAX: usize = 1_000;
+/// Recipients that should share a report; for more the caller makes another. Where there are many, each takes 100 to 250 octets in
+/// the part for programs: [`fitting`] says how many fit.
+pub const RECIPIENTS_MAX: usize = 10_000;
+
+/// How many recipients of a report, from the first on, make one of at most `octets_max` octets beside what it returns of the
+/// message. At least one, at most [`RECIPIENTS_MAX`], and not always all that would fit.
+#[must_use]
+pub fn fitting(report: &Report<'_>, octets_max: usize) -> usize {
+    let most = report.recipients.get(..RECIPIENTS_MAX).unwrap_or(report.recipients);
+    let mut count = compose::estimate(&Report { recipients: most, ..*report }, octets_max);
+    while count > 1 {
+        let some = report.recipients.get(..count).unwrap_or_default();
+        let octets = compose(&Report { recipients: some, ..*report }, Original::None).content.len();
+        if octets <= octets_max {
+            break;
+        }
+        count = (count.saturating_mul(octets_max) / octets).clamp(1, count - 1);
+    }
+    count
+}
 
 /// A report to be written.
 #[derive(Clone, Copy, Debug)]
@@ -158,6 +186,8 @@ pub struct Report<'a> {
     pub id: QueueId,
     /// It goes to the postmaster since the message has no sender, see [`Addressee::Postmaster`].
     pub postmaster: bool,
+    /// There was one on the message before, of the same kind: this one has few words.
+    pub is_further: bool,
     /// Who gets it.
     pub to: &'a Address,
 }
@@ -173,6 +203,8 @@ impl Report<'_> {
             smtputf8: composed.smtputf8,
             // RFC 8689 §5: the report is protected as the message was
             requiretls: self.envelope.params.requiretls,
+            // RFC 6710 §4.6: as urgent as the message
+            mt_priority: self.envelope.params.mt_priority,
             ..MailParams::default()
         };
         let address = if composed.smtputf8 { None } else { self.to.to_ascii() };

@@ -33,6 +33,7 @@ const SEEDS: &[&[u8]] = &[
     b" lost\r\n:\r\n",
     b"Joe \"Q.\" Public <@r.example:a.b(c (d))@e.example>, G: c@d, \"e f\"@[x y];, , root",
     b"\"a\" . b @ (x) c . d\r\n ",
+    b"a.b@[J \"Q.\" P <@r.example:a.b(c (d))@e.example>, G: c@d, \"e f\"@[x y];, , root192.0.2.1]",
     b"=?gb2312?B?xOO6ww==?= =?gb18030?Q?=C4?=\r\n =?GBK?Q?=E3?= =?utf-7?Q?x?= \xc4\xe3",
     b"=?iso-2022-jp*ja?B?GyRCJDMkcyRLJEEkTxsoQg==?=x=?utf-8?q?_=?==?big5?b?p0E?=",
     b"=?utf-16le?B?ADDYAA==?= =?x-user-defined?Q?=80?= =?windows-1252?Q?=80=81?=",

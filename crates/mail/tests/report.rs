@@ -7,7 +7,10 @@ mod mime;
 
 use std::path::Path;
 
-use mail::report::{Addressee, Composed, Kind, Original, RecipientReport, Report, compose, returns_content, wants};
+use mail::report::{
+    Addressee, Composed, Kind, Original, RECIPIENTS_MAX, RecipientReport, Report, compose, fitting, returns_content,
+    wants,
+};
 use mail::{
     Address, Body, Client, EnhancedCode, EnvId, Envelope, HeloName, MailParams, Node, Notify, OriginalRecipient,
     Protocol, QueueId, Received, Recipient, Reply, Ret, ReversePath, Session,
@@ -68,6 +71,7 @@ fn about(recipient: &Recipient, kind: Kind) -> RecipientReport<'_> {
         reason: None,
         last_attempt_us: Some(AT_US - 60_000_000),
         will_retry_until_us: (kind == Kind::Delayed).then_some(AT_US + 116 * HOUR_US),
+        is_past_time: false,
     }
 }
 
@@ -80,7 +84,35 @@ fn report<'a>(envelope: &'a Envelope, recipients: &'a [RecipientReport<'a>], to:
         offset_seconds: 3_600,
         id: id(AT_US),
         postmaster: false,
+        is_further: false,
         to,
+    }
+}
+
+#[test]
+fn as_many_recipients_as_fit_share_a_report() {
+    let to = address("ann@example.net");
+    let names: Vec<String> = (0..2_500).map(|nth| format!("r{nth}@example.org")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let envelope = envelope(Some("ann@example.net"), &names);
+    let long = reply(&format!("{}550 5.1.1 no\r\n", "550-5.1.1 xxxxxxxx xxxxxxxxxx xxxxxxxxxx\r\n".repeat(80)));
+    let short = reply("550 5.1.1 no such user\r\n");
+    for said in [&short, &long] {
+        let all: Vec<_> = envelope
+            .recipients
+            .iter()
+            .map(|one| RecipientReport { reply: Some(said), ..about(one, Kind::Failed) })
+            .collect();
+        for octets_max in [1_000, 30_000, 64 << 10, 10 << 20] {
+            let report = report(&envelope, &all, &to);
+            let count = fitting(&report, octets_max);
+            assert!((1..=RECIPIENTS_MAX).contains(&count));
+            let octets = |count| compose(&Report { recipients: &all[..count], ..report }, Original::None).content.len();
+            assert!(count == 1 || octets(count) <= octets_max, "{count} in {octets_max}");
+            // Not many more would.
+            assert!(count == all.len() || octets((count * 2).min(all.len())) > octets_max, "{count} in {octets_max}");
+        }
+        assert_eq!(fitting(&report(&envelope, &all[..3], &to), 1 << 20), 3);
     }
 }
 
@@ -198,6 +230,47 @@ fn what_a_program_finds() {
     assert_eq!(check(&report, &compose(&report, Original::None)).parts.len(), 2);
 }
 
+// RFC 2852 §5 (test), RFC 4865 §5.1.2 (test), RFC 6710 §4.6 (test)
+#[test]
+fn what_the_sender_asked_of_time_and_priority() {
+    for (params, by, request) in [
+        ("", None, None),
+        ("MT-PRIORITY=4 BY=120;R", Some("Fri, 20 Nov 2026 05:06:39 +0100"), None),
+        ("MT-PRIORITY=-9 BY=-60;N HOLDFOR=3600", Some("Fri, 20 Nov 2026 05:03:39 +0100"), Some("for;3600")),
+        ("HOLDUNTIL=2026-11-20T09:00:00+01:00", None, Some("until;2026-11-20T08:00:00Z")),
+    ] {
+        let mut envelope = envelope(Some("ann@example.net"), &["bob@example.org"]);
+        envelope.params = params.parse().unwrap();
+        let (recipients, to) = ([about(&envelope.recipients[0], Kind::Failed)], address("ann@example.net"));
+        let report = report(&envelope, &recipients, &to);
+        let composed = compose(&report, Original::None);
+        let groups = groups(&check(&report, &composed));
+        assert_eq!(value(&groups[0], "deliver-by-date"), by, "{params}");
+        assert_eq!(value(&groups[0], "future-release-request"), request, "{params}");
+        assert!(value(&groups[0], "arrival-date").is_some(), "{params}");
+        let sent = report.envelope_for(&composed).params;
+        assert_eq!((sent.mt_priority, sent.by, sent.hold), (envelope.params.mt_priority, None, None), "{params}");
+    }
+}
+
+// RFC 2852 §4.1.3 (test)
+#[test]
+fn a_delay_beyond_the_given_time_says_so_in_its_status() {
+    let envelope = envelope(Some("ann@example.net"), &["bob@example.org"]);
+    let to = address("ann@example.net");
+    for (kind, is_past_time, wanted) in
+        [(Kind::Delayed, true, "4.4.7"), (Kind::Delayed, false, "4.2.2"), (Kind::Failed, true, "4.2.2")]
+    {
+        let full = RecipientReport { status: code("4.2.2"), is_past_time, ..about(&envelope.recipients[0], kind) };
+        let recipients = [full];
+        let report = report(&envelope, &recipients, &to);
+        let entity = check(&report, &compose(&report, Original::None));
+        assert_eq!(value(&groups(&entity)[1], "status"), Some(wanted), "{kind:?} {is_past_time}");
+        // What hinders is told all the same.
+        assert!(kind == Kind::Failed || entity.parts[0].text().contains("The mailbox is full"), "{kind:?}");
+    }
+}
+
 /// An example of each kind. Each is held as a message in `data/reports` and its first part in `docs/dsn.md`.
 /// `MAILRACE_WRITE_GOLDEN=1` writes the messages anew.
 #[test]
@@ -268,6 +341,64 @@ fn several_recipients_in_one_report() {
     let text = entity.parts[0].text();
     assert!(text.starts_with("Your message was not delivered to the 120 addresses below,"), "{text}");
     assert!(text.contains("70 more addresses") && text.contains("user49@") && !text.contains("user50@"), "{text}");
+}
+
+// A list with very many failures: each takes little room in the part for programs, and what every reader needs is there.
+// RFC 3464 §2.3 (test)
+#[test]
+fn many_recipients_take_little_room_each() {
+    let names: Vec<String> = (0..3_000).map(|n| format!("user{n}@example.org")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let envelope = envelope(Some("ann@example.net"), &names);
+    let to = address("ann@example.net");
+    for (said, octets_max) in [
+        ("550 5.1.1 no such user\r\n".to_owned(), 200),
+        (format!("{}550 5.1.1 no\r\n", "550-5.1.1 Look at the page about this, and then ask.\r\n".repeat(15)), 450),
+    ] {
+        let said = reply(&said);
+        let of = |one| RecipientReport {
+            reply: Some(&said),
+            remote_mta: Some("mx1.example.org [192.0.2.25]"),
+            reason: Some("user-unknown"),
+            status: code("5.1.1"),
+            ..about(one, Kind::Failed)
+        };
+        let all: Vec<_> = envelope.recipients.iter().map(of).collect();
+        let many = report(&envelope, &all, &to);
+        let composed = compose(&many, Original::None);
+        let octets = composed.content.len() / all.len();
+        assert!(octets <= octets_max, "{octets} octets for a recipient");
+        let entity = check(&many, &composed);
+        let found = groups(&entity);
+        for (group, one) in found[1..].iter().zip(&names) {
+            assert_eq!(value(group, "final-recipient"), Some(format!("rfc822; {one}").as_str()));
+            assert_eq!((value(group, "action"), value(group, "status")), (Some("failed"), Some("5.1.1")));
+            assert!(value(group, "diagnostic-code").unwrap().starts_with("smtp; 550 5.1.1 "));
+            assert_eq!(value(group, "remote-mta"), Some("dns; mx1.example.org"));
+        }
+        assert_eq!(found.len(), all.len() + 1);
+        // A person reads of a few, however much is said of them.
+        assert!(entity.parts[0].text().len() < 32 << 10, "{}", entity.parts[0].text().len());
+    }
+}
+
+#[test]
+fn a_further_report_has_few_words() {
+    let names: Vec<String> = (0..120).map(|n| format!("user{n}@example.org")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let envelope = envelope(Some("ann@example.net"), &names);
+    let to = address("ann@example.net");
+    let all: Vec<_> = envelope.recipients.iter().map(|recipient| about(recipient, Kind::Failed)).collect();
+    let text = |count: usize| {
+        let further = Report { is_further: true, ..report(&envelope, &all[..count], &to) };
+        check(&further, &compose(&further, Original::Headers(ORIGINAL))).parts[0].text().replace("\r\n", " ")
+    };
+    let many = text(120);
+    assert!(many.contains("120 addresses stand in the second part") && !many.contains("user0@"), "{many}");
+    assert!(many.contains("An earlier report about this message tells of other addresses."), "{many}");
+    assert!(many.len() < 1_000, "{many}");
+    // Of one that came later its sender reads why.
+    assert!(text(1).contains("user0@example.org   Last tried:"), "{}", text(1));
 }
 
 // RFC 6533 §3 (test), RFC 6533 §4 (test)
@@ -372,7 +503,8 @@ fn reports_end_after_two_steps() {
     let bounce = bounce.envelope_for(&compose(&bounce, Original::None));
     let second = Addressee::of(&bounce.sender, &bounce.recipients[0], Kind::Failed, &postmaster);
     assert_eq!(second, Addressee::Postmaster(&postmaster));
-    for kind in [Kind::Delayed, Kind::Delivered, Kind::Relayed, Kind::Expanded] {
+    assert!(wants(None, Kind::Traced) && !wants(Some(Notify::NEVER), Kind::Traced));
+    for kind in [Kind::Delayed, Kind::Delivered, Kind::Relayed, Kind::Traced, Kind::Expanded] {
         assert_eq!(Addressee::of(&bounce.sender, &bounce.recipients[0], kind, &postmaster), Addressee::Nobody);
     }
 
@@ -448,7 +580,7 @@ proptest! {
         texts in prop::collection::vec(hostile_text(), 4),
         octets in hostile_octets(),
         local in "[a-z\u{fc} =?\"<>,.@\\\\-]{1,60}",
-        kinds in prop::collection::vec(0..5_usize, 1..4),
+        kinds in prop::collection::vec(0..6_usize, 1..4),
         what in 0..3_usize,
         is_utf8 in any::<bool>(),
         postmaster in any::<bool>(),
@@ -468,7 +600,7 @@ proptest! {
             remote_mta: Some(&texts[1]),
             text: &texts[2],
             reason: Some(&texts[3]),
-            ..about(&envelope.recipients[0], [Kind::Failed, Kind::Delayed, Kind::Delivered, Kind::Relayed, Kind::Expanded][*kind])
+            ..about(&envelope.recipients[0], [Kind::Failed, Kind::Delayed, Kind::Delivered, Kind::Relayed, Kind::Expanded, Kind::Traced][*kind])
         }).collect();
         let to = envelope.recipients[0].address.clone();
         let report = Report { reporting_mta: &texts[3], postmaster, ..report(&envelope, &recipients, &to) };

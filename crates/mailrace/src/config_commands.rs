@@ -94,12 +94,16 @@ fn maps(loaded: &Loaded) -> Vec<Problem> {
     let explainer = match Explainer::open(loaded) {
         Ok(explainer) => explainer,
         Err(faults) => {
-            return faults.into_iter().map(|text| problem(Severity::Error, "", None, text, None)).collect();
+            return faults.into_iter().map(|text| loaded.problem(Severity::Error, text)).collect();
         }
     };
     let notes = explainer.notes().iter().map(|text| problem(Severity::Error, "", None, text.clone(), None));
     let mut problems: Vec<Problem> = notes.collect();
     problems.extend(explainer.lint().into_iter().map(|lint| {
+        if lint.place.line.is_none() && lint.text.starts_with(&*lint.place.file) {
+            // It is about a table of the configuration.
+            return Problem { suggestion: Some(lint.hint), ..loaded.problem(Severity::Warning, lint.text) };
+        }
         let text = format!("{}: {}", lint.place.map, lint.text);
         // What a map does with one entry stops no server.
         problem(Severity::Warning, &lint.place.file, lint.place.line, text, Some(lint.hint))

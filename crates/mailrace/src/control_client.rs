@@ -19,7 +19,7 @@ const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// The server to ask.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    /// Path of the control socket, `control.path` of the configuration; else the user's own server, else the system's
+    /// Control socket of the server, control.path of its configuration [default: that of your own server, else the system's]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 }

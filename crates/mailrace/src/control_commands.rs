@@ -16,23 +16,29 @@ use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const HELP: &str = "\
+macro_rules! ending {
+    () => {
+        "\
 Exit status:
    0  done
   64  the server does not know the request; it is of another version
   69  the server does not run
   74  reading or writing failed
   75  the server is busy or went away; try again
-  77  no permission
-  78  the configuration has problems; the old one stays in force";
+  77  no permission"
+    };
+}
+
+const HELP: &str = concat!(ending!(), "\n  78  the configuration has problems; the old one stays in force");
+const STATUS_HELP: &str = ending!();
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Make the running server read its configuration and certificates again, whole or not at all
     #[command(after_help = HELP)]
     Reload(Target),
-    /// Show how the running server is
-    #[command(after_help = HELP)]
+    /// Show the state of the running server: connections, deliveries, queue, spool
+    #[command(after_help = STATUS_HELP)]
     Status(StatusArguments),
     /// Hold an SMTP session with the running server over standard input and output
     #[command(after_help = HELP)]
@@ -71,6 +77,12 @@ fn reload(target: &Target) -> Result<Exit, Failure> {
     }
     for line in needs_restart {
         output.line(format_args!("  waits for a restart: {line}"));
+    }
+    match lines("retried") {
+        tried if tried.is_empty() => {
+            output.line("  waiting mail keeps its times: nothing that says where it goes changed")
+        }
+        tried => output.line(format_args!("  waiting mail is tried again: {} changed", tried.join(", "))),
     }
     output.finish()?;
     Ok(Exit::Ok)

@@ -68,7 +68,7 @@ enum Command {
     /// Make hashes for the password file, or try a password
     #[command(subcommand, after_help = auth_commands::HELP)]
     Auth(auth_commands::Command),
-    /// Say which kind of reason the words of a reply are, and by which rule
+    /// Say what kind of reason another server's words give, and by which rule
     #[command(after_help = reason::HELP)]
     Reason(reason::Arguments),
     /// Write the configuration that does what sendmail.mc or sendmail.cf says; take over its queue
@@ -80,10 +80,10 @@ enum Command {
     /// Take mail and forget it, to measure and to try senders
     #[command(after_help = sink::HELP)]
     Sink(sink::Arguments),
-    /// Send a storm of mail to a server of your own, and say what became of it
+    /// Send a storm of test mail to a server of your own, and report what became of it
     #[command(after_help = storm::HELP)]
     Storm(storm::Arguments),
-    /// Be an internet: thousands of mail hosts on loopback, dead and slow ones among them, and their DNS
+    /// Simulate an internet on loopback: thousands of mail hosts, some dead or slow, and their DNS
     #[command(after_help = sim_command::HELP)]
     Sim(Box<sim_command::Arguments>),
     /// Deliver with the rights of users, for the server

@@ -132,6 +132,14 @@ pub(crate) fn age(seconds: u64) -> String {
     }
 }
 
+/// When a destination that is down is tried, of which `place` tells: `next try in 12m`, or `being tried now`.
+pub(crate) fn next_try(place: &Value) -> String {
+    match place.get("retry_in").and_then(Value::as_u64) {
+        Some(seconds) if seconds > 0 => format!("next try in {}", age(seconds)),
+        _ => "being tried now".to_owned(),
+    }
+}
+
 /// Text from elsewhere on a line of its own for a terminal: control characters cannot do anything there.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
@@ -145,6 +153,13 @@ pub(crate) fn below<'a>(root: &Path, path: &'a Path) -> std::path::Display<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_tried_now_has_no_time() {
+        assert_eq!(next_try(&serde_json::json!({ "down": "refused", "retry_in": 720 })), "next try in 12m");
+        let now = serde_json::json!({ "down": "refused", "retry_in": 0, "trying": true });
+        assert_eq!(next_try(&now), "being tried now");
+    }
 
     #[test]
     fn numbers_for_people() {

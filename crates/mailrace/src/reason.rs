@@ -19,7 +19,8 @@ Examples:
   mailrace reason '450 4.7.1 Greylisted, come back in 5 minutes'
   mailrace reason --stage rcpt '550 mailbox unavailable'
   mailrace reason --rules my.rules - < replies.txt
-  mailrace reason --print > /etc/mailrace/classes    # to begin an own file, then set delivery.classes
+  mailrace reason --print > /etc/mailrace/classes
+    (a copy to change; then set delivery.classes to it)
 
 Exit status:
    0  done
@@ -36,19 +37,20 @@ const REPLY_OCTETS_MAX: usize = 64 << 10;
 pub(crate) struct Arguments {
     #[command(flatten)]
     source: Source,
-    /// A file of rules, instead of that of delivery.classes
+    /// File of rules [default: that of delivery.classes]
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// Where it was said: connect, hello, tls, mail, rcpt, data, end
-    #[arg(long, value_parser = stage)]
+    /// When it was said: connect, hello, tls, mail, rcpt, data, end
+    #[arg(long, value_name = "STAGE", value_parser = stage)]
     stage: Option<Stage>,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print the rules that come with mailrace
+    /// Print the rules that come with mailrace, and nothing else
     #[arg(long, conflicts_with = "text")]
     print: bool,
-    /// A reply with its codes, or the words of a log line where there was none; "-" reads one from each line of the input
+    /// Reply of the other server with its codes, or what the log says if there was none; - reads one from each line of standard
+    /// input
     #[arg(required_unless_present = "print")]
     text: Option<String>,
 }

@@ -2,14 +2,14 @@
 
 use crate::config_commands::Source;
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, plain};
+use crate::output::{Output, count, plain};
 use clap::Args;
 use mail::{Address, DomainName, ForwardPath, ReversePath};
 use route::resolve::Delivery;
 use route::{Refusal, Step};
 use serde_json::{Value, json};
 use server::config::render;
-use server::explain::{End, Explainer, Sender, Way};
+use server::explain::{End, Explainer, NextHop, Sender, Way};
 use std::net::IpAddr;
 
 /// What `--help` says behind the options.
@@ -79,9 +79,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
             (_, exit) => exit,
         };
         if arguments.json {
-            output.json(&json_of(&recipient, &sender, &way))
+            output.json(&json_of(&explainer, &recipient, &sender, &way))
         } else {
-            show(&mut output, &recipient, &way)
+            show(&mut output, &explainer, &recipient, &way)
         }
     }
     output.finish()?;
@@ -95,14 +95,18 @@ fn read(text: &str, hostname: &DomainName) -> Result<Address, Failure> {
     read.map_err(|error| Failure::new(Exit::Usage, format!("{error}")))
 }
 
-fn show(output: &mut Output, recipient: &Address, way: &Way) {
+fn show(output: &mut Output, explainer: &Explainer, recipient: &Address, way: &Way) {
     output.line(format!("<{recipient}>"));
     for step in &way.steps {
         output.line(format!("  {}", plain(&step_line(step))));
     }
     match &way.end {
         End::Deliver(deliveries, failed) => {
-            deliveries.iter().for_each(|one| output.line(format!("  => {}", plain(&delivery_line(one)))));
+            for one in deliveries {
+                output.line(format!("  => {}", plain(&delivery_line(one))));
+                let hop = explainer.next_hop(one);
+                hop.iter().flat_map(hop_lines).for_each(|line| output.line(format!("     {}", plain(&line))));
+            }
             for one in failed {
                 output.line(format!("  => <{}> is refused: {}", one.address, plain(&one.refusal.to_string())));
             }
@@ -143,9 +147,34 @@ fn delivery_line(one: &Delivery) -> String {
     text
 }
 
-fn json_of(recipient: &Address, sender: &Sender, way: &Way) -> Value {
+/// What the configuration says of the hosts, where it says something.
+fn hop_lines(hop: &NextHop) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(number) = hop.dns_override {
+        lines.push(format!("dns.override[{number}]: {} => {}", hop.name, hop.given.join(", ")));
+    }
+    if let Some(number) = hop.destination {
+        let rule = &hop.rule;
+        let mut text = format!("destination[{number}]: {}", count(rule.connections.into(), "connection"));
+        if let Some(rate) = rule.messages_per_second {
+            text.push_str(&format!(", {} messages a second", f64::from(rate) / 1_000.0));
+        }
+        for source in [rule.source4.map(IpAddr::from), rule.source6.map(IpAddr::from)].into_iter().flatten() {
+            text.push_str(&format!(", from {source}"));
+        }
+        if let Some(hello) = &rule.hello {
+            text.push_str(&format!(", as {hello}"));
+        }
+        lines.push(text);
+    }
+    lines
+}
+
+fn json_of(explainer: &Explainer, recipient: &Address, sender: &Sender, way: &Way) -> Value {
     let steps: Vec<Value> = way.steps.iter().map(step_json).collect();
-    let list = |deliveries: &[Delivery]| -> Vec<Value> { deliveries.iter().map(delivery_json).collect() };
+    let list = |deliveries: &[Delivery]| -> Vec<Value> {
+        deliveries.iter().map(|one| delivery_json(one, explainer.next_hop(one).as_ref())).collect()
+    };
     let mut value = json!({
         "recipient": recipient.to_string(),
         "sender": sender.address.to_string(),
@@ -186,7 +215,7 @@ fn step_json(step: &Step) -> Value {
     })
 }
 
-fn delivery_json(one: &Delivery) -> Value {
+fn delivery_json(one: &Delivery, hop: Option<&NextHop>) -> Value {
     json!({
         "address": one.address.to_string(),
         "destination": one.destination.to_string(),
@@ -196,6 +225,13 @@ fn delivery_json(one: &Delivery) -> Value {
         "hold": one.hold.as_deref(),
         "queue_only": one.queue_only,
         "copy": one.is_copy,
+        "next_hop": hop.map(|hop| json!({
+            "name": hop.name,
+            "override": hop.dns_override,
+            "hosts": hop.given,
+            "destination": hop.destination,
+            "connections": hop.rule.connections,
+        })),
     })
 }
 

@@ -22,9 +22,11 @@ USR1 opens the log file anew.
 Exit status:
    0  ended by a signal
   64  wrong arguments
-  69  an address, the control socket or another resource cannot be had
+  69  an address or another resource cannot be had
+  73  the control socket cannot be made
   74  the spool cannot be opened
-  75  the spool is in use by another process
+  75  another process has the spool, or answers at the control socket
+  77  no permission for the control socket or the spool
   78  the configuration cannot work";
 
 /// Runs the server.
@@ -84,6 +86,7 @@ pub(crate) fn say_ready(addresses: &[SocketAddr]) {
 
 /// The exit status of a server that did not start.
 pub(crate) fn failure(error: StartError) -> Failure {
+    let said = error.to_string();
     match error {
         StartError::Config(text) => Failure::new(Exit::Config, text),
         StartError::Unavailable(text) => Failure::new(Exit::Unavailable, text),
@@ -96,7 +99,7 @@ pub(crate) fn failure(error: StartError) -> Failure {
             };
             Failure::new(exit, error.to_string())
         }
-        StartError::Spool(error) => error.into(),
+        StartError::Spool(error) => Failure::new(Failure::from(error).exit, said),
     }
 }
 
@@ -104,6 +107,14 @@ pub(crate) fn failure(error: StartError) -> Failure {
 mod tests {
     use super::*;
     use std::path::PathBuf;
+
+    #[test]
+    fn a_spool_that_cannot_be_had_is_named_by_its_key() {
+        let error = spool::OpenError::Locked { path: PathBuf::from("/spool/lock"), holder: "process 7".to_owned() };
+        let failure = failure(StartError::Spool(error));
+        let text = "spool.path: /spool/lock: the spool is in use by process 7; stop that process first";
+        assert_eq!((failure.exit, failure.to_string().as_str()), (Exit::TryLater, text));
+    }
 
     #[test]
     fn statuses_of_a_control_socket_that_cannot_be_had() {

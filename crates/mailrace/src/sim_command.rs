@@ -16,9 +16,10 @@ use std::time::Duration;
 
 /// What `--help` says at its end.
 pub(crate) const HELP: &str = "\
-Host N is mxN.sim.example at 127.16.0.0 + N; domains are d0.sim.example, d1.sim.example, … Shares are of hosts, as in 2% or \
-0.5%; hosts that are left are live. Times are as in 20ms, 5s or 1m30s. Any recipient is taken, and some ask for an answer: \
-4xx@, 5xx@, 550-5.1.1@, dot-451@, 421@, greylist@, slow@, hang@, drop@. Files and characters are explained in docs/sim.md.
+Host N is mxN.sim.example at --network + N; the domains are d0.sim.example, d1.sim.example and so on. A SHARE is of all \
+hosts, as in 2% or 0.5%; the hosts that are left are live and take all mail. A TIME is as in 20ms, 5s or 1m30s. Any \
+recipient will do, and some local parts ask for an answer: 4xx, 5xx, 550-5.1.1, dot-451, 421, greylist, slow, hang, drop. \
+docs/sim.md explains the characters of hosts, the files and the summary.
 
 Exit status:
    0  ended by a signal or by --for
@@ -29,62 +30,63 @@ Exit status:
 /// Is an internet.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Hosts
+    /// Number of hosts
     #[arg(long, default_value_t = 1_000, value_name = "N")]
     hosts: u32,
-    /// Domains for each host
+    /// Domains that each host takes mail for
     #[arg(long, default_value_t = 1, value_name = "N")]
     domains_per_host: u32,
-    /// Hosts of each domain: neighbours in number, the first one preferred
+    /// MX hosts of each domain, with neighbouring numbers; the first is preferred
     #[arg(long, default_value_t = 1, value_name = "N")]
     mx_per_domain: u32,
-    /// All hosts of a domain have one preference
+    /// Give all MX hosts of a domain the same preference
     #[arg(long)]
     equal_mx: bool,
-    /// Recipients of the list for each domain
+    /// Recipients of each domain in the file of --list
     #[arg(long, default_value_t = 2, value_name = "N")]
     recipients: u32,
-    /// Address of host 0
+    /// Address of host 0; the others follow
     #[arg(long, default_value = "127.16.0.0", value_name = "ADDRESS")]
     network: Ipv4Addr,
-    /// Port of all hosts; 0 takes a free one
-    #[arg(long, default_value_t = 2525)]
+    /// Port that all hosts listen on; 0 for a free one
+    #[arg(long, default_value_t = 2525, value_name = "PORT")]
     port: u16,
-    /// Where the DNS server listens, by UDP and TCP; port 0 takes a free one
+    /// Where their DNS server listens, by UDP and TCP; port 0 for a free one
     #[arg(long, default_value = "127.0.0.1:5300", value_name = "ADDRESS:PORT")]
     dns: SocketAddr,
-    /// Connections at a time, of all hosts
+    /// Connections at a time over all hosts; more are closed
     #[arg(long, default_value_t = 4_000, value_name = "N")]
     connections_max: usize,
-    /// Decides which host is what
-    #[arg(long, default_value_t = 1)]
+    /// Number that decides which host is dead, slow and so on
+    #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
-    /// From what a client sends to the answer to it
+    /// Time before each answer, as on a long line
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "0")]
     delay: Duration,
-    #[command(flatten, next_help_heading = "Hosts that are not live")]
-    shares: Shares,
-    /// End after this time
+    /// End after this time; without it, when interrupted
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     time: Option<Duration>,
-    /// Write what was taken to this file
+    /// Write each message that was taken to this file, one a line
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
-    /// Write the recipients to this file, one a line
+    /// Write recipients to send to into this file, one a line
     #[arg(long, value_name = "FILE")]
     list: Option<PathBuf>,
-    /// Write the hosts to this file, one a line
+    /// Write the hosts and their characters to this file, one a line
     #[arg(long, value_name = "FILE")]
     map: Option<PathBuf>,
-    /// Print JSON
+    /// Print the ready line and the summary as JSON
     #[arg(long)]
     json: bool,
-    /// Tell of each host in the JSON, too
+    /// Have each host in the JSON as well
     #[arg(long, requires = "json")]
     json_hosts: bool,
     /// Die when the process that started this one does
     #[arg(long, hide = true)]
     with_parent: bool,
+    // Behind the others, since what follows gets its heading too.
+    #[command(flatten, next_help_heading = "Hosts that are not live")]
+    shares: Shares,
 }
 
 #[derive(Debug, Args)]
@@ -92,10 +94,10 @@ struct Shares {
     /// Refuse connections
     #[arg(long, value_name = "SHARE", default_value = "0%", hide_default_value = true)]
     dead: Share,
-    /// Drop packets
+    /// Leave connection attempts without any answer
     #[arg(long, value_name = "SHARE", default_value = "0%", hide_default_value = true)]
     drop: Share,
-    /// Accept and never greet
+    /// Accept connections and never greet
     #[arg(long, value_name = "SHARE", default_value = "0%", hide_default_value = true)]
     hung: Share,
     /// Greet and never answer EHLO
@@ -104,52 +106,52 @@ struct Shares {
     /// Take the content and never answer it
     #[arg(long, value_name = "SHARE", default_value = "0%", hide_default_value = true)]
     hung_data: Share,
-    /// Answer after --slow-time
+    /// Answer everything after --slow-time only
     #[arg(long, value_name = "SHARE", default_value = "0%", hide_default_value = true)]
     slow: Share,
-    /// Time before each flight of replies of slow hosts
+    /// How long slow hosts wait before they answer
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
     slow_time: Duration,
-    /// Put off a recipient with 450 at first
+    /// Put off each recipient with 450 for --greylist-time
     #[arg(long, value_name = "SHARE", default_value = "0%", hide_default_value = true)]
     greylist: Share,
-    /// For how long
+    /// How long a recipient is put off
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s")]
     greylist_time: Duration,
-    /// Say 421 above --throttle-connections and --throttle-rate
+    /// Answer 421 to connections and messages above the two bounds below
     #[arg(long, value_name = "SHARE", default_value = "0%", hide_default_value = true)]
     throttle: Share,
-    /// Connections at a time that a throttling host bears
+    /// Connections at a time that such a host takes
     #[arg(long, value_name = "N", default_value_t = 2)]
     throttle_connections: u32,
-    /// Messages per second that a throttling host bears
+    /// Messages per second that such a host takes
     #[arg(long, value_name = "N", default_value = "1", value_parser = interval)]
     throttle_rate: Duration,
-    /// Say 550 to some recipients
+    /// Answer 550 to some recipients, always the same ones
     #[arg(long, value_name = "SHARE", default_value = "0%", hide_default_value = true)]
     reject: Share,
-    /// To how many
+    /// Share of the recipients that are refused
     #[arg(long, value_name = "SHARE", default_value = "50%")]
     reject_users: Share,
-    /// Say 451 to MAIL
+    /// Answer 451 to MAIL
     #[arg(long, value_name = "SHARE", default_value = "0%", hide_default_value = true)]
     busy: Share,
-    /// Close after the content without having taken it
+    /// Close after the content, and do not take the message
     #[arg(long, value_name = "SHARE", default_value = "0%", hide_default_value = true)]
     cut: Share,
-    /// Close after the content and have taken it
+    /// Close after the content, and take the message
     #[arg(long, value_name = "SHARE", default_value = "0%", hide_default_value = true)]
     cut_taken: Share,
-    /// Speak without any extension
+    /// Offer no extension: no PIPELINING, no CHUNKING and so on
     #[arg(long, value_name = "SHARE", default_value = "0%", hide_default_value = true)]
     plain: Share,
     /// Offer STARTTLS and fail at it
     #[arg(long, value_name = "SHARE", default_value = "0%", hide_default_value = true)]
     broken_tls: Share,
-    /// Endless and huge answers, answers before commands, and worse; every kind in turn
+    /// Misbehave: endless or huge answers, answers before commands, and worse
     #[arg(long, value_name = "SHARE", default_value = "0%", hide_default_value = true)]
     hostile: Share,
-    /// Change a share of the live hosts for a time: 10s..60s:dead=20%
+    /// Change a share of the live hosts for a time, as in 10s..60s:dead=20%; may be given several times
     #[arg(long, value_name = "FROM..TO:CHARACTER=SHARE", value_parser = change)]
     at: Vec<Change>,
 }
@@ -250,7 +252,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let waited = internet.wait(arguments.time, &mut |at| {
         if !arguments.json && at != before {
             output.line(format_args!(
-                "{} recipients taken, {}/s; {} connections, {} open; {} DNS queries",
+                "{} recipients reached, {} in this second; {} connections, {} open; {} DNS queries",
                 thousands(at.recipients),
                 thousands(at.recipients - before.recipients),
                 thousands(at.connections),
@@ -285,28 +287,31 @@ fn invitation(arguments: &Arguments, plan: &Plan, internet: &Internet) -> String
         World::domain(0),
         World::domain(last)
     );
-    for (character, share) in &plan.shares {
-        if *share != Share::default() {
-            text.push_str(&format!("{:>8} {character}\n", thousands(share.of(plan.hosts).into())));
-        }
+    let mut live = plan.hosts;
+    let shares = plan.shares.iter().map(|(character, share)| (character.name(), *share));
+    for (name, share) in shares.chain([("hostile", plan.hostile)]).filter(|(_, share)| *share != Share::default()) {
+        let hosts = share.of(plan.hosts);
+        live = live.saturating_sub(hosts);
+        text.push_str(&format!("{:>8} {name}\n", thousands(hosts.into())));
     }
-    if plan.hostile != Share::default() {
-        text.push_str(&format!("{:>8} hostile\n", thousands(plan.hostile.of(plan.hosts).into())));
-    }
+    text.push_str(&format!("{:>8} live\n", thousands(live.into())));
     text.push_str(&format!(
-        "Send into it with a configuration that has\n\
+        "To send mail into it, give a mailrace configuration these lines:\n\
          \n\
          [dns]\n\
          servers = [\"{dns}\"]\n\
          [route]\n\
          port = {port}\n\
          \n\
-         or try a host: swaks --server {}:{port} --to ok@{}\n",
+         or try one host:\n\
+         \n\
+         swaks --server {}:{port} --to ok@{}\n\
+         \n",
         plan.network,
         World::domain(0)
     ));
     if let Some(list) = &arguments.list {
-        text.push_str(&format!("Recipients are in {}\n", list.display()));
+        text.push_str(&format!("Recipients to send to are in {}\n", list.display()));
     }
     text.push_str(&format!("mailrace: sim is ready on port {port}, DNS on {dns}"));
     text

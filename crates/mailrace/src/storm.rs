@@ -11,8 +11,8 @@ use std::time::Duration;
 
 /// What `--help` says at its end.
 pub(crate) const HELP: &str = "\
-Each message is unique and carries \"X-Mailrace-Storm: RUN/SEQ/CRC\", the CRC-32C of everything after the empty line. The \
-same seed makes the same messages. TLS certificates are not checked.
+Each message is unique and has a field \"X-Mailrace-Storm: RUN/SEQ/CRC\": the name of the run, the number of the message, \
+and the CRC-32C of its body. The same seed makes the same messages.
 
 Exit status:
    0  every message was accepted
@@ -20,77 +20,81 @@ Exit status:
   74  the ledger could not be written
   75  some message was not accepted; the report says why";
 
+// The library for command lines takes {n} for a line end, unless something stands in it: a sequence that resets colours, which is
+// not printed where there are none.
+const RCPT_HELP: &str =
+    "Envelope recipient; {\u{1b}[0mn} becomes the number of the recipient, {seq} that of the message";
+
 /// Sends a storm.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub(crate) struct Arguments {
-    /// The server
+    /// Server to send to
     #[arg(long, value_name = "HOST:PORT")]
     to: String,
     /// Messages to send [default: 2030, or as many as fit into --seconds]
-    #[arg(long, short = 'n')]
+    #[arg(long, short = 'n', value_name = "N")]
     messages: Option<u64>,
-    /// Begin no message after this time
-    #[arg(long, value_name = "T", value_parser = seconds)]
+    /// Begin no message after so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
-    /// Connections at a time
-    #[arg(long, short, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    /// Connections to keep open at a time
+    #[arg(long, short, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     sessions: u32,
-    /// Octets of a message, header included; k and M may follow
+    /// Octets of a message, header included, or a range; k and M may follow
     #[arg(long, default_value = "4k", value_name = "BYTES[-BYTES]")]
     size: Sizes,
     /// Recipients of each message
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     recipients: u32,
-    /// Make a connection for each message
+    /// Make a new connection for each message
     #[arg(long)]
     new_connection: bool,
-    /// Messages per second; the report then has the delay since each was due as well
-    #[arg(long)]
+    /// Messages to begin per second; the report then also says how late they were answered, counted from when each was due
+    #[arg(long, value_name = "N")]
     rate: Option<f64>,
-    /// STARTTLS; the certificate is not checked
+    /// Use STARTTLS; the certificate is not checked
     #[arg(long, conflicts_with = "tls_implicit")]
     tls: bool,
-    /// TLS from the first octet; the certificate is not checked
+    /// Use TLS from the first octet; the certificate is not checked
     #[arg(long)]
     tls_implicit: bool,
-    /// LMTP: a reply for each recipient
+    /// Speak LMTP, which has a reply for each recipient
     #[arg(long)]
     lmtp: bool,
-    /// Write the content and the final dot separately, as Postal and Net::SMTP do
+    /// Write the content and its final dot separately, as Postal and Net::SMTP do
     #[arg(long, conflicts_with = "chunking")]
     split_dot: bool,
     /// Send MAIL, RCPT and DATA in one write
     #[arg(long)]
     pipelining: bool,
-    /// Send BDAT; with --pipelining a whole transaction is one write
+    /// Send BDAT instead of DATA; with --pipelining a whole transaction is one write
     #[arg(long)]
     chunking: bool,
     /// Envelope sender
     #[arg(long, default_value = "storm@storm.example", value_name = "ADDRESS")]
     from: String,
-    /// Envelope recipient; {n} becomes the number of the recipient, {seq} that of the message
-    #[arg(long, default_value = "user{n}@storm.example", value_name = "ADDRESS")]
+    #[arg(long, help = RCPT_HELP, default_value = "user{n}@storm.example", value_name = "ADDRESS")]
     rcpt: String,
-    /// Decides sizes and texts
-    #[arg(long, default_value_t = 1)]
+    /// Number from which sizes and texts are made
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Name of this run in every message [default: the process number]
-    #[arg(long)]
+    /// Name of this run, which every message has [default: the process number]
+    #[arg(long, value_name = "NAME")]
     run: Option<String>,
     /// Spread connections over this many source addresses from 127.0.0.1 on
     #[arg(long, default_value_t = 0, value_name = "N")]
     sources: u8,
-    /// The longest wait for a connection or a reply, in seconds
-    #[arg(long, default_value = "60", value_name = "T", value_parser = seconds)]
+    /// Longest wait for a connection or a reply
+    #[arg(long, default_value = "60", value_name = "SECONDS", value_parser = seconds)]
     timeout: Duration,
     /// Append a line "SEQ ID MICROSECONDS" for each acknowledged message to this file
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
-    /// Load a server that is neither on this machine nor in a private network
+    /// Allow a server that is neither on this machine nor in a private network
     #[arg(long)]
     i_own_this_host: bool,
-    /// Print JSON
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
 }

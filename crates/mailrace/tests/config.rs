@@ -65,3 +65,84 @@ fn config_shows_and_explains() {
     let bad = file("config_show_bad", "log.level = \"x\"\n");
     assert!(run(&["config", "show"], &bad, 78).contains("log.level: \"x\" is text"));
 }
+
+/// What `mailrace route` says of one recipient.
+#[track_caller]
+fn route(path: &Path, recipient: &str) -> String {
+    run(&["route", recipient], path, 0)
+}
+
+#[test]
+fn mail_for_our_own_name_is_local_where_somebody_named_us() {
+    let here = "\n  => <root@mx.w.example> by local:\n";
+    for text in [
+        "hostname = \"mx.w.example\"\n[local]\nmailbox = \"mbox:/var/mail/%u\"\n",
+        "hostname = \"mx.w.example\"\n",
+        "hostname = \"mx.w.example\"\n[local]\nunknown = \"defer\"\n[route]\nsmart_host = \"hub.example:25\"\n",
+    ] {
+        let path = file("config_own_name", text);
+        let said = route(&path, "root@mx.w.example");
+        assert!(said.contains(here) && !said.contains("relay.to"), "{text}{said}");
+    }
+    let relay = "hostname = \"mx.w.example\"\n[route]\nsmart_host = \"hub.example:25\"\n";
+    let sends_on = format!("{relay}[local]\nown_name = false\nunknown = \"defer\"\n");
+    for text in [relay, &sends_on] {
+        let said = route(&file("config_own_name", text), "root@mx.w.example");
+        assert!(!said.contains(here) && !said.contains("relay.to"), "{text}{said}");
+        assert!(said.contains("mx.w.example is our hostname"), "{text}{said}");
+    }
+}
+
+#[test]
+fn check_looks_into_files_as_the_server_does() {
+    let no_pem = file("config_no_pem", "").with_file_name("words");
+    fs::write(&no_pem, "no certificate\n").expect("written");
+    let text = "[tls]\ncertificate = \"words\"\nkey = \"words\"\n";
+    let said = run(&["check"], &file("config_no_pem", text), 78);
+    assert!(said.contains("tls.certificate: ") && said.contains("words: ") && said.contains("toml:2:15"), "{said}");
+    let said = run(&["check"], &file("config_no_maps", "maps.directory = \"/nonexistent\"\n"), 0);
+    assert!(
+        said.contains("maps.directory: there is no directory /nonexistent") && said.contains("toml:1:18"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_maps_and_rules_lack_has_its_line() {
+    let missing = file("config_places", "log.level = 3\n[maps]\naccess = \"/nonexistent/access\"\n");
+    let said = run(&["check"], &missing, 78);
+    assert!(said.contains("maps.access: ") && said.contains("mailrace.toml:3:10"), "{said}");
+    let text = "[[route.rule]]\nrecipient = [\"a.example\"]\nhold = \"x\"\n[[route.rule]]\nrecipient = [\"b.example\"]\n\
+                reject = \"no\"\n";
+    let said = run(&["check"], &file("config_rule_reject", text), 78);
+    assert!(said.contains("route.rule[2].reject: \"no\" is no reply") && said.contains("mailrace.toml:6:10"), "{said}");
+    let text = "[[route.rule]]\nrecipient = [\"b.example\"]\n";
+    let said = run(&["check"], &file("config_rule_idle", text), 0);
+    assert!(said.contains("does nothing") && said.contains("mailrace.toml:1:1"), "{said}");
+    let said = run(&["check"], &file("config_masquerade", "generics.masquerade = \"a b\"\n"), 78);
+    assert!(said.contains("generics.masquerade: ") && said.contains("mailrace.toml:1:23"), "{said}");
+    let said = run(&["check"], &file("config_ldap", "[[ldap]]\nname = \"a\"\nbase = \"dc=x\"\n"), 78);
+    assert!(said.contains("ldap://") && !said.contains("each item text"), "{said}");
+}
+
+#[test]
+fn tables_are_counted_from_one() {
+    let text = "[[destination]]\nmatch = [\"a.example\"]\n[[destination]]\nmatch = [\"b.example\"]\nconnections = 0\n";
+    let said = run(&["check", "--json"], &file("config_count", text), 78);
+    assert!(said.contains("destination[2].connections"), "{said}");
+}
+
+#[test]
+fn route_names_the_hosts_and_limits_of_the_configuration() {
+    let text = "hostname = \"mx.w.example\"\n[[dns.override]]\ndomain = \"a.example\"\nmx = [\"hub.example\"]\n\
+                [[destination]]\nmatch = [\"b.example\"]\n[[destination]]\nmatch = [\"a.example\"]\nconnections = 3\n";
+    let path = file("config_route_hosts", text);
+    let said = route(&path, "joe@a.example");
+    assert!(said.contains("dns.override[1]: a.example => hub.example"), "{said}");
+    assert!(said.contains("destination[2]: 3 connections"), "{said}");
+    let said = route(&path, "joe@c.example");
+    assert!(!said.contains("dns.override") && !said.contains("destination["), "{said}");
+    let json: Value = serde_json::from_str(&run(&["route", "--json", "joe@a.example"], &path, 0)).expect("JSON");
+    assert_eq!(json["deliveries"][0]["next_hop"]["override"], 1, "{json}");
+    assert_eq!(json["deliveries"][0]["next_hop"]["destination"], 2, "{json}");
+}

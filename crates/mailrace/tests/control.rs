@@ -18,7 +18,7 @@ impl Handler for Fake {
     async fn handle(&self, request: Request, peer: Peer, _: Rights) -> Answer {
         match request {
             Request::Reload if self.config_is_good => {
-                Answer::reloaded(&["message.size_max: 10 → 20".into()], &["listen: a → b".into()])
+                Answer::reloaded(&["message.size_max: 10 → 20".into()], &["listen: a → b".into()], &["dns", "route"])
             }
             Request::Reload => Answer::Refused {
                 reason: Reason::Config,
@@ -102,7 +102,8 @@ fn run(command: &[&str], path: &Path, input: &str) -> (Option<i32>, String) {
 #[test]
 fn a_reload_says_what_changed_or_what_is_wrong() {
     let server_ = server("reload", true);
-    let expected = "reloaded\n  message.size_max: 10 → 20\n  waits for a restart: listen: a → b\n";
+    let expected = "reloaded\n  message.size_max: 10 → 20\n  waits for a restart: listen: a → b\n  waiting mail is \
+                    tried again: dns, route changed\n";
     assert_eq!(run(&["reload"], &server_.path, ""), (Some(0), expected.into()));
     drop(server_);
     let server_ = server("reload", false);

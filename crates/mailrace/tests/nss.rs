@@ -13,13 +13,11 @@ mod client;
 mod harness;
 
 use client::greeted;
-use harness::{SOON, Server, Setup, program};
+use harness::{Server, Setup, poll, program};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
 
 /// Numbers that no machine gives out.
 const JOE: u32 = 54_321;
@@ -70,8 +68,7 @@ impl Users {
         std::fs::write(setup.path("group"), format!("netjoe:x:{JOE}:\ncrew:x:{CREW}:netjoe\n")).expect("written");
         let programs = setup.path("programs");
         std::fs::create_dir(&programs).expect("made");
-        std::fs::write(programs.join("keep"), "#!/bin/sh\n{ id -ur; id -Gr; } > \"$1\"\n").expect("written");
-        std::fs::set_permissions(programs.join("keep"), std::fs::Permissions::from_mode(0o755)).expect("set");
+        harness::write_program(&programs.join("keep"), b"#!/bin/sh\n{ id -ur; id -Gr; } > \"$1\"\n");
         let setup = setup
             .set("local.domains", "[\"here.test\"]")
             .set("local.mailbox", "\"maildir:%h/Maildir\"")
@@ -152,19 +149,15 @@ fn rcpt(server: &Server, recipient: &str, wanted: &str) {
     client.quit();
 }
 
-/// Waits for what nobody announces.
+/// Sends joe a message and waits for its delivery: the first line of the log with this part.
 #[track_caller]
-#[expect(clippy::disallowed_methods, reason = "a limit for waiting")]
-fn poll<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    let (_nobody, never) = channel::<()>();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(start.elapsed() < SOON, "{what}");
-        assert!(never.recv_timeout(Duration::from_millis(3)).is_err(), "nobody sends");
-    }
+fn joe_gets_mail(server: &mut Server, part: &str) {
+    let mut client = greeted(server.address());
+    client.expect("MAIL FROM:<a@b.test>", "250");
+    client.expect("RCPT TO:<netjoe@here.test>", "250");
+    client.data(b"Subject: x\r\n\r\nhello\r\n");
+    let sent = server.wait_log(part);
+    assert!(sent.contains("stat=Sent"), "{sent}");
 }
 
 #[test]
@@ -182,12 +175,7 @@ fn a_user_of_the_library_gets_mail_as_himself() {
     ] {
         rcpt(&server, recipient, wanted);
     }
-    let mut client = greeted(server.address());
-    client.expect("MAIL FROM:<a@b.test>", "250");
-    client.expect("RCPT TO:<netjoe@here.test>", "250");
-    client.data(b"Subject: x\r\n\r\nhello\r\n");
-    let sent = server.wait_log("to=<netjoe@here.test>");
-    assert!(sent.contains("stat=Sent"), "{sent}");
+    joe_gets_mail(&mut server, "to=<netjoe@here.test>");
     let mut files = std::fs::read_dir(home.join("Maildir/new")).expect("a Maildir");
     let file = files.next().expect("a message").expect("readable");
     assert_eq!(file.metadata().expect("there").uid(), JOE);
@@ -203,12 +191,7 @@ fn his_forward_and_his_programs_have_his_rights() {
     std::fs::write(&forward, format!("\"|keep {}\"\n", out.display())).expect("written");
     chown(&forward, Some(JOE), Some(JOE)).expect("root can");
     let Some(mut server) = users.start_with_service() else { return };
-    let mut client = greeted(server.address());
-    client.expect("MAIL FROM:<a@b.test>", "250");
-    client.expect("RCPT TO:<netjoe@here.test>", "250");
-    client.data(b"Subject: x\r\n\r\nhello\r\n");
-    let sent = server.wait_log("mailer=prog");
-    assert!(sent.contains("stat=Sent"), "{sent}");
+    joe_gets_mail(&mut server, "mailer=prog");
     let told =
         poll("the program writes", || std::fs::read_to_string(&out).ok().filter(|told| told.lines().count() == 2));
     assert_eq!(told, format!("{JOE}\n{JOE} {CREW}\n"));
@@ -227,12 +210,7 @@ fn a_server_without_rights_delivers_to_its_user() {
     command.uid(JOE).gid(JOE);
     std::fs::set_permissions(users.setup.path("mailrace.toml"), std::fs::Permissions::from_mode(0o644)).expect("set");
     let mut server = Server::start(users.setup, command);
-    let mut client = greeted(server.address());
-    client.expect("MAIL FROM:<a@b.test>", "250");
-    client.expect("RCPT TO:<netjoe@here.test>", "250");
-    client.data(b"Subject: x\r\n\r\nhello\r\n");
-    let sent = server.wait_log("to=<netjoe@here.test>");
-    assert!(sent.contains("stat=Sent"), "{sent}");
+    joe_gets_mail(&mut server, "to=<netjoe@here.test>");
     assert_eq!(std::fs::read_dir(home.join("Maildir/new")).expect("a Maildir").count(), 1);
 }
 

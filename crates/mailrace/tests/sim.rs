@@ -51,7 +51,7 @@ fn file(name: &str) -> PathBuf {
 
 fn storm(to: &str, arguments: &[&str]) -> Option<i32> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mailrace"));
-    command.args(["storm", "--to", to, "-n", "50", "-s", "4", "--timeout", "10"]).args(arguments);
+    command.args(["storm", "--to", to, "-n", "50", "-s", "4", "--timeout", "60"]).args(arguments);
     command.stdout(Stdio::null()).status().expect("the program runs").code()
 }
 
@@ -111,6 +111,27 @@ fn it_takes_mail_and_sums_up() {
     }
 }
 
+#[test]
+fn an_address_in_use_is_named_with_its_option() {
+    let other = std::net::TcpListener::bind("127.16.0.0:0").expect("an address");
+    let port = other.local_addr().expect("bound").port().to_string();
+    let dns = std::net::UdpSocket::bind("127.0.0.1:0").expect("an address");
+    let dns_at = dns.local_addr().expect("bound").to_string();
+    let said = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mailrace"));
+        let done = command.args(["sim", "--hosts", "3"]).args(arguments).output().expect("the program runs");
+        assert_eq!(done.status.code(), Some(69), "{done:?}");
+        String::from_utf8_lossy(&done.stderr).into_owned()
+    };
+    let taken = said(&["--port", &port, "--dns", "127.0.0.1:0"]);
+    assert!(
+        taken.contains(&format!("--port {port} on 127.16.0.0 ")) && taken.contains("or choose another with --port"),
+        "{taken}"
+    );
+    let taken = said(&["--port", "0", "--dns", &dns_at]);
+    assert!(taken.contains(&format!("--dns {dns_at}: ")) && taken.contains("or choose another with --dns"), "{taken}");
+}
+
 /// Whether this program is here; then it was served.
 fn has_served(command: &mut Command) -> bool {
     match command.status() {
@@ -133,10 +154,10 @@ fn it_says_what_to_try_and_ends_by_itself() {
         said.starts_with("300 hosts from 127.16.0.0 on, 300 domains from d0.sim.example to d299.sim.example\n"),
         "{said}"
     );
-    assert!(said.contains("       3 dead\n") && said.contains("servers = [\"127.0.0.1:"), "{said}");
+    assert!(said.contains("       3 dead\n     297 live\n") && said.contains("servers = [\"127.0.0.1:"), "{said}");
     let mut rest = String::new();
     sim.out.read_to_string(&mut rest).expect("it speaks");
-    assert!(rest.starts_with("0 recipients of 0 messages acknowledged"), "{rest}");
+    assert!(rest.starts_with("0 messages for 0 recipients taken in "), "{rest}");
     assert_eq!(sim.child.wait().expect("it ends").code(), Some(0));
 }
 
@@ -156,5 +177,17 @@ fn what_cannot_be_is_refused() {
         let output = command.output().expect("the program runs");
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), said.contains(text)), (Some(status), true), "{arguments:?} {said}");
+    }
+}
+
+#[test]
+fn help_fits_a_terminal_of_80_columns() {
+    for command in ["storm", "sim", "queue", "queue list", "queue retry", "queue stragglers", "reason", "status"] {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_mailrace"));
+        let output = program.args(command.split(' ')).arg("--help").env("COLUMNS", "80").output().expect("it runs");
+        let text = String::from_utf8(output.stdout).expect("text");
+        let broad: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(broad.is_empty() && !text.contains('\u{1b}'), "{command}: {broad:#?}");
+        assert_eq!(text.contains("{n} becomes the number of the"), command == "storm", "{command}: {text}");
     }
 }

@@ -140,6 +140,7 @@ impl<'a> Event<'a> {
             Self::Accepted { .. } => ("accepted", 5, Info, Some(Commit)),
             Self::Queued { .. } => ("queued", 9, Info, Some(Commit)),
             Self::Discarded { .. } => ("discarded", 5, Info, Some(Commit)),
+            Self::RecipientsDiscarded { .. } => ("recipients_discarded", 5, Info, Some(Commit)),
             Self::Cloned { .. } => ("cloned", 6, Info, Some(Commit)),
 
             Self::Delivery { stat: Stat::Sent(_), .. } => ("sent", 8, Info, Some(Settle)),
@@ -191,6 +192,7 @@ impl<'a> Event<'a> {
             Self::Accepted { id, .. }
             | Self::Queued { id, .. }
             | Self::Discarded { id }
+            | Self::RecipientsDiscarded { id, .. }
             | Self::Cloned { id, .. }
             | Self::Delivery { id, .. }
             | Self::Reported { id, .. }

@@ -41,6 +41,8 @@ pub enum Counter {
     DeliveryDelay,
     /// Milliseconds that attempts took, over all deliveries that were sent.
     DeliveryTime,
+    /// Deliveries with a reply of which the beginning alone was kept.
+    RepliesCut,
     /// Reports that were made.
     Reports(ReportKind),
     /// Reports that nobody could take.
@@ -169,7 +171,7 @@ const REJECTED: usize = REFUSED + LIMITS;
 const PLAIN: usize = REJECTED + 2 * RULESETS;
 const TLS: usize = PLAIN + 15;
 const DELIVERY: usize = TLS + 8;
-const REPORTS: usize = DELIVERY + 2 * Outcome::ALL.len() + 2;
+const REPORTS: usize = DELIVERY + 2 * Outcome::ALL.len() + 3;
 const DESTINATIONS: usize = REPORTS + ReportKind::ALL.len() + 1 + BOTH.len();
 const SPOOL: usize = DESTINATIONS + 3;
 const REASONS: usize = SPOOL + SEVERITIES.len() + 2;
@@ -210,7 +212,7 @@ impl Counter {
             .chain(BOTH.map(Self::Certificates))
             .chain(Outcome::ALL.map(Self::Deliveries))
             .chain(Outcome::ALL.map(Self::DeliveryRecipients))
-            .chain([Self::DeliveryDelay, Self::DeliveryTime])
+            .chain([Self::DeliveryDelay, Self::DeliveryTime, Self::RepliesCut])
             .chain(ReportKind::ALL.map(Self::Reports))
             .chain([Self::ReportsDropped])
             .chain(BOTH.map(Self::TlsClient))
@@ -250,6 +252,7 @@ impl Counter {
             Self::DeliveryRecipients(outcome) => DELIVERY + 3 + outcome as usize,
             Self::DeliveryDelay => DELIVERY + 6,
             Self::DeliveryTime => DELIVERY + 7,
+            Self::RepliesCut => DELIVERY + 8,
             Self::Reports(kind) => REPORTS + kind as usize,
             Self::ReportsDropped => REPORTS + 3,
             Self::TlsClient(done) => REPORTS + 4 + done as usize,
@@ -300,6 +303,9 @@ impl Counter {
             }
             Self::DeliveryTime => {
                 ("delivery_time_milliseconds_total", "Time of the attempt, over all deliveries that were sent.")
+            }
+            Self::RepliesCut => {
+                ("delivery_replies_cut_total", "Deliveries with a reply of which the beginning alone was kept.")
             }
             Self::Reports(_) => ("reports_total", "Reports to senders and to the postmaster."),
             Self::ReportsDropped => ("reports_dropped_total", "Reports that nobody could take."),
@@ -358,18 +364,19 @@ impl Counter {
 /// What an event adds: the counters and by how much.
 pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
     let big = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let one = |counter| [Some((counter, 1)), None, None, None];
+    let one = |counter| [Some((counter, 1)), None, None, None, None];
     let found = match *event {
         Event::Accepted { size, nrcpts, .. } => [
             Some((Counter::Messages, 1)),
             Some((Counter::MessageBytes, size)),
             Some((Counter::Recipients, big(nrcpts))),
             None,
+            None,
         ],
-        Event::Queued { to, .. } => [Some((Counter::QueuedRecipients, big(to.len()))), None, None, None],
+        Event::Queued { to, .. } => [Some((Counter::QueuedRecipients, big(to.len()))), None, None, None, None],
         Event::Discarded { .. } => one(Counter::Discarded),
         Event::Cloned { .. } => one(Counter::Cloned),
-        Event::Delivery { to, delay, xdelay, stat, reason, .. } => {
+        Event::Delivery { to, delay, xdelay, stat, reason, reply, .. } => {
             let outcome = Outcome::of(stat);
             let unreached = match stat {
                 Stat::Sent(_) => None,
@@ -386,6 +393,7 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
                 Some((Counter::DeliveryRecipients(outcome), big(to.len()))),
                 why.map(|counter| (counter, big(to.len()))).or_else(|| of_sent(Counter::DeliveryDelay, delay)),
                 of_sent(Counter::DeliveryTime, xdelay),
+                reply.is_some_and(mail::Reply::is_cut).then_some((Counter::RepliesCut, 1)),
             ]
         }
         Event::Reported { kind, .. } => one(Counter::Reports(kind)),
@@ -395,8 +403,13 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
         Event::DestinationDown { .. } => one(Counter::DestinationsDown),
         Event::DestinationUp { .. } => one(Counter::DestinationsUp),
         Event::QueueCommand { .. } => one(Counter::QueueCommands),
-        Event::LogDropped { lines } => [Some((Counter::LogDropped, lines)), None, None, None],
-        Event::Started { .. } | Event::Listening { .. } | Event::Stopping { .. } | Event::Stopped { .. } => [None; 4],
+        Event::LogDropped { lines } => [Some((Counter::LogDropped, lines)), None, None, None, None],
+        Event::Started { .. }
+        | Event::Listening { .. }
+        | Event::Stopping { .. }
+        | Event::Stopped { .. }
+        // Of those whose messages are dropped whole the message is counted.
+        | Event::RecipientsDiscarded { .. } => [None; 5],
         Event::Connected { .. } => one(Counter::Connections),
         Event::ConnectionRefused { limit, .. } | Event::LimitReached { limit, .. } => one(Counter::Refused(limit)),
         Event::Rejected { ruleset, reply, .. } => {
@@ -477,7 +490,7 @@ mod tests {
 
     #[test]
     fn what_is_sent_adds_its_delay() {
-        let event = |stat| Event::Delivery {
+        let event = |stat, reply| Event::Delivery {
             id: mail::QueueId::MIN,
             to: &["<a@b>", "<c@d>"],
             controller: None,
@@ -487,11 +500,11 @@ mod tests {
             priority: 0,
             relay: crate::NextHop::None,
             dsn: mail::EnhancedCode::of(mail::Outcome::Success, 0, 0),
-            reply: None,
+            reply,
             stat,
             reason: (!matches!(stat, Stat::Sent(_))).then_some(Reason::Greylist),
         };
-        let found: Vec<_> = increments(&event(Stat::Sent(""))).collect();
+        let found: Vec<_> = increments(&event(Stat::Sent(""), None)).collect();
         assert_eq!(
             found,
             [
@@ -501,13 +514,15 @@ mod tests {
                 (Counter::DeliveryTime, 7),
             ]
         );
-        let found: Vec<_> = increments(&event(Stat::Failed(""))).collect();
+        let long = mail::Reply::parse_beginning(b"550-one\r\n550 two\r\n", 1, 100).expect("a reply");
+        let found: Vec<_> = increments(&event(Stat::Failed(""), Some(&long))).collect();
         assert_eq!(
             found,
             [
                 (Counter::Deliveries(Outcome::Failed), 1),
                 (Counter::DeliveryRecipients(Outcome::Failed), 2),
                 (Counter::DeliveryReasons(Unreached::Failed, Reason::Greylist), 2),
+                (Counter::RepliesCut, 1),
             ]
         );
     }

@@ -5,7 +5,7 @@
 
 use crate::class::Severity;
 use crate::{Limit, NextHop, Reason, Relay, ReportKind, Stat};
-use mail::{Body, EnhancedCode, Protocol, QueueId, Reply};
+use mail::{Body, EnhancedCode, MtPriority, Protocol, QueueId, Reply};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -54,11 +54,15 @@ pub enum Event<'a> {
     Stopped {
         /// Connections that were cut off when the grace time was over.
         cut_off: usize,
+        /// Deliveries that were cut off then; they are tried again after the next start.
+        deliveries_cut_off: u64,
     },
     /// A new configuration is in force.
     Reloaded {
         /// Its file.
         path: &'a str,
+        /// What of it has changed for which mail that waits is tried again at once; `None` if that keeps its times.
+        retried: Option<&'a str>,
     },
     /// The new configuration has errors; the old one stays.
     ReloadRefused {
@@ -277,6 +281,9 @@ pub enum Event<'a> {
         msgid: Option<&'a str>,
         /// BODY, if the client said so.
         bodytype: Option<Body>,
+        /// MT-PRIORITY as it was granted, if the client said so.
+        // RFC 6710 §4.1
+        mt_priority: Option<MtPriority>,
         /// How it came.
         protocol: Protocol,
         /// Name of the listener.
@@ -303,6 +310,14 @@ pub enum Event<'a> {
     Discarded {
         /// The message.
         id: QueueId,
+    },
+    /// Recipients of a message were accepted and dropped, because an entry of a map says so; the others go on. With
+    /// [`Event::Discarded`] after it these are all.
+    RecipientsDiscarded {
+        /// The message.
+        id: QueueId,
+        /// The recipients, `<a@b>`.
+        to: &'a [&'a str],
     },
     /// A message is one more of the same transaction, because its recipients are to be kept apart: members of a list with an
     /// owner, above all.

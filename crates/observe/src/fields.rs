@@ -113,7 +113,19 @@ impl<'a> Event<'a> {
                 v.text("proto", protocol.keyword());
                 v.text("daemon", daemon);
             }
-            Self::Accepted { from, size, class, nrcpts, msgid, bodytype, protocol, daemon, identity, .. } => {
+            Self::Accepted {
+                from,
+                size,
+                class,
+                nrcpts,
+                msgid,
+                bodytype,
+                mt_priority,
+                protocol,
+                daemon,
+                identity,
+                ..
+            } => {
                 v.text("from", from);
                 v.number("size", size);
                 (v.0)("class", Value::Signed(i64::from(class)));
@@ -126,6 +138,9 @@ impl<'a> Event<'a> {
                 }
                 v.text("proto", protocol.keyword());
                 v.text("daemon", daemon);
+                if let Some(priority) = mt_priority {
+                    (v.0)("mt_priority", Value::Signed(i64::from(priority.get())));
+                }
                 if let Some(identity) = identity {
                     v.text("authid", identity);
                 }
@@ -140,6 +155,10 @@ impl<'a> Event<'a> {
                 v.text("stat", if quarantine.is_some() { "quarantined" } else { "queued" });
             }
             Self::Discarded { .. } => {}
+            Self::RecipientsDiscarded { to, .. } => {
+                (v.0)("to", Value::List(to));
+                v.text("stat", "discarded");
+            }
             Self::Cloned { owner, .. } => v.text("owner", owner),
             _ => return false,
         }
@@ -273,8 +292,16 @@ impl<'a> Event<'a> {
                 v.text("why", why);
                 v.count("connections", connections);
             }
-            Self::Stopped { cut_off } => v.count("cut_off", cut_off),
-            Self::Reloaded { path } => v.text("file", path),
+            Self::Stopped { cut_off, deliveries_cut_off } => {
+                v.count("cut_off", cut_off);
+                v.number("deliveries_cut_off", deliveries_cut_off);
+            }
+            Self::Reloaded { path, retried } => {
+                v.text("file", path);
+                if let Some(retried) = retried {
+                    v.text("retried", retried);
+                }
+            }
             Self::ReloadRefused { path, errors } => {
                 v.text("file", path);
                 (v.0)("errors", Value::Texts(errors));

@@ -66,7 +66,9 @@ pub fn write<'a>(event: &Event<'a>, out: &mut String) -> Option<Event<'a>> {
     let start = out.len();
     write_id(event, out);
     let rest = match *event {
-        Event::Queued { .. } | Event::Delivery { .. } => delivery::write_to(event, out),
+        Event::Queued { .. } | Event::RecipientsDiscarded { .. } | Event::Delivery { .. } => {
+            delivery::write_to(event, out)
+        }
         Event::Accepted { .. } | Event::TransactionRefused { .. } => {
             write_from(event, out);
             None
@@ -107,12 +109,23 @@ const fn is_full(event: &Event<'_>) -> bool {
 
 /// `from,size,class,nrcpts,msgid,bodytype,proto,daemon,relay`, in this order.
 fn write_from(event: &Event<'_>, out: &mut String) {
-    let (from, size, class, nrcpts, msgid, bodytype, protocol, daemon, identity, relay) = match *event {
-        Event::Accepted { from, size, class, nrcpts, msgid, bodytype, protocol, daemon, identity, relay, .. } => {
-            (from, size, class, nrcpts, msgid, bodytype, protocol, daemon, identity, relay)
-        }
+    let (from, size, class, nrcpts, msgid, bodytype, priority, protocol, daemon, identity, relay) = match *event {
+        Event::Accepted {
+            from,
+            size,
+            class,
+            nrcpts,
+            msgid,
+            bodytype,
+            mt_priority,
+            protocol,
+            daemon,
+            identity,
+            relay,
+            ..
+        } => (from, size, class, nrcpts, msgid, bodytype, mt_priority, protocol, daemon, identity, relay),
         Event::TransactionRefused { from, size, protocol, daemon, relay, .. } => {
-            (from, size, 0, 0, None, None, protocol, daemon, None, relay)
+            (from, size, 0, 0, None, None, None, protocol, daemon, None, relay)
         }
         _ => return,
     };
@@ -129,6 +142,9 @@ fn write_from(event: &Event<'_>, out: &mut String) {
     out.push_str(protocol.keyword());
     word(out, ", daemon=", daemon);
     // Ours, where sendmail 8.17 and later have tls_verify= and auth=; readers of its log skip what they do not know.
+    if let Some(priority) = priority {
+        put(out, format_args!(", mt_priority={priority}"));
+    }
     if let Some(identity) = identity {
         value(out, ", authid=", identity, 2 * WORD_MAX);
     }
@@ -282,8 +298,16 @@ fn write_process(event: &Event<'_>, out: &mut String) {
             value(out, "stopping daemon: why=", why, WORD_MAX);
             put(out, format_args!(", connections={connections}"));
         }
-        Event::Stopped { cut_off } => put(out, format_args!("stopped daemon: cut_off={cut_off}")),
-        Event::Reloaded { path } => value(out, "configuration reloaded: file=", path, PATH_MAX),
+        Event::Stopped { cut_off, deliveries_cut_off } => {
+            put(out, format_args!("stopped daemon: cut_off={cut_off}, deliveries_cut_off={deliveries_cut_off}"));
+        }
+        Event::Reloaded { path, retried } => {
+            value(out, "configuration reloaded: file=", path, PATH_MAX);
+            match retried {
+                Some(changed) => end(out, ", waiting mail is tried again: changed=", changed),
+                None => out.push_str(", waiting mail keeps its times"),
+            }
+        }
         Event::ReloadRefused { path, errors } => {
             value(out, "configuration not reloaded, the old one stays: file=", path, PATH_MAX);
             put(out, format_args!(", errors={}, ", errors.len()));

@@ -28,7 +28,7 @@ pub enum Kind {
 }
 
 /// Names and networks.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Class {
     /// In DNS form and lower case.
     names: HashSet<Box<str>>,
@@ -47,6 +47,8 @@ pub struct Classes {
     pub relay: Class,
     /// Mail to these is taken from anyone; clients of these names have no rights.
     pub to: Class,
+    /// Our own name and addresses, taken from anyone as well, whether or not they are in w.
+    pub ours: Class,
     /// VirtHost: domains of virtusertable that are not in w.
     pub virt: Class,
     /// Our own name, which is in w without being listed.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Values of networks. Of two values for one network the first counts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Networks<T> {
     entries: HashMap<IpNet, T>,
     /// The lengths that occur, longest first: of IPv4, of IPv6.

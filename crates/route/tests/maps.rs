@@ -205,6 +205,19 @@ fn cdb_is_written_as_others_write_it() {
     assert!(written == bytes_of("tinycdb.cdb"));
 }
 
+/// A cdb file begins with the position of its first hash table, of which the lowest octets may be any mark.
+#[test]
+fn cdb_of_any_length() {
+    for mark in [[0xff, 0xfe], [0xfe, 0xff], [0x1f, 0x8b]] {
+        // The one record is as long as is needed for the hash tables to begin there.
+        let value = vec![b'v'; usize::from(u16::from_le_bytes(mark)) - 2_048 - 8 - 1];
+        let bytes = cdb::write([(b"a".as_slice(), value.as_slice())]).expect("small");
+        assert!(bytes.starts_with(&mark));
+        let loaded = read_bytes(bytes, true).expect("cdb");
+        assert_eq!(loaded.table.get("a").map(|hit| hit.value.len()), Some(value.len()));
+    }
+}
+
 fn write_both(entries: &[(String, String)]) -> [Vec<u8>; 2] {
     let octets = || entries.iter().map(|(key, value)| (key.as_bytes(), value.as_bytes()));
     [cdb::write(octets()).expect("small"), berkeley::write_hash(octets()).expect("small")]

@@ -72,11 +72,12 @@ impl Site {
             local: class(Kind::Local, "local-host-names"),
             relay,
             to: Class::default(),
+            ours: Class::default(),
             virt,
             hostname: Some(host.clone()),
         };
         // The addresses at which the server listens are its own, as it adds them.
-        classes.to.add_address(std::net::Ipv4Addr::LOCALHOST.into());
+        classes.ours.add_address(std::net::Ipv4Addr::LOCALHOST.into());
         let mut settings = Settings::new(host);
         settings.smart_hosts = text("smart_host").and_then(|text| hosts(&text));
         settings.luser_relay = text("luser_relay").and_then(|text| MailerValue::parse(&text, 25).ok());

@@ -3,6 +3,9 @@
 //! A recipient is *active* from the moment its job is formed to the moment the job is over. So are recipients that are
 //! overdue, until the sender was told. A message may have several jobs at a destination, each with its own recipients.
 
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+
 use mail::QueueId;
 
 use crate::chance::ById;
@@ -17,7 +20,33 @@ pub(crate) struct Active {
 #[derive(Debug)]
 enum Parts {
     One(Positions),
-    Several(Vec<Positions>),
+    Several(Several),
+}
+
+/// Parts of which no two have a recipient in common: a list has a thousand of them at a destination.
+#[derive(Debug, Default)]
+struct Several {
+    /// By their first recipient.
+    parts: BTreeMap<u32, Positions>,
+    /// The recipients of all of them.
+    recipients: BTreeSet<u32>,
+}
+
+impl Several {
+    fn insert(&mut self, part: Positions) {
+        self.recipients.extend(part.iter());
+        let first = part.iter().next();
+        self.parts.extend(first.map(|first| (first, part)));
+    }
+
+    fn remove(&mut self, part: &Positions) -> bool {
+        let Some(first) = part.iter().next().filter(|first| self.parts.get(first) == Some(part)) else { return false };
+        self.parts.remove(&first);
+        for recipient in part.iter() {
+            self.recipients.remove(&recipient);
+        }
+        true
+    }
 }
 
 impl Active {
@@ -26,41 +55,32 @@ impl Active {
         debug_assert!(recipients.as_slice().is_sorted(), "contains() searches by halves");
         debug_assert!(!self.has_any(message, &recipients), "{message:?} is active already");
         match self.messages.entry(message) {
-            std::collections::hash_map::Entry::Vacant(vacant) => {
+            Entry::Vacant(vacant) => {
                 vacant.insert(Parts::One(recipients));
             }
-            std::collections::hash_map::Entry::Occupied(mut occupied) => match occupied.get_mut() {
+            Entry::Occupied(mut occupied) => match occupied.get_mut() {
                 Parts::One(first) => {
-                    let first = first.clone();
-                    occupied.insert(Parts::Several(vec![first, recipients]));
+                    let mut several = Several::default();
+                    several.insert(first.clone());
+                    several.insert(recipients);
+                    occupied.insert(Parts::Several(several));
                 }
-                Parts::Several(parts) => parts.push(recipients),
+                Parts::Several(several) => several.insert(recipients),
             },
         }
     }
 
     /// Frees what was inserted together; false if it was not.
     pub(crate) fn remove(&mut self, message: QueueId, recipients: &Positions) -> bool {
-        let std::collections::hash_map::Entry::Occupied(mut occupied) = self.messages.entry(message) else {
-            return false;
+        let Entry::Occupied(mut occupied) = self.messages.entry(message) else { return false };
+        let (is_it, is_last) = match occupied.get_mut() {
+            Parts::One(only) => (only == recipients, only == recipients),
+            Parts::Several(several) => (several.remove(recipients), several.parts.is_empty()),
         };
-        match occupied.get_mut() {
-            Parts::One(only) => {
-                let is_it = only == recipients;
-                if is_it {
-                    occupied.remove();
-                }
-                is_it
-            }
-            Parts::Several(parts) => {
-                let Some(at) = parts.iter().position(|part| part == recipients) else { return false };
-                parts.swap_remove(at);
-                if parts.is_empty() {
-                    occupied.remove();
-                }
-                true
-            }
+        if is_last {
+            occupied.remove();
         }
+        is_it
     }
 
     /// Makes two of what was inserted together, of which one may be over before the other.
@@ -79,11 +99,10 @@ impl Active {
     }
 
     pub(crate) fn contains(&self, message: QueueId, recipient: u32) -> bool {
-        let holds = |part: &Positions| part.as_slice().binary_search(&recipient).is_ok();
         match self.messages.get(&message) {
             None => false,
-            Some(Parts::One(part)) => holds(part),
-            Some(Parts::Several(parts)) => parts.iter().any(holds),
+            Some(Parts::One(part)) => part.as_slice().binary_search(&recipient).is_ok(),
+            Some(Parts::Several(several)) => several.recipients.contains(&recipient),
         }
     }
 

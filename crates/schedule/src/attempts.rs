@@ -5,39 +5,75 @@
 
 use std::time::Duration;
 
-use crate::job::{ConnectionId, Failure, Feedback, Job, Lane, Positions, SiteId, Take};
+use crate::job::{ConnectionId, Failure, Feedback, Job, Lag, Lane, Positions, SiteId, Take};
 use crate::line::{Part, Taken};
 use crate::pool::{Connection, Flight, Phase};
 use crate::scheduler::{Scheduler, jobs_of, site_of};
 
 impl Scheduler {
     /// Says that a connection was greeted and can take work: its site is alive.
-    pub fn ready(&mut self, connection: ConnectionId, _now: Duration) {
+    pub fn ready(&mut self, connection: ConnectionId, now: Duration) {
         let Some(found) = self.pool.get(connection) else { return };
         let (id, phase) = (found.site, found.phase);
         if let Some(site) = self.sites.get_mut(&id) {
-            if phase == Phase::Opening {
-                self.pool.turn(connection, Phase::Awake, &mut site.counts, &mut site.idle);
+            if !site.doubts(found) {
+                site.revive();
             }
-            site.revive();
+            if phase.is_opening() {
+                site.called_off = 0;
+                site.passed_by = site.passed_by.saturating_sub(site.is_passed_by(found).into());
+                self.quiet.greets(connection, now);
+                let to = if phase.is_closing() { Phase::Closing } else { Phase::Awake };
+                self.pool.turn(connection, to, &mut site.counts, &mut site.idle);
+            }
             self.marks.site(id, site);
         }
     }
 
-    /// Says that a connection waits for a reply longer than the fast lane allows: its site goes to the slow lane, and
-    /// its place in the fast budget is free. It may get [`Action::Close`] although it is busy.
-    pub fn lagging(&mut self, connection: ConnectionId, _now: Duration) {
+    /// Says that a connection waits for a reply longer than the fast lane allows: its site goes to the slow lane unless
+    /// others of its hosts can be tried, and its place in the fast budget is free. It may get [`Action::Close`] although it is
+    /// busy.
+    ///
+    /// To be said again when it waits for the answer to a whole message and did not before: such a one gets `Close` only when
+    /// they have half of all connections.
+    pub fn lagging(&mut self, connection: ConnectionId, lag: Lag, _now: Duration) {
         let Some(id) = self.pool.get(connection).map(|found| found.site) else { return };
-        self.pool.lag(connection);
-        if let Some(site) = self.sites.get_mut(&id) {
+        let Some(site) = self.sites.get_mut(&id) else { return };
+        self.pool.lag(connection, lag);
+        if let Some(found) = self.pool.get_mut(connection) {
+            site.counts.sets(found, |found| found.is_apart = lag.has_others);
+        }
+        if !lag.has_others {
             site.lane = Lane::Slow;
-            self.marks.site(id, site);
+        }
+        self.marks.site(id, site);
+    }
+
+    /// Says that the first job of a connection is with its server whole, and that no answer came for a short while: nothing goes
+    /// behind it until one of its jobs is over, and others may be opened in its place. Then the driver asks for work again by itself.
+    pub fn stalling(&mut self, connection: ConnectionId, _now: Duration) {
+        let Some(found) = self.pool.get(connection).filter(|found| !found.flights.is_empty()) else { return };
+        let (id, phase) = (found.site, found.phase);
+        let Some(site) = self.sites.get_mut(&id) else { return };
+        self.pool.stall(connection, true, &mut site.counts);
+        if matches!(phase, Phase::Idle | Phase::Awake) {
+            self.pool.turn(connection, Phase::Busy, &mut site.counts, &mut site.idle);
+        }
+        self.marks.site(id, site);
+    }
+
+    /// Says of a job that is about to be [`done`](Self::done) that no answer came to it: it is tried alone until one does, `apart`:
+    /// each of its recipients.
+    pub fn unanswered(&mut self, connection: ConnectionId, job: &Job, apart: bool) {
+        let Some(found) = self.pool.get_mut(connection) else { return };
+        if let Some(flight) = found.flights.iter_mut().find(|flight| flight.is(job)) {
+            flight.lost = Some(apart);
         }
     }
 
     /// Gives a connection its next job. May be called while earlier ones are in flight.
     pub fn take(&mut self, connection: ConnectionId, now: Duration) -> Take {
-        if self.pool.get(connection).is_some_and(|found| found.phase == Phase::Opening) {
+        if self.pool.get(connection).is_some_and(|found| found.phase.is_opening()) {
             self.ready(connection, now);
         }
         let must_close = self.must_close(connection);
@@ -45,6 +81,10 @@ impl Scheduler {
         let id = found.site;
         let Some(site) = self.sites.get_mut(&id) else { return Take::Close };
         self.marks.site(id, site);
+        if !must_close && (found.stalls || found.flights.iter().any(|flight| flight.is_alone)) {
+            self.pool.turn(connection, Phase::Busy, &mut site.counts, &mut site.idle);
+            return Take::Later;
+        }
         let taken = if must_close || site.usable(now) == 0 {
             None
         } else {
@@ -58,9 +98,12 @@ impl Scheduler {
         self.pool.turn(connection, phase, &mut site.counts, &mut site.idle);
         match taken {
             None if must_close => Take::Close,
-            None => Take::Idle,
+            None => {
+                site.runs_dry(now);
+                Take::Idle
+            }
             Some(taken) => {
-                site.rate.spend(now);
+                site.spend(now);
                 site.in_flight += 1;
                 self.fly(connection, taken, now)
             }
@@ -74,21 +117,30 @@ impl Scheduler {
         job: &Job,
         feedback: Feedback,
         retry: Option<Duration>,
-        _now: Duration,
+        now: Duration,
     ) {
         let Some((id, flight)) = self.land(connection, job) else { return };
         let is_lost = feedback == Feedback::Lost;
-        let lagged = is_lost || self.pool.recover(connection, &self.budget);
+        let is_sent = feedback != Feedback::Unsent;
+        let lagged = is_lost || is_sent && self.pool.recover(connection, &self.budget);
+        self.step += 1;
         if let Some(found) = self.pool.get_mut(connection) {
-            found.served |= !is_lost;
+            found.served += u32::from(!is_lost);
             found.lagged |= is_lost;
         }
-        self.step += 1;
-        if let Some(site) = self.sites.get_mut(&id) {
-            site.finished(flight.taken, feedback, self.step);
+        let says_nothing = is_sent && self.remember(connection, id, &flight, is_lost);
+        if let (Some(site), Some(found)) = (self.sites.get_mut(&id), self.pool.get_mut(connection)) {
+            if says_nothing {
+                site.pace.give_back((flight.taken, found.served), (self.step, now));
+            } else {
+                site.finished(flight.taken, feedback, (self.step, now), &self.settings, &mut self.chance);
+            }
             if is_lost {
-                site.lane = Lane::Slow;
-            } else if !lagged {
+                site.lane = if found.is_apart { site.lane } else { Lane::Slow };
+            } else if is_sent {
+                site.counts.sets(found, |found| found.is_apart = false);
+            }
+            if is_sent && !lagged {
                 site.lane = Lane::Fast;
                 self.pool.hurry(connection, &self.budget);
             }
@@ -96,16 +148,39 @@ impl Scheduler {
         }
         for part in std::iter::once(&flight.first).chain(&flight.others) {
             if let Some(destination) = self.destinations.get_mut(&part.destination) {
-                destination.finished(flight.message, part, retry, &self.settings);
+                destination.finished(flight.message, part, retry, &self.settings, now);
                 self.marks.destination(destination);
             }
         }
         self.pool.judge_spare(connection);
     }
 
+    /// Marks what was lost, to be tried alone; what was answered is as any other. Says whether the host only hung up once more on
+    /// what it hangs up on, which says nothing about the site.
+    fn remember(&mut self, connection: ConnectionId, id: SiteId, flight: &Flight, is_lost: bool) -> bool {
+        let (Some(found), Some(site)) = (self.pool.get_mut(connection), self.sites.get_mut(&id)) else { return false };
+        let again = &mut site.line.again;
+        let Some(is_apart) = flight.lost.or_else(|| is_lost.then_some(false)) else {
+            again.clear(flight.message, &flight.recipients);
+            site.is_proven = true;
+            return false;
+        };
+        // A host that hangs up may be too busy, as long as it does not do so to the same ones.
+        let is_known = again.rank_of(flight.message, &flight.recipients).is_some();
+        found.is_excused |= is_lost || is_known;
+        let is_first = !std::mem::replace(&mut found.has_lost, true);
+        again.mark(flight.message, &flight.recipients, is_apart, is_first);
+        is_known && !is_lost
+    }
+
     /// Puts a job that was not tried back, first in line.
     pub fn give_back(&mut self, connection: ConnectionId, job: &Job, now: Duration) {
-        if let Some((_, flight)) = self.land(connection, job) {
+        let served = self.pool.get(connection).map_or(0, |found| found.served);
+        if let Some((id, flight)) = self.land(connection, job) {
+            self.step += 1;
+            if let Some(site) = self.sites.get_mut(&id) {
+                site.pace.give_back((flight.taken, served), (self.step, now));
+            }
             self.take_back(flight, now);
             self.pool.judge_spare(connection);
         }
@@ -130,6 +205,14 @@ impl Scheduler {
         self.end(connection, None, now)
     }
 
+    /// Says that a connection is over because its host is no good, and that others of the site can be tried: nobody else is
+    /// to blame. Its jobs that are not done are taken as given back; the next connection opens at once.
+    ///
+    /// It must be sure that the next one does not lead to the same host before the others.
+    pub fn host_failed(&mut self, connection: ConnectionId, now: Duration) {
+        drop(self.take_off(connection, now));
+    }
+
     /// Says that the hosts of a destination are not those of the site any more that the connection was opened for. Ends
     /// the connection without blame, takes its jobs back, and asks for the destination where it goes; what else waits at
     /// the site gets another connection. If nothing else belongs to the site, nothing is left there.
@@ -139,14 +222,7 @@ impl Scheduler {
     /// [`MISPLACED`](crate::MISPLACED).
     #[must_use]
     pub fn misplaced(&mut self, connection: ConnectionId, destination: &[u8], now: Duration) -> Vec<Job> {
-        let Some(id) = self.pool.get(connection).map(|found| found.site) else { return Vec::new() };
-        let Some(site) = self.sites.get_mut(&id) else { return Vec::new() };
-        let Some(ended) = self.pool.remove(connection, &mut site.counts, &mut site.idle) else { return Vec::new() };
-        site.in_flight -= ended.flights.len();
-        self.marks.site(id, site);
-        for flight in ended.flights.into_iter().rev() {
-            self.take_back(flight, now);
-        }
+        let Some((id, _)) = self.take_off(connection, now) else { return Vec::new() };
         let Some(whose) = self.names.get(destination).copied() else { return Vec::new() };
         let Some(found) = self.destinations.get_mut(&whose) else { return Vec::new() };
         // Otherwise it was placed anew meanwhile.
@@ -160,7 +236,7 @@ impl Scheduler {
 
     /// Gives a connection what was taken from the line for it.
     fn fly(&mut self, connection: ConnectionId, taken: Taken, now: Duration) -> Take {
-        let Taken { message, first, others, split } = taken;
+        let Taken { message, first, others, split, is_alone } = taken;
         if let Some((whole, rest)) = split
             && let Some(destination) = self.destinations.get_mut(&first.destination)
         {
@@ -176,19 +252,22 @@ impl Scheduler {
         let Some(found) = self.pool.get_mut(connection) else { return Take::Close };
         found.taken += 1;
         let job = Job { message, recipients: recipients.clone(), probe: found.probe && found.taken == 1 };
-        found.flights.push_back(Flight { message, recipients, first, others, taken: self.step });
+        let (taken, lost) = (self.step, None);
+        found.flights.push_back(Flight { message, recipients, first, others, taken, is_alone, lost });
         Take::Job(job)
     }
 
     /// Takes a job from its connection.
     fn land(&mut self, connection: ConnectionId, job: &Job) -> Option<(SiteId, Flight)> {
         let found = self.pool.get_mut(connection)?;
-        let is_it = |flight: &Flight| flight.message == job.message && flight.recipients == job.recipients;
-        let at = found.flights.iter().position(is_it)?;
+        let at = found.flights.iter().position(|flight| flight.is(job))?;
         let flight = found.flights.remove(at)?;
         let id = found.site;
         if let Some(site) = self.sites.get_mut(&id) {
             site.in_flight -= 1;
+            if at == 0 {
+                self.pool.stall(connection, false, &mut site.counts);
+            }
             self.marks.site(id, site);
         }
         Some((id, flight))
@@ -200,7 +279,7 @@ impl Scheduler {
         for part in others.into_iter().rev().chain(std::iter::once(first)) {
             let Some(destination) = self.destinations.get_mut(&part.destination) else { continue };
             let mut site = site_of(&mut self.sites, destination);
-            destination.take_back(message, part, site.as_deref_mut(), now);
+            destination.take_back(message, part, site.as_deref_mut(), &self.settings, now);
             self.marks.destination(destination);
             if let (Some(site), Some(id)) = (site, destination.site) {
                 self.marks.site(id, site);
@@ -208,25 +287,34 @@ impl Scheduler {
         }
     }
 
-    /// Ends a connection, takes its jobs back, and judges it.
-    fn end(&mut self, connection: ConnectionId, refused: Option<(Failure, &str)>, now: Duration) -> Vec<Job> {
-        let Some(found) = self.pool.get(connection) else { return Vec::new() };
-        let (id, lags) = (found.site, found.lagged);
-        let Some(site) = self.sites.get_mut(&id) else { return Vec::new() };
+    /// Ends a connection and takes its jobs back.
+    fn take_off(&mut self, connection: ConnectionId, now: Duration) -> Option<(SiteId, Connection)> {
+        let id = self.pool.get(connection)?.site;
+        let site = self.sites.get_mut(&id)?;
+        let mut ended = self.pool.remove(connection, &mut site.counts, &mut site.idle)?;
+        site.passed_by = site.passed_by.saturating_sub(site.is_passed_by(&ended).into());
         self.marks.site(id, site);
-        let Some(mut ended) = self.pool.remove(connection, &mut site.counts, &mut site.idle) else {
-            return Vec::new();
-        };
+        self.quiet.ends(connection);
         site.in_flight -= ended.flights.len();
+        self.step += 1;
+        for flight in &ended.flights {
+            site.pace.give_back((flight.taken, ended.served), (self.step, now));
+        }
         while let Some(flight) = ended.flights.pop_back() {
             self.take_back(flight, now);
         }
-        let silence = if lags { Failure::Silent } else { Failure::Refused };
+        Some((id, ended))
+    }
+
+    /// Ends a connection, takes its jobs back, and judges it.
+    fn end(&mut self, connection: ConnectionId, refused: Option<(Failure, &str)>, now: Duration) -> Vec<Job> {
+        let Some((id, ended)) = self.take_off(connection, now) else { return Vec::new() };
+        let silence = if ended.lagged { Failure::Silent } else { Failure::Refused };
         let why = match (refused, ended.phase) {
             (Some(why), _) => why,
             (None, Phase::Opening) => (silence, "the connection ended before it was greeted"),
             // Told to close before it got anything, or had nothing to do: that says nothing.
-            (None, phase) if !ended.served && (ended.taken > 0 || !ended.idled && phase != Phase::Closing) => {
+            (None, phase) if ended.served == 0 && (ended.taken > 0 || !ended.idled && !phase.is_closing()) => {
                 (silence, "the connection ended before a message was tried")
             }
             _ => return Vec::new(),
@@ -241,13 +329,16 @@ impl Scheduler {
         if !site.failed(ended, why, (self.step, now), &self.settings, &mut self.chance) {
             return Vec::new();
         }
-        let drained = site.line.drain();
+        let mut drained = site.line.drain();
+        let tells = site.tells(drained.len(), &self.settings, now);
         for (message, part) in &drained {
             if let Some(destination) = self.destinations.get_mut(&part.destination) {
-                destination.drop_part(*message, part, now);
+                destination.drop_part(*message, part, &self.settings, now);
                 self.marks.destination(destination);
             }
         }
+        // What came fresh was never told of.
+        drained.retain(|(_, part)| tells || part.fresh);
         jobs_of(drained, ended.probe)
     }
 }

@@ -15,10 +15,11 @@ use mail::QueueId;
 
 use crate::active::Active;
 use crate::chance::Chance;
-use crate::job::{Added, Class, DestinationId, Job, Positions, SiteId};
+use crate::job::{Added, Blame, Class, DestinationId, Job, Positions, SiteId};
 use crate::line::{Line, Part};
-use crate::settings::{Settings, back_off};
+use crate::settings::{Settings, back_off, jitter, on_grid, within};
 use crate::site::{Down, Site};
+use crate::times::Times;
 use crate::view::{Health, View};
 use crate::walk::Walk;
 
@@ -31,6 +32,10 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// The same for one whose site is down and of which nothing is in memory: its hosts may be others by now.
 const ASK_AGAIN_DOWN: Duration = Duration::from_secs(15 * 60);
 
+/// The wait while our own resolver is dead, if nobody says before that it is back.
+const RESOLVER_AGAIN: Duration = Duration::from_secs(5 * 60);
+/// Once it is back, within this.
+const RESOLVER_BACK: Duration = Duration::from_secs(30);
 /// Answers in a row that were wrong, until the hosts of a destination count as not known.
 const MISPLACED_MAX: u32 = 5;
 /// Why the hosts of a destination are not known that was `misplaced` again and again; for the log.
@@ -62,6 +67,8 @@ pub(crate) struct Destination {
     pub(crate) pending: VecDeque<(QueueId, Part)>,
     /// Its hosts are not known.
     pub(crate) down: Option<Box<Down>>,
+    /// That is the fault of our own resolver.
+    is_ours: bool,
     failures: u32,
     pub(crate) active: Active,
     /// Parts of it that wait, here or in the line of its site, by class.
@@ -80,6 +87,8 @@ pub(crate) struct Destination {
     pub(crate) ended: Vec<QueueId>,
     /// The list may have eligible entries that are not active.
     pub(crate) more: bool,
+    /// It may have entries whose age, or whose time, nobody has looked at: `look_at` does not stand for them.
+    pub(crate) unseen: bool,
     /// When the list is to be looked through at the latest.
     pub(crate) look_at: Option<Duration>,
     /// No walk by the clock before.
@@ -88,6 +97,8 @@ pub(crate) struct Destination {
     pub(crate) again_from: Duration,
     /// `Overdue` actions that were not answered yet.
     pub(crate) overdue: usize,
+    /// By when what waits in the spool is to be delivered, where somebody said so.
+    pub(crate) times: Option<Box<Times>>,
     used_at: Duration,
     keep_until: Option<Duration>,
     pub(crate) is_dirty: bool,
@@ -117,6 +128,7 @@ impl Destination {
             misplaced: 0,
             pending: VecDeque::new(),
             down: None,
+            is_ours: false,
             failures: 0,
             active: Active::default(),
             ready: [0; 3],
@@ -128,10 +140,12 @@ impl Destination {
             waits_at: None,
             ended: Vec::new(),
             more: false,
+            unseen: false,
             look_at: None,
             rest_until: Duration::ZERO,
             again_from: Duration::ZERO,
             overdue: 0,
+            times: None,
             used_at: Duration::ZERO,
             keep_until: None,
             is_dirty: false,
@@ -163,13 +177,14 @@ impl Destination {
             if !may_probe || job.recipients.len() > limit {
                 let answer = Added::Down { why: Arc::clone(&down.why), retry_at: down.until };
                 self.more = true;
+                self.look_by(check_at(job.message, Duration::MAX, false, settings));
                 return answer;
             }
         } else {
             let jobs = job.recipients.len().div_ceil(limit);
             let is_list = jobs > (settings.ready_max / 8).max(1);
             if is_list || self.fresh + jobs > share(class, settings.ready_max) {
-                self.more = true;
+                (self.more, self.unseen) = (true, true);
                 return Added::Waits;
             }
         }
@@ -190,6 +205,8 @@ impl Destination {
         mut line: Option<&mut Line>,
         now: Duration,
     ) -> usize {
+        let mut recipients = recipients;
+        let lost = line.as_ref().map_or_else(Vec::new, |line| line.again.part(message, &mut recipients));
         let mut put = |recipients: Positions| {
             self.active.insert(message, recipients.clone());
             let part = Part { destination: self.id, recipients, class, warned, fresh };
@@ -200,15 +217,20 @@ impl Destination {
                 None => self.pending.push_back((message, part)),
             }
         };
+        let formed = lost.len();
+        lost.into_iter().for_each(&mut put);
+        if recipients.is_empty() {
+            return formed;
+        }
         if recipients.len() <= PART_MAX && recipients.as_slice().is_sorted_by(|one, next| one < next) {
             put(recipients);
-            return 1;
+            return formed + 1;
         }
         let mut sorted = recipients.as_slice().to_vec();
         sorted.sort_unstable();
         sorted.dedup();
         let parts = sorted.chunks(PART_MAX);
-        let formed = parts.len();
+        let formed = formed + parts.len();
         parts.for_each(|part| put(Positions::from(part)));
         formed
     }
@@ -235,15 +257,22 @@ impl Destination {
     }
 
     /// A part that was in line leaves memory untried.
-    pub(crate) fn drop_part(&mut self, message: QueueId, part: &Part, now: Duration) {
+    pub(crate) fn drop_part(&mut self, message: QueueId, part: &Part, settings: &Settings, now: Duration) {
         self.leaves(part);
         self.release(message, &part.recipients);
-        self.more = true;
-        // What is too old is not to wait for the probe.
-        self.look_by(now);
-        if !self.is_loading {
-            self.walk = None;
+        self.is_left(message, part, settings, now);
+        if !self.is_loading && self.walk.take().is_some_and(|walk| !walk.is_probe) {
+            self.asks_again(now);
         }
+    }
+
+    /// A part goes back to the list of a destination that is down. What is too old is not to wait for the probe; but
+    /// where the age of all else is known, the list is not read for this one.
+    fn is_left(&mut self, message: QueueId, part: &Part, settings: &Settings, now: Duration) {
+        self.more = true;
+        let is_known = !self.unseen && self.walk.as_ref().is_none_or(|walk| walk.is_probe);
+        let at = if is_known { self.next_look(message, Duration::MAX, part.warned, settings, now) } else { now };
+        self.look_by(at);
     }
 
     /// A part was taken by a connection.
@@ -261,21 +290,37 @@ impl Destination {
     }
 
     /// A transaction with a part came to an end.
-    pub(crate) fn finished(&mut self, message: QueueId, part: &Part, retry: Option<Duration>, settings: &Settings) {
+    pub(crate) fn finished(
+        &mut self,
+        message: QueueId,
+        part: &Part,
+        retry: Option<Duration>,
+        settings: &Settings,
+        now: Duration,
+    ) {
         self.in_flight -= 1;
         self.misplaced = 0;
         self.release(message, &part.recipients);
         if let Some(due) = retry {
-            self.look_by(check_at(message, due, part.warned, settings));
+            self.look_by(self.next_look(message, due, part.warned, settings, now));
+        } else if let Some(times) = &mut self.times {
+            times.forget(message, &part.recipients);
         }
     }
 
     /// Takes a part back that was not tried, first in line; `site` is its own, which need not be the connection's.
-    pub(crate) fn take_back(&mut self, message: QueueId, part: Part, site: Option<&mut Site>, now: Duration) {
+    pub(crate) fn take_back(
+        &mut self,
+        message: QueueId,
+        part: Part,
+        site: Option<&mut Site>,
+        settings: &Settings,
+        now: Duration,
+    ) {
         self.in_flight -= 1;
         if self.down.is_some() || site.as_ref().is_some_and(|site| site.down.is_some()) {
             self.release(message, &part.recipients);
-            self.more = true;
+            self.is_left(message, &part, settings, now);
             return;
         }
         count(&mut self.ready, part.class, 1);
@@ -326,17 +371,39 @@ impl Destination {
         self.failures = 0;
         if self.down.take().is_some() {
             // What is known of the list was learned for a probe only.
-            self.more = true;
+            (self.more, self.unseen) = (true, true);
         }
     }
 
     /// Its hosts are not known for now.
-    pub(crate) fn is_unplaced(&mut self, why: &str, settings: &Settings, now: Duration, chance: &mut Chance) {
-        self.failures = self.failures.saturating_add(1);
-        let until = now + back_off(self.failures, settings.down_first, settings.down_max, chance.next());
-        self.down = Some(Box::new(Down { why: why.into(), until }));
+    pub(crate) fn is_unplaced(
+        &mut self,
+        (why, blame): (&str, Blame),
+        settings: &Settings,
+        now: Duration,
+        chance: &mut Chance,
+    ) {
+        self.is_ours = blame == Blame::Ours;
+        let wait = if self.is_ours {
+            jitter(RESOLVER_AGAIN.min(settings.down_max), chance.next())
+        } else {
+            self.failures = self.failures.saturating_add(1);
+            back_off(self.failures, settings.down_first, settings.down_max, chance.next())
+        };
+        let until = on_grid(now, wait);
+        self.down = Some(Box::new(Down { why: crate::site::kept(why), until, greets: false }));
         self.more = true;
-        self.look_by(now);
+        if self.unseen {
+            self.look_by(now);
+        }
+    }
+
+    /// Our own resolver answers again: if that was all, it is asked soon. Says whether.
+    pub(crate) fn resolver_is_back(&mut self, now: Duration, chance: &mut Chance) -> bool {
+        let Some(down) = self.down.as_mut().filter(|_| self.is_ours) else { return false };
+        self.is_ours = false;
+        down.until = down.until.min(now + within(RESOLVER_BACK, chance.next()));
+        true
     }
 
     /// Its site is not what it was said to be: it is asked again, the sooner the rarer that was. When that was all there
@@ -349,7 +416,7 @@ impl Destination {
         if let Some(too_many) = self.misplaced.checked_sub(MISPLACED_MAX) {
             // They were found in between, and that did not help.
             self.failures = too_many;
-            self.is_unplaced(MISPLACED, settings, now, chance);
+            self.is_unplaced((MISPLACED, Blame::Its), settings, now, chance);
         }
     }
 
@@ -374,13 +441,27 @@ impl Destination {
         self.look_at = Some(self.look_at.map_or(at, |before| before.min(at)));
     }
 
+    /// When a recipient that is due at `due` is to be looked at, with what is known of its message.
+    pub(crate) fn next_look(
+        &self,
+        message: QueueId,
+        due: Duration,
+        warned: bool,
+        settings: &Settings,
+        now: Duration,
+    ) -> Duration {
+        let young = self.times.as_ref().and_then(|times| times.young_until(message, now));
+        young.map_or_else(|| check_at(message, due, warned, settings), |until| due.min(until))
+    }
+
     /// When it is to be looked at although nothing happens.
     pub(crate) fn next_event(&self, site: Option<&Site>, settings: &Settings, now: Duration) -> Option<Duration> {
         let room = self.room(site, settings, now);
         let walk = self.next_walk(&room).or_else(|| self.wants_room_at(&room));
         let ask = Some(self.ask_from).filter(|_| !self.pending.is_empty());
         let check = site.and_then(|site| self.checks_place(site)).filter(|_| self.asks == Asks::No);
-        [walk, ask, check, self.keep_until].into_iter().flatten().filter(|&at| at > now).min()
+        let time = self.times.as_ref().and_then(|times| times.next());
+        [walk, ask, check, time, self.keep_until].into_iter().flatten().filter(|&at| at > now).min()
     }
 
     /// Whether nothing would be lost if it were forgotten.
@@ -423,6 +504,7 @@ impl Destination {
             connections: site.map_or(0, |site| site.counts.all() as usize),
             window: site.map_or(0, Site::window),
             limits: site.map(|site| site.limits),
+            pace: site.and_then(|site| site.pace.known()),
             more: self.more || self.walk.is_some(),
         }
     }

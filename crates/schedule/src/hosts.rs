@@ -24,7 +24,8 @@ use std::time::Duration;
 /// What a host is at least expected to take whose last attempt failed.
 const FAILED_TAKES: Duration = Duration::from_secs(10);
 
-/// Waits of a message for which a host that put it off is passed over: as many as it may need to get past three such hosts.
+/// Waits of a message for which a host that put it off is passed over, at least: as many as it may need to get past three such
+/// hosts.
 const SPARES: u32 = 4;
 
 /// The limits of the table.
@@ -68,7 +69,7 @@ struct Host {
     transaction: u32,
     /// Until when it is passed over.
     retry_at: u64,
-    /// Until when the outcome of the one connection that tries it is waited for.
+    /// Until when the first message of the one connection that tries it is waited for.
     trial_until: u64,
     /// Until when mail that it put off may have been tried elsewhere. Forgotten with the server.
     spared_until: u64,
@@ -76,6 +77,17 @@ struct Host {
     seen: u64,
     /// The number of its last use.
     used: u64,
+}
+
+/// How a host stands among the others of its site, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Standing {
+    /// As good as any.
+    Good,
+    /// It works as far as is known, and is to be left alone: it put mail off, or somebody is finding out whether it is back.
+    Aside,
+    /// It failed a short while ago.
+    Failed,
 }
 
 /// What a person sees of a host.
@@ -124,21 +136,50 @@ impl Hosts {
         self.known.is_empty()
     }
 
+    /// How a host stands now. It is passed over unless it is [`Standing::Good`].
+    #[must_use]
+    pub fn standing(&self, address: SocketAddr, now: Duration) -> Standing {
+        let now = micros(now);
+        match self.known.get(&plain(address)) {
+            Some(host) if now < host.retry_at => Standing::Failed,
+            Some(host) if now < host.trial_until.max(host.spared_until) => Standing::Aside,
+            _ => Standing::Good,
+        }
+    }
+
     /// Whether a host is as good as any: it is not passed over, and after a back-off nobody else is trying it.
     #[must_use]
     pub fn may_try(&self, address: SocketAddr, now: Duration) -> bool {
-        let now = micros(now);
-        let may = |host: &Host| now >= host.retry_at.max(host.trial_until).max(host.spared_until);
-        self.known.get(&plain(address)).is_none_or(may)
+        self.standing(address, now) == Standing::Good
     }
 
-    /// Puts hosts that are passed over behind the others, and changes nothing else in the order.
-    pub fn order<T>(&self, hosts: &mut [T], address_of: impl Fn(&T) -> SocketAddr, now: Duration) {
-        hosts.sort_by_cached_key(|host| !self.may_try(address_of(host), now));
+    /// Whether a host failed and has carried no transaction to its end since, however long ago that was.
+    #[must_use]
+    pub fn is_doubted(&self, address: SocketAddr) -> bool {
+        self.known.get(&plain(address)).is_some_and(|host| host.failures > 0)
+    }
+
+    /// Puts hosts that are passed over behind the others, those that failed last, and changes nothing else in the order. What
+    /// has no address is good.
+    ///
+    /// `is_wary`: who is doubted comes behind who is not. A connection that has found one host dead is not to find out about
+    /// all that may be.
+    pub fn order<T>(
+        &self,
+        hosts: &mut [T],
+        address_of: impl Fn(&T) -> Option<SocketAddr>,
+        is_wary: bool,
+        now: Duration,
+    ) {
+        hosts.sort_by_cached_key(|host| {
+            address_of(host).map_or((Standing::Good, false), |address| {
+                (self.standing(address, now), is_wary && self.is_doubted(address))
+            })
+        });
     }
 
     /// A connection to a host begins. One that failed before is tried by this connection alone: for others it is passed over
-    /// until it greeted or failed, for `first` at most.
+    /// until it carried a transaction to its end or failed, for `first` at most.
     pub fn trying(&mut self, address: SocketAddr, now: Duration) {
         let limit = micros(now.saturating_add(self.settings.first));
         if let Some(host) = self.known.get_mut(&plain(address)).filter(|host| host.failures > 0) {
@@ -161,18 +202,24 @@ impl Hosts {
     }
 
     /// A host greeted and put a whole message off, or dropped it, and the message waits for `wait`: it is passed over for
-    /// [`SPARES`] of these waits, whether it greets or not, so that the next tries of the message find the others.
+    /// [`SPARES`] of these waits, and for more if its site has many hosts (`count`), whether it greets or not, so that the
+    /// next tries of the message find the others.
     // RFC 5321 §5.1: each of the addresses is tried until one takes the mail
-    pub fn spare(&mut self, address: SocketAddr, wait: Duration, now: Duration) {
-        let until = micros(now.saturating_add(wait.saturating_mul(SPARES)));
+    pub fn spare(&mut self, address: SocketAddr, wait: Duration, count: usize, now: Duration) {
+        // Waits that do not grow any more are all the same: one for each host, and one to be sure.
+        let waits = u32::try_from(count.saturating_add(1)).unwrap_or(u32::MAX).max(SPARES);
+        let until = micros(now.saturating_add(wait.saturating_mul(waits)));
         let host = self.touch(address, now);
         host.spared_until = host.spared_until.max(until);
     }
 
     /// A host is ready for mail, `took` after the connection began. Failures are not forgotten before it took some.
     pub fn greeted(&mut self, address: SocketAddr, took: Duration, now: Duration) {
+        let limit = micros(now.saturating_add(self.settings.first));
         let host = self.touch(address, now);
-        (host.retry_at, host.trial_until) = (0, 0);
+        host.retry_at = 0;
+        // Who greeted and hung before may do so again: one message finds out.
+        host.trial_until = if host.failures > 0 { limit } else { 0 };
         host.greeting = smoothed(host.greeting, took);
     }
 

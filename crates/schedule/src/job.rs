@@ -81,10 +81,10 @@ impl Positions {
         self.as_slice().is_empty()
     }
 
-    /// Whether `position` is among them.
+    /// Whether `position` is among them, which are in ascending order.
     #[must_use]
     pub fn contains(&self, position: u32) -> bool {
-        self.as_slice().contains(&position)
+        self.as_slice().binary_search(&position).is_ok()
     }
 }
 
@@ -173,13 +173,35 @@ pub struct Place<'a> {
     pub until: Duration,
 }
 
-/// Why no connection came about.
+/// Why a connection came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// Somebody said no: connection refused, no route, a 4xx or 5xx greeting, TLS.
+    /// Somebody said no before there was a message: connection refused, no route, a 4xx or 5xx greeting, TLS.
     Refused,
     /// Nobody said anything: a time-out of connect, greeting or command.
     Silent,
+    /// The site said 421 to the first message: it wants less.
+    Dismissed,
+    /// The connection broke in the first message, without a word: that says nothing of a pace.
+    Broken,
+}
+
+/// What is known of a connection that waits for longer than the fast lane allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lag {
+    /// Other hosts of the site can be tried instead: the site keeps its lane.
+    pub has_others: bool,
+    /// The peer may have a whole message, whose answer is missing: who hangs up gets it taken twice.
+    pub is_whole: bool,
+}
+
+/// Why the hosts of a destination are not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Blame {
+    /// The name servers of its domain, or its configuration: each time it is asked less soon.
+    Its,
+    /// Our own resolver does not answer: that says nothing about the destination.
+    Ours,
 }
 
 /// Recipients of one message that go to one site in one transaction; they may be of several destinations.
@@ -210,6 +232,8 @@ pub struct Waiting {
     pub held: bool,
     /// How urgent its message is.
     pub class: Class,
+    /// Its sender may have said by when it is to be delivered.
+    pub timed: bool,
 }
 
 /// What the driver is to do.
@@ -233,8 +257,9 @@ pub enum Action {
     },
     /// The connection was told [`Take::Idle`], and now there is work: call [`take`](crate::Scheduler::take) for it.
     Wake(ConnectionId),
-    /// The connection is idle, or [`lagging`](crate::Scheduler::lagging), and its place is needed: close it, then call
-    /// [`closed`](crate::Scheduler::closed). One that lags is not idle: it ends in the middle of what it waits for.
+    /// The connection is idle, or [`lagging`](crate::Scheduler::lagging), or not ready yet, and its place is needed: close it, then
+    /// call [`closed`](crate::Scheduler::closed). One that lags or opens is not idle: it ends in the middle of what it waits for. If
+    /// that is the answer to a whole message by now, and was not, say so by `lagging` instead.
     Close(ConnectionId),
     /// Read the spool's list of the destination and answer with [`loaded`](crate::Scheduler::loaded).
     Load {
@@ -245,7 +270,8 @@ pub enum Action {
         /// Read so many entries at most.
         limit: usize,
     },
-    /// Tell the sender, record it in the spool, then call [`settled`](crate::Scheduler::settled).
+    /// Tell the sender, record it in the spool, then call [`settled`](crate::Scheduler::settled); for
+    /// [`Overdue::ByTime`] [`timed`](crate::Scheduler::timed).
     Overdue {
         /// The destination they wait for.
         destination: DestinationId,
@@ -265,6 +291,9 @@ pub enum Overdue {
     GiveUp,
     /// Older than `warn_after` for the first time: the sender hears of the delay, the attempts go on.
     Warn,
+    /// The time by which the sender wanted them delivered may be over, or is not known here: look, and say when it is. They
+    /// fail, or the sender hears of the delay, as he said.
+    ByTime,
 }
 
 /// What became of a fresh message.
@@ -291,6 +320,8 @@ pub enum Take {
     Job(Job),
     /// Nothing now. Park until [`Action::Wake`] or [`Action::Close`]; after an idle time-out close.
     Idle,
+    /// Nothing goes behind what is in flight: ask again when one of these jobs is over.
+    Later,
     /// Finish what is in flight, close, call [`closed`](crate::Scheduler::closed).
     Close,
 }
@@ -304,6 +335,10 @@ pub enum Feedback {
     Slowdown,
     /// Neither.
     Neutral,
+    /// The connection broke before an answer: the window is halved, and nothing is learned of the pace.
+    Broken,
+    /// Nothing was sent: the message is gone, cannot be read, or is none for this host. That says nothing about the site.
+    Unsent,
     /// No answer came in the time there is, or its place was needed before: the site is silent, the window is halved,
     /// and the job does not count as one that the connection has done.
     Lost,

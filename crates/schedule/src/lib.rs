@@ -17,11 +17,15 @@
 //! | `serve` | what is next to do |
 //! | `destination` | one list of the spool: its place, and its jobs in memory |
 //! | `active` | which recipients must not be taken again |
+//! | `times` | by when senders wanted it delivered |
 //! | `walk` | reading the spool's list of a destination page by page |
 //! | `site` | one next hop: health, window, lane, and when one more connection is opened |
 //! | `line` | whose job is next at a site: classes, lists and single messages |
+//! | `again` | what was lost without an answer, and goes alone |
 //! | `rate` | how many transactions a site takes in a time |
+//! | `pace` | the rate at which a site takes mail that says 421 beyond it |
 //! | `pool` | connections, and the budgets of the lanes |
+//! | `quiet` | connections that have not been greeted yet, and how long that usually takes |
 //! | `stands` | who waits for a connection |
 //! | `hosts` | single hosts of a site: who is passed over, who is fast, whose TLS is broken |
 //! | `view` | what an operator sees |
@@ -32,27 +36,31 @@
 #![forbid(unsafe_code)]
 
 mod active;
+mod again;
 mod attempts;
 mod chance;
 mod destination;
 mod hosts;
 mod job;
 mod line;
+mod pace;
 mod pool;
+mod quiet;
 mod rate;
 mod scheduler;
 mod serve;
 mod settings;
 mod site;
 mod stands;
+mod times;
 mod view;
 mod walk;
 
 pub use destination::MISPLACED;
-pub use hosts::{HostSettings, HostView, Hosts, HostsDamage};
+pub use hosts::{HostSettings, HostView, Hosts, HostsDamage, Standing};
 pub use job::{
-    Action, Added, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Lane, Limits, Overdue, Place, Positions,
-    SiteId, Take, Waiting,
+    Action, Added, Blame, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Lag, Lane, Limits, Overdue,
+    Place, Positions, SiteId, Take, Waiting,
 };
 pub use scheduler::Scheduler;
 pub use settings::{Settings, retry_after};

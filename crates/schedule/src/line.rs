@@ -6,14 +6,15 @@
 //! moves the start of its owner on by what it cost, and the least start is next. That is deficit round robin without the
 //! rounds, so each call costs O(log n).
 //!
-//! The parts of one message that are of several destinations join in one transaction. Nothing here knows of connections,
-//! rates or back-off.
+//! The parts of one message that are of several destinations join in one transaction. What was lost without an answer stands in a
+//! line of its own ([`Again`]) and joins with nothing. Nothing here knows of connections, rates or back-off.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use mail::QueueId;
 
+use crate::again::{AT_ONCE, Again, Rank};
 use crate::chance::ById;
 use crate::job::{Class, DestinationId, Positions};
 
@@ -44,6 +45,8 @@ pub(crate) struct Taken {
     pub(crate) others: Vec<Part>,
     /// The first one was too large: its recipients as they were, and those that stay in the line.
     pub(crate) split: Option<(Positions, Positions)>,
+    /// It was lost before: nothing is to go behind it.
+    pub(crate) is_alone: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +94,8 @@ pub(crate) struct Line {
     recipients: usize,
     /// Numbers places, so that none is mistaken for another.
     next: u64,
+    /// What was lost without an answer.
+    pub(crate) again: Again,
 }
 
 impl Class {
@@ -161,6 +166,9 @@ impl Line {
     /// Puts a part in line.
     pub(crate) fn push(&mut self, message: QueueId, part: Part, now: Duration) {
         self.count_in(&part);
+        if let Some(rank) = self.again.rank_of(message, &part.recipients) {
+            return self.again.push(message, part, rank, now);
+        }
         let class = part.class;
         self.next += 1;
         let number = self.next;
@@ -192,6 +200,9 @@ impl Line {
     /// Puts a part back that had its turn: first of its class.
     pub(crate) fn push_front(&mut self, message: QueueId, part: Part, now: Duration) {
         self.count_in(&part);
+        if self.again.rank_of(message, &part.recipients).is_some() {
+            return self.again.push(message, part, AT_ONCE, now);
+        }
         let class = part.class;
         self.next += 1;
         let number = self.next;
@@ -217,7 +228,11 @@ impl Line {
     /// Takes what is next: parts of one message, with up to `most` recipients.
     pub(crate) fn take(&mut self, most: usize, now: Duration) -> Option<Taken> {
         let most = most.max(1);
-        let class = self.next_class()?;
+        let class = self.next_class();
+        if let Some((message, part, rank)) = self.again.pop(class.is_some()) {
+            return Some(self.take_alone(message, part, rank, most, now));
+        }
+        let class = class?;
         let (message, start) = self.turn(class)?;
         let group = self.groups.get_mut(&message)?;
         let mut first = group.pop()?;
@@ -263,11 +278,37 @@ impl Line {
         for part in &others {
             self.count_out(part);
         }
-        Some(Taken { message, first, others, split })
+        Some(Taken { message, first, others, split, is_alone: false })
+    }
+
+    /// Takes up to `most` recipients of a part that was lost before.
+    fn take_alone(&mut self, message: QueueId, mut first: Part, rank: Rank, most: usize, now: Duration) -> Taken {
+        let mut split = None;
+        if first.recipients.len() > most {
+            let (head, rest) = first.recipients.as_slice().split_at(most);
+            let (head, rest) = (Positions::from(head), Positions::from(rest));
+            let whole = std::mem::replace(&mut first.recipients, head);
+            self.again.push(message, Part { recipients: rest.clone(), ..first.clone() }, rank, now);
+            self.recipients -= first.recipients.len();
+            split = Some((whole, rest));
+        } else {
+            self.count_out(&first);
+        }
+        Taken { message, first, others: Vec::new(), split, is_alone: true }
     }
 
     /// Takes out what waits of a message for one destination.
     pub(crate) fn remove(&mut self, message: QueueId, destination: DestinationId) -> Vec<Part> {
+        let mut out = self.again.remove(message, |part| part.destination == destination);
+        for part in &out {
+            self.count_out(part);
+        }
+        out.extend(self.remove_group(message, destination));
+        out
+    }
+
+    /// The same of those that were not lost before.
+    fn remove_group(&mut self, message: QueueId, destination: DestinationId) -> Vec<Part> {
         let Some(group) = self.groups.get_mut(&message) else { return Vec::new() };
         let class = group.class;
         let (mut out, mut stay) = (Vec::new(), VecDeque::new());
@@ -310,6 +351,7 @@ impl Line {
             }
             (tier.groups, tier.streak) = (0, 0);
         }
+        all.extend(self.again.drain());
         (self.parts, self.walked, self.recipients) = (0, 0, 0);
         self.groups.shrink_to_fit();
         all
@@ -320,12 +362,14 @@ impl Line {
         let firsts = self.tiers.iter().flat_map(|tier| {
             [tier.small.front().map(|(_, message)| message), tier.large.first_key_value().map(|(_, message)| message)]
         });
-        firsts.flatten().filter_map(|message| self.groups.get(message)).map(|group| group.since).min()
+        let waiting = firsts.flatten().filter_map(|message| self.groups.get(message)).map(|group| group.since);
+        waiting.chain(self.again.first().map(|(_, since)| since)).min()
     }
 
     /// The destination of the part that is next.
     pub(crate) fn first_destination(&self) -> Option<DestinationId> {
-        let tier = self.next_class().and_then(|class| self.tiers.get(class.index()))?;
+        let Some(class) = self.next_class() else { return self.again.first().map(|(part, _)| part.destination) };
+        let tier = self.tiers.get(class.index())?;
         let small = tier.small.front().map(|(_, message)| message);
         let message = small.or_else(|| tier.large.first_key_value().map(|(_, message)| message))?;
         self.groups.get(message)?.head.as_ref().map(|part| part.destination)

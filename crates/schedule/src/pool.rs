@@ -1,26 +1,41 @@
 //! Connections of all sites, and the budgets they share.
 //!
 //! A connection is *opening* until it is greeted, then *awake* (about to ask for work), *busy* (it got a job and will ask
-//! again when it can), *idle* (it asked and got nothing; only a wake brings it back) or *closing*. All of them count until
+//! again when it can), *idle* (it asked and got nothing; only a wake brings it back) or *closing*; one that is to close before it is
+//! greeted is *dropping*. All of them count until
 //! they are over, each in one *purse*: those of the fast lane, those of the slow lane, and *extra* ones, which were of the
 //! fast lane until they lagged. So what hangs takes no place from what is fast; but all together have a bound, and beyond
-//! it those that have lagged for longest are called off.
+//! it those that have lagged for longest are called off: first those whose peer has no whole message, which would be taken
+//! twice. Those that may have one keep up to half of all places.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use mail::QueueId;
 
 use crate::chance::ById;
-use crate::job::{ConnectionId, Lane, Positions, SiteId};
+use crate::job::{ConnectionId, Job, Lag, Lane, Positions, SiteId};
 use crate::line::Part;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Opening,
+    Dropping,
     Awake,
     Busy,
     Idle,
     Closing,
+}
+
+impl Phase {
+    /// Not greeted yet.
+    pub(crate) const fn is_opening(self) -> bool {
+        matches!(self, Self::Opening | Self::Dropping)
+    }
+
+    /// It was told to close.
+    pub(crate) const fn is_closing(self) -> bool {
+        matches!(self, Self::Closing | Self::Dropping)
+    }
 }
 
 /// Where a connection counts.
@@ -37,13 +52,20 @@ pub(crate) struct Budget {
     pub(crate) fast: usize,
     pub(crate) slow: usize,
     pub(crate) all: usize,
+    /// Of the fast lane, for sites that were quiet when they were asked before.
+    pub(crate) quiet: usize,
 }
 
 impl Budget {
     pub(crate) fn new(connections_max: usize) -> Self {
         let slow = (connections_max / 10).max(1);
         let fast = connections_max.saturating_sub(slow).max(1);
-        Self { fast, slow, all: fast + slow }
+        Self { fast, slow, all: connections_max.max(1), quiet: (fast / 2).max(1) }
+    }
+
+    /// Whether the lanes share what is too little for both, and take turns.
+    pub(crate) const fn is_shared(&self) -> bool {
+        self.all < self.fast + self.slow
     }
 
     pub(crate) const fn of(&self, lane: Lane) -> usize {
@@ -64,6 +86,17 @@ pub(crate) struct Flight {
     pub(crate) others: Vec<Part>,
     /// When it was taken, by the scheduler's count of steps.
     pub(crate) taken: u64,
+    /// It was lost before: nothing goes behind it.
+    pub(crate) is_alone: bool,
+    /// No answer came; whether its recipients are to be tried one by one.
+    pub(crate) lost: Option<bool>,
+}
+
+impl Flight {
+    /// Whether it is this job.
+    pub(crate) fn is(&self, job: &Job) -> bool {
+        self.message == job.message && self.recipients == job.recipients
+    }
 }
 
 #[derive(Debug)]
@@ -75,8 +108,14 @@ pub(crate) struct Connection {
     pub(crate) flights: VecDeque<Flight>,
     /// Jobs it was given.
     pub(crate) taken: u32,
-    /// A job of it was answered.
-    pub(crate) served: bool,
+    /// Jobs of it that were answered.
+    pub(crate) served: u32,
+    /// A job of it was lost.
+    pub(crate) has_lost: bool,
+    /// One of them may itself be why: that it was lost is not held against a site that answered others.
+    pub(crate) is_excused: bool,
+    /// The first of its jobs is whole and has no answer: nothing goes behind it.
+    pub(crate) stalls: bool,
     /// It was told once that there is nothing to do.
     pub(crate) idled: bool,
     /// It was opened to see whether a site is up again.
@@ -87,6 +126,8 @@ pub(crate) struct Connection {
     spare: Option<u64>,
     /// It has waited for longer than the fast lane allows since its last job was answered.
     pub(crate) lagged: bool,
+    /// It lags, and its host alone: its site may have another one instead.
+    pub(crate) is_apart: bool,
     /// Its place among those that lag and can be called off.
     lags: Option<u64>,
 }
@@ -99,12 +140,26 @@ pub(crate) struct Counts {
     pub(crate) busy: u32,
     pub(crate) idle: u32,
     pub(crate) closing: u32,
+    /// Those of all these that stall.
+    pub(crate) stalling: u32,
+    /// The others of them that hang at a bad host while another can be tried.
+    pub(crate) apart: u32,
 }
 
 impl Counts {
+    /// Changes whether a connection stalls, or is apart.
+    pub(crate) fn sets(&mut self, connection: &mut Connection, change: impl FnOnce(&mut Connection)) {
+        let of = |one: &Connection| (u32::from(one.stalls), u32::from(one.is_apart && !one.stalls));
+        let (stalled, was_apart) = of(connection);
+        change(connection);
+        let (stalls, is_apart) = of(connection);
+        self.stalling = self.stalling + stalls - stalled;
+        self.apart = self.apart + is_apart - was_apart;
+    }
+
     fn of(&mut self, phase: Phase) -> &mut u32 {
         match phase {
-            Phase::Opening => &mut self.opening,
+            Phase::Opening | Phase::Dropping => &mut self.opening,
             Phase::Awake => &mut self.awake,
             Phase::Busy => &mut self.busy,
             Phase::Idle => &mut self.idle,
@@ -142,8 +197,9 @@ pub(crate) struct Pool {
     fast: Held,
     slow: Held,
     extra: Held,
-    /// Those that lag and were not called off, longest first.
+    /// Those that lag and were not called off, longest first; apart those whose peer may have a whole message.
     lagging: BTreeMap<u64, ConnectionId>,
+    whole: BTreeMap<u64, ConnectionId>,
     /// Those of them that have got their last job: told to close, and not about to.
     stuck: usize,
     next: u64,
@@ -201,12 +257,17 @@ impl Pool {
         [&self.extra, &self.slow, &self.fast].into_iter().find_map(|held| held.spare.values().next().copied())
     }
 
-    /// Takes the one that has lagged for longest off the list of those that lag.
-    pub(crate) fn call_off(&mut self) -> Option<ConnectionId> {
-        let (_, id) = self.lagging.pop_first()?;
+    /// Takes the one that has lagged for longest off the list of those that lag. One whose peer may have a whole message only
+    /// if those have more than half of `all` places.
+    pub(crate) fn call_off(&mut self, all: usize) -> Option<ConnectionId> {
+        let is_too_many = self.whole.len() > (all / 2).max(1);
+        let (_, id) = match self.lagging.pop_first() {
+            None if is_too_many => self.whole.pop_first(),
+            found => found,
+        }?;
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.lags = None;
-            self.stuck -= usize::from(connection.phase == Phase::Closing);
+            self.stuck -= usize::from(connection.phase.is_closing());
         }
         Some(id)
     }
@@ -233,12 +294,16 @@ impl Pool {
             purse,
             flights: VecDeque::new(),
             taken: 0,
-            served: false,
+            served: 0,
+            has_lost: false,
+            is_excused: false,
+            stalls: false,
             idled: false,
             probe,
             opened,
             spare: None,
             lagged: false,
+            is_apart: false,
             lags: None,
         };
         self.connections.insert(id, connection);
@@ -262,11 +327,11 @@ impl Pool {
             connection.idled = true;
             idle.push(id);
         }
-        if from == Phase::Closing {
+        if from.is_closing() {
             self.held(purse).closing -= 1;
             self.stuck -= usize::from(lags);
         }
-        if to == Phase::Closing {
+        if to.is_closing() {
             self.held(purse).closing += 1;
             self.stuck += usize::from(lags);
         }
@@ -293,18 +358,29 @@ impl Pool {
         }
     }
 
+    /// The first job of a connection has been whole for a while and has no answer, or has one now.
+    pub(crate) fn stall(&mut self, id: ConnectionId, stalls: bool, counts: &mut Counts) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        counts.sets(connection, |connection| connection.stalls = stalls);
+    }
+
     /// A connection waits for longer than the fast lane allows: its place there is free.
-    pub(crate) fn lag(&mut self, id: ConnectionId) {
-        let place = self.next_place;
+    pub(crate) fn lag(&mut self, id: ConnectionId, lag: Lag) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let has_lagged = std::mem::replace(&mut connection.lagged, true);
-        if has_lagged || connection.purse == Purse::Slow {
+        // One that was called off ends, unless it is the answer to a whole message that it waits for.
+        if connection.purse == Purse::Slow || has_lagged && !lag.is_whole {
             return;
         }
+        let place = connection.lags.take().unwrap_or_else(|| {
+            self.stuck += usize::from(connection.phase.is_closing());
+            self.next_place += 1;
+            self.next_place - 1
+        });
         connection.lags = Some(place);
-        self.stuck += usize::from(connection.phase == Phase::Closing);
-        self.next_place += 1;
-        self.lagging.insert(place, id);
+        self.lagging.remove(&place);
+        let list = if lag.is_whole { &mut self.whole } else { &mut self.lagging };
+        list.insert(place, id);
         self.shift(id, Purse::Extra);
     }
 
@@ -314,7 +390,8 @@ impl Pool {
         let lagged = std::mem::take(&mut connection.lagged);
         if let Some(place) = connection.lags.take() {
             self.lagging.remove(&place);
-            self.stuck -= usize::from(connection.phase == Phase::Closing);
+            self.whole.remove(&place);
+            self.stuck -= usize::from(connection.phase.is_closing());
             if self.slow.all < budget.slow {
                 self.shift(id, Purse::Slow);
             }
@@ -338,17 +415,19 @@ impl Pool {
         counts: &mut Counts,
         idle: &mut Vec<ConnectionId>,
     ) -> Option<Connection> {
-        let connection = self.connections.remove(&id)?;
+        let mut connection = self.connections.remove(&id)?;
         *counts.of(connection.phase) -= 1;
+        counts.sets(&mut connection, |connection| (connection.stalls, connection.is_apart) = (false, false));
         let held = self.held(connection.purse);
         held.all -= 1;
-        held.closing -= usize::from(connection.phase == Phase::Closing);
+        held.closing -= usize::from(connection.phase.is_closing());
         if let Some(place) = connection.spare {
             held.spare.remove(&place);
         }
         if let Some(place) = connection.lags {
             self.lagging.remove(&place);
-            self.stuck -= usize::from(connection.phase == Phase::Closing);
+            self.whole.remove(&place);
+            self.stuck -= usize::from(connection.phase.is_closing());
         }
         if connection.phase == Phase::Idle {
             idle.retain(|&other| other != id);
@@ -359,7 +438,7 @@ impl Pool {
     fn shift(&mut self, id: ConnectionId, to: Purse) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let from = std::mem::replace(&mut connection.purse, to);
-        let (is_closing, spare) = (usize::from(connection.phase == Phase::Closing), connection.spare);
+        let (is_closing, spare) = (usize::from(connection.phase.is_closing()), connection.spare);
         let before = self.held(from);
         before.all -= 1;
         before.closing -= is_closing;

@@ -20,13 +20,19 @@ pub(crate) struct Rate {
 impl Rate {
     /// Sets the limit, in transactions per 1,000 seconds. What was spent stays spent.
     pub(crate) fn set(&mut self, limit: Option<u32>, now: Duration) {
-        if limit == self.limit {
+        self.hold(limit, Duration::from_secs(1), now);
+    }
+
+    /// The same, for a bucket that holds what so long a time brings, at least one.
+    pub(crate) fn hold(&mut self, limit: Option<u32>, span: Duration, now: Duration) {
+        let milli = u128::from(limit.unwrap_or(1).max(1));
+        let burst = (milli * span.as_millis() / 1_000_000).max(1);
+        if limit == self.limit && burst == self.burst {
             return;
         }
         self.limit = limit;
-        let milli = u128::from(limit.unwrap_or(1).max(1));
         self.period = 1_000_000_000_000_u128.div_ceil(milli);
-        self.burst = (milli / 1_000).max(1);
+        self.burst = burst;
         self.full = self.full.min(now.as_nanos() + self.burst * self.period);
     }
 
@@ -44,6 +50,16 @@ impl Rate {
         if self.limit.is_some() {
             self.full = self.full.max(now.as_nanos()) + self.period;
         }
+    }
+
+    /// One that went does not count after all.
+    pub(crate) const fn refund(&mut self) {
+        self.full = self.full.saturating_sub(self.period);
+    }
+
+    /// The limit, in transactions per 1,000 seconds.
+    pub(crate) const fn limit(&self) -> Option<u32> {
+        self.limit
     }
 
     /// When the next one may go, if none may now.

@@ -10,10 +10,11 @@ use std::time::Duration;
 use mail::QueueId;
 
 use crate::chance::{ById, Chance};
-use crate::destination::{Asks, Destination};
-use crate::job::{Action, Added, Class, DestinationId, Job, Place, Positions, SiteId, Waiting};
+use crate::destination::{Asks, Destination, check_at};
+use crate::job::{Action, Added, Blame, Class, DestinationId, Job, Place, Positions, SiteId, Waiting};
 use crate::line::Part;
 use crate::pool::{Budget, Pool};
+use crate::quiet::Quiet;
 use crate::serve::{Marks, Who};
 use crate::settings::Settings;
 use crate::site::Site;
@@ -32,6 +33,8 @@ use crate::walk::OVERDUE_MAX_ALL;
 ///   held or deleted them meanwhile, or a walk may have delivered a message before [`add`](Self::add) told of it.
 #[derive(Debug)]
 pub struct Scheduler {
+    /// As they were given; `settings` has the share of a destination as `ready_max`.
+    wanted: Settings,
     pub(crate) settings: Settings,
     pub(crate) budget: Budget,
     pub(crate) pool: Pool,
@@ -43,13 +46,15 @@ pub struct Scheduler {
     pub(crate) marks: Marks,
     /// Sites that want a connection the budget does not have.
     pub(crate) stands: Stands,
+    /// Connections of the fast lane that are opening.
+    pub(crate) quiet: Quiet,
     /// Destinations to be asked about, pressing ones first.
     pub(crate) pressing: VecDeque<DestinationId>,
     pub(crate) asking: VecDeque<DestinationId>,
     /// `Resolve` actions that were not answered.
     pub(crate) asked: usize,
     /// `Overdue` actions that were not answered.
-    overdue: usize,
+    pub(crate) overdue: usize,
     pub(crate) timers: BTreeSet<(Duration, Who)>,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) chance: Chance,
@@ -65,6 +70,7 @@ impl Scheduler {
     pub fn new(settings: Settings, seed: u64) -> Self {
         Self {
             budget: Budget::new(settings.connections_max),
+            wanted: settings.clone(),
             settings,
             pool: Pool::default(),
             destinations: ById::default(),
@@ -73,6 +79,7 @@ impl Scheduler {
             site_names: BTreeMap::new(),
             marks: Marks::default(),
             stands: Stands::default(),
+            quiet: Quiet::default(),
             pressing: VecDeque::new(),
             asking: VecDeque::new(),
             asked: 0,
@@ -93,12 +100,17 @@ impl Scheduler {
     /// all waited for a person is not known here.
     pub fn set(&mut self, settings: Settings, now: Duration) {
         self.budget = Budget::new(settings.connections_max);
+        self.wanted = settings.clone();
         self.settings = settings;
+        self.share();
         for id in self.names.values() {
             if let Some(destination) = self.destinations.get_mut(id) {
-                destination.more = true;
+                (destination.more, destination.unseen) = (true, true);
                 destination.look_by(now);
                 destination.doubt_place(now);
+                if let Some(times) = &mut destination.times {
+                    times.forget_young();
+                }
                 self.marks.destination(destination);
             }
         }
@@ -129,7 +141,7 @@ impl Scheduler {
     pub fn restore(&mut self, destination: &[u8], _now: Duration) {
         let id = self.intern(destination);
         if let Some(destination) = self.destinations.get_mut(&id) {
-            destination.more = true;
+            (destination.more, destination.unseen) = (true, true);
             self.marks.destination(destination);
         }
     }
@@ -165,7 +177,7 @@ impl Scheduler {
             site.line.push(message, part, now);
         }
         for (message, part) in &out {
-            found.drop_part(*message, part, now);
+            found.drop_part(*message, part, &self.settings, now);
         }
         self.marks.destination(found);
         self.marks.site(id, site);
@@ -173,16 +185,29 @@ impl Scheduler {
     }
 
     /// Answers [`Action::Resolve`]: the hosts of a destination cannot be known for now. It is asked again after a
-    /// back-off; what is in flight goes on.
+    /// back-off, which grows with each time that is its own fault, or when [`resolver_is_back`](Self::resolver_is_back); what is in
+    /// flight goes on.
     ///
     /// Returns the jobs that left memory, to be logged as deferred; what the spool says of them stands.
     #[must_use]
-    pub fn unplaced(&mut self, destination: DestinationId, why: &str, now: Duration) -> Vec<Job> {
+    pub fn unplaced(&mut self, destination: DestinationId, why: &str, blame: Blame, now: Duration) -> Vec<Job> {
         self.answered(destination);
         self.leave(destination);
         let Some(found) = self.destinations.get_mut(&destination) else { return Vec::new() };
-        found.is_unplaced(why, &self.settings, now, &mut self.chance);
+        found.is_unplaced((why, blame), &self.settings, now, &mut self.chance);
         self.drop_if_down(destination, now)
+    }
+
+    /// Says that our own resolver answers again: destinations that waited for it alone are asked about soon, spread over half a
+    /// minute.
+    pub fn resolver_is_back(&mut self, now: Duration) {
+        for id in self.names.values() {
+            if let Some(destination) = self.destinations.get_mut(id)
+                && destination.resolver_is_back(now, &mut self.chance)
+            {
+                self.marks.destination(destination);
+            }
+        }
     }
 
     /// What waits for the place of a destination leaves memory if its hosts are not known. Returns these jobs.
@@ -194,7 +219,7 @@ impl Scheduler {
         }
         let out: Vec<_> = std::mem::take(&mut found.pending).into();
         for (message, part) in &out {
-            found.drop_part(*message, part, now);
+            found.drop_part(*message, part, &self.settings, now);
         }
         jobs_of(out, false)
     }
@@ -242,20 +267,70 @@ impl Scheduler {
     }
 
     /// Answers [`Action::Overdue`]: the sender was told and the spool knows it; or neither, and it will be tried again.
-    /// The list is looked at again at the time `again`: now, or later when it could not be told.
-    pub fn settled(&mut self, destination: DestinationId, message: QueueId, recipients: &Positions, again: Duration) {
+    /// The list is looked at again at the time `again`: now, or later when he could not be told, or is not to be told before.
+    /// Until then nobody is told of the age of this message.
+    pub fn settled(
+        &mut self,
+        destination: DestinationId,
+        message: QueueId,
+        recipients: &Positions,
+        again: Duration,
+        now: Duration,
+    ) {
         if let Some(destination) = self.destinations.get_mut(&destination) {
             if destination.active.has_any(message, recipients) {
                 destination.release(message, recipients);
                 destination.overdue = destination.overdue.saturating_sub(1);
                 self.overdue = self.overdue.saturating_sub(1);
                 destination.look_by(again);
+                destination.is_young(message, again, now);
             }
             self.marks.destination(destination);
         }
     }
 
-    /// Forgets the back-off of a destination and its site, or of all that are known, and looks through its list.
+    /// Says by when recipients are to be delivered that wait in the spool. If they still do at that time, and are not in
+    /// memory, [`Action::Overdue`] follows with [`Overdue::ByTime`](crate::Overdue::ByTime).
+    pub fn expect(&mut self, destination: &[u8], message: QueueId, recipients: &Positions, at: Duration) {
+        let found = self.names.get(destination).and_then(|id| self.destinations.get_mut(id));
+        if let Some(destination) = found.filter(|_| !self.settings.fresh_waits) {
+            destination.expect(message, recipients, at);
+            self.marks.destination(destination);
+        }
+    }
+
+    /// Answers [`Overdue::ByTime`](crate::Overdue::ByTime): the recipients are done (`None`), or are to be looked at again at
+    /// this time; [`Duration::MAX`] when no time of theirs is to come.
+    pub fn timed(
+        &mut self,
+        destination: DestinationId,
+        message: QueueId,
+        recipients: &Positions,
+        again: Option<Duration>,
+        now: Duration,
+    ) {
+        let Some(destination) = self.destinations.get_mut(&destination) else { return };
+        if destination.active.has_any(message, recipients) {
+            destination.release(message, recipients);
+            destination.overdue = destination.overdue.saturating_sub(1);
+            self.overdue = self.overdue.saturating_sub(1);
+            // Walks stepped over them meanwhile.
+            destination.more = true;
+            let ages = [false, true].map(|warned| check_at(message, Duration::MAX, warned, &self.settings));
+            if let Some(at) = ages.into_iter().find(|at| *at > now).filter(|_| again.is_some()) {
+                destination.look_by(at);
+            }
+        }
+        match (again, &mut destination.times) {
+            (Some(at), _) => destination.expect(message, recipients, at),
+            (None, Some(times)) => times.forget(message, recipients),
+            (None, None) => {}
+        }
+        self.marks.destination(destination);
+    }
+
+    /// Forgets the back-off of a destination and its site, or of all that are known, and looks through its list. A connection that is
+    /// not greeted yet is not waited for: another is opened beside it.
     ///
     /// Due times stand: to have a recipient tried before its time, record an earlier one in the spool first.
     pub fn retry_now(&mut self, destination: Option<&[u8]>, now: Duration) {
@@ -263,6 +338,7 @@ impl Scheduler {
             Some(name) => vec![self.intern(name)],
             None => self.names.values().copied().collect(),
         };
+        self.step += 1;
         for id in ids {
             if let Some(destination) = self.destinations.get_mut(&id) {
                 destination.retry_now(now);
@@ -270,7 +346,7 @@ impl Scheduler {
                 if let Some(site) = site_of(&mut self.sites, destination)
                     && let Some(id) = destination.site
                 {
-                    site.retry_now(now);
+                    site.retry_now(self.step, now);
                     self.marks.site(id, site);
                 }
             }
@@ -327,7 +403,13 @@ impl Scheduler {
         let name: Arc<[u8]> = name.into();
         self.names.insert(Arc::clone(&name), id);
         self.destinations.insert(id, Destination::new(id, name));
+        self.share();
         id
+    }
+
+    /// There are more destinations or fewer: each has its share of the memory.
+    pub(crate) fn share(&mut self) {
+        self.settings.ready_max = self.wanted.share(self.destinations.len());
     }
 
     fn intern_site(&mut self, place: &Place<'_>, example: Arc<[u8]>) -> SiteId {

@@ -47,11 +47,13 @@ impl Scheduler {
                 return Some(action);
             }
             self.fire(now);
-            let urgent = self.ask().or_else(|| self.make_room(Lane::Fast)).or_else(|| self.make_room(Lane::Slow));
+            let room = self.ask().or_else(|| self.make_room(Lane::Fast)).or_else(|| self.make_room(Lane::Slow));
+            let urgent = room.or_else(|| self.call_off(now));
             if urgent.is_some() {
                 return urgent;
             }
-            let fed = self.feed(Lane::Fast).or_else(|| self.feed(Lane::Slow)).map(Who::Site);
+            let lanes = if self.budget.is_shared() { self.stands.turns() } else { [Lane::Fast, Lane::Slow] };
+            let fed = lanes.into_iter().find_map(|lane| self.feed(lane)).map(Who::Site);
             let action = match fed.map_or_else(|| self.marks.0.pop_front(), Some)? {
                 Who::Destination(id) => self.serve_destination(id, now),
                 Who::Site(id) => self.serve_site(id, now),
@@ -65,7 +67,8 @@ impl Scheduler {
     /// When to call [`poll`](Self::poll) although nothing happened.
     #[must_use]
     pub fn wake_at(&self) -> Option<Duration> {
-        self.timers.first().map(|&(at, _)| at)
+        let timer = self.timers.first().map(|&(at, _)| at);
+        timer.into_iter().chain(self.overstays().map(|(at, _)| at)).min()
     }
 
     /// Marks those whose time has come.
@@ -96,7 +99,7 @@ impl Scheduler {
         if !self.pool.may_open(lane, &self.budget) {
             return None;
         }
-        let id = self.stands.first(lane)?;
+        let id = self.stands.first(lane, self.room_for_quiet() > 0)?;
         let stand = self.sites.get_mut(&id)?.stand.take()?;
         self.stands.remove(id, &stand);
         self.stands.has_turn(&stand);
@@ -120,7 +123,7 @@ impl Scheduler {
 
     /// Closes a connection if its place is needed: an idle one, or one that lags.
     fn make_room(&mut self, lane: Lane) -> Option<Action> {
-        let wanted = self.stands.len(lane);
+        let wanted = self.wanted(lane);
         let (count, most) = (self.pool.count(lane), self.budget.of(lane));
         let (all, all_most) = (self.pool.len(), self.budget.all);
         let connection = if wanted == 0 {
@@ -130,7 +133,7 @@ impl Scheduler {
             if is_coming { None } else { self.pool.longest_idle(lane) }
         } else if all >= all_most {
             let is_coming = self.pool.all_ending() + all_most >= wanted + all;
-            let lags = |pool: &mut crate::pool::Pool| if lane == Lane::Fast { pool.call_off() } else { None };
+            let lags = |pool: &mut crate::pool::Pool| if lane == Lane::Fast { pool.call_off(all_most) } else { None };
             if is_coming { None } else { self.pool.any_idle().or_else(|| lags(&mut self.pool)) }
         } else {
             None
@@ -141,10 +144,54 @@ impl Scheduler {
         Some(Action::Close(connection))
     }
 
+    /// Connections of a lane that are waited for and may be opened once there is a place.
+    fn wanted(&self, lane: Lane) -> usize {
+        self.stands.len(lane) + self.stands.quiet(lane).min(self.room_for_quiet())
+    }
+
+    /// How many more of the fast lane may be opening to sites that were quiet before.
+    fn room_for_quiet(&self) -> usize {
+        self.budget.quiet.saturating_sub(self.quiet.again())
+    }
+
+    /// Calls off a connection that has been quiet for longer than hosts usually are, if somebody waits for its place.
+    fn call_off(&mut self, now: Duration) -> Option<Action> {
+        while let Some((_, connection)) = self.overstays().filter(|(at, _)| *at <= now) {
+            let (called_off, _) = self.quiet.ends(connection)?;
+            let id = self.pool.get(connection)?.site;
+            let site = self.sites.get_mut(&id)?;
+            // If another connection of the site was greeted meanwhile, this one has its time.
+            if site.counts.live() == 0 {
+                site.called_off = site.called_off.max(called_off + 1);
+                self.pool.turn(connection, Phase::Dropping, &mut site.counts, &mut site.idle);
+                self.marks.site(id, site);
+                return Some(Action::Close(connection));
+            }
+        }
+        None
+    }
+
+    /// Which quiet connection is to give its place away next, and when.
+    fn overstays(&self) -> Option<(Duration, ConnectionId)> {
+        let others = self.stands.len(Lane::Fast);
+        let (count, most) = (self.pool.count(Lane::Fast), self.budget.fast);
+        let (all, all_most) = (self.pool.len(), self.budget.all);
+        let is_coming = if count >= most {
+            self.pool.closing(Lane::Fast) + most >= others + count
+        } else {
+            self.pool.all_ending() + all_most >= others + all
+        };
+        if others > 0 && !is_coming && (count >= most || all >= all_most) {
+            return self.quiet.first(false);
+        }
+        if self.stands.quiet(Lane::Fast) > 0 && self.room_for_quiet() == 0 { self.quiet.first(true) } else { None }
+    }
+
     /// Gives what a marked destination wants.
     fn serve_destination(&mut self, id: DestinationId, now: Duration) -> Option<Action> {
         let destination = self.destinations.get_mut(&id)?;
         destination.is_dirty = false;
+        destination.expire(&mut self.overdue, now, &mut self.actions);
         let mut site = site_of(&mut self.sites, destination);
         if destination.wants_place(site.as_deref(), now) {
             destination.asks = Asks::InLine;
@@ -184,6 +231,7 @@ impl Scheduler {
             }
             self.names.remove(&destination.name);
             self.destinations.remove(&id);
+            self.share();
         }
         None
     }
@@ -213,11 +261,13 @@ impl Scheduler {
             return Some(Action::Wake(connection));
         }
         let wants = site.wants_connection(&self.settings, now);
-        let may_open = wants && self.pool.may_open(site.lane, &self.budget);
+        let has_room = !site.is_quiet() || self.budget.quiet > self.quiet.again();
+        let may_open = wants && has_room && self.pool.may_open(site.lane, &self.budget);
         let stand = (wants && !may_open).then(|| {
             let since = *site.wants_since.get_or_insert(now);
             let want = match site.open() {
                 0 if site.down.is_some() => Want::Probe,
+                0 if site.is_quiet() => Want::Quiet,
                 0 => Want::First,
                 _ => Want::More,
             };
@@ -239,6 +289,9 @@ impl Scheduler {
             self.step += 1;
             let (lane, is_probe) = (site.lane, site.down.is_some());
             let connection = self.pool.open(id, &mut site.counts, lane, is_probe, self.step);
+            if lane == Lane::Fast && !is_probe && site.counts.live() == 0 {
+                self.quiet.opens(connection, site.called_off, now);
+            }
             // To the end of the line: others are served before it opens a second connection.
             self.marks.site(id, site);
             return Some(Action::Open { site: id, connection, lane });
@@ -280,7 +333,8 @@ impl Scheduler {
         };
         found.phase == Phase::Closing
             || found.taken >= site.limits.messages_per_connection.max(1)
-            || site.counts.staying() > site.window()
+            || site.has_too_many()
+            || site.doubts(found)
             || is_over
     }
 
@@ -288,9 +342,9 @@ impl Scheduler {
     fn is_over(&self, lane: Lane, site: &Site) -> bool {
         let (count, closing, most) = (self.pool.count(lane), self.pool.closing(lane), self.budget.of(lane));
         // Who has two connections more than the first in line gives one up.
-        let first = self.stands.first(lane).and_then(|first| self.sites.get(&first));
+        let first = self.stands.first(lane, self.room_for_quiet() > 0).and_then(|first| self.sites.get(&first));
         let gives_way = count >= most
-            && self.stands.len(lane) > closing
+            && self.wanted(lane) > closing
             && self.pool.longest_idle(lane).is_none()
             && first.is_some_and(|first| site.open() >= 2 + first.open());
         count - closing > most || gives_way

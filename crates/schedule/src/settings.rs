@@ -7,8 +7,8 @@ use crate::chance::splitmix;
 /// The limits. All can be changed while it runs, by [`Scheduler::set`](crate::Scheduler::set).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Connections of the whole server, opening ones included. A tenth of them, at least one, is the slow lane's, and the
-    /// fast lane has at least one. Those that lag take from the fast lane until it needs them. 1,000.
+    /// Connections of the whole server, opening ones included, at least one. A tenth of them, at least one, is the slow lane's,
+    /// the rest the fast lane's; if there is only one, the lanes take turns. Those that lag take from the fast lane until it needs them. 1,000.
     pub connections_max: usize,
     /// Connections a site may have before anything is known of it; its own limit is [`Limits`](crate::Limits). 5.
     pub window_start: u32,
@@ -21,6 +21,8 @@ pub struct Settings {
     /// Jobs in memory that wait for a connection: fresh ones of a destination, and as many more of a site that walks
     /// found in the spool. 1,024.
     pub ready_max: usize,
+    /// The same of all destinations together: where there are many, the share of each is smaller, but not below 16. 500,000.
+    pub jobs_max: usize,
     /// Wait after the first failed attempt of a message. 5 minutes.
     pub retry_first: Duration,
     /// The longest wait between attempts of a message. 1 hour.
@@ -33,6 +35,8 @@ pub struct Settings {
     pub warn_after: Option<Duration>,
     /// Age at which a recipient that still waits fails. 5 days.
     pub give_up_after: Duration,
+    /// The pace of a site is learned from what it refuses as too much. True; false is for comparison.
+    pub learns_pace: bool,
     /// Fresh mail waits for a person: entries whose `due_s` is 0 are not eligible. False.
     pub fresh_waits: bool,
 }
@@ -48,14 +52,27 @@ impl Default for Settings {
             patience: Duration::from_millis(500),
             resolves_max: 256,
             ready_max: 1_024,
+            jobs_max: 500_000,
             retry_first: Duration::from_secs(5 * MINUTE),
             retry_max: Duration::from_secs(HOUR),
             down_first: Duration::from_secs(MINUTE),
             down_max: Duration::from_secs(HOUR),
             warn_after: Some(Duration::from_secs(4 * HOUR)),
             give_up_after: Duration::from_secs(5 * 24 * HOUR),
+            learns_pace: true,
             fresh_waits: false,
         }
+    }
+}
+
+/// What each destination may have in memory however many there are.
+const SHARE_LEAST: usize = 16;
+
+impl Settings {
+    /// The share of one of `destinations` in `jobs_max`.
+    pub(crate) fn share(&self, destinations: usize) -> usize {
+        let share = (self.jobs_max / destinations.max(1)).max(SHARE_LEAST);
+        self.ready_max.min(share)
     }
 }
 
@@ -72,6 +89,22 @@ pub fn retry_after(attempts: u8, settings: &Settings, seed: u64) -> Duration {
 pub(crate) fn back_off(failures: u32, first: Duration, max: Duration, seed: u64) -> Duration {
     let doublings = failures.saturating_sub(1).min(31);
     jitter(first.saturating_mul(1 << doublings).min(max), seed)
+}
+
+/// The moments at which back-offs end: those of many hosts are over together, and one wake-up serves them.
+const GRID: Duration = Duration::from_millis(250);
+
+/// When a back-off of `wait` is over. A short one keeps its own time but for a sixty-fourth.
+pub(crate) fn on_grid(now: Duration, wait: Duration) -> Duration {
+    let (at, grid) = (now + wait, (wait / 64).min(GRID).as_nanos().max(1));
+    let late = at.as_nanos() % grid;
+    if late == 0 { at } else { at + Duration::from_nanos(u64::try_from(grid - late).unwrap_or(0)) }
+}
+
+/// Evenly between nothing and `most`, by the seed.
+pub(crate) fn within(most: Duration, seed: u64) -> Duration {
+    let share = u32::try_from(splitmix(seed) % 1_000).unwrap_or(0);
+    (most / 1_000).saturating_mul(share)
 }
 
 /// Between three and five quarters of `wait`, evenly by the seed.
@@ -94,6 +127,19 @@ mod tests {
             assert!(*least >= middle * 3 / 4 && *least < middle * 78 / 100, "{attempts}: {least:?}");
             assert!(*most <= middle * 5 / 4 && *most > middle * 122 / 100, "{attempts}: {most:?}");
         }
+    }
+
+    #[test]
+    fn long_back_offs_end_at_few_moments_and_short_ones_in_time() {
+        let (now, minute) = (Duration::from_millis(1_800_000_000_123), Duration::from_secs(60));
+        let ends: std::collections::BTreeSet<Duration> =
+            (0..5_000).map(|seed| on_grid(now, back_off(1, minute, minute, seed))).collect();
+        assert!((100..=122).contains(&ends.len()), "{}", ends.len());
+        for (wait, seed) in [(Duration::from_millis(10), 1), (Duration::from_secs(2), 2), (minute, 3)] {
+            let late = on_grid(now, back_off(1, wait, wait, seed)) - now - back_off(1, wait, wait, seed);
+            assert!(late <= wait / 50, "{late:?} of {wait:?}");
+        }
+        assert_eq!(on_grid(now, Duration::ZERO), now);
     }
 
     #[test]

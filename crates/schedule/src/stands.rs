@@ -1,8 +1,8 @@
 //! Who stands in line for a connection that the budget does not have.
 //!
-//! Three lines for each lane: sites without a connection, those that are down and are to be probed, and those that want one
-//! more. So whoever was alive does not wait behind all that is dead; but after [`LIVE_TURNS`] of them there is a probe, and
-//! nobody is kept out. Inside a line the order is the time at which a site wanted it, later by what its hosts are expected
+//! Four lines for each lane: sites without a connection, those that were asked before and were quiet, those that are down and are to
+//! be probed, and those that want one more. So whoever was alive does not wait behind all that is dead; but after [`LIVE_TURNS`] of them there is a probe, and
+//! nobody is kept out. Who was quiet comes in turn with the first ones by his time, as long as there is room for such. Inside a line the order is the time at which a site wanted it, later by what its hosts are expected
 //! to take: who was fast before comes first, and as that is bounded nobody waits for ever.
 
 use std::collections::BTreeSet;
@@ -18,6 +18,8 @@ const LIVE_TURNS: u32 = 4;
 pub(crate) enum Want {
     /// It has none yet.
     First,
+    /// It has none, and was called off before it was greeted.
+    Quiet,
     /// To see whether it is up again.
     Probe,
     /// One more.
@@ -36,14 +38,17 @@ pub(crate) struct Stand {
 pub(crate) struct Stands {
     fast: Lines,
     slow: Lines,
+    /// The lane whose turn was last.
+    last: Option<Lane>,
 }
 
 #[derive(Debug, Default)]
 struct Lines {
     hungry: BTreeSet<(Duration, SiteId)>,
+    quiet: BTreeSet<(Duration, SiteId)>,
     probes: BTreeSet<(Duration, SiteId)>,
     greedy: BTreeSet<(Duration, SiteId)>,
-    /// Hungry ones that went while a probe waited.
+    /// Hungry and quiet ones that went while a probe waited.
     streak: u32,
 }
 
@@ -56,28 +61,41 @@ impl Stands {
         self.line(stand).remove(&(stand.at, site));
     }
 
-    /// How many wait.
+    /// How many wait, but those that were quiet.
     pub(crate) fn len(&self, lane: Lane) -> usize {
         let lines = self.lines(lane);
         lines.hungry.len() + lines.probes.len() + lines.greedy.len()
     }
 
-    /// Who is next.
-    pub(crate) fn first(&self, lane: Lane) -> Option<SiteId> {
-        let Lines { hungry, probes, greedy, streak } = self.lines(lane);
+    /// How many wait that were quiet.
+    pub(crate) fn quiet(&self, lane: Lane) -> usize {
+        self.lines(lane).quiet.len()
+    }
+
+    /// Who is next; `takes_quiet`: there is room for one that was quiet.
+    pub(crate) fn first(&self, lane: Lane, takes_quiet: bool) -> Option<SiteId> {
+        let Lines { hungry, quiet, probes, greedy, streak } = self.lines(lane);
         let probe = probes.first();
         let due = probe.filter(|_| *streak >= LIVE_TURNS);
-        due.or_else(|| hungry.first()).or(probe).or_else(|| greedy.first()).map(|(_, site)| *site)
+        let quiet = quiet.first().filter(|_| takes_quiet);
+        let first = || hungry.first().into_iter().chain(quiet).min();
+        due.or_else(first).or(probe).or_else(|| greedy.first()).map(|(_, site)| *site)
     }
 
     /// Somebody left the line since it was the first.
     pub(crate) fn has_turn(&mut self, stand: &Stand) {
+        self.last = Some(stand.lane);
         let lines = self.lines_mut(stand.lane);
         match stand.want {
-            Want::First if !lines.probes.is_empty() => lines.streak = lines.streak.saturating_add(1),
-            Want::First | Want::More => {}
+            Want::First | Want::Quiet if !lines.probes.is_empty() => lines.streak = lines.streak.saturating_add(1),
+            Want::First | Want::Quiet | Want::More => {}
             Want::Probe => lines.streak = 0,
         }
+    }
+
+    /// The lanes in the order in which they are fed from a budget that they share.
+    pub(crate) fn turns(&self) -> [Lane; 2] {
+        if self.last == Some(Lane::Fast) { [Lane::Slow, Lane::Fast] } else { [Lane::Fast, Lane::Slow] }
     }
 
     const fn lines(&self, lane: Lane) -> &Lines {
@@ -98,6 +116,7 @@ impl Stands {
         let lines = self.lines_mut(stand.lane);
         match stand.want {
             Want::First => &mut lines.hungry,
+            Want::Quiet => &mut lines.quiet,
             Want::Probe => &mut lines.probes,
             Want::More => &mut lines.greedy,
         }

@@ -44,6 +44,8 @@ pub struct View {
     pub window: u32,
     /// What its site lets us do; `None` while it has no site.
     pub limits: Option<Limits>,
+    /// Transactions in 1,000 seconds that its site bears, as learned from what it refused; `None`: nothing was learned.
+    pub pace: Option<u32>,
     /// The spool has, or may have, eligible recipients that are not in memory.
     pub more: bool,
 }
@@ -69,6 +71,8 @@ pub struct SiteView {
     pub window: u32,
     /// What it lets us do.
     pub limits: Limits,
-    /// Work and connections are there, and the rate allows none now.
+    /// Transactions in 1,000 seconds that it bears, as learned from what it refused; `None`: nothing was learned.
+    pub pace: Option<u32>,
+    /// Work and connections are there, and the rate or the pace allows none now.
     pub waits_for_rate: bool,
 }

@@ -7,7 +7,7 @@ mod rig;
 use std::time::Duration;
 
 use mail::{Node, QueueId};
-use rig::{Host, LIMITS, Manner, Rig, START};
+use rig::{Host, LAG, LIMITS, Manner, Rig, START};
 use schedule::{
     Action, Added, Class, ConnectionId, Failure, Feedback, Health, Job, Lane, Limits, Overdue, Place, Positions,
     Scheduler, Settings, Take, Waiting,
@@ -60,6 +60,12 @@ fn taken(scheduler: &mut Scheduler, connection: ConnectionId, now: Duration) -> 
         Take::Job(job) => job,
         other => panic!("{other:?}"),
     }
+}
+
+/// A message that nobody has tried yet, as the spool lists it.
+fn waiting(number: u64) -> Waiting {
+    let (message, class) = (id(number), Class::Normal);
+    Waiting { message, recipient: 0, due_s: 0, attempts: 0, warned: false, held: false, class, timed: false }
 }
 
 #[test]
@@ -138,7 +144,7 @@ fn what_lags_gives_its_place_away_and_is_called_off_longest_first() {
         let actions = act(&mut scheduler, LIMITS, now);
         let [(connection, Lane::Fast)] = opened(&actions)[..] else { panic!("{actions:?}") };
         taken(&mut scheduler, connection, now);
-        scheduler.lagging(connection, now);
+        scheduler.lagging(connection, LAG, now);
         assert_eq!(act(&mut scheduler, LIMITS, now), []);
         lagging.push(connection);
     }
@@ -169,7 +175,7 @@ fn what_hangs_with_its_last_job_is_called_off_too() {
         let [(connection, Lane::Fast)] = opened(&actions)[..] else { panic!("{actions:?}") };
         taken(&mut scheduler, connection, START);
         assert_eq!(scheduler.take(connection, START), Take::Close);
-        scheduler.lagging(connection, START);
+        scheduler.lagging(connection, LAG, START);
         hanging.push(connection);
     }
     // A place is the slow lane's.
@@ -193,7 +199,7 @@ fn a_site_comes_back_to_the_fast_lane_by_a_job_in_good_time() {
     };
     let (first, second) = (connections[0].0, connections[1].0);
     let one = taken(&mut scheduler, first, START);
-    scheduler.lagging(first, START);
+    scheduler.lagging(first, LAG, START);
     assert_eq!(lane(&scheduler), Lane::Slow);
     done(&mut scheduler, first, &one);
     assert_eq!(lane(&scheduler), Lane::Slow, "that job was late");
@@ -215,7 +221,7 @@ fn what_lags_in_the_slow_lane_stays_there() {
     for (lags, lane) in [(true, Lane::Slow), (true, Lane::Slow), (false, Lane::Fast)] {
         let one = taken(&mut scheduler, connection, START);
         if lags {
-            scheduler.lagging(connection, START);
+            scheduler.lagging(connection, LAG, START);
         }
         scheduler.done(connection, &one, Feedback::Good, None, START);
         assert_eq!(scheduler.state(b"a").unwrap().lane, lane);
@@ -231,15 +237,13 @@ fn who_never_answers_is_down_and_stays_in_the_slow_lane() {
     for number in 0..2 {
         let mut actions = act(&mut scheduler, LIMITS, now);
         if let [Action::Load { destination, .. }] = actions[..] {
-            let (message, class) = (id(number), Class::Normal);
-            let one = Waiting { message, recipient: 0, due_s: 0, attempts: 0, warned: false, held: false, class };
-            scheduler.loaded(destination, &[one], true, now);
+            scheduler.loaded(destination, &[waiting(number)], true, now);
             actions = act(&mut scheduler, LIMITS, now);
         }
         let [(connection, lane)] = opened(&actions)[..] else { panic!("{actions:?}") };
         lanes.push(lane);
         let one = taken(&mut scheduler, connection, now);
-        scheduler.lagging(connection, now);
+        scheduler.lagging(connection, LAG, now);
         now += 600 * SECOND;
         scheduler.done(connection, &one, Feedback::Lost, Some(retry), now);
         assert_eq!(scheduler.closed(connection, now).len(), usize::from(number == 0), "the other one leaves memory");
@@ -275,15 +279,42 @@ fn who_was_called_off_is_blamed() {
             return assert!(matches!(view.health, Health::Down { .. }) && view.lane == Lane::Slow, "{view:?}");
         };
         let one = taken(&mut scheduler, connection, START);
-        scheduler.lagging(connection, START);
+        scheduler.lagging(connection, LAG, START);
         first = first.or(Some((connection, one)));
     }
     panic!("nobody was called off");
 }
 
 #[test]
+fn one_or_two_connections_serve_both_lanes_and_are_never_more() {
+    for most in [1, 2] {
+        let settings = Settings { connections_max: most, ..Settings::default() };
+        let hosts = vec![Host::Alive, Host::Crawls, Host::Hung, Host::Alive, Host::Crawls];
+        let mut rig = Rig::new(settings, Manner::default(), hosts, 7);
+        rig.limits.iter_mut().for_each(|limits| limits.messages_per_connection = 50);
+        let mut crawling = Vec::new();
+        for second in 0..3_600_u32 {
+            // Work without end in the fast lane.
+            rig.add(0, 1, false);
+            rig.add(3, 1, false);
+            if second % 600 == 0 {
+                crawling.extend([1, 4].map(|to| rig.add(to, 1, false)));
+                rig.add(2, 1, false);
+            }
+            rig.run(SECOND);
+        }
+        assert_eq!(rig.peak, most);
+        rig.run(HOUR);
+        let is_over = |id: &QueueId| rig.delivered.contains_key(&(*id, 0));
+        assert!(crawling.iter().all(is_over), "{most}: {:?}", rig.lists.iter().map(Vec::len).collect::<Vec<_>>());
+        assert_eq!((rig.lists[0].len(), rig.lists[3].len()), (0, 0), "{most}");
+        assert!(rig.opened[2] > 1, "{most}: {}", rig.opened[2]);
+    }
+}
+
+#[test]
 fn the_slow_lane_has_a_tenth_and_waits_longer() {
-    let settings = Settings { connections_max: 20, ..Settings::default() };
+    let settings = Settings { connections_max: 60, ..Settings::default() };
     let mut rig = Rig::new(settings, Manner::default(), vec![Host::Hung; 40], 7);
     (0..40).for_each(|to| {
         rig.add(to, 1, false);
@@ -391,7 +422,7 @@ fn order_of_opening(scheduler: &mut Scheduler, mut last: ConnectionId, now: Dura
         order.push(String::from_utf8(scheduler.site_name(*site).unwrap().to_vec()).unwrap());
         last = *connection;
         let one = taken(scheduler, last, now);
-        scheduler.lagging(last, now);
+        scheduler.lagging(last, LAG, now);
         scheduler.done(last, &one, Feedback::Good, None, now);
     }
 }
@@ -409,9 +440,7 @@ fn a_live_site_in_the_slow_lane_does_not_wait_behind_dead_ones() {
             };
             let name = String::from_utf8(scheduler.name(destination).unwrap().to_vec()).unwrap();
             let number = name.strip_prefix("dead-").unwrap().parse().unwrap();
-            let (message, class) = (id(number), Class::Normal);
-            let one = Waiting { message, recipient: 0, due_s: 0, attempts: 0, warned: false, held: false, class };
-            scheduler.loaded(destination, &[one], true, now);
+            scheduler.loaded(destination, &[waiting(number)], true, now);
             actions.extend(act(scheduler, LIMITS, now));
         }
         others
@@ -430,7 +459,7 @@ fn a_live_site_in_the_slow_lane_does_not_wait_behind_dead_ones() {
         add(&mut scheduler, &name, number);
         let [(connection, Lane::Fast)] = opened(&lists(&mut scheduler, now))[..] else { panic!("it is unknown") };
         let one = taken(&mut scheduler, connection, now);
-        scheduler.lagging(connection, now);
+        scheduler.lagging(connection, LAG, now);
         scheduler.done(connection, &one, Feedback::Good, None, now);
         assert_eq!(scheduler.closed(connection, now), []);
         add(&mut scheduler, &name, 10 + number);
@@ -552,7 +581,7 @@ fn a_site_that_is_never_what_it_is_said_to_be_is_not_asked_without_end_and_its_m
     add(&mut scheduler, "a", 0);
     let (mut now, mut opens, mut deferred) = (START, 0, 0);
     let (message, class) = (id(0), Class::Normal);
-    let one = Waiting { message, recipient: 0, due_s: 0, attempts: 0, warned: false, held: false, class };
+    let one = Waiting { message, recipient: 0, due_s: 0, attempts: 0, warned: false, held: false, class, timed: false };
     let told = 'told: loop {
         let actions = act(&mut scheduler, LIMITS, now);
         if actions.is_empty() {

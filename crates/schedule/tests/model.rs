@@ -70,6 +70,8 @@ enum Op {
         limits: Limits,
     },
     Strays(bool),
+    /// What is added from now on is to be delivered within so many seconds.
+    By(Option<u64>),
 }
 
 const SITES: usize = 4;
@@ -87,6 +89,13 @@ fn host() -> impl Strategy<Value = Host> {
         1 => Just(Host::Hung),
         1 => Just(Host::Stalls),
         1 => Just(Host::Crawls),
+        1 => (10_u64..20_000).prop_map(|ms| Host::Paces(Duration::from_millis(ms))),
+        1 => (10_u64..5_000).prop_map(|ms| Host::Murmurs(Duration::from_millis(ms))),
+        1 => (1_u32..50, 1_u64..4_000).prop_map(|(most, s)| Host::Counts(most, Duration::from_secs(s))),
+        1 => (1_u64..5).prop_map(Host::Tires),
+        1 => Just(Host::Refuses),
+        1 => Just(Host::HalfStalls),
+        1 => Just(Host::HalfBreaks),
     ]
 }
 
@@ -121,6 +130,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0..NAMES, any::<bool>()).prop_map(|(to, known)| Op::Dns { to, known }),
         1 => (0..SITES, limits()).prop_map(|(site, limits)| Op::Limit { site, limits }),
         1 => any::<bool>().prop_map(Op::Strays),
+        2 => prop::option::of(0_u64..20_000).prop_map(Op::By),
     ]
 }
 
@@ -179,6 +189,7 @@ fn apply(rig: &mut Rig, op: &Op) {
         Op::Dns { to, known } => rig.dns[to] = known,
         Op::Limit { site, limits } => rig.limits[site] = limits,
         Op::Strays(strays) => rig.strays = strays,
+        Op::By(seconds) => rig.by = seconds.map(Duration::from_secs),
     }
 }
 

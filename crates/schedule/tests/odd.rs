@@ -9,8 +9,8 @@ use std::time::Duration;
 use mail::{Node, QueueId};
 use proptest::prelude::*;
 use schedule::{
-    Action, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Limits, Place, Positions, Scheduler, Settings,
-    Take, Waiting,
+    Action, Blame, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Lag, Limits, Place, Positions,
+    Scheduler, Settings, Take, Waiting,
 };
 
 const START: Duration = Duration::from_secs(1_800_000_000);
@@ -27,6 +27,9 @@ struct Seen {
     jobs: Vec<Job>,
     told: Vec<(DestinationId, QueueId, Positions)>,
 }
+
+const FEEDBACKS: [Feedback; 6] =
+    [Feedback::Good, Feedback::Slowdown, Feedback::Neutral, Feedback::Broken, Feedback::Unsent, Feedback::Lost];
 
 fn pick<T: Clone>(from: &[T], number: u64) -> Option<T> {
     let at = usize::try_from(number).unwrap() % from.len().max(1);
@@ -58,7 +61,12 @@ fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, 
             let until = if one.is_multiple_of(2) { Duration::ZERO } else { Duration::MAX };
             drop(scheduler.placed(destination, &Place { site: &site, limits, expected, until }, *now));
         }
-        (4, _, Some(destination), _) => drop(scheduler.unplaced(destination, "no", *now)),
+        (4, _, Some(destination), _) => drop(scheduler.unplaced(
+            destination,
+            "no",
+            if two.is_multiple_of(2) { Blame::Its } else { Blame::Ours },
+            *now,
+        )),
         (5, Some(connection), ..) => scheduler.ready(connection, *now),
         (6 | 7, Some(connection), ..) => {
             if let Take::Job(job) = scheduler.take(connection, *now) {
@@ -66,18 +74,23 @@ fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, 
             }
         }
         (8 | 9, Some(connection), _, Some(job)) => {
-            let feedback = [Feedback::Good, Feedback::Slowdown, Feedback::Neutral][usize::try_from(two % 3).unwrap()];
+            let feedback = FEEDBACKS[usize::try_from(two % 6).unwrap()];
             let retry = two.is_multiple_of(2).then_some(*now + Duration::from_secs(two));
             scheduler.done(connection, &job, feedback, retry, *now);
         }
         (10, Some(connection), _, Some(job)) => scheduler.give_back(connection, &job, *now),
         (11, Some(connection), ..) => {
-            let failure = if two.is_multiple_of(2) { Failure::Refused } else { Failure::Silent };
+            let all = [Failure::Refused, Failure::Silent, Failure::Dismissed, Failure::Broken];
+            let failure = all[usize::try_from(two % 4).unwrap()];
             drop(scheduler.unreachable(connection, failure, "refused", *now));
         }
+        (12, Some(connection), ..) if two.is_multiple_of(3) => scheduler.host_failed(connection, *now),
         (12, Some(connection), ..) => drop(scheduler.closed(connection, *now)),
         (13, Some(connection), ..) => drop(scheduler.misplaced(connection, &name, *now)),
-        (14, Some(connection), ..) => scheduler.lagging(connection, *now),
+        (14, Some(connection), ..) => {
+            let lag = Lag { has_others: two.is_multiple_of(2), is_whole: two.is_multiple_of(3) };
+            scheduler.lagging(connection, lag, *now);
+        }
         (15, _, Some(destination), _) => {
             let page: Vec<Waiting> = (0..two % 50)
                 .map(|number| Waiting {
@@ -88,13 +101,25 @@ fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, 
                     warned: number.is_multiple_of(5),
                     held: number.is_multiple_of(7),
                     class,
+                    timed: number.is_multiple_of(4),
                 })
                 .collect();
             scheduler.loaded(destination, &page, two.is_multiple_of(2), *now);
         }
         (16, ..) => {
             if let Some((destination, message, recipients)) = pick(&seen.told, one) {
-                scheduler.settled(destination, message, &recipients, *now);
+                match two % 4 {
+                    0 => {
+                        let again = now.saturating_add(Duration::from_secs(one % 100));
+                        scheduler.settled(destination, message, &recipients, again, *now);
+                    }
+                    1 => scheduler.timed(destination, message, &recipients, None, *now),
+                    _ => {
+                        let again = now.saturating_add(Duration::from_secs(two / 4));
+                        scheduler.timed(destination, message, &recipients, Some(again), *now);
+                        scheduler.expect(&name, message, &recipients, again);
+                    }
+                }
             }
         }
         (17, ..) => scheduler.retry_now(two.is_multiple_of(2).then_some(&*name), *now),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use mail::{Node, QueueId};
 use rig::{Host, LIMITS, Manner, Rig, START};
 use schedule::{
-    Action, Added, Class, ConnectionId, DestinationId, Failure, Feedback, Health, Job, Limits, Overdue, Place,
+    Action, Added, Blame, Class, ConnectionId, DestinationId, Failure, Feedback, Health, Job, Limits, Overdue, Place,
     Positions, Scheduler, Settings, Take, Waiting,
 };
 
@@ -32,7 +32,7 @@ fn job(number: u64) -> Job {
 
 fn waiting(number: u64, due_s: u32) -> Waiting {
     let (attempts, class) = (u8::from(due_s > 0), Class::Normal);
-    Waiting { message: id(number), recipient: 0, due_s, attempts, warned: false, held: false, class }
+    Waiting { message: id(number), recipient: 0, due_s, attempts, warned: false, held: false, class, timed: false }
 }
 
 /// What is next to do when all mail goes to one site.
@@ -74,6 +74,85 @@ fn mail_for_a_dead_host_is_warned_of_once_and_given_up_once_in_time() {
 }
 
 #[test]
+fn a_fault_of_our_own_resolver_costs_no_destination_anything() {
+    let settings = Settings { warn_after: None, ..Settings::default() };
+    for blame in [Blame::Ours, Blame::Its] {
+        let mut rig = rig(settings.clone(), vec![Host::Alive; 200]);
+        rig.dns.fill(false);
+        rig.blame = blame;
+        for to in 0..200 {
+            rig.add(to, 1, false);
+        }
+        rig.run(5 * HOUR);
+        let before = rig.resolved;
+        rig.dns.fill(true);
+        rig.scheduler.resolver_is_back(rig.now);
+        rig.run(3 * SECOND);
+        let (soon, is_ours) = (rig.resolved - before, blame == Blame::Ours);
+        assert!(soon < 40, "not all at once: {soon}");
+        rig.run(40 * SECOND);
+        assert_eq!(rig.waiting() == 0, is_ours, "{blame:?}: {}", rig.waiting());
+    }
+}
+
+/// Senders heard, as soon as the driver does it, that the time of their message was over; of a few, which were tried then, within
+/// `most`.
+fn assert_in_time(rig: &Rig, most: Duration) {
+    let late = || rig.too_late.iter().map(|((message, _), at)| *at - rig.by_times[message]);
+    assert!(late().all(|late| late < most), "{:?}", late().max());
+    let tried = late().filter(|late| *late > 3 * SECOND).count();
+    assert!(tried < 12, "{tried} were late");
+}
+
+#[test]
+fn the_end_of_a_time_given_by_a_sender_is_acted_on_when_it_comes_although_nothing_is_tried() {
+    let settings = Settings { warn_after: None, ..Settings::default() };
+    let mut rig = rig(settings, vec![Host::Dead]);
+    for number in 0..2_000_u64 {
+        rig.by = (number % 2 == 0).then(|| 3 * HOUR + SECOND * u32::try_from(number * 7 % 1_000).unwrap());
+        rig.add(0, 2, false);
+        rig.run(Duration::from_millis(100));
+    }
+    rig.run(2 * HOUR);
+    assert_eq!(rig.too_late.len(), 0);
+    rig.run(HOUR + 1_300 * SECOND);
+    assert_eq!((rig.too_late.len(), rig.waiting()), (2_000, 2_000));
+    // A message that is the probe at that time waits for its end.
+    assert_in_time(&rig, 5 * SECOND);
+    // A walk for each probe, not for each time.
+    assert!(rig.loads < 200, "{}", rig.loads);
+    rig.run(DAY);
+    assert_eq!((rig.too_late.len(), rig.waiting()), (2_000, 2_000));
+}
+
+#[test]
+fn times_given_by_senders_are_known_again_after_a_start() {
+    let mut rig = rig(Settings::default(), vec![Host::Hung]);
+    for number in 0..1_000 {
+        rig.by = Some(HOUR + SECOND * number);
+        rig.add(0, 1, false);
+    }
+    rig.run(SECOND);
+    rig.restart();
+    rig.run(3 * HOUR);
+    assert_eq!(rig.too_late.len(), 1_000);
+    assert_in_time(&rig, 125 * SECOND);
+}
+
+#[test]
+fn a_time_that_ends_while_its_message_is_in_line_or_in_flight_is_left_to_the_attempt() {
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    assert_eq!(scheduler.add(b"d", job(1), Class::Normal, START), Added::Ready);
+    scheduler.expect(b"d", id(1), &Positions::One(0), START + SECOND);
+    let connection = greeted(&mut scheduler, LIMITS);
+    assert!(matches!(scheduler.take(connection, START), Take::Job(_)));
+    let after = START + 2 * SECOND;
+    assert_eq!(next(&mut scheduler, LIMITS, after), None);
+    scheduler.done(connection, &job(1), Feedback::Good, None, after);
+    assert_eq!(next(&mut scheduler, LIMITS, after + DAY), None);
+}
+
+#[test]
 fn senders_of_many_lists_are_told_a_bounded_number_at_a_time() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     (0..40).for_each(|number: u32| scheduler.restore(format!("d{number}").as_bytes(), START));
@@ -102,7 +181,7 @@ fn senders_of_many_lists_are_told_a_bounded_number_at_a_time() {
         most = most.max(open.len());
         for (destination, message, recipients) in open.drain(..open.len().min(500)) {
             lists.get_mut(&destination).unwrap().retain(|one| one.message != message);
-            scheduler.settled(destination, message, &recipients, at);
+            scheduler.settled(destination, message, &recipients, at, at);
             told += 1;
         }
         at += SECOND;
@@ -208,6 +287,23 @@ fn a_host_that_takes_two_connections_is_not_hammered_for_a_third() {
 }
 
 #[test]
+fn a_host_that_throttles_is_not_hammered_and_gets_its_mail() {
+    let settings = Settings { retry_first: 30 * SECOND, retry_max: 30 * SECOND, ..Settings::default() };
+    let mut rig = rig(settings, vec![Host::Paces(SECOND)]);
+    for _ in 0..2_000 {
+        rig.add(0, 1, false);
+    }
+    rig.run(60 * SECOND);
+    let (opened, left) = (rig.opened[0], rig.left);
+    rig.run(600 * SECOND);
+    let (opened, left, came) = (rig.opened[0] - opened, rig.left - left, rig.delivered.len());
+    // It would take 660.
+    assert!(came >= 500, "{came}");
+    assert!(opened <= 80, "{opened} connections for {came} messages");
+    assert!(left <= 1_024, "{left} lines say that something is deferred");
+}
+
+#[test]
 fn a_host_that_drops_everything_is_tried_with_back_off() {
     let mut rig = rig(Settings::default(), vec![Host::Drops]);
     for _ in 0..100 {
@@ -218,6 +314,84 @@ fn a_host_that_drops_everything_is_tried_with_back_off() {
     rig.hosts[0] = Host::Alive;
     rig.run(2 * HOUR);
     assert_eq!(rig.delivered.len(), 100);
+}
+
+#[test]
+fn a_probe_does_not_read_the_list_of_a_dead_host() {
+    let mut rig = rig(Settings::default(), vec![Host::Dead]);
+    for _ in 0..20_000 {
+        rig.add(0, 1, false);
+    }
+    rig.run(HOUR / 2);
+    let (opened, read) = (rig.opened[0], rig.entries_read);
+    rig.run(3 * HOUR);
+    let probes = rig.opened[0] - opened;
+    assert!(probes >= 2, "{probes}");
+    assert!(rig.entries_read - read <= 32 * probes, "{} for {probes} probes", rig.entries_read - read);
+    // And yet everybody hears of the delay in time.
+    rig.run(HOUR / 2 + 60 * SECOND);
+    assert_eq!(rig.warned.len(), 20_000);
+}
+
+#[test]
+fn what_a_start_finds_for_a_dead_host_is_read_once_for_its_age() {
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    scheduler.restore(b"a", START);
+    let list: Vec<Waiting> = (0..300).map(|number| waiting(number, 0)).collect();
+    let (mut now, mut limits) = (START, Vec::new());
+    while now < START + 2 * HOUR {
+        match next(&mut scheduler, LIMITS, now) {
+            Some(Action::Load { destination, after, limit }) => {
+                limits.push(limit);
+                let from = after.map_or(0, |after| 1 + list.iter().position(|one| *one == after).unwrap());
+                let page = &list[from..list.len().min(from + limit)];
+                scheduler.loaded(destination, page, from + page.len() == list.len(), now);
+            }
+            Some(Action::Open { connection, .. }) => {
+                drop(scheduler.unreachable(connection, Failure::Refused, "Connection refused", now));
+            }
+            Some(action) => panic!("{action:?}"),
+            None => now = scheduler.wake_at().unwrap().max(now + Duration::from_millis(1)),
+        }
+    }
+    let whole = limits.iter().filter(|limit| **limit > 8).count();
+    assert!(whole <= 3 && limits.len() - whole >= 4, "{limits:?}");
+}
+
+#[test]
+fn many_destinations_share_the_memory_and_one_has_it_again_when_they_are_gone() {
+    let settings = Settings { jobs_max: 8_000, ready_max: 400, ..Settings::default() };
+    let mut scheduler = Scheduler::new(settings, 1);
+    let add = |scheduler: &mut Scheduler, name: &str, number: u64| {
+        usize::from(scheduler.add(name.as_bytes(), job(number), Class::Urgent, START) == Added::Ready)
+    };
+    let alone: usize = (0..1_000).map(|number| add(&mut scheduler, "alone", number)).sum();
+    assert_eq!(alone, 400);
+    let names: Vec<String> = (0..200).map(|number| format!("d{number}")).collect();
+    let all: usize = (0..1_000)
+        .flat_map(|n| names.iter().map(move |name| (n, name)))
+        .map(|(number, name)| add(&mut scheduler, name, number))
+        .sum();
+    assert!((7_000..=9_000).contains(&all), "{all}");
+    for number in 0..2_000 {
+        let name = format!("more{number}");
+        let few: usize = (0..40).map(|number| add(&mut scheduler, &name, number)).sum();
+        assert!((16..40).contains(&few), "each has a little: {few}");
+    }
+    // Those without work are forgotten when they are looked at.
+    let mut scheduler = Scheduler::new(Settings { jobs_max: 8_000, ready_max: 400, ..Settings::default() }, 1);
+    for name in &names {
+        scheduler.retry_now(Some(name.as_bytes()), START);
+    }
+    let mut now = START;
+    while let Some(action) = scheduler.poll(now) {
+        if let Action::Load { destination, .. } = action {
+            scheduler.loaded(destination, &[], true, now);
+        }
+        now += SECOND;
+    }
+    let alone: usize = (0..1_000).map(|number| add(&mut scheduler, "alone", number)).sum();
+    assert_eq!(alone, 400);
 }
 
 #[test]
@@ -287,12 +461,10 @@ fn the_first_job_after_a_failure_is_a_probe_and_then_the_rest_comes() {
     let Added::Down { why, retry_at } = scheduler.add(b"a", job(3), Class::Normal, START) else { panic!("it is down") };
     assert!(&*why == "Connection refused" && retry_at >= START + 45 * SECOND && retry_at <= START + 75 * SECOND);
     let list: Vec<Waiting> = [1, 2, 3].map(|number| waiting(number, 0)).into();
-    // What is too old is looked for at once; then nothing but the probe.
-    let Some(Action::Load { destination, after: None, limit: 1_024 }) = scheduler.poll(START) else { panic!("a walk") };
-    let load = Action::Load { destination, after: None, limit: 1_024 };
-    scheduler.loaded(destination, &list, true, START);
+    // How old each is, is known; nothing is read but for the probe.
     assert_eq!((scheduler.poll(START), scheduler.wake_at()), (None, Some(retry_at)));
-    assert_eq!(scheduler.poll(retry_at), Some(load.clone()));
+    let Some(load) = scheduler.poll(retry_at) else { panic!("a walk") };
+    let Action::Load { destination, after: None, limit: 8 } = load else { panic!("{load:?}") };
     scheduler.loaded(destination, &list, true, retry_at);
     let Some(Action::Open { connection, .. }) = scheduler.poll(retry_at) else { panic!("the probe opens") };
     assert_eq!(scheduler.poll(retry_at), None);
@@ -345,7 +517,7 @@ fn the_earliest_due_time_of_a_list_begins_the_next_walk() {
 
 #[test]
 fn the_window_grows_by_one_in_a_round_and_is_halved_once_in_a_round() {
-    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    let mut scheduler = Scheduler::new(Settings { learns_pace: false, ..Settings::default() }, 1);
     for number in 0..200 {
         scheduler.add(b"a", job(number), Class::Normal, START);
     }

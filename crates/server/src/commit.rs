@@ -16,6 +16,7 @@ pub(crate) use class::{Sort, class_of};
 pub(crate) use own::submit;
 
 use crate::env::clock;
+use crate::settle::deadline;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
 use bytes::Bytes;
@@ -269,11 +270,11 @@ impl Content {
     }
 }
 
-/// The state in which the recipients of a new message begin: their class, and that they are due when the message is
-/// released, so that a crash forgets neither.
-// RFC 4865 §4: it is kept until then
+/// The state in which the recipients of a new message begin: their class, a mark where the sender gave a time by which it is to be
+/// delivered, and that they are due when the message is released, so that a crash forgets none of it.
+// RFC 4865 §4.2: it is kept until then
 pub(crate) fn first_state(envelope: &Envelope, class: Class) -> State {
-    let state = State::default().of_class(class.bits());
+    let state = State::default().of_class(class.bits(), deadline::to_come(envelope).is_some());
     match envelope.release_at() {
         // Up to the next second: never too early.
         Some(at) => state.until(at + Duration::from_millis(999)),

@@ -11,9 +11,12 @@ mod errands;
 mod nudge;
 mod overdue;
 mod rehome;
+mod renewal;
 
 use crate::commit::early::Earlies;
 use crate::config::{Config, DeliveryMode};
+use crate::deliver::{Deferrals, Reading};
+use crate::dns::NoHosts;
 use crate::env::clock;
 use crate::resolve;
 use crate::routing::Routing;
@@ -25,10 +28,11 @@ use errands::{Errand, Task};
 pub(crate) use errands::{reconfigure, run};
 use mail::{Envelope, QueueId};
 use observe::Event;
+pub(crate) use renewal::Renewal;
 use resolve::Site;
 use schedule::{
-    Action, Added, Class, ConnectionId, DestinationId, Feedback, Health, Job, Place, Positions, Scheduler, Settings,
-    Take, Waiting,
+    Action, Added, Blame, Class, ConnectionId, DestinationId, Feedback, Health, Job, Lag, Place, Positions, Scheduler,
+    Settings, Take, Waiting,
 };
 use spool::envelope::Encoded;
 use spool::{Entry, Spool, Status, Store as _};
@@ -56,6 +60,9 @@ const TELLINGS_MAX: usize = 32;
 /// Destinations that are remembered as down, at most, before those the scheduler has forgotten are.
 const DOWN_MAX: usize = 10_000;
 
+/// Recipients whose states are asked for at a time: others wait for the spool meanwhile.
+const STATES_MAX: usize = 1_024;
+
 /// What a connection is opened for.
 #[derive(Clone, Debug)]
 pub(crate) struct Way {
@@ -79,6 +86,18 @@ pub(crate) struct Post {
     pub(crate) is_called_off: AtomicBool,
 }
 
+impl Post {
+    /// The place is needed while the connection is still opening.
+    ///
+    /// # Cancel safety
+    /// Yes.
+    pub(crate) async fn called_off(&self) {
+        while !self.is_called_off.load(Ordering::Acquire) {
+            self.bell.notified().await;
+        }
+    }
+}
+
 /// What became of a message that went in line.
 #[derive(Default)]
 struct Lined {
@@ -91,6 +110,10 @@ struct Lined {
 /// The scheduler with what it needs around it.
 pub(crate) struct Dispatch {
     pub(crate) spool: Arc<Spool>,
+    /// The spool, as attempts read messages from it.
+    pub(crate) reading: Reading,
+    /// Jobs that are to be logged as deferred.
+    pub(crate) deferrals: Deferrals,
     /// Messages in line that are not in the spool.
     pub(crate) early: Earlies,
     state: Mutex<State>,
@@ -107,6 +130,11 @@ pub(crate) struct Dispatch {
     pub(crate) reasons: settle::Reasons,
     /// Messages that are made 7-bit at a time.
     pub(crate) conversions: Semaphore,
+    /// One more pass over mail that belongs elsewhere is to come.
+    rehomes_again: AtomicBool,
+    /// Passes over mail that belongs elsewhere so far.
+    #[cfg(test)]
+    pub(crate) passes: AtomicU64,
     /// Senders that are told at a time of mail that nobody tried.
     tellings: Semaphore,
     /// The wall time at `began`: a wall clock that does not jump.
@@ -140,10 +168,15 @@ pub(crate) fn settings(config: &Config) -> Settings {
     let retry_max = delivery.retry_max.min(if is_sabotaged(Sabotage::Tireless) { DOWN_FIRST } else { Duration::MAX });
     #[cfg(not(test))]
     let retry_max = delivery.retry_max;
+    #[cfg(test)]
+    let learns_pace = !is_sabotaged(Sabotage::KnockAgain);
+    #[cfg(not(test))]
+    let learns_pace = true;
     Settings {
         connections_max: count(delivery.connections_max),
         window_start: WINDOW_START.min(delivery.connections_per_destination),
         ready_max: READY_MAX,
+        jobs_max: count(delivery.jobs_max),
         resolves_max: RESOLVES_MAX,
         retry_first: delivery.retry_first,
         retry_max: delivery.retry_max,
@@ -151,6 +184,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
         down_max: retry_max,
         warn_after: Some(delivery.warn_after).filter(|after| !after.is_zero()),
         give_up_after: delivery.give_up_after,
+        learns_pace,
         fresh_waits: delivery.mode == DeliveryMode::Queue,
         ..Settings::default()
     }
@@ -166,6 +200,7 @@ const fn waiting(entry: &Entry) -> Waiting {
         warned: entry.state.is_warned(),
         held: matches!(entry.state.status, Status::Held),
         class: Class::from_bits(entry.state.class()),
+        timed: entry.state.is_marked(),
     }
 }
 
@@ -176,6 +211,8 @@ impl Dispatch {
         let epoch = Duration::from_micros(clock::unix_us());
         let seed = u64::try_from(epoch.as_nanos() & u128::from(u64::MAX)).unwrap_or(0);
         Arc::new(Self {
+            reading: Reading::new(Arc::clone(&spool)),
+            deferrals: Deferrals::default(),
             spool,
             early: Earlies::default(),
             state: Mutex::new(State {
@@ -193,6 +230,9 @@ impl Dispatch {
             gathering: settle::Gathering::default(),
             reasons: settle::Reasons::default(),
             conversions: Semaphore::new(CONVERSIONS_MAX),
+            rehomes_again: AtomicBool::new(false),
+            #[cfg(test)]
+            passes: AtomicU64::new(0),
             tellings: Semaphore::new(TELLINGS_MAX),
             epoch,
             began: clock::now(),
@@ -236,7 +276,9 @@ impl Dispatch {
         is_left: &dyn Fn(u32) -> bool,
     ) -> Vec<(Positions, Arc<str>)> {
         let is_idle = |scheduler: &Scheduler, name: &[u8], position| {
-            is_left(position) && !scheduler.is_active(name, envelope.id, position)
+            is_left(position)
+                && !scheduler.is_active(name, envelope.id, position)
+                && self.gathering.word(envelope.id, position) != Some(settle::Word::Failed)
         };
         self.line_up(envelope, encoded, class, is_idle).deferred
     }
@@ -249,10 +291,15 @@ impl Dispatch {
         is_meant: impl Fn(&Scheduler, &[u8], u32) -> bool,
     ) -> Lined {
         let message = envelope.id;
+        let by_time = settle::deadline::to_come(envelope);
         let mut lined = Lined::default();
         let mut add = |scheduler: &mut Scheduler, name: &[u8], recipients: Positions, now| {
             let job = Job { message, recipients: recipients.clone(), probe: false };
-            match scheduler.add(name, job, class, now) {
+            let added = scheduler.add(name, job, class, now);
+            if let (false, Some(at)) = (added == Added::Ready, by_time) {
+                scheduler.expect(name, message, &recipients, at);
+            }
+            match added {
                 Added::Ready => {}
                 Added::Waits => lined.waits = true,
                 Added::Down { why, .. } => lined.deferred.push((recipients, why)),
@@ -301,12 +348,15 @@ impl Dispatch {
         });
     }
 
-    /// Other limits are in force.
-    pub(crate) fn configure(&self, config: &Config, routing: Arc<Routing>) {
+    /// Another configuration is in force. What is not said to be other is left in peace: new limits have every list read and
+    /// every host asked for.
+    fn configure(&self, config: &Config, routing: Arc<Routing>, renewal: &Renewal) {
         let mut state = self.lock();
         (state.config, state.routing) = (config.clone(), routing);
         drop(state);
-        self.tell(|scheduler, now| scheduler.set(settings(config), now));
+        if renewal.asks_hosts() {
+            self.tell(|scheduler, now| scheduler.set(settings(config), now));
+        }
     }
 
     /// The hosts of a destination are known.
@@ -331,10 +381,16 @@ impl Dispatch {
     }
 
     /// The hosts of a destination cannot be known now. Returns the jobs that are deferred by it.
-    fn unplaced(&self, service: &Service, destination: DestinationId, name: &Arc<[u8]>, why: &str) -> Vec<Job> {
-        let jobs = self.tell(|scheduler, now| scheduler.unplaced(destination, why, now));
-        self.note_down(service, name, name, why);
+    fn unplaced(&self, service: &Service, destination: DestinationId, name: &Arc<[u8]>, no: &NoHosts) -> Vec<Job> {
+        let blame = if no.is_ours { Blame::Ours } else { Blame::Its };
+        let jobs = self.tell(|scheduler, now| scheduler.unplaced(destination, &no.text, blame, now));
+        self.note_down(service, name, name, &no.text);
         jobs
+    }
+
+    /// The name servers answer again: what waited for them alone is asked about soon.
+    pub(crate) fn resolver_is_back(&self) {
+        self.tell(|scheduler, now| scheduler.resolver_is_back(now));
     }
 
     /// The hosts of the destination that a connection is for are not those of its site any more: it is asked for anew.
@@ -353,12 +409,28 @@ impl Dispatch {
     }
 
     /// A connection waits for longer than the fast lane bears.
-    pub(crate) fn lagging(&self, connection: ConnectionId) {
+    pub(crate) fn lagging(&self, connection: ConnectionId, lag: Lag) {
         #[cfg(test)]
         if is_sabotaged(Sabotage::OneLane) {
             return;
         }
-        self.tell(|scheduler, now| scheduler.lagging(connection, now));
+        self.tell(|scheduler, now| scheduler.lagging(connection, lag, now));
+    }
+
+    /// A connection is over because of its host, and other hosts of the site can be tried.
+    pub(crate) fn host_failed(&self, connection: ConnectionId) {
+        self.tell(|scheduler, now| scheduler.host_failed(connection, now));
+        self.lock().posts.remove(&connection);
+    }
+
+    /// A connection has a whole message out that is not answered: nothing goes behind it.
+    pub(crate) fn stalling(&self, connection: ConnectionId) {
+        self.tell(|scheduler, now| scheduler.stalling(connection, now));
+    }
+
+    /// No answer came to a job, which is done in a moment: it is tried alone from now on; `apart`: each recipient of it.
+    pub(crate) fn unanswered(&self, connection: ConnectionId, job: &Job, apart: bool) {
+        self.tell(|scheduler, _| scheduler.unanswered(connection, job, apart));
     }
 
     /// Tells once that what was down is up.
@@ -368,6 +440,13 @@ impl Dispatch {
             let down = self.now().saturating_sub(since);
             service.tell(&Event::DestinationUp { destination: &String::from_utf8_lossy(name), down });
         }
+    }
+
+    /// Transactions that are under way.
+    pub(crate) fn under_way(&self) -> u64 {
+        let now = self.now();
+        let in_flight: usize = self.lock().scheduler.sites(now).map(|site| site.in_flight).sum();
+        u64::try_from(in_flight).unwrap_or(u64::MAX)
     }
 
     /// The next job for a connection.
@@ -462,7 +541,35 @@ impl Dispatch {
         recipients: &Positions,
         pause: Duration,
     ) {
-        self.tell(|scheduler, now| scheduler.settled(destination, message, recipients, now + pause));
+        self.tell(|scheduler, now| scheduler.settled(destination, message, recipients, now + pause, now));
+    }
+
+    /// A message that was in line waits in the spool now: somebody looks when the time is over by which it was to be
+    /// delivered.
+    pub(crate) fn expect(&self, envelope: &Envelope, recipients: &Positions) {
+        let Some(at) = settle::deadline::to_come(envelope) else { return };
+        let mut places: BTreeMap<_, Vec<u32>> = BTreeMap::new();
+        for some in recipients.as_slice().chunks(STATES_MAX) {
+            for (entry, name) in self.spool.states_of(envelope.id, some.iter().copied()) {
+                places.entry(name).or_default().push(entry.recipient);
+            }
+        }
+        self.tell(|scheduler, _| {
+            for (name, positions) in places {
+                scheduler.expect(&name, envelope.id, &Positions::from(positions.as_slice()), at);
+            }
+        });
+    }
+
+    /// The time by which recipients were to be delivered was looked at: they are done, or are to be looked at again.
+    pub(crate) fn timed(
+        &self,
+        destination: DestinationId,
+        message: QueueId,
+        recipients: &Positions,
+        again: Option<Duration>,
+    ) {
+        self.tell(|scheduler, now| scheduler.timed(destination, message, recipients, again, now));
     }
 
     /// Tells the scheduler something and does what follows.
@@ -531,9 +638,16 @@ impl Dispatch {
         // The spool looks at the name of the entry alone.
         let after =
             after.map(|one| Entry { id: one.message, recipient: one.recipient, state: spool::State::default() });
-        let entries: Vec<Waiting> = self.spool.by_destination(name, after, limit).iter().map(waiting).collect();
+        let mut entries: Vec<Waiting> = self.spool.by_destination(name, after, limit).iter().map(waiting).collect();
+        self.gathering.shows(&mut entries);
         let is_end = entries.len() < limit;
         self.tell(|scheduler, now| scheduler.loaded(destination, &entries, is_end, now));
+    }
+
+    /// Has the lists looked through again that a message is in.
+    pub(crate) fn look_at(&self, message: QueueId) {
+        let states = self.spool.states(message);
+        self.tell(|scheduler, now| states.iter().for_each(|(_, name)| scheduler.restore(name, now)));
     }
 
     /// How long nothing is due.

@@ -4,10 +4,12 @@
 
 pub mod aliases;
 
-use crate::config::{Config, Loaded};
+use crate::config::{Config, EffectiveRule, Loaded};
+use crate::dns::overrides;
 use crate::routing::{Admission, Routing, load};
-use mail::{Address, ReversePath};
+use mail::{Address, DomainName, ReversePath};
 use route::access::{Client, Ruling};
+use route::destination::To;
 use route::resolve::{Delivery, Failed, Outcome, Request};
 use route::{Lint, Refusal, Step};
 use std::net::IpAddr;
@@ -44,6 +46,21 @@ pub enum End {
     Refuse(Refusal),
     /// It cannot be said now, for this reason: the client hears 451.
     Defer(Arc<str>),
+}
+
+/// What the configuration says of the hosts to which mail goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextHop {
+    /// What is asked for hosts: a domain, or the hosts themselves.
+    pub name: String,
+    /// The `[[dns.override]]` that stands for the DNS, counted from 1.
+    pub dns_override: Option<usize>,
+    /// The hosts or addresses that it gives.
+    pub given: Vec<String>,
+    /// The `[[destination]]` that holds, counted from 1. One for MX hosts (`mx:`) is known only with the override.
+    pub destination: Option<usize>,
+    /// What holds.
+    pub rule: EffectiveRule,
 }
 
 /// Maps and rules of a configuration.
@@ -100,6 +117,33 @@ impl Explainer {
         };
         let decided = self.runtime.block_on(self.routing.decide(|ask| way(admission, ask, sender, recipient)));
         decided.unwrap_or_else(|why| Way { steps: Vec::new(), end: End::Defer(why) })
+    }
+
+    /// What the configuration says of the hosts of a delivery; `None` if it stays on this machine.
+    #[must_use]
+    pub fn next_hop(&self, delivery: &Delivery) -> Option<NextHop> {
+        let to = &delivery.destination.to;
+        if !matches!(to, To::Domain(_) | To::Literal(_) | To::Hosts(_)) {
+            return None;
+        }
+        let name = delivery.via.clone().unwrap_or_else(|| to.to_string());
+        let overrides = &self.config.dns.overrides;
+        let domain = DomainName::new(&name).ok();
+        let index = domain.as_ref().and_then(|domain| overrides::index_of(overrides, domain.ascii()));
+        let (mut mx, mut given) = (Vec::new(), Vec::new());
+        if let Some(one) = index.and_then(|index| overrides.get(index)) {
+            mx.extend(one.mx.iter().flatten().map(ToString::to_string));
+            given = mx.clone();
+            given.extend(one.address.iter().map(|ip| format!("[{ip}]")));
+        }
+        let mut asked = name.clone();
+        if let Some(group) = &delivery.destination.group {
+            asked.push_str(&format!(" group={group}"));
+        }
+        let mx: Vec<&str> = mx.iter().map(String::as_str).filter(|host| !host.starts_with('[')).collect();
+        let rule = self.config.rule_for(asked.as_bytes(), &mx);
+        let from_1 = |index: usize| index + 1;
+        Some(NextHop { name, dns_override: index.map(from_1), given, destination: rule.index.map(from_1), rule })
     }
 }
 

@@ -9,8 +9,8 @@ use crate::accept::{door, limits};
 use crate::commit::Keeper;
 use crate::config::{self, Acknowledge, Config, Listen, ListenProtocol, ListenTls, Loaded, Machine};
 use crate::control::{self, Answer, ControlSocket, Gate, Handler, Peer, Reason, Request, Rights, Status};
-use crate::dispatch;
-use crate::dns::Resolver;
+use crate::dispatch::{self, Renewal};
+use crate::dns::{DnsNote, Resolver};
 use crate::env::accounts::Accounts;
 use crate::env::{blocking, clock, machine, signals, systemd};
 use crate::hosts;
@@ -19,7 +19,7 @@ use crate::lookup::Lookups;
 use crate::pickup;
 use crate::queue;
 use crate::routing;
-use crate::serve::{lines, load_tls, open_authenticator, threads};
+use crate::serve::{lines, load_tls, open_authenticator, threads, with_places};
 use crate::service::{Lane, Listener, Live, Open, Service};
 use crate::session::{Connection, Opening, Transport};
 use crate::tls::Acceptor;
@@ -32,8 +32,8 @@ use spool::Spool;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 
@@ -100,6 +100,8 @@ pub(crate) struct House {
     queue: Option<queue::Tools>,
     /// How fast messages are accepted.
     accepted: Mutex<control::Rate>,
+    /// When the server ends at the latest, once it stops.
+    ends_at: OnceLock<Instant>,
     /// How fast next hops take recipients.
     sent: Mutex<control::Rate>,
     /// One reload at a time.
@@ -133,6 +135,7 @@ impl House {
             tasks: Mutex::default(),
             deliveries: Mutex::default(),
             accepted: Mutex::default(),
+            ends_at: OnceLock::new(),
             sent: Mutex::default(),
             reloading: AtomicBool::new(false),
         }
@@ -227,6 +230,9 @@ impl House {
         }
         for note in self.service.resolver.load().take_notes() {
             self.service.tell(&Event::ConfigWarning { text: &note.to_string() });
+            if let (DnsNote::Alive, Some(dispatch)) = (note, &self.service.dispatch) {
+                dispatch.resolver_is_back();
+            }
         }
         let live = self.service.live.load_full();
         for problem in live.authenticator.iter().flat_map(|authenticator| authenticator.take_problems()) {
@@ -253,14 +259,15 @@ impl House {
         lock(&self.tasks).spawn(pickup::run(Arc::clone(&self.service), directory));
     }
 
-    /// Answers the operator until the server stops.
+    /// Answers the operator until the server has ended; while it stops, how it is and no more.
     pub(crate) fn answer_on(self: &Arc<Self>, socket: ControlSocket) {
         let house = Arc::clone(self);
         lock(&self.tasks).spawn(async move {
             let service = Arc::clone(&house.service);
             let has_guests = service.live.load().config.control.mailq != config::Mailq::Operators;
             let gate = Gate::new(socket.gid()).with_guests(has_guests);
-            let stop = async { service.stop.begun().await };
+            // Whoever waits for the end of the server can ask how far it is: this is dropped last.
+            let stop = std::future::pending();
             if let Err(error) = control::serve(socket, gate, Arc::new(Answers(house)), stop).await {
                 service.tell(&Event::InternalError { place: "control", text: &error.to_string() });
             }
@@ -284,8 +291,9 @@ impl House {
         let service = &self.service;
         service.tell(&Event::Stopping { why, connections: service.stop.open() });
         self.manager.stopping("finishing open transactions");
-        service.stop.begin();
         let grace = service.live.load().config.server.shutdown_grace;
+        self.ends_at.get_or_init(|| clock::now() + grace);
+        service.stop.begin();
         let again = async { while signals.next().await != signals::Signal::TerminateNow {} };
         let mut deliveries = lock(&self.deliveries).take();
         let finished = async {
@@ -300,7 +308,9 @@ impl House {
             () = tokio::time::sleep(grace) => {}
             () = again => {}
         }
-        if let Some(deliveries) = deliveries {
+        let mut deliveries_cut_off = 0;
+        if let Some(deliveries) = deliveries.filter(|deliveries| !deliveries.is_finished()) {
+            deliveries_cut_off = service.dispatch.as_ref().map_or(0, |dispatch| dispatch.under_way());
             deliveries.abort();
         }
         let ended = Ended { cut_off: service.stop.open(), forgotten: service.keeper.forgotten() };
@@ -309,7 +319,7 @@ impl House {
         tasks.abort_all();
         while tasks.join_next().await.is_some() {}
         hosts::save(service).await;
-        service.tell(&Event::Stopped { cut_off: ended.cut_off });
+        service.tell(&Event::Stopped { cut_off: ended.cut_off, deliveries_cut_off });
         ended
     }
 
@@ -331,13 +341,13 @@ impl House {
         let Some(source) = &self.source else { return Answer::refused(Reason::Failed, "a sink has no configuration") };
         let path = source.path.as_ref().map_or_else(|| "(no file)".to_owned(), |path| path.display().to_string());
         match self.try_reload(source) {
-            Ok((changed, warnings)) => {
-                self.service.tell(&Event::Reloaded { path: &path });
+            Ok(Reloaded { changed, warnings, renewal }) => {
+                self.service.tell(&Event::Reloaded { path: &path, retried: renewal.text().as_deref() });
                 for text in &warnings {
                     self.service.tell(&Event::ConfigWarning { text });
                 }
                 self.warn_of_certificates();
-                Answer::reloaded(&changed, &[])
+                Answer::reloaded(&changed, &[], renewal.ways())
             }
             Err(Refused { error, problems }) => {
                 let errors: Vec<String> = match problems.as_slice() {
@@ -350,7 +360,7 @@ impl House {
         }
     }
 
-    fn try_reload(self: &Arc<Self>, source: &Source) -> Result<(Vec<String>, Vec<String>), Refused> {
+    fn try_reload(self: &Arc<Self>, source: &Source) -> Result<Reloaded, Refused> {
         // All that can fail, first.
         let loaded = source.read().map_err(|problems| Refused::of(&problems))?;
         let old = self.service.live.load_full();
@@ -358,21 +368,21 @@ impl House {
         if let Some(why) = config::refuses_reload(&differences) {
             return Err(Refused::because(why));
         }
-        let config = loaded.config;
+        let config = loaded.config.clone();
         let authenticator = open_authenticator(&config).map_err(|error| Refused::because(error.to_string()))?;
         let reasons = config::read_reasons(config.delivery.classes.as_deref());
         let reasons = reasons.map_err(|faults| Refused::because(lines(&faults)))?;
         let log = log::Settings::from_config(&config.log, &config.hostname);
         log::check(&log)
             .map_err(|error| Refused::because(format!("log.path: {error}; name a file that mailrace may write")))?;
-        // What is kept of answers is kept, if they come from the same servers.
-        let is_other = config.dns != self.service.live.load().config.dns || config.dns.servers.is_empty();
-        let resolver = is_other.then(|| Resolver::new(&config.dns)).transpose();
+        // It reads which servers and names this machine has now. If nothing is other, what is kept of answers is kept.
+        let resolver = Resolver::new(&config.dns);
         let resolver = resolver.map_err(|error| Refused::because(format!("dns.servers: {error}")))?;
+        let resolver = Some(resolver).filter(|resolver| !resolver.is_like(&self.service.resolver.load()));
         // What is kept of answers is kept, if the same are asked.
         let lookups = Arc::new(Lookups::after(&config, &self.service.routing.load().lookups()));
         let maps = routing::load::load(&config, &lookups, Some(&self.service.routing.load_full()));
-        let maps = maps.map_err(|faults| Refused::because(lines(&faults)))?;
+        let maps = maps.map_err(|faults| Refused::because(lines(&with_places(Some(&loaded), faults))))?;
         let added = self.bind_added(&config)?;
         // The last that can fail, since it takes effect by itself: open connections too meet the new certificate at their
         // handshake, and tickets stay good.
@@ -384,9 +394,14 @@ impl House {
             None => load_tls(&config).map_err(|error| Refused::because(error.to_string()))?,
         };
         // From here on nothing fails.
-        self.service.routing.store(Arc::new(maps.routing));
+        let mut renewal = Renewal::between(&old.config, &config);
+        let routing = Arc::new(maps.routing);
+        if !routing.has_hosts_of(&self.service.routing.swap(Arc::clone(&routing))) {
+            renewal.add_maps();
+        }
         if let Some(resolver) = resolver {
             self.service.resolver.store(Arc::new(resolver));
+            renewal.add_dns();
         }
         self.service.log.reconfigure(&log);
         *lock(&self.tls) = tls.clone();
@@ -399,10 +414,10 @@ impl House {
         }
         self.service.live.store(Arc::new(Live::new(config, authenticator).with_reasons(reasons)));
         self.service.hosts.configure(&self.service.live.load().config);
-        dispatch::reconfigure(&self.service);
+        dispatch::reconfigure(&self.service, &renewal);
         let changed = differences.iter().map(ToString::to_string).collect();
         let warnings = loaded.warnings.iter().map(config::Problem::line).chain(maps.notes);
-        Ok((changed, warnings.collect()))
+        Ok(Reloaded { changed, warnings: warnings.collect(), renewal })
     }
 
     /// Binds the addresses that are new.
@@ -461,14 +476,17 @@ impl House {
         let service = &self.service;
         let live = service.live.load_full();
         let count = |counter| service.log.counter(counter);
-        let eom = |temporary| count(Counter::Rejected(Ruleset::Eom, temporary));
+        let refused_at_rcpt = |temporary| count(Counter::Rejected(Ruleset::Rcpt, temporary));
         let space = machine::file_system(&live.config.spool.path);
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             hostname: live.config.hostname.clone(),
             pid: machine::pid(),
             uptime: clock::now().saturating_duration_since(service.began),
-            stopping: service.stop.has_begun(),
+            stopping: self.ends_at.get().map(|at| control::Stopping {
+                deliveries: service.dispatch.as_ref().map_or(0, |dispatch| dispatch.under_way()),
+                left: at.saturating_duration_since(clock::now()),
+            }),
             config: self.source.as_ref().and_then(|source| source.path.clone()),
             listen: self.open_listeners().iter().map(|one| one.address.to_string()).collect(),
             connections: u64::try_from(service.stop.open()).unwrap_or(u64::MAX),
@@ -485,10 +503,13 @@ impl House {
             }),
             queues_only: live.queues_only(),
             fullest: self.queue.as_ref().map(|tools| tools.fullest(FULLEST)).unwrap_or_default(),
-            messages_refused: eom(Temporary::Yes) + eom(Temporary::No),
+            messages_refused: count(Counter::TransactionsRefused),
+            recipients_refused: refused_at_rcpt(Temporary::Yes) + refused_at_rcpt(Temporary::No),
             pickup_files: service.pickup.files(),
             pickup_full: service.pickup.is_full(),
             log_dropped: service.log.counter(Counter::LogDropped),
+            log_failing: service.log.trouble(),
+            log_waiting: u64::try_from(service.log.waiting()).unwrap_or(u64::MAX),
             spool_path: live.config.spool.path.clone(),
             file_system: space.as_ref().map_or_else(|_| "unknown".to_owned(), |space| space.file_system.to_string()),
             volatile: space.is_ok_and(|space| space.volatile),
@@ -598,8 +619,11 @@ impl Handler for Answers {
         let house = &self.0;
         match request {
             Request::Ping => Answer::done(),
-            Request::Reload => house.reload().await,
             Request::Status => house.answer_status().await,
+            _ if house.service.stop.has_begun() => {
+                Answer::refused(Reason::Busy, "the server is going down; mailrace status says what it waits for")
+            }
+            Request::Reload => house.reload().await,
             Request::LogReopen => {
                 house.service.log.reopen();
                 Answer::done()
@@ -610,9 +634,6 @@ impl Handler for Answers {
                 Answer::done()
             }
             Request::Mailers => house.answer_mailers(),
-            Request::Smtp if house.service.stop.has_begun() => {
-                Answer::refused(Reason::Busy, "the server is going down")
-            }
             Request::Smtp => house.process_session(&peer),
             Request::Queue(command) => house.answer_queue(*command, peer.uid, rights),
         }
@@ -630,6 +651,14 @@ fn deed(deed: &queue::Deed<'_>) -> Event<'static> {
             Event::QueueCommand { id: None, what: action.name(), messages, recipients, uid }
         }
     }
+}
+
+/// What a reload that went well came to.
+struct Reloaded {
+    /// As `key changed from … to …`.
+    changed: Vec<String>,
+    warnings: Vec<String>,
+    renewal: Renewal,
 }
 
 /// Why a reload was refused.

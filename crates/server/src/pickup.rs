@@ -31,7 +31,7 @@ use file::{Handed, Trouble};
 use look::{Found, Looker};
 use mail::{EnhancedCode, Outcome, QueueId, Reply, ReplyCode};
 use observe::{Event, Severity};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -86,8 +86,8 @@ impl Name {
 enum Ended {
     /// It is gone. Somebody may want to hear more.
     Gone(Option<(Asker, crate::outcome::Watch)>),
-    /// It stays, and is tried again under this name; why.
-    Later(Name, String),
+    /// It stays, and is tried again under this name; why. Of these recipients the sender was told: they are done.
+    Later(Name, String, Vec<usize>),
     /// It stays, and this process leaves it alone.
     Stuck,
 }
@@ -116,6 +116,8 @@ impl Waiting {
 struct Known {
     /// How often it was tried.
     tries: u32,
+    /// Recipients, by their places in the file, of whom the sender was told: they are tried no more.
+    told: HashSet<usize>,
     said: Option<Said>,
 }
 
@@ -327,10 +329,12 @@ impl Pickup {
         while self.running.len() < AT_ONCE {
             let Some((name, asker)) = self.ready.pop_front() else { break };
             let (service, directory) = (Arc::clone(&self.service), Arc::clone(&self.directory));
-            let is_again = self.known.get(&name.base).is_some_and(|known| known.tries > 0);
+            let known = self.known.get(&name.base);
+            let is_again = known.is_some_and(|known| known.tries > 0);
+            let told = known.map(|known| known.told.clone()).unwrap_or_default();
             self.running.spawn(async move {
                 let base = name.base.clone();
-                (base, carry(service, directory, name, asker, is_again).await)
+                (base, carry(service, directory, name, asker, is_again, told).await)
             });
         }
     }
@@ -347,12 +351,13 @@ impl Pickup {
                     self.listening.spawn(courier::tell_outcomes(Arc::clone(&self.service), asker, watch));
                 }
             }
-            Ended::Later(name, why) => {
+            Ended::Later(name, why, told) => {
                 let now = clock::now();
                 let known = self.known.entry(base).or_default();
                 let share = AGAIN_SHARE.saturating_mul(u32::try_from(self.waiting.len()).unwrap_or(u32::MAX));
                 let pause = AGAIN_FIRST.saturating_mul(1 << known.tries.min(16)).min(AGAIN_MAX).max(share);
                 known.tries += 1;
+                known.told.extend(told);
                 let is_due = self.complaints.is_due(&why, &mut known.said, now);
                 if is_due && !self.service.stop.has_begun() {
                     self.warn(&format!("{} is not taken: {why}; it is tried again", name.text()));
@@ -380,6 +385,7 @@ async fn carry(
     name: Name,
     asker: Option<Asker>,
     is_again: bool,
+    told: HashSet<usize>,
 ) -> Ended {
     // Counted as a session until its file is gone: the end of the server waits for it.
     let _open = Open::new(&service);
@@ -405,15 +411,17 @@ async fn carry(
         })
         .await
     };
-    let (handed, tried, id) = match opened {
-        Ok(Ok((handed, tried, id))) => (Arc::new(handed), tried, id),
+    let (mut handed, tried, id) = match opened {
+        Ok(Ok(opened)) => opened,
         Ok(Err(Trouble::Gone)) => return Ended::Gone(None),
         Ok(Err(Trouble::Bad(why))) => return put_aside(&service, &directory, &name, &why).await,
         Ok(Err(Trouble::Io(error))) => {
-            return Ended::Later(name, format!("it cannot be read: {error}"));
+            return Ended::Later(name, format!("it cannot be read: {error}"), Vec::new());
         }
         Err(_) => return Ended::Stuck,
     };
+    let places = handed.leave_out(&told);
+    let handed = Arc::new(handed);
     let asker = asker.filter(|asker| asker.may_hear_of(handed.uid));
     let (user, is_trusted) = who(&service, handed.uid).await;
     let carried = match handed.submission.adopted.clone() {
@@ -423,31 +431,33 @@ async fn carry(
         }
         None => {
             let (service, handed) = (Arc::clone(&service), Arc::clone(&handed));
-            Courier { service, handed, id, user, is_trusted, is_again, asker }.run().await
+            Courier { service, handed, id, user, is_trusted, is_again, asker, told: Vec::new() }.run().await
         }
     };
-    let why = match carried {
+    let (why, mut told) = match carried {
         Carried::Done(told) => return remove(&service, &directory, &tried, told).await,
         Carried::Divide(apart) => {
             let (there, whole) = (Arc::clone(&directory), Arc::clone(&handed));
             match blocking::run(move || whole.divide(there.path(), &apart)).await {
                 Ok(Ok(())) => return remove(&service, &directory, &tried, None).await,
-                Ok(Err(error)) => format!("it cannot be divided: {error}"),
+                Ok(Err(error)) => (format!("it cannot be divided: {error}"), Vec::new()),
                 Err(_) => return Ended::Stuck,
             }
         }
-        Carried::Later(why) => why,
+        Carried::Later(why, told) => (why, told),
     };
     let age = Duration::from_secs((clock::unix_us() / 1_000_000).saturating_sub(handed.finished));
     if age > service.live.load().config.delivery.give_up_after {
         let reply = expired(&why);
-        let all: Vec<Refused> =
-            (0..handed.submission.recipients.len()).map(|position| (position, reply.clone())).collect();
-        if report::to_sender(&service, &handed, id, &all).await {
+        let left = (0..places.len()).filter(|position| !told.contains(position));
+        let left: Vec<Refused> = left.map(|position| (position, reply.clone())).collect();
+        told.extend(report::to_sender(&service, &handed, id, &left).await);
+        if told.len() == places.len() {
             return remove(&service, &directory, &tried, None).await;
         }
     }
-    Ended::Later(tried, why)
+    let told = told.into_iter().filter_map(|position| places.get(position).copied());
+    Ended::Later(tried, why, told.collect())
 }
 
 /// What its sender is told of a message that nobody took for days.

@@ -14,7 +14,7 @@
 
 use crate::config::{AddressFamily, Config, EffectiveRule, Host, HostPort, Route, RouteProtocol};
 use crate::deliver::{Where, local};
-use crate::dns::{Family, MailHost, NoHosts, Ourselves, Resolver};
+use crate::dns::{Family, MailHost, NoHosts, Ourselves, Resolver, together};
 use crate::env::clock;
 use crate::routing::{Routing, Way};
 use mail::{Address, AddressLiteral, Domain, DomainName, EnhancedCode, Outcome};
@@ -196,20 +196,23 @@ fn target(config: &Config, routing: &Routing, ask: &mut Ask<'_>, destination: &[
                 let text = format!(
                     "mailertable says that {domain} is here now; its mail follows when nothing of it is under way"
                 );
-                Err(NoTarget::NoHosts(NoHosts { permanent: false, status, text }))
+                Err(NoTarget::NoHosts(NoHosts { permanent: false, status, text, is_ours: false }))
             }
-            Ok(Way::Refused(status, text)) => {
-                Err(NoTarget::NoHosts(NoHosts { permanent: status.outcome() == Outcome::Permanent, status, text }))
-            }
+            Ok(Way::Refused(status, text)) => Err(NoTarget::NoHosts(NoHosts {
+                permanent: status.outcome() == Outcome::Permanent,
+                status,
+                text,
+                is_ours: false,
+            })),
             Err(Stop::Open) => Err(NoTarget::Open),
             Err(Stop::Trouble(why)) => {
                 let status = EnhancedCode::of(Outcome::Transient, 4, 3);
-                Err(NoTarget::NoHosts(NoHosts { permanent: false, status, text: why.to_string() }))
+                Err(NoTarget::NoHosts(NoHosts { permanent: false, status, text: why.to_string(), is_ours: false }))
             }
         },
         To::Error { status, text } => {
             let permanent = status.outcome() == Outcome::Permanent;
-            Err(NoTarget::NoHosts(NoHosts { permanent, status, text: text.into() }))
+            Err(NoTarget::NoHosts(NoHosts { permanent, status, text: text.into(), is_ours: false }))
         }
         To::Local | To::Program { .. } | To::File { .. } => Err(NoTarget::NoHosts(no_host(destination))),
     }
@@ -217,13 +220,13 @@ fn target(config: &Config, routing: &Routing, ask: &mut Ask<'_>, destination: &[
 
 fn gone() -> NoHosts {
     let status = EnhancedCode::of(Outcome::Transient, 4, 4);
-    NoHosts { permanent: false, status, text: "its smart hosts are configured no more".to_owned() }
+    NoHosts { permanent: false, status, text: "its smart hosts are configured no more".to_owned(), is_ours: false }
 }
 
 fn no_host(destination: &[u8]) -> NoHosts {
     let status = EnhancedCode::of(Outcome::Permanent, 1, 2);
     let text = format!("\"{}\" is no host that mail can go to", String::from_utf8_lossy(destination));
-    NoHosts { permanent: true, status, text }
+    NoHosts { permanent: true, status, text, is_ours: false }
 }
 
 /// Where mail goes that no host takes: a site of its own, over which it is refused.
@@ -264,7 +267,7 @@ pub(crate) async fn site(
         Ok(target) => target?,
         Err(why) => {
             let status = EnhancedCode::of(Outcome::Transient, 4, 3);
-            return Err(NoHosts { permanent: false, status, text: why.to_string() });
+            return Err(NoHosts { permanent: false, status, text: why.to_string(), is_ours: false });
         }
     };
     let mut site = match target {
@@ -378,16 +381,20 @@ fn of_hosts(
 }
 
 async fn by_list(hosts: &Hosts, names: Names<'_>) -> Result<Vec<Candidate>, NoHosts> {
-    let mut found = Vec::new();
-    let mut trouble = None;
+    let mut asking = Vec::new();
     for (group, preference) in hosts.groups.iter().zip(0..) {
         let start = usize::try_from(names.turn % group.len().max(1) as u64).unwrap_or(0);
         for host in group.iter().cycle().skip(start).take(group.len()) {
-            match addresses_of(host, preference, names).await {
-                Ok(candidates) => found.extend(candidates),
-                // A host that we name and the DNS does not know is a mistake of ours, not of the sender.
-                Err(no) => trouble = Some(NoHosts { permanent: false, ..no }),
-            }
+            asking.push(addresses_of(host, preference, names));
+        }
+    }
+    // All at once: hosts whose name servers are silent cost the time of one of them.
+    let (mut found, mut trouble) = (Vec::new(), None);
+    for answer in together::all(asking).await {
+        match answer {
+            Ok(candidates) => found.extend(candidates),
+            // A host that we name and the DNS does not know is a mistake of ours, not of the sender.
+            Err(no) => trouble = Some(NoHosts { permanent: false, ..no }),
         }
     }
     if hosts.protocol == Protocol::Lmtp {
@@ -464,7 +471,8 @@ fn by_address(ip: IpAddr, port: u16, preference: u16) -> Candidate {
     Candidate { name, address, protocol, server_name, preference }
 }
 
-fn named(name: &str, address: SocketAddr, preference: u16) -> Candidate {
+/// A host that was found by its name.
+pub(crate) fn named(name: &str, address: SocketAddr, preference: u16) -> Candidate {
     let name = name.strip_suffix('.').unwrap_or(name);
     let (address, protocol) = (Where::Socket(address), RouteProtocol::Smtp);
     Candidate { name: name.into(), address, protocol, server_name: name.into(), preference }
@@ -473,6 +481,7 @@ fn named(name: &str, address: SocketAddr, preference: u16) -> Candidate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dns::testing::{Server, a};
 
     async fn found(smart_host: &str, destination: &[u8]) -> Result<Vec<Candidate>, NoHosts> {
         let text = format!("[route]\nsmart_host = {smart_host}\n[dns]\nservers = [\"127.0.0.1:9\"]\n");
@@ -500,6 +509,34 @@ mod tests {
         let addresses: Vec<String> = found.iter().map(|one| one.address.to_string()).collect();
         assert_eq!(addresses, ["192.0.2.1:25", "192.0.2.3:27", "192.0.2.2:26"]);
         assert_eq!(&*found[0].name, "[192.0.2.1]");
+    }
+
+    #[tokio::test]
+    async fn hosts_that_nobody_tells_of_cost_their_time_once() {
+        let server = Server::start(vec![a("one.test", "192.0.2.1"), a("two.test", "192.0.2.2")]).await;
+        let dead = "e.dead.test:25,f.dead.test:25,g.dead.test:25,h.dead.test:25";
+        let list = format!("one.test:25,(c.dead.test:25|d.dead.test:25|two.test:25),{dead}");
+        let text = format!("[dns]\nservers = [\"{}\"]\n[delivery]\naddress_family = \"ipv4\"", server.address);
+        let config = crate::config::load(&text, None, &[], &crate::config::Machine::default()).unwrap().config;
+        let resolver = Resolver::new(&config.dns).unwrap();
+        for name in ["one.test", "two.test"] {
+            assert_eq!(resolver.host_addresses(name, Family::Ipv4, 0).await.unwrap().len(), 1, "{name}");
+        }
+        server.silence("dead.test.");
+        tokio::time::pause();
+        let hosts = match Destination::parse(format!("smtp:{list}").as_bytes()).unwrap().to {
+            To::Hosts(hosts) => hosts,
+            other => panic!("{other:?}"),
+        };
+        let us = Ourselves::default();
+        let names = Names { resolver: &resolver, us: &us, family: Family::Ipv4, turn: 1 };
+        let began = tokio::time::Instant::now();
+        let found = by_list(&hosts, names).await.unwrap();
+        assert!(began.elapsed() <= config.dns.timeout, "{:?}", began.elapsed());
+        assert!(began.elapsed() > config.dns.timeout / 2, "the silent ones were not asked");
+        let addresses: Vec<String> = found.iter().map(|one| one.address.to_string()).collect();
+        assert_eq!(addresses, ["192.0.2.1:25", "192.0.2.2:25"]);
+        assert_eq!(found.iter().map(|one| one.preference).collect::<Vec<_>>(), [0, 1]);
     }
 
     #[tokio::test]

@@ -95,6 +95,8 @@ pub struct Prepared {
     office: Option<Office>,
     /// Messages are counted and forgotten.
     keeps_nothing: bool,
+    /// Where values were set, for complaints; not in a sink.
+    loaded: Option<Box<Loaded>>,
 }
 
 impl Prepared {
@@ -105,6 +107,12 @@ impl Prepared {
     pub fn new(loaded: &Loaded, source: Source) -> Result<Self, StartError> {
         let mut prepared = Self::bare(loaded.config.clone())?;
         prepared.warnings.extend(loaded.warnings.iter().map(config::Problem::line));
+        let of_files = config::check_files(loaded, &config::RealFiles);
+        // What else is in files their readers say.
+        let of_maps =
+            |one: &&config::Problem| one.severity == config::Severity::Warning && one.key.starts_with("maps.");
+        prepared.warnings.extend(of_files.iter().filter(of_maps).map(config::Problem::line));
+        prepared.loaded = Some(Box::new(loaded.clone()));
         prepared.source = Some(source);
         let config = &prepared.config;
         prepared.authenticator = open_authenticator(config)?;
@@ -186,6 +194,7 @@ impl Prepared {
             behaviour: None,
             office: None,
             keeps_nothing: false,
+            loaded: None,
         })
     }
 
@@ -200,6 +209,7 @@ impl Prepared {
         let opened = if self.keeps_nothing { None } else { Some(open_spool(&self.config)?) };
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         runtime.enable_all().worker_threads(usize::from(threads(&self.config))).thread_name("mailrace");
+        runtime.max_blocking_threads(blocking_threads_max(&self.config));
         let runtime =
             runtime.build().map_err(|error| StartError::Unavailable(format!("cannot start threads: {error}")))?;
         let ended = runtime.block_on(self.live(log.clone(), opened, ready));
@@ -229,6 +239,7 @@ impl Prepared {
             open_files_max,
             behaviour,
             office,
+            loaded: from_file,
             ..
         } = self;
         let office = office.unwrap_or_else(|| Office::new(&config));
@@ -248,7 +259,7 @@ impl Prepared {
         let connector = Connector::new(&config.tls).map_err(|error| StartError::Config(error.to_string()))?;
         let loaded = match keeper {
             Keeper::Spool { .. } => routing::load::load(&config, &Arc::new(Lookups::new(&config)), None)
-                .map_err(|faults| StartError::Config(lines(&faults)))?,
+                .map_err(|faults| StartError::Config(lines(&with_places(from_file.as_deref(), faults))))?,
             // A sink takes everything.
             Keeper::Nothing { .. } => routing::load::Loaded { routing: Routing::plain(), notes: Vec::new() },
         };
@@ -327,6 +338,19 @@ pub(crate) fn threads(config: &Config) -> u16 {
     if config.server.threads == 0 { cores() } else { config.server.threads }
 }
 
+/// Threads for short work that waits for a disk, and for all of the long that is counted nowhere else: questions to the C library (16
+/// at a time), to databases (4 to each), password checks (one for each second core), commands on the queue (5).
+const BLOCKING_THREADS_OTHER: usize = 64;
+
+/// Threads of the runtime that may wait for a disk or for a program: local deliveries hold theirs for as long as a mailbox is locked
+/// or a program runs, and keep nobody else waiting for one. No work on them waits for other such work, and the spool is read on
+/// threads of its own, so that any number would do.
+fn blocking_threads_max(config: &Config) -> usize {
+    // To mailboxes, programs and files, so many each.
+    let deliveries = usize::try_from(config.local.deliveries_max).unwrap_or(usize::MAX).saturating_mul(3);
+    deliveries.saturating_add(BLOCKING_THREADS_OTHER)
+}
+
 /// Reads the password file, if users are configured. Also used by reloads.
 pub(crate) fn open_authenticator(config: &Config) -> Result<Option<Arc<Authenticator>>, StartError> {
     if config.auth.file.is_none() && config.auth.program.is_empty() {
@@ -391,6 +415,16 @@ fn counted(number: u64, what: &str) -> String {
         _ => "s",
     };
     format!("{number} {what}{plural}")
+}
+
+/// What is wrong with what the configuration names, each with the line that names it.
+pub(crate) fn with_places(loaded: Option<&Loaded>, faults: Vec<String>) -> Vec<String> {
+    let place = |fault: String| match loaded {
+        // A text of several lines has its places in it.
+        Some(loaded) if !fault.contains('\n') => loaded.problem(config::Severity::Error, fault).line(),
+        _ => fault,
+    };
+    faults.into_iter().map(place).collect()
 }
 
 pub(crate) fn lines<T: fmt::Display>(problems: &[T]) -> String {

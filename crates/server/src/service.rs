@@ -21,7 +21,7 @@ use crate::sink::Behaviour;
 use crate::tally::Tally;
 use crate::tls::{Acceptor, Connector};
 use arc_swap::ArcSwap;
-use mail::Envelope;
+use mail::{Address, Envelope, QueueId};
 use observe::reason::Rules;
 use observe::{Event, Limit};
 use schedule::Class;
@@ -83,6 +83,15 @@ impl Service {
         self.outcomes.hear(event);
         self.tally.hear(event);
         self.log.event(event);
+    }
+
+    /// Tells that these recipients of a message are dropped, if there are any.
+    pub(crate) fn tell_discarded<'a>(&self, id: QueueId, recipients: impl IntoIterator<Item = &'a Address>) {
+        let names: Vec<String> = recipients.into_iter().map(|address| format!("<{address}>")).collect();
+        if !names.is_empty() {
+            let to: Vec<&str> = names.iter().map(String::as_str).collect();
+            self.tell(&Event::RecipientsDiscarded { id, to: &to });
+        }
     }
 
     /// The spool; a sink has none.

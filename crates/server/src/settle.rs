@@ -7,7 +7,7 @@
 //!
 //! | Outcome | State | Sender hears |
 //! |---|---|---|
-//! | delivered | done | if he asked for it, and the next hop does not tell him itself |
+//! | delivered | done | if he asked for it, and the next hop does not tell him itself; or gave a time (BY) that it does not know |
 //! | refused for good | done | yes, unless he asked for nothing |
 //! | not now | waiting, due later; its age decides below | |
 //! | … older than `delivery.give_up_after` | done | yes |
@@ -20,17 +20,22 @@ mod gather;
 mod reasons;
 mod report;
 
-pub(crate) use gather::Gathering;
+pub(crate) use gather::{Gathering, Word};
 pub(crate) use reasons::Reasons;
+pub(crate) use report::REPORT_OCTETS;
 
 use crate::env::clock;
 use crate::service::Service;
+#[cfg(test)]
+use crate::simulation::{Sabotage, is_sabotaged};
 use gather::Gathered;
-use mail::report::Kind;
-use mail::{EnhancedCode, Envelope, Outcome, QueueId, Reply};
+use mail::report::{Kind, wants};
+use mail::{EnhancedCode, Envelope, Outcome, Recipient, Reply};
 use observe::reason::{Case, Rules, Stage, words_of};
 use observe::{Controller, Event, NextHop, Reason, Stat};
-use spool::{Change, State, Status};
+use report::Told;
+use spool::{Change, State, Status, Store as _};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +61,8 @@ pub(crate) struct Attempt<'a> {
     pub(crate) xdelay: Duration,
     /// The next hop tells the sender what he wants to hear (RFC 3461 §5.2.1).
     pub(crate) passes_dsn: bool,
+    /// The next hop knows by when the message is to be delivered (RFC 2852).
+    pub(crate) passes_by: bool,
     /// Somebody was asked. False for mail that only grew old.
     pub(crate) is_try: bool,
     /// It was logged before, and is reported now together with others.
@@ -84,8 +91,8 @@ pub(crate) enum Fate {
 pub(crate) struct Cause {
     /// For reports and log lines.
     pub(crate) status: EnhancedCode,
-    /// In sendmail's words, as `stat=` has it.
-    pub(crate) text: String,
+    /// In sendmail's words, as `stat=` has it. Shared by all recipients who have it.
+    pub(crate) text: Arc<str>,
     /// What the next hop answered, if it did.
     pub(crate) reply: Option<Reply>,
     /// The kind of reason, where it was found out already.
@@ -98,8 +105,8 @@ pub(crate) struct Cause {
 
 impl Cause {
     /// A reason to fail, or to wait.
-    pub(crate) const fn new(status: EnhancedCode, text: String, reply: Option<Reply>) -> Self {
-        Self { status, text, reply, reason: None, is_crowded: false, host: None }
+    pub(crate) fn new(status: EnhancedCode, text: impl Into<Arc<str>>, reply: Option<Reply>) -> Self {
+        Self { status, text: text.into(), reply, reason: None, is_crowded: false, host: None }
     }
 
     /// The same, with the kind of reason.
@@ -142,18 +149,6 @@ impl Fate {
     }
 }
 
-/// The changes to recipients whom nobody tried: who waits on is due as before, and no attempt is counted.
-pub(crate) fn untried(changes: Vec<Change>, positions: &[(u32, State)]) -> Vec<Change> {
-    let one = |(change, (_, before)): (Change, &(u32, State))| {
-        if change.state.status != Status::Waiting {
-            return change;
-        }
-        let state = State { due: before.due, attempts: before.attempts, ..change.state };
-        Change { state: if change.state.is_warned() { state.warned() } else { state }, ..change }
-    };
-    changes.into_iter().zip(positions).map(one).collect()
-}
-
 /// What is to be recorded of an attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Settled {
@@ -170,8 +165,20 @@ struct Judged {
     state: State,
 }
 
-/// Judges an attempt, logs it, and stores the reports that are due. The changes are not recorded yet: the caller gives them to
-/// the spool, several attempts at a time.
+impl Judged {
+    /// What is to be recorded. Where nobody was tried, who waits on is due as before, and no attempt is counted.
+    fn change(&self, attempt: &Attempt<'_>, (position, before): &(u32, State)) -> Change {
+        let mut state = self.state;
+        if !attempt.is_try && state.status == Status::Waiting {
+            let untried = State { due: before.due, attempts: before.attempts, ..state };
+            state = if state.is_warned() { untried.warned() } else { untried };
+        }
+        Change { id: attempt.envelope.id, recipient: *position, state, destination: None }
+    }
+}
+
+/// Judges an attempt, logs it, and stores the reports that are due. The changes are not recorded yet, but for those whom a
+/// report tells of that others follow: the caller gives them to the spool, several attempts at a time.
 ///
 /// # Cancel safety
 /// No: a report may have been stored whose recipient is not done.
@@ -182,7 +189,8 @@ pub(crate) async fn settle(service: &Arc<Service>, attempt: &Attempt<'_>, fates:
         .into_iter()
         .map(|fate| fate.with_reason(&reasons))
         .zip(attempt.positions)
-        .map(|(fate, (_, state))| judge(service, attempt, fate, *state))
+        .zip(&attempt.envelope.recipients)
+        .map(|((fate, (_, state)), recipient)| judge(service, attempt, recipient, fate, *state))
         .collect();
     if !attempt.is_told {
         log(service, attempt, &judged);
@@ -192,8 +200,10 @@ pub(crate) async fn settle(service: &Arc<Service>, attempt: &Attempt<'_>, fates:
         Box::pin(report_to_sender(service, attempt, &mut judged)).await;
     }
     let mut settled = Settled::default();
-    keep_held(service, id, attempt, &mut judged);
-    for (one, (position, _)) in judged.iter().zip(attempt.positions) {
+    let all = 0..judged.len();
+    keep_held(service, attempt, &mut judged, all);
+    for (one, place) in judged.iter().zip(attempt.positions) {
+        let position = &place.0;
         let due = Duration::from_secs(one.state.due.into());
         if one.state.status == Status::Waiting {
             settled.retry = Some(settled.retry.map_or(due, |earliest| earliest.min(due)));
@@ -204,7 +214,7 @@ pub(crate) async fn settle(service: &Arc<Service>, attempt: &Attempt<'_>, fates:
         } else if let (Some(dispatch), 2..) = (&service.dispatch, one.state.tries()) {
             dispatch.reasons.forget(id, *position);
         }
-        settled.changes.push(Change { id, recipient: *position, state: one.state, destination: None });
+        settled.changes.push(one.change(attempt, place));
     }
     settled
 }
@@ -216,17 +226,18 @@ fn put_off_reports(service: &Arc<Service>, attempt: &Attempt<'_>, judged: &mut [
         return;
     }
     let id = attempt.envelope.id;
+    let host = gather::host_of(&attempt.next_hop);
     let mut is_first = false;
     for ((one, (position, before)), recipient) in
         judged.iter_mut().zip(attempt.positions).zip(&attempt.envelope.recipients)
     {
         let Some(kind @ (Kind::Failed | Kind::Delayed)) = one.kind else { continue };
-        if !mail::report::wants(recipient.params.notify, kind) {
+        if !wants(recipient.params.notify, kind) {
             continue;
         }
         let fate = match one.fate.clone() {
-            Fate::Failed(cause) => Fate::Failed(cause.said_by(&attempt.next_hop)),
-            Fate::Deferred(cause) => Fate::Deferred(cause.said_by(&attempt.next_hop)),
+            Fate::Failed(cause) => Fate::Failed(cause.said_by(host.as_ref())),
+            Fate::Deferred(cause) => Fate::Deferred(cause.said_by(host.as_ref())),
             Fate::Delivered(_) => continue,
         };
         match dispatch.gathering.add(id, *position, fate) {
@@ -236,7 +247,7 @@ fn put_off_reports(service: &Arc<Service>, attempt: &Attempt<'_>, judged: &mut [
         }
         one.kind = None;
         if kind == Kind::Failed {
-            one.state = before.tried().until(service.unix_now() + gather::PARKED);
+            one.state = before.tried().until(service.unix_now() + dispatch.gathering.parked(id));
         }
     }
     if is_first {
@@ -244,28 +255,23 @@ fn put_off_reports(service: &Arc<Service>, attempt: &Attempt<'_>, judged: &mut [
     }
 }
 
-/// What an operator held while it was tried stays held.
-fn keep_held(service: &Service, id: QueueId, attempt: &Attempt<'_>, judged: &mut [Judged]) {
-    if judged.iter().all(|one| one.state.status != Status::Waiting) {
-        return;
-    }
-    let held: Vec<u32> = service
-        .spool()
-        .map(|spool| spool.states(id))
-        .unwrap_or_default()
-        .iter()
-        .filter(|(entry, _)| entry.state.status == Status::Held)
-        .map(|(entry, _)| entry.recipient)
-        .collect();
-    for (one, (position, _)) in judged.iter_mut().zip(attempt.positions) {
-        if one.state.status == Status::Waiting && held.contains(position) {
+/// What an operator held while it was tried stays held. `these` are numbers of recipients in the attempt.
+fn keep_held(service: &Service, attempt: &Attempt<'_>, judged: &mut [Judged], these: impl Iterator<Item = usize>) {
+    let Some(spool) = service.spool() else { return };
+    let waits = |at: &usize| judged.get(*at).is_some_and(|one| one.state.status == Status::Waiting);
+    let place = |at: usize| Some((attempt.positions.get(at)?.0, at));
+    let waiting: HashMap<u32, usize> = these.filter(waits).filter_map(place).collect();
+    // A list may have very many others: only these are asked for.
+    for (entry, _) in spool.states_of(attempt.envelope.id, waiting.keys().copied()) {
+        let one = waiting.get(&entry.recipient).and_then(|at| judged.get_mut(*at));
+        if let (Status::Held, Some(one)) = (entry.state.status, one) {
             one.state.status = Status::Held;
         }
     }
 }
 
 /// Age decides on what is deferred.
-fn judge(service: &Service, attempt: &Attempt<'_>, fate: Fate, before: State) -> Judged {
+fn judge(service: &Service, attempt: &Attempt<'_>, recipient: &Recipient, fate: Fate, before: State) -> Judged {
     let live = service.live.load();
     let delivery = &live.config.delivery;
     let done = State { status: Status::Done, ..before.tried() };
@@ -273,7 +279,8 @@ fn judge(service: &Service, attempt: &Attempt<'_>, fate: Fate, before: State) ->
         Fate::Delivered(_) => {
             let kind = match attempt.is_final {
                 true => Some(Kind::Delivered),
-                false => (!attempt.passes_dsn).then_some(Kind::Relayed),
+                false if !attempt.passes_dsn && wants(recipient.params.notify, Kind::Relayed) => Some(Kind::Relayed),
+                false => deadline::traces(attempt.envelope, attempt.passes_by, before).then_some(Kind::Traced),
             };
             return Judged { fate, kind, state: done };
         }
@@ -285,7 +292,7 @@ fn judge(service: &Service, attempt: &Attempt<'_>, fate: Fate, before: State) ->
     if let Some(cause) = deadline::too_late(envelope, now) {
         return Judged { fate: Fate::Failed(cause), kind: Some(Kind::Failed), state: done };
     }
-    // RFC 4865 §4: what was held has waited since it was released
+    // RFC 4865 §4.2: what was held has waited since it was released
     let age = now.saturating_sub(envelope.waits_since());
     if age >= delivery.give_up_after {
         return Judged { fate: Fate::Failed(cause), kind: Some(Kind::Failed), state: done };
@@ -297,25 +304,64 @@ fn judge(service: &Service, attempt: &Attempt<'_>, fate: Fate, before: State) ->
         false => now + schedule::retry_after(tried.tries(), &crate::dispatch::settings(&live.config), seed),
     };
     let state = tried.until(deadline::capped(envelope, due, now));
-    let is_old = !delivery.warn_after.is_zero() && age >= delivery.warn_after;
-    let is_late = (is_old || deadline::is_late(envelope, now)) && !before.is_warned();
+    let is_late = match deadline::wants_to_hear(envelope) {
+        Some(at) => now >= at,
+        None => !delivery.warn_after.is_zero() && age >= delivery.warn_after,
+    };
+    let is_late = is_late && !before.is_warned();
     Judged { fate: Fate::Deferred(cause), kind: is_late.then_some(Kind::Delayed), state }
 }
 
-/// Tells the sender, and marks what he was told.
+/// Tells the sender, and marks what he was told: in one report, or in as many as it takes. Those of whom one report tells are
+/// recorded before the next is made, so that a crash in between repeats none of it.
 async fn report_to_sender(service: &Arc<Service>, attempt: &Attempt<'_>, judged: &mut [Judged]) {
-    let told = report::to_sender(service, attempt, judged).await;
     let now = service.unix_now();
-    for one in judged {
-        match (&one.kind, &told) {
-            (Some(Kind::Failed), report::Told::NotStored) => {
-                // It will fail again, and then perhaps the report can be stored.
-                one.state = one.state.until(now + TELL_AGAIN);
+    let mark = |judged: &mut [Judged], these: &[usize], told: Told| {
+        for at in these {
+            let Some(one) = judged.get_mut(*at) else { continue };
+            match (&one.kind, told) {
+                (Some(Kind::Failed), Told::NotStored) => {
+                    // It will fail again, and then perhaps the report can be stored.
+                    one.state = one.state.until(now + TELL_AGAIN);
+                }
+                (Some(Kind::Failed), Told::NobodyLeft) => one.state.status = Status::Held,
+                (Some(Kind::Delayed), Told::Yes | Told::NotWanted) => one.state = one.state.warned(),
+                _ => {}
             }
-            (Some(Kind::Failed), report::Told::NobodyLeft) => one.state.status = Status::Held,
-            (Some(Kind::Delayed), report::Told::Yes | report::Told::NotWanted) => one.state = one.state.warned(),
-            _ => {}
         }
+    };
+    let report::Due { wanted, unwanted, nobody_left } = report::due(service, attempt, judged);
+    mark(judged, &unwanted, Told::NotWanted);
+    mark(judged, &nobody_left, Told::NobodyLeft);
+    let mut rest = wanted.as_slice();
+    while !rest.is_empty() {
+        let (told, count) = report::to_sender(service, attempt, judged, rest).await;
+        // Where the spool takes no report it takes no other.
+        let count = if told == Told::Yes { count.max(1) } else { rest.len() };
+        let (these, others) = rest.split_at_checked(count).unwrap_or((rest, &[]));
+        mark(judged, these, told);
+        rest = others;
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::RecordLate) {
+            continue;
+        }
+        if !rest.is_empty() {
+            record(service, attempt, judged, these).await;
+        }
+    }
+}
+
+/// Gives the spool what came of some of an attempt, so that it is durable no later than the next report.
+async fn record(service: &Service, attempt: &Attempt<'_>, judged: &mut [Judged], these: &[usize]) {
+    let Some(spool) = service.spool() else { return };
+    keep_held(service, attempt, judged, these.iter().copied());
+    let change = |at: &usize| Some(judged.get(*at)?.change(attempt, attempt.positions.get(*at)?));
+    let changes: Vec<Change> = these.iter().filter_map(change).collect();
+    // If it cannot be recorded they are tried again, and told of again.
+    let Ok(recorded) = spool.record(&changes) else { return };
+    // A single shard writes it before the next report, or with it. Of several, the report may be in another one.
+    if spool.shards() > 1 {
+        drop(recorded.await);
     }
 }
 
@@ -421,3 +467,6 @@ pub(crate) fn report_time() -> (u64, i32) {
     let at_us = clock::unix_us();
     (at_us, clock::local_offset_seconds(at_us))
 }
+
+#[cfg(test)]
+mod tests;

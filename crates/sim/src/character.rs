@@ -60,12 +60,22 @@ pub enum Hostility {
     Garbage,
     /// Greets with an octet a second.
     Trickle,
+    /// Refuses MAIL or every RCPT, with replies that are as long as they may be.
+    Wordy,
 }
 
 impl Hostility {
     /// All of them, in the order in which `--hostile` deals them out.
-    pub const ALL: [Self; 7] =
-        [Self::Endless, Self::LongLine, Self::Flood, Self::Early, Self::TlsCut, Self::Garbage, Self::Trickle];
+    pub const ALL: [Self; 8] = [
+        Self::Endless,
+        Self::LongLine,
+        Self::Flood,
+        Self::Early,
+        Self::TlsCut,
+        Self::Garbage,
+        Self::Trickle,
+        Self::Wordy,
+    ];
 }
 
 /// What a connection attempt meets.
@@ -79,7 +89,7 @@ pub enum Door {
     Drops,
 }
 
-const NAMES: [(Character, &str); 22] = [
+const NAMES: [(Character, &str); 23] = [
     (Character::Live, "live"),
     (Character::Dead, "dead"),
     (Character::Drop, "drop"),
@@ -102,6 +112,7 @@ const NAMES: [(Character, &str); 22] = [
     (Character::Hostile(Hostility::TlsCut), "hostile-tls-cut"),
     (Character::Hostile(Hostility::Garbage), "hostile-garbage"),
     (Character::Hostile(Hostility::Trickle), "hostile-trickle"),
+    (Character::Hostile(Hostility::Wordy), "hostile-wordy"),
 ];
 
 impl Character {

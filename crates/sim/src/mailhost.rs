@@ -413,6 +413,9 @@ impl Mailhost {
                 self.refuse(side, 421, "4.7.0 too many messages, try again later");
                 self.end(Then::Close);
             }
+            Character::Hostile(Hostility::Wordy) if !self.transactions.is_multiple_of(2) => {
+                self.refuse_at_length(side, 451, "4.3.0 not now");
+            }
             _ => {
                 self.has_sender = true;
                 self.say("250 2.1.0 sender taken");
@@ -427,6 +430,10 @@ impl Mailhost {
         let Some(address) = path(rest, b"TO:").filter(|address| !address.is_empty()) else {
             return self.refuse(side, 501, "5.5.4 RCPT TO:<address>");
         };
+        if side.character == Character::Hostile(Hostility::Wordy) {
+            let address = String::from_utf8_lossy(address).into_owned();
+            return self.refuse_at_length(side, 550, &format!("5.1.1 <{address}>"));
+        }
         if self.recipients.len() >= RECIPIENTS_MAX {
             return self.refuse(side, 452, "4.5.3 too many recipients");
         }
@@ -555,6 +562,11 @@ impl Mailhost {
     fn refuse(&mut self, side: &mut Side<'_>, code: u16, text: &str) {
         side.counts.refuse(code);
         self.say(&format!("{code} {text}"));
+    }
+
+    fn refuse_at_length(&mut self, side: &mut Side<'_>, code: u16, text: &str) {
+        side.counts.refuse(code);
+        hostile::write_wordy(code, text, &mut self.flight.octets);
     }
 
     fn refuse_as_asked(&mut self, side: &mut Side<'_>, refusal: Refusal) {

@@ -47,7 +47,8 @@ impl FromStr for Share {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let read = || {
-            let number = text.strip_suffix('%').unwrap_or(text);
+            // Without the sign it might as well be meant as a number of hosts.
+            let number = text.strip_suffix('%')?;
             let (whole, tenths) = number.split_once('.').unwrap_or((number, ""));
             let digits = |text: &str| text.bytes().all(|octet| octet.is_ascii_digit());
             if whole.is_empty() || !digits(whole) || !digits(tenths) || tenths.len() > 4 {
@@ -179,11 +180,11 @@ mod tests {
     #[test]
     fn shares_are_read_and_taken() {
         let of = |text: &str, number| text.parse::<Share>().unwrap().of(number);
-        assert_eq!([of("2%", 1000), of("0.5%", 1000), of("100", 7), of("33.3%", 3), of("0", 9)], [20, 5, 7, 1, 0]);
+        assert_eq!([of("2%", 1000), of("0.5%", 1000), of("100%", 7), of("33.3%", 3), of("0%", 9)], [20, 5, 7, 1, 0]);
         for text in ["2%", "0.5%", "33.3333%", "100%", "0%"] {
             assert_eq!(text.parse::<Share>().unwrap().to_string(), text);
         }
-        for text in ["", "%", "101%", "-1%", "1.23456%", "a%", "1.a%", ".5%", "99999999999%"] {
+        for text in ["", "%", "5", "0", "101%", "-1%", "1.23456%", "a%", "1.a%", ".5%", "99999999999%"] {
             assert!(text.parse::<Share>().is_err(), "{text}");
         }
     }

@@ -342,7 +342,7 @@ mod tests {
         let world = World::new(plan(1)).unwrap();
         let count = |of: Character| world.hosts().iter().filter(|host| host.script.base == of).count();
         assert_eq!([Character::Dead, Character::Hung, Character::Live].map(count), [20, 30, 940]);
-        assert_eq!(Hostility::ALL.map(|kind| count(Character::Hostile(kind))), [2, 2, 2, 1, 1, 1, 1]);
+        assert_eq!(Hostility::ALL.map(|kind| count(Character::Hostile(kind))), [2, 2, 1, 1, 1, 1, 1, 1]);
         let scripts = |world: &World| world.hosts().iter().map(|host| host.script.clone()).collect::<Vec<_>>();
         assert_eq!(scripts(&world), scripts(&World::new(plan(1)).unwrap()));
         assert_ne!(scripts(&world), scripts(&World::new(plan(2)).unwrap()));

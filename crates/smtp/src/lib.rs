@@ -11,7 +11,6 @@
 
 #![forbid(unsafe_code)]
 
-mod base64;
 pub mod client;
 #[doc(hidden)]
 pub mod client_rehearsal;

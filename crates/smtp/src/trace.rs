@@ -3,7 +3,7 @@
 //! The layout is sendmail's, which log readers and filters know. What the client said about itself cannot leave its place:
 //! a name that is no plain token is written as `unknown` is by others, with every dangerous character replaced.
 
-use mail::{Address, Client, QueueId, Received};
+use mail::{Address, Client, MtPriority, QueueId, Received};
 
 /// What a `Received:` field says.
 // RFC 5321 §4.4
@@ -21,6 +21,8 @@ pub struct Trace<'a> {
     pub id: QueueId,
     /// The recipient, if there is exactly one; others must not learn of each other.
     pub only_recipient: Option<&'a Address>,
+    /// The priority that the client gave, as it was granted.
+    pub priority: Option<MtPriority>,
 }
 
 /// Octets of a line without CRLF that folding aims at; a longer name stands on a line of its own.
@@ -63,13 +65,19 @@ impl Trace<'_> {
             line.word(&format!("(version={}", harmless(version)));
             line.word(&format!("cipher={})", harmless(cipher)));
         }
+        let end = if self.priority.is_some() { "" } else { ";" };
         if let Some(recipient) = self.only_recipient {
             line.fold();
             line.word("for");
             // An address has no control character, and brackets and quotes hold the rest.
-            line.word(&format!("<{recipient}>;"));
+            line.word(&format!("<{recipient}>{end}"));
         } else {
-            line.out.push(b';');
+            line.out.extend_from_slice(end.as_bytes());
+        }
+        // RFC 6710 §4.1, §7
+        if let Some(priority) = self.priority {
+            line.word("PRIORITY");
+            line.word(&format!("{priority};"));
         }
         let date = date(self.received.at_us / 1_000_000, zone);
         if line.column + 1 + date.len() > LINE_OCTETS {
@@ -177,7 +185,7 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    // RFC 5321 §4.4 (test), RFC 5322 §3.3 (test)
+    // RFC 5321 §4.4 (test), RFC 5322 §3.3 (test), RFC 6710 §7 (test)
     #[test]
     fn layout() {
         let received = received("client.example");
@@ -189,6 +197,7 @@ mod tests {
             tls: None,
             id: "6AK84d0YHa0028".parse().unwrap(),
             only_recipient: Some(&recipient),
+            priority: None,
         };
         assert_eq!(
             write(&trace, 0),
@@ -196,6 +205,8 @@ mod tests {
              \tby mx.example (mailrace) with ESMTPS id 6AK84d0YHa0028\r\n\
              \tfor <a@b.example>; Fri, 20 Nov 2026 13:00:00 +0000\r\n"
         );
+        trace.priority = MtPriority::new(-4);
+        assert!(write(&trace, 0).ends_with("\r\n\tfor <a@b.example> PRIORITY -4; Fri, 20 Nov 2026 13:00:00 +0000\r\n"));
         trace.tls = Some(("TLSv1.3", "TLS13_AES_256_GCM_SHA384"));
         trace.client_name = None;
         trace.only_recipient = None;
@@ -203,7 +214,7 @@ mod tests {
             write(&trace, -12_600),
             "Received: from client.example ([192.0.2.1])\r\n\
              \tby mx.example (mailrace) with ESMTPS id 6AK84d0YHa0028\r\n\
-             \t(version=TLSv1.3 cipher=TLS13_AES_256_GCM_SHA384);\r\n\
+             \t(version=TLSv1.3 cipher=TLS13_AES_256_GCM_SHA384) PRIORITY -4;\r\n\
              \tFri, 20 Nov 2026 09:30:00 -0330\r\n"
         );
         let process =
@@ -232,6 +243,7 @@ mod tests {
                 tls: None,
                 id: "6AK84d0YHa0028".parse().unwrap(),
                 only_recipient: None,
+                priority: None,
             };
             let text = write(&trace, 0);
             prop_assert_eq!(text.matches('(').count(), 2);

@@ -16,6 +16,7 @@
 //! eof                                      the server closes
 //! quit                                     the driver says quit
 //! abort                                    the driver cannot read the content
+//! withdraw                                 the driver takes back what the server cannot have
 //! room 100                                 the network takes so many octets more; `room all`
 //! done 1 End 250 *; Rcpt 550 *             what became of the recipients, in the order in which transactions end
 //! open 2                                   so many transactions are open
@@ -213,6 +214,7 @@ impl Player {
             "eof" => self.rehearsal.session.end_of_input(now),
             "quit" => self.rehearsal.session.quit(now),
             "abort" => self.rehearsal.aborts = true,
+            "withdraw" => self.rehearsal.session.withdraw(),
             "room" => self.rehearsal.room = rest.parse().unwrap_or(usize::MAX),
             "done" => {
                 if self.rehearsal.done.is_empty() {

@@ -116,7 +116,7 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Locked { path, holder } => {
-                write!(f, "{}: spool is in use by {holder}; stop that process first", path.display())
+                write!(f, "{}: the spool is in use by {holder}; stop that process first", path.display())
             }
             Self::NewerFormat { path, found, supported } => write!(
                 f,

@@ -294,7 +294,8 @@ fn describe(frame: &Frame<'_>) -> String {
                     0 => String::new(),
                     class => format!(" class {class}"),
                 };
-                format!("{}/{} {status:?} {tries}{class}{warned}", name_of(state.id), state.position)
+                let mark = if state_now.is_marked() { " marked" } else { "" };
+                format!("{}/{} {status:?} {tries}{class}{mark}{warned}", name_of(state.id), state.position)
             });
             enumerate("states", states)
         }

@@ -7,6 +7,7 @@
 //! ```text
 //! store      what others ask of a spool          spool      shards, threads, the directory's lock
 //! shard      append, record, read                staging    the queue in front of the committer
+//! cache      fresh messages in memory            kept       messages that were read and are wanted again
 //! batch      frames laid out for one write       committer  one writer: write, sync, publish, wake
 //! log        a segment from header to footer     footer     what recovery reads instead of the batches
 //! book       what is known in memory: index (messages, recipients, destinations), segments, moves
@@ -42,6 +43,7 @@ pub mod fuzz;
 mod index;
 pub mod inspect;
 mod janitor;
+mod kept;
 mod log;
 mod recovery;
 mod relocate;
@@ -64,6 +66,6 @@ pub use format::VERSION;
 pub use recovery::{Damage, Recovery};
 pub use spool::{Pressure, Spool, Stepper};
 pub use store::{
-    Change, Chunk, Entry, NewBody, NewMessage, NewRecipient, Recent, State, Statistics, Status, Store, StoredEnvelope,
-    StoredRecipient,
+    Change, Chunk, Entry, NewBody, NewMessage, NewRecipient, Part, Recent, State, Statistics, Status, Store,
+    StoredEnvelope, StoredRecipient,
 };

@@ -188,6 +188,25 @@ pub(crate) fn places(section: &[u8]) -> Option<Box<[u32]>> {
     Some(places.into())
 }
 
+/// Position and place of each recipient that a section lists, by position; `None` where the section makes no sense.
+pub(crate) fn listed(section: &[u8]) -> Option<Box<[(u32, u32)]>> {
+    let envelope = Envelope::parse(section)?;
+    let mut reader = Reader(envelope.entries);
+    let (mut listed, mut position) = (Vec::new(), 0_u32);
+    while !reader.is_empty() {
+        let place = u32::try_from(section.len() - reader.0.len()).ok()?;
+        let count = match read_listed(&mut reader)? {
+            Listed::One(..) => {
+                listed.push((position, place));
+                1
+            }
+            Listed::Finished(count) => count,
+        };
+        position = position.checked_add(count)?;
+    }
+    Some(listed.into())
+}
+
 /// The recipient that begins at a place of its section.
 pub(crate) fn recipient_at(section: &[u8], place: u32) -> Option<NewRecipient<'_>> {
     match read_listed(&mut Reader(section.get(place as usize..)?))? {

@@ -15,13 +15,14 @@ use crate::event::Event;
 use crate::footer::FooterBuilder;
 use crate::format::{Found, Frame, FrameHeader, Identity, Kind, Seed};
 use crate::index::Place;
+use crate::kept::Shared;
 use crate::log::Closed;
-use crate::sections::{ChunkPlace, Envelope, EnvelopeWriter, Sequenced, head, recipient_at};
+use crate::sections::{ChunkPlace, Envelope, EnvelopeWriter, Sequenced};
 use crate::segments::Phase;
 use crate::spool::Pressure;
 use crate::staging::{Limits, Staging};
 use crate::store::{
-    Change, Chunk, Entry, NewBody, NewMessage, NewRecipient, Recent, State, Statistics, Status, StoredEnvelope,
+    Change, Chunk, Entry, NewBody, NewMessage, NewRecipient, Part, Recent, State, Statistics, Status, StoredEnvelope,
     StoredRecipient,
 };
 use bytes::Bytes;
@@ -48,6 +49,8 @@ pub(crate) struct Counters {
     pub(crate) failures: AtomicU64,
     pub(crate) cache_hits: AtomicU64,
     pub(crate) cache_misses: AtomicU64,
+    pub(crate) shared_hits: AtomicU64,
+    pub(crate) shared_misses: AtomicU64,
 }
 
 /// Adds to a figure.
@@ -81,6 +84,8 @@ pub(crate) struct Shard {
     pub(crate) staging: Staging,
     pub(crate) book: Mutex<Book>,
     pub(crate) cache: Mutex<Cache>,
+    /// Messages that were read and are wanted again.
+    pub(crate) shared: Mutex<Shared>,
     pub(crate) counters: Counters,
     pub(crate) chores: Mutex<Chores>,
     /// Rung for the janitor, and by it when a round ends.
@@ -135,6 +140,7 @@ impl Shard {
             staging: Staging::new(limits),
             book: Mutex::new(book),
             cache: Mutex::new(Cache::new(config.cache_bytes / usize::from(config.shards.max(1)))),
+            shared: Mutex::new(Shared::new(config.shared_bytes / usize::from(config.shards.max(1)))),
             counters: Counters::default(),
             chores: Mutex::default(),
             bell: Condvar::new(),
@@ -307,6 +313,7 @@ impl Shard {
     pub(crate) fn abort(&self, id: QueueId) {
         lock(&self.book).abort(id.to_u64());
         lock(&self.cache).remove(id.to_u64());
+        lock(&self.shared).remove(id.to_u64());
         self.ring();
     }
 
@@ -332,6 +339,9 @@ impl Shard {
         if !finished.is_empty() {
             let mut cache = lock(&self.cache);
             finished.iter().for_each(|id| cache.remove(*id));
+            drop(cache);
+            let mut shared = lock(&self.shared);
+            finished.iter().for_each(|id| shared.remove(*id));
         }
         commit
     }
@@ -354,19 +364,11 @@ impl Shard {
     pub(crate) fn recent(&self, id: QueueId, wanted: impl Iterator<Item = u32>) -> Option<Recent> {
         let number = id.to_u64();
         let Cached { envelope: section, places, parts } = lock(&self.cache).message(number)?;
-        let mut recipients = Vec::new();
-        let book = lock(&self.book);
-        let recipients_left = book.index.left(number)?;
-        for position in wanted {
-            let Some((state, destination)) = book.index.state_of(number, position) else { continue };
-            let recipient = recipient_at(&section, *places.get(position as usize)?)?;
-            recipients.push(StoredRecipient { position, data: section.slice_ref(recipient.data), destination, state });
-        }
-        drop(book);
-        let head = section.slice_ref(head(&section)?);
+        let place = |position: u32| places.get(position as usize).copied();
         let body_bytes = parts.iter().map(|part| part.len() as u64).sum();
+        let Part { envelope, recipients_left } = self.part_of(number, &section, body_bytes, wanted, place)?;
         count(&self.counters.cache_hits, 1);
-        Some(Recent { envelope: StoredEnvelope { head, body_bytes, recipients }, recipients_left, body: parts })
+        Some(Recent { envelope, recipients_left, body: parts })
     }
 
     /// The recipients of a message that are not done, with their destinations.
@@ -375,6 +377,16 @@ impl Shard {
         let live = states.into_iter().zip(0_u32..).filter(|((one, _), _)| one.state.status != Status::Done);
         let entry = |recipient, one: Sequenced| Entry { id, recipient, state: one.state };
         Some(live.map(|((one, name), position)| (entry(position, one), name.unwrap_or_default())).collect())
+    }
+
+    /// Some recipients of a message that are not done, with their destinations.
+    pub(crate) fn states_of(&self, id: QueueId, wanted: impl Iterator<Item = u32>) -> Vec<(Entry, Bytes)> {
+        let book = lock(&self.book);
+        let state = |recipient| {
+            let (state, destination) = book.index.state_of(id.to_u64(), recipient)?;
+            Some((Entry { id, recipient, state }, destination))
+        };
+        wanted.filter_map(state).collect()
     }
 
     /// A stored envelope section with the states its recipients have now.
@@ -406,9 +418,13 @@ impl Shard {
             count(&self.counters.cache_hits, 1);
             return Ok(parts);
         }
+        if let Some(body) = lock(&self.shared).get(id.to_u64()).and_then(|kept| kept.body) {
+            count(&self.counters.shared_hits, 1);
+            return Ok(vec![body]);
+        }
         count(&self.counters.cache_misses, 1);
         loop {
-            let found = self.read_message(id, true)?;
+            let found = self.read_to_share(id)?;
             let Some(chunks) = found.chunks else { return Ok(vec![found.body]) };
             let read: Result<Vec<Bytes>, Error> = chunks.iter().map(|chunk| self.read_chunk(id, chunk)).collect();
             match read {
@@ -430,33 +446,27 @@ impl Shard {
 
     /// Reads a part of the body.
     pub(crate) fn body_range(&self, id: QueueId, range: Range<u64>) -> Result<Bytes, Error> {
-        let cut = |from: &Bytes, start: u64| {
-            let clamp = |at: u64| usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX).min(from.len());
-            from.slice(clamp(range.start)..clamp(range.end).max(clamp(range.start)))
-        };
         loop {
             let chunks = lock(&self.book).index.chunks(id.to_u64()).map(<[_]>::to_vec);
             let Some(chunks) = chunks else {
                 let parts = self.body(id)?;
-                return Ok(parts.first().map(|body| cut(body, 0)).unwrap_or_default());
+                return Ok(parts.first().map(|body| cut(body, 0, &range)).unwrap_or_default());
             };
             if chunks.is_empty() {
                 return Err(Error::Corrupt { id, what: "its chunk list cannot be read".to_owned() });
             }
-            match self.chunk_range(id, &chunks, &range, cut) {
-                Ok(bytes) => return Ok(bytes.into()),
+            let read = match self.chunks_to_share(id, &chunks) {
+                Some(whole) => whole.map(|body| cut(&body, 0, &range)),
+                None => self.chunk_range(id, &chunks, &range).map(Bytes::from),
+            };
+            match read {
+                Ok(bytes) => return Ok(bytes),
                 Err(error) => self.same_chunks(id, &chunks, error)?,
             }
         }
     }
 
-    fn chunk_range(
-        &self,
-        id: QueueId,
-        chunks: &[ChunkPlace],
-        range: &Range<u64>,
-        cut: impl Fn(&Bytes, u64) -> Bytes,
-    ) -> Result<Vec<u8>, Error> {
+    pub(crate) fn chunk_range(&self, id: QueueId, chunks: &[ChunkPlace], range: &Range<u64>) -> Result<Vec<u8>, Error> {
         let cached = lock(&self.cache).body(id.to_u64());
         let mut bytes = Vec::new();
         let mut start = 0_u64;
@@ -467,7 +477,7 @@ impl Shard {
                     Some(part) => part.clone(),
                     None => self.read_chunk(id, chunk)?,
                 };
-                bytes.extend_from_slice(&cut(&part, start));
+                bytes.extend_from_slice(&cut(&part, start, range));
             }
             start = end;
         }
@@ -475,7 +485,7 @@ impl Shard {
     }
 
     /// Reads a message's frame; `whole` with its second section.
-    fn read_message(&self, id: QueueId, whole: bool) -> Result<ReadMessage, Error> {
+    pub(crate) fn read_message(&self, id: QueueId, whole: bool) -> Result<ReadMessage, Error> {
         let mut tried = None;
         loop {
             let found = {
@@ -543,8 +553,13 @@ impl Shard {
         if whole || header.has_chunk_list() {
             let Found::Whole(frame) = Frame::find(seed, bytes) else {
                 if !whole {
-                    // The envelope is sound: its sender can be told.
-                    message.body_bytes = 0;
+                    // The envelope is sound: its sender can be told. Without a list in memory the size is wrong, but never 0: whoever
+                    // asks for the body hears that it cannot be read.
+                    let book = lock(&self.book);
+                    let known = book.index.chunks(header.id).filter(|chunks| !chunks.is_empty());
+                    message.body_bytes = known
+                        .map_or(message.body_bytes, |chunks| chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum());
+                    drop(book);
                     return Ok(message);
                 }
                 return Err(ReadError::Damaged("the body does not match its checksum"));
@@ -633,8 +648,11 @@ impl Shard {
             failures: figure(&self.counters.failures),
             cache_hits: figure(&self.counters.cache_hits),
             cache_misses: figure(&self.counters.cache_misses),
+            shared_hits: figure(&self.counters.shared_hits),
+            shared_misses: figure(&self.counters.shared_misses),
             index_bytes: book.index.bytes(),
             cache_bytes: lock(&self.cache).bytes() as u64,
+            shared_bytes: lock(&self.shared).bytes() as u64,
         }
     }
 }
@@ -658,6 +676,12 @@ pub(crate) struct ReadMessage {
     pub(crate) body: Bytes,
     pub(crate) body_bytes: u64,
     pub(crate) chunks: Option<Vec<ChunkPlace>>,
+}
+
+/// The part of a body that is in a range; `from` begins at `start` of it.
+pub(crate) fn cut(from: &Bytes, start: u64, range: &Range<u64>) -> Bytes {
+    let clamp = |at: u64| usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX).min(from.len());
+    from.slice(clamp(range.start)..clamp(range.end).max(clamp(range.start)))
 }
 
 /// Why a frame could not be read.

@@ -11,7 +11,7 @@ use crate::janitor::Janitor;
 use crate::recovery::{self, Recovered, Recovery};
 use crate::sections::StateEntry;
 use crate::shard::{Shard, lock};
-use crate::store::{Change, Chunk, Entry, NewMessage, Recent, Statistics, Store, StoredEnvelope};
+use crate::store::{Change, Chunk, Entry, NewMessage, Part, Recent, Statistics, Store, StoredEnvelope};
 use bytes::Bytes;
 use mail::QueueId;
 use std::fmt;
@@ -179,6 +179,12 @@ impl Spool {
         order.filter_map(|number| self.shards.get(number)).find(|shard| shard.contains(id)).ok_or(Error::Unknown(id))
     }
 
+    /// Shards. What two of them write becomes durable in no order.
+    #[must_use]
+    pub fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
     /// How hard the spool is pressed.
     #[must_use]
     pub fn pressure(&self) -> Pressure {
@@ -206,11 +212,49 @@ impl Spool {
         self.holder(id).ok()?.recent(id, wanted.into_iter())
     }
 
+    /// The `wanted` recipients of a message, as [`part`](Self::part) has them, if it was read before and is still in memory.
+    ///
+    /// Never reads from the disk; `None` says nothing of the message.
+    #[must_use]
+    pub fn known_part(&self, id: QueueId, wanted: impl IntoIterator<Item = u32>) -> Option<Part> {
+        self.holder(id).ok()?.known_part(id, wanted.into_iter())
+    }
+
+    /// The `wanted` recipients of a message that are not done. May read from the disk.
+    ///
+    /// A message of which other recipients are left is kept in memory for those who want them (`shared_bytes`), so that one
+    /// with very many destinations is not read whole for each of them. States and destinations are those of this moment.
+    ///
+    /// # Errors
+    /// As [`Store::envelope`].
+    pub fn part(&self, id: QueueId, wanted: &[u32]) -> Result<Part, Error> {
+        self.holder(id)?.part(id, wanted)
+    }
+
+    /// A range of the body, cut at its end, if the body is in one piece in memory. Never reads from the disk.
+    #[must_use]
+    pub fn known_body_range(&self, id: QueueId, range: Range<u64>) -> Option<Bytes> {
+        self.holder(id).ok()?.known_body_range(id, &range)
+    }
+
+    /// Whether several recipients are left who may want the body, and reading a range of it puts it in memory for them.
+    #[must_use]
+    pub fn shares_body(&self, id: QueueId) -> bool {
+        self.holder(id).is_ok_and(|shard| shard.shares_body(id))
+    }
+
     /// The recipients of a message that are not done, by position, with their destinations; none of a message that is
     /// finished or unknown. From memory.
     #[must_use]
     pub fn states(&self, id: QueueId) -> Vec<(Entry, Bytes)> {
         self.holder(id).ok().and_then(|shard| shard.states(id)).unwrap_or_default()
+    }
+
+    /// Those of the `wanted` recipients of a message that are not done, as [`states`](Self::states) has them, in the order in which
+    /// they are asked for. Costs what they cost, however many others the message has.
+    #[must_use]
+    pub fn states_of(&self, id: QueueId, wanted: impl IntoIterator<Item = u32>) -> Vec<(Entry, Bytes)> {
+        self.holder(id).map(|shard| shard.states_of(id, wanted.into_iter())).unwrap_or_default()
     }
 
     /// What an operator should read since the last call.

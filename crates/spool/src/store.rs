@@ -72,40 +72,76 @@ pub struct Change {
 pub struct State {
     /// What is to be done with it.
     pub status: Status,
-    /// Delivery attempts so far, the class of the message, and whether the sender was warned: see [`State::tries`],
-    /// [`State::class`] and [`State::is_warned`].
+    /// Delivery attempts so far, the class of the message and its mark, and whether the sender was warned: see [`State::tries`],
+    /// [`State::class`], [`State::is_marked`] and [`State::is_warned`].
     pub attempts: u8,
     /// When it is to be tried next, in seconds since 1970; 0 for one that nobody has tried or released yet.
     pub due: u32,
 }
 
 impl State {
-    /// The most attempts that are counted.
+    /// The most attempts that are counted of a message of class 0.
     pub const TRIES_MAX: u8 = 0x1f;
+    /// And of one of another class: the mark takes a bit.
+    pub const TRIES_MAX_CLASSED: u8 = 0x0f;
     /// The highest class.
-    pub const CLASS_MAX: u8 = 3;
+    pub const CLASS_MAX: u8 = 2;
     /// In [`State::attempts`]: where the class begins.
     const CLASS_SHIFT: u8 = 5;
+    /// What stands there for class 0 with the mark.
+    const MARKED_0: u8 = 3;
+    /// In [`State::attempts`] of another class than 0: the mark.
+    const MARK: u8 = 0x10;
     /// In [`State::attempts`]: the sender was told of the delay.
     const WARNED: u8 = 0x80;
 
-    /// Delivery attempts so far; stays at [`State::TRIES_MAX`].
+    /// Delivery attempts so far; stays at [`State::tries_max`].
     #[must_use]
     pub const fn tries(self) -> u8 {
-        self.attempts & Self::TRIES_MAX
+        self.attempts & self.tries_max()
+    }
+
+    /// The most attempts that are counted in this class.
+    #[must_use]
+    pub const fn tries_max(self) -> u8 {
+        if self.class() == 0 { Self::TRIES_MAX } else { Self::TRIES_MAX_CLASSED }
+    }
+
+    const fn class_bits(self) -> u8 {
+        self.attempts >> Self::CLASS_SHIFT & 3
     }
 
     /// The class of its message, 0 to [`State::CLASS_MAX`]; what it means is the caller's.
     #[must_use]
     pub const fn class(self) -> u8 {
-        self.attempts >> Self::CLASS_SHIFT & Self::CLASS_MAX
+        match self.class_bits() {
+            Self::MARKED_0 => 0,
+            class => class,
+        }
     }
 
-    /// The same in another class; of more than [`State::CLASS_MAX`] the lowest two bits count.
+    /// Whether its message has the mark; what it means is the caller's.
     #[must_use]
-    pub const fn of_class(self, class: u8) -> Self {
-        let others = self.attempts & !(Self::CLASS_MAX << Self::CLASS_SHIFT);
-        Self { attempts: others | (class & Self::CLASS_MAX) << Self::CLASS_SHIFT, ..self }
+    pub const fn is_marked(self) -> bool {
+        match self.class_bits() {
+            0 => false,
+            Self::MARKED_0 => true,
+            _ => self.attempts & Self::MARK != 0,
+        }
+    }
+
+    /// The same in another class, 0 where there is none such, with the mark or without it.
+    #[must_use]
+    pub const fn of_class(self, class: u8, is_marked: bool) -> Self {
+        let bits = match (class, is_marked) {
+            (1..=Self::CLASS_MAX, false) => class << Self::CLASS_SHIFT,
+            (1..=Self::CLASS_MAX, true) => class << Self::CLASS_SHIFT | Self::MARK,
+            (_, false) => 0,
+            (_, true) => Self::MARKED_0 << Self::CLASS_SHIFT,
+        };
+        let empty = Self { attempts: bits, ..self };
+        let tries = if self.tries() < empty.tries_max() { self.tries() } else { empty.tries_max() };
+        Self { attempts: bits | tries | self.attempts & Self::WARNED, ..self }
     }
 
     /// Whether the sender was told of the delay.
@@ -117,7 +153,7 @@ impl State {
     /// The same with one attempt more.
     #[must_use]
     pub const fn tried(self) -> Self {
-        let more = if self.tries() < Self::TRIES_MAX { 1 } else { 0 };
+        let more = if self.tries() < self.tries_max() { 1 } else { 0 };
         Self { attempts: self.attempts + more, ..self }
     }
 
@@ -166,6 +202,15 @@ pub struct Recent {
     pub recipients_left: usize,
     /// The whole body in pieces.
     pub body: Vec<Bytes>,
+}
+
+/// Some recipients of a message, and what it says of all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// With those recipients that were asked for and are not done, in the order in which they were asked for.
+    pub envelope: StoredEnvelope,
+    /// Recipients that are not done, asked for or not.
+    pub recipients_left: usize,
 }
 
 /// A stored recipient that is not done.
@@ -227,14 +272,20 @@ pub struct Statistics {
     pub relocated: u64,
     /// Writes or syncs that failed.
     pub failures: u64,
-    /// Body reads answered from memory, and from the disk.
+    /// Reads answered from what is kept of fresh messages.
     pub cache_hits: u64,
-    /// Body reads answered from the disk.
+    /// Reads of whole bodies answered from the disk.
     pub cache_misses: u64,
+    /// Reads answered from what was read before and is kept for other recipients.
+    pub shared_hits: u64,
+    /// Reads that went to the disk, and kept what they found if others were to want it.
+    pub shared_misses: u64,
     /// Memory of the index, in bytes.
     pub index_bytes: u64,
-    /// Memory of the body cache, in bytes.
+    /// Memory for fresh messages, in bytes.
     pub cache_bytes: u64,
+    /// Memory for messages that are kept for other recipients, in bytes.
+    pub shared_bytes: u64,
 }
 
 impl Statistics {
@@ -259,8 +310,11 @@ impl Statistics {
             failures: self.failures + other.failures,
             cache_hits: self.cache_hits + other.cache_hits,
             cache_misses: self.cache_misses + other.cache_misses,
+            shared_hits: self.shared_hits + other.shared_hits,
+            shared_misses: self.shared_misses + other.shared_misses,
             index_bytes: self.index_bytes + other.index_bytes,
             cache_bytes: self.cache_bytes + other.cache_bytes,
+            shared_bytes: self.shared_bytes + other.shared_bytes,
         }
     }
 }

@@ -37,6 +37,7 @@ const TITLES: &[(u32, &str)] = &[
     (3834, "Automatic responses"),
     (4291, "IPv6 addressing"),
     (4648, "Base64"),
+    (4865, "FUTURERELEASE"),
     (4954, "AUTH"),
     (5321, "Simple Mail Transfer Protocol"),
     (5322, "Internet Message Format"),
@@ -48,6 +49,7 @@ const TITLES: &[(u32, &str)] = &[
     (6531, "SMTPUTF8"),
     (6532, "Internationalized headers"),
     (6533, "Internationalized delivery status notifications"),
+    (6710, "MT-PRIORITY"),
     (7504, "Codes 521 and 556"),
     (7505, "Null MX"),
 ];

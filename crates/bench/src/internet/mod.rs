@@ -95,7 +95,15 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Options(text) => f.write_str(text),
-            Self::Io { what, source } => write!(f, "{what}: {source}"),
+            Self::Io { what, source } => {
+                write!(f, "{what}: {source}")?;
+                match what.split(' ').next() {
+                    Some(option @ ("--dns" | "--port")) if source.kind() == io::ErrorKind::AddrInUse => {
+                        write!(f, "; end what listens there, or choose another with {option} (port 0 takes a free one)")
+                    }
+                    _ => Ok(()),
+                }
+            }
         }
     }
 }

@@ -141,43 +141,43 @@ impl Summary {
             let _infallible = writeln!(text, "{line}");
         };
         line(format_args!(
-            "{} recipients of {} messages acknowledged in {:.1} s, {} octets",
-            tally.recipients,
+            "{} messages for {} recipients taken in {:.1} s, {} octets",
             tally.messages,
+            tally.recipients,
             seconds(self.time),
             tally.octets
         ));
         if let (Some(first), Some(last)) = (tally.first, tally.last) {
             line(format_args!("the first after {:.3} s, the last after {:.3} s", seconds(first), seconds(last)));
         }
-        line(format_args!("{} of {} recipients of the list at live sites got something", tally.live_taken, tally.live));
+        line(format_args!("{} of {} listed recipients at live hosts got a message", tally.live_taken, tally.live));
         for (mark, percent) in tally.marks.iter().zip(sim::tally::MARKS) {
             if let Some(at) = mark {
-                line(format_args!("{percent:>5} % of them after {:.3} s", seconds(*at)));
+                line(format_args!("{percent:>5} % of these recipients after {:.3} s", seconds(*at)));
             }
         }
         let (most, open) = self.host_max();
         line(format_args!(
-            "{} connections, {} at a time; to a single host {most}, {open} at a time",
+            "{} connections, at most {} at a time; to one host at most {most}, {open} at a time",
             self.counts.connections, self.counts.open_max
         ));
         if tally.silent_messages > 0 {
             line(format_args!(
-                "{} messages for {} recipients were taken without an answer",
+                "{} more messages for {} recipients were taken without an answer",
                 tally.silent_messages, tally.silent_recipients
             ));
         }
         if tally.twice > 0 {
-            line(format_args!("{} recipients got a message again", tally.twice));
+            line(format_args!("{} times a recipient got a message again", tally.twice));
         }
         if self.turned_away > 0 {
-            line(format_args!("{} connections were above --connections-max", self.turned_away));
+            line(format_args!("{} connections above --connections-max were closed", self.turned_away));
         }
         if !self.counts.refused.is_empty() {
             let codes = self.counts.refused.iter().map(|(code, count)| format!("{code}: {count}"));
             line(format_args!("refusals by code: {}", codes.collect::<Vec<_>>().join(", ")));
         }
-        line(format_args!("{} DNS queries; {:.2} s of processor time", self.queries, seconds(self.cpu)));
+        line(format_args!("{} DNS queries answered; {:.2} s of processor time", self.queries, seconds(self.cpu)));
         text
     }
 }

@@ -26,6 +26,9 @@ const TELL_EVERY: Duration = Duration::from_secs(5);
 /// A server whose mail no longer arrives has stopped, or waits for what does not answer.
 const STALLED: Duration = Duration::from_secs(30);
 
+/// The longest wait of the submitter for a reply.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// What is measured.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
@@ -106,6 +109,14 @@ impl Submission {
         self.done.is_finished()
     }
 
+    /// Waits for the end of all sending; false if that does not come.
+    pub(super) fn wait(&self) -> bool {
+        while !self.is_done() && self.elapsed() < PATIENCE {
+            clock::pause(ASK_EVERY / 10);
+        }
+        self.is_done()
+    }
+
     pub(super) fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
@@ -129,7 +140,7 @@ pub(super) fn submission(to: SocketAddr, run: &str, messages: u64, bytes: usize,
         pipelining: true,
         lists: Arc::from(lists),
         run: run.to_owned(),
-        patience: Duration::from_secs(120),
+        patience: PATIENCE,
         ..Plan::new(to)
     }
 }
@@ -176,6 +187,9 @@ pub(super) fn sample(site: &Site, kind: &Kind, case: &Case) -> Result<Sample, St
     let mut internet = Internet::start(site, &case.world)?;
     let server = Server::start(site, kind, Task::List)?;
     let people = std::mem::take(&mut internet.people);
+    if people.live() != case.world.live() {
+        return Err(format!("the internet has {} live recipients, not {}", people.live(), case.world.live()));
+    }
     let expected = people.live() * usize::try_from(case.messages).unwrap_or(usize::MAX);
     let mut tally = Tally::new("list", people.all.iter().cloned().zip(people.is_live.iter().copied()));
     let plan = submission(server.at, "list", case.messages, case.bytes, vec![people.all]);

@@ -5,6 +5,7 @@
 
 use sim::ledger::HEAD;
 use sim::{How, Taken};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -30,10 +31,14 @@ pub(super) struct Tally {
     run: String,
     /// Recipients by name: number, and whether somebody waits for them.
     people: HashMap<String, (u32, bool)>,
-    /// Message and number of the recipient.
-    taken: HashSet<(u64, u32)>,
+    /// When a message came first, by its number and that of the recipient.
+    taken: HashMap<(u64, u32), u64>,
+    /// What came without an answer that its client could see.
+    silent: HashSet<(u64, u32)>,
     /// First arrivals at live recipients, as they were told.
     times: Vec<u64>,
+    /// First arrivals of what came again.
+    repeated: Vec<u64>,
     /// Somebody got a message again; got one of another run or nobody's; somebody not live got one.
     pub(super) twice: u64,
     pub(super) strange: u64,
@@ -43,32 +48,88 @@ pub(super) struct Tally {
 impl Tally {
     pub(super) fn new(run: &str, people: impl IntoIterator<Item = (String, bool)>) -> Self {
         let people = people.into_iter().zip(0..).map(|((name, live), number)| (name, (number, live))).collect();
-        Self { run: run.to_owned(), people, taken: HashSet::new(), times: Vec::new(), twice: 0, strange: 0, others: 0 }
+        Self {
+            run: run.to_owned(),
+            people,
+            taken: HashMap::new(),
+            silent: HashSet::new(),
+            times: Vec::new(),
+            repeated: Vec::new(),
+            twice: 0,
+            strange: 0,
+            others: 0,
+        }
     }
 
     /// Counts a delivery. One that the client cannot know of may be repeated, so it is no arrival.
     pub(super) fn add(&mut self, delivery: &Taken) {
-        if delivery.how != How::Acknowledged {
-            return;
-        }
         let token = String::from_utf8_lossy(&delivery.token);
         let mut mark = token.split('/');
         let is_ours = mark.next() == Some(&self.run);
         let seq = mark.next().and_then(|seq| seq.parse::<u64>().ok()).filter(|_| is_ours);
+        let at = u64::try_from(delivery.at.as_micros()).unwrap_or(u64::MAX);
         for recipient in &delivery.recipients {
             let recipient = str::from_utf8(recipient).unwrap_or("");
-            let (Some(seq), Some((number, is_live))) = (seq, self.people.get(recipient)) else {
-                self.strange += 1;
-                continue;
-            };
-            if !self.taken.insert((seq, *number)) {
-                self.twice += 1;
-            } else if *is_live {
-                self.times.push(u64::try_from(delivery.at.as_micros()).unwrap_or(u64::MAX));
-            } else {
-                self.others += 1;
+            let known = seq.zip(self.people.get(recipient));
+            match (known, delivery.how) {
+                (Some((seq, (number, _))), How::Silent) => {
+                    self.silent.insert((seq, *number));
+                }
+                (None, How::Silent) => {}
+                (None, How::Acknowledged) => self.strange += 1,
+                (Some((seq, (number, is_live))), How::Acknowledged) => match self.taken.entry((seq, *number)) {
+                    Entry::Occupied(first) => {
+                        self.twice += 1;
+                        self.repeated.push(*first.get());
+                    }
+                    Entry::Vacant(place) => {
+                        place.insert(at);
+                        if *is_live {
+                            self.times.push(at);
+                        } else {
+                            self.others += 1;
+                        }
+                    }
+                },
             }
         }
+    }
+
+    /// Arrivals until a moment, in microseconds since the simulation began.
+    pub(super) fn arrived_by(&self, moment_us: u64) -> usize {
+        self.times.iter().filter(|at| **at <= moment_us).count()
+    }
+
+    /// How long before a moment the oldest of what came again had come first, in microseconds.
+    pub(super) fn oldest_repeated(&self, moment_us: u64) -> Option<u64> {
+        self.repeated.iter().map(|first| moment_us.saturating_sub(*first)).max()
+    }
+
+    /// What came again although it had come first after a moment.
+    pub(super) fn repeated_after(&self, moment_us: u64) -> usize {
+        self.repeated.iter().filter(|first| **first > moment_us).count()
+    }
+
+    /// What came again because nobody could see that it had been taken.
+    pub(super) fn again_after_silence(&self) -> usize {
+        self.silent.iter().filter(|one| self.taken.contains_key(one)).count()
+    }
+
+    /// Who had no message and does not wait for one either.
+    pub(super) fn lost(&self, waiting: &HashSet<String>) -> u64 {
+        let had = self.had();
+        self.people.iter().filter(|(name, (number, _))| !had.contains(number) && !waiting.contains(*name)).count()
+            as u64
+    }
+
+    /// Who had a message and waits for one all the same.
+    pub(super) fn unrecorded(&self, waiting: &HashSet<String>) -> u64 {
+        let had = self.had();
+        self.people.iter().filter(|(name, (number, _))| had.contains(number) && waiting.contains(*name)).count() as u64
+    }
+
+    fn had(&self) -> HashSet<u32> {
+        self.taken.keys().map(|(_, number)| *number).collect()
     }
 
     /// Arrivals at live recipients so far.
@@ -161,9 +222,30 @@ mod tests {
         tally.add(&taken(60, "-", "b"));
         tally.add(&Taken { how: How::Silent, ..taken(60, "r/0/x", "b") });
         assert_eq!((tally.arrived(), tally.twice, tally.others, tally.strange), (3, 1, 1, 3));
+        assert_eq!((tally.arrived_by(9), tally.arrived_by(10), tally.arrived_by(99)), (0, 2, 3));
         assert_eq!(tally.moment(50, 4), Some(10));
         assert_eq!(tally.moment(51, 4), Some(30));
         assert_eq!((tally.moment(75, 4), tally.moment(100, 4), tally.moment(0, 4)), (Some(30), None, None));
+        // b had message 1 at 10 and 40, and took message 0 at 60 without a word; that it comes again is no fault.
+        assert_eq!((tally.oldest_repeated(50), tally.again_after_silence()), (Some(40), 0));
+        assert_eq!([9, 10, 50].map(|moment| tally.repeated_after(moment)), [1, 0, 0]);
+        tally.add(&taken(70, "r/0/x", "b"));
+        assert_eq!((tally.arrived(), tally.twice, tally.again_after_silence()), (4, 1, 1));
+    }
+
+    #[test]
+    fn one_who_is_lost_and_one_who_is_doubled_do_not_make_up_for_each_other() {
+        let people = ["a", "b", "c", "d"].map(|name| (name.to_owned(), true));
+        let mut tally = Tally::new("r", people);
+        tally.add(&taken(1, "r/0/x", "a,b"));
+        let of = |waiting: &[&str]| {
+            let waiting = waiting.iter().map(|name| (*name).to_owned()).collect();
+            (tally.lost(&waiting), tally.unrecorded(&waiting))
+        };
+        assert_eq!(of(&["c", "d", "a report"]), (0, 0));
+        // Two came and two wait, of four.
+        assert_eq!(of(&["b", "c"]), (1, 1));
+        assert_eq!(of(&["c", "a report"]), (1, 0));
     }
 
     #[test]

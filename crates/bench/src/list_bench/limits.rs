@@ -1,12 +1,17 @@
 //! Whether the limits of a destination hold, seen from the hosts, while 50 sessions bring mail for few of them.
+//!
+//! Three runs: with all limits; with those on connections and recipients only, since a rate lets nobody open many
+//! connections; and with more mail and no rule. Each limit has to hold where it is set, and to be exceeded in a run without it: a
+//! limit that nobody comes near is not seen to hold.
 
 use super::flow::{Submission, follow, submission};
 use super::internet::Internet;
 use super::ledger::{Tally, most_within};
-use super::report::{Line, Lines};
+use super::report::{Line, Lines, Told};
 use super::world::World;
 use super::{Arguments, Part};
 use crate::side_by_side::servers::{Kind, Server, Site, Task};
+use crate::spool_bench::say;
 use crate::storm::Plan;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -14,11 +19,12 @@ use std::time::Duration;
 
 const SESSIONS: u32 = 50;
 const HOSTS: u32 = 20;
-/// Messages for each host, each to all ten recipients of its domain.
-const MESSAGES: u32 = 40;
+/// Recipients of each host's domain; every message is for all of one.
 const RECIPIENTS: u32 = 10;
+/// Time between a flight of commands and its replies: so long that mail waits for connections if nothing limits them.
+const DELAY_MS: u32 = 100;
 /// The limits.
-const CONNECTIONS: u64 = 3;
+const CONNECTIONS: usize = 3;
 const PER_SECOND: u32 = 10;
 const PER_TRANSACTION: usize = 2;
 const PER_CONNECTION: usize = 10;
@@ -26,6 +32,44 @@ const PER_CONNECTION: usize = 10;
 const SLACK: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(90);
 const WINDOWS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
+
+/// Which limits a run has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    All,
+    /// Connections and recipients of a transaction.
+    NoRate,
+    Absent,
+}
+
+impl Rule {
+    fn text(self) -> &'static str {
+        match self {
+            Self::All => "with all limits",
+            Self::NoRate => "without rate and messages of a connection",
+            Self::Absent => "without a rule",
+        }
+    }
+
+    /// Messages for each host. They are single transactions where nothing splits them, and connections open by what waits.
+    fn messages(self) -> u32 {
+        match self {
+            Self::All | Self::NoRate => 40,
+            Self::Absent => 200,
+        }
+    }
+
+    fn setting(self) -> Option<String> {
+        let rest = match self {
+            Self::All => format!(",messages_per_second={PER_SECOND},messages_per_connection={PER_CONNECTION}"),
+            Self::NoRate => String::new(),
+            Self::Absent => return None,
+        };
+        Some(format!(
+            "destination=[{{match=[\"mx:*\"],connections={CONNECTIONS},recipients_per_transaction={PER_TRANSACTION}{rest}}}]"
+        ))
+    }
+}
 
 /// What one host saw.
 #[derive(Debug, Default)]
@@ -36,9 +80,10 @@ struct Host {
 }
 
 /// The most that any host saw.
-#[derive(Debug)]
-pub(super) struct Figures {
-    open_max: u64,
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    rule: Rule,
+    open_max: usize,
     recipients_max: usize,
     per_connection_max: usize,
     windows: [usize; 2],
@@ -47,29 +92,43 @@ pub(super) struct Figures {
     seconds: f64,
 }
 
-/// Brings the mail and looks at the ledger.
+/// All runs.
+#[derive(Debug)]
+pub(super) struct Figures {
+    runs: Vec<Run>,
+}
+
+/// Brings the mail under each rule and looks at the ledgers.
 ///
 /// # Errors
 /// Why there are no figures.
 pub(super) fn measure(site: &Site, arguments: &Arguments) -> Result<Figures, String> {
-    let shares = Vec::new();
-    let world = World { hosts: HOSTS, domains_per_host: 1, recipients: RECIPIENTS, shares, delay_ms: arguments.delay };
+    let runs = [Rule::All, Rule::NoRate, Rule::Absent].map(|rule| run(site, arguments, rule));
+    Ok(Figures { runs: runs.into_iter().collect::<Result<_, _>>()? })
+}
+
+fn run(site: &Site, arguments: &Arguments, rule: Rule) -> Result<Run, String> {
+    let world = World {
+        hosts: HOSTS,
+        domains_per_host: 1,
+        recipients: RECIPIENTS,
+        bad: Vec::new(),
+        delay_ms: DELAY_MS,
+        slow_s: 0,
+    };
     let mut internet = Internet::start(site, &world)?;
-    let rule = format!(
-        "destination=[{{match=[\"mx:*\"],connections={CONNECTIONS},messages_per_second={PER_SECOND},\
-         recipients_per_transaction={PER_TRANSACTION},messages_per_connection={PER_CONNECTION}}}]"
-    );
-    let server = Server::start_with(site, &Kind::Serve, Task::List, &[rule])?;
+    let settings: Vec<String> = rule.setting().into_iter().collect();
+    let server = Server::start_with(site, &Kind::Serve, Task::List, &settings)?;
     let mut lists: HashMap<String, Vec<String>> = HashMap::new();
     for one in &internet.people.all {
         let domain = one.split_once('@').map_or("", |(_, domain)| domain);
         lists.entry(domain.to_owned()).or_default().push(one.clone());
     }
     let lists: Vec<Vec<String>> = lists.into_values().collect();
-    let messages = u64::from(MESSAGES * HOSTS);
+    let messages = rule.messages() * HOSTS;
     let mut tally = Tally::new("limits", lists.iter().flatten().map(|one| (one.clone(), true)));
-    let expected = (MESSAGES * HOSTS * RECIPIENTS) as usize;
-    let plan = submission(server.at, "limits", messages, arguments.bytes, lists);
+    let expected = (messages * RECIPIENTS) as usize;
+    let plan = submission(server.at, "limits", messages.into(), arguments.bytes, lists);
     let submission = Submission::start(Plan { sessions: SESSIONS, ..plan });
     let mut hosts: HashMap<u32, Host> = HashMap::new();
     follow(&mut internet, &mut tally, expected, &submission, LONGEST, |taken| {
@@ -83,8 +142,9 @@ pub(super) fn measure(site: &Site, arguments: &Arguments) -> Result<Figures, Str
     submission.end()?;
     let summary = internet.finish()?;
     let all = hosts.values();
-    Ok(Figures {
-        open_max: summary.host_open_max,
+    let run = Run {
+        rule,
+        open_max: usize::try_from(summary.host_open_max).unwrap_or(usize::MAX),
         recipients_max: all.clone().map(|host| host.recipients_max).max().unwrap_or(0),
         per_connection_max: all.flat_map(|host| host.per_connection.values().copied()).max().unwrap_or(0),
         windows: WINDOWS.map(|window| {
@@ -94,42 +154,112 @@ pub(super) fn measure(site: &Site, arguments: &Arguments) -> Result<Figures, Str
         arrived: tally.arrived(),
         expected,
         seconds,
-    })
+    };
+    say(&format!("list: limits: {}: {run:?}", rule.text()));
+    Ok(run)
 }
 
 /// Messages that may come within a time: the rate, and a second's worth at once.
-fn allowed(window: Duration) -> f64 {
-    f64::from(PER_SECOND) * (1.0 + (window + SLACK).as_secs_f64())
+fn allowed(window: Duration) -> usize {
+    let window = window + SLACK;
+    (u128::from(PER_SECOND) * (1_000 + window.as_millis()) / 1_000).try_into().unwrap_or(usize::MAX)
 }
 
 impl Figures {
-    /// As a table, and for programs.
-    pub(super) fn report(&self, part: Part) -> (String, Value) {
-        let most = |name: &str, measured: usize, allowed: f64| Line {
-            name: format!("{name}, at most {allowed:.0}"),
-            target: "",
-            measured: measured.to_string(),
-            met: Some(u32::try_from(measured).is_ok_and(|measured| f64::from(measured) <= allowed)),
+    /// A limit: what the runs have that set it, and those that do not.
+    fn limit(&self, name: &str, allowed: usize, sets: &[Rule], control: &[Rule], of: fn(&Run) -> usize) -> Line {
+        let of_rule = |rules: &[Rule]| -> Vec<(Rule, usize)> {
+            self.runs.iter().filter(|run| rules.contains(&run.rule)).map(|run| (run.rule, of(run))).collect()
         };
-        let [short, long] = WINDOWS;
-        let lines = vec![
-            most("connections of a host at one time", usize::try_from(self.open_max).unwrap_or(usize::MAX), 3.0),
-            most("messages of a host in any second", self.windows[0], allowed(short)),
-            most("messages of a host in any ten seconds", self.windows[1], allowed(long)),
-            most("recipients of a transaction", self.recipients_max, 2.0),
-            most("messages of a connection", self.per_connection_max, 10.0),
-            Line {
-                name: format!("recipients who had their mail, of {}", self.expected),
-                target: "all",
-                measured: format!("{} after {:.0} s", self.arrived, self.seconds),
-                met: Some(self.arrived == self.expected),
-            },
+        let (held, exceeded) = (of_rule(sets), of_rule(control));
+        let holds = held.len() == sets.len() && held.iter().all(|(_, most)| *most <= allowed);
+        let is_exceeded = exceeded.len() == control.len() && exceeded.iter().all(|(_, most)| *most > allowed);
+        let all = held.iter().map(|(rule, most)| format!("{most} {}", rule.text()));
+        let beyond = if is_exceeded { "" } else { ": the control does not exceed it" };
+        let control = exceeded.iter().map(|(rule, most)| format!("control {}: {most}", rule.text()));
+        let measured = all.chain(control).collect::<Vec<_>>().join("; ");
+        Line::must(format!("{name}, at most {allowed}"), format!("{measured}{beyond}"), holds && is_exceeded)
+    }
+
+    fn lines(&self) -> Lines {
+        use Rule::{Absent, All, NoRate};
+        let [short, long] = WINDOWS.map(allowed);
+        let mut lines = vec![
+            self.limit("connections of a host at one time", CONNECTIONS, &[All, NoRate], &[Absent], |run| run.open_max),
+            self.limit("messages of a host in any second", short, &[All], &[NoRate, Absent], |run| run.windows[0]),
+            self.limit("messages of a host in any ten seconds", long, &[All], &[NoRate], |run| run.windows[1]),
+            self.limit("recipients of a transaction", PER_TRANSACTION, &[All, NoRate], &[Absent], |run| {
+                run.recipients_max
+            }),
+            self.limit("messages of a connection", PER_CONNECTION, &[All], &[NoRate], |run| run.per_connection_max),
         ];
-        let value = json!({
-            "part": part.title(), "open_max": self.open_max, "recipients_max": self.recipients_max,
-            "per_connection_max": self.per_connection_max, "in_a_second": self.windows[0],
-            "in_ten_seconds": self.windows[1], "arrived": self.arrived, "expected": self.expected,
-        });
-        (Lines(lines).markdown(part.title()), value)
+        for run in &self.runs {
+            lines.push(Line::must(
+                format!("recipients who had their mail {}, of {}", run.rule.text(), run.expected),
+                format!("{} after {:.0} s", run.arrived, run.seconds),
+                run.arrived == run.expected,
+            ));
+        }
+        Lines(lines)
+    }
+
+    /// As a table, and for programs.
+    pub(super) fn report(&self, part: Part) -> Told {
+        let run = |run: &Run| {
+            json!({
+                "rule": run.rule.text(), "open_max": run.open_max, "recipients_max": run.recipients_max,
+                "per_connection_max": run.per_connection_max, "in_a_second": run.windows[0],
+                "in_ten_seconds": run.windows[1], "arrived": run.arrived, "expected": run.expected, "seconds": run.seconds,
+            })
+        };
+        let runs: Vec<Value> = self.runs.iter().map(run).collect();
+        self.lines().told(part, json!({ "part": part.title(), "runs": runs }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(rule: Rule, open_max: usize, windows: [usize; 2], recipients_max: usize, per_connection_max: usize) -> Run {
+        Run { rule, open_max, recipients_max, per_connection_max, windows, arrived: 5, expected: 5, seconds: 1.0 }
+    }
+
+    fn runs() -> Vec<Run> {
+        vec![
+            run(Rule::All, 2, [21, 111], 2, 10),
+            run(Rule::NoRate, 3, [60, 200], 2, 60),
+            run(Rule::Absent, 12, [40, 40], 10, 8),
+        ]
+    }
+
+    fn broken(change: impl FnOnce(&mut Vec<Run>)) -> Vec<String> {
+        let mut runs = runs();
+        change(&mut runs);
+        Figures { runs }.lines().broken()
+    }
+
+    #[test]
+    fn a_limit_has_to_hold_and_its_control_to_exceed_it() {
+        assert_eq!(WINDOWS.map(allowed), [21, 111]);
+        assert_eq!(broken(|_| {}), [""; 0]);
+        assert_eq!(broken(|runs| runs[1].open_max = 4).len(), 1);
+        assert_eq!(broken(|runs| runs[0].windows = [22, 112]).len(), 2);
+        let without_control = broken(|runs| runs[2].open_max = 3);
+        assert!(without_control[0].ends_with("control without a rule: 3: the control does not exceed it"));
+        assert_eq!(broken(|runs| runs[1].windows[1] = 111).len(), 1);
+        assert_eq!(broken(|runs| runs[0].arrived = 4).len(), 1);
+        // What was not run shows nothing.
+        assert_eq!(broken(|runs| runs.truncate(2)).len(), 3);
+    }
+
+    #[test]
+    fn rules_are_configuration() {
+        let rule = Rule::All.setting().unwrap();
+        assert!(rule.starts_with(
+            "destination=[{match=[\"mx:*\"],connections=3,recipients_per_transaction=2,messages_per_second=10"
+        ));
+        assert!(Rule::NoRate.setting().unwrap().ends_with("recipients_per_transaction=2}]"));
+        assert_eq!(Rule::Absent.setting(), None);
     }
 }

@@ -2,18 +2,22 @@
 //!
 //! The command `mailrace-bench list`: starts itself again in a network of its own (`bench/peers/alone`), where
 //! `mailrace sim` is the internet ([`internet`], [`world`]) with ports 25 and 53, brings lists to servers that ask this DNS
-//! for hosts ([`flow`]), and reads from the ledger of the internet who had what when ([`ledger`]). Two parts look at
-//! mailrace only: a million recipients that wait for dead hosts ([`stragglers`]), and limits under many sessions
-//! ([`limits`]). Servers take turns round after round ([`plan`]); [`report`] makes the tables.
+//! for hosts ([`flow`]), and reads from the ledger of the internet who had what when ([`ledger`]). Some parts look at
+//! mailrace only: a million recipients that wait for dead hosts ([`stragglers`]), limits under many sessions ([`limits`]),
+//! a kill in the middle of a large list ([`restart`]), how often its body is stored ([`bodies`]). Servers and cases take
+//! turns round after round ([`plan`]); [`report`] makes the tables.
 //!
-//! Everything shares the machine, so figures mean something beside each other only. No figure makes it fail.
+//! Everything shares the machine, so figures mean something beside each other only. No time makes it fail; what must be
+//! however fast the machine is does.
 
+mod bodies;
 mod flow;
 mod internet;
 mod ledger;
 mod limits;
 mod plan;
 mod report;
+mod restart;
 mod stragglers;
 mod world;
 
@@ -56,9 +60,15 @@ pub struct Arguments {
     /// The longest time for the lists of one sample, in seconds; each part has a limit of its own as well
     #[arg(long, default_value_t = 600)]
     longest: u64,
-    /// Recipients that wait for dead hosts in the part "stragglers"
+    /// Hosts of the parts "large" and "restart", each with ten recipients
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=100_000))]
+    large_hosts: u32,
+    /// Recipients that wait for bad hosts in the part "stragglers"
     #[arg(long, default_value_t = 1_000_000)]
     waiting: u64,
+    /// What those hosts do
+    #[arg(long, value_enum, default_value_t = stragglers::Bad::Dead)]
+    stragglers: stragglers::Bad,
     /// One round
     #[arg(long)]
     quick: bool,
@@ -81,31 +91,46 @@ impl Arguments {
 enum Part {
     /// One message to 2,000 recipients on 1,000 hosts, of which 2 % drop packets and 2 % hang
     Single,
-    /// The same with 0, 10 and 30 % bad hosts
+    /// One message to 2,000 live recipients on 1,000 hosts, with none, 10 and 30 % of all hosts bad in addition
     Share,
-    /// Ten such messages in a row
+    /// The same with hosts that answer, 5 or 19 s late at each flight
+    Slow,
+    /// Ten messages in a row, with 0, 10 and 30 % bad hosts
     Ten,
-    /// Two hundred of them
+    /// Two hundred of them, with 0 and 10 %
     Twohundred,
-    /// One message to 100,000 recipients on 10,000 hosts
+    /// One message to 100,000 recipients on 10,000 hosts, and how often its body is in the spool
     Large,
+    /// The same with kill -9 in the middle, and killed while all of it is held, beside no kill
+    Restart,
     /// A million recipients wait for 5,000 dead hosts
     Stragglers,
-    /// Limits of destinations under 50 sessions
+    /// Limits of destinations under 50 sessions: with all, without a rate, without a rule
     Limits,
 }
 
 impl Part {
-    const ALL: [Self; 7] =
-        [Self::Single, Self::Share, Self::Ten, Self::Twohundred, Self::Large, Self::Stragglers, Self::Limits];
+    const ALL: [Self; 9] = [
+        Self::Single,
+        Self::Share,
+        Self::Slow,
+        Self::Ten,
+        Self::Twohundred,
+        Self::Large,
+        Self::Restart,
+        Self::Stragglers,
+        Self::Limits,
+    ];
 
     fn title(self) -> &'static str {
         match self {
             Self::Single => "One list",
             Self::Share => "One list, by share of bad hosts",
+            Self::Slow => "One list, by share of slow hosts",
             Self::Ten => "Ten lists in a row",
             Self::Twohundred => "Two hundred lists in a row",
             Self::Large => "A large list",
+            Self::Restart => "A large list and a restart",
             Self::Stragglers => "Stragglers",
             Self::Limits => "Limits",
         }

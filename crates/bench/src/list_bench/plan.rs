@@ -1,12 +1,14 @@
 //! Which samples are taken, in which order.
 //!
-//! A part is a few cases. Within a round every server does every case, and who begins moves on from round to round. A
-//! server that could not run is left out of the rest of its case, with the reason.
+//! A part is a few cases. Within a round every server does every case; which server and which case begins moves on from
+//! round to round, so that none always comes behind the same other. Cases of a part that are compared have the same live
+//! recipients: bad and slow hosts are there in addition. A server that could not run is left out of the rest of its case,
+//! with the reason.
 
 use super::flow::{Case, Sample, sample};
-use super::report::{Report, Table};
-use super::world::World;
-use super::{Arguments, Part, limits, stragglers};
+use super::report::{Report, Table, Told};
+use super::world::{SLOW, World};
+use super::{Arguments, Part, bodies, limits, restart, stragglers};
 use crate::side_by_side::figures::Row;
 use crate::side_by_side::servers::{Kind, Site, Work, beside, peer};
 use crate::spool_bench::machine::{self, Machine};
@@ -15,15 +17,37 @@ use std::fs;
 use std::io::Write as _;
 use std::time::Duration;
 
-/// Percent of the hosts that drop packets, and as many that hang, for each share of bad ones.
-fn bad(percent: f64) -> Vec<(&'static str, f64)> {
-    vec![("drop", percent / 2.0), ("hung", percent / 2.0)]
+/// Live hosts of the cases that are compared, and recipients on each of all hosts.
+const LIVE_HOSTS: u32 = 1_000;
+const RECIPIENTS: u32 = 2;
+
+/// Hosts that drop packets, and as many that never greet.
+fn bad(hosts: u32) -> Vec<(&'static str, u32)> {
+    vec![("drop", hosts / 2), ("hung", hosts - hosts / 2)]
+}
+
+/// How many hosts beside the live ones are this percentage of all.
+fn beside_live(percent: u32) -> u32 {
+    let live = 100_u32.saturating_sub(percent).max(1);
+    (LIVE_HOSTS * percent + live / 2) / live
+}
+
+/// The internet of a large list: 2 % of its hosts are bad.
+pub(super) fn large(arguments: &Arguments) -> World {
+    World {
+        hosts: arguments.large_hosts,
+        domains_per_host: 1,
+        recipients: 10,
+        bad: bad(arguments.large_hosts / 50),
+        delay_ms: arguments.delay,
+        slow_s: 0,
+    }
 }
 
 /// Takes all samples, prints each table when it is complete, writes the report.
 ///
 /// # Errors
-/// Why nothing could be measured, or where the report could not be written.
+/// Why nothing could be measured, where the report could not be written, or what must be and is not.
 pub(super) fn run(arguments: &Arguments) -> Result<(), String> {
     let work = Work::new(&arguments.dir)?;
     let beside = beside()?;
@@ -33,21 +57,40 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), String> {
     let mut report =
         Report { machine: Machine::look(), file_system: machine::file_system(&arguments.dir), parts: Vec::new() };
     print(&report.head())?;
+    let mut broken = Vec::new();
     for part in &arguments.parts {
         say(&format!("list: {}", part.title()));
-        let values = match part {
-            Part::Stragglers => stragglers::measure(&site, arguments).map(|figures| figures.report(*part)),
-            Part::Limits => limits::measure(&site, arguments).map(|figures| figures.report(*part)),
-            _ => Ok(tables(&site, &servers, *part, arguments).report(*part)),
-        };
-        let (text, value) = values.unwrap_or_else(|why| super::report::no_figure(*part, &why));
-        print(&text)?;
-        report.parts.push(value);
+        let told = tell(&site, &servers, *part, arguments).unwrap_or_else(|why| Told::nothing(*part, &why));
+        print(&told.text)?;
+        report.parts.push(told.value);
+        broken.extend(told.broken.iter().map(|what| format!("{}: {what}", part.title())));
     }
     let to = arguments.json.clone().unwrap_or_else(|| beside.join("list.json"));
     fs::write(&to, format!("{:#}\n", report.json())).map_err(|e| format!("{}: {e}", to.display()))?;
     say(&format!("list: all samples are in {}", to.display()));
-    Ok(())
+    if broken.is_empty() { Ok(()) } else { Err(format!("what must be is not:\n{}", broken.join("\n"))) }
+}
+
+/// What a part has to say.
+fn tell(site: &Site, servers: &[Kind], part: Part, arguments: &Arguments) -> Result<Told, String> {
+    match part {
+        Part::Stragglers => Ok(stragglers::measure(site, arguments)?.report(part)),
+        Part::Limits => Ok(limits::measure(site, arguments)?.report(part)),
+        Part::Restart => Ok(restart::measure(site, arguments)?.report(part)),
+        _ => {
+            let mut told = tables(site, servers, part, arguments).report(part);
+            if part == Part::Large && servers.contains(&Kind::Serve) {
+                let bodies = bodies::measure(site, arguments)?;
+                let lines = bodies.lines();
+                told.text += &lines.markdown("Bodies of a large list").replace("\n## ", "\n### ");
+                told.broken = lines.broken();
+                if let Some(value) = told.value.as_object_mut() {
+                    value.insert("bodies".to_owned(), bodies.json());
+                }
+            }
+            Ok(told)
+        }
+    }
 }
 
 fn print(text: &str) -> Result<(), String> {
@@ -77,39 +120,58 @@ fn servers(site: &Site, names: &[String]) -> Result<Vec<Kind>, String> {
 
 /// The cases of a part that has some.
 pub(super) fn cases(part: Part, arguments: &Arguments) -> Vec<Case> {
-    let case = |messages: u64, percent: f64, longest: u64| Case {
-        name: format!("{messages} × 2,000 recipients, {percent} % of the hosts bad"),
-        world: World {
-            hosts: 1_000,
-            domains_per_host: 1,
-            recipients: 2,
-            shares: bad(percent),
-            delay_ms: arguments.delay,
-        },
+    let case = |name: String, messages, world, longest: u64| Case {
+        name,
+        world,
         messages,
         bytes: arguments.bytes,
         longest: Duration::from_secs(longest.min(arguments.longest)),
     };
+    let world = |hosts, bad, slow_s| World {
+        hosts,
+        domains_per_host: 1,
+        recipients: RECIPIENTS,
+        bad,
+        delay_ms: arguments.delay,
+        slow_s,
+    };
+    let share = |messages: u64, percent: u32, longest| {
+        let more = beside_live(percent);
+        let name = format!("{messages} × 2,000 live recipients, {percent} % of the hosts bad ({more} more)");
+        case(name, messages, world(LIVE_HOSTS + more, bad(more), 0), longest)
+    };
+    let slow = |(percent, slow_s): (u32, u32)| {
+        let more = beside_live(percent);
+        let name = match more {
+            0 => "2,000 live recipients, no slow hosts".to_owned(),
+            _ => format!("2,000 live recipients, {percent} % of the hosts slow ({more} more), {slow_s} s a flight"),
+        };
+        case(name, 1, world(LIVE_HOSTS + more, vec![(SLOW, more)], slow_s), 60)
+    };
     match part {
-        Part::Single => vec![case(1, 4.0, 100)],
-        Part::Share => [0.0, 10.0, 30.0].map(|percent| case(1, percent, 100)).into(),
-        Part::Ten => [0.0, 10.0, 30.0].map(|percent| case(10, percent, 200)).into(),
-        Part::Twohundred => [0.0, 10.0].map(|percent| case(200, percent, 600)).into(),
-        Part::Large => vec![Case {
-            name: "one message to 100,000 recipients on 10,000 hosts, 2 % of them bad".to_owned(),
-            world: World { hosts: 10_000, recipients: 10, ..case(1, 2.0, 0).world },
-            ..case(1, 2.0, 300)
-        }],
-        Part::Stragglers | Part::Limits => Vec::new(),
+        Part::Single => {
+            let name = "1 × 2,000 recipients, 4 % of the hosts bad".to_owned();
+            vec![case(name, 1, world(LIVE_HOSTS, bad(LIVE_HOSTS / 25), 0), 100)]
+        }
+        Part::Share => [0, 10, 30].map(|percent| share(1, percent, 100)).into(),
+        Part::Slow => [(0, 0), (10, 5), (30, 5), (10, 19), (30, 19)].map(slow).into(),
+        Part::Ten => [0, 10, 30].map(|percent| share(10, percent, 200)).into(),
+        Part::Twohundred => [0, 10].map(|percent| share(200, percent, 600)).into(),
+        Part::Large => {
+            let hosts = arguments.large_hosts;
+            let name = format!("one message to {} recipients on {hosts} hosts, 2 % of them bad", 10 * hosts);
+            vec![case(name, 1, large(arguments), 300)]
+        }
+        Part::Restart | Part::Stragglers | Part::Limits => Vec::new(),
     }
 }
 
-/// Whether a server takes part: those that need minutes for one list say nothing in the larger parts.
+/// Whether a server takes part: those that need minutes for ten lists say nothing in the larger parts.
 fn takes_part(kind: &Kind, part: Part) -> bool {
     match (kind, part) {
         (Kind::Serve | Kind::ServeMemory, _) | (_, Part::Single) => true,
-        (Kind::Peer(name), Part::Share | Part::Ten | Part::Large) => name == "postfix",
-        (Kind::Untuned(name), Part::Share | Part::Ten) => name == "postfix",
+        (Kind::Peer(_) | Kind::Untuned(_), Part::Share | Part::Ten) => true,
+        (Kind::Peer(name), Part::Large | Part::Slow) => name == "postfix",
         _ => false,
     }
 }
@@ -122,17 +184,22 @@ fn tables(site: &Site, servers: &[Kind], part: Part, arguments: &Arguments) -> T
     let rows = || servers.iter().map(|kind| Row::new(kind.name())).collect();
     let mut tables: Vec<Table> = cases(part, arguments).into_iter().map(|case| Table { case, rows: rows() }).collect();
     for round in 0..arguments.rounds() {
-        for turn in 0..servers.len() {
-            let at = (turn + round) % servers.len();
-            let Some(server) = servers.get(at) else { continue };
-            for Table { case, rows } in &mut tables {
-                if let Some(row) = rows.get_mut(at) {
-                    one(site, server, case, row, round);
-                }
+        for (server, case) in order(servers.len(), tables.len(), round) {
+            let (Some(kind), Some(Table { case, rows })) = (servers.get(server), tables.get_mut(case)) else {
+                continue;
+            };
+            if let Some(row) = rows.get_mut(server) {
+                one(site, kind, case, row, round);
             }
         }
     }
     Tables(tables)
+}
+
+/// In which order a round takes servers with their cases, by number.
+fn order(servers: usize, cases: usize, round: usize) -> Vec<(usize, usize)> {
+    let turned = |count: usize| (0..count).map(move |turn| (turn + round) % count);
+    turned(servers).flat_map(|server| turned(cases).map(move |case| (server, case))).collect()
 }
 
 fn one(site: &Site, server: &Kind, case: &Case, row: &mut Row<Sample>, round: usize) {
@@ -173,7 +240,7 @@ mod tests {
         for part in Part::ALL {
             for case in cases(part, &arguments(&["--longest", "150"])) {
                 assert!(case.longest <= Duration::from_secs(150), "{}", case.name);
-                assert_eq!(case.world.shares.iter().filter(|(_, share)| *share > 50.0).count(), 0);
+                assert!(case.world.bad.iter().map(|(_, hosts)| hosts).sum::<u32>() <= case.world.hosts / 2);
             }
         }
         let names = |part| cases(part, &arguments(&[])).into_iter().map(|case| case.name).collect::<Vec<_>>();
@@ -182,11 +249,38 @@ mod tests {
     }
 
     #[test]
+    fn what_is_compared_has_the_same_live_recipients() {
+        for part in [Part::Share, Part::Slow, Part::Ten, Part::Twohundred] {
+            for Case { name, world, .. } in cases(part, &arguments(&[])) {
+                assert_eq!(world.live(), 2_000, "{name}");
+            }
+        }
+        let shares: Vec<f64> = cases(Part::Share, &arguments(&[]))
+            .iter()
+            .map(|case| f64::from(case.world.hosts - LIVE_HOSTS) / f64::from(case.world.hosts))
+            .collect();
+        let is_near = |share: f64, wanted: f64| (share - wanted).abs() < 0.000_5;
+        assert!(is_near(shares[0], 0.0) && is_near(shares[1], 0.1) && is_near(shares[2], 0.3), "{shares:?}");
+        assert_eq!(large(&arguments(&["--large-hosts", "1000"])).live(), 9_800);
+    }
+
+    #[test]
+    fn every_case_of_a_part_has_every_place_once() {
+        assert_eq!(order(2, 3, 0), [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]);
+        assert_eq!(order(2, 3, 1), [(1, 1), (1, 2), (1, 0), (0, 1), (0, 2), (0, 0)]);
+        for place in 0..3 {
+            let cases: std::collections::HashSet<usize> = (0..3).map(|round| order(1, 3, round)[place].1).collect();
+            assert_eq!(cases.len(), 3, "{place}");
+        }
+    }
+
+    #[test]
     fn slow_servers_do_one_list_only() {
         let peers = [Kind::Peer("exim".to_owned()), Kind::Untuned("postfix".to_owned()), Kind::Serve];
         let doing = |part| peers.iter().map(|kind| takes_part(kind, part)).collect::<Vec<_>>();
         assert_eq!(doing(Part::Single), [true, true, true]);
-        assert_eq!(doing(Part::Ten), [false, true, true]);
+        assert_eq!(doing(Part::Ten), [true, true, true]);
+        assert_eq!(doing(Part::Large), [false, false, true]);
         assert_eq!(doing(Part::Twohundred), [false, false, true]);
     }
 }

@@ -15,13 +15,35 @@ pub(super) struct Table {
     pub(super) rows: Vec<Row<Sample>>,
 }
 
-/// A figure with its target.
+/// A figure, with its target if it has one.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) name: String,
     pub(super) target: &'static str,
     pub(super) measured: String,
     pub(super) met: Option<bool>,
+    /// No matter of time: the run fails if it is not so.
+    pub(super) must: bool,
+}
+
+impl Line {
+    pub(super) fn plain(name: impl Into<String>, measured: impl Into<String>) -> Self {
+        Self { name: name.into(), target: "", measured: measured.into(), met: None, must: false }
+    }
+
+    pub(super) fn target(
+        name: impl Into<String>,
+        target: &'static str,
+        measured: impl Into<String>,
+        is_met: bool,
+    ) -> Self {
+        Self { target, met: Some(is_met), ..Self::plain(name, measured) }
+    }
+
+    /// What has to be so however fast the machine is.
+    pub(super) fn must(name: impl Into<String>, measured: impl Into<String>, is_so: bool) -> Self {
+        Self { must: true, ..Self::target(name, "must be", measured, is_so) }
+    }
 }
 
 /// Figures of a part that are no table of servers.
@@ -31,18 +53,44 @@ pub(super) struct Lines(pub(super) Vec<Line>);
 impl Lines {
     pub(super) fn markdown(&self, title: &str) -> String {
         let mut out = format!("\n## {title}\n\n| | target | measured | met |\n|---|---|---|---|\n");
-        for Line { name, target, measured, met } in &self.0 {
+        for Line { name, target, measured, met, .. } in &self.0 {
             let met = met.map_or("", |met| if met { "yes" } else { "no" });
             line(&mut out, format_args!("| {name} | {target} | {measured} | {met} |"));
         }
         out
     }
+
+    /// What must be and is not.
+    pub(super) fn broken(&self) -> Vec<String> {
+        let broken = self.0.iter().filter(|line| line.must && line.met != Some(true));
+        broken.map(|line| format!("{}: {}", line.name, line.measured)).collect()
+    }
+
+    /// These figures as all that a part has to say.
+    pub(super) fn told(&self, part: Part, value: Value) -> Told {
+        Told { text: self.markdown(part.title()), value, broken: self.broken() }
+    }
 }
 
-/// A part that could not be measured.
-pub(super) fn no_figure(part: Part, why: &str) -> (String, Value) {
-    let title = part.title();
-    (format!("\n## {title}\n\n- no figures: {}\n", why.escape_debug()), json!({ "part": title, "error": why }))
+/// What a part has to say: to people, to programs, and why the run fails.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) text: String,
+    pub(super) value: Value,
+    pub(super) broken: Vec<String>,
+}
+
+impl Told {
+    /// A part that could not be measured.
+    pub(super) fn nothing(part: Part, why: &str) -> Self {
+        let title = part.title();
+        let why = format!("no figures: {}", why.escape_debug());
+        Self {
+            text: format!("\n## {title}\n\n- {why}\n"),
+            value: json!({ "part": title, "error": why }),
+            broken: vec![why],
+        }
+    }
 }
 
 /// All of it.
@@ -77,7 +125,7 @@ impl Report {
 
 impl Tables {
     /// As tables, and for programs.
-    pub(super) fn report(&self, part: Part) -> (String, Value) {
+    pub(super) fn report(&self, part: Part) -> Told {
         let mut out = format!("\n## {}\n", part.title());
         for table in &self.0 {
             table.markdown(&mut out);
@@ -88,7 +136,7 @@ impl Tables {
             out.push_str(&Lines(targets).markdown(&format!("{}: targets", part.title())).replace("\n## ", "\n### "));
         }
         let tables: Vec<Value> = self.0.iter().map(Table::json).collect();
-        (out, json!({ "part": part.title(), "tables": tables }))
+        Told { text: out, value: json!({ "part": part.title(), "tables": tables }), broken: Vec::new() }
     }
 
     /// The time of each case by that of the first, where there are several.
@@ -109,8 +157,8 @@ impl Tables {
         let table = |at: usize| self.0.get(at).and_then(|table| table.rows.first());
         let line = |name: &str, target, values: Option<Vec<f64>>, limit: f64| {
             let values = values.unwrap_or_default();
-            let met = Some(spread(values.clone()).is_some_and(|(median, _, _)| median <= limit));
-            Line { name: name.to_owned(), target, measured: text(values, 2), met }
+            let is_met = spread(values.clone()).is_some_and(|(median, _, _)| median <= limit);
+            Line::target(name, target, text(values, 2), is_met)
         };
         match part {
             Part::Single => {
@@ -133,8 +181,13 @@ impl Tables {
 
 /// Times to all of the same round by each other.
 fn times(of: &Row<Sample>, by: &Row<Sample>) -> Vec<f64> {
-    let time = |sample: &Option<Sample>| sample.as_ref().and_then(|sample| sample.at_100);
-    of.samples.iter().zip(&by.samples).filter_map(|(of, by)| Some(time(of)? / time(by)?)).collect()
+    quotients(of, by, |sample| sample.at_100)
+}
+
+/// Figures of the same round by each other.
+pub(super) fn quotients<S>(of: &Row<S>, by: &Row<S>, figure: fn(&S) -> Option<f64>) -> Vec<f64> {
+    let figure = |sample: &Option<S>| sample.as_ref().and_then(figure);
+    of.samples.iter().zip(&by.samples).filter_map(|(of, by)| Some(figure(of)? / figure(by)?)).collect()
 }
 
 impl Table {
@@ -203,11 +256,11 @@ impl Table {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a number of something")]
-fn count(number: u64) -> f64 {
+pub(super) fn count(number: u64) -> f64 {
     number as f64
 }
 
-fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+pub(super) fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
     let _infallible = writeln!(out, "{text}");
 }
 
@@ -218,7 +271,7 @@ mod tests {
     use std::time::Duration;
 
     fn table(times: &[Option<f64>]) -> Table {
-        let world = World { hosts: 1, domains_per_host: 1, recipients: 1, shares: Vec::new(), delay_ms: 0 };
+        let world = World { hosts: 1, domains_per_host: 1, recipients: 1, bad: Vec::new(), delay_ms: 0, slow_s: 0 };
         let case = Case { name: "case".to_owned(), world, messages: 1, bytes: 1, longest: Duration::ZERO };
         let mut row = Row::new("ours");
         for at_100 in times {
@@ -230,7 +283,7 @@ mod tests {
     #[test]
     fn shares_are_paired_and_leave_gaps() {
         let tables = Tables(vec![table(&[Some(2.0), None, Some(4.0)]), table(&[Some(3.0), Some(1.0), Some(4.0)])]);
-        let (text, value) = tables.report(Part::Ten);
+        let Told { text, value, .. } = tables.report(Part::Ten);
         assert!(text.contains("| ours | 1.25 [1.00–1.50] |"), "{text}");
         assert!(text.contains("| theirs | - |"), "{text}");
         assert!(text.contains("| the same by that without bad hosts | ≤ 1.05 | 1.25 [1.00–1.50] | no |"), "{text}");
@@ -238,6 +291,21 @@ mod tests {
         assert!(text.contains("75.0 [75.0–75.0]"), "{text}");
         assert!(value["tables"][0]["rows"][0]["samples"][1]["at_100"].is_null());
         // A server that gave no figure has met nothing.
-        assert!(Tables(vec![table(&[])]).report(Part::Single).0.contains("| - | no |"));
+        assert!(Tables(vec![table(&[])]).report(Part::Single).text.contains("| - | no |"));
+    }
+
+    #[test]
+    fn a_run_fails_by_what_must_be_and_not_by_its_times() {
+        let lines = |is_met, is_so| {
+            Lines(vec![
+                Line::plain("x", "1"),
+                Line::target("time", "≤ 1", "2", is_met),
+                Line::must("none lost", "3", is_so),
+            ])
+        };
+        assert_eq!(lines(false, true).told(Part::Limits, json!(null)).broken, [""; 0]);
+        assert_eq!(lines(true, false).told(Part::Limits, json!(null)).broken, ["none lost: 3"]);
+        assert!(lines(true, false).markdown("Limits").contains("| none lost | must be | 3 | no |"));
+        assert_eq!(Told::nothing(Part::Limits, "why").broken, ["no figures: why"]);
     }
 }

@@ -9,6 +9,9 @@ use std::path::Path;
 /// Characters of hosts whose recipients are live.
 const LIVE: [&str; 2] = ["live", "plain"];
 
+/// Hosts that answer late.
+pub(super) const SLOW: &str = "slow";
+
 /// An internet to be simulated.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct World {
@@ -16,13 +19,21 @@ pub(super) struct World {
     /// Domains of each host, and recipients of each domain on the list.
     pub(super) domains_per_host: u32,
     pub(super) recipients: u32,
-    /// Options of characters with the percentage of the hosts that has them.
-    pub(super) shares: Vec<(&'static str, f64)>,
+    /// Options of characters that are not live, with how many of the hosts have them.
+    pub(super) bad: Vec<(&'static str, u32)>,
     /// Time between a flight of commands and its replies.
     pub(super) delay_ms: u32,
+    /// The same at slow hosts, if there are any.
+    pub(super) slow_s: u32,
 }
 
 impl World {
+    /// Recipients of the list whose host is live.
+    pub(super) fn live(&self) -> usize {
+        let bad: u32 = self.bad.iter().map(|(_, hosts)| hosts).sum();
+        self.hosts.saturating_sub(bad) as usize * self.domains_per_host as usize * self.recipients as usize
+    }
+
     /// The words of the command, with its files in `dir`.
     pub(super) fn words(&self, dir: &Path) -> Vec<String> {
         let mut words = vec!["sim".to_owned(), "--json".to_owned(), "--json-hosts".to_owned()];
@@ -33,9 +44,11 @@ impl World {
         option("delay", format!("{}ms", self.delay_ms));
         option("port", "25".to_owned());
         option("dns", "127.0.0.1:53".to_owned());
-        for (name, share) in &self.shares {
-            if *share > 0.0 {
-                option(name, format!("{share}%"));
+        for (name, hosts) in self.bad.iter().filter(|(_, hosts)| *hosts > 0) {
+            // Four digits are what the command takes, and enough for its rounding to give this number again.
+            option(name, format!("{:.4}%", 100.0 * f64::from(*hosts) / f64::from(self.hosts.max(1))));
+            if *name == SLOW {
+                option("slow-time", format!("{}s", self.slow_s));
             }
         }
         for file in ["ledger", "list", "map"] {
@@ -104,12 +117,30 @@ mod tests {
 
     #[test]
     fn words_name_what_is_there() {
-        let shares = vec![("drop", 2.5), ("hung", 0.0)];
-        let world = World { hosts: 10, domains_per_host: 2, recipients: 3, shares, delay_ms: 20 };
+        let bad = vec![("drop", 1), ("hung", 0), (SLOW, 2)];
+        let world = World { hosts: 12, domains_per_host: 2, recipients: 3, bad, delay_ms: 20, slow_s: 19 };
+        assert_eq!(world.live(), 54);
         let words = world.words(Path::new("/w")).join(" ");
-        assert!(words.contains("--hosts 10 --domains-per-host 2 --recipients 3 --delay 20ms --port 25"), "{words}");
-        assert!(words.contains("--drop 2.5%") && !words.contains("--hung"), "{words}");
+        assert!(words.contains("--hosts 12 --domains-per-host 2 --recipients 3 --delay 20ms --port 25"), "{words}");
+        assert!(
+            words.contains("--drop 8.3333%")
+                && words.contains("--slow 16.6667% --slow-time 19s")
+                && !words.contains("--hung"),
+            "{words}"
+        );
         assert!(words.contains("--ledger /w/ledger --list /w/list --map /w/map"), "{words}");
+    }
+
+    #[test]
+    fn shares_give_the_number_of_hosts_again() {
+        for bad in 0..=500 {
+            let hosts = 9_800 + bad;
+            let world =
+                World { hosts, domains_per_host: 1, recipients: 1, bad: vec![("drop", bad)], delay_ms: 0, slow_s: 0 };
+            let words = world.words(Path::new("/w"));
+            let share = words.iter().skip_while(|word| *word != "--drop").nth(1);
+            assert_eq!(share.map_or(0, |share| share.parse::<sim::Share>().unwrap().of(hosts)), bad);
+        }
     }
 
     #[test]

@@ -3,13 +3,19 @@
 //! Dropping a running server ends it and removes what it stored, and so does dropping [`Work`] with everything of a run.
 
 use crate::clock;
+use rustix::process::Signal;
 use serde_json::Value;
+use spool::disk::real::RealDisk;
+use spool::envelope::decode_recipient;
+use spool::{Config, Spool, Store as _};
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -125,23 +131,10 @@ impl<'a> Server<'a> {
             Kind::Peer(name) => return Self::start_peer(site, name, task, ""),
             Kind::Untuned(name) => return Self::start_peer(site, name, task, "yes"),
         };
-        let dir = parent.join(format!("mailrace-server-{}", std::process::id()));
-        // Left by a run that was killed under the same number.
-        drop(fs::remove_dir_all(&dir));
+        // Two servers may run at a time.
+        let dir = parent.join(format!("mailrace-server-{}-{}", std::process::id(), clock::unix_us()));
         fs::create_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-        let tls = matches!(task, Task::Keep { tls: true });
-        let mut command = Command::new(&site.mailrace);
-        if *kind == Kind::Sink {
-            command.args(["sink", "--listen", "127.0.0.1:0"]);
-            if tls {
-                command.arg("--certificate").arg(&site.certificate).arg("--key").arg(&site.key);
-            }
-        } else {
-            command.arg("serve");
-            for setting in settings(site, &dir, task).iter().chain(more) {
-                command.arg("--set").arg(setting);
-            }
-        }
+        let command = if *kind == Kind::Sink { sink(site, task) } else { serve(site, &dir, task, more) };
         match ready(command, &dir, address) {
             Ok((child, at, _)) => Ok(Self { at, site, made: Made::Child { child, dir } }),
             Err(error) => {
@@ -177,6 +170,68 @@ impl<'a> Server<'a> {
         }
     }
 
+    /// Ends a server that is one process, by `kill -9` or in good order. What it stored stays until this is dropped.
+    pub(crate) fn end(&mut self, signal: Signal) {
+        let Made::Child { child, .. } = &mut self.made else { return };
+        if signal == Signal::KILL {
+            drop(child.kill());
+            drop(child.wait());
+        } else {
+            end(child);
+        }
+    }
+
+    /// Starts `mailrace serve` again, which has ended, on what it stored. It listens elsewhere than before.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub(crate) fn start_again(&mut self, task: Task, more: &[String]) -> Result<(), String> {
+        let Made::Child { child, dir } = &mut self.made else { return Err("only mailrace starts again".to_owned()) };
+        let (again, at, _) = ready(serve(self.site, dir, task, more), dir, address)?;
+        (*child, self.at) = (again, at);
+        Ok(())
+    }
+
+    /// Recipients that wait or are under way, as a running `mailrace serve` says.
+    ///
+    /// # Errors
+    /// It does not say.
+    pub(crate) fn waiting(&self) -> Result<u64, String> {
+        let Made::Child { dir, .. } = &self.made else { return Err("only mailrace is asked what waits".to_owned()) };
+        let mut command = Command::new(&self.site.mailrace);
+        command.args(["status", "--json", "--control"]).arg(dir.join("control"));
+        let status: Value = serde_json::from_str(&output(&mut command)?).map_err(|e| format!("status: {e}"))?;
+        let waiting = status.pointer("/queue/waiting").and_then(Value::as_u64);
+        waiting.ok_or_else(|| "status: no /queue/waiting".to_owned())
+    }
+
+    /// The spool of a `mailrace serve`.
+    pub(crate) fn spool(&self) -> Option<PathBuf> {
+        match &self.made {
+            Made::Child { dir, .. } => Some(dir.join("spool")).filter(|spool| spool.exists()),
+            Made::Peer(_) => None,
+        }
+    }
+
+    /// What `mailrace spool stats` says of the spool of a server that has ended.
+    ///
+    /// # Errors
+    /// It says nothing.
+    pub(crate) fn stored(&self) -> Result<Value, String> {
+        let spool = self.spool().ok_or("the server has no spool")?;
+        let mut command = Command::new(&self.site.mailrace);
+        command.args(["spool", "stats", "--json"]).arg(&spool);
+        serde_json::from_str(&output(&mut command)?).map_err(|e| format!("spool stats: {e}"))
+    }
+
+    /// Who waits in the spool of a server that has ended.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn who_waits(&self) -> Result<HashSet<String>, String> {
+        who_waits(&self.spool().ok_or("the server has no spool")?)
+    }
+
     /// Ends the server and counts the messages it keeps; `None` if it keeps none by design.
     ///
     /// # Errors
@@ -184,25 +239,30 @@ impl<'a> Server<'a> {
     pub(crate) fn stop_and_count(mut self) -> Result<Option<u64>, String> {
         let read = |text: &str| text.trim().parse::<u64>().map_err(|e| format!("count {text:?}: {e}"));
         match &mut self.made {
-            Made::Peer(name) => read(&peer(self.site, &["count", name])?).map(Some),
-            Made::Child { child, dir } => {
-                end(child);
-                let spool = dir.join("spool");
-                if !spool.exists() {
-                    return Ok(None);
-                }
-                let mut command = Command::new(&self.site.mailrace);
-                command.args(["spool", "stats", "--json"]).arg(&spool);
-                let text = output(&mut command)?;
-                let stats: Value = serde_json::from_str(&text).map_err(|e| format!("spool stats: {e}"))?;
-                stats
-                    .get("messages")
-                    .and_then(Value::as_u64)
-                    .map(Some)
-                    .ok_or_else(|| "spool stats: no messages".to_owned())
-            }
+            Made::Peer(name) => return read(&peer(self.site, &["count", name])?).map(Some),
+            Made::Child { child, .. } => end(child),
+        }
+        if self.spool().is_none() {
+            return Ok(None);
+        }
+        let messages = self.stored()?.get("messages").and_then(Value::as_u64);
+        messages.map(Some).ok_or_else(|| "spool stats: no messages".to_owned())
+    }
+}
+
+/// The recipients that are not done, of all messages of a spool.
+fn who_waits(path: &Path) -> Result<HashSet<String>, String> {
+    let config = Config { free_min: 0, ..Config::new(path) };
+    let told = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let (spool, _) = Spool::open(config, Arc::new(RealDisk::new())).map_err(|error| told(&error))?;
+    let mut waiting = HashSet::new();
+    for id in spool.messages() {
+        for recipient in spool.envelope(id).map_err(|error| told(&error))?.recipients {
+            let recipient = decode_recipient(&recipient.data).map_err(|error| told(&error))?;
+            waiting.insert(recipient.address.to_string());
         }
     }
+    Ok(waiting)
 }
 
 impl Drop for Server<'_> {
@@ -215,6 +275,26 @@ impl Drop for Server<'_> {
             Made::Peer(name) => drop(peer(self.site, &["stop", name])),
         }
     }
+}
+
+/// The sink, which stores nothing.
+fn sink(site: &Site, task: Task) -> Command {
+    let mut command = Command::new(&site.mailrace);
+    command.args(["sink", "--listen", "127.0.0.1:0"]);
+    if matches!(task, Task::Keep { tls: true }) {
+        command.arg("--certificate").arg(&site.certificate).arg("--key").arg(&site.key);
+    }
+    command
+}
+
+/// The server itself, with all it stores in `dir`.
+fn serve(site: &Site, dir: &Path, task: Task, more: &[String]) -> Command {
+    let mut command = Command::new(&site.mailrace);
+    command.arg("serve");
+    for setting in settings(site, dir, task).iter().chain(more) {
+        command.arg("--set").arg(setting);
+    }
+    command
 }
 
 /// The settings of `mailrace serve` that are not its defaults.
@@ -297,7 +377,7 @@ pub(crate) fn end(child: &mut Child) {
     }
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
         // It may have ended by itself meanwhile.
-        let _gone = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _gone = rustix::process::kill_process(pid, Signal::TERM);
     }
     let until = clock::now() + PATIENCE;
     while clock::now() < until {
@@ -363,4 +443,43 @@ fn certificate(dir: &Path) -> Result<(PathBuf, PathBuf), String> {
     fs::write(&certificate, made.cert.pem()).map_err(told)?;
     fs::write(&key, made.signing_key.serialize_pem()).map_err(told)?;
     Ok((certificate, key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spool::envelope::Encoded;
+    use spool::{Change, NewBody, State, Status};
+
+    #[test]
+    fn whoever_is_done_does_not_wait() {
+        let dir = std::env::temp_dir().join(format!("mailrace-who-waits-{}", std::process::id()));
+        drop(fs::remove_dir_all(&dir));
+        let recipients = ["a@b.test", "c@d.test", "e@f.test"].map(|one| mail::Recipient::new(one.parse().unwrap()));
+        let envelope = mail::Envelope {
+            id: mail::QueueId::MIN,
+            sender: mail::ReversePath::Null,
+            params: mail::MailParams::default(),
+            received: mail::Received {
+                at_us: 0,
+                client: mail::Client::Internal,
+                helo: None,
+                protocol: mail::Protocol::Local,
+            },
+            recipients: recipients.into(),
+        };
+        let config = Config { free_min: 0, segment_bytes: 1 << 20, size_max: 8 << 20, ..Config::new(&dir) };
+        let (spool, _) = Spool::open(config, Arc::new(RealDisk::new())).unwrap();
+        let encoded = Encoded::new(&envelope);
+        let recipients = encoded.recipients();
+        let body = NewBody::Whole(bytes::Bytes::from_static(b"x\r\n"));
+        spool.append(encoded.message(&recipients, body)).unwrap().wait().unwrap();
+        let done = State { status: Status::Done, ..State::default() };
+        let change = Change { id: envelope.id, recipient: 1, state: done, destination: None };
+        spool.record(&[change]).unwrap().wait().unwrap();
+        drop(spool);
+        let waiting = who_waits(&dir).unwrap();
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(waiting, ["a@b.test", "e@f.test"].map(str::to_owned).into());
+    }
 }

@@ -72,6 +72,9 @@ impl Percentiles {
     }
 
     fn text(self) -> String {
+        if self == Self::default() {
+            return "-".to_owned();
+        }
         let Self { p50, p90, p99, p999, max } = self;
         let [p50, p90, p99, p999, max] = [p50, p90, p99, p999, max].map(milliseconds);
         format!("p50 {p50}  p90 {p90}  p99 {p99}  p99.9 {p999}  max {max} ms")
@@ -163,7 +166,8 @@ impl Report {
             "connections",
             format!("{} greeted, {} refused, {} failed", self.connections, self.connects_refused, self.connects_failed),
         );
-        row("processor", format!("{:.1} us for each accepted message, of the storm itself", self.cpu_us()));
+        let cpu = if self.accepted > 0 { format!("{:.1}", self.cpu_us()) } else { "-".to_owned() };
+        row("processor", format!("{cpu} us for each accepted message, of the storm itself"));
         let Self { refused, failed, unanswered, not_sent, .. } = self;
         if refused + failed + unanswered + not_sent > 0 {
             row(

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::transfer::{encode_base64, encode_q, is_q_safe};
+use super::transfer::{encode_q, is_q_safe};
+use crate::base64;
 
 /// RFC 2047 §2: the longest line that contains an encoded word.
 const LINE_OCTETS_MAX: usize = 76;
@@ -41,9 +42,9 @@ pub fn encode(text: &str, line_octets: usize) -> Cow<'_, str> {
         let (piece, after) = rest.split_at(rest.floor_char_boundary(bytes_max));
         out.push_str(if is_base64 { "=?utf-8?B?" } else { "=?utf-8?Q?" });
         if is_base64 {
-            encode_base64(piece.as_bytes(), &mut out)
+            out.extend(base64::encode(piece.as_bytes()).map(char::from));
         } else {
-            encode_q(piece.as_bytes(), &mut out)
+            encode_q(piece.as_bytes(), &mut out);
         }
         out.push_str("?=");
         rest = after;

@@ -46,6 +46,22 @@ impl Extension {
         Self::DeliverBy,
     ];
 
+    /// The keywords of its parameters of MAIL and RCPT.
+    #[must_use]
+    pub const fn parameters(self) -> &'static [&'static str] {
+        match self {
+            Self::Size => &["SIZE"],
+            Self::EightBitMime | Self::BinaryMime => &["BODY"],
+            Self::SmtpUtf8 => &["SMTPUTF8"],
+            Self::Dsn => &["RET", "ENVID", "NOTIFY", "ORCPT"],
+            Self::Auth => &["AUTH"],
+            Self::MtPriority => &["MT-PRIORITY"],
+            Self::RequireTls => &["REQUIRETLS"],
+            Self::FutureRelease => &["HOLDFOR", "HOLDUNTIL"],
+            Self::DeliverBy => &["BY"],
+        }
+    }
+
     /// The keyword in the reply to EHLO.
     #[must_use]
     pub const fn keyword(self) -> &'static str {

@@ -276,7 +276,7 @@ impl MtPriority {
         self.0
     }
 
-    // RFC 6710 §3: priority-value = (["-"] NZDIGIT) / "0"
+    // RFC 6710 §7: priority-value = (["-"] NZDIGIT) / "0"
     fn parse(value: &str) -> Option<Self> {
         let digit = value.strip_prefix('-').unwrap_or(value);
         let is_one = matches!(digit.as_bytes(), [b'1'..=b'9']) || value == "0";
@@ -448,7 +448,7 @@ impl DeliverBy {
     }
 
     /// What is left of it after so many seconds; `None` when a time of mode R is over.
-    // RFC 2852 §4: the time is lessened by what has passed
+    // RFC 2852 §4.1.4: the time is lessened by what has passed
     #[must_use]
     pub fn after(self, seconds: u64) -> Option<Self> {
         let deadline = match self.deadline {

@@ -18,7 +18,7 @@ fn check_refused<T: std::fmt::Debug>(parse: fn(&[u8]) -> Result<T, ParamError>, 
 }
 
 // RFC 1870 §3 (test), RFC 6152 §2 (test), RFC 3030 §3 (test), RFC 6531 §3.4 (test), RFC 3461 §4.3 (test),
-// RFC 3461 §4.4 (test), RFC 4954 §5 (test), RFC 6710 §3 (test), RFC 8689 §2 (test)
+// RFC 3461 §4.4 (test), RFC 4954 §5 (test), RFC 6710 §7 (test), RFC 8689 §2 (test)
 #[test]
 fn mail_parameters() {
     let text =
@@ -246,7 +246,7 @@ proptest! {
     }
 }
 
-// RFC 4865 §4 (test), RFC 2852 §4 (test)
+// RFC 4865 §4.2 (test), RFC 2852 §4 (test)
 #[test]
 fn times_of_an_envelope() {
     let envelope = |params: &str| {

@@ -222,8 +222,11 @@ fn addr_spec(scan: &mut Scan<'_>) -> Result<Written, Fault> {
 fn domain(scan: &mut Scan<'_>) -> Result<String, Fault> {
     let mut text = String::new();
     if scan.peek() == Some(b'[') {
+        let start = *scan;
         domain_literal(scan, &mut text)?;
-        return Ok(text);
+        // RFC 5321 §4.1.3 needs no more. A literal with commas or quotes in it would reach over what others see as elements.
+        let is_plain = scan.since(start.at()).iter().all(|octet| is_atext(*octet) || b"[]:.".contains(octet));
+        return if is_plain { Ok(text) } else { Err(unexpected(&start, AddressReason::Character)) };
     }
     loop {
         let at = scan.at();

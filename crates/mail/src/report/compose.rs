@@ -37,6 +37,16 @@ pub fn compose(report: &Report<'_>, original: Original<'_>) -> Composed {
     Composed { content, body: is_eight_bit.then_some(Body::EightBitMime), smtputf8 }
 }
 
+/// About how many recipients make a report of `octets_max` octets, from what stands in it beside them and what each of them takes in the
+/// part for programs.
+pub(super) fn estimate(report: &Report<'_>, octets_max: usize) -> usize {
+    /// The header, and the frames of the parts.
+    const FRAME_OCTETS: usize = 2 << 10;
+    let words = text_part(report, Original::None, None).body.len();
+    let smtputf8 = report.to.to_ascii().is_none();
+    fields::fitting(report, smtputf8, octets_max.saturating_sub(words + FRAME_OCTETS)).max(1)
+}
+
 /// The header of the report, up to and with the empty line.
 fn header(report: &Report<'_>, original: Original<'_>, to: &Address, boundary: &str, is_eight_bit: bool) -> String {
     let host = harmless::host(report.reporting_mta);

@@ -10,8 +10,11 @@ use super::{Kind, RecipientReport, Report, date};
 
 mod reason;
 
-/// Addresses described one by one; the others are in the part for programs.
+/// Addresses described one by one; the others are in the part for programs. A further report describes those of a few alone.
 const PEOPLE_MAX: usize = 50;
+const PEOPLE_MAX_FURTHER: usize = 10;
+/// With so many octets no further address is described.
+const DESCRIBED_OCTETS_MAX: usize = 24 << 10;
 /// Addresses named in a sentence.
 const NAMED_MAX: usize = 3;
 /// Lines of a reply that are quoted, and octets of one.
@@ -20,7 +23,7 @@ const REPLY_LINE_OCTETS_MAX: usize = 200;
 const WIDTH: usize = 72;
 const TEXT_OCTETS_MAX: usize = 800;
 /// What failed comes first.
-const ORDER: [Kind; 5] = [Kind::Failed, Kind::Delayed, Kind::Delivered, Kind::Relayed, Kind::Expanded];
+const ORDER: [Kind; 6] = [Kind::Failed, Kind::Delayed, Kind::Delivered, Kind::Relayed, Kind::Traced, Kind::Expanded];
 
 /// The subject of the report.
 pub(super) fn subject(report: &Report<'_>) -> String {
@@ -30,7 +33,7 @@ pub(super) fn subject(report: &Report<'_>) -> String {
         Kind::Failed => "Not delivered: your message",
         Kind::Delayed => "Delayed, no action needed: your message",
         Kind::Delivered => "Delivered: your message",
-        Kind::Relayed => "Passed on: your message",
+        Kind::Relayed | Kind::Traced => "Passed on: your message",
         Kind::Expanded => "Passed on to a list: your message",
     };
     let mut concerned = of_kind(report, kind);
@@ -43,21 +46,34 @@ pub(super) fn subject(report: &Report<'_>) -> String {
 /// Writes the part, with CRLF. `returns_whole` says what the third part is, if there is one.
 pub(super) fn write(report: &Report<'_>, subject: Option<&str>, returns_whole: Option<bool>) -> String {
     let mut page = Page::default();
-    let mut room = PEOPLE_MAX;
+    let mut room = match (report.is_further, report.recipients.len()) {
+        (false, _) => PEOPLE_MAX,
+        (true, ..=PEOPLE_MAX_FURTHER) => PEOPLE_MAX_FURTHER,
+        (true, _) => 0,
+    };
     for kind in ORDER {
         let concerned: Vec<_> = of_kind(report, kind).collect();
         if concerned.is_empty() {
             continue;
         }
         page.paragraph(&opening(report, kind, &concerned));
+        let mut untold = concerned.len();
         for recipient in concerned.iter().take(room) {
+            if page.text.len() > DESCRIBED_OCTETS_MAX {
+                break;
+            }
             describe(&mut page, report, recipient);
+            untold -= 1;
         }
-        let untold = concerned.len().saturating_sub(room);
         if untold > 0 {
-            page.paragraph(&format!("{untold} more addresses stand in the second part of this report, for programs."));
+            let more = if untold == concerned.len() { "" } else { " more" };
+            let stand = if untold == 1 { "address stands" } else { "addresses stand" };
+            page.paragraph(&format!("{untold}{more} {stand} in the second part of this report, for programs."));
         }
         room = room.saturating_sub(concerned.len());
+    }
+    if report.is_further {
+        page.paragraph("An earlier report about this message tells of other addresses.");
     }
     if report.envelope.recipients.len() > report.recipients.len() {
         page.paragraph("The message has more recipients; nothing is said here about the others.");
@@ -103,6 +119,10 @@ fn opening(report: &Report<'_>, kind: Kind, concerned: &[&RecipientReport<'_>]) 
             "Your message was handed to the next mail server on its way to {whom}; you need not do anything. You \
              asked to be told of the arrival, but {it} cannot confirm it, so {they} will only write if something \
              goes wrong."
+        ),
+        Kind::Traced => format!(
+            "Your message was handed to the next mail server on its way to {whom} within the time that you gave; you need \
+             not do anything. Perhaps {it} knows nothing of that time, so this server can say no more about it."
         ),
         Kind::Expanded => format!(
             "Your message has reached {whom}, from where it goes on to several people; you need not do anything. \

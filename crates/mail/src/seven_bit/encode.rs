@@ -1,7 +1,7 @@
 //! Quoted-printable and base64 for bodies (RFC 2045 §6.7, §6.8). Lines have at most 76 octets; none ends the last one,
 //! since in a multipart that line end belongs to the boundary.
 
-use crate::encoded_word::encode_base64;
+use crate::base64;
 
 /// RFC 2045 §6.7 (5), without the `=` of a soft line break.
 const LINE_OCTETS: usize = 75;
@@ -76,12 +76,9 @@ pub(super) fn prefers_quoted_printable(text: &[u8]) -> bool {
 
 /// Appends octets in base64.
 pub(crate) fn write_base64(octets: &[u8], out: &mut Vec<u8>) {
-    let mut line = String::with_capacity(80);
     let mut lines = octets.chunks(BASE64_OCTETS).peekable();
     while let Some(chunk) = lines.next() {
-        line.clear();
-        encode_base64(chunk, &mut line);
-        out.extend_from_slice(line.as_bytes());
+        out.extend(base64::encode(chunk));
         if lines.peek().is_some() {
             out.extend_from_slice(b"\r\n");
         }

@@ -8,18 +8,20 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct Source {
-    /// The file; without, that of $MAILRACE_CONFIG, else /etc/mailrace/mailrace.toml if it exists, else none
+    /// Configuration file [default: $MAILRACE_CONFIG, else /etc/mailrace/mailrace.toml if there is one]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Set a value over the file, such as log.level=10; may be given several times
+    /// Set a value in place of the file's, as in log.level=10; may be given several times
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
 
 impl Source {
-    /// The file that is read; `None` for defaults only.
+    /// The full name of the file that is read; `None` for defaults only.
     pub(crate) fn path(&self) -> Option<PathBuf> {
-        config::choose(self.config.clone(), std::env::var_os(config::VARIABLE), |path| path.exists())
+        let named = config::choose(self.config.clone(), std::env::var_os(config::VARIABLE), |path| path.exists());
+        // What is relative in it begins at its directory, wherever that is read from.
+        named.map(|path| std::path::absolute(&path).unwrap_or(path))
     }
 
     /// What the server reads again at a reload.

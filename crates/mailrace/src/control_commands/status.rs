@@ -1,6 +1,6 @@
 //! What `mailrace status` prints for people.
 
-use crate::output::{Output, age, bytes, count, plain, thousands};
+use crate::output::{Output, bytes, count, next_try, plain, thousands};
 use serde_json::Value;
 
 /// Prints the answer to `status` for a person.
@@ -12,7 +12,16 @@ pub(super) fn lines(output: &mut Output, answer: &Value) {
     let (version, host) = (text("/version"), text("/hostname"));
     let (pid, uptime) = (number("/pid"), duration(number("/uptime_seconds")));
     let stopping = if yes("/stopping") { ", stopping" } else { "" };
+    let stop = answer.get("stop").is_some_and(Value::is_object).then(|| {
+        let (sessions, left) = (number("/connections/open"), number("/stop/seconds_left"));
+        let deliveries = match number("/stop/deliveries") {
+            1 => "1 delivery".to_owned(),
+            many => format!("{} deliveries", thousands(many)),
+        };
+        format!("  STOPPING     {} and {deliveries} under way; {left} s at most", count(sessions, "session"))
+    });
     output.line(format_args!("mailrace {version} on {host}, process {pid}, up {uptime}{stopping}"));
+    stop.into_iter().for_each(|line| output.line(line));
     let listen = answer.get("listen").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let listen: Vec<&str> = listen.iter().filter_map(Value::as_str).collect();
     output.line(format_args!("  listens      {}", listen.join(" ")));
@@ -24,8 +33,12 @@ pub(super) fn lines(output: &mut Output, answer: &Value) {
         thousands(number("/connections/refused")),
     ));
     let (accepted, refused) = (number("/messages/accepted"), number("/messages/refused"));
+    let recipients = match number("/recipients/refused") {
+        0 => String::new(),
+        many => format!(", {} refused", count(many, "recipient")),
+    };
     output.line(format_args!(
-        "  messages     {} accepted, {} refused; {} a second",
+        "  messages     {} accepted, {} refused{recipients}; {} a second",
         thousands(accepted),
         thousands(refused),
         rate("/messages/accepted_per_second"),
@@ -63,6 +76,15 @@ pub(super) fn lines(output: &mut Output, answer: &Value) {
             "  STORAGE      {failures} failed, {bad} put aside; look at the disk and the kernel log"
         ));
     }
+    if let Some(why) = answer.pointer("/log/failing").and_then(Value::as_str) {
+        let (target, why) = why.rsplit_once(": ").unwrap_or(("the log", why));
+        output.line(format_args!(
+            "  LOG          {} cannot be written: {}; {} waiting, then more are dropped; mail goes on",
+            plain(target),
+            plain(why),
+            count(number("/log/waiting"), "line")
+        ));
+    }
     let dropped = number("/log/dropped");
     if dropped > 0 {
         output.line(format_args!(
@@ -91,7 +113,7 @@ fn queue(output: &mut Output, answer: &Value) {
     for place in answer.pointer("/queue/fullest").and_then(Value::as_array).into_iter().flatten() {
         let text = |field: &str| place.get(field).and_then(Value::as_str).map(plain);
         let figure = |field: &str| place.get(field).and_then(Value::as_u64).unwrap_or(0);
-        let down = text("down").map(|why| format!(", down, next try in {}: {why}", age(figure("retry_in"))));
+        let down = text("down").map(|why| format!(", down, {}: {why}", next_try(place)));
         let name = text("destination").unwrap_or_default();
         let recipients = thousands(figure("recipients"));
         output.line(format_args!("    {recipients:>9}  {name}{}", down.unwrap_or_default()));

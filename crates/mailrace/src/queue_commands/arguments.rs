@@ -19,24 +19,24 @@ pub(crate) enum Command {
     #[command(after_help = super::HELP)]
     List(ListArguments),
     /// Show everything that is known of messages
-    #[command(after_help = super::HELP)]
+    #[command(after_help = super::PLAIN_HELP)]
     Show(ShowArguments),
-    /// Show destinations, the fullest first, and how they are
-    #[command(after_help = super::HELP)]
+    /// Show destinations and their state, the fullest first
+    #[command(after_help = super::PLAIN_HELP)]
     Destinations(DestinationsArguments),
-    /// Show who has been waiting for long, the most first
+    /// Count who has waited for an hour or more, the most first
     #[command(visible_alias = "latedudes", after_help = super::HELP)]
     Stragglers(StragglersArguments),
-    /// Try what waits now, whatever its time and its destination's
+    /// Try what waits now, due or not
     #[command(after_help = super::HELP)]
     Retry(ChangeArguments),
     /// Keep what waits until it is released
     #[command(after_help = super::HELP)]
     Hold(ChangeArguments),
-    /// Let go of what is held
+    /// Let what is held wait for delivery again
     #[command(after_help = super::HELP)]
     Release(ChangeArguments),
-    /// Take out of the queue for ever; senders are not told
+    /// Take out of the queue for good; senders are not told
     #[command(after_help = super::HELP)]
     Delete(ChangeArguments),
 }
@@ -49,7 +49,7 @@ pub(crate) struct ListArguments {
     #[command(flatten)]
     conditions: Conditions,
     /// Show at most so many messages; 0 for all
-    #[arg(long, value_name = "N", default_value_t = LIST_MAX)]
+    #[arg(long, value_name = "N", default_value_t = LIST_MAX, value_parser = limit, allow_negative_numbers = true)]
     limit: u64,
     #[command(flatten)]
     common: Common,
@@ -70,7 +70,7 @@ pub(crate) struct ShowArguments {
 #[derive(Debug, Args)]
 pub(crate) struct DestinationsArguments {
     /// Show at most so many; 0 for all
-    #[arg(long, value_name = "N", default_value_t = LIST_MAX)]
+    #[arg(long, value_name = "N", default_value_t = LIST_MAX, value_parser = limit, allow_negative_numbers = true)]
     limit: u64,
     #[command(flatten)]
     common: Common,
@@ -78,13 +78,13 @@ pub(crate) struct DestinationsArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct StragglersArguments {
-    /// Add them up by destination or by recipient
+    /// What to add up by: destination, recipient, or host (where their mail goes)
     #[arg(long, value_name = "WHAT", default_value = "destination", value_parser = by)]
     by: By,
     #[command(flatten)]
     conditions: Conditions,
     /// Show at most so many lines; 0 for all
-    #[arg(long, value_name = "N", default_value_t = LIST_MAX)]
+    #[arg(long, value_name = "N", default_value_t = LIST_MAX, value_parser = limit, allow_negative_numbers = true)]
     limit: u64,
     #[command(flatten)]
     common: Common,
@@ -101,7 +101,7 @@ pub(crate) struct ChangeArguments {
     #[arg(long, conflicts_with_all = ["ids", "from", "to", "destination", "state", "older", "younger"])]
     all: bool,
     /// Touch at most so many messages, the oldest; 0 for all
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = limit, allow_negative_numbers = true)]
     limit: u64,
     /// Show what would be touched, and change nothing
     #[arg(long, short = 'n')]
@@ -113,13 +113,13 @@ pub(crate) struct ChangeArguments {
 /// Which messages and recipients.
 #[derive(Debug, Args)]
 struct Conditions {
-    /// Messages of these senders
-    #[arg(long, value_name = "ADDRESSES", value_parser = Pattern::parse)]
+    /// Messages of this sender
+    #[arg(long, value_name = "ADDRESS", value_parser = Pattern::parse)]
     from: Option<Pattern>,
-    /// Recipients with these addresses
-    #[arg(long, value_name = "ADDRESSES", value_parser = Pattern::parse)]
+    /// Recipients with this address
+    #[arg(long, value_name = "ADDRESS", value_parser = Pattern::parse)]
     to: Option<Pattern>,
-    /// Recipients that go there, a name as lists show it; * for any text
+    /// Recipients of this destination, as lists name it; * for any text
     #[arg(long, value_name = "NAME")]
     destination: Option<String>,
     /// Recipients in this state: waiting, held, active
@@ -232,6 +232,10 @@ fn read_id(word: &str) -> Result<QueueId, Failure> {
     })
 }
 
+fn limit(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "a number from 0, and 0 is for all".to_owned())
+}
+
 fn by(text: &str) -> Result<By, String> {
     let names = By::ALL.map(By::name).join(", ");
     By::from_name(text).ok_or_else(|| format!("one of {names}"))
@@ -270,6 +274,14 @@ fn age(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_are_numbers_from_0() {
+        assert_eq!(limit("0"), Ok(0));
+        for text in ["-1", "all", "1.5", ""] {
+            assert!(limit(text).is_err_and(|said| said.contains("a number from 0")), "{text}");
+        }
+    }
 
     #[test]
     fn ages_have_units() {

@@ -17,13 +17,10 @@ use server::control::Request;
 use server::queue::{self, Action};
 use std::path::Path;
 
-pub(crate) const HELP: &str = "\
-ADDRESSES: a whole address, @DOMAIN, or * for any text, as in '*-bounces@*';
-'<>' is the null sender. Case does not count. AGE: 90m, 1d12h, of s m h d w.
-
-All conditions must hold. --to, --destination and --state choose among the
-recipients of a message, and a command touches those recipients only.
-
+/// What the help of every command ends with.
+macro_rules! ending {
+    () => {
+        "\
 What was delivered or deleted is in the log, not here.
 
 Exit status:
@@ -34,7 +31,30 @@ Exit status:
   69  the server does not run; mailrace spool looks into a stopped one
   74  reading, writing or changing failed
   75  the server is busy or went away; try again
-  77  no permission";
+  77  no permission"
+    };
+}
+
+/// The help of commands without conditions.
+pub(crate) const PLAIN_HELP: &str = ending!();
+
+/// The help of commands with conditions.
+pub(crate) const HELP: &str = concat!(
+    "\
+ADDRESS: a whole address, @DOMAIN, or * for any text, as in '*-bounces@*';
+'<>' is the null sender. Case does not count.
+AGE: numbers with s, m, h, d or w, as in 90m or 1d12h.
+
+A message is meant if all conditions hold. --to, --destination and --state
+choose among its recipients, and a command touches only those.
+
+retry leaves alone what is held. Mail that its sender wants sent later
+(HOLDFOR, HOLDUNTIL) is neither retried nor, once released, sent before that
+unless an id names it.
+
+",
+    ending!()
+);
 
 /// Ids in one request, which has a limited length.
 const IDS_MAX: usize = 2_000;

@@ -3,7 +3,7 @@
 //! Text that came from other servers is shown without its control characters. What a person should know but a program
 //! that reads JSON would stumble over goes to standard error.
 
-use crate::output::{Output, age, count, plain, short_bytes, thousands};
+use crate::output::{Output, age, count, next_try, plain, short_bytes, thousands};
 use serde_json::Value;
 use server::queue::{Action, Command};
 
@@ -73,6 +73,11 @@ impl Printer {
             Action::Stragglers => {
                 output.line(format_args!("{} of {}", count(recipients, "recipient"), count(messages, "message")));
             }
+            Action::List if messages == 0 && totals.get("own").is_some() => {
+                output.line(
+                    "no mail of yours is waiting; what others have handed in is shown to operators (control.mailq)",
+                );
+            }
             Action::List if messages == 0 && self.is_all => output.line("the queue is empty"),
             Action::List if messages == 0 => output.line("no such message in the queue"),
             Action::List => {
@@ -94,6 +99,12 @@ impl Printer {
         };
         match (number(totals, "more"), number(totals, "unseen")) {
             (0, 0) => None,
+            // More groups than are kept in memory; no limit shows them.
+            (more, unseen) if unseen > 0 && self.action == Action::Stragglers => Some(format!(
+                "{}, and {} that found no room in them; --older, --to or --destination to look at fewer",
+                count(more, "more line"),
+                count(unseen, "recipient")
+            )),
             (0, unseen) => Some(format!("{} were not looked at; --limit 0 for all", count(unseen, noun))),
             (more, _) => {
                 Some(format!("{} more {noun}{}; --limit 0 for all", thousands(more), if more == 1 { "" } else { "s" }))
@@ -124,6 +135,14 @@ impl Printer {
                 _ => format!("{what} not held"),
             });
         }
+        let kept = number(totals, "kept");
+        if kept > 0 {
+            let (what, whose, them) = match kept {
+                1 => ("1 recipient".to_owned(), "its sender's", "the message"),
+                _ => (count(kept, "recipient"), "their senders'", "the messages"),
+            };
+            output.line(format_args!("{what} kept until {whose} time; name {them} by id to send now"));
+        }
         let active = number(totals, "active");
         if active > 0 && matches!(action, Action::Hold | Action::Delete) {
             let what = count(active, "recipient");
@@ -146,15 +165,24 @@ impl Printer {
             self.id = Some(String::new());
             output.line("RECIPIENTS  MESSAGES  OLDEST  WHO");
         }
-        let destination = text(line, "destination").unwrap_or("?");
-        let name = text(line, "to").unwrap_or(destination);
+        let of_host = text(line, "host");
+        let name = of_host.or_else(|| text(line, "to")).or_else(|| text(line, "destination")).unwrap_or("?");
         let (recipients, messages) = (thousands(number(line, "recipients")), thousands(number(line, "messages")));
         let oldest = age(number(line, "oldest"));
         output.line(format_args!("{recipients:>10}  {messages:>8}  {oldest:>6}  {}", plain(name)));
-        if text(line, "down").is_some() {
+        if of_host.is_some() {
+            output.line(format_args!("            {}", destinations_of_host(line)));
+        }
+        let down = text(line, "down");
+        if down.is_some() {
             state_of_destination(output, line);
-        } else if let Some(reason) = text(line, "reason") {
-            output.line(format_args!("            {}", plain(reason)));
+        }
+        match (down, text(line, "reason")) {
+            (None, Some(reason)) => output.line(format_args!("            {}", plain(reason))),
+            (Some(down), Some(reason)) if of_host.is_some() && down != reason => {
+                output.line(format_args!("            last said: {}", plain(reason)));
+            }
+            _ => {}
         }
     }
 
@@ -189,8 +217,10 @@ impl Printer {
         let places = line.get("destinations").and_then(Value::as_object);
         for (name, place) in places.into_iter().flatten() {
             if let Some(why) = text(place, "down") {
-                let next = age(number(place, "retry_in"));
-                output.line(format_args!("  {} is down, next try in {next}: {}", plain(name), plain(why)));
+                output.line(format_args!("  {} is down, {}: {}", plain(name), next_try(place), plain(why)));
+            }
+            if let Some(pace) = learned_pace(place) {
+                output.line(format_args!("  {} is {pace}", plain(name)));
             }
         }
         if let Some(headers) = text(line, "headers") {
@@ -200,17 +230,34 @@ impl Printer {
     }
 }
 
+/// For which destinations mail waits at a host.
+fn destinations_of_host(line: &Value) -> String {
+    let names: Vec<String> = line
+        .get("named")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(plain)
+        .collect();
+    let all = number(line, "destinations");
+    let others = all.saturating_sub(names.len() as u64);
+    let more = if others > 0 { format!(" and {} more", thousands(others)) } else { String::new() };
+    let known = if text(line, "site").is_some() { "for" } else { "hosts not known yet, for" };
+    format!("{known} {}: {}{more}", count(all, "destination"), names.join(" "))
+}
+
 /// How a destination is, below its line.
 fn state_of_destination(output: &mut Output, line: &Value) {
     let (connections, in_flight) = (number(line, "connections"), number(line, "in_flight"));
     if let Some(why) = text(line, "down") {
-        let next = age(number(line, "retry_in"));
-        output.line(format_args!("            down, next try in {next}: {}", plain(why)));
+        output.line(format_args!("            down, {}: {}", next_try(line), plain(why)));
     } else if connections > 0 {
         let messages = count(in_flight, "message");
         output.line(format_args!("            {} with {messages} under way", count(connections, "connection")));
     }
-    let site = text(line, "site").filter(|site| Some(*site) != text(line, "destination"));
+    let is_named = |site: &&str| Some(*site) == text(line, "destination") || Some(*site) == text(line, "host");
+    let site = text(line, "site").filter(|site| !is_named(site));
     let slow = text(line, "lane").map(|_| ", which were silent: long time limits, few connections").unwrap_or_default();
     if let Some(site) = site {
         output.line(format_args!("            goes to {}{slow}", plain(site)));
@@ -218,6 +265,15 @@ fn state_of_destination(output: &mut Output, line: &Value) {
     if let Some(rate) = line.get("messages_per_second").and_then(Value::as_f64) {
         output.line(format_args!("            paced: {rate} messages a second at most, by its [[destination]] rule"));
     }
+    if let Some(pace) = learned_pace(line) {
+        output.line(format_args!("            {pace}"));
+    }
+}
+
+/// The pace of a destination that refuses what comes faster.
+fn learned_pace(place: &Value) -> Option<String> {
+    let rate = place.get("learned_messages_per_second").and_then(Value::as_f64)?;
+    Some(format!("paced: {rate} messages a second, learned from its 421 and 4xx replies"))
 }
 
 /// What is known of a message as a whole.
@@ -267,16 +323,24 @@ fn state(one: &Value, now: u64) -> String {
     let tries = number(one, "tries");
     let word = text(one, "state").unwrap_or("?");
     let due = one.get("due").and_then(Value::as_u64);
+    let retry_at = one.get("retry_at").and_then(Value::as_u64);
     let mut words = vec![if word == "active" { "being delivered".to_owned() } else { word.to_owned() }];
     if tries > 0 {
         let plural = if tries == 1 { "y" } else { "ies" };
         words.push(format!("{tries} tr{plural}"));
     }
-    match due {
+    let until = one.get("until").and_then(Value::as_u64);
+    match (until, due, retry_at) {
         _ if word != "waiting" => {}
-        Some(due) if due > now => words.push(format!("next in {}", age(due - now))),
-        Some(_) => words.push("due now".to_owned()),
-        None => words.push("new".to_owned()),
+        (Some(until), ..) => {
+            let time = mail::submission::date(until.saturating_mul(1_000_000), 0);
+            words.push(format!("until {time}, as its sender asked"));
+        }
+        (_, _, Some(at)) if at > now => words.push(format!("host down, next in {}", age(at - now))),
+        (_, _, Some(_)) => words.push("host down, being tried now".to_owned()),
+        (_, Some(due), None) if due > now => words.push(format!("next in {}", age(due - now))),
+        (_, Some(_), None) => words.push("due now".to_owned()),
+        (_, None, None) => words.push("new".to_owned()),
     }
     if let Some(class) = one.get("class").and_then(Value::as_str) {
         words.push(class.to_owned());
@@ -332,11 +396,29 @@ mod tests {
                 json!({ "state": "waiting", "tries": 3, "due": 1_000, "warned": true, "class": "bulk" }),
                 "waiting, 3 tries, due now, bulk, sender warned",
             ),
+            (json!({ "state": "waiting", "tries": 0, "retry_at": 1_720 }), "waiting, host down, next in 12m"),
+            (
+                json!({ "state": "waiting", "tries": 1, "due": 900, "retry_at": 990 }),
+                "waiting, 1 try, host down, being tried now",
+            ),
+            (
+                json!({ "state": "waiting", "tries": 0, "due": 1_720, "until": 1_720, "retry_at": 1_720 }),
+                "waiting, until Thu, 1 Jan 1970 00:28:40 +0000, as its sender asked",
+            ),
             (json!({ "state": "held", "tries": 2, "due": 9_000 }), "held, 2 tries"),
             (json!({ "state": "active", "tries": 0 }), "being delivered"),
         ] {
             assert_eq!(state(&one, 1_000), expected);
         }
+    }
+
+    #[test]
+    fn a_pace_that_was_learned() {
+        assert_eq!(learned_pace(&json!({ "messages_per_second": 2.0 })), None);
+        assert_eq!(
+            learned_pace(&json!({ "learned_messages_per_second": 0.912 })).unwrap(),
+            "paced: 0.912 messages a second, learned from its 421 and 4xx replies"
+        );
     }
 
     #[test]
@@ -349,5 +431,16 @@ mod tests {
             "1,200 messages were not looked at; --limit 0 for all"
         );
         assert_eq!(more(Action::Destinations, json!({ "more": 2 })).unwrap(), "2 more destinations; --limit 0 for all");
+        assert_eq!(more(Action::Stragglers, json!({ "more": 2 })).unwrap(), "2 more lines; --limit 0 for all");
+        let full = more(Action::Stragglers, json!({ "more": 2, "unseen": 1 })).unwrap();
+        assert!(full.starts_with("2 more lines, and 1 recipient that found no room in them; "), "{full}");
+    }
+
+    #[test]
+    fn hosts_name_a_few_of_their_destinations() {
+        let line = json!({ "site": "mx:25", "destinations": 1_007, "named": ["a.test", "b\u{7}.test"] });
+        assert_eq!(destinations_of_host(&line), "for 1,007 destinations: a.test b?.test and 1,005 more");
+        let line = json!({ "destinations": 1, "named": ["a.test"] });
+        assert_eq!(destinations_of_host(&line), "hosts not known yet, for 1 destination: a.test");
     }
 }

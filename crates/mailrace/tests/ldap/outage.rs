@@ -1,14 +1,13 @@
 //! Directories that go and come back: several servers, restarts, answers that are kept, mail that waits.
 
 use crate::client::greeted;
-use crate::harness::{SOON, Server, Setup, text};
+use crate::harness::{Server, Setup, poll, text};
 use crate::slapd::Slapd;
 use crate::{deliveries, people, person, route, setup};
 use rustix::process::Signal;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Command, Stdio};
-use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 const NOTHING_KEPT: &str = "bounce = true, cache_time = \"0s\", negative_time = \"0s\", stale_max = \"0s\"";
@@ -37,20 +36,6 @@ fn answers(server: &Server, recipient: &str, wanted: &str) {
 #[track_caller]
 fn answers_soon(server: &Server, recipient: &str, wanted: &str) {
     poll(recipient, || rcpt(server, recipient).starts_with(wanted).then_some(()));
-}
-
-/// Waits for what nobody announces.
-#[track_caller]
-#[allow(clippy::disallowed_methods, reason = "a bound on real time")]
-fn poll<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let (start, (_nobody, never)) = (Instant::now(), channel::<()>());
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(start.elapsed() < SOON, "{what}");
-        assert!(never.recv_timeout(Duration::from_millis(3)).is_err(), "nobody sends");
-    }
 }
 
 #[allow(clippy::disallowed_methods, reason = "what is measured is real time")]
@@ -83,24 +68,24 @@ fn a_server_that_hangs_costs_its_share_of_the_time_once() {
     // The kernel takes the connection, and nobody ever answers.
     let hung = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let hung_url = format!("ldap://{}", hung.local_addr().expect("an address"));
-    let (setup, timeout) =
-        (servers(&[hung_url.clone(), second.url()], "bounce = true, timeout = \"3s\""), Duration::from_secs(3));
-    let ((said, exit), took) = timed(|| route(&setup, "five@ldap.test"));
+    // Were all of the time the first one's, there would be no answer.
+    let setup = servers(&[hung_url.clone(), second.url()], "bounce = true, timeout = \"6s\"");
+    let (said, exit) = route(&setup, "five@ldap.test");
     assert_eq!(deliveries(&said), ["joe@elsewhere.example elsewhere.example"], "{said}");
-    assert!(exit == Some(0) && took < timeout, "{took:?}");
+    assert_eq!(exit, Some(0));
     // Both hang: it ends, and both are named.
     let setup =
-        servers(&[hung_url.clone(), hung_url.replace("127.0.0.1", "localhost")], "bounce = true, timeout = \"2s\"");
+        servers(&[hung_url.clone(), hung_url.replace("127.0.0.1", "localhost")], "bounce = true, timeout = \"6s\"");
     let ((said, exit), took) = timed(|| route(&setup, "nobody@ldap.test"));
     let why = said["reason"].as_str().unwrap_or_else(|| panic!("{said}"));
     assert!(exit == Some(75) && why.contains(&hung_url) && why.contains("ldap://localhost:"), "{why}");
-    assert!(took < timeout, "{took:?}");
+    assert!(took < Duration::from_secs(12), "twice the time: {took:?}");
 }
 
 #[test]
 fn a_server_that_stands_still_is_left_for_the_next() {
     let (Some(first), Some(second)) = (Slapd::start(&people()), Slapd::start(&people())) else { return };
-    let more = format!("{NOTHING_KEPT}, timeout = \"3s\"");
+    let more = format!("{NOTHING_KEPT}, timeout = \"6s\"");
     let server = servers(&[first.url(), second.url()], &more).start();
     answers(&server, "five@ldap.test", "250");
     first.signal(Signal::STOP);
@@ -137,7 +122,7 @@ fn one_server_that_stood_still_for_a_question_is_not_given_up() {
     slapd.signal(Signal::STOP);
     let (reply, took) = timed(|| rcpt(&server, "five@ldap.test"));
     assert!(reply.starts_with("451 4.3.0"), "{reply}");
-    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
     slapd.signal(Signal::CONT);
     answers_soon(&server, "five@ldap.test", "250");
 }

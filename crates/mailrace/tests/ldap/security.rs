@@ -89,9 +89,9 @@ fn a_certificate_must_be_of_the_ca_and_for_the_host() {
         is_trusted(&trusting(&url, &format!("{}{}", other.pem, ca.pem), more));
     }
     let setup = trusting(&slapd.tls_url("localhost"), "nothing\n", "");
-    is_trouble(&setup, "ca.pem: it has no certificate in PEM");
+    is_trouble(&setup, "ca.pem: no certificate in it");
     std::fs::remove_file(setup.path("ca.pem")).expect("removed");
-    is_trouble(&setup, "ca.pem: No such file");
+    is_trouble(&setup, "ca.pem: cannot be read: No such file");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A directory of the test's own: slapd with a file of its own, on a port that the kernel has free and on a socket.
 
+use crate::harness::poll;
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -158,7 +159,9 @@ impl Slapd {
     pub(crate) fn kill(&mut self) {
         let Some(pid) = self.pid() else { return };
         if kill_process(pid, Signal::KILL).is_ok() {
-            while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok() {}
+            poll("somebody still listens", || {
+                TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err().then_some(())
+            });
         }
         drop(std::fs::remove_file(self.dir.path().join("pid")));
     }

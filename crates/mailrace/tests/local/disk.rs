@@ -35,6 +35,7 @@ impl Drop for Small {
 }
 
 fn retry(server: &Server) {
+    server.rests();
     assert!(server.control(&["queue", "retry", "--all"], b"").status.success());
 }
 
@@ -72,7 +73,6 @@ fn a_full_disk_defers_mail_and_keeps_no_part_of_it() {
         line(&mut server, &["to=<nobody@x.test>", "stat=Deferred", "dsn=4.3.0", "nobody", "read-only", "EROFS"]);
         // The control: with room it is delivered.
         small.remount("rw,size=4m");
-        // What was tried meanwhile has failed already.
         for who in ["to=<nobody@x.test>", "to=<nobody+x@x.test>"] {
             retry(&server);
             line(&mut server, &[who, "stat=Sent"]);

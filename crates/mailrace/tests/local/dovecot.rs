@@ -1,6 +1,7 @@
 //! Mailboxes that are with Dovecot: LMTP over a socket of the machine.
 
-use crate::office::{As, NOBODY, is_skipped, line, make_directory, poll, setup, start, stored};
+use crate::harness::poll;
+use crate::office::{As, NOBODY, is_skipped, line, make_directory, setup, start, stored};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -1,7 +1,9 @@
 //! Locks of other programs on a mailbox file: they are waited for, and they hold while we write.
 
-use crate::harness::Server;
-use crate::office::{As, NOBODY, give, is_skipped, line, poll, start, stored, with_boxes};
+use crate::harness::{Server, poll};
+use crate::holder::holder;
+use crate::office::{As, NOBODY, give, is_skipped, line, start, stored, with_boxes};
+use crate::workers::workers_of;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -14,6 +16,7 @@ fn is_missing(program: &str, package: &str) -> bool {
 }
 
 fn retry(server: &Server) {
+    server.rests();
     assert!(server.control(&["queue", "retry", "--all"], b"").status.success());
 }
 
@@ -60,7 +63,7 @@ fn lock_files_of_other_programs_are_waited_for() {
         let (mut server, path) = waiting("1m");
         assert!(locks(program, &lock_of(&path)));
         retry(&server);
-        poll("nobody waits", || is_waited_for(&path).then_some(()));
+        poll("nobody waits", || (!workers_of(&server, NOBODY).is_empty()).then_some(()));
         assert!(!std::fs::read_to_string(&path).expect("a mailbox").contains("Subject: x\n"));
         std::fs::remove_file(lock_of(&path)).expect("removed");
         line(&mut server, &["to=<nobody@x.test>", "stat=Sent"]);
@@ -70,16 +73,6 @@ fn lock_files_of_other_programs_are_waited_for() {
 
 fn lock_of(path: &Path) -> PathBuf {
     path.with_extension("lock")
-}
-
-/// Whether there is a process that has become the owner of the mailbox.
-fn is_waited_for(_path: &Path) -> bool {
-    let all = std::fs::read_dir("/proc").expect("proc").filter_map(Result::ok);
-    all.map(|entry| entry.path()).any(|path| {
-        let line = std::fs::read(path.join("cmdline")).unwrap_or_default();
-        let status = std::fs::read_to_string(path.join("status")).unwrap_or_default();
-        line.windows(21).any(|part| part == b"local-delivery\0worker") && status.contains(&format!("Uid:\t{NOBODY}\t"))
-    })
 }
 
 #[test]
@@ -93,11 +86,7 @@ fn other_programs_do_not_get_a_lock_while_we_have_it() {
         }
         let (mut server, path) = waiting("1m");
         // The kernel's lock keeps the delivery where it has the lock file already.
-        let code = "import fcntl,sys\nf=open(sys.argv[1],'r+')\nfcntl.lockf(f,fcntl.LOCK_EX)\nprint(flush=True)\nsys.stdin.read()";
-        let holder =
-            Command::new("python3").args(["-c", code]).arg(&path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let Ok(mut holder) = holder else { return eprintln!("skipped: python3 is not installed") };
-        std::io::Read::read_exact(holder.stdout.as_mut().expect("piped"), &mut [0]).expect("it has the lock");
+        let Some(mut holder) = holder(&path) else { return };
         retry(&server);
         let lock = lock_of(&path);
         // With the number of its process in it.

@@ -1,7 +1,7 @@
 //! Servers with mail for their own machine.
 
 use crate::client::greeted;
-use crate::harness::{SOON, Server, Setup};
+use crate::harness::{Server, Setup, let_go, write_program};
 use spool::disk::real::RealDisk;
 use spool::{Change, Config, Spool, Store as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,8 +9,6 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::time::Duration;
 
 /// The user that every machine has and that owns nothing.
 pub(crate) const NOBODY: u32 = 65_534;
@@ -55,8 +53,7 @@ pub(crate) fn with_boxes(owner: u32) -> Setup {
     let boxes = make_directory(&setup, "boxes", owner);
     let programs = make_directory(&setup, "programs", 0);
     let keep = setup.path("programs").join("keep");
-    std::fs::write(&keep, KEEP).expect("written");
-    std::fs::set_permissions(&keep, std::fs::Permissions::from_mode(0o755)).expect("set");
+    write_program(&keep, KEEP.as_bytes());
     setup
         .set("local.mailbox", format!("\"mbox:{boxes}/%u\""))
         .set("local.mailbox_group", "\"\"")
@@ -108,26 +105,12 @@ pub(crate) fn stored(setup: Setup, who: As, owner: u32, mail: &[(&str, String)],
         drop(spool.record(&[change]).expect("recorded"));
     }
     drop(spool);
+    let_go(&path);
     if is_root() {
         let status = Command::new("chown").arg("-R").arg(format!("{owner}:{owner}")).arg(&path).status();
         assert!(status.expect("there is chown").success());
     }
     setup
-}
-
-/// Waits for what nobody announces.
-#[track_caller]
-#[expect(clippy::disallowed_methods, reason = "a limit for waiting")]
-pub(crate) fn poll<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let start = std::time::Instant::now();
-    let (_nobody, never) = channel::<()>();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(start.elapsed() < SOON, "{what}");
-        assert!(never.recv_timeout(Duration::from_millis(3)).is_err(), "nobody sends");
-    }
 }
 
 /// A line of the log with all of these parts, wherever it is; waits for it.

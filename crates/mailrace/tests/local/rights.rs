@@ -1,7 +1,7 @@
 //! Deliveries as users: by a server that was started as root, by one that gave root up, and by one that never had it.
 
-use crate::harness::Setup;
-use crate::office::{As, NOBODY, give, is_skipped, line, poll, start, stored, with_boxes};
+use crate::harness::{Setup, poll};
+use crate::office::{As, NOBODY, give, is_skipped, line, start, stored, with_boxes};
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::MetadataExt as _;
 

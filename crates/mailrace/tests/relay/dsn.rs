@@ -1,10 +1,13 @@
 //! What senders hear: reports of each kind, to whom they go, and when there is silence.
 
+use crate::client::greeted;
 use crate::harness::{Server, letters};
 use crate::hop::{Act, At, Hop, Mail, Manners, Moment};
 use crate::report::Report;
-use crate::world::{by_literal, ends_empty, relay, send, wait_line};
+use crate::restart::fill;
+use crate::world::{any_line, by_literal, ends_empty, killed, lines, relay, send, send_over, wait_line};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const CONTENT: &[u8] = b"Subject: lunch\r\nFrom: a@client.test\r\n\r\nAt noon.\r\n..dots\r\n";
 const DSN: [&str; 5] = ["PIPELINING", "8BITMIME", "SIZE", "DSN", "ENHANCEDSTATUSCODES"];
@@ -263,6 +266,167 @@ fn mail_for_a_host_that_is_down_is_warned_of_and_given_up() {
     assert_eq!(hops[0].count(), 2);
 }
 
+/// The warning goes out with those of other destinations, and nobody's next attempt waits for it.
+#[test]
+fn mail_of_several_destinations_is_tried_when_it_is_due_although_a_warning_came_between() {
+    let is_warned = Arc::new(AtomicBool::new(false));
+    let tells = Arc::clone(&is_warned);
+    let late = Manners::default().script(move |moment| match moment.at {
+        At::Rcpt if !tells.load(Ordering::Relaxed) => Act::Say("451 4.7.1 Greylisted, come back"),
+        _ => Act::Well,
+    });
+    let hops = Hop::neighbours(vec![Manners::default(), late.clone(), late]);
+    let setup = by_literal(&hops).set("delivery.warn_after", "\"2s\"");
+    let server = setup.set("delivery.retry_first", "\"8s\"").set("delivery.retry_max", "\"8s\"").start();
+    let from = hops[0].mailbox("a");
+    send(&server, &from, &[&hops[1].mailbox("b"), &hops[2].mailbox("c")], CONTENT);
+    let mails = hops[0].wait(1);
+    let delayed = Report::of(&mails[0]);
+    assert!(delayed.recipients.iter().all(|one| one["action"] == "delayed"), "{delayed:#?}");
+    is_warned.store(true, Ordering::Relaxed);
+    hops[1].wait(1);
+    hops[2].wait(1);
+    ends_empty(server);
+    assert_eq!(hops[0].count(), 1, "one warning is enough");
+}
+
+/// Who is told with others waits for the report, and in that time is neither logged nor tried again.
+#[test]
+fn who_is_given_up_is_given_up_once() {
+    let mut hops = Hop::neighbours(vec![Manners::default(), Manners::default(), Manners::default()]);
+    hops[1].shut();
+    hops[2].shut();
+    let mut server = by_literal(&hops).set("delivery.give_up_after", "\"2s\"").start();
+    let from = hops[0].mailbox("a");
+    let to = [hops[1].mailbox("b"), hops[2].mailbox("c")];
+    send(&server, &from, &[&to[0], &to[1]], CONTENT);
+    for one in &to {
+        any_line(&mut server, &[&format!("to=<{one}>"), "dsn=5."]);
+    }
+    hops[1].reopen();
+    hops[2].reopen();
+    let output = server.control(&["queue", "retry", "--all"], b"");
+    assert!(output.status.success(), "{output:?}");
+    let mails = hops[0].wait(1);
+    assert_eq!(Report::of(&mails[0]).recipients.len(), 2);
+    let status: serde_json::Value =
+        serde_json::from_slice(&server.control(&["status", "--json"], b"").stdout).expect("JSON");
+    let ended = ends_empty(server);
+    assert_eq!((hops[0].count(), hops[1].count(), hops[2].count()), (1, 0, 0));
+    for one in &to {
+        let told = lines(&ended.log, &[&format!("to=<{one}>"), "dsn=5."]);
+        assert_eq!(told.len(), 1, "{told:#?}");
+    }
+    assert_eq!(status["deliveries"]["failed"], 2, "{status}");
+}
+
+/// The next attempt is an hour away; the time that the sender gave is not.
+// RFC 2852 §4.1.3 (test)
+#[test]
+fn the_end_of_a_given_time_is_told_when_it_comes_although_the_host_is_down() {
+    let mut hops = Hop::neighbours(vec![Manners::default(), Manners::default()]);
+    hops[1].shut();
+    let setup = by_literal(&hops).set("delivery.retry_first", "\"1h\"").set("delivery.retry_max", "\"1h\"");
+    let mut server = setup.start();
+    let from = hops[0].mailbox("a");
+    let post = |server: &Server, to: &str, params: &str| {
+        let to = if to.contains('<') { to.to_owned() } else { format!("<{}>", hops[1].mailbox(to)) };
+        send(server, &format!("<{from}> {params}"), &[&to], CONTENT)
+    };
+    // Nothing is tried behind this one: whoever is late, the server or this test, the time of the others ends all the same.
+    post(&server, "plain", "SIZE=100");
+    wait_line(&mut server, &["to=<plain@", "stat=Deferred: Connection refused"]);
+    post(&server, "first", "BY=3;R");
+    post(&server, "late", "BY=3;N");
+    post(&server, "bulk", "BY=3;R MT-PRIORITY=-4");
+    post(&server, &format!("<{}> NOTIFY=NEVER", hops[1].mailbox("silent")), "BY=3;R");
+    post(&server, "told", "BY=-3;N");
+    wait_line(&mut server, &["to=<silent@", "dsn=5.4.7"]);
+    let reports: Vec<Report> = hops[0].wait(3).iter().map(|mail| Report::of(mail)).collect();
+    for (local, action, status) in
+        [("first", "failed", "5.4.7"), ("bulk", "failed", "5.4.7"), ("late", "delayed", "4.4.7")]
+    {
+        let to = format!("rfc822; {}", hops[1].mailbox(local));
+        let report = reports.iter().find(|report| report.only()["final-recipient"] == to).expect(local);
+        report.expect(&[("action", action), ("status", status)]);
+    }
+    hops[1].reopen();
+    let output = server.control(&["queue", "retry", "--all"], b"");
+    assert!(output.status.success(), "{output:?}");
+    hops[1].wait(3);
+    ends_empty(server);
+    assert_eq!((hops[0].count(), hops[1].count()), (3, 3));
+}
+
+// RFC 3464 §2.3.9 (test)
+#[test]
+fn a_delay_promises_no_attempt_behind_the_end_of_a_given_time() {
+    let mut hops = Hop::neighbours(vec![Manners::default(), Manners::default()]);
+    hops[1].shut();
+    let server = by_literal(&hops).set("delivery.warn_after", "\"1s\"").start();
+    let from = hops[0].mailbox("a");
+    send(&server, &format!("<{from}> BY=36000;R"), &[&hops[1].mailbox("b")], CONTENT);
+    let delayed = Report::of(&hops[0].wait(1)[0]);
+    delayed.expect(&[("action", "delayed"), ("will-retry-until", &delayed.message["deliver-by-date"])]);
+}
+
+// RFC 2852 §4.1.4 (test), RFC 2852 §4.1.4.1 (test), RFC 2852 §4.1.4.2 (test)
+#[test]
+fn a_time_that_the_next_hop_does_not_know_goes_back_or_is_told() {
+    const MANY: [&str; 5] = ["PIPELINING", "8BITMIME", "SIZE", "DSN", "DELIVERBY"];
+    for (offers, params, action) in [
+        (&DSN[..], "BY=100;R", Some("failed")),
+        (&DSN, "BY=100;N", Some("relayed")),
+        (&DSN, "BY=-100;N", None),
+        (&MANY, "BY=100;R", None),
+        (&MANY, "BY=100;N", None),
+        (&MANY, "BY=100;RT", Some("relayed")),
+    ] {
+        let hop = Hop::new(Manners::offering(offers));
+        let server = relay(&[&hop]).start();
+        // NOTIFY=SUCCESS is for the next hop, which offers DSN.
+        let to = ["b@d.test", "<c@d.test> NOTIFY=SUCCESS", "<silent@d.test> NOTIFY=NEVER"];
+        send(&server, &format!("<a@client.test> {params}"), &to, CONTENT);
+        let fails = action == Some("failed");
+        let expected = usize::from(!fails) + usize::from(action.is_some());
+        let mails = hop.wait(expected);
+        let reported = mails.iter().find(|mail| is_report(mail)).map(|mail| Report::of(mail));
+        assert_eq!(reported.is_some(), action.is_some(), "{params}: {reported:#?}");
+        if let (Some(report), Some(action)) = (reported, action) {
+            let told: Vec<&str> = report.recipients.iter().map(|one| one["final-recipient"].as_str()).collect();
+            // A failure is not what the second one wants to hear of.
+            let wanted = &["rfc822; b@d.test", "rfc822; c@d.test"][..if fails { 1 } else { 2 }];
+            assert_eq!(told, wanted, "{params}");
+            for one in &report.recipients {
+                assert_eq!((one["action"].as_str(), one["status"].starts_with("5.4.7")), (action, fails), "{params}");
+            }
+        }
+        ends_empty(server);
+        assert_eq!(hop.count(), expected, "{params}");
+    }
+}
+
+#[test]
+fn times_given_by_senders_are_known_after_a_start() {
+    let mut hops = Hop::neighbours(vec![Manners::default(), Manners::default()]);
+    hops[1].shut();
+    let setup = by_literal(&hops).set("delivery.retry_first", "\"1h\"").set("delivery.retry_max", "\"1h\"");
+    let server = setup.start();
+    let mut client = greeted(server.address());
+    let sender = hops[0].mailbox("a");
+    // More than are read before the first connection, of each class.
+    for number in 0..80 {
+        let from = format!("<{sender}> BY=6;R{}", ["", " MT-PRIORITY=4", " MT-PRIORITY=-4"][number % 3]);
+        send_over(&mut client, &from, &[&hops[1].mailbox(&format!("b{number}"))], CONTENT);
+    }
+    client.quit();
+    let server = killed(server).start();
+    for mail in hops[0].wait(80) {
+        Report::of(&mail).expect(&[("action", "failed"), ("status", "5.4.7")]);
+    }
+    ends_empty(server);
+}
+
 #[test]
 fn reports_that_cannot_be_delivered_go_to_the_postmaster() {
     let hop = picky_hop();
@@ -310,8 +474,39 @@ fn a_report_that_the_postmaster_cannot_get_is_held() {
     let before = hop.talks().concat().iter().filter(|line| line.contains("<postmaster@mx.test>")).count();
     assert_eq!(before, 1);
     let (path, _dir) = (server.setup.path("spool"), server.setup.dir.clone());
-    drop(crate::world::killed(server));
+    drop(killed(server));
     let left = letters(&path);
     let held = left.iter().filter(|letter| letter.envelope.recipients[0].address.to_string() == "postmaster@mx.test");
     assert_eq!(held.count(), 1, "{left:?}");
+}
+
+#[test]
+fn a_report_returns_less_where_there_is_room_for_small_mail_only() {
+    let put_off = |moment: &Moment<'_>| match moment.at {
+        At::Rcpt if moment.line.contains("@d.test>") && !moment.line.contains("<unknown") => Act::Say("451 later"),
+        _ => picky(moment),
+    };
+    let hop = Hop::new(Manners::default().script(put_off));
+    let setup = relay(&[&hop]).set("spool.size_max", "\"8MiB\"").set("delivery.return_bytes_max", "\"1MiB\"");
+    let setup = setup.set("message.size_max", "\"4MiB\"").set("delivery.retry_first", "\"1h\"");
+    let mut server = setup.set("delivery.retry_max", "\"1h\"").start();
+    let content = [CONTENT, &b"a line of thirty-two octets....\r\n".repeat(3_200)].concat();
+    // The control: where there is room all of it goes back.
+    send(&server, "a@client.test", &["unknown@d.test"], &content);
+    let whole = Report::of(&hop.wait(1)[0]);
+    assert_eq!(whole.returned_type, "message/rfc822");
+    let id = send(&server, "b@client.test", &["later@d.test"], &content);
+    wait_line(&mut server, &[&id, "stat=Deferred: 451 later"]);
+    fill(&mut greeted(server.address()), &content, 0);
+    hop.behave(Manners::default().script(move |moment| match moment.at {
+        At::Rcpt if moment.line.contains("<later@") => Act::Say("550 5.1.1 gone"),
+        _ => put_off(moment),
+    }));
+    let output = server.control(&["queue", "retry", &id], b"");
+    assert!(output.status.success(), "{output:?}");
+    let mails = hop.wait(2);
+    let less = Report::of(&mails[1]);
+    assert_eq!((mails[1].to(), less.returned_type.as_str()), ("b@client.test", "text/rfc822-headers"));
+    assert_eq!(less.returned_subject, "lunch");
+    less.expect(&[("action", "failed"), ("status", "5.1.1"), ("final-recipient", "rfc822; later@d.test")]);
 }

@@ -1,7 +1,7 @@
 //! `listen.acknowledge`: what a client hears when, and what is written, where delivery comes before the disk.
 
 use crate::client::greeted;
-use crate::harness::Setup;
+use crate::harness::{Setup, poll};
 use crate::hop::{Act, At, Hop, Manners};
 use crate::world::{ends_empty, relay, send, send_over, waiting};
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn interactive_waits_no_longer_than_it_may() {
     let gate = Arc::new(AtomicBool::new(false));
     let is_open = Arc::clone(&gate);
     let hop = Hop::new(at_the_dot(move || {
-        crate::world::poll("the gate", || is_open.load(Ordering::Acquire).then_some(()));
+        poll("the gate", || is_open.load(Ordering::Acquire).then_some(()));
         Act::Well
     }));
     let server = early("interactive", &[&hop]).set("delivery.interactive_time", "\"1s\"").start();

@@ -3,12 +3,11 @@
 //! A [`Script`] is asked at each [`At`] of each connection and says what to do; what it leaves alone is done as a good server
 //! does it. Every hop has a loopback address of its own, so that it can close its port and open it again.
 
-use crate::harness::SOON;
+use crate::harness::{SOON, pause};
 use crate::wire::Wire;
 use rustls::ServerConfig;
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -327,7 +326,7 @@ impl Hop {
         self.wait_until(&format!("{count} messages"), |mails| mails.len() >= count)
     }
 
-    /// Waits for something to be true of the messages.
+    /// Waits for something to be true of the messages: as long as there come more, within reason.
     #[track_caller]
     #[expect(clippy::disallowed_methods, reason = "a limit for waiting")]
     pub(crate) fn wait_until(&self, what: &str, is_there: impl Fn(&[Arc<Mail>]) -> bool) -> Vec<Arc<Mail>> {
@@ -337,7 +336,7 @@ impl Hop {
             let (next, waited) = self.shared.changed.wait_timeout(state, SOON).unwrap_or_else(PoisonError::into_inner);
             state = next;
             assert!(
-                !waited.timed_out() && start.elapsed() < SOON * 3 || is_there(&state.mails),
+                !waited.timed_out() && start.elapsed() < SOON * 10 || is_there(&state.mails),
                 "not at {}: {what}; there are {} messages and {} connections: {:#?}",
                 self.address,
                 state.mails.len(),
@@ -371,12 +370,6 @@ struct Visit<'a> {
 
 /// The connection is over.
 struct Over;
-
-/// Lets time pass.
-fn pause(time: Duration) {
-    let (_nobody, never) = channel::<()>();
-    assert!(never.recv_timeout(time).is_err(), "nobody sends");
-}
 
 impl<'a> Visit<'a> {
     fn new(shared: &'a Shared, stream: TcpStream, number: usize) -> Self {

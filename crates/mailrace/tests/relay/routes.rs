@@ -1,7 +1,7 @@
 //! Where mail goes: lists of hosts, MX records, LMTP, IPv6, TLS.
 
 use crate::client::greeted;
-use crate::harness::{Server, Setup, program};
+use crate::harness::{Server, Setup, poll, program};
 use crate::hop::{Act, At, Hop, Manners};
 use crate::names::{Names, Record};
 use crate::report::Report;
@@ -27,14 +27,15 @@ fn hosts_are_tried_in_their_order() {
     third.wait(1);
     let line = wait_line(&mut server, &["to=<b@d.test>", "stat=Sent"]);
     assert!(line.contains(&format!("relay={} {},", third.ip(), third.ip())), "{line}");
+    let quits = |hop: &Hop| hop.talks().concat().iter().filter(|line| *line == "QUIT").count();
+    poll("no QUIT", || (quits(&third) > 0).then_some(()));
     // The first is back: connections go there again, after the short while for which it was passed over.
     first.reopen();
-    crate::world::poll("not at the first", || {
+    poll("not at the first", || {
         // Two messages may go over one connection: what counts is that one more has ended.
-        let quits = |hop: &Hop| hop.talks().concat().iter().filter(|line| *line == "QUIT").count();
         let ended = quits(&first) + quits(&third);
         send(&server, "a@client.test", &["c@d.test"], CONTENT);
-        crate::world::poll("no QUIT", || (quits(&first) + quits(&third) > ended).then_some(()));
+        poll("no QUIT", || (quits(&first) + quits(&third) > ended).then_some(()));
         (first.count() > 0).then_some(())
     });
     let ended = ends_empty(server);
@@ -76,7 +77,7 @@ fn equal_hosts_share_the_load() {
     }
     client.quit();
     let all = || hops.iter().map(Hop::count).sum::<usize>();
-    crate::world::poll("not all came", || (all() >= 30).then_some(()));
+    poll("not all came", || (all() >= 30).then_some(()));
     ends_empty(server);
     assert_eq!(all(), 30);
     for hop in &hops {

@@ -1,12 +1,13 @@
 //! Much mail from other programs: each message arrives exactly once and as it was sent.
 
-use crate::hop::{Act, At, Hop, Mail, Manners};
-use crate::world::{ends_empty, relay};
+use crate::harness::poll;
+use crate::hop::{Act, At, Hop, Mail, Manners, Moment};
+use crate::world::{ends_empty, relay, send};
 use bench::storm::{Plan, Sizes, arrived};
 use std::collections::HashSet;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Messages of `smtp-source`.
 const MESSAGES: usize = 20_000;
@@ -117,4 +118,34 @@ fn into_a_host_that_hangs_up_often() {
             scope.spawn(move || run(offers));
         }
     });
+}
+
+/// What was sent ahead cannot be called back: of a list that is one transaction.
+#[test]
+fn a_single_message_waits_for_one_transaction_of_a_list() {
+    let (dots, gate) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
+    let is_open = Arc::clone(&gate);
+    // The third waits for its answer until the single message is in line.
+    let script = move |moment: &Moment<'_>| {
+        if moment.at == At::Dot && dots.fetch_add(1, Ordering::Relaxed) == 2 {
+            poll("the gate", || is_open.load(Ordering::Acquire).then_some(()));
+        }
+        Act::Well
+    };
+    let hop = Hop::new(Manners::offering(&["PIPELINING", "CHUNKING"]).script(script));
+    let setup = relay(&[&hop]).set("delivery.connections_per_destination", "1");
+    let server = setup.set("delivery.recipients_per_transaction", "50").start();
+    let list: Vec<String> = (0..600).map(|number| format!("r{number}@d.test")).collect();
+    let list: Vec<&str> = list.iter().map(String::as_str).collect();
+    send(&server, "a@client.test", &list, b"Subject: list\r\n\r\nhello\r\n");
+    hop.wait(2);
+    send(&server, "a@client.test", &["single@d.test"], b"Subject: single\r\n\r\nhello\r\n");
+    let before = hop.count();
+    gate.store(true, Ordering::Release);
+    let mails = hop.wait_until("the single message", |mails| mails.iter().any(|mail| mail.to_is("single@d.test")));
+    let at = mails.iter().position(|mail| mail.to_is("single@d.test")).expect("it is there");
+    // The one that was on its way, and one that was sent ahead.
+    assert!(before == 2 && at <= before + 2, "{at} came before it, {before} of them when it was accepted");
+    drop(ends_empty(server));
+    assert_eq!(hop.count(), 13);
 }

@@ -1,10 +1,10 @@
 //! What the access map says of servers and of routing: TLS that is demanded or not tried, logins, extensions that are left alone,
 //! copies, queue groups. Next hops must not see in clear what is not meant for everybody.
 
-use crate::harness::{Server, Setup, text};
+use crate::harness::{Server, Setup, poll, text};
 use crate::hop::{Act, At, Hop, Manners};
 use crate::wire::{signed, tls_config};
-use crate::world::{any_line, by_literal, ends_empty, poll, send, wait_line, waiting};
+use crate::world::{any_line, by_literal, ends_empty, send, wait_line, waiting};
 use server::auth::{Scheme, hash_password};
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -37,7 +37,7 @@ fn a_certificate_that_is_demanded_is_verified() {
     let hops = Hop::neighbours(vec![manners(good), manners(tls_config())]);
     let [known, stranger] = hops.as_slice() else { panic!() };
     let access = format!(
-        "TLS_Srv:{} VERIFY:128+CN:hop.test\nTLS_Srv:{} TEMP+VERIFY\n",
+        "TLS_Srv:{} VERIFY:128+CN:hop.test.\nTLS_Srv:{} TEMP+VERIFY\n",
         known.address.ip(),
         stranger.address.ip()
     );

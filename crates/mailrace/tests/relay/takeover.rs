@@ -1,8 +1,8 @@
 //! `mailrace import queue`: what sendmail has promised arrives as it would have, once, whenever the command is stopped.
 
-use crate::harness::{Setup, program, text};
+use crate::harness::{Setup, copy_program, poll, program, text};
 use crate::hop::{Act, At, Hop, Mail, Manners, address};
-use crate::world::{any_line, ends_empty, impatient, killed, poll, relay, stopped, waiting};
+use crate::world::{any_line, ends_empty, impatient, killed, relay, stopped, waiting};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 use std::fs::{self, File};
@@ -212,7 +212,8 @@ fn age_counts_from_the_first_server() {
         text.iter().any(|text| text.contains("Action: failed"))
             && text.iter().any(|text| text.contains("Action: delayed"))
     );
-    assert_eq!(waiting(&server), 3);
+    // The server hears a moment later than the hop that the reports are there.
+    poll("three wait", || (waiting(&server) == 3).then_some(()));
     assert_eq!(hop.count(), 2, "who was told is not told again");
     drop(killed(server));
 }
@@ -384,7 +385,7 @@ fn what_sendmail_works_on_is_left_alone() {
 /// A program with that name that does nothing.
 fn sendmail_in(queue: &Queue) -> Option<std::process::Child> {
     let program = queue.setup.path("sendmail-mta");
-    fs::copy("/bin/cat", &program).ok()?;
+    copy_program("/bin/cat".as_ref(), &program);
     let mut command = Command::new(program);
     command.current_dir(&queue.directory).stdin(Stdio::piped()).stdout(Stdio::null());
     command.spawn().ok()
@@ -484,20 +485,23 @@ fn a_dry_run_changes_nothing() {
     assert_eq!((queue.names(), names(&queue.pickup())), before);
 }
 
-#[test]
-fn programs_go_by_their_alias_or_stay() {
-    let setup = impatient();
+/// As oracle.example with these aliases, and joe.
+fn with_maps(setup: Setup, aliases: &str) -> Setup {
     let etc = setup.path("etc");
     fs::create_dir(&etc).expect("made");
-    let aliases = etc.join("aliases");
-    fs::write(&aliases, "joe: \"|/usr/bin/vac joe\", \\joe\nprog: \"|/usr/bin/program -x\"\n").expect("written");
+    fs::write(etc.join("aliases"), aliases).expect("written");
     let accounts = etc.join("passwd");
     fs::write(&accounts, "joe:x:1000:100::/nonexistent:/bin/sh\n").expect("written");
-    let setup = setup
+    setup
         .set("hostname", "\"oracle.example\"")
         .set("maps.directory", format!("{etc:?}"))
-        .set("local.accounts", format!("{accounts:?}"));
-    let queue = Queue::new(setup);
+        .set("local.accounts", format!("{accounts:?}"))
+}
+
+#[test]
+fn programs_go_by_their_alias_or_stay() {
+    let aliases = "joe: \"|/usr/bin/vac joe\", \\joe\nprog: \"|/usr/bin/program -x\"\n";
+    let queue = Queue::new(with_maps(impatient(), aliases));
     queue.put("AJ1", &recorded(FORWARD), "x\n");
     queue.put("AJ2", &recorded(ALIASES), "x\n");
     queue.put("AJ3", &recorded(PARTIAL), "x\n");
@@ -515,18 +519,8 @@ fn programs_go_by_their_alias_or_stay() {
 #[test]
 fn the_maps_of_today_say_where_it_goes() {
     let hop = Hop::good();
-    let setup = relay(&[&hop]);
-    let etc = setup.path("etc");
-    fs::create_dir(&etc).expect("made");
     let aliases = "team: a@dead.test, b@dead.test\nowner-team: boss@dead.test\nann: c@dead.test\n";
-    fs::write(etc.join("aliases"), aliases).expect("written");
-    let accounts = etc.join("passwd");
-    fs::write(&accounts, "joe:x:1000:100::/nonexistent:/bin/sh\n").expect("written");
-    let setup = setup
-        .set("hostname", "\"oracle.example\"")
-        .set("maps.directory", format!("{etc:?}"))
-        .set("local.accounts", format!("{accounts:?}"));
-    let queue = Queue::new(setup);
+    let queue = Queue::new(with_maps(relay(&[&hop]), aliases));
     let all = ["team@oracle.example", "ann@oracle.example", "nobody@oracle.example", "far@dead.test"];
     queue.put("AK1", &control(60, "", &all), "x\n");
     let large = "a line of a large text, which goes to the spool in pieces\n".repeat(6_000);

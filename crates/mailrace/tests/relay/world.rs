@@ -1,10 +1,8 @@
 //! Servers with next hops, and what tests ask of them at the end.
 
 use crate::client::{Plain, greeted};
-use crate::harness::{Ended, SOON, Server, Setup, letters, text};
+use crate::harness::{Ended, Server, Setup, letters, poll, text};
 use crate::hop::Hop;
-use std::sync::mpsc::channel;
-use std::time::Duration;
 
 /// A server that sends everything to these hosts, in this order, and repeats after a second.
 pub(crate) fn relay(hops: &[&Hop]) -> Setup {
@@ -106,21 +104,6 @@ pub(crate) fn wait_line(server: &mut Server, parts: &[&str]) -> String {
         if others.iter().all(|part| line.contains(part)) {
             return line;
         }
-    }
-}
-
-/// Waits for what nobody announces.
-#[track_caller]
-#[expect(clippy::disallowed_methods, reason = "a limit for waiting")]
-pub(crate) fn poll<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let start = std::time::Instant::now();
-    let (_nobody, never) = channel::<()>();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(start.elapsed() < SOON, "{what}");
-        assert!(never.recv_timeout(Duration::from_millis(3)).is_err(), "nobody sends");
     }
 }
 

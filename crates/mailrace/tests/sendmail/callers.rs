@@ -1,7 +1,7 @@
 //! Programs that call sendmail, as they really do it. One that is not installed is skipped, and said to be.
 
 use crate::desk::{CONFIG, Desk, Done, finish, taken};
-use crate::harness::Setup;
+use crate::harness::{Setup, write_program};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -32,6 +32,10 @@ fn command(desk: &Desk, name: &str, arguments: &[&str], input: &str) -> Done {
     let home = desk.path("home");
     std::fs::create_dir_all(&home).expect("made");
     command.args(arguments).env("MAILRACE_CONFIG", desk.path(CONFIG)).env("HOME", home).env("LC_ALL", "C.UTF-8");
+    // Git asks who somebody is where the machine has no name.
+    for who in ["AUTHOR", "COMMITTER"] {
+        command.env(format!("GIT_{who}_NAME"), "Joe").env(format!("GIT_{who}_EMAIL"), "joe@mx.test");
+    }
     finish(command, input)
 }
 
@@ -86,9 +90,9 @@ fn cron_of_debian() {
     let (sendmail, pid) = (desk.named("sendmail"), desk.path("pid"));
     // When it has its mail, cron is not needed any more.
     let mailer = format!("#!/bin/sh\n{} \"$@\"\nkill $(cat {})\n", sendmail.display(), pid.display());
-    file("mailer", &mailer, 0o755);
+    write_program(&desk.path("mailer"), mailer.as_bytes());
     let place = desk.path("").display().to_string();
-    let room = ["20", "unshare", "-m", "--propagation", "private", "sh", "-c", CRON_ROOM, "cron", &place];
+    let room = ["60", "unshare", "-m", "--propagation", "private", "sh", "-c", CRON_ROOM, "cron", &place];
     let done = command(&desk, "timeout", &room, "");
     if done.exit == Some(77) {
         println!("skipped: there are no mounts of one's own here: {}", done.err.trim());

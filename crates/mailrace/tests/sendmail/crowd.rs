@@ -1,7 +1,7 @@
 //! Too many messages that are not taken, and users who look at the queue.
 
 use crate::desk::{CONFIG, Desk, Done, finish};
-use crate::harness::{SOON, Server, Setup};
+use crate::harness::{SOON, Server, Setup, copy_program};
 use std::os::unix::process::CommandExt as _;
 
 const MESSAGE: &str = "Subject: x\n\nhello\n";
@@ -59,7 +59,7 @@ fn of_too_many_no_more_are_taken_until_there_is_room() {
 fn as_nobody(desk: &Desk, name: &str, arguments: &[&str], input: &str) -> Done {
     let copy = desk.path("copy");
     if !copy.exists() {
-        std::fs::copy(env!("CARGO_BIN_EXE_mailrace"), &copy).expect("copied");
+        copy_program(env!("CARGO_BIN_EXE_mailrace").as_ref(), &copy);
     }
     let mut command = std::process::Command::new(&copy);
     command.arg0(name).args(arguments).env("MAILRACE_CONFIG", desk.path(CONFIG)).env("HOME", "/nonexistent");

@@ -115,7 +115,7 @@ pub(crate) fn taken(setup: Setup) -> Vec<Letter> {
 /// Asks the server until nothing waits in the directory. Each question is an answer of the server, so this waits for it
 /// and not for time.
 pub(crate) fn wait_until_empty(server: &Server, pickup: &Path) {
-    let deadline = std::time::Duration::from_secs(30);
+    let deadline = crate::harness::SOON;
     #[expect(clippy::disallowed_methods, reason = "a limit for a server that does nothing")]
     let begin = std::time::Instant::now();
     while !waiting(pickup).is_empty() {

@@ -12,4 +12,5 @@ mod crowd;
 mod desk;
 mod flags;
 mod lists;
+mod reports;
 mod submission;

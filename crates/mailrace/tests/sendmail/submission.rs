@@ -1,7 +1,7 @@
 //! Handing mail in: arguments, statuses, headers, refusals.
 
 use crate::desk::{CONFIG, Desk, Sink, finish, taken, wait_until_empty};
-use crate::harness::Setup;
+use crate::harness::{Setup, copy_program};
 use mail::{Client, Protocol};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
@@ -29,10 +29,10 @@ fn statuses_and_texts_are_sendmails() {
         (&["-O", "Foo=bar", "joe"], MESSAGE, 70, "readcf: unknown option name Foo"),
         (&["-bv"], "", 64, "Recipient names must be specified"),
         (
-            &["-bv", "joe", "ann@x.test"],
+            &["-bv", "root", "ann@x.test"],
             "",
             0,
-            "joe... deliverable: mailer esmtp, host mx.test, user joe@mx.test\nann@x.test... deliverable: mailer esmtp, host x.test, user ann@x.test\n",
+            "root... deliverable: mailer local, user root\nann@x.test... deliverable: mailer esmtp, host x.test, user ann@x.test\n",
         ),
         (&["-bp"], "", 69, "no server answers"),
         (&["-q"], "", 69, "no server answers"),
@@ -62,7 +62,7 @@ fn statuses_and_texts_are_sendmails() {
 
 #[test]
 fn what_is_handed_in_while_the_server_is_down_is_taken_at_its_start() {
-    let (desk, setup) = Desk::opened(Setup::new());
+    let (desk, setup) = Desk::opened(Setup::new().set("local.own_name", "false"));
     let words =
         ["-F", "Full Name", "-f", "o@e.test", "-N", "never", "-V", "env1", "-R", "hdrs", "-i", "joe@a.test", "ann"];
     assert_eq!(desk.sendmail(&words, "To: joe@a.test, ann\nSubject: one\n\na\n.\nb\n").exit, Some(0));
@@ -174,7 +174,7 @@ fn other_users_hand_in_and_are_named() {
     }
     let (desk, setup) = Desk::opened(Setup::new());
     let copy = desk.path("copy");
-    std::fs::copy(env!("CARGO_BIN_EXE_mailrace"), &copy).expect("copied");
+    copy_program(env!("CARGO_BIN_EXE_mailrace").as_ref(), &copy);
     let config = desk.path(CONFIG);
     std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o644)).expect("ours");
     let run = |arguments: &[&str]| {

@@ -100,8 +100,10 @@ fn xclient_is_for_listed_networks() {
 #[test]
 fn a_pause_catches_who_talks_early() {
     let setup = Setup::new().set("relay.from", "[\"192.0.2.0/24\"]").set("relay.to", "[\"example.com\"]");
-    let mut server = setup.set("accept.greet_pause_for", "[{networks = [\"127.0.0.0/8\"], pause = \"300ms\"}]").start();
-    let mut early = connect(server.address());
+    // Who talks early is found out however late he is; who is patient does not wait for long.
+    let pauses = "[{networks = [\"127.0.0.2\"], pause = \"4m\"}, {networks = [\"127.0.0.0/8\"], pause = \"300ms\"}]";
+    let mut server = setup.set("accept.greet_pause_for", pauses).start();
+    let mut early = Plain::of(socket2_bind("127.0.0.2", server.address()));
     early.send(b"EHLO early.test\r\nMAIL FROM:<a@b.test>\r\n");
     let reply = early.reply();
     assert!(reply.starts_with("5"), "{reply}");
@@ -205,7 +207,8 @@ fn strangers_may_send_only_to_our_domains() {
     );
     client.data(b"hi\r\n");
     let letters = server.letters_after_kill();
-    assert_eq!(letters[0].envelope.recipients.len(), 5);
+    // The first two are one and the same.
+    assert_eq!(letters[0].envelope.recipients.len(), 4);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! allows, the passing of minutes.
 
 use crate::client::{Client, connect, tls};
-use crate::harness::{Server, Setup};
+use crate::harness::{SOON, Server, Setup};
 use crate::tls::with_certificate;
 use server::auth::{Scheme, hash_password};
 use smtp::dialog::{Dialog, Step, fits};
@@ -14,7 +14,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::time::Duration;
 
 /// What a message that was accepted should be: content, if the dialog says it.
 type Accepted = BTreeMap<String, Option<Vec<u8>>>;
@@ -170,7 +169,7 @@ fn play(dialog: &Dialog, server: &Server, accepted: &mut Accepted) -> Result<(),
     let mut plain = connect(server.address());
     plain.send(b"PROXY TCP4 192.0.2.1 192.0.2.9 1025 25\r\n");
     // Too little time for a server that says too little; none for one that says what it should.
-    plain.stream.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
+    plain.stream.set_read_timeout(Some(SOON)).expect("set");
     let raw = plain.stream.try_clone().expect("open");
     let certificate = server.setup.path("certificate.pem");
     let client = Client::over(Box::new(plain.stream) as Box<dyn Stream>);

@@ -13,14 +13,35 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Far longer than anything here takes.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+/// Far longer than anything here takes, on a machine that is busy with something else too.
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// The program.
 pub(crate) fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_mailrace"))
+}
+
+/// Lets time pass.
+pub(crate) fn pause(time: Duration) {
+    let (_nobody, never) = channel::<()>();
+    assert!(never.recv_timeout(time).is_err(), "nobody sends");
+}
+
+/// Waits for what nobody announces.
+#[allow(dead_code, reason = "those who include this file do not all wait")]
+#[track_caller]
+#[allow(clippy::disallowed_methods, reason = "a limit for waiting")]
+pub(crate) fn poll<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < SOON, "{what}");
+        pause(Duration::from_millis(3));
+    }
 }
 
 /// A configuration, and a directory that goes with it.
@@ -208,6 +229,25 @@ impl Server {
         }
     }
 
+    /// Passes over all lines of the log that have come so far.
+    #[allow(dead_code, reason = "those who include this file do not all ask")]
+    pub(crate) fn pass_over(&mut self) {
+        self.log.extend(self.stdout.try_iter());
+        self.found = self.log.len();
+    }
+
+    /// Waits until no delivery is under way. The log tells of an outcome before it is recorded: a command that comes in between
+    /// finds the recipient as it was before, and what it says of it is written over.
+    #[allow(dead_code, reason = "those who include this file do not all deliver")]
+    #[track_caller]
+    pub(crate) fn rests(&self) {
+        poll("a delivery is under way", || {
+            let output = self.control(&["queue", "list", "--json", "--limit", "0"], b"");
+            assert!(output.status.success(), "{}", text(&output));
+            (!text(&output).contains("\"state\":\"active\"")).then_some(())
+        });
+    }
+
     /// Asks it to end and waits until it has.
     pub(crate) fn stop(self) -> Ended {
         self.signal(Signal::TERM);
@@ -243,6 +283,15 @@ impl Server {
     /// Runs `mailrace COMMAND --control …` with some input.
     pub(crate) fn control(&self, command: &[&str], input: &[u8]) -> Output {
         control(&self.setup.path("control"), command, input)
+    }
+
+    /// A number of `mailrace status --json`, by its JSON pointer.
+    #[allow(dead_code, reason = "those who include this file do not all ask")]
+    #[track_caller]
+    pub(crate) fn status(&self, place: &str) -> u64 {
+        let output = self.control(&["status", "--json"], b"");
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        status.pointer(place).and_then(serde_json::Value::as_u64).unwrap_or_else(|| panic!("{place}: {status}"))
     }
 
     /// A figure of /proc/PID/status in KiB.
@@ -331,7 +380,45 @@ pub(crate) fn letters(path: &Path) -> Vec<Letter> {
         envelope: spool::envelope::decode(id, &spool.envelope(id).expect("stored")).expect("an envelope"),
         content: spool.body(id).expect("stored").concat(),
     };
-    ids.into_iter().map(letter).collect()
+    let letters = ids.into_iter().map(letter).collect();
+    drop(spool);
+    let_go(path);
+    letters
+}
+
+/// Waits until nobody has the lock of a spool that was open here: a process that another test is just starting has our files, and
+/// with them the lock, until it is itself. A server that is started meanwhile would find the spool in use.
+#[allow(dead_code, reason = "those who include this file do not all ask")]
+#[track_caller]
+pub(crate) fn let_go(spool: &Path) {
+    use std::os::unix::fs::MetadataExt as _;
+    let file = std::fs::metadata(spool.join("lock")).expect("a spool has a lock").ino().to_string();
+    // `1: FLOCK ADVISORY WRITE 4711 fe:00:393 0 EOF`
+    let is_ours =
+        |line: &str| line.split_ascii_whitespace().nth(5).is_some_and(|at| at.rsplit(':').next() == Some(&file));
+    poll("the lock is never given back", || {
+        let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+        (!locks.lines().any(is_ours)).then_some(())
+    });
+}
+
+/// Writes a program. A process of its own does it: a file that is open here for writing is open in whatever another test is just
+/// starting too, and as long as it is, the kernel runs it for nobody.
+#[allow(dead_code, reason = "those who include this file do not all write programs")]
+pub(crate) fn write_program(path: &Path, text: &[u8]) {
+    use std::io::Write as _;
+    let mut command = Command::new("sh");
+    command.args(["-c", "cat >\"$1\" && chmod 755 \"$1\"", "sh"]).arg(path).stdin(Stdio::piped());
+    let mut child = command.spawn().expect("a shell");
+    child.stdin.take().expect("piped").write_all(text).expect("it reads");
+    assert!(child.wait().expect("it ends").success(), "{}", path.display());
+}
+
+/// Copies a program, for the same reason by a process of its own.
+#[allow(dead_code, reason = "those who include this file do not all copy programs")]
+pub(crate) fn copy_program(from: &Path, to: &Path) {
+    let status = Command::new("cp").args([from, to]).status().expect("there is cp");
+    assert!(status.success(), "{}", to.display());
 }
 
 /// The text of both outputs.

@@ -75,8 +75,9 @@ fn long_lines_and_other_protocols() {
 /// These wait for real time, as little as the settings allow; side by side.
 #[test]
 fn silence_and_dripping() {
-    let setup = Setup::new().set("smtp.command_time_max", "\"1s\"").set("smtp.rate_bytes_min", "1000");
-    let mut server = setup.set("smtp.rate_window", "\"1s\"").start();
+    // Long enough for four clients to come so far on a machine that is busy.
+    let setup = Setup::new().set("smtp.command_time_max", "\"4s\"").set("smtp.rate_bytes_min", "1000");
+    let mut server = setup.set("smtp.rate_window", "\"4s\"").start();
     let mut silent = greeted(server.address());
     let mut in_transaction = greeted(server.address());
     in_transaction.envelope();

@@ -31,6 +31,70 @@ fn status_counts() {
 }
 
 #[test]
+fn status_counts_what_is_refused_before_its_content_too() {
+    let rule = "[{recipient = [\"no.example\"], reject = \"550 5.7.1 not there\"}]";
+    let senders = Setup::new();
+    std::fs::write(senders.path("access"), "From:bad.example REJECT\n").expect("written");
+    let access = format!("[{:?}]", senders.path("access"));
+    let mut server = senders.set("route.rule", rule).set("maps.access", access).start();
+    let mut client = greeted(server.address());
+    for _ in 0..3 {
+        client.expect("MAIL FROM:<a@client.test>", "250");
+        client.expect("RCPT TO:<b@no.example>", "550 5.7.1 not there");
+        client.expect("RSET", "250");
+    }
+    client.expect("MAIL FROM:<a@client.test>", "250");
+    client.expect("RCPT TO:<b@no.example>", "550");
+    client.expect("RCPT TO:<b@example.com>", "250");
+    client.data(b"taken\r\n");
+    client.expect("MAIL FROM:<a@bad.example>", "5");
+    client.expect("RSET", "250");
+    client.quit();
+    let status = server.control(&["status", "--json"], b"");
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    server.wait_log("ruleset=check_mail");
+    let rejected = |ruleset: &str| server.log.iter().filter(|line| line.contains(ruleset)).count();
+    assert_eq!((rejected("check_mail"), rejected("check_rcpt")), (1, 4), "{:#?}", server.log);
+    assert_eq!(status["messages"]["accepted"], 1, "{status}");
+    assert_eq!(status["messages"]["refused"], 4, "{status}");
+    assert_eq!(status["recipients"]["refused"], 4, "{status}");
+    let said = text(&server.control(&["status"], b""));
+    assert!(said.contains("messages     1 accepted, 4 refused, 4 recipients refused; "), "{said}");
+}
+
+#[test]
+fn status_says_that_the_log_cannot_be_written() {
+    let server = Setup::new().set("log.path", "\"/dev/full\"").start();
+    greeted(server.address()).message(b"one\r\n");
+    let said = crate::harness::poll("nothing is said of the log", || {
+        let said = text(&server.control(&["status"], b""));
+        said.contains("  LOG ").then_some(said)
+    });
+    assert!(said.contains("/dev/full cannot be written: No space left on device"), "{said}");
+    let status = server.control(&["status", "--json"], b"");
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    assert!(status["log"]["failing"].as_str().is_some_and(|why| why.starts_with("/dev/full: No space")), "{status}");
+    assert!(status["log"]["waiting"].as_u64().is_some_and(|lines| lines > 0), "{status}");
+}
+
+#[test]
+fn a_configuration_that_is_named_relatively_has_whole_paths() {
+    let mut setup = Setup::new();
+    for key in ["spool.path", "control.path"] {
+        let name = key.split('.').next().unwrap_or_default();
+        setup = setup.set(key, format!("{name:?}"));
+    }
+    setup.write();
+    let mut command = crate::harness::program();
+    command.args(["serve", "--config", "mailrace.toml"]).current_dir(setup.dir.path());
+    let server = crate::harness::Server::start(setup, command);
+    let status = server.control(&["status", "--json"], b"");
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    let here = server.setup.path("spool").display().to_string();
+    assert_eq!(status["spool"]["path"], here, "{status}");
+}
+
+#[test]
 fn a_session_over_standard_input() {
     let mut server = Setup::new().set("relay.from", "[]").start();
     let input = "EHLO me\nMAIL FROM:<root@mx.test>\nRCPT TO:<a@elsewhere.test>\nDATA\nSubject: x\n\n.\nQUIT\n"

@@ -1,10 +1,11 @@
 //! The start: what it says when it cannot, and how it takes what root and systemd give it.
 
 use crate::client::greeted;
-use crate::harness::{Server, Setup, failed, program, words};
+use crate::harness::{SOON, Server, Setup, failed, program, words};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
 
 #[test]
 fn mistakes_in_the_configuration() {
@@ -118,38 +119,43 @@ fn sockets_and_reports_of_systemd() {
     let address = socket.local_addr().expect("bound");
     let setup = Setup::new().set("listen", format!("[{{address = \"{address}\"}}]"));
     let notify = UnixDatagram::bind(setup.path("notify")).expect("bound");
-    notify.set_read_timeout(Some(crate::harness::SOON)).expect("set");
-    let report = || {
+    // Read all the time: what is sent to a socket that is full is lost.
+    let (teller, told) = channel();
+    std::thread::spawn(move || {
         let mut bytes = [0; 1_000];
-        let size = notify.recv(&mut bytes).expect("a report");
-        String::from_utf8_lossy(&bytes[..size]).into_owned()
+        while let Ok(size) = notify.recv(&mut bytes) {
+            drop(teller.send(String::from_utf8_lossy(&bytes[..size]).into_owned()));
+        }
+    });
+    // All up to one that begins so, that one last.
+    let reports = |begin: &str| {
+        let mut seen: Vec<String> = Vec::new();
+        while !seen.last().is_some_and(|last| last.starts_with(begin)) {
+            assert!(seen.len() < 100, "no {begin:?} beside the signs of life: {seen:?}");
+            seen.push(told.recv_timeout(SOON).expect("a report"));
+        }
+        seen
     };
     let serve = setup.command();
     let mut command = Command::new("sh");
     // Standard input is the socket; it becomes descriptor 3 of a process whose number is known only to itself.
     command.arg("-c").arg("LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\" 3<&0 0</dev/null").arg("sh").args(words(&serve));
     command.stdin(Stdio::from(OwnedFd::from(socket))).env("NOTIFY_SOCKET", setup.path("notify"));
-    // Not so often that what is sent while nobody reads fills the socket.
     command.env("WATCHDOG_USEC", "2000000");
     let server = Server::start(setup, command);
     assert_eq!(server.address(), address);
-    let mut ready = report();
-    while ready == "WATCHDOG=1\n" {
-        ready = report();
-    }
+    let ready = reports("READY=1\n");
     assert!(
-        ready.starts_with("READY=1\n") && ready.contains(&format!("STATUS=accepting mail on {address}")),
-        "{ready}"
+        ready.last().is_some_and(|last| last.contains(&format!("STATUS=accepting mail on {address}"))),
+        "{ready:?}"
     );
+    assert!(ready.iter().rev().skip(1).all(|early| early == "WATCHDOG=1\n"), "{ready:?}");
     greeted(address).message(b"hi\r\n");
-    while report() != "WATCHDOG=1\n" {}
+    reports("WATCHDOG=1\n");
     assert!(server.control(&["reload"], b"").status.success());
-    let mut seen = Vec::new();
-    while !seen.iter().any(|text: &String| text.starts_with("READY=1")) {
-        seen.push(report());
-    }
+    let seen = reports("READY=1");
     assert!(seen.iter().any(|text| text.starts_with("RELOADING=1\nMONOTONIC_USEC=")), "{seen:?}");
     server.signal(rustix::process::Signal::TERM);
-    while !report().starts_with("STOPPING=1\n") {}
+    reports("STOPPING=1\n");
     assert_eq!(server.ended().status.code(), Some(0));
 }

@@ -168,8 +168,10 @@ fn a_map_that_cannot_be_asked_lifts_no_limit() {
 fn a_pause_of_its_own() {
     let pause = "[{networks = [\"127.0.0.3\"], pause = \"4m\"}]";
     let setup = Setup::new().set("accept.greet_pause_for", pause);
-    let mut server = with_access(setup, "GreetPause:127.0.0.2\t300\nGreetPause:127.0.0.3\t0\n").start();
-    let mut early = from("127.0.0.2", &server);
+    let lines = "GreetPause:127.0.0.2\t300\nGreetPause:127.0.0.3\t0\nGreetPause:127.0.0.4\t240000\n";
+    let mut server = with_access(setup, lines).start();
+    // However late he is, that is within his pause.
+    let mut early = from("127.0.0.4", &server);
     early.send(b"EHLO early.test\r\n");
     assert!(early.reply().starts_with("554 5.5.0 "));
     assert_eq!(early.reply(), "closed");

@@ -23,14 +23,16 @@ const STAT_MAX: usize = 400;
 /// The event with as many recipients as go on one line, and the event with the others.
 pub(crate) fn split<'a>(event: &Event<'a>) -> (Event<'a>, Option<Event<'a>>) {
     let (to, max) = match *event {
-        Event::Queued { to, .. } => (to, QUEUED_TO_MAX),
+        Event::Queued { to, .. } | Event::RecipientsDiscarded { to, .. } => (to, QUEUED_TO_MAX),
         Event::Delivery { to, controller: Some(_), .. } => (to, DELIVERY_TO_MAX - CONTROLLER_FIELD_MAX),
         Event::Delivery { to, .. } => (to, DELIVERY_TO_MAX),
         _ => return (*event, None),
     };
     let with = |some| {
         let mut event = *event;
-        if let Event::Queued { to, .. } | Event::Delivery { to, .. } = &mut event {
+        if let Event::Queued { to, .. } | Event::RecipientsDiscarded { to, .. } | Event::Delivery { to, .. } =
+            &mut event
+        {
             *to = some;
         }
         event
@@ -53,7 +55,7 @@ fn split_recipients<'a>(to: &'a [&'a str], max: usize) -> (&'a [&'a str], &'a [&
 /// `to=<a>,<b>, delay=00:00:00, mailer=esmtp, pri=60015, stat=queued`; a list that goes on ends in ` [more]`.
 pub(super) fn write_to<'a>(event: &Event<'a>, out: &mut String) -> Option<Event<'a>> {
     let (now, later) = split(event);
-    if let Event::Queued { to, .. } | Event::Delivery { to, .. } = now {
+    if let Event::Queued { to, .. } | Event::RecipientsDiscarded { to, .. } | Event::Delivery { to, .. } = now {
         out.push_str("to=");
         for (index, recipient) in to.iter().enumerate() {
             if index > 0 {
@@ -74,9 +76,13 @@ pub(super) fn write_to<'a>(event: &Event<'a>, out: &mut String) -> Option<Event<
             }
             out.push_str(if quarantine.is_some() { ", stat=quarantined" } else { ", stat=queued" });
         }
+        Event::RecipientsDiscarded { .. } => out.push_str(", delay=00:00:00, stat=discarded"),
         Event::Delivery { controller, delay, xdelay, mailer, priority, relay, dsn, reply, stat, .. } => {
             if let Some(controller) = controller {
-                value(out, ", ctladdr=", controller.address, CONTROLLER_MAX);
+                // A space of ours may follow.
+                let place = if controller.owner.is_some() { Place::Word } else { Place::Value };
+                out.push_str(", ctladdr=");
+                escape::push(out, controller.address, place, CONTROLLER_MAX);
                 if let Some((uid, gid)) = controller.owner {
                     put(out, format_args!(" ({uid}/{gid})"));
                 }

@@ -33,6 +33,7 @@ fn mail_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
                 nrcpts: 1,
                 msgid: Some("<2026@vm>"),
                 bodytype: None,
+                mt_priority: None,
                 protocol: esmtp,
                 daemon: "MTA",
                 identity: None,
@@ -50,13 +51,14 @@ fn mail_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
                 nrcpts: 2,
                 msgid: None,
                 bodytype: Some(Body::EightBitMime),
+                mt_priority: mail::MtPriority::new(-4),
                 protocol: Protocol::Esmtp(Session { tls: true, auth: true, utf8: false }),
                 daemon: "MSA",
                 identity: Some("ann"),
                 relay: Relay::Host { name: Some("host.test"), address: CLIENT, may_be_forged: true },
             },
             "ID: from=<>, size=5000000000, class=-60, nrcpts=2, bodytype=8BITMIME, proto=ESMTPSA, daemon=MSA, \
-             authid=ann, relay=host.test [192.0.2.7] (may be forged)",
+             mt_priority=-4, authid=ann, relay=host.test [192.0.2.7] (may be forged)",
         ),
         (
             Event::TransactionRefused {
@@ -221,7 +223,14 @@ fn process_lines() -> Vec<(Event<'static>, &'static str)> {
             Event::Listening { daemon: "MTA", address: "[::]:25".parse().unwrap(), protocol: "smtp", tls: "starttls" },
             "listening: daemon=MTA, address=[::]:25, protocol=smtp, tls=starttls",
         ),
-        (Event::Reloaded { path }, "configuration reloaded: file=/etc/mailrace/mailrace.toml"),
+        (
+            Event::Reloaded { path, retried: None },
+            "configuration reloaded: file=/etc/mailrace/mailrace.toml, waiting mail keeps its times",
+        ),
+        (
+            Event::Reloaded { path, retried: Some("route, dns") },
+            "configuration reloaded: file=/etc/mailrace/mailrace.toml, waiting mail is tried again: changed=route, dns",
+        ),
         (
             Event::ReloadRefused { path, errors },
             "configuration not reloaded, the old one stays: file=/etc/mailrace/mailrace.toml, errors=2, \
@@ -251,7 +260,7 @@ fn process_lines() -> Vec<(Event<'static>, &'static str)> {
             "SYSERR: internal error in session: an answer without a question",
         ),
         (Event::Stopping { why: "SIGTERM", connections: 12 }, "stopping daemon: why=SIGTERM, connections=12"),
-        (Event::Stopped { cut_off: 0 }, "stopped daemon: cut_off=0"),
+        (Event::Stopped { cut_off: 0, deliveries_cut_off: 3 }, "stopped daemon: cut_off=0, deliveries_cut_off=3"),
     ]
 }
 

@@ -94,11 +94,12 @@ fn assert_holds(value: &str, text: &str) {
 fn keys(event: &Event<'_>) -> Option<Vec<&'static str>> {
     let mut keys = Vec::new();
     match event {
-        Event::Accepted { msgid, bodytype, identity, .. } => {
+        Event::Accepted { msgid, bodytype, mt_priority, identity, .. } => {
             keys.extend(["from", "size", "class", "nrcpts"]);
             keys.extend(msgid.map(|_| "msgid"));
             keys.extend(bodytype.map(|_| "bodytype"));
             keys.extend(["proto", "daemon"]);
+            keys.extend(mt_priority.map(|_| "mt_priority"));
             keys.extend(identity.map(|_| "authid"));
             keys.push("relay");
         }
@@ -125,6 +126,7 @@ fn keys(event: &Event<'_>) -> Option<Vec<&'static str>> {
             keys.extend(quarantine.map(|_| "quarantine"));
             keys.push("stat");
         }
+        Event::RecipientsDiscarded { .. } => keys.extend(["to", "delay", "stat"]),
         Event::Delivery { controller, reply, relay, stat, .. } => {
             keys.push("to");
             keys.extend(controller.map(|_| "ctladdr"));

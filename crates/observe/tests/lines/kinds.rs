@@ -26,7 +26,7 @@ pub(crate) fn queue_id() -> QueueId {
 }
 
 /// How many kinds there are.
-pub(crate) const COUNT: usize = 40;
+pub(crate) const COUNT: usize = 41;
 
 /// The number of the event's kind. No `_` here: a new event has to be added below too.
 pub(crate) fn kind(event: &Event<'_>) -> usize {
@@ -71,6 +71,7 @@ pub(crate) fn kind(event: &Event<'_>) -> usize {
         Event::QueueCommand { .. } => 37,
         Event::Discarded { .. } => 38,
         Event::Cloned { .. } => 39,
+        Event::RecipientsDiscarded { .. } => 40,
     }
 }
 
@@ -91,8 +92,8 @@ pub(crate) fn event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<
         0 => Event::Started { version: b, spool: a, volatile: v.flag, listeners: count },
         1 => Event::Listening { daemon: b, address: (v.address, small).into(), protocol: a, tls: b },
         2 => Event::Stopping { why: a, connections: count },
-        3 => Event::Stopped { cut_off: count },
-        4 => Event::Reloaded { path: a },
+        3 => Event::Stopped { cut_off: count, deliveries_cut_off: v.number },
+        4 => Event::Reloaded { path: a, retried: option(b) },
         5 => Event::ReloadRefused { path: a, errors: &v.list },
         6 => Event::ConfigWarning { text: a },
         7 => Event::CertificateLoaded { path: a, names: b, not_after: b },
@@ -130,6 +131,7 @@ pub(crate) fn event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<
             nrcpts: count,
             msgid: option(b),
             bodytype: v.flag.then_some(Body::EightBitMime),
+            mt_priority: v.flag.then_some(mail::MtPriority::default()),
             protocol,
             daemon: "MTA",
             identity: option(a),
@@ -181,6 +183,7 @@ fn delivery_event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<'a
         31 => Event::Reported { id: queue_id(), report: queue_id(), kind: ReportKind::Delayed, text: a },
         32 => Event::Unreportable { id: queue_id(), text: a },
         38 => Event::Discarded { id: queue_id() },
+        40 => Event::RecipientsDiscarded { id: queue_id(), to },
         39 => Event::Cloned { id: queue_id(), owner: a },
         33 => Event::StartTlsClient { relay, version: b, cipher: a, bits: u16::MAX, verify: b },
         34 => Event::TlsClientFailed { relay, reason: a },

@@ -108,6 +108,10 @@ impl Access {
         if classes.relay.has(domain) {
             return class("class R");
         }
+        if classes.ours.has(domain) {
+            let what = if matches!(domain, Domain::Name(_)) { "hostname" } else { "address" };
+            return Ok(Some(Step::new("relay", format!("{domain} is our {what}"))));
+        }
         if classes.to.has(domain) {
             return class("relay.to");
         }

@@ -54,8 +54,8 @@ pub(super) struct Said {
     pub(super) has_generics: bool,
     pub(super) has_relay_domains: bool,
     pub(super) is_interactive: bool,
-    /// Who vouches for certificates of clients.
-    pub(super) client_ca: Option<(Vec<String>, usize)>,
+    /// Who vouches for certificates of clients and servers.
+    pub(super) authorities: Option<(Vec<String>, usize)>,
     /// Clients are asked for none.
     pub(super) spares_clients: bool,
     pub(super) envelope: bool,
@@ -231,7 +231,7 @@ impl<'a> Settings<'a> {
     pub(super) fn finish(mut self) -> Imported {
         ldap::finish(&mut self);
         self.finish_tls();
-        self.finish_client_ca();
+        self.finish_authorities();
         self.finish_senders();
         self.finish_access();
         self.finish_route();
@@ -256,16 +256,28 @@ impl<'a> Settings<'a> {
         }
     }
 
-    fn finish_client_ca(&mut self) {
-        let Some((files, line)) = self.said.client_ca.take().filter(|_| !self.said.spares_clients) else { return };
-        // sendmail goes on without a file that is not there.
+    /// In sendmail the same file vouches for clients and for servers.
+    fn finish_authorities(&mut self) {
+        let Some((files, line)) = self.said.authorities.take() else { return };
+        let asks_clients = !self.said.spares_clients;
         let (there, gone): (Vec<String>, Vec<String>) = files.into_iter().partition(|file| (self.is_there)(file));
+        // sendmail goes on without a file that is not there.
+        let reason = if there.is_empty() {
+            "there is no such file; servers are judged by the CAs of the system"
+        } else {
+            "there is no such file"
+        };
+        let hint = if asks_clients { "set tls.client_ca and tls.ca_files" } else { "set tls.ca_files" };
         for file in gone {
-            self.missing(line, &format!("confCACERT {file}"), "there is no such file", "set tls.client_ca");
+            self.missing(line, &format!("confCACERT {file}"), reason, hint);
         }
-        if !there.is_empty() {
-            self.set("tls.client_ca", Value::List(there), line);
+        if there.is_empty() {
+            return;
         }
+        if asks_clients {
+            self.set("tls.client_ca", Value::List(there.clone()), line);
+        }
+        self.set("tls.ca_files", Value::List(there), line);
     }
 
     fn finish_senders(&mut self) {

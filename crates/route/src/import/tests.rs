@@ -227,15 +227,22 @@ fn limits_of_the_access_map() {
 }
 
 #[test]
-fn who_vouches_for_clients() {
+fn authorities_are_those_of_clients_and_of_servers() {
     let text = "define(`confCACERT', `/etc/mail/ca.pem')\n";
     let files = Files { is_there: &|path| path == "/etc/mail/ca.pem", read: &|_| None };
     let imported = import("sendmail.mc", text, Language::Mc, files);
-    assert!(imported.toml.contains("[tls]\nclient_ca = [\"/etc/mail/ca.pem\"]"), "{}", imported.toml);
+    let both = "[tls]\nclient_ca = [\"/etc/mail/ca.pem\"]";
+    assert!(imported.toml.contains(both), "{}", imported.toml);
+    assert!(imported.toml.contains("\nca_files = [\"/etc/mail/ca.pem\"]"), "{}", imported.toml);
     // sendmail goes on without the file; a server here would not start.
-    assert!(has(&mc(text), Weight::Missing, 1, "there is no such file"));
+    let gone = mc(text);
+    assert!(has(&gone, Weight::Missing, 1, "there is no such file") && !gone.toml.contains("ca"), "{}", gone.toml);
+    assert!(has(&gone, Weight::Missing, 1, "servers are judged by the CAs of the system"), "{:#?}", gone.notes);
+    // Clients are asked for none; servers show theirs all the same.
     let spared = import("x.mc", &format!("{text}define(`confTLS_SRV_OPTIONS', `V')"), Language::Mc, files);
-    assert!(!spared.toml.contains("client_ca"), "{}", spared.toml);
+    assert!(!spared.toml.contains("client_ca") && spared.toml.contains("ca_files"), "{}", spared.toml);
+    let path = mc("define(`confCACERT_PATH', `/etc/mail/certs')");
+    assert!(has(&path, Weight::Missing, 1, "directory of CA certificates is not read"), "{:#?}", path.notes);
 }
 
 #[test]

@@ -52,10 +52,13 @@ impl Format {
     /// # Errors
     /// It is a database of a kind that is not read.
     pub fn of(bytes: &[u8]) -> Result<Self, Unreadable> {
+        // A cdb file begins with a length, which may be anything; its whole header is compared, and like no other's.
+        if cdb::looks_like_one(bytes) {
+            return Ok(Self::Cdb);
+        }
         if let Some(format) = berkeley::format_of(bytes)? {
             return Ok(format);
         }
-        // A byte order mark of UTF-16 is looked for before CDB, which has no mark of its own.
         if let Some((_, what)) = OTHERS.iter().find(|(start, _)| bytes.starts_with(start)) {
             return Err(Unreadable::unsupported(*what));
         }
@@ -65,9 +68,6 @@ impl Format {
         let start = bytes.get(..LOOK).unwrap_or(bytes);
         if memchr::memchr(0, start).is_none() {
             return Ok(Self::Text);
-        }
-        if cdb::looks_like_one(bytes) {
-            return Ok(Self::Cdb);
         }
         // One line with a NUL is a line to complain about; a file full of other control characters is no text at all.
         let odd = start.iter().filter(|byte| byte.is_ascii_control() && !byte.is_ascii_whitespace()).count();

@@ -61,8 +61,14 @@ fn after_a_back_off_one_connection_tries() {
     // Nobody told what came of it.
     assert!(hosts.may_try(dead, now + 60 * SECOND));
     hosts.trying(dead, now);
+    // The first message shows whether it is back.
     hosts.greeted(dead, ms(10), now);
-    assert!(hosts.may_try(dead, now));
+    assert_eq!(hosts.standing(dead, now), Standing::Aside);
+    assert!(hosts.is_doubted(dead) && hosts.may_try(dead, now + 60 * SECOND));
+    hosts.delivered(dead, ms(10), now);
+    assert!(hosts.may_try(dead, now) && !hosts.is_doubted(dead));
+    hosts.failed(dead, START);
+    hosts.greeted(dead, ms(10), now);
     // It greets and hangs, over and over: it is passed over for longer each time.
     hosts.failed(dead, now);
     assert_eq!(hosts.views(now).next().unwrap().failures, 2);
@@ -76,13 +82,16 @@ fn after_a_back_off_one_connection_tries() {
 fn a_host_that_puts_mail_off_is_spared_while_the_mail_is_tried_elsewhere() {
     let mut hosts = Hosts::new(settings(10), 1);
     let (bad, wait) = (at(1), 300 * SECOND);
-    hosts.spare(bad, wait, START);
-    hosts.spare(bad, SECOND, START);
+    hosts.spare(bad, wait, 2, START);
+    hosts.spare(bad, SECOND, 2, START);
     // That it greets says nothing of the mail.
     hosts.greeted(bad, ms(10), START + SECOND);
     assert!(!hosts.may_try(bad, START + 4 * wait - ms(1)) && hosts.may_try(bad, START + 4 * wait));
     hosts.delivered(bad, ms(10), START + SECOND);
     assert!(hosts.may_try(bad, START + SECOND));
+    // Behind four such hosts there may be one that takes it.
+    hosts.spare(bad, wait, 5, START);
+    assert!(!hosts.may_try(bad, START + 6 * wait - ms(1)) && hosts.may_try(bad, START + 6 * wait));
 }
 
 #[test]
@@ -91,10 +100,22 @@ fn those_passed_over_come_last_and_nothing_else_moves() {
     hosts.failed(at(1), START);
     hosts.failed(at(4), START);
     let mut order: Vec<u8> = (1..=6).collect();
-    hosts.order(&mut order, |number| at(*number), START);
+    let address = |number: &u8| (*number != 6).then(|| at(*number));
+    hosts.order(&mut order, address, false, START);
     assert_eq!(order, [2, 3, 5, 6, 1, 4]);
-    hosts.order(&mut order, |number| at(*number), START + 3_600 * SECOND);
-    assert_eq!(order, [2, 3, 5, 6, 1, 4]);
+    // Who put a message off takes another one rather than who is dead.
+    hosts.spare(at(3), 10 * SECOND, 6, START);
+    hosts.order(&mut order, address, true, START);
+    assert_eq!(order, [2, 5, 6, 3, 1, 4]);
+    order.sort_unstable();
+    let later = START + 3_600 * SECOND;
+    hosts.order(&mut order, address, false, later);
+    assert_eq!(order, [1, 2, 3, 4, 5, 6], "all may be tried");
+    hosts.order(&mut order, address, true, later);
+    assert_eq!(order, [2, 3, 5, 6, 1, 4], "behind those that work");
+    hosts.delivered(at(4), SECOND, later);
+    hosts.order(&mut order, address, true, later);
+    assert_eq!(order, [2, 3, 5, 6, 4, 1]);
 }
 
 #[test]
@@ -286,7 +307,8 @@ fn check(calls: Vec<Call>, max: usize, seed: u64) {
             Call::Greeted(host, took) => {
                 hosts.greeted(at(host), Duration::from_micros(took.into()), now);
                 let known = model.touch(at(host), max);
-                (known.retry_at, known.trial_until) = (None, None);
+                known.retry_at = None;
+                known.trial_until = (known.failures > 0).then(|| now + 60 * SECOND);
                 known.greeting = mixed(known.greeting, took);
             }
             Call::Delivered(host, took) => {

@@ -2,7 +2,8 @@
 //! it could be broken.
 //!
 //! The spool is lists as `spool::index` has them: in order of arrival, read behind an entry, from the start when that
-//! entry has gone. The driver does what the server does: it opens, takes, records, tells.
+//! entry has gone. The driver does what the server does: it opens, takes, records, tells. Connections are in `links`, answers of
+//! the spool and of name servers in `lists`.
 
 #![allow(
     dead_code,
@@ -17,13 +18,16 @@
     reason = "what is missing here is a failed test"
 )]
 
+mod links;
+mod lists;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use mail::{Node, QueueId};
 use schedule::{
-    Action, Added, Class, ConnectionId, DestinationId, Failure, Feedback, Health, Job, Lane, Limits, Overdue, Place,
-    Positions, Scheduler, Settings, SiteId, Take, Waiting, retry_after,
+    Action, Added, Blame, Class, ConnectionId, DestinationId, Health, Job, Lag, Lane, Limits, Overdue, Positions,
+    Scheduler, Settings, Waiting,
 };
 
 pub const START: Duration = Duration::from_secs(1_800_000_000);
@@ -34,12 +38,9 @@ pub const LIMITS: Limits = Limits {
     recipients_per_transaction: 100,
     messages_per_connection: 1_000,
 };
-/// How long the driver waits for a connection, in the fast and in the slow lane.
-const CONNECT_TIME: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(120)];
-/// After so long without an answer the driver says that a connection lags.
-const FAST_TIME: Duration = Duration::from_secs(20);
-/// After so long it gives up.
-const REPLY_TIME: Duration = Duration::from_secs(600);
+
+/// A connection lags, and nothing else is known.
+pub const LAG: Lag = Lag { has_others: false, is_whole: false };
 
 /// How a host behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,10 +58,30 @@ pub enum Host {
     Drops,
     /// Says nothing at all.
     Hung,
+    /// Greets after so long, and is as good as any from then on.
+    Late(Duration),
     /// Greets, takes a message, and says nothing any more.
     Stalls,
     /// Answers late.
     Crawls,
+    /// Takes one message in so long. To one that comes before it says 421 and hangs up.
+    Paces(Duration),
+    /// The same, but it says 450 and stays.
+    Murmurs(Duration),
+    /// Takes so many messages in so long, by its clock. To others it says 421 and hangs up.
+    Counts(u32, Duration),
+    /// Takes so many messages of a connection, and says 421 to the next.
+    Tires(u64),
+    /// The same, each connection after another number, from this to twice as many.
+    Wearies(u64),
+    /// Takes one message in so long, as `Paces`, and ends each connection as `Wearies`.
+    Both(Duration, u64),
+    /// Says 421 to every message.
+    Refuses,
+    /// A site of two hosts. The better one takes a message and says nothing any more; it is passed over for a minute then.
+    HalfStalls,
+    /// The same, and the better one breaks off.
+    HalfBreaks,
 }
 
 #[derive(Debug)]
@@ -75,6 +96,17 @@ enum Event {
     Resolved(DestinationId, usize),
     /// Nothing came since so many jobs were over.
     Lags(ConnectionId, u64),
+    /// The same for a moment, about a whole message.
+    Stalls(ConnectionId, u64),
+}
+
+/// What a host does at a single recipient, whatever it is otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Poison {
+    /// It never answers the end of the message.
+    Hangs,
+    /// It hangs up at the recipient.
+    Drops,
 }
 
 #[derive(Debug)]
@@ -90,6 +122,11 @@ struct Link {
     is_open: bool,
     parked: u64,
     closing: bool,
+    has_delivered: bool,
+    /// It leads to the bad one of two hosts.
+    is_bad: bool,
+    /// Nothing is answered before.
+    stuck_until: Duration,
 }
 
 /// What is asked of the rig besides the settings.
@@ -123,6 +160,8 @@ pub struct Rig {
     pub sites: Vec<usize>,
     /// Whether anybody knows that.
     pub dns: Vec<bool>,
+    /// Whose fault it is if nobody does.
+    pub blame: Blame,
     /// Where it goes by what the scheduler was told.
     said: Vec<Option<usize>>,
     asked: BTreeSet<DestinationId>,
@@ -131,6 +170,11 @@ pub struct Rig {
     pub joined: usize,
     /// How urgent what is added is.
     pub class: Class,
+    /// By when it is to be delivered, counted from when it is added.
+    pub by: Option<Duration>,
+    pub by_times: BTreeMap<QueueId, Duration>,
+    /// When that was over for those that waited then.
+    pub too_late: BTreeMap<(QueueId, u32), Duration>,
     /// When transactions began, by site, as far as the rate counts them.
     began: Vec<Vec<Duration>>,
     /// The spool, by destination.
@@ -138,6 +182,17 @@ pub struct Rig {
     links: BTreeMap<ConnectionId, Link>,
     events: BTreeMap<(Duration, u64), Event>,
     flying: BTreeSet<(QueueId, u32)>,
+    /// From when on a site that paces takes a message.
+    free_from: Vec<Duration>,
+    /// Of a site that counts: which span it is, and messages it took in that.
+    counted: Vec<(u128, u32)>,
+    /// Messages that each site was asked to take, and those it refused with 421 or 450 as too many.
+    pub asked_to: Vec<usize>,
+    pub refused: Vec<usize>,
+    /// Jobs that left memory because their site was down.
+    pub left: usize,
+    /// Until when the bad host of a site of two is passed over.
+    passed_over: Vec<Duration>,
     /// Recipients that an operator or a late add touched: a job may name them in vain.
     touched: BTreeSet<(QueueId, u32)>,
     ids: HashMap<DestinationId, usize>,
@@ -146,6 +201,9 @@ pub struct Rig {
     pub warned: BTreeMap<(QueueId, u32), Duration>,
     /// Connections opened, by site.
     pub opened: Vec<usize>,
+    /// Those of them that were to end before they were greeted.
+    pub called_off: Vec<usize>,
+    pub poisons: BTreeMap<(QueueId, u32), Poison>,
     pub taken: usize,
     pub loads: usize,
     pub entries_read: usize,
@@ -180,6 +238,7 @@ impl Rig {
             lists: vec![Vec::new(); sites.len()],
             limits: vec![LIMITS; hosts.len()],
             dns: vec![true; sites.len()],
+            blame: Blame::Its,
             said: vec![None; sites.len()],
             sites,
             asked: BTreeSet::new(),
@@ -187,8 +246,18 @@ impl Rig {
             misplaced: 0,
             joined: 0,
             class: Class::Normal,
+            by: None,
+            by_times: BTreeMap::new(),
+            too_late: BTreeMap::new(),
             began: vec![Vec::new(); hosts.len()],
             opened: vec![0; hosts.len()],
+            called_off: vec![0; hosts.len()],
+            free_from: vec![Duration::ZERO; hosts.len()],
+            counted: vec![(0, 0); hosts.len()],
+            passed_over: vec![Duration::ZERO; hosts.len()],
+            asked_to: vec![0; hosts.len()],
+            refused: vec![0; hosts.len()],
+            left: 0,
             hosts,
             links: BTreeMap::new(),
             events: BTreeMap::new(),
@@ -198,6 +267,7 @@ impl Rig {
             delivered: BTreeMap::new(),
             given_up: BTreeMap::new(),
             warned: BTreeMap::new(),
+            poisons: BTreeMap::new(),
             taken: 0,
             loads: 0,
             entries_read: 0,
@@ -237,11 +307,14 @@ impl Rig {
         self.last_id = us;
         let message = QueueId::new(us, Node::default()).unwrap();
         let (mut next, class) = (0, self.class);
+        self.by_times.extend(self.by.map(|by| (message, self.now + by)));
         for &(to, recipients) in whom {
             let all: Vec<u32> = (next..next + recipients).collect();
             next += recipients;
             for &recipient in &all {
-                let entry = Waiting { message, recipient, due_s: 0, attempts: 0, warned: false, held: false, class };
+                let timed = self.by.is_some();
+                let entry =
+                    Waiting { message, recipient, due_s: 0, attempts: 0, warned: false, held: false, class, timed };
                 self.lists[to].push(entry);
             }
             if is_late {
@@ -258,6 +331,9 @@ impl Rig {
     fn tell(&mut self, to: usize, message: QueueId, recipients: &[u32], class: Class) -> Added {
         let job = Job { message, recipients: recipients.into(), probe: false };
         let added = self.scheduler.add(&Self::name(to), job, class, self.now);
+        if let (false, Some(at)) = (added == Added::Ready, self.by_times.get(&message)) {
+            self.scheduler.expect(&Self::name(to), message, &recipients.into(), *at);
+        }
         self.settle();
         added
     }
@@ -307,6 +383,17 @@ impl Rig {
     }
 
     pub fn retry_now(&mut self, to: Option<usize>) {
+        let sites: BTreeSet<usize> = match to {
+            Some(to) => self.said[to].into_iter().collect(),
+            None => self.said.iter().flatten().copied().collect(),
+        };
+        for site in sites {
+            // What is not greeted is not waited for.
+            if !self.links.values().any(|link| link.to == site && link.is_open) {
+                let opening = self.links.values_mut().filter(|link| link.to == site);
+                opening.for_each(|link| link.stuck_until = Duration::MAX);
+            }
+        }
         self.scheduler.retry_now(to.map(Self::name).as_deref(), self.now);
         self.settle();
     }
@@ -350,7 +437,7 @@ impl Rig {
         let of = |lane: Lane| self.links.values().filter(move |link| link.lane == lane);
         let most = self.settings.connections_max;
         let slow = (most / 10).max(1);
-        assert!(self.links.len() <= (most + (most / 4).max(slow)).max(self.lowered), "all: {}", self.links.len());
+        assert!(self.links.len() <= most.max(1).max(self.lowered), "all: {}", self.links.len());
         assert!(of(Lane::Fast).filter(|link| !link.lagged).count() <= most.max(self.lowered), "fast");
         assert!(of(Lane::Slow).filter(|link| link.over == 0).count() <= slow.max(self.lowered), "slow");
         for view in self.scheduler.views() {
@@ -384,7 +471,9 @@ impl Rig {
             Action::Close(connection) => {
                 let link = self.links.get_mut(&connection).unwrap();
                 let is_idle = link.parked > 0 && link.flights.is_empty() && !link.closing;
-                assert!(is_idle || link.lagged, "{link:?}");
+                let is_quiet = !link.is_open && link.lane == Lane::Fast && !link.closing;
+                assert!(is_idle || link.lagged || is_quiet, "{link:?}");
+                self.called_off[link.to] += usize::from(is_quiet);
                 link.closing = true;
                 let after = Duration::from_millis(self.chance(20));
                 self.later(after, Event::Ended(connection));
@@ -404,322 +493,6 @@ impl Rig {
         let to = String::from_utf8(name).unwrap().strip_prefix("domain-").unwrap().parse().unwrap();
         self.ids.insert(destination, to);
         to
-    }
-
-    fn open(&mut self, site: SiteId, connection: ConnectionId, lane: Lane) {
-        let name = self.scheduler.site_name(site).expect("a site with a connection is known").to_vec();
-        let to: usize = String::from_utf8(name.clone()).unwrap().strip_prefix("site-").unwrap().parse().unwrap();
-        let whose = self.scheduler.a_destination(site).expect("it has work").to_vec();
-        let whose = String::from_utf8(whose).unwrap().strip_prefix("domain-").unwrap().parse().unwrap();
-        assert_eq!(self.said[whose], Some(to), "it opens for somebody whose mail goes there");
-        let others = self.links.values().filter(|link| link.to == to && !link.closing).count();
-        let view = self.scheduler.sites(self.now).find(|view| *view.name == *name).unwrap();
-        assert_eq!(view.lane, lane);
-        assert!(others < view.window as usize && view.window <= view.limits.connections, "window: {view:?}");
-        if let Health::Down { until, .. } = view.health {
-            assert!(until <= self.now, "back-off: {view:?}");
-            assert_eq!((view.connections, view.ready), (1, 1), "one probe at a time");
-        }
-        self.opened[to] += 1;
-        let link = Link {
-            to,
-            lane,
-            lagged: false,
-            over: 0,
-            whose,
-            flights: VecDeque::new(),
-            is_open: false,
-            parked: 0,
-            closing: false,
-        };
-        assert!(self.links.insert(connection, link).is_none(), "ids are not used twice");
-        let after = match self.hosts[to] {
-            Host::Dead => Duration::from_millis(self.chance(4_000)),
-            Host::Hung => CONNECT_TIME[usize::from(lane == Lane::Slow)],
-            _ => Duration::from_millis(self.chance(60)),
-        };
-        self.later(after, Event::Connected(connection));
-    }
-
-    /// The answer to a question where mail goes.
-    fn resolved(&mut self, destination: DestinationId, to: usize) {
-        self.asked.remove(&destination);
-        self.resolved += 1;
-        let jobs = if self.dns[to] {
-            let site = self.sites[to];
-            let until = self.now + Duration::from_secs(self.chance(600));
-            let (key, limits) = (format!("site-{site}").into_bytes(), self.limits[site]);
-            let place = Place { site: &key, limits, expected: None, until };
-            self.said[to] = Some(site);
-            if self.told[site].messages_per_second != limits.messages_per_second {
-                self.began[site].clear();
-            }
-            self.told[site] = limits;
-            self.scheduler.placed(destination, &place, self.now)
-        } else {
-            self.said[to] = None;
-            self.scheduler.unplaced(destination, "no answer from name servers", self.now)
-        };
-        self.check_left(&jobs);
-    }
-
-    fn load(&mut self, destination: DestinationId, after: Option<Waiting>, limit: usize) {
-        let to = self.destination(destination);
-        assert!(limit > 0 && limit <= self.settings.ready_max.max(1_024));
-        let list = &self.lists[to];
-        let found = after.and_then(|a| list.iter().position(|e| (e.message, e.recipient) == (a.message, a.recipient)));
-        let start = found.map_or(0, |at| at + 1);
-        let page: Vec<Waiting> = list.iter().skip(start).take(limit).copied().collect();
-        let is_end = start + page.len() == list.len();
-        self.loads += 1;
-        self.entries_read += page.len();
-        if self.manner.lag {
-            let after = Duration::from_millis(self.chance(50));
-            self.later(after, Event::Loaded(destination, page, is_end));
-        } else {
-            self.scheduler.loaded(destination, &page, is_end, self.now);
-        }
-    }
-
-    fn check_overdue(&mut self, to: usize, message: QueueId, recipients: &Positions, kind: Overdue) {
-        let age = self.now - Duration::from_micros(message.unix_us());
-        for recipient in recipients.iter() {
-            assert!(!self.flying.contains(&(message, recipient)), "overdue while it is being tried");
-            let is_touched = self.touched.contains(&(message, recipient));
-            let Some(entry) = self.entry(to, message, recipient) else {
-                assert!(is_touched, "overdue and gone");
-                continue;
-            };
-            assert!(!entry.held || is_touched, "held and overdue");
-            match kind {
-                Overdue::GiveUp => assert!(age >= self.settings.give_up_after),
-                Overdue::Warn => {
-                    assert!(!entry.warned || is_touched, "warned twice");
-                    assert!(age >= self.settings.warn_after.unwrap());
-                }
-            }
-        }
-    }
-
-    fn settled(&mut self, destination: DestinationId, to: usize, message: QueueId, whom: &Positions, kind: Overdue) {
-        let now = self.now;
-        for recipient in whom.iter() {
-            let Some(entry) = self.entry(to, message, recipient) else { continue };
-            let told = match kind {
-                Overdue::Warn => {
-                    entry.warned = true;
-                    self.warned.insert((message, recipient), now)
-                }
-                Overdue::GiveUp => {
-                    self.lists[to].retain(|entry| (entry.message, entry.recipient) != (message, recipient));
-                    self.given_up.insert((message, recipient), now)
-                }
-            };
-            assert!(told.is_none(), "told twice: {kind:?}");
-        }
-        self.scheduler.settled(destination, message, whom, now);
-    }
-
-    /// Lets a connection take what it can.
-    fn take(&mut self, connection: ConnectionId) {
-        loop {
-            let link = &self.links[&connection];
-            let to = link.to;
-            if link.closing || link.flights.len() >= self.manner.ahead {
-                return;
-            }
-            match self.scheduler.take(connection, self.now) {
-                Take::Job(job) => self.start(connection, to, job),
-                Take::Idle => {
-                    self.sequence += 1;
-                    let (parked, idle) = (self.sequence, self.manner.idle);
-                    self.links.get_mut(&connection).unwrap().parked = parked;
-                    self.later(idle, Event::IdleOut(connection, parked));
-                    return;
-                }
-                Take::Close => {
-                    let link = self.links.get_mut(&connection).unwrap();
-                    link.closing = true;
-                    if link.flights.is_empty() {
-                        self.later(Duration::ZERO, Event::Ended(connection));
-                    }
-                    return;
-                }
-            }
-        }
-    }
-
-    fn start(&mut self, connection: ConnectionId, to: usize, job: Job) {
-        let most = self.told[to].recipients_per_transaction;
-        assert!(!job.recipients.is_empty() && job.recipients.len() <= most, "{} of {most}", job.recipients.len());
-        assert!(job.recipients.as_slice().is_sorted(), "{job:?}");
-        self.taken += 1;
-        self.check_rate(to);
-        let now_s = self.now.as_secs();
-        let mut homes = BTreeSet::new();
-        for recipient in job.recipients.iter() {
-            let whom = (job.message, recipient);
-            assert!(self.flying.insert(whom), "{whom:?} tried by two at the same time");
-            let home = self.home(to, job.message, recipient);
-            homes.extend(home);
-            if !self.touched.contains(&whom) {
-                let home = home.expect("a job names who waits in the spool");
-                assert_eq!(self.said[home], Some(to), "mail goes where its destination is");
-                let entry = *self.entry(home, job.message, recipient).unwrap();
-                assert!(u64::from(entry.due_s) <= now_s && !entry.held, "tried before its time: {entry:?}");
-                assert!(!self.settings.fresh_waits || entry.due_s > 0 || self.manner.lag, "fresh mail waits");
-            }
-        }
-        self.joined += usize::from(homes.len() > 1);
-        let link = self.links.get_mut(&connection).unwrap();
-        link.parked = 0;
-        link.flights.push_back(job);
-        let (service, count) = (self.manner.service, u32::try_from(link.flights.len()).unwrap());
-        let over = link.over;
-        let service = match self.hosts[to] {
-            Host::Stalls => REPLY_TIME,
-            Host::Crawls => FAST_TIME * 3 / 2,
-            _ => service,
-        };
-        if service > FAST_TIME {
-            self.later(FAST_TIME, Event::Lags(connection, over));
-        }
-        self.later(service * count, Event::Finished(connection));
-    }
-
-    /// No window of time has more transactions than the rate and one burst.
-    fn check_rate(&mut self, to: usize) {
-        let Some(milli) = self.told[to].messages_per_second else { return self.began[to].clear() };
-        self.began[to].push(self.now);
-        let burst = f64::from((milli / 1_000).max(1));
-        for (count, from) in self.began[to].iter().rev().take(100).enumerate() {
-            let most = (self.now - *from).as_secs_f64() * f64::from(milli) / 1_000.0 + burst;
-            assert!(f64::from(u32::try_from(count + 1).unwrap()) <= most + 1e-6, "{} at {milli}", count + 1);
-        }
-    }
-
-    fn connected(&mut self, connection: ConnectionId) {
-        let Some(link) = self.links.get(&connection).filter(|link| !link.closing) else { return };
-        let (to, whose) = (link.to, link.whose);
-        let live = self.links.values().filter(|link| link.to == to && link.is_open).count();
-        if self.sites[whose] != to && self.dns[whose] || self.strays && self.chance(20) == 0 {
-            self.links.remove(&connection);
-            self.misplaced += 1;
-            if self.said[whose] == Some(to) {
-                self.said[whose] = None;
-            }
-            let jobs = self.scheduler.misplaced(connection, &Self::name(whose), self.now);
-            return self.check_left(&jobs);
-        }
-        let refused = match self.hosts[to] {
-            Host::Dead => Some(Failure::Refused),
-            Host::Hung => Some(Failure::Silent),
-            Host::Few(most) => (live >= most).then_some(Failure::Refused),
-            Host::Moody => (self.chance(4) == 0).then_some(Failure::Refused),
-            Host::Alive | Host::Defers | Host::Drops | Host::Stalls | Host::Crawls => None,
-        };
-        if let Some(failure) = refused {
-            self.links.remove(&connection);
-            let jobs = self.scheduler.unreachable(connection, failure, "Connection refused", self.now);
-            self.check_left(&jobs);
-        } else {
-            self.links.get_mut(&connection).unwrap().is_open = true;
-            self.scheduler.ready(connection, self.now);
-            self.take(connection);
-        }
-    }
-
-    fn check_left(&self, jobs: &[Job]) {
-        let whom: BTreeSet<_> = jobs.iter().flat_map(|job| job.recipients.iter().map(|r| (job.message, r))).collect();
-        assert_eq!(whom.len(), jobs.iter().map(|job| job.recipients.len()).sum::<usize>(), "logged twice");
-        assert!(whom.is_disjoint(&self.flying), "deferred while it is being tried");
-        for (message, recipient) in whom {
-            let is_active =
-                (0..self.lists.len()).any(|to| self.scheduler.is_active(&Self::name(to), message, recipient));
-            assert!(!is_active, "it left memory");
-        }
-    }
-
-    fn lags(&mut self, connection: ConnectionId, over: u64) {
-        let Some(link) = self.links.get_mut(&connection) else { return };
-        if link.over == over && !link.flights.is_empty() {
-            link.lagged = true;
-            self.scheduler.lagging(connection, self.now);
-        }
-    }
-
-    fn finished(&mut self, connection: ConnectionId) {
-        let Some(link) = self.links.get(&connection) else { return };
-        let (to, host) = (link.to, self.hosts[link.to]);
-        let breaks = match host {
-            Host::Drops | Host::Dead | Host::Hung => true,
-            Host::Moody => self.chance(8) == 0,
-            _ => false,
-        };
-        if breaks {
-            return self.lost(connection);
-        }
-        let link = self.links.get_mut(&connection).unwrap();
-        let Some(job) = link.flights.pop_front() else { return };
-        link.over += 1;
-        let mut retry = None;
-        for recipient in job.recipients.iter() {
-            self.flying.remove(&(job.message, recipient));
-            let defers = match host {
-                Host::Defers | Host::Stalls => true,
-                Host::Moody => self.chance(3) == 0,
-                _ => false,
-            };
-            let Some(to) = self.home(to, job.message, recipient) else { continue };
-            let (now, settings, seed) = (self.now, self.settings.clone(), self.chance(1 << 30));
-            let Some(entry) = self.entry(to, job.message, recipient) else { continue };
-            if entry.held {
-                continue;
-            }
-            if defers {
-                entry.attempts = entry.attempts.saturating_add(1);
-                let due = now + retry_after(entry.attempts, &settings, seed);
-                entry.due_s = u32::try_from(due.as_secs()).unwrap();
-                let due = Duration::from_secs(due.as_secs());
-                retry = Some(retry.map_or(due, |before: Duration| before.min(due)));
-            } else {
-                self.lists[to].retain(|entry| (entry.message, entry.recipient) != (job.message, recipient));
-                assert!(self.delivered.insert((job.message, recipient), now).is_none(), "delivered twice");
-            }
-        }
-        let feedback = match (host, self.chance(6)) {
-            (Host::Stalls, _) => Feedback::Lost,
-            (Host::Moody, 0) => Feedback::Slowdown,
-            (_, 1) => Feedback::Neutral,
-            _ => Feedback::Good,
-        };
-        self.scheduler.done(connection, &job, feedback, retry, self.now);
-        if host == Host::Stalls {
-            // Nobody waits for a second answer.
-            return self.lost(connection);
-        }
-        let link = &self.links[&connection];
-        if link.closing && link.flights.is_empty() {
-            self.later(Duration::from_millis(1), Event::Ended(connection));
-        } else if link.parked == 0 || self.chance(2) == 0 {
-            self.take(connection);
-        }
-    }
-
-    /// The connection breaks: what it had goes back, by name or with its end.
-    fn lost(&mut self, connection: ConnectionId) {
-        let link = self.links.remove(&connection).unwrap();
-        let by_name = self.chance(2) == 0;
-        for job in link.flights.iter().rev() {
-            for recipient in job.recipients.iter() {
-                self.flying.remove(&(job.message, recipient));
-            }
-            if by_name {
-                self.scheduler.give_back(connection, job, self.now);
-            }
-        }
-        let jobs = self.scheduler.closed(connection, self.now);
-        self.check_left(&jobs);
     }
 
     fn handle(&mut self, event: Event) {
@@ -746,6 +519,7 @@ impl Rig {
             }
             Event::Resolved(destination, to) => self.resolved(destination, to),
             Event::Lags(connection, over) => self.lags(connection, over),
+            Event::Stalls(connection, over) => self.stalls(connection, over),
         }
         self.settle();
     }

@@ -14,7 +14,7 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -175,7 +175,7 @@ pub fn bind(
         match listener {
             Ok(listener) => bound.listeners.push(listener),
             Err(error) => {
-                let holder = (error.kind() == ErrorKind::AddrInUse).then(|| holder(address.port())).flatten();
+                let holder = (error.kind() == ErrorKind::AddrInUse).then(|| holder(*address)).flatten();
                 errors.push(BindError { entry, address: *address, error, holder });
             }
         }
@@ -263,18 +263,13 @@ fn set_options(socket: &Socket) -> io::Result<()> {
     socket.set_nonblocking(true)
 }
 
-/// The program that listens on a port: `postfix/master, pid 711`. Only root sees other users' programs.
-fn holder(port: u16) -> Option<String> {
-    let inodes: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
-        .into_iter()
-        .filter_map(|table| fs::read_to_string(table).ok())
-        .flat_map(|table| {
-            table
-                .lines()
-                .filter_map(|line| listening_inode(line, port).map(|inode| format!("socket:[{inode}]")))
-                .collect::<Vec<_>>()
-        })
-        .collect();
+/// The program whose socket is in the way of an address: `postfix/master, pid 711`. Only root sees other users' programs.
+fn holder(address: SocketAddr) -> Option<String> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().filter_map(|table| fs::read_to_string(table).ok());
+    let tables: Vec<String> = tables.collect();
+    let listening = tables.iter().flat_map(|table| table.lines()).filter_map(listening);
+    let in_the_way = listening.filter(|(own, _)| is_in_the_way(*own, address));
+    let inodes: Vec<String> = in_the_way.map(|(_, inode)| format!("socket:[{inode}]")).collect();
     if inodes.is_empty() {
         return None;
     }
@@ -289,13 +284,36 @@ fn holder(port: u16) -> Option<String> {
     })
 }
 
-/// The inode of a listening socket with this port in a line of /proc/net/tcp.
-fn listening_inode(line: &str, port: u16) -> Option<&str> {
+/// Whether a socket that listens at `own` keeps another from `wanted`: the same address, or one of them stands for all.
+fn is_in_the_way(own: SocketAddr, wanted: SocketAddr) -> bool {
+    let (here, there) = (own.ip().to_canonical(), wanted.ip().to_canonical());
+    // One for all of IPv6 may be one for all of IPv4 as well.
+    let covers = here.is_unspecified() && (here.is_ipv6() || there.is_ipv4());
+    let is_covered = there.is_unspecified() && here.is_ipv4() == there.is_ipv4();
+    own.port() == wanted.port() && (here == there || covers || is_covered)
+}
+
+/// Address and inode of a listening socket in a line of /proc/net/tcp or tcp6.
+fn listening(line: &str) -> Option<(SocketAddr, &str)> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let (local, state) = (words.get(1)?, words.get(3)?);
-    let own_port = u16::from_str_radix(local.rsplit(':').next()?, 16).ok()?;
+    let (ip, port) = local.rsplit_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    // Words of 32 bits, each as this machine writes a number whose octets are in the order of the network.
+    let word = |at: usize| Some(u32::from_str_radix(ip.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
+    let ip = match ip.len() {
+        8 => IpAddr::from(word(0)?),
+        32 => {
+            let mut octets = [0; 16];
+            for (place, at) in octets.chunks_mut(4).zip((0..32).step_by(8)) {
+                place.copy_from_slice(&word(at)?);
+            }
+            IpAddr::from(octets)
+        }
+        _ => return None,
+    };
     // 0A: listening
-    (own_port == port && *state == "0A").then_some(*words.get(9)?)
+    (*state == "0A").then_some((SocketAddr::new(ip, port), *words.get(9)?))
 }
 
 /// What comes off a socket.

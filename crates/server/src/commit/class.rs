@@ -17,12 +17,12 @@ pub(crate) struct Sort {
 
 /// The class of a message. A priority that the client gave counts more than the header. `bulk_precedence` is
 /// `delivery.bulk_precedence`: whether the header is looked at.
-// RFC 6710 §4.4 (gap: three classes for nineteen priorities)
+// RFC 6710 §5, §9.2: the three levels of MIXER, -4, 0 and 4; what lies between counts as the next higher, what is above as the highest
 #[must_use]
 pub(crate) fn class_of(params: &MailParams, sort: Sort, bulk_precedence: bool) -> Class {
     match params.mt_priority.map(mail::MtPriority::get) {
         Some(1..) => Class::Urgent,
-        Some(..=-1) => Class::Bulk,
+        Some(..=-4) => Class::Bulk,
         // Zero is what one has who says nothing.
         _ if bulk_precedence && (sort.precedence < 0 || sort.has_list_id) => Class::Bulk,
         _ => Class::Normal,
@@ -33,7 +33,7 @@ pub(crate) fn class_of(params: &MailParams, sort: Sort, bulk_precedence: bool) -
 mod tests {
     use super::*;
 
-    // RFC 6710 §4.4 (test)
+    // RFC 6710 §5 (test)
     #[test]
     fn priority_counts_more_than_the_header() {
         let plain = Sort::default();
@@ -47,7 +47,11 @@ mod tests {
             ("", special, Class::Normal),
             ("MT-PRIORITY=1", bulk, Class::Urgent),
             ("MT-PRIORITY=9", plain, Class::Urgent),
-            ("MT-PRIORITY=-1", plain, Class::Bulk),
+            ("MT-PRIORITY=-9", plain, Class::Bulk),
+            ("MT-PRIORITY=-4", plain, Class::Bulk),
+            ("MT-PRIORITY=-3", plain, Class::Normal),
+            ("MT-PRIORITY=-1", plain, Class::Normal),
+            ("MT-PRIORITY=-3", listed, Class::Bulk),
             ("MT-PRIORITY=0", plain, Class::Normal),
             ("MT-PRIORITY=0", listed, Class::Bulk),
         ] {

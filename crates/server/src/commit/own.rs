@@ -10,7 +10,8 @@ use crate::routing::plan::{Kind, Plan, TooMany};
 use crate::routing::{Admission, Routing};
 use crate::service::Service;
 use bytes::Bytes;
-use mail::{Envelope, Recipient};
+use mail::report::{Original, Report, compose, fitting};
+use mail::{Envelope, QueueId, Recipient};
 use observe::Event;
 use route::resolve::{Delivery, Failed, Outcome, Request, Resolution};
 use schedule::Class;
@@ -37,14 +38,61 @@ impl fmt::Display for NotStored {
     }
 }
 
-/// Stores a message of our own, a report, and hands it to *dispatch*. It may use the room that is kept from ordinary mail.
+/// Octets of a report beside what it returns where there is room for small messages only: so the header section of the message
+/// mostly fits, too.
+const SMALL_REPORT_OCTETS: usize = PIECE_BYTES - (16 << 10);
+
+/// A report in the spool.
+pub(crate) struct Reported {
+    /// Its name.
+    pub(crate) id: QueueId,
+    /// It tells of so many recipients, from the first on.
+    pub(crate) recipients: usize,
+    /// There was little room: it tells of fewer than it could, or returns less.
+    pub(crate) is_less: bool,
+}
+
+/// Stores a report and hands it to *dispatch*. It may use the room that is kept from ordinary mail. Where the spool has room for
+/// small messages only, the report tells of fewer and returns less of the message it is about.
 ///
 /// # Errors
 /// As [`Store::append`](spool::Store::append), or a map cannot be asked. Whoever tries again may send a part of it twice, if rules
 /// made several messages of it.
 /// # Cancel safety
 /// No: the message may be durable and not in line; it is after the next start.
-pub(crate) async fn submit(service: &Service, envelope: &Envelope, content: Vec<u8>) -> Result<(), NotStored> {
+pub(crate) async fn submit(
+    service: &Service,
+    report: &Report<'_>,
+    original: Original<'_>,
+) -> Result<Reported, NotStored> {
+    let composed = compose(report, original);
+    let is_small = composed.content.len() <= PIECE_BYTES;
+    let full = match give(service, &report.envelope_for(&composed), composed.content).await {
+        Err(error @ NotStored::Spool(Error::Full)) if !is_small => error,
+        given => {
+            return given.map(|()| Reported { id: report.id, recipients: report.recipients.len(), is_less: false });
+        }
+    };
+    let header = match original {
+        Original::Whole(content) | Original::Headers(content) => Original::Headers(content),
+        Original::None => Original::None,
+    };
+    let recipients = fitting(report, SMALL_REPORT_OCTETS);
+    for less in [header, Original::None] {
+        // What was begun under the first id is forgotten there.
+        let some = report.recipients.get(..recipients).unwrap_or(report.recipients);
+        let again = Report { id: service.keeper.next_id(), recipients: some, ..*report };
+        let composed = compose(&again, less);
+        if composed.content.len() <= PIECE_BYTES {
+            let given = give(service, &again.envelope_for(&composed), composed.content).await;
+            return given.map(|()| Reported { id: again.id, recipients: some.len(), is_less: true });
+        }
+    }
+    Err(full)
+}
+
+/// Stores a message of our own.
+async fn give(service: &Service, envelope: &Envelope, content: Vec<u8>) -> Result<(), NotStored> {
     let Some(spool) = service.spool() else { return Ok(()) };
     let content = Bytes::from(content);
     let class = class_of(&envelope.params, Sort::default(), false);
@@ -53,7 +101,8 @@ pub(crate) async fn submit(service: &Service, envelope: &Envelope, content: Vec<
         let encoded = service.live.load().encode(envelope);
         return store(service, spool, envelope, &encoded, &Kind::default(), content, class).await;
     };
-    let plan = plan(&routing, admission, envelope).await?;
+    let mut plan = plan(&routing, admission, envelope).await?;
+    service.tell_discarded(envelope.id, &plan.take_discarded());
     if plan.is_nothing() {
         service.tell(&Event::Discarded { id: envelope.id });
         return Ok(());
@@ -85,7 +134,7 @@ async fn plan(routing: &Routing, admission: &Admission, envelope: &Envelope) -> 
                 add(&mut plan, recipient, Vec::new(), vec![Failed { address, refusal, sender: None, copy: None }])
             }
             Outcome::Discard => {
-                plan.discard();
+                plan.discard(recipient);
                 Ok(())
             }
         };

@@ -28,6 +28,7 @@ pub(super) fn config(n: u8) -> Config {
             shards: n.into(),
             segment_bytes: n.into(),
             cache_bytes: n.into(),
+            shared_bytes: n.into(),
         },
         listen: Vec::new(),
         accept: Accept {
@@ -136,6 +137,7 @@ fn submit(n: u8) -> Submit {
 fn local(n: u8) -> Local {
     let (time, text) = (Duration::from_secs(n.into()), "x".repeat(n.into()));
     Local {
+        own_name: n == 1,
         domains: vec![DomainName::new("x").expect("a name"); n.into()],
         domain_files: vec![PathBuf::from("x"); n.into()],
         delimiter: text.clone(),
@@ -186,6 +188,7 @@ fn delivery(n: u8) -> Delivery {
     Delivery {
         mode: if n == 1 { DeliveryMode::Queue } else { DeliveryMode::Background },
         connections_max: n.into(),
+        jobs_max: n.into(),
         connections_per_destination: n.into(),
         recipients_per_transaction: n.into(),
         messages_per_connection: n.into(),

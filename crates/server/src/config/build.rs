@@ -2,7 +2,7 @@
 
 use super::overrides;
 use super::parameter::{Parameter, Preset, Section};
-use super::parameters::{SECTIONS, section_of};
+use super::parameters::{SECTIONS, find, section, section_of};
 use super::problem::{Place, Problem, Severity, Source};
 use super::reader::{Draft, Given, Reader, Table};
 use super::{Config, Machine, blank, rules};
@@ -57,6 +57,27 @@ impl Loaded {
         let set: BTreeSet<_> =
             self.places.given.values().map(|place| (&place.file, place.line, place.column, &place.source)).collect();
         set.len()
+    }
+
+    /// Says what is wrong. It stands where the key does that `text` begins with, in a form such as `maps.access: …`,
+    /// `route.rule[2].reject: …` or `route.rule[2] …`; nowhere if nobody set that.
+    #[must_use]
+    pub fn problem(&self, severity: Severity, text: impl Into<String>) -> Problem {
+        let text = text.into();
+        let name = text.split([' ', ':']).next().unwrap_or_default();
+        let place = self.place_of(name);
+        let key = if place.is_some() { name.to_owned() } else { String::new() };
+        Place::problem(place, severity, key, text)
+    }
+
+    fn place_of(&self, name: &str) -> Option<&Place> {
+        let Some((table, rest)) = name.split_once('[') else {
+            return self.places.of(find(name)?.key, 0);
+        };
+        let (number, key) = rest.split_once(']')?;
+        let index = number.parse::<usize>().ok()?.checked_sub(1)?;
+        let of_key = find(&format!("{table}{key}")).and_then(|parameter| self.places.of(parameter.key, index));
+        of_key.or_else(|| self.places.of_table(section(table)?.key, index))
     }
 
     /// Where the value of a parameter came from.
@@ -138,6 +159,7 @@ fn build(mut draft: Draft, machine: &Machine) -> (Config, Places) {
 pub(crate) fn fill(mut config: Config, draft: &mut Draft, machine: &Machine) -> (Config, Places) {
     let mut places = Places { unread: std::mem::take(&mut draft.unread), ..Places::default() };
     let mut derived: Vec<(&'static Parameter, usize)> = Vec::new();
+    let mut given = BTreeSet::new();
     for section in SECTIONS {
         let tables = tables_of(section, draft, machine, &mut config);
         for (index, table) in tables.iter().enumerate() {
@@ -146,10 +168,11 @@ pub(crate) fn fill(mut config: Config, draft: &mut Draft, machine: &Machine) -> 
             }
             for parameter in section.parameters {
                 match (table.given.get(parameter.key), parameter.fixed()) {
-                    (Some(given), _) => {
-                        parameter.set(&mut config, index, &given.value);
-                        if given.place.line > 0 {
-                            places.given.insert((parameter.key, index), given.place.clone());
+                    (Some(one), _) => {
+                        parameter.set(&mut config, index, &one.value);
+                        given.insert(parameter.key);
+                        if one.place.line > 0 {
+                            places.given.insert((parameter.key, index), one.place.clone());
                         }
                     }
                     (None, Some(value)) => parameter.set(&mut config, index, &value),
@@ -158,9 +181,16 @@ pub(crate) fn fill(mut config: Config, draft: &mut Draft, machine: &Machine) -> 
             }
         }
     }
-    for (parameter, index) in derived {
+    for (parameter, index) in &derived {
         if let Preset::Derived { value, .. } = parameter.preset {
-            let value = value(&config, machine, index);
+            let value = value(&config, machine, *index);
+            parameter.set(&mut config, *index, &value);
+        }
+    }
+    // They may look at those.
+    for (parameter, index) in derived {
+        if let Preset::Given { value, .. } = parameter.preset {
+            let value = value(&config, &given);
             parameter.set(&mut config, index, &value);
         }
     }
@@ -195,11 +225,16 @@ fn preset_table(section: &'static Section, texts: &[(&str, &str)]) -> Table {
     table
 }
 
-/// The name of a value of a parameter: `listen[0].address`, `spool.path`.
+/// The name of a table of a list, counted from 1 as people count: `listen[1]`.
+pub(crate) fn table_name(key: &str, index: usize) -> String {
+    format!("{key}[{}]", index + 1)
+}
+
+/// The name of a value of a parameter: `listen[1].address` in the first `[[listen]]`, `spool.path`.
 pub(crate) fn instance(parameter: &Parameter, index: usize) -> String {
     let section = section_of(parameter);
     if section.group.is_some() {
-        format!("{}[{index}].{}", section.key, parameter.name())
+        format!("{}.{}", table_name(section.key, index), parameter.name())
     } else {
         parameter.key.to_owned()
     }

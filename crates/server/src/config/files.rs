@@ -5,9 +5,9 @@
 use super::build::{Loaded, instance};
 use super::parameters::find;
 use super::problem::{Place, Problem, Severity};
-use super::{Config, LogPath, reasons};
+use super::{Config, LogPath, Tls, reasons};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What was found at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,11 @@ pub trait Files {
     fn text(&self, _: &Path) -> Option<String> {
         None
     }
+
+    /// What is wrong with certificates and keys, as the server reads them: the file and why.
+    fn certificates(&self, _: &Tls) -> Vec<(String, String)> {
+        Vec::new()
+    }
 }
 
 /// The files of this machine.
@@ -44,6 +49,11 @@ impl Files for RealFiles {
     fn text(&self, path: &Path) -> Option<String> {
         let is_small = std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() <= 1 << 20);
         is_small.then(|| std::fs::read_to_string(path).ok()).flatten()
+    }
+
+    fn certificates(&self, settings: &Tls) -> Vec<(String, String)> {
+        let wrong = crate::tls::Acceptor::load(settings).err().unwrap_or_default();
+        wrong.into_iter().map(|problem| (problem.object().to_owned(), problem.to_string())).collect()
     }
 
     fn look(&self, path: &Path) -> Found {
@@ -80,6 +90,9 @@ pub fn check_files(loaded: &Loaded, files: &dyn Files) -> Vec<Problem> {
     }
     for path in &config.tls.key {
         check.readable("tls.key", path, true);
+    }
+    if check.problems.iter().all(|problem| problem.severity != Severity::Error) && !config.tls.certificate.is_empty() {
+        check.certificates(&config.tls);
     }
     if let Some(path) = &config.auth.file {
         check.readable("auth.file", path, true);
@@ -143,6 +156,21 @@ impl Check<'_> {
         }
     }
 
+    /// What is in the files of TLS.
+    fn certificates(&mut self, settings: &Tls) {
+        for (object, text) in self.files.certificates(settings) {
+            let named = |list: &[PathBuf]| list.iter().any(|path| path.display().to_string() == object);
+            let lists = [
+                ("tls.certificate", &settings.certificate),
+                ("tls.key", &settings.key),
+                ("tls.client_ca", &settings.client_ca),
+            ];
+            let key = lists.into_iter().find(|(_, list)| named(list)).map(|(key, _)| key);
+            let text = key.map_or_else(|| text.clone(), |key| format!("{key}: {text}"));
+            self.add(Severity::Error, key.unwrap_or("tls.certificate"), text, "");
+        }
+    }
+
     /// Directories in which files will be made.
     fn places(&mut self, config: &Config) {
         match self.files.look(&config.spool.path) {
@@ -155,6 +183,13 @@ impl Check<'_> {
                 let text = format!("spool.path: {} cannot be read: {why}", config.spool.path.display());
                 self.add(Severity::Error, "spool.path", text, "");
             }
+        }
+        if let Some(path) = &config.maps.directory
+            && self.files.look(path) == Found::Missing
+        {
+            // Maps may come later; until then there are none.
+            let text = format!("maps.directory: there is no directory {}, so no map is read from it", path.display());
+            self.add(Severity::Warning, "maps.directory", text, &format!("mkdir -p {}", path.display()));
         }
         if let LogPath::File(path) = &config.log.path {
             if self.files.look(path) == Found::Directory {

@@ -459,6 +459,10 @@ fn listen(text: &str) -> Result<Value, Complaint> {
 fn address(text: &str, port: u16) -> Result<Value, Complaint> {
     let with_port = text.parse::<SocketAddr>().ok();
     match with_port.or_else(|| text.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, port))) {
+        Some(address) if address.port() == 0 => {
+            let usual = SocketAddr::new(address.ip(), port).to_string();
+            complaint_but(text, "has port 0, where nothing can be reached", did_you_mean(&usual))
+        }
         Some(address) => Ok(Value::Address(address)),
         None => complaint(text, "is no address"),
     }
@@ -497,6 +501,10 @@ fn rate(text: &str) -> Result<Value, &'static str> {
 }
 
 fn mx_host(text: &str) -> Result<Value, Complaint> {
+    // An MX record names no address: whoever means one says so.
+    if let Ok(bare) = text.parse::<IpAddr>() {
+        return complaint_but(text, "is an address without brackets", did_you_mean(&format!("[{bare}]")));
+    }
     let no_host = match text.parse::<Host>() {
         Ok(host) => return Ok(Value::Text(host.to_string())),
         Err(no_host) => no_host,

@@ -10,6 +10,8 @@ use std::time::Duration;
 /// Mail for people and programs of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
+    /// So is that of `hostname`.
+    pub own_name: bool,
     /// Domains whose mail is for here.
     pub domains: Vec<DomainName>,
     /// Files with such names, one a line.

@@ -151,6 +151,8 @@ pub struct Spool {
     pub segment_bytes: u32,
     /// Bodies kept in memory for their first delivery.
     pub cache_bytes: u64,
+    /// Messages that were read from the disk and are kept in memory for their other recipients.
+    pub shared_bytes: u64,
 }
 
 /// What is spoken on a listener.
@@ -455,6 +457,8 @@ pub struct Delivery {
     pub mode: DeliveryMode,
     /// Connections to next hops at once.
     pub connections_max: u32,
+    /// Jobs in memory that wait for a connection.
+    pub jobs_max: u32,
     /// Connections at once to one destination.
     pub connections_per_destination: u32,
     /// Recipients of a message in one transaction.

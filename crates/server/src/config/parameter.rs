@@ -3,6 +3,7 @@
 use super::kind::Kind;
 use super::value::Value;
 use super::{Config, Machine};
+use std::collections::BTreeSet;
 
 /// Where the value of a key comes from when nobody sets it.
 #[derive(Clone, Copy)]
@@ -11,6 +12,8 @@ pub(crate) enum Preset {
     Fixed(&'static str),
     /// The machine or other values decide. `text` says how.
     Derived { text: &'static str, value: fn(&Config, &Machine, usize) -> Value },
+    /// What else was set decides, by its keys. `text` says how.
+    Given { text: &'static str, value: fn(&Config, &BTreeSet<&'static str>) -> Value },
     /// There is none; the table it stands in needs it.
     Required,
 }
@@ -72,7 +75,7 @@ impl Parameter {
     pub(crate) fn fixed(&self) -> Option<Value> {
         match self.preset {
             Preset::Fixed(text) => Some(self.kind.read_bare(text).expect("a test of the table reads all defaults")),
-            Preset::Derived { .. } | Preset::Required => None,
+            Preset::Derived { .. } | Preset::Given { .. } | Preset::Required => None,
         }
     }
 }

@@ -41,7 +41,7 @@ pub struct Problem {
     pub width: usize,
     /// The line of the file, without its end.
     pub source: String,
-    /// The key, if one is meant: `listen[0].address`.
+    /// The key, if one is meant: `listen[1].address`.
     pub key: String,
     /// What is wrong, with the value.
     pub text: String,

@@ -3,7 +3,8 @@
 //! Nothing ends the walk: each key that is unknown, each value that does not fit and each fault of the syntax becomes a
 //! problem, and the rest is read. Defaults and rules between values come later.
 
-use super::kind::{Misfit, did_you_mean};
+use super::build::table_name;
+use super::kind::{Kind, Misfit, did_you_mean};
 use super::parameter::{Parameter, Section};
 use super::parameters::{SECTIONS, all, find, section};
 use super::problem::{Place, Problem, Severity, Source};
@@ -185,7 +186,7 @@ impl Reader<'_> {
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
         for (name, value) in entries {
-            let instance = format!("{}[{index}].{}", group.key, name.get_ref());
+            let instance = format!("{}.{}", table_name(group.key, index), name.get_ref());
             let parameter = group.parameters.iter().find(|parameter| parameter.name() == name.get_ref().as_ref());
             let Some(parameter) = parameter else {
                 let full = format!("{}.{}", group.key, name.get_ref());
@@ -205,10 +206,15 @@ impl Reader<'_> {
         for parameter in group.parameters {
             let is_required = matches!(parameter.preset, super::parameter::Preset::Required);
             if is_required && !read.given.contains_key(parameter.key) && !misread.contains(parameter.key) {
-                let instance = format!("{}[{index}].{}", group.key, parameter.name());
+                let instance = format!("{}.{}", table_name(group.key, index), parameter.name());
                 let text = format!("[[{}]] without \"{}\"", group.key, parameter.name());
                 let mut problem = Place::problem(read.place.as_ref(), Severity::Error, instance, text);
-                problem.expected = parameter.kind.expected();
+                problem.expected = match parameter.kind {
+                    // "A list of text" says nothing.
+                    Kind::List { of: Kind::Text, .. } => format!("a list such as {}", parameter.example),
+                    Kind::Text => format!("text such as \"{}\"", parameter.example),
+                    kind => kind.expected(),
+                };
                 self.problems.push(problem);
                 self.draft.unread.insert(parameter.key);
             }

@@ -73,6 +73,7 @@ impl Config {
         config.size_max = self.spool.size_max;
         config.free_min = self.spool.free_min;
         config.cache_bytes = usize::try_from(self.spool.cache_bytes).unwrap_or(usize::MAX);
+        config.shared_bytes = usize::try_from(self.spool.shared_bytes).unwrap_or(usize::MAX);
         config
     }
 }
@@ -114,6 +115,7 @@ mod tests {
             (spool.shards, spool.segment_bytes, spool.size_max, spool.free_min, spool.cache_bytes),
             (room.shards, room.segment_bytes, room.size_max, room.free_min, room.cache_bytes)
         );
+        assert_eq!(spool.shared_bytes, room.shared_bytes);
     }
 
     #[test]

@@ -129,12 +129,14 @@ impl Answer {
         Self::Done(Map::new())
     }
 
-    /// A reload that went well: what changed, as `key: old → new`, and what of it waits for the next start.
+    /// A reload that went well: what changed, as `key: old → new`, what of it waits for the next start, and for which of it mail that
+    /// waits is tried again at once.
     #[must_use]
-    pub fn reloaded(changed: &[String], needs_restart: &[String]) -> Self {
+    pub fn reloaded(changed: &[String], needs_restart: &[String], retried: &[&str]) -> Self {
         Self::Done(Map::from_iter([
             ("changed".to_owned(), json!(changed)),
             ("needs_restart".to_owned(), json!(needs_restart)),
+            ("retried".to_owned(), json!(retried)),
         ]))
     }
 

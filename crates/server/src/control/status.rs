@@ -8,6 +8,15 @@ use spool::{Pressure, Statistics};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// What a server that stops waits for, beside its sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopping {
+    /// Transactions with next hops that are under way.
+    pub deliveries: u64,
+    /// How long at most: what is left of `server.shutdown_grace`.
+    pub left: Duration,
+}
+
 /// How the server is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
@@ -19,8 +28,8 @@ pub struct Status {
     pub pid: u32,
     /// Since the start.
     pub uptime: Duration,
-    /// No transaction begins any more.
-    pub stopping: bool,
+    /// No transaction begins any more, and what is waited for.
+    pub stopping: Option<Stopping>,
     /// The file of the configuration in force, if there is one.
     pub config: Option<PathBuf>,
     /// Addresses that are listened on.
@@ -35,8 +44,11 @@ pub struct Status {
     pub connections_refused: u64,
     /// Messages answered with 250 since the start.
     pub messages_accepted: u64,
-    /// Messages answered with 4xx or 5xx at their end since the start.
+    /// Transactions since the start of which no message came, since the sender, every recipient or the content was answered with
+    /// 4xx or 5xx.
     pub messages_refused: u64,
+    /// Recipients answered with 4xx or 5xx at RCPT since the start, those of messages that were accepted for others too.
+    pub recipients_refused: u64,
     /// Messages accepted per second, over the last minute.
     pub accepted_rate: f64,
     /// What became of recipients since the start, if this server delivers.
@@ -51,6 +63,10 @@ pub struct Status {
     pub pickup_full: bool,
     /// Lines the log had to drop since the start.
     pub log_dropped: u64,
+    /// Why the log cannot be written now, with its target.
+    pub log_failing: Option<String>,
+    /// Lines that wait for the log's target.
+    pub log_waiting: u64,
     /// `spool.path`.
     pub spool_path: PathBuf,
     /// What it is on: `ext4`, `tmpfs`.
@@ -93,7 +109,10 @@ impl Status {
             "hostname": self.hostname,
             "pid": self.pid,
             "uptime_seconds": self.uptime.as_secs(),
-            "stopping": self.stopping,
+            "stopping": self.stopping.is_some(),
+            "stop": self.stopping.map(|Stopping { deliveries, left }| {
+                json!({ "deliveries": deliveries, "seconds_left": left.as_secs() })
+            }),
             "config": self.config.as_ref().map(|path| path.display().to_string()),
             "listen": self.listen,
             "connections": {
@@ -107,6 +126,7 @@ impl Status {
                 "refused": self.messages_refused,
                 "accepted_per_second": self.accepted_rate,
             },
+            "recipients": { "refused": self.recipients_refused },
             "deliveries": self.deliveries.map(|Deliveries { sent, deferred, failed, sent_rate }| {
                 json!({ "sent": sent, "deferred": deferred, "failed": failed, "sent_per_second": sent_rate })
             }),
@@ -120,33 +140,41 @@ impl Status {
                 "fullest": self.fullest,
             },
             "pickup": { "files": self.pickup_files, "full": self.pickup_full },
-            "log": { "dropped": self.log_dropped },
-            "spool": {
-                "path": self.spool_path.display().to_string(),
-                "file_system": self.file_system,
-                "durable": !self.volatile,
-                "pressure": pressure_name(self.pressure),
-                "messages": spool.messages,
-                "recipients": spool.recipients,
-                "held": spool.held,
-                "destinations": spool.destinations,
-                "live_bytes": spool.live_bytes,
-                "segments": spool.segments,
-                "segments_free": spool.segments_free,
-                "segments_bad": spool.segments_bad,
-                "segments_max": spool.segments_max,
-                "commits": spool.commits,
-                "batches": spool.batches,
-                "syncs": spool.syncs,
-                "bytes_written": spool.bytes_written,
-                "body_bytes": spool.body_bytes,
-                "relocated": spool.relocated,
-                "failures": spool.failures,
-                "cache_hits": spool.cache_hits,
-                "cache_misses": spool.cache_misses,
-                "index_bytes": spool.index_bytes,
-                "cache_bytes": spool.cache_bytes,
-            },
+            "log": { "dropped": self.log_dropped, "failing": self.log_failing, "waiting": self.log_waiting },
+            "spool": self.spool_json(),
+        })
+    }
+
+    fn spool_json(&self) -> Value {
+        let spool = &self.spool;
+        json!({
+            "path": self.spool_path.display().to_string(),
+            "file_system": self.file_system,
+            "durable": !self.volatile,
+            "pressure": pressure_name(self.pressure),
+            "messages": spool.messages,
+            "recipients": spool.recipients,
+            "held": spool.held,
+            "destinations": spool.destinations,
+            "live_bytes": spool.live_bytes,
+            "segments": spool.segments,
+            "segments_free": spool.segments_free,
+            "segments_bad": spool.segments_bad,
+            "segments_max": spool.segments_max,
+            "commits": spool.commits,
+            "batches": spool.batches,
+            "syncs": spool.syncs,
+            "bytes_written": spool.bytes_written,
+            "body_bytes": spool.body_bytes,
+            "relocated": spool.relocated,
+            "failures": spool.failures,
+            "cache_hits": spool.cache_hits,
+            "cache_misses": spool.cache_misses,
+            "shared_hits": spool.shared_hits,
+            "shared_misses": spool.shared_misses,
+            "index_bytes": spool.index_bytes,
+            "cache_bytes": spool.cache_bytes,
+            "shared_bytes": spool.shared_bytes,
         })
     }
 }

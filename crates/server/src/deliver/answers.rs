@@ -5,14 +5,42 @@
 
 use super::Candidate;
 use crate::settle::{Cause, Fate};
-use mail::{EnhancedCode, Outcome, Reply, ReplyClass};
+use mail::{EnhancedCode, Outcome, QueueId, Reply, ReplyClass};
 use observe::reason::{self, Case, Found, Rules, words_of};
 use observe::{Reason, Stat};
 use schedule::Feedback;
 use smtp::client::{Answer, Loss, Misfit, Stage};
 
+/// Judges the answers to the recipients of a transaction. Whoever has the same answer as the one before him shares what is made of
+/// it, so that one reply to all of them is kept once.
+pub(super) fn judge_all(
+    rules: &Rules,
+    peer: &Candidate,
+    outcomes: Vec<smtp::client::Outcome>,
+) -> Vec<(Fate, Feedback)> {
+    let mut judged: Vec<(Fate, Feedback)> = Vec::with_capacity(outcomes.len());
+    let mut before: Option<smtp::client::Outcome> = None;
+    for outcome in outcomes {
+        let same = judged.last().filter(|_| before.as_ref() == Some(&outcome)).cloned();
+        judged.push(same.unwrap_or_else(|| judge(rules, peer, outcome.stage, outcome.answer.clone())));
+        before = Some(outcome);
+    }
+    judged
+}
+
+/// Says of what was lost behind a message whose end the host did not answer that this may be all there was to it.
+pub(super) fn behind(fate: Fate, message: Option<QueueId>) -> Fate {
+    match (fate, message) {
+        (Fate::Deferred(mut cause), Some(message)) if cause.reply.is_none() => {
+            cause.text = format!("{}, behind {message}, whose end the host did not answer", cause.text).into();
+            Fate::Deferred(cause)
+        }
+        (fate, _) => fate,
+    }
+}
+
 /// Judges the answer to one recipient. The rules say what kind of reason it is, and whether less is asked for.
-pub(super) fn judge(rules: &Rules, peer: &Candidate, stage: Stage, answer: Answer) -> (Fate, Feedback) {
+fn judge(rules: &Rules, peer: &Candidate, stage: Stage, answer: Answer) -> (Fate, Feedback) {
     let name = &peer.name;
     let deferred = |text: String| Fate::Deferred(Cause::new(EnhancedCode::of(Outcome::Transient, 4, 2), text, None));
     match answer {
@@ -21,7 +49,7 @@ pub(super) fn judge(rules: &Rules, peer: &Candidate, stage: Stage, answer: Answe
             let stage = stage.as_str();
             // Whoever breaks off has said so in good time.
             let is_silent = matches!(loss, Loss::TimedOut | Loss::TooLong);
-            let feedback = if is_silent { Feedback::Lost } else { Feedback::Slowdown };
+            let feedback = if is_silent { Feedback::Lost } else { Feedback::Broken };
             let text = match loss {
                 Loss::TimedOut => format!("Connection timed out with {name} during {stage}"),
                 Loss::TooLong => {
@@ -91,7 +119,6 @@ fn asks_for_less(stage: Stage, code: u16, found: &Found<'_>) -> bool {
 
 /// What a reply means for a recipient, and for the destination.
 fn judge_reply(rules: &Rules, stage: Stage, reply: Reply) -> (Fate, Feedback) {
-    let text = reply.to_string();
     let status = |outcome| reply.status().unwrap_or_else(|| EnhancedCode::of(outcome, 0, 0)).with_outcome(outcome);
     // RFC 5321 §4.5.3.1.10: old servers say 552 for too many recipients; the others of them fit into the next transaction
     let is_too_many = stage == Stage::Rcpt
@@ -108,11 +135,11 @@ fn judge_reply(rules: &Rules, stage: Stage, reply: Reply) -> (Fate, Feedback) {
             let reason = found.reason;
             if class == ReplyClass::Permanent && !is_too_many {
                 let words = Stat::refusal(&reply, stage == Stage::Rcpt);
-                let cause = Cause::new(status(Outcome::Permanent), words.to_owned(), Some(reply));
+                let cause = Cause::new(status(Outcome::Permanent), words, Some(reply));
                 return (Fate::Failed(cause.because(reason)), feedback);
             }
             // A success where none belongs is no promise.
-            let cause = Cause::new(status(Outcome::Transient), text, Some(reply));
+            let cause = Cause::new(status(Outcome::Transient), reply.to_string(), Some(reply));
             (Fate::Deferred(cause.because(reason)), feedback)
         }
     }
@@ -127,6 +154,9 @@ pub(super) fn misfit_cause(misfit: Misfit, peer: &Candidate) -> Cause {
         Misfit::Smtputf8 | Misfit::Address => ((6, 7), format!("{name} does not offer SMTPUTF8")),
         Misfit::Size { max } => ((3, 4), format!("{name} takes messages of at most {max} octets")),
         Misfit::TooLate { least } => ((4, 7), format!("{name} promises no delivery in less than {least} seconds")),
+        Misfit::DeliverBy => {
+            ((4, 7), format!("{name} does not offer DELIVERBY, and the sender wants it back if it comes too late"))
+        }
         Misfit::RequireTls => ((7, 30), format!("{name} does not offer REQUIRETLS")),
     };
     Cause::new(EnhancedCode::of(Outcome::Permanent, subject, detail), text, None)
@@ -135,8 +165,7 @@ pub(super) fn misfit_cause(misfit: Misfit, peer: &Candidate) -> Cause {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::RouteProtocol;
-    use std::net::SocketAddr;
+    use crate::resolve::named;
 
     fn judged(stage: Stage, line: &str) -> (String, Feedback) {
         let reply = Reply::parse(format!("{line}\r\n").as_bytes(), 512).unwrap();
@@ -173,16 +202,33 @@ mod tests {
 
     #[test]
     fn who_is_silent_is_told_from_who_breaks_off() {
-        let peer = Candidate {
-            name: "one".into(),
-            address: SocketAddr::from(([192, 0, 2, 1], 25)).into(),
-            protocol: RouteProtocol::Smtp,
-            server_name: "one".into(),
-            preference: 0,
-        };
+        let peer = named("one", ([192, 0, 2, 1], 25).into(), 0);
         let feedback = |loss| judge(&Rules::usual(), &peer, Stage::End, Answer::Lost(loss)).1;
         assert_eq!([feedback(Loss::TimedOut), feedback(Loss::TooLong)], [Feedback::Lost; 2]);
-        assert_eq!(feedback(Loss::Closed), Feedback::Slowdown);
+        assert_eq!([feedback(Loss::Closed), feedback(Loss::Protocol(""))], [Feedback::Broken; 2]);
+    }
+
+    #[test]
+    fn one_reply_to_all_is_kept_once() {
+        let peer = named("one", ([192, 0, 2, 1], 25).into(), 0);
+        let reply = |text: &str| Answer::Reply(Reply::parse(format!("{text}\r\n").as_bytes(), 5_000).unwrap());
+        let outcome = |stage, answer| smtp::client::Outcome { stage, answer };
+        let long = format!("451 4.3.0 {}", "x".repeat(4_000));
+        let mut outcomes: Vec<_> = (0..100).map(|_| outcome(Stage::Mail, reply(&long))).collect();
+        outcomes.push(outcome(Stage::Mail, reply("450 4.2.0 other")));
+        outcomes.push(outcome(Stage::Rcpt, reply("450 4.2.0 other")));
+        let rules = Rules::usual();
+        let judged = judge_all(&rules, &peer, outcomes.clone());
+        let texts: std::collections::HashSet<_> = judged
+            .iter()
+            .map(|(fate, _)| match fate {
+                Fate::Deferred(cause) => cause.text.as_ptr(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(texts.len(), 3);
+        let one_by_one = outcomes.into_iter().map(|one| judge(&rules, &peer, one.stage, one.answer));
+        assert_eq!(judged, one_by_one.collect::<Vec<_>>());
     }
 
     #[test]

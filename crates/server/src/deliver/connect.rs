@@ -13,6 +13,7 @@ use super::link::{Link, Next};
 use super::peer::{Peer, Unmet};
 use super::{Candidate, Where};
 use crate::config::{Config, Delivery, EffectiveRule, RouteProtocol, RouteTls};
+use crate::dispatch::Post;
 use crate::dns::NoHosts;
 use crate::env::clock;
 use crate::hosts::TLS_MEMORY;
@@ -37,6 +38,9 @@ use std::time::{Duration, Instant};
 /// After this the slow lane begins no further host: its places are few.
 const SLOW_ALL: Duration = Duration::from_secs(15 * 60);
 
+/// A host that was silent when its place was needed is tried behind the others of its site for four times this.
+const CALLED_OFF_WAIT: Duration = Duration::from_secs(15);
+
 /// How long a host may take for its last word. The next address waits for it, when this one has refused.
 const FAREWELL_TIME: Duration = Duration::from_secs(1);
 
@@ -51,10 +55,12 @@ pub(super) struct Trouble {
     pub(super) reply: Option<Reply>,
     /// The last host that was tried.
     pub(super) peer: Option<Candidate>,
-    /// The server is going down; nothing is known about the site.
+    /// The server is going down, or the place was needed; nothing is known about the site.
     pub(super) is_ours: bool,
     /// Whether a host was silent, or all said no.
     pub(super) failure: Failure,
+    /// There was no time for some hosts, of which nothing bad is known.
+    pub(super) has_untried: bool,
     /// Nothing but another access map can mend it.
     pub(super) is_permanent: bool,
 }
@@ -69,6 +75,7 @@ impl Trouble {
             peer: None,
             is_ours: false,
             failure: Failure::Refused,
+            has_untried: false,
             is_permanent: false,
         }
     }
@@ -161,10 +168,12 @@ impl Patience {
 
 /// Opens a connection to one of these hosts.
 ///
-/// `rule` says from which address, under which name and whether under TLS; `lane` how long each step may take.
+/// `rule` says from which address, under which name and whether under TLS; `lane` how long each step may take. At `post` it is
+/// told that others need the place.
 ///
 /// # Errors
-/// Why none of them can be used; [`Failure::Silent`] if one of them did not answer in time.
+/// Why none of them can be used, or which was the last one that there was time for; [`Failure::Silent`] if one of them did not
+/// answer in time.
 /// # Cancel safety
 /// Yes: a connection that was open is dropped.
 pub(super) async fn open<N: Future<Output = ()>>(
@@ -172,6 +181,7 @@ pub(super) async fn open<N: Future<Output = ()>>(
     mut candidates: Vec<Candidate>,
     lane: Lane,
     rule: &EffectiveRule,
+    post: &Post,
     wait: &mut Wait<'_, N>,
 ) -> Result<Box<Link>, Trouble> {
     let live = service.live.load_full();
@@ -180,17 +190,25 @@ pub(super) async fn open<N: Future<Output = ()>>(
     let routing = service.routing.load_full();
     let opening = Opening { service, config, routing: &routing, rule, lane, patience };
     let began = clock::now();
-    let now = service.unix_now();
-    let is_passed_over =
-        |one: &Candidate, hosts: &Hosts| one.address.socket().is_some_and(|address| !hosts.may_try(address, now));
-    service.hosts.look(|hosts| candidates.sort_by_cached_key(|one| is_passed_over(one, hosts)));
+    let order = |some: &mut [Candidate], is_wary| {
+        service.hosts.look(|hosts| hosts.order(some, |one| one.address.socket(), is_wary, service.unix_now()));
+    };
+    order(&mut candidates, false);
     let mut left = VecDeque::from(candidates);
     let mut last: Option<Trouble> = None;
-    while let Some(candidate) = left.pop_front() {
-        if last.is_some() && since(began) >= patience.all {
-            break;
-        }
-        match opening.reach(candidate, &mut left, wait).await {
+    while last.is_none() || since(began) < patience.all {
+        let Some(candidate) = left.pop_front() else { break };
+        let reached = tokio::select! {
+            biased;
+            reached = opening.reach(candidate.clone(), &mut left, wait) => reached,
+            () = post.called_off() => {
+                if last.is_some() || !left.is_empty() {
+                    opening.learn(&candidate, |hosts, address, now| hosts.spare(address, CALLED_OFF_WAIT, 0, now));
+                }
+                return Err(opening.called_off(&candidate));
+            }
+        };
+        match reached {
             Ok(link) => return Ok(link),
             Err(trouble) if trouble.is_ours => return Err(trouble),
             Err(mut trouble) => {
@@ -201,11 +219,14 @@ pub(super) async fn open<N: Future<Output = ()>>(
                     trouble.put_off();
                 }
                 last = Some(trouble);
+                order(left.make_contiguous(), true);
             }
         }
     }
     if let Some(last) = last.as_mut().filter(|_| !left.is_empty()) {
         last.put_off();
+        let is_doubted = |one: &Candidate, hosts: &Hosts| one.address.socket().is_some_and(|one| hosts.is_doubted(one));
+        last.has_untried = service.hosts.look(|hosts| left.iter().any(|one| !is_doubted(one, hosts)));
     }
     Err(last.unwrap_or_else(|| Trouble::deferral((4, 4), "no address to connect to".to_owned())))
 }
@@ -279,6 +300,7 @@ impl Opening<'_> {
                 });
             }
             Err(Unready::Other(trouble)) if !trouble.is_ours => self.learn(&peer, Hosts::failed),
+            Err(Unready::Tls(trouble)) if trouble.failure == Failure::Silent => self.learn(&peer, Hosts::failed),
             // That it lacks TLS is nothing to those who do not need it.
             Err(_) => {}
         }
@@ -412,7 +434,7 @@ impl Opening<'_> {
                     return Err(Unready::Other(trouble));
                 }
                 Next::Stopping => return Err(Unready::Other(self.stopping(&candidate))),
-                Next::Rung | Next::Idle | Next::Lagging => {}
+                Next::Rung | Next::Idle | Next::Lagging | Next::Stalling { .. } => {}
             }
         }
     }
@@ -511,6 +533,11 @@ impl Opening<'_> {
         Trouble { is_ours: true, peer: Some(candidate.clone()), ..trouble }
     }
 
+    fn called_off(self, candidate: &Candidate) -> Trouble {
+        let text = format!("{} is silent, and its place was needed (delivery.connections_max)", candidate.name);
+        Trouble { is_ours: true, peer: Some(candidate.clone()), ..Trouble::deferral((4, 1), text) }
+    }
+
     fn tls_is_broken(self, peer: &Candidate) -> bool {
         let now = self.service.unix_now();
         let address = peer.address.socket();
@@ -550,6 +577,13 @@ pub(super) fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Troub
             Some(Loss::TimedOut) => {
                 trouble.failure = Failure::Silent;
                 format!("timeout waiting for {} during {stage}", candidate.name)
+            }
+            Some(Loss::TooLong) => {
+                trouble.failure = Failure::Silent;
+                format!(
+                    "{} was too slow during {stage}: the transaction took longer than delivery.transaction_time",
+                    candidate.name
+                )
             }
             Some(Loss::Protocol(what)) if closing.stage == Stage::Auth => (*what).to_owned(),
             Some(Loss::Protocol(what)) => format!("{} speaks no SMTP during {stage}: {what}", candidate.name),

@@ -1,16 +1,17 @@
-//! A connection to an address, or to the first of two that answers.
+//! A connection to an address, or to one of two.
 //!
 //! IPv6 may be configured and lead nowhere. So where a host has both kinds of address and one of IPv6 is silent, one of IPv4
-//! is begun beside it after a moment (RFC 8305 §5); what refuses at once costs nothing anyway.
+//! is tried after a moment; what refuses at once costs nothing anyway. The silent one is let go before: a host that is to have one
+//! connection never sees two.
 
 use super::{Candidate, Where};
 use crate::config::EffectiveRule;
+use crate::env::clock;
 use crate::service::Service;
 use crate::session::Transport;
 use schedule::Failure;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
 use std::time::Duration;
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
@@ -111,29 +112,31 @@ impl Dialler<'_> {
         tokio::time::timeout(self.limit, self.dial(address)).await.unwrap_or(Err(Miss::Silent))
     }
 
-    /// Connects to `first`, and after a moment of silence to `second` beside it. Whoever is second is let go.
+    /// Connects to `first`, and after a moment of silence to `second` in its place; if that says no, to `first` again for the rest of
+    /// its time.
     ///
     /// # Cancel safety
     /// Yes.
+    // RFC 8305 §5 (gap: one attempt at a time, never two beside each other)
     pub(super) async fn race(self, first: &Where, second: Option<&Where>) -> Raced {
         let Some(second) = second else {
             return self.one(first).await.map_or_else(|miss| Raced::Nobody(miss, None), Raced::First);
         };
-        let mut one = pin!(self.one(first));
-        if let Ok(dialled) = tokio::time::timeout(HEAD_START, one.as_mut()).await {
+        if let Ok(dialled) = tokio::time::timeout(HEAD_START, self.one(first)).await {
             return dialled.map_or_else(|miss| Raced::Nobody(miss, None), Raced::First);
         }
-        let mut two = pin!(self.one(second));
-        tokio::select! {
-            biased;
-            dialled = one.as_mut() => match dialled {
-                Ok(transport) => Raced::First(transport),
-                Err(miss) => two.await.map_or_else(|other| Raced::Nobody(miss, Some(other)), Raced::Second),
-            },
-            dialled = two.as_mut() => match dialled {
-                Ok(transport) => Raced::Second(transport),
-                Err(other) => one.await.map_or_else(|miss| Raced::Nobody(miss, Some(other)), Raced::First),
-            },
+        let began = clock::now();
+        let other = match self.one(second).await {
+            Ok(transport) => return Raced::Second(transport),
+            Err(other) => other,
+        };
+        let took = HEAD_START + clock::now().saturating_duration_since(began);
+        match self.limit.saturating_sub(took) {
+            Duration::ZERO => Raced::Nobody(Miss::Silent, Some(other)),
+            limit => {
+                let again = Self { limit, ..self }.one(first).await;
+                again.map_or_else(|miss| Raced::Nobody(miss, Some(other)), Raced::First)
+            }
         }
     }
 

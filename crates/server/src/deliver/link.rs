@@ -22,6 +22,16 @@ use tokio::time::Sleep;
 /// Slices of one write.
 const SLICES: usize = 32;
 
+/// The least silence that is counted: whoever says something all the time is not slow but has much to say, or to take.
+const SILENCE: Duration = Duration::from_secs(1);
+/// Silences of a transaction together are late after so many times what a single one may take.
+const SILENCES: u32 = 2;
+
+/// After a silence of this length about a whole message nothing more is sent behind it.
+const STALLS_AFTER: Duration = Duration::from_secs(1);
+/// And after this one what was sent behind it, and cannot have been taken, goes elsewhere.
+const WITHDRAWS_AFTER: Duration = Duration::from_secs(5);
+
 /// A connection and its session.
 #[derive(Debug)]
 pub(super) struct Link {
@@ -43,6 +53,10 @@ pub(super) struct Link {
     lags_after: Option<Duration>,
     /// Since when the reply was owed of which it was told that it is late.
     told: Option<Duration>,
+    /// Since when an answer was missing of which it was told that it stalls the connection, and whether that was told twice.
+    stalls: Option<(Duration, bool)>,
+    /// How long the peer was silent in the transaction at hand, in silences that are worth to be counted.
+    silent: Duration,
     began: Instant,
 }
 
@@ -62,9 +76,16 @@ pub(super) enum Next {
     Idle,
     /// The server is going down; told once.
     Stopping,
-    /// The peer has said and taken nothing for longer than the fast lane bears. In the slow lane, or if it may have a message
-    /// whole, it is waited for all the same; otherwise the next step is its end. Told once for each reply.
+    /// The peer has said and taken nothing for longer than the fast lane bears, at once or again and again in a transaction.
+    /// In the slow lane, or if it may have a message whole, it is waited for all the same; otherwise the next step is its
+    /// end. Told once for each reply.
     Lagging,
+    /// The peer may have a message whole and says nothing: nothing is to go behind it. Told twice, the second time after
+    /// so long that what stands behind it is better off elsewhere.
+    Stalling {
+        /// It is the second time.
+        is_long: bool,
+    },
 }
 
 impl Link {
@@ -79,7 +100,8 @@ impl Link {
     ) -> Self {
         let began = clock::now();
         let (tls, routing) = (None, None);
-        Self { session, transport, is_lmtp, peer, tls, routing, is_deaf: false, lags_after, told: None, began }
+        let (is_deaf, told, stalls, silent) = (false, None, None, Duration::ZERO);
+        Self { session, transport, is_lmtp, peer, tls, routing, is_deaf, lags_after, told, stalls, silent, began }
     }
 
     /// The time of the session.
@@ -117,7 +139,8 @@ impl Link {
                     return Poll::Ready(Next::Rung);
                 }
                 let (limit, late) = (self.limit(), self.late());
-                let until = [idle_until, late].into_iter().flatten().fold(limit, Instant::min);
+                let stalls = self.stalls_at();
+                let until = [idle_until, late, stalls].into_iter().flatten().fold(limit, Instant::min);
                 if wait.poll(context, until).is_pending() {
                     return Poll::Pending;
                 }
@@ -128,6 +151,10 @@ impl Link {
                     return Poll::Ready(Next::Lagging);
                 } else if now >= limit {
                     self.session.expire(now.saturating_duration_since(self.began));
+                } else if stalls.is_some_and(|stalls| now >= stalls) {
+                    let is_long = self.stalls.is_some_and(|(since, _)| self.session.unanswered_since() == Some(since));
+                    self.stalls = self.session.unanswered_since().map(|since| (since, is_long));
+                    return Poll::Ready(Next::Stalling { is_long });
                 } else if idle_until.is_some_and(|idle| now >= idle) {
                     return Poll::Ready(Next::Idle);
                 } else {
@@ -149,7 +176,25 @@ impl Link {
     /// When the reply that is owed now is late, if that has not been told.
     fn late(&self) -> Option<Instant> {
         let (after, since) = (self.lags_after?, self.session.owed_since()?);
+        // However much was counted, a reply has its quarter: what answers the content in good time is not to be cut off.
+        let after = after.min((after * SILENCES).saturating_sub(self.silent).max(after / 4));
         if self.told == Some(since) { None } else { self.began.checked_add(since.saturating_add(after)) }
+    }
+
+    /// When it is to be told that a whole message has no answer, if that is to come.
+    fn stalls_at(&self) -> Option<Instant> {
+        let since = self.session.unanswered_since()?;
+        let after = match self.stalls.filter(|(told, _)| *told == since) {
+            None => STALLS_AFTER,
+            Some((_, false)) => WITHDRAWS_AFTER,
+            Some((_, true)) => return None,
+        };
+        self.began.checked_add(since.saturating_add(after))
+    }
+
+    /// A transaction is over: its silences are not held against the next one.
+    pub(super) fn forget_silences(&mut self) {
+        self.silent = Duration::ZERO;
     }
 
     /// Whether the connection ended in a way for which its host is passed over for a while: it was silent, or carried not one
@@ -166,6 +211,17 @@ impl Link {
 
     /// Sends and reads what can be. Whether the session was told anything.
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> bool {
+        // Whoever takes what we send takes it as the kernel's buffers have it, in large pieces and seldom.
+        let owed = self.session.owed_since().filter(|_| !self.session.has_output());
+        let is_told = self.move_bytes(context);
+        if is_told && let Some(since) = owed.filter(|since| self.session.owed_since() != Some(*since)) {
+            let silence = self.now().saturating_sub(since);
+            self.silent += if silence < SILENCE { Duration::ZERO } else { silence };
+        }
+        is_told
+    }
+
+    fn move_bytes(&mut self, context: &mut Context<'_>) -> bool {
         let now = self.now();
         let mut is_told = false;
         while self.session.has_output() && !self.is_deaf {

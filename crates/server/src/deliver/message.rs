@@ -1,18 +1,17 @@
 //! A message as a connection sends it: the envelope with the recipients that are due, and the content piece by piece.
 //!
-//! A fresh message comes from the spool's memory and touches no disk. An older one is read by the threads that may wait:
-//! the envelope at once, the content in pieces of [`PIECE_BYTES`] when the session asks for them, so that a connection
-//! never holds more than a few of those.
+//! A fresh message comes from the spool's memory and touches no disk. An older one is read when it is its turn, once for all that
+//! want it ([`Reading`]): the recipients at once, the content in pieces of [`PIECE_BYTES`] when the session asks for them, so that a
+//! connection never holds more than a few of those.
 
+use super::reading::{Reading, Unread};
 use crate::dispatch::Dispatch;
-use crate::env::blocking;
 use bytes::Bytes;
 use mail::{Envelope, QueueId};
 use schedule::Positions;
 use spool::envelope::{decode_head, decode_recipient};
-use spool::{Recent, Spool, State, Status, Store as _, StoredEnvelope};
+use spool::{Part, Recent, State, Status, Store as _, StoredEnvelope};
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 /// How much of a stored content is read at once.
 const PIECE_BYTES: u64 = 256 << 10;
@@ -52,8 +51,8 @@ pub(crate) enum Content {
 pub(crate) enum Unfit {
     /// No recipient of the job is waiting any more: held, deleted, or done.
     Nothing,
-    /// The spool cannot read it.
-    Unreadable(String),
+    /// It could not be read.
+    Unread(Unread),
 }
 
 impl Outgoing {
@@ -67,21 +66,17 @@ impl Outgoing {
         if let Some(early) = dispatch.early.get(id) {
             return early.outgoing(recipients);
         }
-        let spool = &dispatch.spool;
-        if let Some(Recent { envelope, recipients_left, body }) = spool.recent(id, recipients.iter()) {
+        if let Some(Recent { envelope, recipients_left, body }) = dispatch.spool.recent(id, recipients.iter()) {
             let is_small = envelope.body_bytes <= HELD_BYTES_MAX;
             let content = if is_small { Content::Here(body.into()) } else { Content::Stored { read: 0 } };
             return Self::assemble(id, &envelope, recipients_left, recipients, content);
         }
-        let store = Arc::clone(spool);
-        let stored = blocking::run(move || store.envelope(id)).await;
-        match stored {
-            Ok(Ok(stored)) => {
-                Self::assemble(id, &stored, stored.recipients.len(), recipients, Content::Stored { read: 0 })
+        match dispatch.reading.part(id, recipients).await {
+            Ok(Part { envelope, recipients_left }) => {
+                Self::assemble(id, &envelope, recipients_left, recipients, Content::Stored { read: 0 })
             }
-            Ok(Err(spool::Error::Unknown(_))) => Err(Unfit::Nothing),
-            Ok(Err(error)) => Err(Unfit::Unreadable(error.to_string())),
-            Err(_) => Err(Unfit::Unreadable("the reading thread broke off".to_owned())),
+            Err(Unread::Gone) => Err(Unfit::Nothing),
+            Err(why) => Err(Unfit::Unread(why)),
         }
     }
 
@@ -103,7 +98,7 @@ impl Outgoing {
         recipients: &Positions,
         content: Content,
     ) -> Result<Self, Unfit> {
-        let unreadable = |error: spool::envelope::EnvelopeError| Unfit::Unreadable(error.to_string());
+        let unreadable = |error: spool::envelope::EnvelopeError| Unfit::Unread(Unread::Bad(error.to_string()));
         let mut envelope = decode_head(id, &stored.head).map_err(unreadable)?;
         let mut positions = Vec::new();
         // Both are in the order of positions: one pass.
@@ -128,7 +123,7 @@ impl Outgoing {
     /// The spool cannot read it.
     /// # Cancel safety
     /// No: a piece may be lost.
-    pub(crate) async fn next_piece(&mut self, spool: &Arc<Spool>) -> Result<Option<Bytes>, String> {
+    pub(crate) async fn next_piece(&mut self, reading: &Reading) -> Result<Option<Bytes>, Unread> {
         let read = match &mut self.content {
             Content::Here(pieces) => return Ok(pieces.pop_front()),
             Content::Stored { read } => read,
@@ -138,9 +133,9 @@ impl Outgoing {
             return Ok(None);
         }
         let end = (start + PIECE_BYTES).min(self.content_bytes);
-        let piece = read_range(spool, id, start, end).await?;
+        let piece = Self::part(reading, id, start, end).await?;
         if piece.is_empty() {
-            return Err(format!("its content ends at octet {start} of {}", self.content_bytes));
+            return Err(Unread::Bad(format!("its content ends at octet {start} of {}", self.content_bytes)));
         }
         *read = start + piece.len() as u64;
         Ok(Some(piece))
@@ -160,8 +155,8 @@ impl Outgoing {
     /// The spool cannot read it.
     /// # Cancel safety
     /// Yes.
-    pub(crate) async fn part(spool: &Arc<Spool>, id: QueueId, start: u64, end: u64) -> Result<Bytes, String> {
-        read_range(spool, id, start, end).await
+    pub(crate) async fn part(reading: &Reading, id: QueueId, start: u64, end: u64) -> Result<Bytes, Unread> {
+        reading.content(id, start..end).await
     }
 
     /// The whole content, which may be large; for conversions and reports.
@@ -170,22 +165,7 @@ impl Outgoing {
     /// The spool cannot read it.
     /// # Cancel safety
     /// Yes.
-    pub(crate) async fn whole(spool: &Arc<Spool>, id: QueueId) -> Result<Vec<u8>, String> {
-        let store = Arc::clone(spool);
-        let read = blocking::run(move || store.body(id)).await;
-        match read {
-            Ok(Ok(parts)) => Ok(parts.concat()),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("the reading thread broke off".to_owned()),
-        }
-    }
-}
-
-async fn read_range(spool: &Arc<Spool>, id: QueueId, start: u64, end: u64) -> Result<Bytes, String> {
-    let store = Arc::clone(spool);
-    match blocking::run(move || store.body_range(id, start..end)).await {
-        Ok(Ok(piece)) => Ok(piece),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("the reading thread broke off".to_owned()),
+    pub(crate) async fn whole(reading: &Reading, id: QueueId) -> Result<Vec<u8>, Unread> {
+        reading.read(move |spool| spool.body(id)).await.map(|parts| parts.concat())
     }
 }

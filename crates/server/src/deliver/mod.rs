@@ -12,6 +12,8 @@
 
 mod answers;
 mod connect;
+mod conversation;
+mod deferrals;
 mod dial;
 #[cfg(test)]
 mod internet;
@@ -20,48 +22,36 @@ pub(crate) mod local;
 mod message;
 mod peer;
 mod place;
+mod reading;
 
 pub(crate) use crate::resolve::Candidate;
+pub(crate) use deferrals::Deferrals;
 #[cfg(test)]
 pub(crate) use internet::Internet;
 pub(crate) use message::{Outgoing, Unfit};
 pub(crate) use place::Where;
+pub(crate) use reading::{Reading, Unread};
 
 use crate::config::RouteProtocol;
 use crate::dispatch::{Dispatch, Post, Way};
 use crate::dns::NoHosts;
-use crate::env::{blocking, clock};
 use crate::resolve;
 use crate::service::Service;
 use crate::session::Wait;
-use crate::settle::{self, Attempt, Cause, Fate};
+use crate::settle::{self, Attempt, Fate};
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
-use connect::{Trouble, next_hop, refused};
-use link::{Link, Next};
-use mail::{Body, EnhancedCode, MailParams, Outcome};
-use message::Content;
+use connect::{Trouble, next_hop};
+use conversation::Conversation;
+use mail::MailParams;
 use observe::{Event, NextHop, Severity};
 use schedule::{ConnectionId, Failure, Feedback, Hosts, Job, Take};
-use smtp::client::{Answer, Finished, Loss, Misfit, Stage, Step, Transaction};
+use smtp::client::Transaction;
 use spool::{Change, Pressure, Status, Store as _};
-use std::collections::VecDeque;
-use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
-
-/// How long a recipient waits whose message could not be read.
-const UNREADABLE_RETRY: Duration = Duration::from_secs(3_600);
-
-/// Messages without a taker after which a connection is closed.
-///
-/// Servers count refusals in a session and end it, and what was sent behind waits for its next attempt: Exim 4.96 after ten RSET
-/// that follow no message (`smtp_accept_max_nonmail`), Postfix after twenty errors, two for such a message. Those that
-/// are behind the last one count too.
-const BARREN_MAX: u32 = 5;
+use std::time::Duration;
 
 /// Opens a connection for a destination and feeds it until there is no work, or it breaks.
 ///
@@ -98,42 +88,33 @@ pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionI
         Ok(_) | Err(_) => return dispatch.misplaced(&way, connection),
     };
     let addresses: Vec<SocketAddr> = site.candidates.iter().filter_map(|one| one.address.socket()).collect();
-    let opened = Box::pin(connect::open(&service, site.candidates, way.lane, &site.rule, &mut wait)).await;
+    let opened = Box::pin(connect::open(&service, site.candidates, way.lane, &site.rule, &post, &mut wait)).await;
     match opened {
         Ok(link) => {
             dispatch.reached(&service, &way, connection);
-            let mut conversation = Conversation {
-                work,
-                link,
-                post: &post,
-                open: VecDeque::new(),
-                tokens: 0,
-                appetite: Appetite::Hungry,
-                idle_since: clock::now(),
-                answered: 0,
-                has_delivered: false,
-                barren: 0,
-                is_lagging: false,
-            };
+            let mut conversation = Conversation::new(work, link, &post, addresses);
             Box::pin(conversation.hold(&mut wait)).await;
-            if conversation.link.has_failed(conversation.answered) {
+            let (has_failed, dismissal) = (conversation.has_failed(), conversation.dismissal());
+            if has_failed {
                 learn(&service, &conversation.link.peer, Hosts::failed);
             }
-            let dismissal = conversation.dismissal().filter(|_| {
-                // Otherwise the next connection is one to another host.
-                let now = service.unix_now();
-                !service.hosts.look(|hosts| addresses.iter().any(|address| hosts.may_try(*address, now)))
-            });
+            let has_others = conversation.has_others(has_failed);
+            let is_of_host = has_failed || dismissal.is_some() && conversation.tried > 0;
             work = conversation.work;
             work.flush();
             // It is over for the host before dispatch may open another.
             drop(conversation.link);
-            if let Some(trouble) = dismissal {
-                let jobs = dispatch.unreachable(&service, &way, connection, Failure::Refused, &trouble.text);
-                return Box::pin(defer_all(&service, jobs, &trouble)).await;
+            match dismissal {
+                _ if has_others && is_of_host => return dispatch.host_failed(connection),
+                Some(trouble) if !has_others => {
+                    let jobs = dispatch.unreachable(&service, &way, connection, trouble.failure, &trouble.text);
+                    return Box::pin(defer_all(&service, jobs, &trouble)).await;
+                }
+                _ => {}
             }
         }
         Err(trouble) if trouble.is_ours => {}
+        Err(trouble) if trouble.has_untried => return dispatch.host_failed(connection),
         Err(trouble) if trouble.is_permanent => {
             dispatch.reached(&service, &way, connection);
             Box::pin(work.refuse_all(&trouble)).await;
@@ -167,12 +148,22 @@ pub(crate) async fn defer(service: &Arc<Service>, jobs: Vec<Job>, why: &str) {
 /// is tried again.
 async fn defer_all(service: &Arc<Service>, jobs: Vec<Job>, trouble: &Trouble) {
     let Some(dispatch) = &service.dispatch else { return };
-    for job in jobs {
+    for job in &jobs {
         if let Some(early) = dispatch.early.get(job.message) {
             early.want();
         }
-        let Ok(outgoing) = Outgoing::load(dispatch, job.message, &job.recipients).await else { continue };
+    }
+    let mut line = dispatch.deferrals.line_up(jobs);
+    while let Some((job, turn)) = line.next().await {
+        if service.stop.has_begun() {
+            // The next start finds out again.
+            return;
+        }
+        let outgoing = Outgoing::load(dispatch, job.message, &job.recipients).await;
+        drop(turn);
+        let Ok(outgoing) = outgoing else { continue };
         settle::log_deferred(service, &unsent(service, &outgoing, trouble), &trouble.cause());
+        dispatch.expect(&outgoing.envelope, &job.recipients);
     }
 }
 
@@ -253,13 +244,13 @@ impl Work<'_> {
         settled.retry
     }
 
-    /// What a host put off is tried with others of its site next, if there are some.
-    fn spare(&self, host: &Candidate, retry: Option<Duration>) {
+    /// What a host put off is tried with others of its site next, if there are some; it has `count` hosts.
+    fn spare(&self, host: &Candidate, count: usize, retry: Option<Duration>) {
         #[cfg(test)]
         let retry = retry.filter(|_| !is_sabotaged(Sabotage::SameHostAgain));
         let now = self.service.unix_now();
         if let (Some(at), Some(address)) = (retry, host.address.socket()) {
-            self.service.hosts.learn(|hosts| hosts.spare(address, at.saturating_sub(now), now));
+            self.service.hosts.learn(|hosts| hosts.spare(address, at.saturating_sub(now), count, now));
         }
     }
 
@@ -278,31 +269,36 @@ impl Work<'_> {
     async fn fail(&mut self, job: &Job, trouble: &Trouble) {
         let outgoing = match Outgoing::load(self.dispatch, job.message, &job.recipients).await {
             Ok(outgoing) => outgoing,
-            Err(Unfit::Nothing) => return self.records.push((job.clone(), Feedback::Neutral, None)),
-            Err(Unfit::Unreadable(why)) => return self.put_aside(job, &why),
+            Err(Unfit::Nothing) => return self.records.push((job.clone(), Feedback::Unsent, None)),
+            Err(Unfit::Unread(why)) => return self.put_aside(job, &why),
         };
         let fates = vec![Fate::Failed(trouble.cause()); outgoing.positions.len()];
         let attempt = unsent(self.service, &outgoing, trouble);
-        self.settle(job, &attempt, fates, Feedback::Neutral).await;
+        self.settle(job, &attempt, fates, Feedback::Unsent).await;
     }
 
-    /// The spool cannot read a message: its recipients wait, and somebody has to look. One that is gone was deleted meanwhile.
-    fn put_aside(&mut self, job: &Job, why: &str) {
+    /// A message cannot be read: its recipients wait, and somebody has to look. One that is gone was deleted meanwhile.
+    fn put_aside(&mut self, job: &Job, why: &Unread) {
         let Some(spool) = self.service.spool() else { return };
-        let due = self.service.unix_now() + UNREADABLE_RETRY;
+        let due = self.service.unix_now() + why.pause();
         let mut is_there = false;
-        for (entry, _) in spool.states(job.message) {
-            if entry.state.status == Status::Waiting && job.recipients.contains(entry.recipient) {
+        for (entry, _) in spool.states_of(job.message, job.recipients.iter()) {
+            if entry.state.status == Status::Waiting {
                 let state = entry.state.tried().until(due);
                 self.changes.push(Change { id: job.message, recipient: entry.recipient, state, destination: None });
                 is_there = true;
             }
         }
         if is_there {
-            let text = format!("message {} cannot be read: {why}; run mailrace spool verify on a copy", job.message);
+            let minutes = why.pause().as_secs() / 60;
+            let text = format!(
+                "message {} cannot be read: {why}; it is tried again in {minutes} minutes; {}",
+                job.message,
+                why.advice()
+            );
             self.service.tell(&Event::Spool { severity: Severity::Error, text: &text });
         }
-        self.records.push((job.clone(), Feedback::Neutral, is_there.then_some(due)));
+        self.records.push((job.clone(), Feedback::Unsent, is_there.then_some(due)));
     }
 }
 
@@ -310,370 +306,6 @@ impl Drop for Work<'_> {
     /// A task that is cut off has still told what it knew.
     fn drop(&mut self) {
         self.flush();
-    }
-}
-
-/// Whether a connection wants work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Appetite {
-    /// It asks for the next job.
-    Hungry,
-    /// There was none: the bell tells.
-    Sated,
-    /// It finishes what is open and closes.
-    Leaving,
-}
-
-/// Why content is not made 7-bit.
-enum Unconverted {
-    /// It cannot be read.
-    Unreadable(String),
-    /// It must not be changed.
-    Impossible(String),
-}
-
-/// A message on its way.
-struct Open {
-    token: u64,
-    job: Job,
-    outgoing: Outgoing,
-    /// What became of recipients who were left out; empty: nobody was.
-    left_out: Vec<Option<Fate>>,
-    /// Why its content could not be read to the end.
-    unreadable: Option<String>,
-    began: Instant,
-}
-
-impl Open {
-    /// What became of all recipients, with those who were sent.
-    fn fates(&mut self, sent: Vec<Fate>) -> Vec<Fate> {
-        if self.left_out.is_empty() {
-            return sent;
-        }
-        let mut sent = sent.into_iter();
-        std::mem::take(&mut self.left_out).into_iter().filter_map(|one| one.or_else(|| sent.next())).collect()
-    }
-}
-
-/// A connection that is ready for mail.
-struct Conversation<'a> {
-    work: Work<'a>,
-    link: Box<Link>,
-    post: &'a Post,
-    open: VecDeque<Open>,
-    /// Names of transactions between the session and us.
-    tokens: u64,
-    appetite: Appetite,
-    idle_since: Instant,
-    /// Transactions that came to an answer.
-    answered: u64,
-    /// Somebody was delivered over it.
-    has_delivered: bool,
-    /// Those of them that no recipient was delivered by.
-    barren: u32,
-    /// The peer has been silent for longer than the fast lane bears.
-    is_lagging: bool,
-}
-
-impl Conversation<'_> {
-    async fn hold<N: Future<Output = ()>>(&mut self, wait: &mut Wait<'_, N>) {
-        let post = self.post;
-        let mut bell = Box::pin(post.bell.notified());
-        let mut step = self.link.session.step();
-        loop {
-            match step {
-                Step::Ready if self.appetite == Appetite::Hungry => self.take().await,
-                Step::Ready if self.appetite == Appetite::Leaving && self.link.session.in_flight() == 0 => {
-                    let now = self.link.now();
-                    self.link.session.quit(now);
-                }
-                Step::Content => self.feed().await,
-                Step::Done(finished) => Box::pin(self.finish(finished)).await,
-                Step::Closed => return,
-                Step::Wait | Step::Ready | Step::StartTls => {
-                    self.work.flush();
-                    match self.link.next(wait, bell.as_mut(), true, self.idle_until()).await {
-                        Next::Step(next) => {
-                            step = next;
-                            continue;
-                        }
-                        Next::Rung => {
-                            bell = Box::pin(post.bell.notified());
-                            if post.is_called_off.load(Ordering::Acquire) {
-                                if self.is_lagging {
-                                    return Box::pin(self.break_off()).await;
-                                }
-                                self.appetite = Appetite::Leaving;
-                            } else if self.appetite == Appetite::Sated {
-                                self.appetite = Appetite::Hungry;
-                            }
-                        }
-                        Next::Idle | Next::Stopping => self.appetite = Appetite::Leaving,
-                        // It is waited for; dispatch has no lanes yet that could make room for others meanwhile.
-                        Next::Lagging => {
-                            self.is_lagging = true;
-                            self.work.dispatch.lagging(self.work.connection);
-                        }
-                    }
-                }
-            }
-            step = self.link.session.step();
-        }
-    }
-
-    /// The place of a connection whose peer is silent goes to somebody else. Whether it has taken what it was sent nobody
-    /// knows: the next attempt may make a duplicate.
-    async fn break_off(&mut self) {
-        for open in std::mem::take(&mut self.open) {
-            // RFC 3463 §3.5: bad connection
-            let status = EnhancedCode::of(Outcome::Transient, 4, 2);
-            let text =
-                format!("{} is silent, and its place was needed (delivery.connections_max)", self.link.peer.name);
-            let fates = vec![Fate::Deferred(Cause::new(status, text, None)); open.outgoing.positions.len()];
-            let xdelay = clock::now().saturating_duration_since(open.began);
-            let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, false);
-            let retry = self.work.settle(&open.job, &attempt, fates, Feedback::Lost).await;
-            self.work.spare(&self.link.peer, retry);
-        }
-        self.work.flush();
-        learn(self.work.service, &self.link.peer, Hosts::failed);
-    }
-
-    /// Until when a connection without work is kept.
-    fn idle_until(&self) -> Option<Instant> {
-        let is_idle = self.link.session.in_flight() == 0 && self.appetite == Appetite::Sated;
-        is_idle.then(|| self.idle_since + self.work.service.live.load().config.delivery.idle_time)
-    }
-
-    /// Takes the next job, if there is one.
-    async fn take(&mut self) {
-        let work = &mut self.work;
-        let is_poisoned = work.service.keeper.pressure() == Pressure::Poisoned;
-        if work.service.stop.has_begun() || is_poisoned {
-            self.appetite = Appetite::Leaving;
-            return;
-        }
-        // What is done must be known before more is asked for.
-        work.flush();
-        if self.link.routing.as_ref().is_some_and(|old| peer::is_out_of_date(old, &work.service.routing.load())) {
-            self.appetite = Appetite::Leaving;
-            return;
-        }
-        let job = match work.dispatch.take(work.connection) {
-            Take::Job(job) => job,
-            Take::Idle => {
-                self.appetite = Appetite::Sated;
-                self.idle_since = clock::now();
-                return;
-            }
-            Take::Close => {
-                self.appetite = Appetite::Leaving;
-                return;
-            }
-        };
-        match Outgoing::load(work.dispatch, job.message, &job.recipients).await {
-            Ok(outgoing) => self.begin(job, outgoing).await,
-            Err(Unfit::Nothing) => work.records.push((job, Feedback::Neutral, None)),
-            Err(Unfit::Unreadable(why)) => work.put_aside(&job, &why),
-        }
-    }
-
-    /// Begins the transaction of a job, or settles it when this peer cannot take it.
-    async fn begin(&mut self, job: Job, mut outgoing: Outgoing) {
-        self.tokens += 1;
-        let now = self.work.service.unix_now();
-        if let Some(cause) = settle::deadline::too_late(&outgoing.envelope, now) {
-            return self.refuse(&job, &outgoing, cause).await;
-        }
-        let left_out = peer::unserved(&self.link, &outgoing.envelope).await;
-        if !left_out.is_empty() {
-            self.try_tls_again();
-            if left_out.iter().all(Option::is_some) {
-                let attempt = outgoing.attempt(next_hop(&self.link.peer), self.mailer(), Duration::ZERO, false);
-                let fates = left_out.into_iter().flatten().collect();
-                Box::pin(self.work.settle(&job, &attempt, fates, Feedback::Neutral)).await;
-                return;
-            }
-        }
-        let mut transaction = outgoing.transaction(self.tokens, now, &left_out);
-        let mut fits = self.link.session.fits(&transaction);
-        let needs_seven_bit = fits == Err(Misfit::EightBit)
-            || fits.is_ok() && !self.link.session.offers().eight_bit_mime && !outgoing.is_plain();
-        if needs_seven_bit {
-            if let Some(early) = self.work.dispatch.early.get(job.message)
-                && !early.store().await
-            {
-                return self.work.records.push((job, Feedback::Neutral, None));
-            }
-            match self.convert(&mut outgoing).await {
-                Ok(()) => {
-                    transaction = outgoing.transaction(self.tokens, now, &left_out);
-                    fits = self.link.session.fits(&transaction);
-                }
-                Err(Unconverted::Unreadable(why)) => return self.work.put_aside(&job, &why),
-                Err(Unconverted::Impossible(text)) => {
-                    let status = EnhancedCode::of(Outcome::Permanent, 6, 3);
-                    return self.refuse(&job, &outgoing, Cause::new(status, text, None)).await;
-                }
-            }
-        }
-        if let Err(misfit) = fits {
-            let cause = answers::misfit_cause(misfit, &self.link.peer);
-            return self.refuse(&job, &outgoing, cause).await;
-        }
-        let now = self.link.now();
-        self.link.session.begin(transaction, now);
-        #[cfg(test)]
-        if is_sabotaged(Sabotage::RecordEarly)
-            && let Some(spool) = self.work.service.spool()
-        {
-            let state = spool::State { status: Status::Done, ..spool::State::default() };
-            let change = |recipient| Change { id: job.message, recipient, state, destination: None };
-            drop(spool.record(&job.recipients.iter().map(change).collect::<Vec<_>>()));
-        }
-        let (token, unreadable, began) = (self.tokens, None, clock::now());
-        self.open.push_back(Open { token, job, outgoing, left_out, unreadable, began });
-    }
-
-    /// Somebody needs TLS: where it broke, or was not tried, the next connection shows whether it works now.
-    fn try_tls_again(&mut self) {
-        if self.link.tls.is_none() && self.link.session.offers().starttls {
-            learn(self.work.service, &self.link.peer, |hosts, address, _| hosts.tls_worked(address));
-            self.appetite = Appetite::Leaving;
-        }
-    }
-
-    /// Makes the content 7-bit for a peer that takes nothing else.
-    // RFC 6152 §3: convert, or give it back
-    async fn convert(&self, outgoing: &mut Outgoing) -> Result<(), Unconverted> {
-        let Some(spool) = self.work.service.spool() else { return Ok(()) };
-        // Whole messages in memory: a few at a time. Closed never.
-        let _permit = self.work.dispatch.conversions.acquire().await;
-        let content = Outgoing::whole(spool, outgoing.envelope.id).await.map_err(Unconverted::Unreadable)?;
-        if mail::seven_bit::is_seven_bit(&content) {
-            outgoing.envelope.params.body = None;
-            return Ok(());
-        }
-        let converted = blocking::run(move || mail::seven_bit::convert(&content)).await;
-        let converted = converted.map_err(|_| Unconverted::Unreadable("the conversion broke off".to_owned()))?;
-        let converted = converted.map_err(|reason| {
-            Unconverted::Impossible(format!("{} does not offer 8BITMIME: {reason}", self.link.peer.name))
-        })?;
-        outgoing.content_bytes = converted.len() as u64;
-        outgoing.envelope.params.body = Some(Body::SevenBit);
-        outgoing.content = Content::Here(VecDeque::from([converted.into()]));
-        Ok(())
-    }
-
-    /// This peer will never take the message.
-    async fn refuse(&mut self, job: &Job, outgoing: &Outgoing, cause: Cause) {
-        let fates = vec![Fate::Failed(cause); outgoing.positions.len()];
-        let attempt = outgoing.attempt(next_hop(&self.link.peer), self.mailer(), Duration::ZERO, false);
-        Box::pin(self.work.settle(job, &attempt, fates, Feedback::Neutral)).await;
-    }
-
-    /// Gives the session the next piece of the content that it sends.
-    async fn feed(&mut self) {
-        let (Some(open), Some(spool)) = (self.open.back_mut(), self.work.service.spool()) else {
-            return self.link.session.abort_content(self.link.now());
-        };
-        let piece = open.outgoing.next_piece(spool).await;
-        let now = self.link.now();
-        match piece {
-            Ok(Some(piece)) => return self.link.session.content(piece, now),
-            Ok(None) => open.unreadable = Some("its content is shorter than it should be".to_owned()),
-            Err(why) => open.unreadable = Some(why),
-        }
-        self.link.session.abort_content(now);
-    }
-
-    /// A transaction is over.
-    async fn finish(&mut self, finished: Finished) {
-        let token = finished.token;
-        let Some(at) = self.open.iter().position(|open| open.token == token) else { return };
-        let Some(mut open) = self.open.remove(at) else { return };
-        self.is_lagging = false;
-        if self.appetite == Appetite::Sated && self.open.is_empty() {
-            self.idle_since = clock::now();
-        }
-        if let Some(why) = &open.unreadable {
-            return self.work.put_aside(&open.job, why);
-        }
-        if self.is_untried(&finished) {
-            if finished.outcomes.iter().any(is_used_up) {
-                self.appetite = Appetite::Leaving;
-            }
-            return self.work.dispatch.give_back(self.work.connection, &open.job);
-        }
-        let is_answered = finished.outcomes.iter().any(|outcome| matches!(outcome.answer, Answer::Reply(_)));
-        let is_put_off = finished.outcomes.iter().all(|outcome| answers::is_put_off(outcome.stage, &outcome.answer));
-        let mut feedback = Feedback::Neutral;
-        let mut fates = Vec::with_capacity(finished.outcomes.len());
-        let rules = Arc::clone(&self.work.service.live.load().reasons);
-        for outcome in finished.outcomes {
-            let (fate, says) = answers::judge(&rules, &self.link.peer, outcome.stage, outcome.answer);
-            if says != Feedback::Neutral && !matches!(feedback, Feedback::Good | Feedback::Lost) {
-                feedback = says;
-            }
-            fates.push(fate);
-        }
-        self.answered += 1;
-        if fates.iter().any(|fate| matches!(fate, Fate::Delivered(_))) {
-            self.has_delivered = true;
-            fates.iter_mut().for_each(Fate::hurry);
-        } else {
-            self.barren += 1;
-            if self.barren >= BARREN_MAX {
-                self.appetite = Appetite::Leaving;
-            }
-        }
-        let fates = open.fates(fates);
-        let xdelay = clock::now().saturating_duration_since(open.began);
-        if is_answered && !is_put_off {
-            let delivered = |hosts: &mut Hosts, address, now| hosts.delivered(address, xdelay, now);
-            learn(self.work.service, &self.link.peer, delivered);
-        }
-        let passes_dsn = self.link.session.offers().dsn;
-        let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, passes_dsn);
-        let retry = self.work.settle(&open.job, &attempt, fates, feedback).await;
-        if is_put_off {
-            self.work.spare(&self.link.peer, retry);
-        }
-    }
-
-    /// How the peer ended the connection, if it did so before it took anything. Whoever wants nothing now is as good as away: the
-    /// message has had its attempt, and what waits behind it shall not have one each.
-    fn dismissal(&self) -> Option<Trouble> {
-        let closing = self.link.session.closing().filter(|_| !self.has_delivered)?;
-        #[cfg(test)]
-        if is_sabotaged(Sabotage::KnockAgain) {
-            return None;
-        }
-        let is_dismissed = closing.reply.as_ref().is_some_and(|reply| reply.code().get() == 421);
-        (is_dismissed && !self.work.service.stop.has_begun()).then(|| refused(Some(closing), &self.link.peer))
-    }
-
-    /// Whether the peer had nothing to do with the transaction: it was behind one that ended the connection, or the
-    /// peer closed a connection that had served before.
-    fn is_untried(&self, finished: &Finished) -> bool {
-        finished.outcomes.iter().all(|outcome| match (&outcome.answer, outcome.stage) {
-            (Answer::NotTried, _) => true,
-            // Whoever ends a connection that had served ends it for what was sent ahead too. The message is first on the
-            // next one, where the same counts.
-            // Behind the whole content nobody knows whether it was taken: that was an attempt.
-            (Answer::Lost(Loss::Closed), Stage::End) => false,
-            (Answer::Lost(Loss::Closed), _) => self.answered > 0,
-            (Answer::Reply(_), _) => self.answered > 0 && is_used_up(outcome),
-            _ => false,
-        })
-    }
-
-    fn mailer(&self) -> &'static str {
-        match self.link.session.offers() {
-            _ if self.link.is_lmtp => "lmtp",
-            offers if *offers == smtp::client::Offers::default() => "smtp",
-            _ => "esmtp",
-        }
     }
 }
 
@@ -709,6 +341,7 @@ impl Outgoing {
             mailer,
             xdelay,
             passes_dsn,
+            passes_by: false,
             is_try: true,
             is_told: false,
             is_final: false,
@@ -716,9 +349,4 @@ impl Outgoing {
             owner: None,
         }
     }
-}
-
-/// Whether the peer has had enough of the connection.
-fn is_used_up(outcome: &smtp::client::Outcome) -> bool {
-    matches!(&outcome.answer, Answer::Reply(reply) if answers::is_used_up(outcome.stage, reply))
 }

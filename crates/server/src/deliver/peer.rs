@@ -191,7 +191,7 @@ fn secured<'a>(
     let Some(info) = info else { return Secured { name: Some(name), ..Secured::default() } };
     let certificate = info.certificate.as_deref();
     let wanted = demand.further.iter().find_map(|one| match one {
-        Certified::Cn(wanted) => Some(wanted.as_deref().unwrap_or(name)),
+        Certified::Cn(wanted) => Some(wanted.as_deref().unwrap_or(name).trim_end_matches('.')),
         _ => None,
     });
     let is_for = |wanted: &&str| certificate.is_some_and(|certificate| certificate.is_for(wanted));

@@ -3,17 +3,20 @@
 //! Decisions only send an [`Errand`] and never wait. One task ([`run`]) takes them, and owns what they begin; at the end of the
 //! server it waits for what is open.
 
-use super::{Dispatch, Post, Way, overdue, rehome};
+use super::{Dispatch, Post, Renewal, Way, overdue, rehome};
 use crate::deliver;
 use crate::env::blocking;
+use crate::queue::{Destinations, Nudge as _};
 use crate::resolve;
 use crate::service::Service;
+use bytes::Bytes;
 use mail::QueueId;
 use observe::{Event, Severity};
 use schedule::{ConnectionId, DestinationId, Job, Overdue, Positions, Waiting};
 use spool::Entry;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -25,7 +28,10 @@ pub(super) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What the task that owns connections is to begin.
 pub(super) enum Errand {
+    /// All that waits is due.
     Restore,
+    /// Mail of old destinations that was under way is given new ones.
+    Rehome,
     /// Something else that the end of the server waits for.
     Task(Task),
     Resolve {
@@ -61,7 +67,7 @@ pub(crate) async fn run(service: Arc<Service>) {
     let Some(dispatch) = service.dispatch.clone() else { return };
     let taken = dispatch.inbox.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(mut inbox) = taken else { return };
-    restore(&service, &dispatch).await;
+    restore(&service, &dispatch, true).await;
     let mut tasks = JoinSet::new();
     loop {
         let pause = dispatch.pause();
@@ -80,38 +86,52 @@ pub(crate) async fn run(service: Arc<Service>) {
     while tasks.join_next().await.is_some() {}
 }
 
-/// All that waits is due: at the start, and when the configuration may have changed where it goes.
-async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>) {
+/// Mail goes to the destinations that it belongs to now, and is due there; with `all` whatever waits is: at the start, and when the
+/// configuration has changed where it goes.
+async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>, all: bool) {
+    #[cfg(test)]
+    dispatch.passes.fetch_add(1, Ordering::Relaxed);
     let (live, spool) = (service.live.load_full(), Arc::clone(&dispatch.spool));
     let (config, routing) = (live.config.clone(), service.routing.load_full());
     let dispatcher = Arc::clone(dispatch);
     let is_active =
         move |name: &[u8], entry: &Entry| dispatcher.lock().scheduler.is_active(name, entry.id, entry.recipient);
     let moved = blocking::run(move || rehome::rehome(&spool, &config, &routing, &is_active)).await;
-    let is_left = match moved {
-        Ok(Ok(left)) => left > 0,
+    let moved = match moved {
+        Ok(Ok(moved)) => moved,
         Ok(Err(error)) => {
             let text = format!("mail that waits for old hosts cannot be given new destinations: {error}");
             service.tell(&Event::Spool { severity: Severity::Error, text: &text });
-            false
+            rehome::Moved::default()
         }
-        Err(_) => false,
+        Err(_) => rehome::Moved::default(),
     };
     // With `delivery.mode = "queue"` the scheduler leaves alone what nobody has released.
-    dispatch.restore();
-    if is_left {
+    if all {
+        dispatch.restore();
+    } else {
+        let names: Vec<Bytes> = moved.to.into_iter().map(Bytes::from).collect();
+        dispatch.retry(Destinations::These(&names));
+    }
+    // Whoever passes next goes by the configuration of that time: one is enough for all that asked.
+    if moved.left > 0 && !dispatch.rehomes_again.swap(true, Ordering::AcqRel) {
         tokio::select! {
             () = service.stop.begun() => {}
-            () = tokio::time::sleep(REHOME_AGAIN) => dispatch.send(Errand::Restore),
+            () = tokio::time::sleep(REHOME_AGAIN) => {
+                dispatch.rehomes_again.store(false, Ordering::Release);
+                dispatch.send(Errand::Rehome);
+            }
         }
     }
 }
 
-/// A new configuration is in force.
-pub(crate) fn reconfigure(service: &Arc<Service>) {
+/// A new configuration is in force; what it means for mail that waits is done.
+pub(crate) fn reconfigure(service: &Arc<Service>, renewal: &Renewal) {
     let Some(dispatch) = &service.dispatch else { return };
-    dispatch.configure(&service.live.load().config, service.routing.load_full());
-    dispatch.send(Errand::Restore);
+    dispatch.configure(&service.live.load().config, service.routing.load_full(), renewal);
+    if !renewal.ways().is_empty() {
+        dispatch.send(Errand::Restore);
+    }
 }
 
 fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<()>, errand: Errand) {
@@ -119,7 +139,11 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
     match errand {
         Errand::Restore => {
             let dispatch = Arc::clone(dispatch);
-            tasks.spawn(async move { restore(&service, &dispatch).await });
+            tasks.spawn(async move { restore(&service, &dispatch, true).await });
+        }
+        Errand::Rehome => {
+            let dispatch = Arc::clone(dispatch);
+            tasks.spawn(async move { restore(&service, &dispatch, false).await });
         }
         Errand::Load { destination, name, after, limit } => dispatch.load(destination, &name, after, limit),
         Errand::Task(task) => {
@@ -144,6 +168,11 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
             tasks.spawn(async move {
                 // Closed never.
                 let permit = dispatch.tellings.acquire().await;
+                if kind == Overdue::ByTime {
+                    let again = overdue::settle_by_time(&service, &dispatch, &name, message, &recipients).await;
+                    drop(permit);
+                    return dispatch.timed(destination, message, &recipients, again);
+                }
                 let pause = overdue::settle(&service, &dispatch, &name, message, &recipients, kind).await;
                 drop(permit);
                 dispatch.settled(destination, message, &recipients, pause);
@@ -168,7 +197,7 @@ async fn find_hosts(service: &Arc<Service>, dispatch: &Arc<Dispatch>, destinatio
         Ok(site) => dispatch.placed(service, destination, name, &site),
         Err(no) if no.permanent => dispatch.placed(service, destination, name, &resolve::nowhere(&live.config, name)),
         Err(no) => {
-            let jobs = dispatch.unplaced(service, destination, name, &no.text);
+            let jobs = dispatch.unplaced(service, destination, name, &no);
             deliver::unplaced(service, jobs, no).await;
         }
     }

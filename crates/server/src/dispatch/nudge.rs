@@ -59,6 +59,7 @@ impl Nudge for Dispatch {
             is_slow: view.lane == schedule::Lane::Slow,
             window: view.window.into(),
             rate: view.limits.and_then(|limits| limits.messages_per_second),
+            pace: view.pace,
         })
     }
 }

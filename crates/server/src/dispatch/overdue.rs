@@ -1,16 +1,20 @@
-//! Mail that waited too long at a destination that is down: nobody tries it, so its age is seen by the walk over its queue.
+//! Mail that waited too long at a destination that is down: nobody tries it, so its age is seen by the walk over its queue,
+//! and the end of a time that its sender gave by the scheduler's clock.
 
 use super::Dispatch;
 use crate::deliver::{Outgoing, Unfit};
 use crate::resolve;
 use crate::service::Service;
-use crate::settle::{self, Attempt, Cause, Fate};
+use crate::settle::{self, Attempt, Cause, Fate, Word, deadline};
 use mail::{EnhancedCode, Envelope, Outcome, QueueId, Reply, ReplyClass};
 use observe::{Event, NextHop, Severity};
 use schedule::{Health, Overdue, Positions};
-use spool::{Status, Store as _};
+use spool::{Change, Status, Store as _};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// When it is looked again after a time that is over by one clock and not by another.
+const CLOCK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Tells the sender, and records what he was told. Returns how long it makes no sense to look again: not at all if he was
 /// told, and otherwise until it can be tried again, or until the message is as old as was thought.
@@ -27,20 +31,91 @@ pub(super) async fn settle(
     if service.keeper.pressure() == spool::Pressure::Poisoned {
         return settle::TELL_AGAIN;
     }
-    let outgoing = match Outgoing::load(dispatch, message, recipients).await {
-        Ok(outgoing) => outgoing,
-        Err(Unfit::Nothing) => return Duration::ZERO,
-        Err(Unfit::Unreadable(why)) => {
-            let text =
-                format!("message {message} is overdue and cannot be read: {why}; run mailrace spool verify on a copy");
-            service.tell(&Event::Spool { severity: Severity::Error, text: &text });
-            return settle::TELL_AGAIN;
-        }
+    let outgoing = match load(service, dispatch, message, recipients).await {
+        Ok(Some(outgoing)) => outgoing,
+        Ok(None) => return Duration::ZERO,
+        Err(Unread) => return settle::TELL_AGAIN,
     };
-    // RFC 4865 §4: what is held until a time grows no older before it
+    // RFC 4865 §4.2: what is held until a time grows no older before it
     if let Some(pause) = younger_than_thought(service, &outgoing.envelope, kind) {
         return pause;
     }
+    let told = tell(service, dispatch, destination, &outgoing).await;
+    if told == Told::No { settle::TELL_AGAIN } else { Duration::ZERO }
+}
+
+/// Gives back, or tells of the delay, what is not delivered by the time that the sender gave, as he wanted it. Returns when to
+/// look again: not at all if the recipients do not wait any more, at [`Duration::MAX`] if they have no time that is to come.
+pub(super) async fn settle_by_time(
+    service: &Arc<Service>,
+    dispatch: &Arc<Dispatch>,
+    destination: &[u8],
+    message: QueueId,
+    recipients: &Positions,
+) -> Option<Duration> {
+    // The wall clock may be behind that of the scheduler.
+    let soon = dispatch.now() + CLOCK_AGAIN;
+    let later = dispatch.now() + settle::TELL_AGAIN;
+    if service.keeper.pressure() == spool::Pressure::Poisoned {
+        return Some(later);
+    }
+    let outgoing = match load(service, dispatch, message, recipients).await {
+        Ok(outgoing) => outgoing?,
+        Err(Unread) => return Some(later),
+    };
+    let Some(at) = deadline::to_come(&outgoing.envelope) else { return Some(Duration::MAX) };
+    if service.unix_now() < at {
+        return Some(at.max(soon));
+    }
+    match tell(service, dispatch, destination, &outgoing).await {
+        Told::Done => None,
+        Told::Waits => Some(Duration::MAX),
+        Told::Soon | Told::No => Some(later),
+    }
+}
+
+/// It cannot be read, and an operator was told.
+struct Unread;
+
+/// Reads what is overdue; `None` if nothing of it waits any more, or it was given up and goes into a report.
+async fn load(
+    service: &Service,
+    dispatch: &Dispatch,
+    message: QueueId,
+    recipients: &Positions,
+) -> Result<Option<Outgoing>, Unread> {
+    let is_open = |position: &u32| dispatch.gathering.word(message, *position) != Some(Word::Failed);
+    let recipients: Positions = recipients.iter().filter(is_open).collect();
+    if recipients.is_empty() {
+        return Ok(None);
+    }
+    match Outgoing::load(dispatch, message, &recipients).await {
+        Ok(outgoing) => Ok(Some(outgoing)),
+        Err(Unfit::Nothing) => Ok(None),
+        Err(Unfit::Unread(why)) => {
+            let text = format!("message {message} is overdue and cannot be read: {why}; {}", why.advice());
+            service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+            Err(Unread)
+        }
+    }
+}
+
+/// What came of telling a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// All recipients are done.
+    Done,
+    /// Some wait on, and he was told or is not to be told.
+    Waits,
+    /// It goes out with what is said of others, and what the spool shows is read in that light.
+    Soon,
+    /// It could not be stored or recorded.
+    No,
+}
+
+/// Settles mail that nobody tried by its age, and records it.
+async fn tell(service: &Arc<Service>, dispatch: &Arc<Dispatch>, destination: &[u8], outgoing: &Outgoing) -> Told {
+    let message = outgoing.envelope.id;
     let down = dispatch.lock().scheduler.state(destination).map(|view| view.health);
     // Each recipient has his own reason; a host that cannot be reached is the reason of all.
     let fate = |position: u32| {
@@ -53,20 +128,35 @@ pub(super) async fn settle(
     let fates = outgoing.positions.iter().map(|(position, _)| fate(*position)).collect();
     let mailer = resolve::mailer(&service.live.load().config.route);
     let attempt = Attempt { is_try: false, ..outgoing.attempt(NextHop::None, mailer, Duration::ZERO, false) };
-    let settled = settle::settle(service, &attempt, fates).await;
-    let changes = settle::untried(settled.changes, &outgoing.positions);
+    let changes = settle::settle(service, &attempt, fates).await.changes;
     // If it cannot be recorded, the next walk finds it again.
-    let is_told = changes.iter().all(|change| change.state.status != Status::Waiting || change.state.is_warned());
-    if dispatch.spool.record(&changes).is_ok() && is_told { Duration::ZERO } else { settle::TELL_AGAIN }
+    let waits = |change: &&Change| change.state.status == Status::Waiting;
+    let untold: Vec<&Change> = changes.iter().filter(waits).filter(|change| !change.state.is_warned()).collect();
+    let is_kept = |change: &&Change| dispatch.gathering.word(message, change.recipient).is_some();
+    match dispatch.spool.record(&changes).is_ok() {
+        true if !untold.is_empty() && untold.iter().all(is_kept) => Told::Soon,
+        true if untold.is_empty() && changes.iter().any(|change| waits(&change)) => Told::Waits,
+        true if untold.is_empty() => Told::Done,
+        _ => Told::No,
+    }
 }
 
-/// How long a message that was held until a time has not waited yet for as long as `kind` says.
+/// How long a message that was held until a time has not waited yet for as long as `kind` says, or its sender does not want to
+/// hear of a delay.
 fn younger_than_thought(service: &Service, envelope: &Envelope, kind: Overdue) -> Option<Duration> {
-    envelope.release_at()?;
+    let wants_to_hear = deadline::wants_to_hear(envelope);
+    if envelope.release_at().is_none() && wants_to_hear.is_none() {
+        return None;
+    }
     let live = service.live.load();
     let delivery = &live.config.delivery;
-    let after = if kind == Overdue::Warn { delivery.warn_after } else { delivery.give_up_after };
-    let left = (envelope.waits_since() + after).saturating_sub(service.unix_now());
+    let given_up = envelope.waits_since() + delivery.give_up_after;
+    let at = match (kind, wants_to_hear) {
+        (Overdue::Warn, Some(at)) => at.min(given_up),
+        (Overdue::Warn, None) => given_up.min(envelope.waits_since() + delivery.warn_after),
+        _ => given_up,
+    };
+    let left = at.saturating_sub(service.unix_now());
     (!left.is_zero()).then_some(left)
 }
 

@@ -8,13 +8,21 @@ use mail::{Address, ReversePath};
 use route::destination::{Destination, To};
 use route::resolve::{Outcome, Request};
 use spool::{Entry, Spool, Store as _};
+use std::collections::BTreeSet;
+
+/// What became of mail that belongs elsewhere.
+#[derive(Debug, Default)]
+pub(super) struct Moved {
+    /// The queues that it was given.
+    pub(super) to: BTreeSet<Vec<u8>>,
+    /// Recipients that belong elsewhere and stay, as they are in memory or under way.
+    pub(super) left: usize,
+}
 
 /// Mail of queues whose name is no longer what the configuration gives is moved to the queue it belongs to now.
 ///
 /// Mail for a domain goes to other hosts by itself when mailertable or the smart hosts change. What waits for hosts by their
 /// names, or for a domain whose users are here now, is read to know its senders and recipients. A copy stays where it is.
-///
-/// Recipients that are in memory or under way stay where they are; says how many those were.
 ///
 /// # Errors
 /// The spool cannot record it; the mail stays where it is.
@@ -23,16 +31,16 @@ pub(super) fn rehome(
     config: &Config,
     routing: &Routing,
     is_active: &dyn Fn(&[u8], &Entry) -> bool,
-) -> Result<usize, spool::Error> {
-    let mut left = 0;
+) -> Result<Moved, spool::Error> {
+    let mut moved = Moved::default();
     let mover = Mover::new(config, routing);
     for (name, count) in spool.destinations().iter().filter(|(name, _)| mover.is_old(name)) {
         for entry in all_of(spool, name, *count) {
+            let Some(destination) = mover.home(spool, name, &entry) else { continue };
             if is_active(name, &entry) {
-                left += 1;
+                moved.left += 1;
                 continue;
             }
-            let Some(destination) = mover.home(spool, name, &entry) else { continue };
             // The state as it is now: somebody may have held it since the list was read.
             let states = spool.states(entry.id);
             let now = states.iter().find(|(one, at)| one.recipient == entry.recipient && **at == **name);
@@ -41,11 +49,12 @@ pub(super) fn rehome(
                 id: entry.id,
                 recipient: entry.recipient,
                 state: now.state,
-                destination: Some(destination),
+                destination: Some(destination.clone()),
             }])?);
+            moved.to.insert(destination);
         }
     }
-    Ok(left)
+    Ok(moved)
 }
 
 /// What says where mail belongs.
@@ -123,5 +132,61 @@ fn all_of(spool: &Spool, name: &[u8], count: u64) -> Vec<Entry> {
         if is_end || all.len() > most {
             return all;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lookup::Lookups;
+    use mail::{Client, Envelope, MailParams, Node, Protocol, QueueId, Received, Recipient};
+    use spool::NewBody;
+    use spool::disk::sim::SimDisk;
+    use std::sync::Arc;
+
+    /// Hosts of before.
+    const OLD: &str = "smtp:[192.0.2.9]";
+
+    /// A rule that gives mail of `s.test` hosts by their names.
+    fn rule() -> (Config, Routing) {
+        let text = "[[route.rule]]\nsender = '@s.test'\nvia = '[192.0.2.1]'\n";
+        let config = crate::config::load(text, None, &[], &crate::config::Machine::default()).unwrap().config;
+        let routing = crate::routing::load::load(&config, &Arc::new(Lookups::new(&config)), None).unwrap().routing;
+        (config, routing)
+    }
+
+    /// A spool with a message for `d.test` in the queue [`OLD`].
+    fn spool() -> Spool {
+        let mut config = spool::Config::new("/spool");
+        config.segment_bytes = 1 << 20;
+        config.size_max = 32 << 20;
+        config.free_min = 0;
+        config.state_delay_ms = 0;
+        let (spool, _) = Spool::open(config, Arc::new(SimDisk::new(1))).unwrap();
+        let envelope = Envelope {
+            id: QueueId::new(1_800_000_000_000_000, Node::default()).unwrap(),
+            sender: "<a@s.test>".parse().unwrap(),
+            params: MailParams::default(),
+            received: Received { at_us: 1, client: Client::Internal, helo: None, protocol: Protocol::Local },
+            recipients: vec![Recipient::new("b@d.test".parse().unwrap())],
+        };
+        let encoded = spool::envelope::Encoded::new(&envelope);
+        let mut recipients = encoded.recipients();
+        recipients[0].destination = OLD.as_bytes();
+        spool.append(encoded.message(&recipients, NewBody::Whole("x".into()))).unwrap().wait().unwrap();
+        spool
+    }
+
+    #[test]
+    fn what_is_under_way_where_it_belongs_is_not_left_behind() {
+        let (config, routing) = rule();
+        let spool = spool();
+        let moved = |is_active| {
+            let moved = rehome(&spool, &config, &routing, &|_, _| is_active).unwrap();
+            (moved.to.len(), moved.left)
+        };
+        assert_eq!(moved(true), (0, 1), "it belongs elsewhere");
+        assert_eq!(moved(false), (1, 0));
+        assert_eq!(moved(true), (0, 0), "it is where it belongs");
     }
 }

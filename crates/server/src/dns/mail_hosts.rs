@@ -102,6 +102,8 @@ pub struct NoHosts {
     pub status: EnhancedCode,
     /// In sendmail's words, for `stat=` and for reports.
     pub text: String,
+    /// Our own resolver does not answer: nothing is known of the domain.
+    pub is_ours: bool,
 }
 
 /// RFC 3463 §3.2: bad destination system address.
@@ -118,7 +120,7 @@ const LOOP: EnhancedCode = EnhancedCode::of(Outcome::Permanent, 4, 6);
 
 impl NoHosts {
     fn permanent(status: EnhancedCode, text: impl Into<String>) -> Self {
-        Self { permanent: true, status, text: text.into() }
+        Self { permanent: true, status, text: text.into(), is_ours: false }
     }
 
     fn no_answer(name: &str, failure: Failure) -> Self {
@@ -126,7 +128,7 @@ impl NoHosts {
             return Self::unknown(NO_SUCH_DOMAIN, name, false);
         }
         let text = format!("Name server: {name}: host name lookup failure");
-        Self { permanent: false, status: NO_ANSWER, text }
+        Self { permanent: false, status: NO_ANSWER, text, is_ours: failure == Failure::Skipped }
     }
 
     fn unknown(status: EnhancedCode, name: &str, exists: bool) -> Self {
@@ -137,7 +139,7 @@ impl NoHosts {
     /// The configuration leads nowhere: no fault of a message.
     fn of_override(domain: &str, none: &Self) -> Self {
         let text = format!("config error: dns.override of {domain}: {}", none.text);
-        Self { permanent: false, status: NO_ROUTE_NOW, text }
+        Self { permanent: false, status: NO_ROUTE_NOW, text, is_ours: false }
     }
 
     fn is_us() -> Self {
@@ -173,23 +175,49 @@ impl Ourselves {
     }
 }
 
-/// Until when what was found holds, and whether it is out of date.
+/// What a look-up is about.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    domain: &'a str,
+    given: Option<&'a DnsOverride>,
+    port: u16,
+    us: &'a Ourselves,
+    family: Family,
+    seed: u64,
+}
+
+/// Until when what was found holds, and what it is made of.
 #[derive(Clone, Debug, Default)]
 struct Hold {
     until: Option<Instant>,
     is_stale: bool,
+    /// Something is not known, and nobody was to be asked for it.
+    lacks: bool,
+    /// Answers, and those of them that are out of date.
+    answers: u64,
+    stale_answers: u64,
     exchanges: Vec<(Box<str>, u16)>,
 }
 
 impl Hold {
     fn note(&mut self, known: &Known) {
         let until = if known.answer.is_ok() { known.until } else { now() + HOLD_PART };
-        self.add(Self { until: Some(until), is_stale: known.is_stale, ..Self::default() });
+        self.add(Self {
+            until: Some(until),
+            is_stale: known.is_stale,
+            lacks: matches!(known.answer, Err(Failure::NotKept)),
+            answers: 1,
+            stale_answers: known.is_stale.into(),
+            exchanges: Vec::new(),
+        });
     }
 
     fn add(&mut self, other: Self) {
         self.until = self.until.into_iter().chain(other.until).min();
         self.is_stale |= other.is_stale;
+        self.lacks |= other.lacks;
+        self.answers += other.answers;
+        self.stale_answers += other.stale_answers;
     }
 
     fn until(self) -> Instant {
@@ -203,7 +231,7 @@ impl Resolver {
     /// and the addresses of each host: take another one for each connection, and the load is shared.
     ///
     /// `[[dns.override]]` comes before the DNS. Takes `dns.timeout` at most for the MX records and again for the addresses,
-    /// and in a storm the time until it is its turn.
+    /// and in a storm the time until it is its turn; no time where all is known.
     ///
     /// # Errors
     /// There is none, for now or for good. Never for good by the word of the configuration, or of answers out of date.
@@ -219,9 +247,15 @@ impl Resolver {
     ) -> Result<MailHosts, NoHosts> {
         let domain = domain.ascii();
         let given = self.0.overrides.of(domain);
+        self.state().counts.overridden += u64::from(given.is_some());
+        let wanted = Wanted { domain, given, port, us, family, seed };
         let mut hold = Hold::default();
-        let looking = self.look_up(domain, given, port, us, family, seed, &mut hold);
-        match self.in_turn(looking).await {
+        let mut found = self.look_up(wanted, false, &mut hold).await;
+        if self.is_lacking(&hold) {
+            hold = Hold::default();
+            found = self.in_turn(self.look_up(wanted, true, &mut hold)).await;
+        }
+        match found {
             Ok(hosts) => {
                 let exchanges = std::mem::take(&mut hold.exchanges);
                 Ok(MailHosts { hosts, exchanges, is_stale: hold.is_stale, until: hold.until() })
@@ -241,8 +275,13 @@ impl Resolver {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn host_addresses(&self, name: &str, family: Family, seed: u64) -> Result<Vec<IpAddr>, NoHosts> {
-        let asking = async { self.addresses_of(name, family, self.delivery_limit()).await };
-        match self.in_turn(asking).await.0 {
+        let (mut found, hold) = self.addresses_of(name, family, self.delivery_limit(false)).await;
+        if self.is_lacking(&hold) {
+            // The time limit begins with the turn.
+            let asking = async { self.addresses_of(name, family, self.delivery_limit(true)).await.0 };
+            found = self.in_turn(asking).await;
+        }
+        match found {
             Addresses::Some(mut addresses) => {
                 order(&mut addresses, &mut Shuffle::new(seed));
                 addresses.truncate(ADDRESSES_MAX);
@@ -253,6 +292,16 @@ impl Resolver {
         }
     }
 
+    /// Whether somebody has to be asked. What is known takes no place, so names whose servers are silent do not hold it.
+    fn is_lacking(&self, hold: &Hold) -> bool {
+        if !hold.lacks {
+            let counts = &mut self.state().counts;
+            counts.cached += hold.answers;
+            counts.stale += hold.stale_answers;
+        }
+        hold.lacks
+    }
+
     /// Looks up when it is its turn; one that takes long lets others go on.
     async fn in_turn<F: Future>(&self, looking: F) -> F::Output {
         if self.0.lookups.is_full() {
@@ -261,24 +310,13 @@ impl Resolver {
         self.0.lookups.run(None, looking).await.expect("without a time limit it gets a place")
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a look-up is about all of them")]
-    async fn look_up(
-        &self,
-        domain: &str,
-        given: Option<&DnsOverride>,
-        port: u16,
-        us: &Ourselves,
-        family: Family,
-        seed: u64,
-        hold: &mut Hold,
-    ) -> Result<Vec<MailHost>, NoHosts> {
+    /// Without `asks` it ends at once, and `hold` says whether something was lacking.
+    async fn look_up(&self, wanted: Wanted<'_>, asks: bool, hold: &mut Hold) -> Result<Vec<MailHost>, NoHosts> {
+        let Wanted { domain, given, port, us, family, seed } = wanted;
         let mut candidates = match given {
-            Some(given) => {
-                self.state().counts.overridden += 1;
-                choose::given(domain, given)
-            }
+            Some(given) => choose::given(domain, given),
             None => {
-                let known = self.known(domain, Kind::Mx, self.delivery_limit()).await;
+                let known = self.known(domain, Kind::Mx, self.delivery_limit(asks)).await;
                 hold.note(&known);
                 let found = known.answer.map_err(|failure| NoHosts::no_answer(domain, failure))?;
                 if !found.exists && !self.is_in_hosts_file(domain) {
@@ -300,7 +338,7 @@ impl Resolver {
         candidates.sort_by_key(|host| host.preference);
         candidates.truncate(HOSTS_MAX);
 
-        let limit = self.delivery_limit();
+        let limit = self.delivery_limit(asks);
         let asking = candidates.iter().map(|host| async move {
             match host.address {
                 Some(ip) => (Addresses::of(vec![ip], family), Hold::default()),

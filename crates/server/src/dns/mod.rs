@@ -15,7 +15,7 @@ mod cache;
 #[cfg(test)]
 mod cost;
 mod mail_hosts;
-mod overrides;
+pub(crate) mod overrides;
 mod places;
 mod reverse;
 mod servers;
@@ -24,10 +24,11 @@ mod shuffle;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
-mod together;
+pub(crate) mod together;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{DefaultHasher, Hasher as _};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -66,6 +67,8 @@ pub const SLOW_LOOKUPS_MAX: usize = 1_536;
 const STALE_PATIENCE: Duration = Duration::from_millis(1_800);
 /// RFC 8767 §5: how long an answer whose time is over serves until the servers are asked again.
 const STALE_TIME: Duration = Duration::from_secs(30);
+/// Names that this machine has by itself.
+const HOSTS_FILE: &str = "/etc/hosts";
 /// Aliases of which the last leads nowhere that are followed.
 const ALIASES_MAX: usize = 6;
 
@@ -80,6 +83,8 @@ pub enum Failure {
     Failed,
     /// The name cannot be asked for.
     BadName,
+    /// It is not known, and nobody was to be asked.
+    NotKept,
 }
 
 impl fmt::Display for Failure {
@@ -89,6 +94,7 @@ impl fmt::Display for Failure {
             Self::Skipped => "DNS not asked: the resolver does not answer",
             Self::Failed => "the DNS server reports a failure",
             Self::BadName => "not a name for the DNS",
+            Self::NotKept => "no answer at hand",
         })
     }
 }
@@ -172,9 +178,22 @@ struct Limit<'a> {
     places: &'a Places,
     /// An answer may serve whose time is over.
     stale: bool,
+    /// If not, only what is kept is an answer.
+    asks: bool,
+}
+
+/// What a resolver is made from.
+#[derive(PartialEq, Eq)]
+struct Origin {
+    settings: crate::config::Dns,
+    /// Those of the settings, or of /etc/resolv.conf.
+    servers: Vec<SocketAddr>,
+    /// Differs when /etc/hosts does.
+    hosts: u64,
 }
 
 struct Inner {
+    origin: Origin,
     servers: Servers,
     overrides: Overrides,
     /// /etc/hosts, which the library looks into by itself; here to know whether a name is in it.
@@ -198,17 +217,28 @@ impl Resolver {
     /// When the system's configuration cannot be read or used.
     pub fn new(settings: &crate::config::Dns) -> Result<Self, SetupError> {
         // A machine without the file has no such names.
-        Self::with_hosts(settings, Hosts::from_system().unwrap_or_default())
+        Self::with(settings, name_servers(settings)?, &std::fs::read(HOSTS_FILE).unwrap_or_default())
     }
 
-    fn with_hosts(settings: &crate::config::Dns, hosts: Hosts) -> Result<Self, SetupError> {
+    fn with(
+        settings: &crate::config::Dns,
+        addresses: Vec<NameServerConfig>,
+        hosts_file: &[u8],
+    ) -> Result<Self, SetupError> {
         let setup = |error: NetError| SetupError(error.to_string());
-        let addresses: Vec<NameServerConfig> = if settings.servers.is_empty() {
-            let (system, _) = read_system_conf().map_err(setup)?;
-            system.name_servers().to_vec()
-        } else {
-            settings.servers.iter().map(|server| name_server(*server)).collect()
+        let mut hasher = DefaultHasher::new();
+        hasher.write(hosts_file);
+        let sockets = |server: &NameServerConfig| {
+            let ip = server.ip;
+            server.connections.iter().map(move |connection| SocketAddr::new(ip, connection.port)).collect::<Vec<_>>()
         };
+        let origin = Origin {
+            settings: settings.clone(),
+            servers: addresses.iter().flat_map(sockets).collect(),
+            hosts: hasher.finish(),
+        };
+        let mut hosts = Hosts::default();
+        let hosts = hosts.read_hosts_conf(hosts_file).map(|()| hosts).unwrap_or_default();
         let hosts = Arc::new(hosts);
         let client = |server: NameServerConfig| {
             let edns = client(server.clone(), true, settings.timeout, &hosts)?;
@@ -223,6 +253,7 @@ impl Resolver {
             notes: Vec::new(),
         };
         Ok(Self(Arc::new(Inner {
+            origin,
             servers: Servers::new(clients, settings.timeout),
             overrides: Overrides::new(&settings.overrides),
             hosts,
@@ -233,6 +264,12 @@ impl Resolver {
             lookups: Places::new(LOOKUPS_MAX, SLOW_LOOKUPS_MAX),
             state: Mutex::new(state),
         })))
+    }
+
+    /// Whether it asks the same servers in the same manner as the other, with the same /etc/hosts: what is kept of answers is
+    /// as good for one as for the other.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.0.origin == other.0.origin
     }
 
     /// The IPv4 addresses of a name; none if it does not exist. Takes `dns.timeout` at most.
@@ -282,12 +319,13 @@ impl Resolver {
 
     /// The limits of a session's question.
     fn limit(&self, time_max: Duration) -> Limit<'_> {
-        Limit { until: Timer::now() + time_max.min(self.0.timeout), places: &self.0.places, stale: false }
+        let until = Timer::now() + time_max.min(self.0.timeout);
+        Limit { until, places: &self.0.places, stale: false, asks: true }
     }
 
-    /// The limits of a delivery's question.
-    fn delivery_limit(&self) -> Limit<'_> {
-        Limit { places: &self.0.delivery_places, stale: true, ..self.limit(self.0.timeout) }
+    /// The limits of a delivery's question; without `asks` nobody is asked.
+    fn delivery_limit(&self, asks: bool) -> Limit<'_> {
+        Limit { places: &self.0.delivery_places, stale: true, asks, ..self.limit(self.0.timeout) }
     }
 
     async fn addresses(&self, name: &str, kind: Kind, limit: Limit<'_>) -> Result<Vec<IpAddr>, Failure> {
@@ -302,6 +340,11 @@ impl Resolver {
     /// The same, with the time of the answer; it may be over where the limit allows it.
     async fn known(&self, name: &str, kind: Kind, limit: Limit<'_>) -> Known {
         let key = (name.to_ascii_lowercase().into_boxed_str(), kind);
+        if !limit.asks {
+            // Answers out of date that serve for a while are kept like others.
+            let kept = self.state().cache.get(&key, now());
+            return kept.unwrap_or_else(|| Known::failed(Failure::NotKept, now()));
+        }
         // Whoever asks gives up in time by itself; this is for those who wait for somebody else's answer.
         let known = timeout_at(limit.until, self.ask_or_share(&key, limit)).await;
         let known = known.unwrap_or_else(|_| Known::failed(Failure::TimedOut, now()));
@@ -507,6 +550,15 @@ impl Drop for Open<'_> {
     fn drop(&mut self) {
         self.resolver.state().open.remove(self.key);
     }
+}
+
+/// The servers of the settings, or those of /etc/resolv.conf as they are now.
+fn name_servers(settings: &crate::config::Dns) -> Result<Vec<NameServerConfig>, SetupError> {
+    if settings.servers.is_empty() {
+        let (system, _) = read_system_conf().map_err(|error| SetupError(error.to_string()))?;
+        return Ok(system.name_servers().to_vec());
+    }
+    Ok(settings.servers.iter().map(|server| name_server(*server)).collect())
 }
 
 /// A client of one server.

@@ -26,14 +26,23 @@ impl Overrides {
 
     /// The answer for a name in its DNS form: the first in the configuration that fits.
     pub(super) fn of(&self, name: &str) -> Option<&DnsOverride> {
+        self.list.get(self.index_of(name)?)
+    }
+
+    fn index_of(&self, name: &str) -> Option<usize> {
         if self.list.is_empty() {
             return None;
         }
         let name = name.to_ascii_lowercase();
         let parents = name.match_indices('.').filter_map(|(at, _)| name.get(at + 1..));
         let above = parents.chain([name.as_str()]).filter_map(|parent| self.above.get(parent));
-        self.list.get(above.chain(self.exact.get(name.as_str())).copied().min()?)
+        above.chain(self.exact.get(name.as_str())).copied().min()
     }
+}
+
+/// Which of the configured answers stands for a name in its DNS form, counted from 0.
+pub(crate) fn index_of(list: &[DnsOverride], name: &str) -> Option<usize> {
+    Overrides::new(list).index_of(name)
 }
 
 #[cfg(test)]

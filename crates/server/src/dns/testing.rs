@@ -7,14 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hickory_resolver::Hosts;
 use hickory_resolver::proto::op::{Message, MessageType, OpCode, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, AAAA, CNAME, MX, NS, PTR, SOA};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
-use super::Resolver;
+use super::{Resolver, name_servers};
 use crate::config::Dns;
 
 /// Seconds that answers hold, unless [`Server::hold`] says otherwise.
@@ -108,7 +107,14 @@ pub(crate) fn settings(servers: &[SocketAddr], timeout: Duration) -> Dns {
 
 /// A resolver with these settings, on a machine without /etc/hosts.
 pub(crate) fn resolver_of(settings: &Dns) -> Resolver {
-    Resolver::with_hosts(settings, Hosts::default()).unwrap()
+    Resolver::with(settings, name_servers(settings).unwrap(), b"").unwrap()
+}
+
+impl Resolver {
+    /// Whether it is the other, with what that knows.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 impl Server {
@@ -140,9 +146,8 @@ impl Server {
 
     /// A resolver that asks this server, on a machine with this /etc/hosts.
     pub(crate) fn resolver_with_hosts(&self, timeout: Duration, text: &str) -> Resolver {
-        let mut hosts = Hosts::default();
-        hosts.read_hosts_conf(text.as_bytes()).unwrap();
-        Resolver::with_hosts(&settings(&[self.address], timeout), hosts).unwrap()
+        let settings = settings(&[self.address], timeout);
+        Resolver::with(&settings, name_servers(&settings).unwrap(), text.as_bytes()).unwrap()
     }
 
     /// Questions so far.

@@ -8,7 +8,7 @@ use std::task::Poll;
 ///
 /// # Cancel safety
 /// As the futures have it.
-pub(super) async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+pub(crate) async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut open: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
     let mut results: Vec<Option<F::Output>> = open.iter().map(|_| None).collect();
     poll_fn(|context| {

@@ -22,3 +22,4 @@ pub mod privileges;
 pub mod quickack;
 pub mod signals;
 pub mod systemd;
+pub(crate) mod threads;

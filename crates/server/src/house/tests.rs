@@ -130,6 +130,22 @@ async fn open_connections_meet_the_new_certificate() {
 }
 
 #[tokio::test]
+async fn answers_of_the_dns_are_kept_while_the_same_are_asked() {
+    let address = free();
+    let text = listen(&[address], "");
+    // The servers are those of the machine.
+    let trial = Trial::new(&text);
+    let resolver = || trial.house.service.resolver.load_full();
+    let before = resolver();
+    assert!(trial.reload(&text));
+    assert!(trial.reload(&format!("[message]\nsize_max = \"1MiB\"\n{text}")));
+    assert!(resolver().is_same(&before), "a reload without a difference forgets all answers");
+    // Negative control.
+    assert!(trial.reload(&format!("[dns]\nservers = \"127.0.0.1:9\"\n{text}")));
+    assert!(!resolver().is_same(&before));
+}
+
+#[tokio::test]
 async fn what_needs_a_restart_refuses_the_reload() {
     let address = free();
     let trial = Trial::new(&listen(&[address], ""));

@@ -146,6 +146,8 @@ struct Shared {
     level: AtomicU8,
     counters: [AtomicU64; Counter::COUNT],
     writer: Mutex<Option<JoinHandle<()>>>,
+    /// Why the target takes nothing now, with its name.
+    trouble: Mutex<Option<String>>,
 }
 
 thread_local! {
@@ -165,6 +167,7 @@ impl Log {
                 level: AtomicU8::new(settings.level),
                 counters: [const { AtomicU64::new(0) }; Counter::COUNT],
                 writer: Mutex::new(None),
+                trouble: Mutex::new(None),
             }),
         };
         let shared = Arc::clone(&log.shared);
@@ -203,6 +206,18 @@ impl Log {
         self.shared.counters.get(counter.index()).map_or(0, |value| value.load(Ordering::Relaxed))
     }
 
+    /// Why the target takes nothing now, with its name; `None` while it does, or nobody knows better.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Lines that wait for the target.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.shared.queue.waiting()
+    }
+
     /// Opens the file again, or connects again: after a rotation. Lines from before go to the old one.
     pub fn reopen(&self) {
         self.shared.queue.control(Work::Reopen);
@@ -239,6 +254,10 @@ impl Log {
 }
 
 impl Shared {
+    fn set_trouble(&self, why: Option<String>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
     fn count(&self, event: &Event<'_>) {
         for (counter, by) in counters::increments(event) {
             if let Some(value) = self.counters.get(counter.index()) {

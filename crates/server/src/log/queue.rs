@@ -185,6 +185,11 @@ impl Queue {
         }
     }
 
+    /// Lines that are not written yet.
+    pub(super) fn waiting(&self) -> usize {
+        self.lock().lines
+    }
+
     /// Lines were given up. How many were lost.
     pub(super) fn lost(&self, lines: &Lines) -> u64 {
         let lost = lines.left() + lines.skipped();

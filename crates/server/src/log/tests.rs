@@ -337,6 +337,7 @@ fn cost_of_a_line() {
             nrcpts: 1,
             msgid: Some("<20261120130000.4711@lists.example.org>"),
             bodytype: Some(mail::Body::EightBitMime),
+            mt_priority: None,
             protocol: mail::Protocol::Esmtp(mail::Session { tls: true, auth: false, utf8: false }),
             daemon: "MTA",
             identity: None,

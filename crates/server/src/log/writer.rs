@@ -57,7 +57,7 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn write(&mut self, mut lines: Lines) {
         let Err(error) = self.sink.write(&mut lines) else {
-            self.failing = false;
+            self.recovers();
             self.count_lost(lines.skipped());
             self.shared.queue.written(lines, clock::unix_us());
             return;
@@ -103,9 +103,15 @@ impl Writer<'_> {
 
     fn switch(&mut self, target: &Target) {
         self.sink = Sink::new(target);
-        self.failing = false;
+        self.recovers();
         self.reopen();
         self.shared.queue.switched(clock::unix_us());
+    }
+
+    fn recovers(&mut self) {
+        if std::mem::take(&mut self.failing) {
+            self.shared.set_trouble(None);
+        }
     }
 
     fn complain(&mut self, error: &io::Error) {
@@ -114,6 +120,7 @@ impl Writer<'_> {
         }
         self.failing = true;
         let name = self.sink.name();
+        self.shared.set_trouble(Some(format!("{name}: {error}")));
         let text = format!("mailrace: log: {name}: {error}; tried again each second, mail goes on without a log\n");
         // If even that cannot be written there is nobody left to tell.
         io::stderr().write_all(text.as_bytes()).ok();

@@ -15,7 +15,7 @@ use crate::service::Service;
 use crate::settle;
 use crate::submit::adoption::Adopted;
 use mail::header::{HeaderSection, Item, LineEnd};
-use mail::{Client, Envelope, Protocol, QueueId, Received, Recipient, ReversePath};
+use mail::{Address, Client, Envelope, Protocol, QueueId, Received, Recipient, ReversePath};
 use observe::{Event, Relay, Severity};
 use route::resolve::{Failed, Outcome, Request, SenderKind};
 use schedule::Class;
@@ -63,23 +63,23 @@ impl Adoption {
     /// No: it may be durable and not in line; it is after the next start.
     pub(super) async fn run(self) -> Carried {
         if self.service.keeper.pressure() >= Pressure::Full {
-            return Carried::Later("452 4.3.1 Insufficient system storage".to_owned());
+            return Carried::Later("452 4.3.1 Insufficient system storage".to_owned(), Vec::new());
         }
         let said = self.header().await;
         let live = self.service.live.load_full();
         let class = class_of(&self.handed.submission.params, said.sort, live.config.delivery.bulk_precedence);
-        let messages = match self.outgoing(class).await {
-            Ok(messages) => messages,
-            Err(why) => return Carried::Later(why.to_string()),
+        let (messages, dropped) = match self.outgoing(class).await {
+            Ok(outgoing) => outgoing,
+            Err(why) => return Carried::Later(why.to_string(), Vec::new()),
         };
         // The one with the name of the file is the last: where it is, all are.
         for (number, message) in messages.iter().enumerate().rev() {
             if let Err(why) = self.store(message).await {
                 self.take_back(messages.get(number + 1..).unwrap_or_default());
-                return Carried::Later(why);
+                return Carried::Later(why, Vec::new());
             }
         }
-        self.tell(&messages, &said);
+        self.tell(&messages, &dropped, &said);
         for message in &messages {
             self.dispatch(message, class);
         }
@@ -109,12 +109,12 @@ impl Adoption {
         }
     }
 
-    /// The messages that it becomes by the maps in force; nothing if they drop all of it.
-    async fn outgoing(&self, class: Class) -> Result<Vec<Outgoing>, Arc<str>> {
+    /// The messages that it becomes by the maps in force, nothing if they drop all of it; and the recipients that they drop.
+    async fn outgoing(&self, class: Class) -> Result<(Vec<Outgoing>, Vec<Address>), Arc<str>> {
         let routing = self.service.routing.load_full();
         let envelope = self.envelope();
         let recipients = &self.handed.submission.recipients;
-        let parts = match routing.admission() {
+        let (parts, dropped) = match routing.admission() {
             Some(admission) => self.by_maps(&routing, admission, envelope).await?,
             None => {
                 let hold = self.adopted.hold.as_deref().map(Into::into);
@@ -125,16 +125,14 @@ impl Adoption {
                     let encoded = live.encode(&part);
                     (part, encoded, kind.clone())
                 };
-                recipients.chunks(RECIPIENTS_MAX).enumerate().map(part).collect()
+                (recipients.chunks(RECIPIENTS_MAX).enumerate().map(part).collect(), Vec::new())
             }
         };
-        Ok(parts
-            .into_iter()
-            .map(|(envelope, encoded, kind)| {
-                let first = self.first_state(&envelope, class, &kind);
-                Outgoing { envelope, encoded, first, kind }
-            })
-            .collect())
+        let messages = parts.into_iter().map(|(envelope, encoded, kind): (Envelope, _, Kind)| {
+            let first = self.first_state(&envelope, class, &kind);
+            Outgoing { envelope, encoded, first, kind }
+        });
+        Ok((messages.collect(), dropped))
     }
 
     async fn by_maps(
@@ -142,8 +140,8 @@ impl Adoption {
         routing: &Routing,
         admission: &Admission,
         mut envelope: Envelope,
-    ) -> Result<Vec<(Envelope, Encoded, Kind)>, Arc<str>> {
-        let mut plans = vec![self.plan()];
+    ) -> Result<(Vec<(Envelope, Encoded, Kind)>, Vec<Address>), Arc<str>> {
+        let (mut plans, mut dropped) = (vec![self.plan()], Vec::new());
         for recipient in &self.handed.submission.recipients {
             let request = Request {
                 sender: &envelope.sender,
@@ -155,7 +153,7 @@ impl Adoption {
             let (deliveries, failed) = match resolution.outcome {
                 Outcome::Deliver(deliveries) => (deliveries, resolution.failed),
                 Outcome::Discard => {
-                    plans.iter_mut().for_each(Plan::discard);
+                    dropped.push(recipient.address.clone());
                     continue;
                 }
                 Outcome::Refuse(refusal) if refusal.code < 500 => {
@@ -192,7 +190,7 @@ impl Adoption {
                 (envelope, encoded, kind)
             }));
         }
-        Ok(made)
+        Ok((made, dropped))
     }
 
     fn plan(&self) -> Plan {
@@ -269,7 +267,7 @@ impl Adoption {
         }
     }
 
-    fn tell(&self, messages: &[Outgoing], said: &Said) {
+    fn tell(&self, messages: &[Outgoing], dropped: &[Address], said: &Said) {
         let submission = &self.handed.submission;
         let from = submission.sender.to_string();
         self.service.tell(&Event::Accepted {
@@ -280,6 +278,7 @@ impl Adoption {
             nrcpts: submission.recipients.len(),
             msgid: said.message_id.as_deref(),
             bodytype: submission.params.body,
+            mt_priority: submission.params.mt_priority,
             protocol: Protocol::Local,
             daemon: DAEMON,
             identity: None,
@@ -287,6 +286,7 @@ impl Adoption {
         });
         let text = format!("{} was taken over, it was {} before", self.id, self.adopted.source);
         self.service.tell(&Event::Spool { severity: Severity::Info, text: &text });
+        self.service.tell_discarded(self.id, dropped);
         if messages.is_empty() {
             self.service.tell(&Event::Discarded { id: self.id });
         }

@@ -2,7 +2,8 @@
 //! commit as for any client, with the user who wrote the file as the process at the other end.
 //!
 //! The order is the promise. Who is refused is told of, durably or to somebody who says that he has heard it, before the others
-//! are stored; the message is in the spool before the file may go. A crash in between repeats at most.
+//! are stored; the message is in the spool before the file may go. Who was told of is left out of the next try of the others; the
+//! process alone knows that, so a crash, or a stop before they are taken, repeats at most what was told of that message.
 
 use super::asker::Asker;
 use super::file::Handed;
@@ -32,8 +33,8 @@ pub(super) enum Carried {
     /// It is in the spool, or everybody was refused and that was told: the file may go. Somebody may still wait to hear what
     /// becomes of it.
     Done(Option<(Asker, Watch)>),
-    /// Not now; nothing was stored, and the file stays. Why.
-    Later(String),
+    /// Not now, and the file stays. Why, and of which recipients the sender was told all the same: they are done.
+    Later(String, Vec<usize>),
     /// These recipients do not fit into one transaction with the others: they are to be a message of their own.
     Divide(HashSet<usize>),
 }
@@ -55,6 +56,8 @@ pub(super) struct Courier {
     pub(super) is_again: bool,
     /// Who waits to hear what becomes of it.
     pub(super) asker: Option<Asker>,
+    /// Recipients of whom the sender was told now.
+    pub(super) told: Vec<usize>,
 }
 
 /// What the session has said at its end.
@@ -73,7 +76,7 @@ impl Courier {
     pub(super) async fn run(mut self) -> Carried {
         let (ours, theirs) = match UnixStream::pair() {
             Ok(pair) => pair,
-            Err(error) => return Carried::Later(format!("no session: {error}")),
+            Err(error) => return Carried::Later(format!("no session: {error}"), Vec::new()),
         };
         let session = self.session();
         let watch = self
@@ -83,7 +86,7 @@ impl Courier {
             .map(|_| self.service.outcomes.watch(self.id));
         let (said, ()) = tokio::join!(self.talk(BufReader::new(ours)), session.run(Transport::Local(theirs)));
         let carried = self.end(said, watch).await;
-        if let (Carried::Later(why), Some(asker)) = (&carried, &mut self.asker) {
+        if let (Carried::Later(why, _), Some(asker)) = (&carried, &mut self.asker) {
             asker.later(why).await;
         }
         carried
@@ -101,12 +104,16 @@ impl Courier {
             }
             Ok(Said::Refused(refused)) => match self.tell(&refused).await {
                 true => Carried::Done(None),
-                false => Carried::Later("its sender could not be told that it is refused".to_owned()),
+                false => self.later("its sender could not be told that it is refused".to_owned()),
             },
-            Ok(Said::Later(why)) => Carried::Later(why),
+            Ok(Said::Later(why)) => self.later(why),
             Ok(Said::Divide(apart)) => Carried::Divide(apart),
-            Err(error) => Carried::Later(error.to_string()),
+            Err(error) => self.later(error.to_string()),
         }
+    }
+
+    fn later(&mut self, why: String) -> Carried {
+        Carried::Later(why, std::mem::take(&mut self.told))
     }
 
     fn session(&self) -> Connection {
@@ -258,14 +265,19 @@ impl Courier {
         )
     }
 
-    /// Tells who is refused: the one who waits for it and says that he has told his caller, or else the sender by mail.
+    /// Tells who is refused: the one who waits for it and says that he has told his caller, or else the sender by mail. Whether
+    /// all of them are told of.
     async fn tell(&mut self, refused: &[Refused]) -> bool {
         if let Some(asker) = &mut self.asker
             && asker.refused(&self.handed.submission, refused).await
         {
+            self.told.extend(refused.iter().map(|(position, _)| position));
             return true;
         }
-        report::to_sender(&self.service, &self.handed, self.id, refused).await
+        let told = report::to_sender(&self.service, &self.handed, self.id, refused).await;
+        let is_all = told.len() == refused.len();
+        self.told.extend(told);
+        is_all
     }
 }
 

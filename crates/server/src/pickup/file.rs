@@ -169,6 +169,15 @@ impl Handed {
         Ok(())
     }
 
+    /// Leaves out the recipients at these places of the file; returns the places of the others.
+    pub(super) fn leave_out(&mut self, places: &HashSet<usize>) -> Vec<usize> {
+        let all = std::mem::take(&mut self.submission.recipients).into_iter().enumerate();
+        let left = all.filter(|(place, _)| !places.contains(place));
+        let (places, recipients) = left.unzip();
+        self.submission.recipients = recipients;
+        places
+    }
+
     /// The first octets of the content, up to a number. Blocks.
     ///
     /// # Errors

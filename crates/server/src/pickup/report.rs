@@ -5,16 +5,22 @@ use super::file::Handed;
 use crate::commit;
 use crate::env::{blocking, clock};
 use crate::service::Service;
-use mail::report::{Addressee, Kind, Original, RECIPIENTS_MAX, RecipientReport, Report, compose, returns_content};
-use mail::{Client, EnhancedCode, Envelope, Outcome, Protocol, QueueId, Received};
+use crate::settle::REPORT_OCTETS;
+use mail::report::{Addressee, Kind, Original, RecipientReport, Report, fitting, returns_content};
+use mail::{Client, EnhancedCode, Envelope, Outcome, Protocol, QueueId, Received, Recipient};
 use observe::{Event, ReportKind, Severity};
 use std::sync::Arc;
 
 /// Octets within which a header section is looked for.
 const HEADER_BYTES_MAX: u64 = 64 << 10;
 
-/// Stores reports on the refused. True: they are durable, or nobody wants them.
-pub(super) async fn to_sender(service: &Arc<Service>, handed: &Arc<Handed>, id: QueueId, refused: &[Refused]) -> bool {
+/// Stores reports on the refused. Returns the positions of those who are told of: durably, or nobody wants to hear of them.
+pub(super) async fn to_sender(
+    service: &Arc<Service>,
+    handed: &Arc<Handed>,
+    id: QueueId,
+    refused: &[Refused],
+) -> Vec<usize> {
     let live = service.live.load_full();
     let return_max = live.config.delivery.return_bytes_max;
     let (at_us, submission) = (clock::unix_us(), &handed.submission);
@@ -40,53 +46,70 @@ pub(super) async fn to_sender(service: &Arc<Service>, handed: &Arc<Handed>, id: 
         None => Original::None,
     };
     let postmaster = live.config.postmaster();
-    for some in refused.chunks(RECIPIENTS_MAX) {
-        let mut addressee = Addressee::Nobody;
-        let mut reports = Vec::new();
-        for (position, reply) in some {
-            let Some(recipient) = envelope.recipients.get(*position) else { continue };
-            match Addressee::of(&envelope.sender, recipient, Kind::Failed, &postmaster) {
-                Addressee::Nobody => continue,
-                found => addressee = found,
-            }
-            reports.push(RecipientReport {
-                recipient,
-                kind: Kind::Failed,
-                status: reply.status().unwrap_or(EnhancedCode::of(Outcome::Permanent, 0, 0)),
-                reply: Some(reply),
-                remote_mta: None,
-                text: "",
-                reason: None,
-                last_attempt_us: None,
-                will_retry_until_us: None,
-            });
-        }
-        let (to, postmaster) = match addressee {
+    let addressee = |recipient: &Recipient| Addressee::of(&envelope.sender, recipient, Kind::Failed, &postmaster);
+    let (mut told, mut positions, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
+    for (position, reply) in refused {
+        let recipient = envelope.recipients.get(*position).filter(|one| addressee(one) != Addressee::Nobody);
+        let Some(recipient) = recipient else {
+            told.push(*position);
+            continue;
+        };
+        positions.push(*position);
+        wanted.push(RecipientReport {
+            recipient,
+            kind: Kind::Failed,
+            status: reply.status().unwrap_or(EnhancedCode::of(Outcome::Permanent, 0, 0)),
+            reply: Some(reply),
+            remote_mta: None,
+            text: "",
+            reason: None,
+            last_attempt_us: None,
+            will_retry_until_us: None,
+            is_past_time: false,
+        });
+    }
+    let (mut rest, mut positions) = (wanted.as_slice(), positions.as_slice());
+    let mut is_further = false;
+    while let Some(first) = rest.first() {
+        let (to, postmaster) = match addressee(first.recipient) {
             Addressee::Sender(to) => (to, false),
             Addressee::Postmaster(to) => (to, true),
-            Addressee::Nobody => continue,
+            Addressee::Nobody => break,
         };
-        let report = Report {
+        let mut report = Report {
             reporting_mta: &live.config.hostname,
             envelope: &envelope,
-            recipients: &reports,
+            recipients: rest,
             at_us,
             offset_seconds: clock::local_offset_seconds(at_us),
             id: service.keeper.next_id(),
             postmaster,
+            is_further,
             to,
         };
-        let composed = compose(&report, original);
-        let own = report.envelope_for(&composed);
-        if let Err(error) = commit::submit(service, &own, composed.content).await {
-            let text =
-                format!("report on {id} to <{to}> not stored: {error}; the message stays in the pickup directory");
-            service.tell(&Event::Spool { severity: Severity::Error, text: &text });
-            return false;
+        report.recipients = rest.get(..fitting(&report, REPORT_OCTETS)).unwrap_or(rest);
+        let original = match original {
+            Original::Whole(content) if is_further => Original::Headers(content),
+            original => original,
+        };
+        match commit::submit(service, &report, original).await {
+            Ok(stored) => {
+                let kind = if postmaster { ReportKind::Postmaster } else { ReportKind::Dsn };
+                let text = first.reply.map(ToString::to_string).unwrap_or_default();
+                service.tell(&Event::Reported { id, report: stored.id, kind, text: &text });
+                let these;
+                (these, positions) = positions.split_at_checked(stored.recipients).unwrap_or((positions, &[]));
+                told.extend(these);
+                rest = rest.get(stored.recipients..).unwrap_or_default();
+                is_further |= !stored.is_less;
+            }
+            Err(error) => {
+                let text =
+                    format!("report on {id} to <{to}> not stored: {error}; the message stays in the pickup directory");
+                service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+                break;
+            }
         }
-        let kind = if postmaster { ReportKind::Postmaster } else { ReportKind::Dsn };
-        let text = some.first().map(|(_, reply)| reply.to_string()).unwrap_or_default();
-        service.tell(&Event::Reported { id, report: own.id, kind, text: &text });
     }
-    true
+    told
 }

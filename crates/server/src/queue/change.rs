@@ -5,7 +5,7 @@
 
 use super::command::Action;
 use super::nudge::{Destinations, Nudge};
-use super::walk::Found;
+use super::walk::{Found, FoundRecipient};
 use bytes::Bytes;
 use spool::{Change, Commit, Error, Spool, State, Status, Store as _};
 use std::collections::{HashSet, VecDeque};
@@ -31,9 +31,11 @@ pub(super) struct Totals {
 }
 
 /// The new state of a recipient; `None` if the action leaves it alone.
-pub(super) fn changed(action: Action, state: State, now_s: u32) -> Option<State> {
+pub(super) fn changed(action: Action, one: &FoundRecipient, now_s: u32) -> Option<State> {
+    let state = one.state;
     // A due of 0 is one that nobody has released: with `delivery.mode = "queue"` it stays where it is.
-    let now = State { status: Status::Waiting, due: now_s.max(1), ..state };
+    let due = if one.keeps_time { state.due } else { now_s.max(1) };
+    let now = State { status: Status::Waiting, due, ..state };
     match (action, state.status) {
         (Action::Retry, Status::Waiting) | (Action::Release, Status::Held) => Some(now),
         (Action::Hold, Status::Waiting) => Some(State { status: Status::Held, ..state }),
@@ -69,7 +71,7 @@ impl<'a> Changes<'a> {
         let before = found.recipients.len();
         let id = found.id;
         found.recipients.retain(|one| {
-            let Some(state) = changed(action, one.state, now_s) else { return false };
+            let Some(state) = changed(action, one, now_s) else { return false };
             if state != one.state {
                 self.pending.push(Change { id, recipient: one.position, state, destination: None });
             }

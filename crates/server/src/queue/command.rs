@@ -76,11 +76,13 @@ pub enum By {
     Destination,
     /// By their addresses.
     Recipient,
+    /// By the hosts their mail goes to, which many destinations may share.
+    Host,
 }
 
 impl By {
     /// Every way.
-    pub const ALL: [Self; 2] = [Self::Destination, Self::Recipient];
+    pub const ALL: [Self; 3] = [Self::Destination, Self::Recipient, Self::Host];
 
     /// Its name.
     #[must_use]
@@ -88,6 +90,7 @@ impl By {
         match self {
             Self::Destination => "destination",
             Self::Recipient => "recipient",
+            Self::Host => "host",
         }
     }
 
@@ -297,10 +300,10 @@ mod tests {
         for (action, selection) in
             Action::ALL.into_iter().flat_map(|action| selections.clone().map(|one| (action, one)))
         {
-            for (limit, flag) in [(None, false), (Some(7), true)] {
+            for (limit, flag, by) in [(None, false, By::Host), (Some(7), true, By::Recipient)] {
                 let dry_run = flag && action.changes();
                 let headers = flag && action == Action::Show;
-                let by = if flag && action == Action::Stragglers { By::Recipient } else { By::Destination };
+                let by = if action == Action::Stragglers { by } else { By::Destination };
                 let command = Command { action, selection: selection.clone(), limit, dry_run, headers, by };
                 let again = Command::from_fields(command.to_fields());
                 if action == Action::Destinations && !selection.is_everything()
@@ -330,7 +333,7 @@ mod tests {
             (r#"{"action":"delete","to":"b.test"}"#, "\"to\": \"b.test\" is no address"),
             (r#"{"action":"delete","t":"b.test"}"#, "no field \"t\""),
             (r#"{"action":"list","by":"recipient"}"#, "adds nothing up"),
-            (r#"{"action":"stragglers","by":"host"}"#, "not one of destination, recipient"),
+            (r#"{"action":"stragglers","by":"mx"}"#, "not one of destination, recipient, host"),
             (r#"{"action":"show"}"#, "needs \"ids\""),
             (r#"{"action":"show","ids":["x"]}"#, "\"x\" is no queue id"),
             (r#"{"action":"show","ids":"x"}"#, "not a list"),

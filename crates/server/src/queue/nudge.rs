@@ -65,6 +65,8 @@ pub struct DestinationState {
     pub window: u64,
     /// Transactions that its hosts may have in a thousand seconds, if that is limited.
     pub rate: Option<u32>,
+    /// The same, as learned from what its hosts refused with 421 or 4xx, while that is felt.
+    pub pace: Option<u32>,
 }
 
 /// Why and how long a destination is left alone.

@@ -1,7 +1,8 @@
-//! Stragglers: who has been waiting for long, added up by destination or by recipient.
+//! Stragglers: who has been waiting for long, added up by destination, by recipient or by the hosts that do not take it.
 //!
-//! By destination it costs a look at the index for each message that is old enough; by recipient the envelope of each is
-//! read. Only sums are kept, of [`GROUPS_MAX`] groups; what comes after those is counted and not shown.
+//! By destination or host it costs a look at the index for each message that is old enough, and by host a question to the dispatcher
+//! for each destination; by recipient the envelope of each message is read. Only sums are kept, of [`GROUPS_MAX`] groups; what
+//! comes after those is counted and not shown.
 
 use super::command::By;
 use super::nudge::Nudge;
@@ -12,19 +13,25 @@ use mail::QueueId;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 
-/// Groups in memory.
+/// Groups in memory, and destinations whose hosts are known.
 const GROUPS_MAX: usize = 100_000;
 
-/// What is known of one destination or recipient.
+/// Destinations that the line of a host names; it says how many there are.
+const NAMED_MAX: usize = 5;
+
+/// What is known of one destination, recipient or host.
 struct Group {
     recipients: u64,
     messages: u64,
     /// The message that was counted last: recipients of a message come together.
     last: Option<QueueId>,
     oldest_us: u64,
-    /// The recipient of the oldest message that has a reason, and the reason.
+    /// The reason of the newest message that has one: what was said last.
     reason: Option<String>,
     destination: Bytes,
+    /// Of a host: its destinations, and those of them that have waited longest.
+    destinations: u64,
+    named: Vec<Bytes>,
 }
 
 /// Sums in the making.
@@ -32,24 +39,26 @@ pub(super) struct Stragglers<'a> {
     by: By,
     nudge: &'a dyn Nudge,
     groups: HashMap<Box<str>, Group>,
+    /// The hosts of destinations, so that each is asked for once.
+    hosts: HashMap<Bytes, Box<str>>,
     /// Recipients that found no room.
     pub(super) unseen: u64,
 }
 
 impl<'a> Stragglers<'a> {
     pub(super) fn new(by: By, nudge: &'a dyn Nudge) -> Self {
-        Self { by, nudge, groups: HashMap::new(), unseen: 0 }
+        Self { by, nudge, groups: HashMap::new(), hosts: HashMap::new(), unseen: 0 }
     }
 
     /// Counts the recipients of a message; messages come with the oldest first.
     pub(super) fn add(&mut self, found: &Found) {
         for one in &found.recipients {
-            let name = self.name(one);
-            let is_new = !self.groups.contains_key(&*name);
-            if is_new && self.groups.len() >= GROUPS_MAX {
+            let is_new = self.by == By::Host && !self.hosts.contains_key(&one.destination);
+            let name = self.name(one).filter(|name| self.groups.len() < GROUPS_MAX || self.groups.contains_key(name));
+            let Some(name) = name else {
                 self.unseen += 1;
                 continue;
-            }
+            };
             let group = self.groups.entry(name).or_insert_with(|| Group {
                 recipients: 0,
                 messages: 0,
@@ -57,10 +66,18 @@ impl<'a> Stragglers<'a> {
                 oldest_us: found.id.unix_us(),
                 reason: None,
                 destination: one.destination.clone(),
+                destinations: 0,
+                named: Vec::new(),
             });
             group.recipients += 1;
             if group.last.replace(found.id) != Some(found.id) {
                 group.messages += 1;
+            }
+            if is_new {
+                group.destinations += 1;
+                if group.named.len() < NAMED_MAX {
+                    group.named.push(one.destination.clone());
+                }
             }
             group.oldest_us = group.oldest_us.min(found.id.unix_us());
             if let Some(reason) = self.nudge.reason(found.id, one.position) {
@@ -69,12 +86,28 @@ impl<'a> Stragglers<'a> {
         }
     }
 
-    fn name(&self, one: &FoundRecipient) -> Box<str> {
+    /// The group of a recipient; `None` if there is no room to know it.
+    fn name(&mut self, one: &FoundRecipient) -> Option<Box<str>> {
         match (self.by, &one.recipient) {
-            (By::Destination, _) => text(&one.destination).into(),
-            (By::Recipient, Some(recipient)) => recipient.address.to_string().into(),
-            (By::Recipient, None) => "(its envelope cannot be read)".into(),
+            (By::Destination, _) => Some(text(&one.destination).into()),
+            (By::Recipient, Some(recipient)) => Some(recipient.address.to_string().into()),
+            (By::Recipient, None) => Some("(its envelope cannot be read)".into()),
+            (By::Host, _) => self.host(&one.destination),
         }
+    }
+
+    /// The hosts that the mail of a destination goes to, as the dispatcher calls them; while nobody knows them, the destination.
+    fn host(&mut self, destination: &Bytes) -> Option<Box<str>> {
+        if let Some(known) = self.hosts.get(destination) {
+            return Some(known.clone());
+        }
+        if self.hosts.len() >= GROUPS_MAX {
+            return None;
+        }
+        let site = self.nudge.destination(destination).and_then(|state| state.site);
+        let name: Box<str> = site.unwrap_or_else(|| text(destination)).into();
+        self.hosts.insert(destination.clone(), name.clone());
+        Some(name)
     }
 
     /// The lines, those that most wait for first, then by name; and how many the limit left out.
@@ -91,10 +124,19 @@ impl<'a> Stragglers<'a> {
 fn line(by: By, name: &str, group: Group, view: &View<'_>) -> Map<String, Value> {
     // What is known of the destination now says more than what was said to one message of it.
     let mut line = view.destination(&group.destination).unwrap_or_default();
-    if by == By::Recipient {
-        line.insert("to".to_owned(), json!(name));
+    match by {
+        By::Destination => {}
+        By::Recipient => drop(line.insert("to".to_owned(), json!(name))),
+        By::Host => {
+            let named: Vec<String> = group.named.iter().map(|name| text(name)).collect();
+            line.insert("host".to_owned(), json!(name));
+            line.insert("destinations".to_owned(), json!(group.destinations));
+            line.insert("named".to_owned(), json!(named));
+        }
     }
-    line.insert("destination".to_owned(), json!(text(&group.destination)));
+    if by != By::Host {
+        line.insert("destination".to_owned(), json!(text(&group.destination)));
+    }
     line.insert("recipients".to_owned(), json!(group.recipients));
     line.insert("messages".to_owned(), json!(group.messages));
     line.insert("oldest".to_owned(), json!(view.now_us.saturating_sub(group.oldest_us) / 1_000_000));

@@ -46,9 +46,16 @@ impl Nudge for Dispatcher {
 
     fn destination(&self, name: &[u8]) -> Option<DestinationState> {
         let down = Down { why: "Connection refused".to_owned(), retry_at: Duration::from_secs(u64::MAX / 2) };
+        if name == b"probed.test" {
+            let down = Down { why: "Connection refused".to_owned(), retry_at: Duration::from_secs(1) };
+            return Some(DestinationState { down: Some(down), ..DestinationState::default() });
+        }
         let state =
             DestinationState { down: Some(down), site: Some("mx.test:25".to_owned()), ..DestinationState::default() };
-        (name == b"down.test").then_some(state)
+        if name == b"paced.test" {
+            return Some(DestinationState { pace: Some(912), ..DestinationState::default() });
+        }
+        [b"down.test".as_slice(), b"too.test"].contains(&name).then_some(state)
     }
 }
 
@@ -97,11 +104,15 @@ impl Trial {
     }
 
     fn add_from(&self, client: Client, hours: u64, sender: &str, recipients: &[&str]) {
+        self.add_with("BODY=8BITMIME", client, hours, sender, recipients);
+    }
+
+    fn add_with(&self, params: &str, client: Client, hours: u64, sender: &str, recipients: &[&str]) {
         let recipient = |text: &&str| Recipient::new(Address::parse(text.as_bytes()).unwrap());
         let envelope = Envelope {
             id: id(hours),
             sender: ReversePath::parse(sender.as_bytes()).unwrap(),
-            params: "BODY=8BITMIME".parse::<MailParams>().unwrap(),
+            params: params.parse::<MailParams>().unwrap(),
             received: Received { at_us: 7_000_000, client, helo: None, protocol: Protocol::Local },
             recipients: recipients.iter().map(recipient).collect(),
         };
@@ -225,7 +236,7 @@ async fn only_the_recipients_that_are_meant_are_listed() {
 #[tokio::test]
 async fn a_message_is_shown_with_all_that_is_known() {
     let trial = Trial::filled();
-    trial.set(2, 0, State { status: Status::Waiting, attempts: 2, due: 4_000_000_000 }.warned().of_class(1));
+    trial.set(2, 0, State { status: Status::Waiting, attempts: 2, due: 4_000_000_000 }.warned().of_class(1, true));
     let command = |id: QueueId| format!("{{\"action\":\"show\",\"ids\":[\"{id}\"],\"headers\":true}}");
     let (lines, _) = trial.run(&command(id(2))).await;
     let [line] = lines.as_slice() else { panic!("{lines:?}") };
@@ -238,6 +249,17 @@ async fn a_message_is_shown_with_all_that_is_known() {
     let one = &line["recipients"][0];
     assert_eq!((&one["tries"], &one["warned"], &one["due"]), (&json!(2), &json!(true), &json!(4_000_000_000_u32)));
     assert_eq!(one["class"], "bulk");
+    // Its host is tried later than it is due.
+    assert_eq!(one["retry_at"], u64::MAX / 2);
+    let (lines, _) = trial.run(r#"{"action":"list","all":true}"#).await;
+    let recipients = lines.iter().flat_map(|line| line["recipients"].as_array().cloned().unwrap_or_default());
+    for one in recipients {
+        let is_down = one["destination"] == "down.test" && one["state"] == "waiting";
+        assert_eq!(one.get("retry_at").is_some(), is_down, "{one}");
+    }
+    trial.add(5, "<bob@b.test>", &["q@paced.test"]);
+    let (lines, _) = trial.run(&command(id(5))).await;
+    assert_eq!(lines[0]["destinations"]["paced.test"]["learned_messages_per_second"], 0.912);
     let (lines, last) = trial.run(&command(QueueId::MIN)).await;
     assert_eq!(lines, [Map::from_iter([("missing".to_owned(), json!(QueueId::MIN.to_string()))])]);
     assert_eq!((&last["missing"], &last["messages"]), (&json!(1), &json!(0)));
@@ -270,6 +292,83 @@ async fn holding_releasing_and_trying_again() {
     let deeds = trial.deeds.lock().unwrap();
     assert_eq!(deeds[0], "Ended { action: Hold, messages: 1, recipients: 3, uid: 7 }");
     assert_eq!(deeds.len(), 5, "{deeds:?}");
+}
+
+#[tokio::test]
+async fn what_senders_put_off_is_retried_only_by_its_id() {
+    let trial = Trial::new();
+    let client = Client::Internal;
+    let due = 4_000_000_000;
+    // One is kept until its sender's time, one was tried after an operator named it; of the last the time is over.
+    trial.add_with("HOLDUNTIL=2096-10-02T07:06:40Z", client, 3, "<ann@a.test>", &["x@one.test", "y@two.test"]);
+    trial.add_with("HOLDFOR=60", client, 2, "<ann@a.test>", &["x@one.test"]);
+    let later = State { status: Status::Waiting, attempts: 0, due };
+    trial.set(3, 0, later);
+    trial.set(3, 1, later.tried());
+    trial.set(2, 0, later);
+    let (lines, _) = trial.run(r#"{"action":"list"}"#).await;
+    let until: Vec<Option<u64>> = lines
+        .iter()
+        .flat_map(|line| line["recipients"].as_array().unwrap())
+        .map(|one| one.get("until").and_then(Value::as_u64))
+        .collect();
+    assert_eq!(until, [Some(due.into()), None, None]);
+    let dues = |hours| trial.states(hours).iter().map(|state| state.2).collect::<Vec<_>>();
+    for which in ["\"all\":true", "\"destination\":\"*.test\"", "\"to\":\"@*\""] {
+        trial.set(3, 1, later.tried());
+        trial.set(2, 0, later);
+        for dry_run in [true, false] {
+            let (_, last) = trial.run(&format!("{{\"action\":\"retry\",{which},\"dry_run\":{dry_run}}}")).await;
+            assert_eq!((&last["recipients"], &last["kept"]), (&json!(2), &json!(1)), "{which} {last:?}");
+        }
+        assert_eq!(dues(3)[0], due, "{which}");
+        assert!(dues(3)[1] < due && dues(2)[0] < due, "{which}");
+    }
+    let (_, last) = trial.run(&format!("{{\"action\":\"retry\",\"ids\":[\"{}\"]}}", id(3))).await;
+    assert_eq!((&last["recipients"], &last["kept"]), (&json!(2), &json!(0)), "who names it means it");
+    assert!(dues(3)[0] < due);
+}
+
+#[tokio::test]
+async fn what_senders_put_off_waits_on_when_it_is_released() {
+    let trial = Trial::new();
+    let due = 4_000_000_000;
+    // One waits for its sender's time, one was tried after an operator named it; of the last the time is over.
+    trial.add_with(
+        "HOLDUNTIL=2096-10-02T07:06:40Z",
+        Client::Internal,
+        3,
+        "<ann@a.test>",
+        &["x@one.test", "y@two.test"],
+    );
+    trial.add_with("HOLDFOR=60", Client::Internal, 2, "<ann@a.test>", &["x@one.test"]);
+    let later = State { status: Status::Waiting, attempts: 0, due };
+    let held = || {
+        trial.set(3, 0, later);
+        trial.set(3, 1, later.tried());
+        trial.set(2, 0, later);
+    };
+    let dues = |hours| trial.states(hours).iter().map(|state| state.2).collect::<Vec<_>>();
+    for which in ["\"all\":true", "\"state\":\"held\"", "\"to\":\"@*\""] {
+        held();
+        trial.run(r#"{"action":"hold","all":true}"#).await;
+        let release = |dry_run| format!("{{\"action\":\"release\",{which},\"dry_run\":{dry_run}}}");
+        for dry_run in [true, false] {
+            let (_, last) = trial.run(&release(dry_run)).await;
+            // It is released too: nobody holds it, and it waits.
+            let figures = (&last["recipients"], &last["kept"], &last["unchanged"]);
+            assert_eq!(figures, (&json!(3), &json!(1), &json!(0)), "{which} {last:?}");
+        }
+        assert_eq!(trial.states(3)[0], (Status::Waiting, 0, due), "{which}");
+        assert!(dues(3)[1] < due && dues(2)[0] < due, "{which}");
+        let (_, last) = trial.run(&release(false)).await;
+        assert_eq!((&last["recipients"], &last["kept"]), (&json!(0), &json!(0)), "what is not held is left alone");
+    }
+    held();
+    trial.run(r#"{"action":"hold","all":true}"#).await;
+    let (_, last) = trial.run(&format!("{{\"action\":\"release\",\"ids\":[\"{}\"]}}", id(3))).await;
+    assert_eq!((&last["recipients"], &last["kept"]), (&json!(2), &json!(0)), "who names it means it");
+    assert!(dues(3)[0] < due);
 }
 
 #[tokio::test]
@@ -374,6 +473,41 @@ async fn stragglers_are_added_up() {
 }
 
 #[tokio::test]
+async fn stragglers_are_added_up_by_host() {
+    let trial = Trial::filled();
+    // Two destinations of one host, and one of a message with both.
+    trial.add(5, "<ann@a.test>", &["x@too.test", "y@down.test", "z@too.test"]);
+    let (lines, totals) = trial.run(r#"{"action":"stragglers","by":"host","older":7200,"limit":1}"#).await;
+    let [line] = lines.as_slice() else { panic!("{lines:?}") };
+    let shown = ["host", "recipients", "messages", "destinations", "named", "site", "down"].map(|name| &line[name]);
+    let (site, down) = (json!("mx.test:25"), json!("Connection refused"));
+    assert_eq!(shown, [&site, &json!(4), &json!(2), &json!(2), &json!(["too.test", "down.test"]), &site, &down]);
+    assert!(line["retry_in"].as_u64() > Some(0) && line["oldest"].as_u64() >= Some(5 * 3_600), "{line:?}");
+    // The second recipient of the message was told why, and it was the last that was.
+    assert_eq!(line["reason"], json!("451 4.7.1 later"));
+    // What is left out is counted; destinations whose hosts nobody knows stand for themselves.
+    assert_eq!((&totals["more"], &totals["recipients"]), (&json!(3), &json!(8)));
+    let (lines, _) = trial.run(r#"{"action":"stragglers","by":"host","older":7200}"#).await;
+    let hosts: Vec<_> = lines.iter().map(|line| line["host"].as_str().unwrap()).collect();
+    assert_eq!(hosts, ["mx.test:25", "one.test", "a.test", "two.test"]);
+    assert_eq!((lines[1].get("site"), &lines[1]["named"]), (None, &json!(["one.test"])));
+    // Negative control: by destination they are apart.
+    let (lines, _) = trial.run(r#"{"action":"stragglers","older":7200}"#).await;
+    assert_eq!(lines.len(), 5);
+    assert!(lines.iter().all(|line| !line.contains_key("host")));
+}
+
+#[tokio::test]
+async fn a_destination_says_that_it_is_tried() {
+    let trial = Trial::filled();
+    trial.add(5, "<ann@a.test>", &["x@probed.test"]);
+    let (lines, _) = trial.run(r#"{"action":"destinations"}"#).await;
+    let of = |name: &str| lines.iter().find(|line| line["destination"] == name).unwrap();
+    assert_eq!((&of("probed.test")["retry_in"], &of("probed.test")["trying"]), (&json!(0), &json!(true)));
+    assert!(of("down.test")["retry_in"].as_u64() > Some(0) && !of("down.test").contains_key("trying"));
+}
+
+#[tokio::test]
 async fn guests_see_what_they_handed_in() {
     let trial = Trial::filled();
     trial.add_from(Client::Process { uid: 1_000 }, 5, "<ann@a.test>", &["o@one.test"]);
@@ -393,6 +527,11 @@ async fn guests_see_what_they_handed_in() {
     let list = "{\"action\":\"list\"}";
     assert_eq!(ids(&seen(list, Some(1_000)).await), [id(5).to_string()], "nothing of others, nor what nobody can read");
     assert_eq!(seen(list, Some(0)).await, []);
+    let mut own = command(list);
+    own.selection.handed_in_by = Some(0);
+    let last = trial.collect(trial.tools.answer_guest(own, 0)).await.1;
+    assert_eq!((&last["messages"], &last["own"]), (&json!(0), &json!(true)), "an empty answer is no empty queue");
+    assert!(!trial.listed("").await.1.contains_key("own"));
     // Negative control: without the condition there are all.
     assert_eq!(seen(list, None).await.len(), 6);
     let show = |hours| format!("{{\"action\":\"show\",\"ids\":[\"{}\"]}}", id(hours));

@@ -14,7 +14,7 @@ use crate::control::{Answer, Piece, Reason};
 use crate::env::clock;
 use mail::QueueId;
 use serde_json::{Map, Value, json};
-use spool::{Error, Spool, Store as _};
+use spool::{Error, Spool, Status, Store as _};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -174,7 +174,12 @@ impl Run<'_> {
             action => self.change(action, now_us),
         };
         // Who has gone hears nothing of the end.
-        if let Ok(last) = last {
+        if let Ok(mut last) = last {
+            if let Piece::Last(fields) = &mut last
+                && self.command.selection.handed_in_by.is_some()
+            {
+                fields.insert("own".to_owned(), true.into());
+            }
             drop(self.to.blocking_send(last));
         }
     }
@@ -233,15 +238,16 @@ impl Run<'_> {
     /// Shows what a command would change.
     fn preview(&self, action: Action, now_us: u64) -> Result<Piece, Gone> {
         let (view, now_s) = (View { nudge: self.nudge, now_us }, seconds(now_us));
-        let mut unchanged = 0;
+        let (mut unchanged, mut kept) = (0, 0);
         let totals = self.each(now_us, true, &mut |mut found| {
+            kept += self.keep(action, &mut found, now_us);
             let before = found.recipients.len();
-            found.recipients.retain(|one| changed(action, one.state, now_s).is_some());
+            found.recipients.retain(|one| changed(action, one, now_s).is_some());
             unchanged += before - found.recipients.len();
             view.all(&found).into_iter().try_for_each(|line| self.send(line))?;
             Ok(Outcome::of(found.recipients.len()))
         })?;
-        Ok(totals.into_piece([("unchanged", unchanged.into()), ("dry_run", true.into())]))
+        Ok(totals.into_piece([("unchanged", unchanged.into()), ("kept", kept.into()), ("dry_run", true.into())]))
     }
 
     /// Changes what is meant. Lines only of what is deleted: nobody can look at that afterwards.
@@ -252,7 +258,9 @@ impl Run<'_> {
         // What was deleted, until the spool has it: nobody can look at it afterwards.
         let mut deleted = Vec::new();
         let mut failed: Option<Error> = None;
+        let mut kept = 0;
         let walked = self.each(now_us, is_delete, &mut |mut found| {
+            kept += self.keep(action, &mut found, now_us);
             changes.add(action, &mut found, now_s);
             let outcome = Outcome::of(found.recipients.len());
             if is_delete && !found.recipients.is_empty() {
@@ -283,7 +291,25 @@ impl Run<'_> {
             return Ok(Piece::Failed { reason: Reason::Failed, error });
         }
         self.show_deleted(&view, &deleted)?;
-        Ok(walked?.into_piece([("unchanged", unchanged.into()), ("active", active.into())]))
+        Ok(walked?.into_piece([("unchanged", unchanged.into()), ("kept", kept.into()), ("active", active.into())]))
+    }
+
+    /// Keeps the times to come that senders gave; of how many recipients. What waits is not retried before, and what is released
+    /// waits until then. Who names a message by its id means it all the same.
+    fn keep(&self, action: Action, found: &mut Found, now_us: u64) -> u64 {
+        let status = match action {
+            Action::Retry => Status::Waiting,
+            Action::Release => Status::Held,
+            _ => return 0,
+        };
+        if !self.command.selection.ids.is_empty() {
+            return 0;
+        }
+        let kept = self.walk(now_us, false).mark_early(found, status);
+        if action == Action::Retry {
+            found.recipients.retain(|one| !one.keeps_time);
+        }
+        kept
     }
 
     /// Logs what the spool has let go of: whoever looks for a message later finds what became of it.

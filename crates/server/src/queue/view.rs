@@ -4,6 +4,7 @@
 //! field would say and nobody knows is not there.
 
 use super::nudge::{DestinationState, Nudge};
+use super::selection::Standing;
 use super::walk::{Found, FoundRecipient, Letter};
 use mail::{Client, QueueId};
 use schedule::Class;
@@ -28,7 +29,7 @@ pub(super) struct View<'a> {
 impl View<'_> {
     /// One line for a message, with its first recipients.
     pub(super) fn listed(&self, found: &Found) -> Map<String, Value> {
-        let shown = found.recipients.iter().take(LISTED_MAX).map(|one| self.recipient(found.id, one));
+        let shown = found.recipients.iter().take(LISTED_MAX).map(|one| self.recipient(found, one));
         let mut line = self.message(found);
         line.insert("recipients".to_owned(), shown.collect());
         let more = found.recipients.len().saturating_sub(LISTED_MAX);
@@ -42,7 +43,7 @@ impl View<'_> {
     pub(super) fn all(&self, found: &Found) -> Vec<Map<String, Value>> {
         let lines = found.recipients.chunks(LINE_MAX).map(|some| {
             let mut line = self.message(found);
-            line.insert("recipients".to_owned(), some.iter().map(|one| self.recipient(found.id, one)).collect());
+            line.insert("recipients".to_owned(), some.iter().map(|one| self.recipient(found, one)).collect());
             line
         });
         lines.collect()
@@ -91,7 +92,8 @@ impl View<'_> {
         line
     }
 
-    fn recipient(&self, id: QueueId, one: &FoundRecipient) -> Value {
+    fn recipient(&self, found: &Found, one: &FoundRecipient) -> Value {
+        let id = found.id;
         let mut fields = Map::from_iter([
             ("position".to_owned(), json!(one.position)),
             ("destination".to_owned(), json!(text(&one.destination))),
@@ -116,6 +118,15 @@ impl View<'_> {
         if one.state.due > 0 {
             fields.insert("due".to_owned(), json!(one.state.due));
         }
+        if let Some(until) = found.letter.as_ref().and_then(|letter| letter.until(one.state, self.now_us)) {
+            fields.insert("until".to_owned(), json!(until));
+        }
+        // Behind a host that is down nobody is tried before the host is.
+        if one.standing == Standing::Waiting
+            && let Some(down) = self.nudge.destination(&one.destination).and_then(|place| place.down)
+        {
+            fields.insert("retry_at".to_owned(), json!(down.retry_at.as_secs().max(one.state.due.into())));
+        }
         if let Some(kind) = self.nudge.reason_kind(id, one.position) {
             fields.insert("reason_kind".to_owned(), json!(kind.name()));
         }
@@ -127,7 +138,7 @@ impl View<'_> {
 
     /// How a destination is, if the dispatcher knows.
     pub(super) fn destination(&self, name: &[u8]) -> Option<Map<String, Value>> {
-        let DestinationState { down, connections, in_flight, site, is_slow, window, rate } =
+        let DestinationState { down, connections, in_flight, site, is_slow, window, rate, pace } =
             self.nudge.destination(name)?;
         let mut fields = Map::from_iter([
             ("connections".to_owned(), json!(connections)),
@@ -140,13 +151,20 @@ impl View<'_> {
         if let Some(rate) = rate {
             fields.insert("messages_per_second".to_owned(), json!(f64::from(rate) / 1_000.0));
         }
+        if let Some(pace) = pace {
+            fields.insert("learned_messages_per_second".to_owned(), json!(f64::from(pace) / 1_000.0));
+        }
         if is_slow {
             fields.insert("lane".to_owned(), json!("slow"));
         }
         if let Some(down) = down {
-            let now = Duration::from_micros(self.now_us);
+            let left = down.retry_at.saturating_sub(Duration::from_micros(self.now_us));
             fields.insert("down".to_owned(), json!(down.why));
-            fields.insert("retry_in".to_owned(), json!(down.retry_at.saturating_sub(now).as_secs()));
+            // Up to the next second: 0 is now.
+            fields.insert("retry_in".to_owned(), json!(left.as_secs() + u64::from(left.subsec_nanos() > 0)));
+            if left.is_zero() {
+                fields.insert("trying".to_owned(), json!(true));
+            }
         }
         Some(fields)
     }

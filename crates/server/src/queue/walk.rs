@@ -8,7 +8,8 @@ use super::nudge::Nudge;
 use super::selection::{Selection, Standing};
 use bytes::Bytes;
 use mail::{Envelope, QueueId, Recipient};
-use spool::{Entry, Error, Spool, State, Store as _, StoredEnvelope, StoredRecipient};
+use spool::{Entry, Error, Spool, State, Status, Store as _, StoredEnvelope, StoredRecipient};
+use std::time::Duration;
 
 /// A message that is meant.
 #[derive(Debug)]
@@ -33,6 +34,22 @@ pub(super) struct Letter {
     pub(super) size: u64,
 }
 
+impl Letter {
+    /// When the recipient may be tried first, as its sender asked, in seconds since 1970; `None` where that is over or was not
+    /// asked.
+    // RFC 4865 §4.2
+    pub(super) fn until(&self, state: State, now_us: u64) -> Option<u32> {
+        let at = self.envelope.release_at()?;
+        let is_asked = at > Duration::from_micros(now_us);
+        (state.status == Status::Waiting && is_early(state, now_us) && is_asked).then_some(state.due)
+    }
+}
+
+/// Whether nobody has tried a recipient whose time is to come, as where its sender gave the time. One that is held may be so.
+pub(super) fn is_early(state: State, now_us: u64) -> bool {
+    state.tries() == 0 && u64::from(state.due) > now_us / 1_000_000
+}
+
 /// A recipient that is meant.
 #[derive(Debug)]
 pub(super) struct FoundRecipient {
@@ -42,6 +59,8 @@ pub(super) struct FoundRecipient {
     pub(super) destination: Bytes,
     /// What the envelope says of it, if that was read and makes sense.
     pub(super) recipient: Option<Recipient>,
+    /// It keeps the time that its sender gave, whatever else is done to it.
+    pub(super) keeps_time: bool,
 }
 
 /// What became of an id.
@@ -119,6 +138,31 @@ impl Walk<'_> {
         }
     }
 
+    /// Marks those recipients in this state who are not to be tried yet, as their sender asked, and says how many that are.
+    ///
+    /// May read the envelope. One that cannot be read marks nobody: it cannot be sent either.
+    pub(super) fn mark_early(&self, found: &mut Found, status: Status) -> u64 {
+        let is_early = |one: &FoundRecipient| one.state.status == status && is_early(one.state, self.now_us);
+        if !found.recipients.iter().any(is_early) {
+            return 0;
+        }
+        let read = || {
+            let stored = self.spool.envelope(found.id).ok()?;
+            let envelope = spool::envelope::decode_head(found.id, &stored.head).ok()?;
+            Some(Letter { envelope, size: stored.body_bytes })
+        };
+        let Some(letter) = found.letter.take().or_else(read) else { return 0 };
+        let mut marked = 0;
+        if letter.envelope.release_at().is_some_and(|at| at > Duration::from_micros(self.now_us)) {
+            for one in found.recipients.iter_mut().filter(|one| is_early(one)) {
+                one.keeps_time = true;
+                marked += 1;
+            }
+        }
+        found.letter = Some(letter);
+        marked
+    }
+
     fn found(&self, found: Found) -> Look {
         // A state may have changed since the first look.
         if found.recipients.is_empty() { Look::Other } else { Look::Found(Box::new(found)) }
@@ -133,6 +177,7 @@ impl Walk<'_> {
             standing: self.standing(id, entry.recipient, entry.state),
             destination: destination.clone(),
             recipient: None,
+            keeps_time: false,
         });
         Found { id, recipients: recipients.collect(), waiting: states.len(), letter: None, trouble: None }
     }
@@ -154,7 +199,9 @@ impl Walk<'_> {
                 spool::envelope::decode_recipient(data).map_err(|error| trouble = Some(error.to_string())).ok();
             if self.selection.takes_address(recipient.as_ref().map(|recipient| &recipient.address)) {
                 let (position, state, destination) = (*position, *state, destination.clone());
-                recipients.push(FoundRecipient { position, state, standing: standing(), destination, recipient });
+                let standing = standing();
+                let keeps_time = false;
+                recipients.push(FoundRecipient { position, state, standing, destination, recipient, keeps_time });
             }
         }
         let letter = Some(Letter { envelope, size: stored.body_bytes });

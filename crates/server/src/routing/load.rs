@@ -176,7 +176,8 @@ fn ldap_routing(config: &Config) -> Option<LdapRouting> {
 /// Whether some mail stays here.
 fn has_local(config: &Config) -> bool {
     let local = &config.local;
-    config.maps.directory.is_some()
+    local.own_name
+        || config.maps.directory.is_some()
         || !config.maps.aliases.is_empty()
         || !local.domains.is_empty()
         || !local.domain_files.is_empty()
@@ -344,7 +345,7 @@ impl<'a> Loading<'a> {
         let config = self.config;
         let mut classes = Classes::default();
         if has_local(config) {
-            classes.hostname = DomainName::new(&config.hostname).ok();
+            classes.hostname = DomainName::new(&config.hostname).ok().filter(|_| config.local.own_name);
             classes.local.extend(&names(&config.local.domains));
             classes.local.extend(&names(&DomainName::new("localhost").into_iter().collect::<Vec<_>>()));
             let files = &config.local.domain_files;
@@ -353,7 +354,7 @@ impl<'a> Loading<'a> {
         let listeners = config.listen.iter().map(|listen| listen.address.ip()).filter(|ip| !ip.is_unspecified());
         for ip in listeners.chain(addresses::of_this_machine()) {
             // A client at one of our own addresses has the rights that relay.from gives it.
-            classes.to.add_address(ip);
+            classes.ours.add_address(ip);
         }
         for domain in &config.relay.to {
             if let Ok(name) = DomainName::new(domain.ascii()) {
@@ -364,7 +365,7 @@ impl<'a> Loading<'a> {
             }
         }
         if let Ok(name) = DomainName::new(&config.hostname) {
-            classes.to.add_name(&name);
+            classes.ours.add_name(&name);
         }
         for network in &config.relay.from {
             classes.relay.add_network(*network);
@@ -505,7 +506,7 @@ fn options(config: &Config) -> Options {
 /// A rule that cannot be understood.
 #[derive(Clone, Debug)]
 pub(crate) struct BadRule {
-    /// Which table.
+    /// Which table, counted from 0.
     pub(crate) index: usize,
     /// Which key of it.
     pub(crate) key: &'static str,
@@ -514,7 +515,7 @@ pub(crate) struct BadRule {
 
 impl std::fmt::Display for BadRule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "route.rule[{}].{}: {}; {}", self.index, self.key, self.fault.text, self.fault.hint)
+        write!(f, "route.rule[{}].{}: {}; {}", self.index + 1, self.key, self.fault.text, self.fault.hint)
     }
 }
 
@@ -566,7 +567,7 @@ pub(crate) fn rules(config: &Config) -> Result<Vec<Rule>, Vec<BadRule>> {
             }
         }
         let (Ok(sender), Ok(recipient)) = (sender, recipient) else { continue };
-        let name = format!("route.rule[{index}]");
+        let name = format!("route.rule[{}]", index + 1);
         rules.push(Rule {
             place: Place { map: "rule".into(), file: name.as_str().into(), line: None },
             name: name.into(),

@@ -19,6 +19,7 @@ pub(crate) mod watch;
 use crate::lookup::Lookups;
 use mail::{Address, EnhancedCode};
 use route::access::Access;
+use route::class::Class;
 use route::destination::Hosts;
 use route::resolve::{HostsOrElse, Router};
 use route::{Answers, Ask, Source, Stop, Table};
@@ -111,7 +112,12 @@ impl Routing {
                 |source: &Source| if let Source::Loaded(table) = source { Some(Arc::as_ptr(table)) } else { None };
             sources.filter_map(table).collect()
         };
-        tables(self) == tables(other)
+        tables(self) == tables(other) && self.local() == other.local()
+    }
+
+    /// The domains whose mail stays here.
+    fn local(&self) -> Option<&Class> {
+        self.admission.as_ref().map(|admission| &admission.router.classes.local)
     }
 
     /// Whether the access map is that of `other`, as far as files say.

@@ -7,7 +7,7 @@
 //! Invariant: nobody is in two messages by the same way, however many recipients and lists led to him. Whoever is on two lists
 //! with owners has it from the list that was named first, as with sendmail.
 
-use mail::{Envelope, Notify, QueueId, Recipient, RecipientParams, ReversePath};
+use mail::{Address, Envelope, Notify, QueueId, Recipient, RecipientParams, ReversePath};
 use route::destination::{Destination, To};
 use route::resolve::{CopyDsn, Delivery, Failed};
 use std::collections::HashSet;
@@ -24,7 +24,7 @@ pub(crate) struct Plan {
     /// Who is in `messages` already, and where his mail goes.
     known: HashSet<(Box<str>, Vec<u8>)>,
     /// Recipients that were accepted and are dropped, as an entry demands.
-    discarded: usize,
+    discarded: Vec<Address>,
     /// All of it is dropped, as an entry for client or sender demands.
     pub(crate) is_discarded: bool,
     /// All of it is held, for this reason.
@@ -101,8 +101,13 @@ impl Plan {
     }
 
     /// An accepted recipient is dropped.
-    pub(crate) fn discard(&mut self) {
-        self.discarded += 1;
+    pub(crate) fn discard(&mut self, recipient: &Recipient) {
+        self.discarded.push(recipient.address.clone());
+    }
+
+    /// The recipients that were dropped one by one.
+    pub(crate) fn take_discarded(&mut self) -> Vec<Address> {
+        std::mem::take(&mut self.discarded)
     }
 
     /// Whether nothing of the transaction goes anywhere.

@@ -2,7 +2,7 @@
 
 use super::Routing;
 use super::load::{self, Loaded};
-use crate::dispatch;
+use crate::dispatch::{self, Renewal};
 use crate::env::blocking;
 use crate::service::Service;
 use observe::Event;
@@ -58,8 +58,7 @@ fn put_in_force(service: &Arc<Service>, old: &Arc<Routing>, loaded: Loaded) {
     for text in &notes {
         service.tell(&Event::ConfigWarning { text });
     }
-    service.tell(&Event::Reloaded { path: "maps" });
-    if leads_elsewhere {
-        dispatch::reconfigure(service);
-    }
+    let renewal = if leads_elsewhere { Renewal::of_maps() } else { Renewal::default() };
+    service.tell(&Event::Reloaded { path: "maps", retried: renewal.text().as_deref() });
+    dispatch::reconfigure(service, &renewal);
 }

@@ -134,12 +134,12 @@ impl Connection {
         if self.service.stop.has_begun() {
             return Some(Verdict::Close(reply(421, "4.3.2 System shutting down")));
         }
+        self.begin_transaction();
         match self.service.keeper.pressure() {
             Pressure::None | Pressure::Slow => {}
             Pressure::Full => return Some(self.refuse(Ruleset::Mail, Verdict::Refuse(full()))),
             Pressure::Poisoned => return Some(self.refuse(Ruleset::Mail, Verdict::Close(poisoned()))),
         }
-        self.begin_transaction();
         self.begin_routing();
         None
     }
@@ -208,6 +208,7 @@ impl Connection {
                 Some([only]) => Some(&only.address),
                 _ => None,
             },
+            priority: self.session.transaction().and_then(|transaction| transaction.params.mt_priority),
         }
         .write_to(&mut trace, clock::local_offset_seconds(received.at_us));
         self.contents.push(Content::new(id));

@@ -55,6 +55,7 @@ impl Connection {
         let bulk_precedence = self.service.live.load().config.delivery.bulk_precedence;
         let class = class_of(&envelope.params, sort, bulk_precedence);
         let rest = self.kept_small(&mut contents, rest).await;
+        let dropped = self.plan.take_discarded();
         let outgoing = match self.outside_failure() {
             Some(why) => Err(why),
             None => self.outgoing(&envelope, &contents, class).await,
@@ -62,12 +63,13 @@ impl Connection {
         let verdict = match outgoing {
             Ok(messages) if messages.is_empty() => {
                 contents.into_iter().for_each(|content| content.abandon(&self.service.keeper));
-                self.report_discarded(id, &envelope, sort.precedence);
+                self.report_discarded(&envelope, sort.precedence);
                 Verdict::AcceptWith(accepted(&id.to_string()))
             }
             Ok(messages) => match self.store(contents, &messages, rest, class).await {
                 Ok(in_line) => {
                     self.report_accepted(id, &envelope, sort.precedence);
+                    self.service.tell_discarded(id, &dropped);
                     self.dispatch(&messages, in_line, class);
                     Verdict::AcceptWith(accepted(&id.to_string()))
                 }

@@ -216,8 +216,9 @@ impl Connection {
     }
 
     async fn drive<N: Future<Output = ()>>(&mut self, transport: &mut Transport, wait: &mut Wait<'_, N>) -> End {
+        let mut is_answered = false;
         loop {
-            let step = if self.pending.is_empty() {
+            let step = if self.pending.is_empty() && !std::mem::take(&mut is_answered) {
                 if self.flush(transport, wait).await.is_err() {
                     return End::Lost;
                 }
@@ -261,6 +262,8 @@ impl Connection {
                     if !self.answer_in_time(question).await {
                         return End::Lost;
                     }
+                    // The answer may have been the end, which no input tells.
+                    is_answered = true;
                 }
             }
         }

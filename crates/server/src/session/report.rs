@@ -5,8 +5,9 @@ use crate::tls::HandshakeError;
 use mail::{Envelope, QueueId, ReplyClass};
 use observe::{Event, Limit, Relay, Ruleset, Severity};
 use smtp::server::{Note, Verdict};
-use spool::Error;
+use spool::{Error, Statistics};
 use std::fmt::Write as _;
+use std::path::Path;
 
 impl Connection {
     /// The client, as log lines name it.
@@ -93,6 +94,7 @@ impl Connection {
             nrcpts: envelope.recipients.len(),
             msgid: self.session.message_id(),
             bodytype: envelope.params.body,
+            mt_priority: envelope.params.mt_priority,
             protocol: envelope.received.protocol,
             daemon: self.daemon(),
             identity: self.session.identity(),
@@ -120,8 +122,10 @@ impl Connection {
     }
 
     /// The transaction was accepted and is dropped.
-    pub(super) fn report_discarded(&mut self, id: QueueId, envelope: &Envelope, class: i32) {
+    pub(super) fn report_discarded(&mut self, envelope: &Envelope, class: i32) {
+        let id = envelope.id;
         self.report_accepted(id, envelope, class);
+        self.service.tell_discarded(id, envelope.recipients.iter().map(|one| &one.address));
         self.service.tell(&Event::Discarded { id });
     }
 
@@ -143,9 +147,14 @@ impl Connection {
             Error::Poisoned => Severity::Critical,
             _ => Severity::Error,
         };
-        self.service.tell(&Event::Spool { severity, text: &error.to_string() });
         if *error == Error::Full {
-            self.report_limit("spool.size_max");
+            let live = self.service.live.load();
+            let spool = &live.config.spool;
+            let (text, limit) = full(&self.service.keeper.statistics(), &spool.path, spool.free_min);
+            self.service.tell(&Event::Spool { severity, text: &text });
+            self.report_limit(limit);
+        } else {
+            self.service.tell(&Event::Spool { severity, text: &error.to_string() });
         }
     }
 
@@ -257,5 +266,39 @@ impl Connection {
             service.tell(&Event::NoMail { relay, daemon });
         }
         self.end_transaction();
+    }
+}
+
+/// Why the spool takes no more, with the next step, and the limit that was reached: its own, or the room that the file system has.
+fn full(spool: &Statistics, path: &Path, free_min: u64) -> (String, &'static str) {
+    let Statistics { segments, segments_max, .. } = spool;
+    if segments >= segments_max {
+        let text = format!(
+            "spool full: no room in {segments} of {segments_max} segments; raise spool.size_max, or see what waits: \
+             mailrace queue destinations"
+        );
+        return (text, "spool.size_max");
+    }
+    let text = format!(
+        "spool full: no room in {segments} of {segments_max} segments, and the file system of {} has none for another beside \
+         spool.free_min, {free_min} octets; free disk space",
+        path.display()
+    );
+    (text, "spool.free_min")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_not_called_a_full_spool() {
+        let of = |segments| Statistics { segments, segments_max: 64, ..Statistics::default() };
+        let (text, limit) = full(&of(64), Path::new("/spool"), 1_024);
+        assert!(text.contains("64 of 64 segments; raise spool.size_max") && limit == "spool.size_max", "{text}");
+        let (text, limit) = full(&of(9), Path::new("/spool"), 1_024);
+        assert!(text.contains("9 of 64 segments, and the file system of /spool has none"), "{text}");
+        assert!(!text.contains("size_max") && limit == "spool.free_min", "{text}");
+        assert_eq!(Limit::from_name(limit).name(), limit);
     }
 }

@@ -260,7 +260,7 @@ impl Connection {
         match resolution.outcome {
             Outcome::Refuse(refusal) => self.refuse(Ruleset::Rcpt, refused(&refusal)),
             Outcome::Discard => {
-                self.plan.discard();
+                self.plan.discard(candidate);
                 Verdict::Accept
             }
             Outcome::Deliver(deliveries) => match self.plan.add(candidate, deliveries, resolution.failed) {

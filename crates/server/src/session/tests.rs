@@ -28,7 +28,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::task::yield_now;
 
 /// Longer than anything here takes in real time.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 /// More octets than any dialog sends at once.
 const STREAM_BYTES: usize = 1 << 20;
 
@@ -177,7 +177,7 @@ fn with_still_time<T>(test: impl Future<Output = T>) -> T {
     let (hold, held) = mpsc::channel::<()>();
     runtime.block_on(async {
         // A blocking task keeps tokio from moving the clock whenever all tasks wait.
-        let holder = tokio::task::spawn_blocking(move || held.recv_timeout(Duration::from_secs(60)).is_ok());
+        let holder = tokio::task::spawn_blocking(move || held.recv_timeout(Duration::from_secs(600)).is_ok());
         let done = test.await;
         drop(hold);
         holder.await.unwrap();
@@ -430,6 +430,11 @@ fn a_disk_that_has_failed_for_good_closes_sessions_and_loses_nothing() {
         assert_eq!(without_id(peer.message(b"one").await), TAKEN);
         rig.disk.configure(|config| config.rates.sync = 1_000_000);
         let slow = tokio::spawn(pass_slowly());
+        // One that was let in before.
+        let mut within = greeted(&rig).await;
+        for line in ["MAIL FROM:<a@b.test>", "RCPT TO:<c@d.test>", "DATA"] {
+            assert!(within.command(line).await.starts_with(['2', '3']), "{line}");
+        }
         let mut replies = Vec::new();
         for _ in 0..50 {
             let reply = peer.message(b"two").await;
@@ -440,6 +445,8 @@ fn a_disk_that_has_failed_for_good_closes_sessions_and_loses_nothing() {
             }
             replies.push(reply);
         }
+        assert_eq!(within.command("late\r\n.").await, "421 4.3.0 Storage failure, closing connection");
+        assert_eq!(within.reply().await, "closed");
         slow.abort();
         assert!(replies.iter().all(|reply| !reply.starts_with('2')), "{replies:?}");
         assert_eq!(replies.last().map(String::as_str), Some("421 4.3.0 Storage failure, closing connection"));

@@ -1,13 +1,11 @@
 //! The time by which a message is to be delivered (BY of RFC 2852): what is left of it, and what it means when it is over.
 //!
-//! The envelope knows the time; nothing else is kept. It is looked at before an attempt and after one, and a recipient that
-//! waits is never due behind it, so that somebody looks when it is over.
-
-// RFC 2852 §4 (gap: no report that a message with BY was relayed to a host without DELIVERBY, nor for trace T)
-// RFC 2852 §4 (gap: at a destination that is down the end of the time is seen at the next attempt, warning or giving up)
+//! The envelope knows the time. It is looked at before an attempt and after one, and a recipient that waits is never due behind it,
+//! so that somebody looks when it is over. Where nothing can be tried, the scheduler looks at that time (`dispatch::overdue`).
 
 use super::Cause;
 use mail::{Deadline, DeliverBy, EnhancedCode, Envelope, Outcome};
+use spool::State;
 use std::time::Duration;
 
 /// By when the message is to be delivered, since 1970; `None` without such a time.
@@ -16,8 +14,31 @@ pub(crate) fn deadline(envelope: &Envelope) -> Option<Duration> {
     envelope.deliver_by().map(|(at, _)| at)
 }
 
+/// The time at which a recipient that still waits comes back, or its sender hears of the delay; `None` without such a time, and
+/// for what was late when it came: its sender was told before.
+#[must_use]
+pub(crate) fn to_come(envelope: &Envelope) -> Option<Duration> {
+    let (at, deadline) = envelope.deliver_by()?;
+    match deadline {
+        // RFC 2852 §4, §4.1.3: at or below zero, whoever relayed it has told the sender
+        Deadline::Notify(..=0) => None,
+        Deadline::Notify(_) | Deadline::Return(_) => Some(at),
+    }
+}
+
+/// Until when it is tried, since 1970.
+// RFC 3464 §2.3.9; RFC 2852 §4.1.3: mode R, which comes back when its time is over
+#[must_use]
+pub(crate) fn tried_until(envelope: &Envelope, give_up_after: Duration) -> Duration {
+    let given_up = envelope.waits_since().saturating_add(give_up_after);
+    match envelope.deliver_by() {
+        Some((at, Deadline::Return(_))) => given_up.min(at),
+        _ => given_up,
+    }
+}
+
 /// What a next hop is told of the time: what is left of it.
-// RFC 2852 §4: lessened by the time that has passed here
+// RFC 2852 §4.1.4: lessened by the time that has passed here
 #[must_use]
 pub(crate) fn left(envelope: &Envelope, now: Duration) -> Option<DeliverBy> {
     let since = Duration::from_micros(envelope.id.unix_us());
@@ -25,7 +46,7 @@ pub(crate) fn left(envelope: &Envelope, now: Duration) -> Option<DeliverBy> {
 }
 
 /// Why the message is not sent any more, if its time is over and it comes back then.
-// RFC 2852 §4: mode R
+// RFC 2852 §4.1.3: mode R
 #[must_use]
 pub(crate) fn too_late(envelope: &Envelope, now: Duration) -> Option<Cause> {
     let (at, deadline) = envelope.deliver_by()?;
@@ -38,11 +59,29 @@ pub(crate) fn too_late(envelope: &Envelope, now: Duration) -> Option<Cause> {
     Some(Cause::new(status, text, None).because(observe::Reason::Other))
 }
 
+/// When the sender wants to hear that the message is late; `None` if he did not say. Before it he is told of no delay.
+// RFC 2852 §4.1.3: mode N, a report of a delay at that time; RFC 2852 §4.1.4.2: and of a relay before it
+#[must_use]
+pub(crate) fn wants_to_hear(envelope: &Envelope) -> Option<Duration> {
+    let (at, deadline) = envelope.deliver_by()?;
+    matches!(deadline, Deadline::Notify(1..)).then_some(at)
+}
+
 /// Whether the sender is told now that the message is late.
-// RFC 2852 §4: mode N
+// RFC 2852 §4.1.3: mode N
 #[must_use]
 pub(crate) fn is_late(envelope: &Envelope, now: Duration) -> bool {
-    envelope.deliver_by().is_some_and(|(at, deadline)| now >= at && matches!(deadline, Deadline::Notify(_)))
+    wants_to_hear(envelope).is_some_and(|at| now >= at)
+}
+
+/// Whether the sender is told that the message was handed on to a next hop that takes it: it does not know by when the sender wants
+/// to be told, or he wants to hear of each.
+// RFC 2852 §4.1.4.2: mode N. RFC 2852 §4.1.4: trace T
+#[must_use]
+pub(crate) fn traces(envelope: &Envelope, passes_by: bool, before: State) -> bool {
+    let Some(by) = envelope.params.by else { return false };
+    let is_last_word = matches!(by.deadline(), Deadline::Notify(1..)) && !passes_by && !before.is_warned();
+    by.trace() || is_last_word
 }
 
 /// When a recipient is due that would be due `then`: not behind the end of the time.
@@ -73,7 +112,7 @@ mod tests {
         Duration::from_secs(SECOND + seconds)
     }
 
-    // RFC 2852 §4 (test)
+    // RFC 2852 §4.1.3 (test), RFC 2852 §4.1.4 (test)
     #[test]
     fn the_time_runs_out() {
         let (back, told, none) = (envelope("BY=100;RT"), envelope("BY=100;N"), envelope(""));
@@ -87,6 +126,21 @@ mod tests {
         assert_eq!(capped(&back, at(5_000), at(10)), at(101));
         assert_eq!((capped(&back, at(50), at(10)), capped(&told, at(5_000), at(500))), (at(50), at(5_000)));
         assert_eq!((capped(&none, at(50), at(10)), deadline(&none)), (at(50), None));
+        let until = |envelope, seconds| tried_until(envelope, Duration::from_secs(seconds));
+        assert_eq!([&back, &told, &none].map(|one| until(one, 70)), [at(70); 3]);
+        assert_eq!([&back, &told, &none].map(|one| until(one, 130)), [at(100), at(130), at(130)]);
         assert_eq!(too_late(&none, at(1 << 40)), None);
+        // Whoever sent it on when it was late has told the sender.
+        let late = envelope("BY=-30;N");
+        assert!(!is_late(&late, at(0)) && !is_late(&envelope("BY=0;N"), at(500)));
+        let fresh = State::default();
+        let traced = |params: &str, passes_by, before| traces(&envelope(params), passes_by, before);
+        assert!(traced("BY=9;N", false, fresh) && traced("BY=9;NT", true, fresh) && traced("BY=9;RT", true, fresh));
+        assert!(
+            !traced("BY=9;N", true, fresh) && !traced("BY=9;N", false, fresh.warned()) && !traced("", false, fresh)
+        );
+        assert!(!traced("BY=-9;N", false, fresh) && !traced("BY=9;R", false, fresh));
+        assert_eq!((to_come(&late), to_come(&told), to_come(&none)), (None, Some(at(100)), None));
+        assert_eq!([&late, &told, &back, &none].map(wants_to_hear), [None, Some(at(100)), None, None]);
     }
 }

@@ -3,26 +3,40 @@
 //! A list has recipients at many hosts, and some of them fail at the same time as others, or grow too old with them. What is
 //! to be told of one is kept here for [`GATHER`], and its recipient waits in the spool as if nothing had been said; then all go into
 //! one report, which is durable before they are done. A crash in between forgets what was kept: the recipients are tried
-//! again after [`PARKED`], and fail again. A message with one recipient, or all at one host, is reported at once.
+//! again after [`PARKED`] beyond that, and fail again. A message with one recipient, or all at one host, is reported at once.
+//! What is kept is bounded, in recipients and in octets of what was said of them.
+//!
+//! A large list takes hours, and its failures come all the while: each further report on a message waits twice as long for others as
+//! the one before, up to [`GATHER_MAX`].
+//!
+//! Until the report is recorded a failure stands: it was logged and counted, so nobody looks at its recipient again
+//! ([`Gathering::shows`]). A warning keeps nobody from the next attempt. Where the report cannot be stored it is made again
+//! after [`TELL_AGAIN`], of the same.
 
-use super::{Attempt, Cause, Fate};
-use crate::deliver::Outgoing;
+use super::{Attempt, Cause, Fate, TELL_AGAIN};
+use crate::deliver::{Outgoing, Unfit};
 use crate::resolve;
 use crate::service::Service;
 use mail::QueueId;
+use mail::report::Kind;
 use observe::NextHop;
 use schedule::Positions;
-use spool::Store as _;
-use std::collections::{BTreeMap, HashMap};
+use spool::{Status, Store as _};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long after the first a report waits for others.
+/// How long after the first a report waits for others; and a further one on the same message, at most.
 const GATHER: Duration = Duration::from_secs(5);
-/// When a recipient is tried again whose report did not come about.
-pub(super) const PARKED: Duration = Duration::from_secs(120);
+const GATHER_MAX: Duration = Duration::from_secs(300);
+/// How long after that a recipient is tried again whose report did not come about.
+const PARKED: Duration = Duration::from_secs(115);
+/// Messages of which it is known that there was a report; of others the next one is taken for the first.
+const REPORTED_MAX: usize = 10_000;
 /// Recipients that are kept; beyond them reports are made at once.
 const RECIPIENTS_MAX: usize = 100_000;
+/// Octets of what was said of them, each counted as if none were shared; beyond them reports are made at once.
+const OCTETS_MAX: usize = 32 << 20;
 
 /// What is to be told.
 #[derive(Debug, Default)]
@@ -32,6 +46,48 @@ pub(crate) struct Gathering(Mutex<Kept>);
 struct Kept {
     messages: HashMap<QueueId, BTreeMap<u32, Fate>>,
     recipients: usize,
+    octets: usize,
+    /// Of whom a report is being made.
+    told: HashMap<QueueId, BTreeMap<u32, Word>>,
+    reported: HashMap<QueueId, Reported>,
+    /// Those, the oldest first.
+    reported_order: VecDeque<QueueId>,
+}
+
+/// Reports on a message: that told of failures, of delays, of what went well. A recipient stands in one of each at most.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reported {
+    failures: u32,
+    delays: u32,
+    others: u32,
+}
+
+impl Reported {
+    fn of(&mut self, kind: Kind) -> &mut u32 {
+        match kind {
+            Kind::Failed => &mut self.failures,
+            Kind::Delayed => &mut self.delays,
+            Kind::Delivered | Kind::Relayed | Kind::Traced | Kind::Expanded => &mut self.others,
+        }
+    }
+}
+
+/// What a sender is about to hear of a recipient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// That he failed.
+    Failed,
+    /// That he waits for longer.
+    Delayed,
+}
+
+impl Word {
+    const fn of(fate: &Fate) -> Self {
+        match fate {
+            Fate::Failed(_) => Self::Failed,
+            Fate::Delivered(_) | Fate::Deferred(_) => Self::Delayed,
+        }
+    }
 }
 
 /// What came of one more.
@@ -53,23 +109,109 @@ impl Gathering {
     /// Keeps what is to be told of a recipient; what was said of him last counts.
     pub(super) fn add(&self, id: QueueId, position: u32, fate: Fate) -> Gathered {
         let mut kept = self.kept();
-        if kept.recipients >= RECIPIENTS_MAX {
+        let octets = octets_of(&fate);
+        if kept.recipients >= RECIPIENTS_MAX || kept.octets + octets > OCTETS_MAX {
             return Gathered::No;
         }
         let message = kept.messages.entry(id).or_default();
         let is_first = message.is_empty();
-        if message.insert(position, fate).is_none() {
-            kept.recipients += 1;
-        }
+        let before = message.insert(position, fate);
+        kept.recipients += usize::from(before.is_none());
+        kept.octets = kept.octets + octets - before.as_ref().map_or(0, octets_of);
         if is_first { Gathered::First } else { Gathered::More }
     }
 
+    /// How many reports there were on a message that told of the like.
+    pub(super) fn reports(&self, id: QueueId, kind: Kind) -> u32 {
+        *self.kept().reported.get(&id).copied().unwrap_or_default().of(kind)
+    }
+
+    /// There was one more.
+    pub(super) fn reported(&self, id: QueueId, kind: Kind) {
+        let mut kept = self.kept();
+        if !kept.reported.contains_key(&id) {
+            kept.reported_order.push_back(id);
+            if kept.reported_order.len() > REPORTED_MAX
+                && let Some(oldest) = kept.reported_order.pop_front()
+            {
+                kept.reported.remove(&oldest);
+            }
+        }
+        let count = kept.reported.entry(id).or_default().of(kind);
+        *count = count.saturating_add(1);
+    }
+
+    /// How long a report on this message waits for others.
+    fn patience(&self, id: QueueId) -> Duration {
+        GATHER.saturating_mul(1 << self.reports(id, Kind::Failed).min(8)).min(GATHER_MAX)
+    }
+
+    /// How long after a failure its recipient is tried again if no report comes about.
+    pub(super) fn parked(&self, id: QueueId) -> Duration {
+        self.patience(id) + PARKED
+    }
+
+    /// What a sender is about to hear of a recipient, if he is.
+    pub(crate) fn word(&self, id: QueueId, position: u32) -> Option<Word> {
+        self.kept().word(id, position)
+    }
+
+    /// Changes entries of the spool's list to what they are in the light of what is kept: who failed is out of reach, as if
+    /// he were held, and of a delay that is about to be told nobody is told again.
+    pub(crate) fn shows(&self, entries: &mut [schedule::Waiting]) {
+        let kept = self.kept();
+        if kept.messages.is_empty() && kept.told.is_empty() {
+            return;
+        }
+        for entry in entries {
+            match kept.word(entry.message, entry.recipient) {
+                Some(Word::Failed) => entry.held = true,
+                Some(Word::Delayed) => entry.warned = true,
+                None => {}
+            }
+        }
+    }
+
+    /// Takes what is to be told of a message. It stands until [`Self::told`].
     fn take(&self, id: QueueId) -> BTreeMap<u32, Fate> {
         let mut kept = self.kept();
         let message = kept.messages.remove(&id).unwrap_or_default();
         kept.recipients -= message.len();
+        kept.octets -= message.values().map(octets_of).sum::<usize>();
+        let words = message.iter().map(|(position, fate)| (*position, Word::of(fate)));
+        kept.told.entry(id).or_default().extend(words);
         message
     }
+
+    /// It was told and recorded, or is kept anew.
+    fn told(&self, id: QueueId, positions: &[u32]) {
+        let mut kept = self.kept();
+        if let Some(words) = kept.told.get_mut(&id) {
+            words.retain(|position, _| positions.binary_search(position).is_err());
+            if words.is_empty() {
+                kept.told.remove(&id);
+            }
+        }
+    }
+}
+
+impl Kept {
+    fn word(&self, id: QueueId, position: u32) -> Option<Word> {
+        let waits = self.messages.get(&id).and_then(|message| message.get(&position)).map(Word::of);
+        waits.or_else(|| self.told.get(&id)?.get(&position).copied())
+    }
+}
+
+/// What it takes to keep this.
+fn octets_of(fate: &Fate) -> usize {
+    let said = match fate {
+        Fate::Delivered(reply) => reply.text_octets(),
+        Fate::Deferred(cause) | Fate::Failed(cause) => {
+            let reply = cause.reply.as_ref().map_or(0, mail::Reply::text_octets);
+            cause.text.len() + reply + cause.host.as_ref().map_or(0, |host| host.len())
+        }
+    };
+    said + size_of::<(u32, Fate)>()
 }
 
 /// Whether others may have to be told of with the recipients of this attempt.
@@ -83,39 +225,91 @@ pub(super) fn may_have_more(service: &Service, attempt: &Attempt<'_>) -> bool {
 /// Has the report made when its time has come.
 pub(super) fn report_later(service: &Arc<Service>, id: QueueId) {
     let Some(dispatch) = &service.dispatch else { return };
+    report_after(service, id, dispatch.gathering.patience(id));
+}
+
+fn report_after(service: &Arc<Service>, id: QueueId, pause: Duration) {
+    let Some(dispatch) = &service.dispatch else { return };
     let service = Arc::clone(service);
     dispatch.spawn(Box::pin(async move {
         tokio::select! {
             // Its recipients wait in the spool.
             () = service.stop.begun() => {}
-            () = tokio::time::sleep(GATHER) => report(&service, id).await,
+            () = tokio::time::sleep(pause) => report(&service, id).await,
         }
     }));
 }
 
 /// Reports all that was kept of a message, and records it.
 async fn report(service: &Arc<Service>, id: QueueId) {
-    let (Some(dispatch), Some(spool)) = (&service.dispatch, service.spool()) else { return };
-    let mut fates = dispatch.gathering.take(id);
+    let Some(dispatch) = &service.dispatch else { return };
+    let fates = dispatch.gathering.take(id);
     let positions: Vec<u32> = fates.keys().copied().collect();
-    // What was held, deleted or delivered meanwhile is not told of. What cannot be read is tried again, and then that is said.
-    let Ok(outgoing) = Outgoing::load(dispatch, id, &Positions::from(positions.as_slice())).await else { return };
-    let fates: Vec<Fate> = outgoing.positions.iter().filter_map(|(position, _)| fates.remove(position)).collect();
+    let (mut is_first, mut is_left) = (false, false);
+    let untold = tell(service, id, fates).await.unwrap_or_else(|Unread| {
+        is_left = true;
+        BTreeMap::new()
+    });
+    for (position, fate) in untold {
+        match dispatch.gathering.add(id, position, fate) {
+            Gathered::First => is_first = true,
+            Gathered::More => {}
+            Gathered::No => is_left = true,
+        }
+    }
+    dispatch.gathering.told(id, &positions);
+    if is_first {
+        report_after(service, id, TELL_AGAIN);
+    }
+    if is_left {
+        dispatch.look_at(id);
+    }
+}
+
+/// The message cannot be read: it is tried again, and then that is said.
+struct Unread;
+
+/// Tells the sender, and records it. Returns those of whom it could not be told, with what is to be said.
+async fn tell(
+    service: &Arc<Service>,
+    id: QueueId,
+    mut fates: BTreeMap<u32, Fate>,
+) -> Result<BTreeMap<u32, Fate>, Unread> {
+    let (Some(dispatch), Some(spool)) = (&service.dispatch, service.spool()) else { return Ok(fates) };
+    let positions: Vec<u32> = fates.keys().copied().collect();
+    // What was held, deleted or delivered meanwhile is not told of.
+    let outgoing = match Outgoing::load(dispatch, id, &Positions::from(positions.as_slice())).await {
+        Ok(outgoing) => outgoing,
+        Err(Unfit::Nothing) => return Ok(BTreeMap::new()),
+        Err(_) => return Err(Unread),
+    };
+    let there: Vec<Fate> = outgoing.positions.iter().filter_map(|(position, _)| fates.get(position).cloned()).collect();
     let mailer = resolve::mailer(&service.live.load().config.route);
     let attempt = outgoing.attempt(NextHop::None, mailer, Duration::ZERO, false);
     let attempt = Attempt { is_try: false, is_told: true, ..attempt };
-    let settled = super::settle(service, &attempt, fates).await;
-    let changes = super::untried(settled.changes, &outgoing.positions);
-    // If it cannot be recorded they are tried again, and told of again.
-    drop(spool.record(&changes));
+    let changes = super::settle(service, &attempt, there).await.changes;
+    if spool.record(&changes).is_err() {
+        return Ok(fates);
+    }
+    let is_untold = |change: &&spool::Change| {
+        let word = fates.get(&change.recipient).map(Word::of);
+        change.state.status == Status::Waiting && (word == Some(Word::Failed) || !change.state.is_warned())
+    };
+    let untold: BTreeSet<u32> = changes.iter().filter(is_untold).map(|change| change.recipient).collect();
+    fates.retain(|position, _| untold.contains(position));
+    Ok(fates)
+}
+
+/// How a report names the host of an attempt, for all of its recipients.
+pub(super) fn host_of(next_hop: &NextHop<'_>) -> Option<Arc<str>> {
+    let host = super::report::remote(next_hop);
+    (!host.is_empty()).then(|| Arc::from(host))
 }
 
 impl Cause {
     /// The same, with the host that said it.
-    pub(super) fn said_by(mut self, next_hop: &NextHop<'_>) -> Self {
-        let host = super::report::remote(next_hop);
-        self.host = (!host.is_empty()).then(|| Arc::from(host));
-        self
+    pub(super) fn said_by(self, host: Option<&Arc<str>>) -> Self {
+        Self { host: host.cloned(), ..self }
     }
 }
 
@@ -127,7 +321,7 @@ mod tests {
     #[test]
     fn the_first_of_a_message_is_told_from_the_others_and_room_is_bounded() {
         let gathering = Gathering::default();
-        let fate = |text: &str| Fate::Failed(Cause::new(EnhancedCode::of(Outcome::Permanent, 1, 1), text.into(), None));
+        let fate = |text: &str| Fate::Failed(Cause::new(EnhancedCode::of(Outcome::Permanent, 1, 1), text, None));
         let other = QueueId::from_u64(QueueId::MIN.to_u64() + 1).unwrap();
         assert_eq!(gathering.add(QueueId::MIN, 3, fate("a")), Gathered::First);
         assert_eq!(gathering.add(QueueId::MIN, 1, fate("b")), Gathered::More);
@@ -136,7 +330,45 @@ mod tests {
         let taken = gathering.take(QueueId::MIN);
         assert_eq!(taken.into_iter().collect::<Vec<_>>(), [(1, fate("c")), (3, fate("a"))]);
         assert_eq!(gathering.kept().recipients, 1);
+        // While it is told it stands, and afterwards nothing is known of it.
+        assert_eq!(gathering.word(QueueId::MIN, 1), Some(Word::Failed));
+        gathering.told(QueueId::MIN, &[1]);
+        assert_eq!((gathering.word(QueueId::MIN, 1), gathering.word(QueueId::MIN, 3)), (None, Some(Word::Failed)));
+        gathering.told(QueueId::MIN, &[3]);
+        assert!(gathering.kept().told.is_empty());
+        assert_eq!(gathering.word(other, 0), Some(Word::Failed));
         gathering.kept().recipients = RECIPIENTS_MAX;
         assert_eq!(gathering.add(other, 1, fate("e")), Gathered::No);
+    }
+
+    #[test]
+    fn a_message_with_many_reports_waits_longer_for_each_and_the_memory_of_them_is_bounded() {
+        let gathering = Gathering::default();
+        let id = |nth: u64| QueueId::from_u64(QueueId::MIN.to_u64() + nth).unwrap();
+        let mut waits = Vec::new();
+        for _ in 0..9 {
+            waits.push(gathering.patience(id(0)).as_secs());
+            gathering.reported(id(0), Kind::Failed);
+        }
+        assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
+        assert_eq!(gathering.parked(id(0)), GATHER_MAX + PARKED);
+        assert_eq!([Kind::Failed, Kind::Delayed, Kind::Relayed].map(|kind| gathering.reports(id(0), kind)), [9, 0, 0]);
+        for nth in 1..=REPORTED_MAX as u64 {
+            gathering.reported(id(nth), Kind::Delayed);
+        }
+        assert_eq!((gathering.reports(id(0), Kind::Failed), gathering.reports(id(1), Kind::Delayed)), (0, 1));
+        assert_eq!((gathering.patience(id(1)), gathering.kept().reported.len()), (GATHER, REPORTED_MAX));
+    }
+
+    #[test]
+    fn what_hosts_say_at_length_is_bounded_in_octets() {
+        let gathering = Gathering::default();
+        let said = "x".repeat(4_000);
+        let fate = || Fate::Failed(Cause::new(EnhancedCode::of(Outcome::Permanent, 1, 1), said.as_str(), None));
+        let most = (0..).find(|position| gathering.add(QueueId::MIN, *position, fate()) == Gathered::No).unwrap();
+        assert!((7_000..8_400).contains(&most), "{most} recipients");
+        assert_eq!(gathering.take(QueueId::MIN).len(), most as usize);
+        let kept = gathering.kept();
+        assert_eq!((kept.recipients, kept.octets), (0, 0));
     }
 }

@@ -1,18 +1,22 @@
 //! Reports to senders (RFC 3464): who gets one, what it returns of the message, and into the spool with it.
 //!
-//! All recipients of one attempt stand in one report. A report is a message like any other, from the null sender, and may use
-//! the part of the spool that is kept from ordinary mail.
+//! As many recipients of one attempt as fit stand in one report, and the others in further ones, which return no content again. Where
+//! the spool has nothing but the room that is kept for small messages, a report tells of fewer and returns less. A report is a
+//! message like any other, from the null sender.
 
-use super::{Attempt, Fate, Judged, report_time};
+use super::{Attempt, Fate, Judged, deadline, report_time};
 use crate::commit;
 use crate::deliver::Outgoing;
 use crate::service::Service;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
-use mail::report::{Addressee, Kind, Original, RecipientReport, Report, compose, returns_content};
-use mail::{Address, EnhancedCode, Outcome};
+use mail::report::{Addressee, Kind, Original, RECIPIENTS_MAX, RecipientReport, Report, fitting, returns_content};
+use mail::{EnhancedCode, Outcome};
 use observe::{Event, NextHop, Reason, ReportKind, Severity};
 use std::sync::Arc;
+
+/// Octets of a report beside what it returns. Some thousand recipients: few reports, and each is a message that any host takes.
+pub(crate) const REPORT_OCTETS: usize = 512 << 10;
 
 /// What came of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,69 +41,87 @@ pub(super) fn remote(next_hop: &NextHop<'_>) -> String {
     }
 }
 
-/// Reports what was judged, where somebody wants to hear it.
-pub(super) async fn to_sender(service: &Arc<Service>, attempt: &Attempt<'_>, judged: &[Judged]) -> Told {
+/// Who is to hear of what, by the numbers of recipients in the attempt.
+#[derive(Debug, Default)]
+pub(super) struct Due {
+    /// Of these somebody is to hear, for all the same one.
+    pub(super) wanted: Vec<usize>,
+    /// Of these nobody wants to hear.
+    pub(super) unwanted: Vec<usize>,
+    /// A report to the postmaster that failed: a person has to look.
+    pub(super) nobody_left: Vec<usize>,
+}
+
+/// Finds out what is to be reported of what was judged.
+pub(super) fn due(service: &Service, attempt: &Attempt<'_>, judged: &[Judged]) -> Due {
+    let postmaster = service.live.load().config.postmaster();
+    let sender = &attempt.envelope.sender;
+    let mut due = Due::default();
+    for (at, (one, recipient)) in judged.iter().zip(&attempt.envelope.recipients).enumerate() {
+        let Some(kind) = one.kind else { continue };
+        if Addressee::of(sender, recipient, kind, &postmaster) != Addressee::Nobody {
+            due.wanted.push(at);
+        } else if kind == Kind::Failed && sender.address().is_none() && recipient.address.key() == postmaster.key() {
+            let text =
+                format!("report to the postmaster <{}> failed; it is held, see mailrace queue show", recipient.address);
+            service.tell(&Event::Unreportable { id: attempt.envelope.id, text: &text });
+            due.nobody_left.push(at);
+        } else {
+            due.unwanted.push(at);
+        }
+    }
+    due
+}
+
+/// Reports the first of `wanted`, as many as fit. Returns what came of it, and how many those are.
+pub(super) async fn to_sender(
+    service: &Arc<Service>,
+    attempt: &Attempt<'_>,
+    judged: &[Judged],
+    wanted: &[usize],
+) -> (Told, usize) {
     let live = service.live.load_full();
     let postmaster = live.config.postmaster();
     let envelope = attempt.envelope;
     let remote = remote(&attempt.next_hop);
     let (at_us, offset_seconds) = report_time();
-    let give_up = u64::try_from(live.config.delivery.give_up_after.as_micros()).unwrap_or(u64::MAX);
-    let mut addressee = Addressee::Nobody;
-    let mut reports = Vec::new();
-    for (one, recipient) in judged.iter().zip(&envelope.recipients) {
-        let Some(kind) = one.kind else { continue };
-        let who = Addressee::of(&envelope.sender, recipient, kind, &postmaster);
-        if who == Addressee::Nobody {
-            if kind == Kind::Failed
-                && envelope.sender.address().is_none()
-                && recipient.address.key() == postmaster.key()
-            {
-                let text = format!(
-                    "report to the postmaster <{}> failed; it is held, see mailrace queue show",
-                    recipient.address
-                );
-                service.tell(&Event::Unreportable { id: envelope.id, text: &text });
-                return Told::NobodyLeft;
-            }
-            continue;
-        }
-        addressee = who;
-        let (status, reply, text) = match &one.fate {
+    let given_up = deadline::tried_until(envelope, live.config.delivery.give_up_after);
+    let given_up_us = u64::try_from(given_up.as_micros()).unwrap_or(u64::MAX);
+    let is_past_time = deadline::is_late(envelope, service.unix_now());
+    let of = |at: &usize| {
+        let (one, recipient) = (judged.get(*at)?, envelope.recipients.get(*at)?);
+        let kind = one.kind?;
+        let (status, reply, text, host, reason) = match &one.fate {
             Fate::Delivered(reply) => {
-                (reply.status().unwrap_or(EnhancedCode::of(Outcome::Success, 0, 0)), Some(reply), "")
+                (reply.status().unwrap_or(EnhancedCode::of(Outcome::Success, 0, 0)), Some(reply), "", None, None)
             }
             // The other server's own words say more than ours for them.
             Fate::Deferred(cause) | Fate::Failed(cause) => {
-                let text = if cause.reply.is_some() { "" } else { cause.text.as_str() };
-                (cause.status, cause.reply.as_ref(), text)
+                let text = if cause.reply.is_some() { "" } else { &*cause.text };
+                (cause.status, cause.reply.as_ref(), text, cause.host.as_deref(), cause.reason.map(Reason::name))
             }
         };
-        let host = match &one.fate {
-            Fate::Delivered(_) => None,
-            Fate::Deferred(cause) | Fate::Failed(cause) => cause.host.as_deref(),
-        };
-        reports.push(RecipientReport {
+        Some(RecipientReport {
             recipient,
             kind,
             status,
             reply,
             remote_mta: host.or(Some(remote.as_str())).filter(|remote| !remote.is_empty()),
             text,
-            reason: match &one.fate {
-                Fate::Delivered(_) => None,
-                Fate::Deferred(cause) | Fate::Failed(cause) => cause.reason.map(Reason::name),
-            },
+            reason,
             last_attempt_us: (attempt.is_try || host.is_some()).then_some(at_us),
-            will_retry_until_us: (kind == Kind::Delayed).then(|| envelope.id.unix_us().saturating_add(give_up)),
-        });
-    }
-    let (to, is_postmaster) = match addressee {
-        Addressee::Sender(to) => (to, false),
-        Addressee::Postmaster(to) => (to, true),
-        Addressee::Nobody => return Told::NotWanted,
+            will_retry_until_us: (kind == Kind::Delayed).then_some(given_up_us),
+            is_past_time,
+        })
     };
-    let report = Report {
+    let reports: Vec<RecipientReport<'_>> = wanted.iter().take(RECIPIENTS_MAX).filter_map(of).collect();
+    let first = reports.first().map(|one| Addressee::of(&envelope.sender, one.recipient, one.kind, &postmaster));
+    let (to, is_postmaster) = match first {
+        Some(Addressee::Sender(to)) => (to, false),
+        Some(Addressee::Postmaster(to)) => (to, true),
+        Some(Addressee::Nobody) | None => return (Told::NotWanted, wanted.len()),
+    };
+    let mut report = Report {
         reporting_mta: &live.config.hostname,
         envelope,
         recipients: &reports,
@@ -107,26 +129,43 @@ pub(super) async fn to_sender(service: &Arc<Service>, attempt: &Attempt<'_>, jud
         offset_seconds,
         id: service.keeper.next_id(),
         postmaster: is_postmaster,
+        is_further: service
+            .dispatch
+            .as_ref()
+            .is_some_and(|it| it.gathering.reports(envelope.id, foremost(&reports)) > 0),
         to,
     };
-    store(service, attempt, judged, &report, live.config.delivery.return_bytes_max, to).await
+    report.recipients = reports.get(..fitting(&report, REPORT_OCTETS)).unwrap_or(&reports);
+    let these = wanted.get(..report.recipients.len()).unwrap_or(wanted);
+    let reason = these.iter().filter_map(|at| judged.get(*at)).find_map(|one| match &one.fate {
+        Fate::Failed(cause) => Some(&*cause.text),
+        _ => None,
+    });
+    store(service, attempt, &report, live.config.delivery.return_bytes_max, reason).await
 }
 
-/// Composes the report and makes it durable.
+/// The kind that weighs most: bad news before good.
+fn foremost(recipients: &[RecipientReport<'_>]) -> Kind {
+    let has = |kind| recipients.iter().any(|one| one.kind == kind);
+    [Kind::Failed, Kind::Delayed].into_iter().find(|kind| has(*kind)).unwrap_or(Kind::Delivered)
+}
+
+/// Composes the report and makes it durable. `reason` is why the first of those failed who did. Returns of how many it tells.
 async fn store(
     service: &Arc<Service>,
     attempt: &Attempt<'_>,
-    judged: &[Judged],
     report: &Report<'_>,
     return_bytes_max: u64,
-    to: &Address,
-) -> Told {
+    reason: Option<&str>,
+) -> (Told, usize) {
     let id = attempt.envelope.id;
-    let has_failures = report.recipients.iter().any(|one| one.kind == Kind::Failed);
+    let foremost = foremost(report.recipients);
+    let has_failures = foremost == Kind::Failed;
     // What the next hop did not bear, for its size or its encoding, would not get back over the same host either.
     let is_unbearable =
         |one: &RecipientReport<'_>| matches!((one.status.subject(), one.status.detail()), (3, 4) | (6, 1 | 3));
-    let is_whole = !report.recipients.iter().any(is_unbearable)
+    let is_whole = !report.is_further
+        && !report.recipients.iter().any(is_unbearable)
         && returns_content(attempt.envelope, has_failures, attempt.content_bytes, return_bytes_max);
     let content = original(service, attempt, is_whole).await;
     let original = match &content {
@@ -134,36 +173,35 @@ async fn store(
         Some(content) => Original::Headers(content),
         None => Original::None,
     };
-    let composed = compose(report, original);
-    let envelope = report.envelope_for(&composed);
     #[cfg(test)]
     if is_sabotaged(Sabotage::DropReport) {
-        return Told::Yes;
+        return (Told::Yes, report.recipients.len());
     }
-    match commit::submit(service, &envelope, composed.content).await {
-        Ok(()) => {
+    match commit::submit(service, report, original).await {
+        Ok(stored) => {
+            // One that had to leave something out is no reason to do so in the next.
+            if let Some(dispatch) = service.dispatch.as_ref().filter(|_| !stored.is_less) {
+                dispatch.gathering.reported(id, foremost);
+            }
             let first = report.recipients.first().map(|one| one.kind);
             let kind = match (report.postmaster, has_failures, first) {
                 (true, ..) => ReportKind::Postmaster,
                 (false, false, Some(Kind::Delayed)) => ReportKind::Delayed,
                 _ => ReportKind::Dsn,
             };
-            let reason = judged.iter().find_map(|one| match &one.fate {
-                Fate::Failed(cause) => Some(cause.text.as_str()),
-                _ => None,
-            });
             let text = match first {
                 Some(Kind::Delayed) => "Warning: could not send message yet",
                 Some(Kind::Failed) => reason.unwrap_or_default(),
                 _ => "Return receipt",
             };
-            service.tell(&Event::Reported { id, report: envelope.id, kind, text });
-            Told::Yes
+            service.tell(&Event::Reported { id, report: stored.id, kind, text });
+            (Told::Yes, stored.recipients)
         }
         Err(error) => {
-            let text = format!("report on {id} to <{to}> not stored: {error}; its recipients stay in the queue");
+            let text =
+                format!("report on {id} to <{}> not stored: {error}; its recipients stay in the queue", report.to);
             service.tell(&Event::Spool { severity: Severity::Error, text: &text });
-            Told::NotStored
+            (Told::NotStored, report.recipients.len())
         }
     }
 }
@@ -172,11 +210,12 @@ async fn store(
 async fn original(service: &Arc<Service>, attempt: &Attempt<'_>, is_whole: bool) -> Option<Vec<u8>> {
     /// Octets within which a header section ends.
     const HEADER_BYTES_MAX: u64 = 64 << 10;
-    let spool = service.spool()?;
+    let reading = &service.dispatch.as_ref()?.reading;
     let end = if is_whole { attempt.content_bytes } else { attempt.content_bytes.min(HEADER_BYTES_MAX) };
-    match Outgoing::part(spool, attempt.envelope.id, 0, end).await {
+    match Outgoing::part(reading, attempt.envelope.id, 0, end).await {
         Ok(content) => Some(content.to_vec()),
-        Err(text) => {
+        Err(why) => {
+            let text = format!("report on {} goes without the message: {why}; {}", attempt.envelope.id, why.advice());
             service.tell(&Event::Spool { severity: Severity::Error, text: &text });
             None
         }

@@ -80,6 +80,8 @@ pub(super) struct Facts {
     pub(super) groups_most: Vec<usize>,
     /// Connection attempts.
     pub(super) dialled: usize,
+    /// The same, at each host.
+    pub(super) dials: Vec<usize>,
     /// The most connections at one time.
     pub(super) connections_most: usize,
     /// What was seen to be wrong on the way.
@@ -97,7 +99,7 @@ pub(super) struct Book {
 
 impl Book {
     pub(super) fn new(hosts: usize) -> Self {
-        let facts = Facts { connections: vec![(0, 0); hosts], ..Facts::default() };
+        let facts = Facts { connections: vec![(0, 0); hosts], dials: vec![0; hosts], ..Facts::default() };
         Self { began: Instant::now(), facts: Mutex::new(facts), is_loud: std::env::var_os("SIM_LOG").is_some() }
     }
 
@@ -135,6 +137,7 @@ impl Counted {
     pub(super) fn new(book: &std::sync::Arc<Book>, host: usize) -> Self {
         let mut facts = book.facts();
         facts.dialled += 1;
+        facts.dials[host] += 1;
         facts.connections[host].0 += 1;
         let now = facts.connections[host].0;
         drop(facts);

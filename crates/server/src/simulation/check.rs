@@ -290,9 +290,11 @@ impl Checker<'_> {
     ) {
         let after = self.terms.warn_after;
         let may_hear = !sent.sender.is_empty() && wants(notify, Kind::Delayed) && !after.is_zero();
+        // A message grows old from the end of its content on; its 250 is later, and more so where next hops are waited for.
+        let early = Duration::from_secs(if self.terms.is_early { 60 } else { 20 });
         for one in delayed {
             let age = one.made.saturating_sub(accepted);
-            if !may_hear || age + Duration::from_secs(20) < after {
+            if !may_hear || age + early < after {
                 self.say(format!("{what}: a delay was reported after {age:?}"));
             }
             if age > after + self.patience(name) {

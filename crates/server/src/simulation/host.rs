@@ -48,6 +48,8 @@ pub(super) enum Fault {
     KeepAndClose,
     /// After the dot: the message is kept, and the answer never comes.
     KeepAndHang,
+    /// After the dot: the answer comes two minutes later.
+    Late,
     /// A reply that has no end.
     Endless,
     /// Octets that are no reply.

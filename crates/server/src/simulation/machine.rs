@@ -65,6 +65,21 @@ struct Works {
 }
 
 impl Works {
+    /// When a shard has something to write, by the clock of the disk.
+    fn next_due(&self) -> Option<Duration> {
+        let stepper = self.stepper.as_ref()?;
+        (0..stepper.shards()).filter_map(|shard| stepper.due_us(shard)).min().map(Duration::from_micros)
+    }
+
+    /// Each shard writes a batch if it has one, and tidies up.
+    fn write(&mut self) {
+        let Some(stepper) = &mut self.stepper else { return };
+        for shard in 0..stepper.shards() {
+            stepper.commit(shard);
+            while stepper.tidy(shard) {}
+        }
+    }
+
     /// Power was cut in the middle of an operation.
     fn has_died(&self) -> bool {
         self.cut_at.is_some_and(|at| self.disk.ops() > at)
@@ -178,9 +193,9 @@ impl Machine {
             }
             let mut works = self.works.lock().unwrap();
             // What is recorded is written before the process ends.
-            while works.stepper.as_ref().is_some_and(|stepper| stepper.due_us(0).is_some()) {
+            while works.next_due().is_some() {
                 works.disk.advance(1_000_000);
-                works.stepper.as_mut().unwrap().commit(0);
+                works.write();
             }
         } else {
             self.book.facts().crashes.push(self.book.now());
@@ -260,7 +275,7 @@ impl Machine {
         if works.is_busy {
             return;
         }
-        let due = works.stepper.as_ref().and_then(|stepper| stepper.due_us(0)).map(Duration::from_micros);
+        let due = works.next_due();
         if due != works.due {
             works.due = due;
             self.bell.notify_one();
@@ -302,10 +317,11 @@ impl Machine {
             works.is_busy = false;
             works.due = None;
             self.move_clock(&works.disk);
-            let Some(stepper) = &mut works.stepper else { continue };
-            stepper.commit(0);
-            while stepper.tidy(0) {}
-            works.due = stepper.due_us(0).map(Duration::from_micros);
+            if works.stepper.is_none() {
+                continue;
+            }
+            works.write();
+            works.due = works.next_due();
             if works.has_died() {
                 works.stepper = None;
                 works.due = None;

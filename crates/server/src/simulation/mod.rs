@@ -18,7 +18,11 @@
 mod book;
 mod check;
 mod host;
+mod late;
 mod machine;
+mod many;
+mod moves;
+mod mx;
 mod plan;
 mod random;
 mod run;

@@ -79,6 +79,20 @@ fn live_as(seed: u64, how: Acknowledge, by_sites: bool, sabotage: Option<Sabotag
     })
 }
 
+/// What happens in a run that is planned elsewhere, and everything that is wrong with it.
+pub(super) fn run_planned(
+    seed: u64,
+    plan: impl FnOnce() -> (Plan, Arc<Book>),
+    sabotage: Option<Sabotage>,
+) -> (Arc<Book>, Vec<String>) {
+    within(sabotage, async |machine| {
+        let (plan, book) = plan();
+        let life = Life::new(seed, plan, book, machine);
+        let wrong = life.live().await;
+        (life.book, wrong)
+    })
+}
+
 /// Lives in a time of its own, with a machine that is looked at whenever all wait.
 pub(super) fn within<T>(sabotage: Option<Sabotage>, life: impl AsyncFnOnce(&OnceLock<Arc<Machine>>) -> T) -> T {
     let machine: Arc<OnceLock<Arc<Machine>>> = Arc::default();
@@ -113,7 +127,7 @@ pub(super) struct Life {
 }
 
 impl Life {
-    fn new(seed: u64, mut plan: Plan, book: Arc<Book>, place: &OnceLock<Arc<Machine>>) -> Self {
+    pub(super) fn new(seed: u64, mut plan: Plan, book: Arc<Book>, place: &OnceLock<Arc<Machine>>) -> Self {
         let hosts: Vec<Arc<Host>> = std::mem::take(&mut plan.hosts).into_iter().map(Arc::new).collect();
         let there = hosts.clone();
         let internet = Internet::new(move |address: SocketAddr| {
@@ -177,7 +191,7 @@ impl Life {
     }
 
     /// Starts the machine, and senders at their times.
-    fn begin(&self) -> (JoinSet<()>, JoinSet<()>) {
+    pub(super) fn begin(&self) -> (JoinSet<()>, JoinSet<()>) {
         let (mut others, mut senders) = (JoinSet::new(), JoinSet::new());
         others.spawn(Arc::clone(&self.machine).work());
         self.machine.start();

@@ -15,6 +15,8 @@ pub(crate) enum Sabotage {
     DropDeferred,
     /// A report is not stored, and its recipient is done all the same.
     DropReport,
+    /// Of several reports on one message none is recorded before all are stored.
+    RecordLate,
     /// Limits of destinations are not told to the scheduler.
     ForgetLimits,
     /// All are waited for as long as those that were slow, in one lane.
@@ -27,7 +29,7 @@ pub(crate) enum Sabotage {
     KeepPosts,
     /// Mail that a host put off goes there again, whoever else would take it.
     SameHostAgain,
-    /// After a 421 to the first MAIL the next message knocks at once.
+    /// After a 421 to the first MAIL the next message knocks at once, and nothing is learned from it.
     KnockAgain,
     /// A site that is down is tried every few seconds.
     Tireless,
@@ -35,6 +37,8 @@ pub(crate) enum Sabotage {
     Patient,
     /// Whatever a host says is listened to.
     AllEars,
+    /// Who has a whole message is hung up on as anybody else.
+    HangUp,
 }
 
 impl Sabotage {

@@ -192,6 +192,10 @@ impl<'a> Talk<'a> {
                 self.wire.hang().await;
                 On::Over
             }
+            Fault::Late => {
+                self.wire.pause(Duration::from_secs(120)).await;
+                On::Fine
+            }
             Fault::KeepAndClose => {
                 self.keep(true);
                 On::Over

@@ -1,22 +1,18 @@
-//! The authorities that certificates of next hops are judged by: those of `tls.ca_files`, or those of the system.
+//! The authorities that certificates are judged by: of files, or of the system.
 //!
-//! They are read when the first certificate is judged, and again after an hour, since a system renews them. A file that cannot be
+//! Those that next hops are judged by, of `tls.ca_files` or of the system, are read when the first certificate is judged, and again after an hour, since a system renews them. A file that cannot be
 //! read any more leaves what was read before.
 
+use super::{TlsProblem, certificate};
 use crate::env::{blocking, clock};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long what was read is believed.
 const KEPT_FOR: Duration = Duration::from_secs(3_600);
-/// Where systems keep theirs; the first that is there counts.
-const SYSTEM_FILES: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
-
 /// What was read last.
 #[derive(Debug, Default)]
 pub(super) struct Authorities(Mutex<Option<Kept>>);
@@ -57,20 +53,103 @@ impl Authorities {
 }
 
 fn read(files: &[PathBuf]) -> Result<RootCertStore, Arc<str>> {
-    let system = SYSTEM_FILES.map(Path::new).into_iter().find(|path| path.exists()).map(Path::to_owned);
-    let mut roots = RootCertStore::empty();
-    for path in if files.is_empty() { system.as_slice() } else { files } {
-        let cannot = |error: &dyn std::fmt::Display| -> Arc<str> {
-            format!("{} cannot be read: {error}; see tls.ca_files", path.display()).into()
-        };
-        for certificate in CertificateDer::pem_file_iter(path).map_err(|error| cannot(&error))? {
-            // One that rustls does not understand can judge nothing; the others can.
-            drop(roots.add(certificate.map_err(|error| cannot(&error))?));
-        }
+    const KEY: &str = "tls.ca_files";
+    let mut found = if files.is_empty() { of_system(KEY)? } else { Vec::new() };
+    for path in files {
+        found.extend(of_file(path).map_err(|problem| format!("{KEY}: {problem}"))?);
     }
+    let mut roots = RootCertStore::empty();
+    // One that rustls does not understand can judge nothing; the others can.
+    roots.add_parsable_certificates(found);
     if roots.is_empty() {
-        let what = if files.is_empty() { "the system has no file of authorities" } else { "there are no authorities" };
-        return Err(format!("{what}; name them in tls.ca_files").into());
+        return Err(format!("{KEY}: no certificate of a CA that can judge others; name a file with some").into());
     }
     Ok(roots)
+}
+
+/// The CA certificates in a file in PEM, at least one. Blocks on the disk.
+///
+/// # Errors
+/// It cannot be read, is broken or has none; the text names the file, and not the setting.
+pub(crate) fn of_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsProblem> {
+    let found = certificate::read_certificates(path)?;
+    if found.is_empty() {
+        let reason = "no certificate in it (BEGIN CERTIFICATE); name a file with CA certificates in PEM";
+        return Err(TlsProblem::of(path, reason));
+    }
+    Ok(found)
+}
+
+/// The CA certificates of the system, where OpenSSL looks for them, at least one. Blocks on the disk. `key`: the setting that
+/// names others.
+///
+/// # Errors
+/// There is none that can be read.
+pub(crate) fn of_system(key: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found = rustls_native_certs::load_native_certs();
+    if found.certs.is_empty() {
+        let why: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+        let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
+        return Err(format!("this machine has no CA certificates{why}; install ca-certificates, or set {key}"));
+    }
+    Ok(found.certs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+
+    fn authority() -> String {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem()
+    }
+
+    #[test]
+    fn all_that_can_judge_is_taken_from_the_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let [one, two] = ["one.pem", "two.pem"].map(|name| directory.path().join(name));
+        let strange = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let key = KeyPair::generate().unwrap().serialize_pem();
+        std::fs::write(&one, format!("a CA\n{}{strange}{key}{}", authority(), authority())).unwrap();
+        std::fs::write(&two, authority()).unwrap();
+        assert_eq!(of_file(&one).unwrap().len(), 3);
+        assert_eq!(read(&[one, two.clone()]).unwrap().len(), 3);
+        std::fs::write(&two, strange).unwrap();
+        assert_eq!(
+            &*read(&[two]).unwrap_err(),
+            "tls.ca_files: no certificate of a CA that can judge others; name a file with some"
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ca.pem");
+        let good = authority();
+        let next = good.lines().count() + 2;
+        for (text, said) in [
+            (
+                String::new(),
+                "no certificate in it (BEGIN CERTIFICATE); name a file with CA certificates in PEM".to_owned(),
+            ),
+            (format!("\n{good}-----BEGIN CERTIFICATE-----\n\n!\n"), format!("broken PEM from line {next} on: ")),
+            (
+                format!("\n{good}-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n{good}"),
+                format!("broken PEM from line {next} on: "),
+            ),
+            ("-----BEGIN CERTIFICATE---\n".to_owned(), "broken PEM from line 1 on: ".to_owned()),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let why = read(std::slice::from_ref(&path)).unwrap_err();
+            assert!(why.starts_with(&format!("tls.ca_files: {}: {said}", path.display())), "{why}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        let why = of_file(&path).unwrap_err().to_string();
+        assert!(
+            why.contains("ca.pem: cannot be read: ") && why.ends_with("; name a file that mailrace may read"),
+            "{why}"
+        );
+    }
 }

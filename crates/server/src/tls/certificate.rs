@@ -5,7 +5,7 @@
 
 use crate::config;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _, SectionKind};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -18,8 +18,10 @@ use std::sync::Arc;
 
 use super::{TlsProblem, validity};
 
-/// A chain has a few KiB.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+/// A chain has a few KiB, a file with all CAs of the world some hundred.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+/// Of a section in PEM.
+const BEGIN: &[u8] = b"-----BEGIN";
 const DAY: u64 = 86_400;
 /// Long enough for a person to act, short enough to stay silent while renewal works: it happens 30 days before.
 const WARN_DAYS: u64 = 14;
@@ -81,10 +83,7 @@ pub(super) fn read_all(
 }
 
 fn read(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<Identity, TlsProblem> {
-    let (text, _) = read_file(certificate)?;
-    let chain = CertificateDer::pem_slice_iter(&text)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| TlsProblem::of(certificate, format!("broken PEM: {error}; write the file anew")))?;
+    let chain = read_certificates(certificate)?;
     let Some(own) = chain.first() else {
         return Err(TlsProblem::of(
             certificate,
@@ -124,8 +123,35 @@ fn read(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<Ide
     Ok(Identity { key: Arc::new(identity), path: certificate.to_owned(), expires, warning })
 }
 
+/// The certificates in a file in PEM, in their order; none if it has none. Blocks on the disk.
+pub(super) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsProblem> {
+    let (text, _) = read_file(path)?;
+    let (mut rest, mut lines, mut found) = (&*text, 0, Vec::new());
+    loop {
+        let before = rest;
+        let section = pem::from_buf(&mut rest);
+        let (taken, _) = before.split_at(before.len() - rest.len());
+        match section {
+            Ok(Some((SectionKind::Certificate, der))) => found.push(der.into()),
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(found),
+            Err(error) => {
+                let begin = taken.windows(BEGIN.len()).rposition(|window| window == BEGIN).unwrap_or(0);
+                let line = lines + line_feeds(taken.get(..begin).unwrap_or_default()) + 1;
+                let reason = format!("broken PEM from line {line} on: {error}; write the file anew");
+                return Err(TlsProblem::of(path, reason));
+            }
+        }
+        lines += line_feeds(taken);
+    }
+}
+
+fn line_feeds(text: &[u8]) -> usize {
+    text.iter().filter(|octet| **octet == b'\n').count()
+}
+
 /// The contents and the mode of a file.
-pub(super) fn read_file(path: &Path) -> Result<(Vec<u8>, u32), TlsProblem> {
+fn read_file(path: &Path) -> Result<(Vec<u8>, u32), TlsProblem> {
     let read = || {
         let file = File::open(path)?;
         let metadata = file.metadata()?;

@@ -4,19 +4,17 @@
 //! certificate that nobody vouches for is no worse than mail without one. What was shown is judged after it, at each
 //! handshake anew, a resumed one too; only a verified name gives a right.
 
+use super::flaw::Flaw;
 use super::names::{Names, names};
-use super::{TlsProblem, certificate};
+use super::{TlsProblem, authorities};
 use crate::env::clock;
 use observe::{Event, Relay};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConnection, SignatureScheme,
-};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConnection, SignatureScheme};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,19 +102,12 @@ pub(super) fn read(
 }
 
 fn add(roots: &mut RootCertStore, file: &Path) -> Result<(), TlsProblem> {
-    let (text, _) = certificate::read_file(file)?;
-    let mut count = 0;
-    for found in CertificateDer::pem_slice_iter(&text) {
-        count += 1;
-        let found = found.map_err(|error| TlsProblem::of(file, format!("broken PEM: {error}; write the file anew")))?;
+    for (count, found) in (1..).zip(authorities::of_file(file)?) {
         roots.add(found).map_err(|error| {
             TlsProblem::of(file, format!("certificate {count} can vouch for nobody: {error}; take it out of the file"))
         })?;
     }
-    if count > 0 {
-        return Ok(());
-    }
-    Err(TlsProblem::of(file, "no certificate in it (BEGIN CERTIFICATE); name a file with CA certificates in PEM"))
+    Ok(())
 }
 
 impl Authorities {
@@ -142,19 +133,7 @@ impl Authorities {
 
 fn reason(error: &Error) -> String {
     match error {
-        // A bad signature: the name of one of them, and another key.
-        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
-            "it is of none of tls.client_ca".to_owned()
-        }
-        Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
-            "it has expired".to_owned()
-        }
-        Error::InvalidCertificate(CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. }) => {
-            "it is not valid yet".to_owned()
-        }
-        Error::InvalidCertificate(
-            CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. },
-        ) => "it is not for clients".to_owned(),
+        Error::InvalidCertificate(error) => format!("it {}", Flaw::of(error).text("in tls.client_ca", "clients")),
         other => other.to_string(),
     }
 }

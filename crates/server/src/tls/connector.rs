@@ -15,8 +15,10 @@ use super::{TlsProblem, alternative, names, versions};
 use crate::config;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::verify_server_cert_signed_by_trust_anchor;
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature, verify_tls13_signature,
+};
 use rustls::pki_types::{CertificateDer, IpAddr, Ipv4Addr, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
@@ -28,6 +30,8 @@ use tokio_rustls::TlsConnector;
 
 /// An encrypted connection to a next hop.
 pub type ClientStream<S> = tokio_rustls::client::TlsStream<S>;
+
+type Checked = Result<HandshakeSignatureValid, Error>;
 
 /// Next hops whose sessions are kept for resumption; the one that came first goes first.
 const RESUMABLE_MAX: usize = 256;
@@ -56,14 +60,16 @@ pub struct TlsInfo {
 /// Whose a certificate is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerCertificate {
+    der: CertificateDer<'static>,
     names: names::Names,
-    hosts: Vec<String>,
+    first_host: Option<String>,
 }
 
 impl ServerCertificate {
-    fn read(certificate: &[u8]) -> Option<Box<Self>> {
+    pub(super) fn read(certificate: &CertificateDer<'_>) -> Option<Box<Self>> {
         let names = names::names(certificate)?;
-        Some(Box::new(Self { names, hosts: alternative::host_names(certificate) }))
+        let first_host = alternative::first_host(certificate);
+        Some(Box::new(Self { der: certificate.clone().into_owned(), names, first_host }))
     }
 
     /// Whose it is, as sendmail writes it: `/C=US/O=Example/CN=mx.example.com`.
@@ -81,14 +87,16 @@ impl ServerCertificate {
     /// The common name of its subject; of one without it, the first host.
     #[must_use]
     pub fn common_name(&self) -> Option<&str> {
-        self.names.common_name.as_deref().or_else(|| self.hosts.first().map(String::as_str))
+        self.names.common_name.as_deref().or(self.first_host.as_deref())
     }
 
-    /// Whether it is for this host, by its common name or by an alternative one.
+    /// Whether one of its alternative names is for this host: a name, for whose first label a `*` may stand, or an address. The
+    /// common name is not looked at: stars mean nothing in it.
+    // RFC 6125 §6.4.3: a star is the whole leftmost label
     #[must_use]
     pub fn is_for(&self, host: &str) -> bool {
-        let names = self.names.common_name.as_deref().into_iter().chain(self.hosts.iter().map(String::as_str));
-        names.into_iter().any(|name| alternative::is_for(name, host))
+        let Ok(host) = ServerName::try_from(host) else { return false };
+        ParsedCertificate::try_from(&self.der).is_ok_and(|own| verify_server_name(&own, &host).is_ok())
     }
 }
 
@@ -120,7 +128,7 @@ impl Connector {
             .map_err(|error| TlsProblem::new("tls.version_min", error.to_string()))?;
         let mut config = builder
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate { provider, judge: None }))
             .with_no_client_auth();
         // rustls counts sessions, not servers.
         config.resumption = Resumption::in_memory_sessions(RESUMABLE_MAX * SESSIONS_EACH);
@@ -164,10 +172,11 @@ impl Connector {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let provider = Arc::clone(self.config.crypto_provider());
-        let judge = Arc::new(Judge { provider, roots: self.authorities.get(ca_files).await, fault: OnceLock::new() });
+        let judge = Arc::new(Judge { roots: self.authorities.get(ca_files).await, fault: OnceLock::new() });
+        let verifier = AnyCertificate { provider, judge: Some(Arc::clone(&judge)) };
         let mut config = (*self.config).clone();
         config.resumption = Resumption::disabled();
-        config.dangerous().set_certificate_verifier(Arc::<Judge>::clone(&judge));
+        config.dangerous().set_certificate_verifier(Arc::new(verifier));
         let (stream, mut info) = shake(Arc::new(config), stream, server_name, deadline).await?;
         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
         info.certificate = shown.and_then(|shown| ServerCertificate::read(shown));
@@ -206,52 +215,20 @@ fn sni(name: &str) -> ServerName<'static> {
     ServerName::try_from(name).unwrap_or_else(|_| ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0; 4]))))
 }
 
-/// Takes any certificate, and does not check that the peer has its key: who could be in its place can have any certificate.
-/// A check would keep out those with a key or an encoding that the library does not know, for nothing.
+/// Takes any certificate. To refuse one would only mean to send in the clear: who could be in the peer's place can have any, and a
+/// key or an encoding that the library does not know is no reason either.
 #[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
+struct AnyCertificate {
+    provider: Arc<CryptoProvider>,
+    /// It is judged all the same.
+    judge: Option<Arc<Judge>>,
 }
 
-/// Judges the certificate of one connection, and takes it whatever it is.
+/// Judges the certificate of one connection, and whether the server has its key.
 ///
 /// As in sendmail, a good certificate is one that an authority has signed and that is of age; whose it is, is another question.
 #[derive(Debug)]
 struct Judge {
-    provider: Arc<CryptoProvider>,
     roots: Result<Arc<RootCertStore>, Arc<str>>,
     fault: OnceLock<Fault>,
 }
@@ -261,16 +238,20 @@ impl Judge {
         // The first fault is told.
         self.fault.get_or_init(|| Fault { text: text.into(), is_ours });
     }
+}
 
-    fn check_signature(&self, checked: Result<HandshakeSignatureValid, Error>) -> HandshakeSignatureValid {
-        if let Err(error) = checked {
-            self.found(format!("the server does not prove that it has the key of its certificate: {error}"), false);
+impl AnyCertificate {
+    fn signature(&self, check: impl FnOnce(&WebPkiSupportedAlgorithms) -> Checked) -> Checked {
+        if let Some(judge) = &self.judge
+            && let Err(error) = check(&self.provider.signature_verification_algorithms)
+        {
+            judge.found(format!("the server does not prove that it has the key of its certificate: {error}"), false);
         }
-        HandshakeSignatureValid::assertion()
+        Ok(HandshakeSignatureValid::assertion())
     }
 }
 
-impl ServerCertVerifier for Judge {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -279,15 +260,16 @@ impl ServerCertVerifier for Judge {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match &self.roots {
-            Err(why) => self.found(why.to_string(), true),
-            Ok(roots) => {
+        match self.judge.as_deref().map(|judge| (judge, &judge.roots)) {
+            None => {}
+            Some((judge, Err(why))) => judge.found(why.to_string(), true),
+            Some((judge, Ok(roots))) => {
                 let algorithms = self.provider.signature_verification_algorithms.all;
                 let checked = ParsedCertificate::try_from(end_entity).and_then(|certificate| {
                     verify_server_cert_signed_by_trust_anchor(&certificate, roots, intermediates, now, algorithms)
                 });
                 if let Err(error) = checked {
-                    self.found(error.to_string(), false);
+                    judge.found(error.to_string(), false);
                 }
             }
         }
@@ -299,9 +281,8 @@ impl ServerCertVerifier for Judge {
         message: &[u8],
         cert: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        Ok(self.check_signature(verify_tls12_signature(message, cert, signature, algorithms)))
+    ) -> Checked {
+        self.signature(|algorithms| verify_tls12_signature(message, cert, signature, algorithms))
     }
 
     fn verify_tls13_signature(
@@ -309,9 +290,8 @@ impl ServerCertVerifier for Judge {
         message: &[u8],
         cert: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        Ok(self.check_signature(verify_tls13_signature(message, cert, signature, algorithms)))
+    ) -> Checked {
+        self.signature(|algorithms| verify_tls13_signature(message, cert, signature, algorithms))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

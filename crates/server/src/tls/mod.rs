@@ -7,10 +7,12 @@
 //! Invariant: a connection keeps the certificate it began with; a reload changes all settings or none.
 
 mod alternative;
-mod authorities;
+pub(crate) mod authorities;
 mod certificate;
 mod client;
 mod connector;
+mod der;
+pub(crate) mod flaw;
 mod names;
 mod report;
 #[cfg(test)]
@@ -61,6 +63,13 @@ impl TlsProblem {
 
     fn of(path: &Path, reason: impl Into<String>) -> Self {
         Self::new(path.display(), reason)
+    }
+}
+
+impl TlsProblem {
+    /// The file or the key of the configuration that is meant.
+    pub(crate) fn object(&self) -> &str {
+        &self.object
     }
 }
 

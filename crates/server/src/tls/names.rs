@@ -4,13 +4,8 @@
 //! so that a name is one word in a map. A slash within a value is `+2F` here: sendmail leaves it, and `O=x/CN=y` would read
 //! as two names. Anything unexpected in the DER is `None`, never a panic.
 
-use super::validity::{INTEGER, SEQUENCE, VERSION, take};
+use super::der::{BMP_STRING, OID, Parts, SEQUENCE, SET, UNIVERSAL_STRING, take};
 use std::fmt::Write as _;
-
-const OID: u8 = 0x06;
-const SET: u8 = 0x31;
-const BMP_STRING: u8 = 0x1e;
-const UNIVERSAL_STRING: u8 = 0x1c;
 
 /// The names in a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,22 +19,9 @@ pub(crate) struct Names {
 }
 
 /// The names in a certificate in DER.
-// RFC 5280 §4.1: Certificate, TBSCertificate
 pub(super) fn names(certificate: &[u8]) -> Option<Names> {
-    let (certificate, _) = take(certificate, SEQUENCE)?;
-    let (mut rest, _) = take(certificate, SEQUENCE)?;
-    if let Some((_, after_version)) = take(rest, VERSION) {
-        rest = after_version;
-    }
-    // serialNumber, signature
-    for tag in [INTEGER, SEQUENCE] {
-        (_, rest) = take(rest, tag)?;
-    }
-    let (issuer, rest) = take(rest, SEQUENCE)?;
-    // validity
-    let (_, rest) = take(rest, SEQUENCE)?;
-    let (subject, _) = take(rest, SEQUENCE)?;
-    let (issuer, subject) = (attributes(issuer)?, attributes(subject)?);
+    let parts = Parts::of(certificate)?;
+    let (issuer, subject) = (attributes(parts.issuer)?, attributes(parts.subject)?);
     let common_name = subject.iter().find(|(kind, _)| kind == "CN").map(|(_, value)| value.as_str().into());
     Some(Names { subject: line(&subject), issuer: line(&issuer), common_name })
 }

@@ -305,11 +305,11 @@ fn what_cannot_work_is_named_all_at_once() {
 fn keys_in_all_three_forms() {
     // PKCS#8 wraps the two others: version, algorithm, octet string.
     let inner = |der: &[u8]| {
-        let mut rest = validity::take(der, 0x30).unwrap().0;
+        let mut rest = der::take(der, 0x30).unwrap().0;
         for tag in [0x02, 0x30] {
-            rest = validity::take(rest, tag).unwrap().1;
+            rest = der::take(rest, tag).unwrap().1;
         }
-        validity::take(rest, 0x04).unwrap().0.to_vec()
+        der::take(rest, 0x04).unwrap().0.to_vec()
     };
     let (ecdsa, rsa) = (ECDSA.serialize_der(), RSA.serialize_der());
     for (key, label, der) in [

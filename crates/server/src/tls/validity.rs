@@ -1,48 +1,16 @@
-//! When a certificate expires: with its names ([`super::names`]) all that the server reads out of DER by itself.
+//! When a certificate expires.
 //!
 //! rustls looks at it only in certificates of others. Anything unexpected is `None`, never a panic.
 
+use super::der::{GENERALIZED_TIME, Parts, UTC_TIME, take};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-pub(super) const INTEGER: u8 = 0x02;
-const UTC_TIME: u8 = 0x17;
-const GENERALIZED_TIME: u8 = 0x18;
-pub(super) const SEQUENCE: u8 = 0x30;
-/// `[0]`, explicit.
-pub(super) const VERSION: u8 = 0xa0;
-
 /// `notAfter` of a certificate in DER, in seconds since 1970.
-// RFC 5280 §4.1: Certificate, TBSCertificate; §4.1.2.5: Validity
+// RFC 5280 §4.1.2.5: Validity
 pub(crate) fn not_after(certificate: &[u8]) -> Option<u64> {
-    let (certificate, _) = take(certificate, SEQUENCE)?;
-    let (mut rest, _) = take(certificate, SEQUENCE)?;
-    if let Some((_, after_version)) = take(rest, VERSION) {
-        rest = after_version;
-    }
-    // serialNumber, signature, issuer
-    for tag in [INTEGER, SEQUENCE, SEQUENCE] {
-        (_, rest) = take(rest, tag)?;
-    }
-    let (validity, _) = take(rest, SEQUENCE)?;
-    let (_, not_after) = time(validity)?;
+    let (_, not_after) = time(Parts::of(certificate)?.validity)?;
     time(not_after)?.0
-}
-
-/// Splits the contents of an element with this tag from what follows it.
-pub(super) fn take(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (first, rest) = der.split_first()?;
-    let (length, mut rest) = rest.split_first()?;
-    let mut octets = usize::from(*length);
-    if octets >= 0x80 {
-        let (digits, after) = rest.split_at_checked(octets & 0x7f)?;
-        if digits.len() > size_of::<u32>() {
-            return None;
-        }
-        octets = digits.iter().fold(0, |number, digit| number << 8 | usize::from(*digit));
-        rest = after;
-    }
-    (*first == tag).then(|| rest.split_at_checked(octets))?
 }
 
 /// A time, and what follows it; times before 1970 count as 1970.

@@ -1,4 +1,4 @@
-//! What hostile hosts say: answers that never end, are too long, come too early, or are none.
+//! What hostile hosts say: answers that never end, are too long or as long as may be, come too early, or are none.
 //!
 //! Each of them costs the host little: a stream makes its next piece when somebody is ready to send it.
 
@@ -15,6 +15,9 @@ const FLOOD_LINES: usize = 100_000;
 const ENDLESS_EVERY: Duration = Duration::from_millis(10);
 /// From one octet of a trickle to the next.
 const TRICKLE_EVERY: Duration = Duration::from_secs(1);
+/// Lines of a wordy reply, and octets of one with its line end: just inside what clients take.
+const WORDY_LINES: usize = 199;
+const WORDY_LINE: usize = 2_000;
 const TRICKLE: &[u8] = b"220-wait for it\r\n";
 const EARLY: &[u8] =
     b"220 hello\r\n250 mx\r\n250 2.1.0 fine\r\n250 2.1.5 fine\r\n354 go on\r\n250 2.0.0 taken\r\n221 2.0.0 bye\r\n";
@@ -76,10 +79,21 @@ impl Stream {
                 self.made += 1;
                 (vec![octet], Some(now.saturating_add(TRICKLE_EVERY)))
             }
-            Hostility::TlsCut => (Vec::new(), None),
+            Hostility::TlsCut | Hostility::Wordy => (Vec::new(), None),
         };
         self.due = due;
         Some(octets)
+    }
+}
+
+/// Says a refusal at great length. `text` begins every line.
+pub(super) fn write_wordy(code: u16, text: &str, out: &mut Vec<u8>) {
+    for number in 1..=WORDY_LINES {
+        let separator = if number == WORDY_LINES { ' ' } else { '-' };
+        let begin = format!("{code}{separator}{text} ");
+        out.extend_from_slice(begin.as_bytes());
+        out.resize(out.len() + WORDY_LINE.saturating_sub(begin.len() + 2), b'x');
+        out.extend_from_slice(b"\r\n");
     }
 }
 

@@ -261,6 +261,17 @@ fn hostile_hosts() {
         cut.octets.ends_with(hostile::not_tls(Character::Hostile(Hostility::TlsCut))) && cut.then == Some(Then::Close)
     );
     assert!(said(Hostility::Garbage, "").octets.starts_with(b"\0"));
+    let wordy = said(
+        Hostility::Wordy,
+        "EHLO c\r\nMAIL FROM:<>\r\nRCPT TO:<a@x>\r\nRSET\r\nMAIL FROM:<>\r\nRCPT TO:<a@x>\r\nRCPT TO:<b@x>\r\n",
+    );
+    let lines: Vec<&[u8]> =
+        wordy.octets.split_inclusive(|octet| *octet == b'\n').filter(|line| line.len() == 2_000).collect();
+    let count = |begin: &str| lines.iter().filter(|line| line.starts_with(begin.as_bytes())).count();
+    assert_eq!(
+        ["451-4.3.0 ", "451 4.3.0 ", "550-5.1.1 <", "550 5.1.1 <a@x> ", "550 5.1.1 <b@x> "].map(count),
+        [198, 1, 396, 1, 1]
+    );
     let mut world = world(Character::Hostile(Hostility::Trickle));
     let mut mailhost = world.connect(0, Duration::ZERO).unwrap();
     let mut seen = Seen::default();

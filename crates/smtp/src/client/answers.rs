@@ -13,7 +13,7 @@ use super::open::{Awaits, Open, Spoken};
 use super::replies::Raw;
 use super::session::{DISMISSAL, Session};
 use super::settings::Dialect;
-use super::step::{Answer, Closing, Loss, Stage};
+use super::step::{Closing, Loss, Stage};
 
 /// What follows from a reply.
 enum Next {
@@ -93,6 +93,9 @@ impl Session {
             // By the reply that has just come.
             self.turn_began = self.progress;
         }
+        if self.is_cut && self.open.is_empty() {
+            self.end(Closing { stage: Stage::End, reply: None, loss: None, orderly: false });
+        }
     }
 
     /// A reply to nothing that was asked.
@@ -146,7 +149,7 @@ impl Open {
             ReplyClass::Success => self.is_odd |= self.mail_refused,
             ReplyClass::Intermediate => return Next::Nonsense("an intermediate reply to RCPT"),
             ReplyClass::Transient | ReplyClass::Permanent => {
-                self.decide(index, Stage::Rcpt, || Answer::Reply(raw.reply()));
+                self.decide_by(index, Stage::Rcpt, raw);
             }
         }
         if index + 1 < self.transaction.recipients.len() {
@@ -213,7 +216,7 @@ impl Open {
         }
         // RFC 2033 §4.2: one reply for each accepted recipient, in their order
         if dialect == Dialect::Lmtp {
-            self.decide(index, Stage::End, || Answer::Reply(raw.reply()));
+            self.decide_by(index, Stage::End, raw);
             if let Some(next) = self.pending_from(index) {
                 self.awaits = Awaits::End(next);
                 return Next::Go;

@@ -5,14 +5,15 @@
 
 use std::borrow::Cow;
 
-use mail::{Address, Body, Deadline, DeliverBy, ReversePath, Submitter};
+use mail::{Address, Body, Deadline, DeliverBy, Notify, RecipientParams, ReversePath, Submitter};
 
 use super::offers::Offers;
 use super::output::Output;
 use super::step::{Misfit, Transaction};
 
-/// What forbids to send `transaction` to a server with these offers. `chunking`: BDAT may be used.
-pub(super) fn misfit(transaction: &Transaction, offers: &Offers, chunking: bool) -> Option<Misfit> {
+/// What forbids to send `transaction` to a server with these offers. `chunking`: BDAT may be used. `is_relay`: it is not one that
+/// delivers at once, by LMTP.
+pub(super) fn misfit(transaction: &Transaction, offers: &Offers, chunking: bool, is_relay: bool) -> Option<Misfit> {
     let params = &transaction.params;
     if !offers.smtputf8 && needs_utf8(transaction) {
         return Some(Misfit::Address);
@@ -25,11 +26,13 @@ pub(super) fn misfit(transaction: &Transaction, offers: &Offers, chunking: bool)
     if params.requiretls && !offers.requiretls {
         return Some(Misfit::RequireTls);
     }
-    // RFC 2852 §4: a server that promises less is not asked
-    if let (Some(Deadline::Return(left)), Some(least)) = (params.by.map(DeliverBy::deadline), offers.deliverby)
-        && left.get() < least
-    {
-        return Some(Misfit::TooLate { least });
+    // RFC 2852 §4.1.4.1: mode R goes to no server without DELIVERBY, nor to one that promises nothing so soon
+    if let Some(Deadline::Return(left)) = params.by.map(DeliverBy::deadline) {
+        match offers.deliverby {
+            Some(least) if left.get() < least => return Some(Misfit::TooLate { least }),
+            None if is_relay => return Some(Misfit::DeliverBy),
+            _ => {}
+        }
     }
     match params.body {
         // RFC 6152 §3: without 8BITMIME it is converted or comes back
@@ -78,14 +81,14 @@ pub(super) fn mail(out: &mut Output, transaction: &Transaction, offers: &Offers,
     if offers.auth && params.auth.is_some() {
         out.write(format_args!(" AUTH={}", Submitter::Unknown));
     }
-    // RFC 6710 §4.2: passed on as it was accepted, where it is offered
-    if let Some(priority) = params.mt_priority.filter(|_| offers.mt_priority) {
-        out.write(format_args!(" MT-PRIORITY={priority}"));
+    // RFC 6710 §4.2: passed on as it was accepted, where it is offered; RFC 6710 §4.1: it is 0 where nobody said more
+    if offers.mt_priority {
+        out.write(format_args!(" MT-PRIORITY={}", params.mt_priority.unwrap_or_default()));
     }
     if params.requiretls {
         out.text(b" REQUIRETLS");
     }
-    // RFC 2852 §4: the driver has taken off what has passed. RFC 4865 §4: what was held goes on without HOLDFOR and
+    // RFC 2852 §4.1.4: the driver has taken off what has passed. RFC 4865 §3: what was held goes on without HOLDFOR and
     // HOLDUNTIL, since its time has come
     if let Some(by) = params.by.filter(|_| offers.deliverby.is_some()) {
         out.write(format_args!(" BY={by}"));
@@ -98,10 +101,21 @@ pub(super) fn rcpt(out: &mut Output, transaction: &Transaction, index: usize, of
     let Some(recipient) = transaction.recipients.get(index) else { return };
     out.write(format_args!("RCPT TO:<{}>", spelt(&recipient.address, utf8)));
     // RFC 3461 §5.2.1: NOTIFY and ORCPT are passed on unchanged
-    if offers.dsn && (recipient.params.notify.is_some() || recipient.params.orcpt.is_some()) {
-        out.write(format_args!(" {}", recipient.params));
+    let notify = late_notify(transaction, recipient.params.notify, offers);
+    if offers.dsn && (notify.is_some() || recipient.params.orcpt.is_some()) {
+        out.write(format_args!(" {}", RecipientParams { notify, ..recipient.params.clone() }));
     }
     out.text(b"\r\n");
+}
+
+/// What is said with NOTIFY: a server that does not know by when a sender wants to be told tells of delays by its own clock.
+// RFC 2852 §4.1.4.2: mode N, before the time; in spite of RFC 3461 §5.2.1
+fn late_notify(transaction: &Transaction, notify: Option<Notify>, offers: &Offers) -> Option<Notify> {
+    let by = transaction.params.by.filter(|_| offers.deliverby.is_none());
+    if !matches!(by.map(DeliverBy::deadline), Some(Deadline::Notify(1..))) || notify == Some(Notify::NEVER) {
+        return notify;
+    }
+    Some(notify.unwrap_or(Notify::FAILURE).and(Notify::DELAY))
 }
 
 /// Whether an address has no form in ASCII.
@@ -130,7 +144,7 @@ fn spelt(address: &Address, utf8: bool) -> Cow<'_, Address> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mail::{Recipient, RecipientParams};
+    use mail::Recipient;
 
     const PARAMS: &str = "SIZE=1 BODY=8BITMIME RET=HDRS ENVID=x+2By AUTH=a@b.test MT-PRIORITY=3 BY=100;R";
 
@@ -148,7 +162,7 @@ mod tests {
 
     fn said(transaction: &Transaction, offers: &str) -> Result<String, Misfit> {
         let offers = Offers::read(format!("x {offers}").split(' ').map(str::as_bytes));
-        if let Some(misfit) = misfit(transaction, &offers, offers.chunking) {
+        if let Some(misfit) = misfit(transaction, &offers, offers.chunking, true) {
             return Err(misfit);
         }
         let mut out = Output::default();
@@ -161,17 +175,21 @@ mod tests {
         Ok(String::from_utf8(slices[0].to_vec()).unwrap())
     }
 
-    // RFC 2852 §4 (test), RFC 6710 §4.2 (test), RFC 3461 §5.2.1 (test), RFC 4954 §5 (test), RFC 1870 §6.1 (test), RFC 6152 §3 (test), RFC 6531 §3.2 (test)
+    // RFC 2852 §4.1.4 (test), RFC 6710 §4.2 (test), RFC 6710 §4.3 (test), RFC 3461 §5.2.1 (test), RFC 4954 §5 (test), RFC 1870 §6.1 (test), RFC 6152 §3 (test), RFC 6531 §3.2 (test)
     #[test]
     fn what_is_offered_is_said() {
         let message = transaction("<a@b.test>", PARAMS, "c@d.test");
-        assert_eq!(said(&message, "SIZE"), Err(Misfit::EightBit));
+        assert_eq!(said(&message, "SIZE"), Err(Misfit::DeliverBy));
+        assert_eq!(said(&message, "SIZE DELIVERBY"), Err(Misfit::EightBit));
         assert_eq!(
             said(&message, "SIZE 8BITMIME DSN AUTH MT-PRIORITY DELIVERBY SMTPUTF8").unwrap(),
             "MAIL FROM:<a@b.test> SIZE=1000 BODY=8BITMIME RET=HDRS ENVID=x+2By AUTH=<> MT-PRIORITY=3 BY=100;R\r\n\
              RCPT TO:<c@d.test> NOTIFY=NEVER ORCPT=rfc822;c+2Bd@e.test\r\n"
         );
-        assert_eq!(said(&message, "8BITMIME").unwrap(), "MAIL FROM:<a@b.test> BODY=8BITMIME\r\nRCPT TO:<c@d.test>\r\n");
+        assert_eq!(
+            said(&message, "8BITMIME DELIVERBY").unwrap(),
+            "MAIL FROM:<a@b.test> BODY=8BITMIME BY=100;R\r\nRCPT TO:<c@d.test>\r\n"
+        );
         let message = transaction("<>", "BODY=7BIT", "c@d.test");
         assert_eq!(said(&message, "").unwrap(), "MAIL FROM:<>\r\nRCPT TO:<c@d.test>\r\n");
         let message = transaction("<>", "", "c@d\u{fc}.test");
@@ -188,6 +206,44 @@ mod tests {
         );
     }
 
+    // RFC 2852 §4.1.4.2 (test)
+    #[test]
+    fn who_does_not_know_the_time_is_asked_to_tell_of_delays() {
+        let notify = |by: &str, notify: &str, offers: &str| {
+            let mut message = transaction("<a@b.test>", by, "c@d.test");
+            let params: RecipientParams = notify.parse().unwrap();
+            message.recipients = [Recipient { params, ..message.recipients[0].clone() }].into();
+            let said = said(&message, offers).unwrap();
+            said.lines().nth(1).unwrap().strip_prefix("RCPT TO:<c@d.test>").unwrap().to_owned()
+        };
+        for (by, given, offers, wanted) in [
+            ("BY=9;N", "", "DSN", " NOTIFY=FAILURE,DELAY"),
+            ("BY=9;NT", "ORCPT=rfc822;x@y.test", "DSN", " NOTIFY=FAILURE,DELAY ORCPT=rfc822;x@y.test"),
+            ("BY=9;N", "NOTIFY=SUCCESS", "DSN", " NOTIFY=SUCCESS,DELAY"),
+            ("BY=9;N", "NOTIFY=DELAY", "DSN", " NOTIFY=DELAY"),
+            ("BY=9;N", "NOTIFY=NEVER", "DSN", " NOTIFY=NEVER"),
+            ("BY=9;N", "", "", ""),
+            ("BY=9;N", "", "DSN DELIVERBY 60", ""),
+            ("BY=9;R", "", "DSN DELIVERBY", ""),
+            // Its sender was told.
+            ("BY=0;N", "", "DSN", ""),
+            ("BY=-9;N", "NOTIFY=FAILURE", "DSN", " NOTIFY=FAILURE"),
+            ("", "NOTIFY=FAILURE", "DSN", " NOTIFY=FAILURE"),
+        ] {
+            assert_eq!(notify(by, given, offers), wanted, "{by} {given} {offers}");
+        }
+    }
+
+    // RFC 6710 §4.2 (test)
+    #[test]
+    fn a_message_without_a_priority_has_that_of_usual_mail() {
+        let message = transaction("<a@b.test>", "", "c@d.test");
+        for (offers, wanted) in [("MT-PRIORITY MIXER", " MT-PRIORITY=0"), ("", "")] {
+            let said = said(&message, offers).unwrap();
+            assert_eq!(said.lines().next().unwrap(), format!("MAIL FROM:<a@b.test>{wanted}"));
+        }
+    }
+
     // RFC 3030 §3 (test), RFC 8689 §4.2.1 (test), RFC 6531 §3.4 (test)
     #[test]
     fn what_does_not_fit() {
@@ -202,19 +258,21 @@ mod tests {
             ("<a@b.test>", "", "c@d.test", Misfit::Size { max: 999 }),
         ] {
             let message = transaction(sender, params, recipient);
-            assert_eq!(misfit(&message, &offers(999), true), Some(wanted), "{sender} {params} {recipient}");
+            assert_eq!(misfit(&message, &offers(999), true, true), Some(wanted), "{sender} {params} {recipient}");
         }
-        let late = |params: &str, least: Option<u32>| {
+        let late = |params: &str, least: Option<u32>, is_relay| {
             let offers = Offers { deliverby: least, ..Offers::default() };
-            misfit(&transaction("<>", params, "c@d.test"), &offers, true)
+            misfit(&transaction("<>", params, "c@d.test"), &offers, true, is_relay)
         };
-        assert_eq!(late("BY=99;R", Some(100)), Some(Misfit::TooLate { least: 100 }));
-        assert_eq!([late("BY=100;R", Some(100)), late("BY=-5;N", Some(100)), late("BY=1;R", None)], [None; 3]);
+        assert_eq!(late("BY=99;R", Some(100), true), Some(Misfit::TooLate { least: 100 }));
+        assert_eq!(late("BY=99;R", None, true), Some(Misfit::DeliverBy));
+        assert_eq!([late("BY=100;R", Some(100), true), late("BY=-5;N", Some(100), true)], [None; 2]);
+        assert_eq!([late("BY=1;N", None, true), late("BY=1;R", None, false)], [None; 2]);
         let message = transaction("<>", "", "c@d.test");
-        assert_eq!([0, 1_000].map(|limit| misfit(&message, &offers(limit), true)), [None, None]);
+        assert_eq!([0, 1_000].map(|limit| misfit(&message, &offers(limit), true, true)), [None, None]);
         let binary = Offers { binary_mime: true, ..Offers::default() };
         let message = transaction("<>", "BODY=BINARYMIME", "c@d.test");
-        assert_eq!(misfit(&message, &binary, false), Some(Misfit::Binary));
-        assert_eq!(misfit(&message, &binary, true), None);
+        assert_eq!(misfit(&message, &binary, false, true), Some(Misfit::Binary));
+        assert_eq!(misfit(&message, &binary, true, true), None);
     }
 }

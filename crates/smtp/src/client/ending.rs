@@ -60,6 +60,27 @@ impl Session {
         (!self.open.is_empty() && self.deadline() != Duration::MAX).then_some(self.progress)
     }
 
+    /// Since when, counted from the beginning, the server has said and taken nothing while it may have the first open transaction whole.
+    #[must_use]
+    pub fn unanswered_since(&self) -> Option<Duration> {
+        let is_whole = self.open.front().is_some_and(|open| open.is_whole(self.out.sent_to()));
+        (is_whole && self.farewell.is_none()).then_some(self.progress)
+    }
+
+    /// Takes back what stands behind a transaction that the server may have whole, and that it cannot have whole itself: it comes out as not
+    /// tried. The others are waited for as before; behind the last of them the session closes, for what was said of the one that is
+    /// gone is never ended.
+    pub fn withdraw(&mut self) {
+        let sent_to = self.out.sent_to();
+        let whole = self.open.iter().take_while(|open| open.is_whole(sent_to)).count();
+        if whole == 0 || whole == self.open.len() || self.farewell.is_some() || self.phase != Phase::Up {
+            return;
+        }
+        self.finished.extend(self.open.drain(whole..).map(super::open::Open::finish));
+        self.out.clear();
+        self.is_cut = true;
+    }
+
     /// A deadline may have passed: if it has, what is awaited is lost and the session closes.
     pub fn expire(&mut self, now: Duration) {
         if now >= self.deadline() {
@@ -68,11 +89,17 @@ impl Session {
         }
     }
 
-    /// Whether the server can have no message whole of which the answer is missing: the first that is open is the first to be
-    /// whole.
+    /// Whether the server may have a message whole of which the answer is missing: whoever ends the session now may get it
+    /// delivered twice.
+    #[must_use]
+    pub fn may_have_message(&self) -> bool {
+        // The first that is open is the first to be whole.
+        self.open.front().is_some_and(|open| open.is_whole(self.out.sent_to()))
+    }
+
+    /// Whether the server can have no such message, and is owed nothing but an answer.
     fn may_hurry(&self, stage: Stage) -> bool {
-        let is_whole = self.open.front().is_some_and(|open| open.is_whole(self.out.sent_to()));
-        !is_whole && matches!(stage, Stage::Rset | Stage::Mail | Stage::Rcpt | Stage::Data)
+        !self.may_have_message() && matches!(stage, Stage::Rset | Stage::Mail | Stage::Rcpt | Stage::Data)
     }
 
     /// When the first open transaction has taken too long, whatever moves.

@@ -64,7 +64,7 @@ impl Session {
 
     /// Whether a transaction may be begun.
     pub(super) fn can_begin(&self) -> bool {
-        if self.wants_quit || self.farewell.is_some() {
+        if self.wants_quit || self.is_cut || self.farewell.is_some() {
             return false;
         }
         let limits = &self.settings.limits;
@@ -152,7 +152,7 @@ impl Session {
     fn say_quit(&mut self) {
         // RFC 2920 §3.1: QUIT may follow the end of the content, as the last command of its flight
         let may_follow = self.pipelining() && self.open.back().is_some_and(|last| last.spoken == Spoken::All);
-        if self.wants_quit && (self.open.is_empty() || may_follow) {
+        if self.wants_quit && !self.is_cut && (self.open.is_empty() || may_follow) {
             self.out.text(b"QUIT\r\n");
             self.phase = Phase::Quit;
         }

@@ -5,10 +5,10 @@
 
 use std::fmt;
 
+use mail::base64;
 use md5::{Digest as _, Md5};
 
 use super::offers::Mechanisms;
-use crate::base64;
 
 /// The longest command with an answer in it; a longer answer follows the server's 334.
 // RFC 4954 §4: the command obeys the limit of command lines
@@ -154,9 +154,7 @@ fn plain(login: &Login) -> Vec<u8> {
 }
 
 fn coded(octets: &[u8]) -> String {
-    let mut text = Vec::new();
-    base64::encode(octets, &mut text);
-    String::from_utf8(text).unwrap_or_default()
+    base64::encode(octets).map(char::from).collect()
 }
 
 // RFC 2104 §2

@@ -121,7 +121,7 @@ impl Offers {
                 self.mechanisms.add(keyword.get(5..).unwrap_or_default());
                 words.for_each(|word| self.mechanisms.add(word));
             }
-            // RFC 2852 §3: the least time, and perhaps what later versions add behind a comma
+            // RFC 2852 §2: the least time, and perhaps what later versions add behind a comma
             b"DELIVERBY" => {
                 let least = words.next().and_then(|word| word.split(|octet| *octet == b',').next()).and_then(number);
                 self.deliverby = Some(least.map_or(0, |least| u32::try_from(least).unwrap_or(u32::MAX)));
@@ -172,7 +172,7 @@ fn number(digits: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    // RFC 2852 §3 (test)
+    // RFC 2852 §2 (test)
     #[test]
     fn the_least_time_is_read() {
         for (line, wanted) in [

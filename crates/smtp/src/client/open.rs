@@ -6,6 +6,7 @@
 use mail::Reply;
 
 use super::dots::Dots;
+use super::replies::{Raw, Room};
 use super::step::{Answer, Finished, Loss, Outcome, Stage, Transaction};
 
 /// How far a transaction has been written.
@@ -69,6 +70,8 @@ pub(super) struct Open {
     pub(super) dismissed: Option<Stage>,
     outcomes: Vec<Outcome>,
     pending: usize,
+    /// Octets of the replies to single recipients.
+    replies_octets: usize,
 }
 
 impl Open {
@@ -93,6 +96,7 @@ impl Open {
             dismissed: None,
             outcomes: vec![Outcome { stage: Stage::Mail, answer: Answer::NotTried }; recipients],
             pending: recipients,
+            replies_octets: 0,
         }
     }
 
@@ -137,6 +141,18 @@ impl Open {
             *outcome = Outcome { stage, answer: answer() };
             self.pending -= 1;
         }
+    }
+
+    /// Decides the recipient at `index` by a reply to him alone, if he is pending.
+    pub(super) fn decide_by(&mut self, index: usize, stage: Stage, raw: &Raw<'_>) {
+        let room = Room::beside(self.replies_octets);
+        let mut octets = 0;
+        self.decide(index, stage, || {
+            let reply = raw.reply_in(room);
+            octets = reply.text_octets();
+            Answer::Reply(reply)
+        });
+        self.replies_octets += octets;
     }
 
     /// Decides all that are pending by a reply.

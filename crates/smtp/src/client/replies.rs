@@ -9,6 +9,27 @@ use memchr::memchr;
 
 use super::settings::Limits;
 
+/// How much of a reply becomes a value; what is cut is said in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Room {
+    lines: usize,
+    octets: usize,
+}
+
+impl Room {
+    /// What a person reads of it: in the log, in a report, in the queue.
+    const USUAL: Self = Self { lines: 20, octets: 4 << 10 };
+    /// What tells one from another.
+    const LITTLE: Self = Self { lines: 4, octets: 512 };
+    /// Octets that the replies to single recipients of a transaction may have; the others have little.
+    const ALL_OCTETS: usize = 64 << 10;
+
+    /// For one more reply to a recipient, when those before have so many octets.
+    pub(super) const fn beside(octets: usize) -> Self {
+        if octets < Self::ALL_OCTETS { Self::USUAL } else { Self::LITTLE }
+    }
+}
+
 /// A whole reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raw<'a> {
@@ -18,10 +39,16 @@ pub(super) struct Raw<'a> {
 }
 
 impl<'a> Raw<'a> {
-    /// The reply as a value.
+    /// The reply as a value, or its beginning.
     pub(super) fn reply(&self) -> Reply {
+        self.reply_in(Room::USUAL)
+    }
+
+    /// As much of the reply as there is room for.
+    pub(super) fn reply_in(&self, room: Room) -> Reply {
         // The reader takes no line that the parser refuses; if it did, the code is what counts.
-        Reply::parse(self.octets, usize::MAX).unwrap_or_else(|_| Reply::new(self.code, None, ""))
+        let reply = Reply::parse_beginning(self.octets, room.lines, room.octets);
+        reply.unwrap_or_else(|_| Reply::new(self.code, None, ""))
     }
 
     /// Its lines without codes and line ends.
@@ -86,6 +113,13 @@ impl ReplyReader {
             return Err(LINE_TOO_LONG);
         }
         Ok((input.len(), None))
+    }
+
+    /// Forgets a reply that was given out, when nothing follows it.
+    pub(super) fn release(&mut self) {
+        if self.is_given {
+            self.clear();
+        }
     }
 
     fn clear(&mut self) {

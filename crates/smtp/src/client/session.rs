@@ -72,6 +72,8 @@ pub struct Session {
     /// Messages whose end was answered.
     pub(super) messages: u64,
     pub(super) wants_quit: bool,
+    /// Transactions behind those that are open were withdrawn: the last answer to these is the end.
+    pub(super) is_cut: bool,
     pub(super) farewell: Option<Farewell>,
     pub(super) closing: Option<Closing>,
 }
@@ -98,6 +100,7 @@ impl Session {
             needs_rset: false,
             messages: 0,
             wants_quit: false,
+            is_cut: false,
             farewell: None,
             closing: None,
         }
@@ -123,6 +126,7 @@ impl Session {
                 }
             }
         }
+        reader.release();
         self.reader = reader;
     }
 
@@ -205,7 +209,8 @@ impl Session {
     /// # Errors
     /// Why not.
     pub fn fits(&self, transaction: &Transaction) -> Result<(), Misfit> {
-        commands::misfit(transaction, &self.offers, self.chunking()).map_or(Ok(()), Err)
+        let is_relay = self.settings.dialect == Dialect::Smtp;
+        commands::misfit(transaction, &self.offers, self.chunking(), is_relay).map_or(Ok(()), Err)
     }
 
     /// Says QUIT when no transaction is open any more, or behind the last one where that is allowed.

@@ -42,6 +42,8 @@ pub enum Misfit {
         /// Seconds that it takes at least.
         least: u32,
     },
+    /// The same, and DELIVERBY is not offered: the server would deliver it late too.
+    DeliverBy,
     /// An address that cannot be written in ASCII, and SMTPUTF8 is not offered.
     Address,
 }

@@ -4,10 +4,11 @@
 
 use std::time::Duration;
 
+use mail::base64;
+
 use super::replies::Refusal;
 use super::session::{Asked, Phase, Session, check_class};
 use super::{Note, Question, Step, Verdict};
-use crate::base64;
 
 /// An exchange that has begun.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ impl Session {
     pub fn auth_challenge(&mut self, challenge: &[u8], now: Duration) {
         self.take_auth("auth_challenge", now);
         let mut line = b"334 ".to_vec();
-        base64::encode(challenge, &mut line);
+        line.extend(base64::encode(challenge));
         line.extend_from_slice(b"\r\n");
         self.push_octets(&line);
         self.phase = Phase::AuthLine;

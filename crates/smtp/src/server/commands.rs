@@ -202,11 +202,11 @@ impl Session {
         }
         self.push_octets(b"\r\n");
         if settings.mt_priority {
-            // RFC 6710 §3: no profile is named, so its default counts
+            // RFC 6710 §3, §9.2: no policy is named, so the default counts, which is MIXER
             self.push_octets(b"250-MT-PRIORITY\r\n");
         }
         if let Some(least) = settings.deliver_by {
-            // RFC 2852 §3: the least time for mode R, if there is one
+            // RFC 2852 §2: the least time for mode R, if there is one
             match least.as_secs() {
                 0 => self.push_octets(b"250-DELIVERBY\r\n"),
                 least => self.push_text(format_args!("250-DELIVERBY {least}\r\n")),
@@ -242,7 +242,7 @@ impl Session {
     }
 
     /// For how long, and until when, a message may be held: in this session nothing else counts than its beginning.
-    // RFC 4865 §3: an extension of submission
+    // RFC 4865 §3, §4.2: an extension of submission
     fn holds(&self) -> Option<(HoldSeconds, HoldTime)> {
         let longest = self.settings.future_release.filter(|_| self.settings.dialect == Dialect::Submission)?;
         let longest = longest.as_secs().min(HOLD_SECONDS_MAX);
@@ -253,35 +253,41 @@ impl Session {
 
     /// Whether the time a message is to be held until, or delivered by, can be kept.
     fn check_times(&self, params: &MailParams) -> Result<(), Refusal<'static>> {
-        let began = self.began_unix.map_or(0, |unix| i64::try_from(unix.as_secs()).unwrap_or(i64::MAX));
+        let unix = self.began_unix.unwrap_or_default().saturating_add(self.times.now);
+        let unix = i64::try_from(unix.as_secs()).unwrap_or(i64::MAX);
         let held = match (params.hold, self.holds()) {
             (Some(hold), Some((longest, latest))) => {
                 let fits = match hold {
                     Hold::For(seconds) => seconds <= longest,
                     Hold::Until(time) => time <= latest,
                 };
-                // RFC 4865 §4: 501 for more than was offered, and for a time that is over
+                // RFC 4865 §4.2: 501 for more than was offered, and for a time that is over
                 if !fits {
                     return Err(Refusal::HeldTooLong(longest, latest));
                 }
                 match hold {
                     Hold::For(seconds) => i64::from(seconds.get()),
-                    Hold::Until(time) if time.unix_seconds() < began => return Err(Refusal::HeldUntilPast),
-                    Hold::Until(time) => time.unix_seconds() - began,
+                    Hold::Until(time) if time.unix_seconds() < unix => return Err(Refusal::HeldUntilPast),
+                    Hold::Until(time) => time.unix_seconds() - unix,
                 }
             }
             _ => 0,
         };
-        if let Some(Deadline::Return(seconds)) = params.by.map(mail::DeliverBy::deadline) {
-            let least = self.settings.deliver_by.map_or(0, |least| least.as_secs());
-            // RFC 2852 §4: less than was offered gets 55z
-            if u64::from(seconds.get()) < least {
-                return Err(Refusal::TooSoon(least));
+        let by = match params.by.map(mail::DeliverBy::deadline) {
+            None => return Ok(()),
+            Some(Deadline::Notify(seconds)) => i64::from(seconds),
+            Some(Deadline::Return(seconds)) => {
+                let least = self.settings.deliver_by.map_or(0, |least| least.as_secs());
+                // RFC 2852 §3: less than was offered gets 55z
+                if u64::from(seconds.get()) < least {
+                    return Err(Refusal::TooSoon(least));
+                }
+                i64::from(seconds.get())
             }
-            // It would come back before it is sent.
-            if i64::from(seconds.get()) <= held {
-                return Err(Refusal::Parameter("BY is over before the message is released".into()));
-            }
+        };
+        // RFC 4865 §5.2.2: 501 in both modes; RFC 4865 §5.2.1: nor may a client say the same time twice
+        if params.hold.is_some() && by <= held {
+            return Err(Refusal::Parameter("BY is over before the message is released".into()));
         }
         Ok(())
     }
@@ -323,7 +329,7 @@ impl Session {
         let (sender, rest) = ReversePath::split(rest).map_err(|error| Refusal::SenderSyntax(why(&error)))?;
         separated(rest)?;
         let mut params = MailParams::parse(rest).map_err(|error| parameter(&error))?;
-        not_offered(params.extensions().without(self.offered()))?;
+        not_offered(params.extensions().without(self.offered()), rest)?;
         // RFC 6531 §3.4: a non-ASCII address needs SMTPUTF8
         if !params.smtputf8 && sender.address().is_some_and(|address| !address.is_ascii()) {
             return Err(Refusal::NeedsSmtpUtf8);
@@ -340,25 +346,31 @@ impl Session {
         Ok(Transaction { sender, params, recipients: Vec::new() })
     }
 
-    /// Priorities above zero are for those who may be held to account; others have the usual one. Says what it is then.
-    // RFC 6710 §4.1, §5: a priority that is not granted is lowered, 250 X.3.6
-    fn lower_priority(&mut self) -> bool {
+    /// Priorities above zero are for those who may be held to account; others have the usual one. Returns what was asked for
+    /// where that is not granted.
+    // RFC 6710 §4.1: no priority above zero for those who are not trusted
+    fn lower_priority(&mut self) -> Option<MtPriority> {
         let is_trusted = self.identity.is_some() || self.priorities_trusted;
-        let Some(transaction) = self.new_transaction.as_mut().filter(|_| !is_trusted) else { return false };
-        let is_lowered = transaction.params.mt_priority.is_some_and(|priority| priority.get() > 0);
-        if is_lowered {
-            transaction.params.mt_priority = Some(MtPriority::default());
-        }
-        is_lowered
+        let transaction = self.new_transaction.as_mut().filter(|_| !is_trusted)?;
+        let asked = transaction.params.mt_priority.filter(|priority| priority.get() > 0)?;
+        transaction.params.mt_priority = Some(MtPriority::default());
+        Some(asked)
     }
 
     pub(super) fn answer_mail(&mut self, verdict: Verdict, now: Duration) {
-        let is_lowered = self.lower_priority();
+        let lowered = self.lower_priority();
         let transaction = self.new_transaction.take();
         match (verdict, transaction) {
             (Verdict::Accept, Some(transaction)) => {
-                let (code, priority) = if is_lowered { ("2.3.6", ", priority 0") } else { ("2.1.0", "") };
-                self.push_text(format_args!("250 {code} {}... Sender ok{priority}\r\n", transaction.sender));
+                // RFC 6710 §4.1: X.3.6, the new priority, a space, and words
+                match lowered {
+                    Some(asked) => self.push_text(format_args!(
+                        "250 2.3.6 {} is the new priority, {asked} needs a login; {}... Sender ok\r\n",
+                        MtPriority::default(),
+                        transaction.sender,
+                    )),
+                    None => self.push_text(format_args!("250 2.1.0 {}... Sender ok\r\n", transaction.sender)),
+                }
                 self.begin(transaction, now);
             }
             (Verdict::AcceptWith(reply), Some(transaction)) => {
@@ -405,7 +417,7 @@ impl Session {
         let (path, rest) = ForwardPath::split(rest).map_err(|error| Refusal::RecipientSyntax(why(&error)))?;
         separated(rest)?;
         let params = RecipientParams::parse(rest).map_err(|error| parameter(&error))?;
-        not_offered(params.extensions().without(self.offered()))?;
+        not_offered(params.extensions().without(self.offered()), rest)?;
         // RFC 5321 §4.5.1: postmaster without a domain is this host's
         let host = DomainName::new(&self.settings.hostname).or_else(|_| DomainName::new("localhost"));
         let address = host.and_then(|host| path.into_address(&host)).map_err(|_| Refusal::NoSuchHere)?;
@@ -597,9 +609,12 @@ fn parameter(error: &ParamError) -> Refusal<'static> {
 }
 
 // RFC 5321 §4.1.1.11: a parameter of an extension that is not offered is as unknown as any
-fn not_offered(extensions: Extensions) -> Result<(), Refusal<'static>> {
-    match extensions.iter().next() {
-        None => Ok(()),
-        Some(extension) => Err(Refusal::UnknownParameter(format!("{extension} parameter is not known here"))),
-    }
+fn not_offered(extensions: Extensions, given: &[u8]) -> Result<(), Refusal<'static>> {
+    let Some(extension) = extensions.iter().next() else { return Ok(()) };
+    let mut words = given.split(|byte| *byte == b' ').filter_map(|word| word.split(|byte| *byte == b'=').next());
+    let is_its = |word: &&[u8]| extension.parameters().iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
+    // The client knows what it wrote, which need not be the name of the extension.
+    let typed = words.find(is_its).map(String::from_utf8_lossy);
+    let name = typed.unwrap_or_else(|| extension.keyword().into());
+    Err(Refusal::UnknownParameter(format!("{name} parameter is not known here")))
 }

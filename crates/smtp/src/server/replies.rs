@@ -142,13 +142,13 @@ impl Refusal<'_> {
             Self::TooManyRecipients => fixed(452, "4.5.3", "Too many recipients"),
             // RFC 1870 §6.1, §6.3
             Self::MessageSize(max) => own(552, "5.3.4", format!("Message size exceeds maximum of {max} octets")),
-            // RFC 4865 §4
+            // RFC 4865 §4.2
             Self::HeldTooLong(longest, latest) => {
                 own(501, "5.5.4", format!("Held for at most {longest} seconds, until {latest} at the latest"))
             }
             Self::HeldUntilPast => fixed(501, "5.5.4", "HOLDUNTIL is over"),
-            // RFC 2852 §4, RFC 3463 §3.5: X.4.7 is a delivery time that expired
-            Self::TooSoon(least) => own(554, "5.4.7", format!("Delivery in less than {least} seconds is not promised")),
+            // RFC 2852 §4: 555 for what is well formed and cannot be honoured
+            Self::TooSoon(least) => own(555, "5.5.4", format!("Delivery in less than {least} seconds is not promised")),
             Self::ChunkSyntax => fixed(501, "5.5.4", "Syntax error, expected: BDAT SIZE [LAST]"),
             Self::TurnedAway => fixed(503, "5.5.1", "No service here, only QUIT is left"),
             // RFC 3207 §4

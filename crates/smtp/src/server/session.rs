@@ -258,6 +258,7 @@ impl Session {
     }
 
     fn read_line(&mut self, rest: &[u8], now: Duration) -> (usize, Option<Step>) {
+        self.times.now = now;
         let is_auth = matches!(self.phase, Phase::AuthLine);
         if !is_auth && self.lines.first_two(rest) == Some(TLS_RECORD) {
             self.foreign(b"TLS handshake");

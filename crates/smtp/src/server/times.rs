@@ -12,6 +12,8 @@ use super::session::{Phase, Session};
 /// Moments, counted from the beginning of the session.
 #[derive(Debug, Default)]
 pub(super) struct Times {
+    /// When the line came that is being carried out.
+    pub(super) now: Duration,
     /// Since when a command, or the first octet of content, is waited for.
     waiting: Duration,
     transaction: Option<Duration>,

@@ -87,7 +87,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Takes the one lock of the spool directory, held until the returned value is dropped or the process ends.
     ///
     /// # Errors
-    /// `WouldBlock`: another process holds it.
+    /// `WouldBlock`: another process holds it; the text says which one.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>>;
 
     /// Monotonic time in microseconds, from an origin of the disk's choice.

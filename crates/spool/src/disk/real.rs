@@ -66,6 +66,10 @@ impl Disk for RealDisk {
             let made = match DirBuilder::new().mode(0o700).create(dir) {
                 Ok(()) => true,
                 Err(_) if dir.is_dir() => false,
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+                    let text = format!("{} is no directory; move it away, or name another path", dir.display());
+                    return Err(io::Error::new(ErrorKind::AlreadyExists, text));
+                }
                 Err(e) => return Err(e),
             };
             // Also for one that was there: an earlier run may have died between its making and its sync.
@@ -160,10 +164,7 @@ impl Disk for RealDisk {
                     Ok(_) if !text.trim().is_empty() => format!("process {}", text.trim()),
                     _ => "another process".to_owned(),
                 };
-                return Err(io::Error::new(
-                    ErrorKind::WouldBlock,
-                    format!("{} is locked by {holder}; stop it before using this spool", path.display()),
-                ));
+                return Err(io::Error::new(ErrorKind::WouldBlock, holder));
             }
         }
         file.set_len(0)?;

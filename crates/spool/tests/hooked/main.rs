@@ -18,6 +18,7 @@ mod disk;
 mod failures;
 mod rot;
 mod shards;
+mod sharing;
 mod states;
 
 use bytes::Bytes;
@@ -42,6 +43,7 @@ fn small(segments: u64) -> Config {
     config.size_max = segments * (64 << 10);
     config.free_min = 0;
     config.cache_bytes = 16 << 10;
+    config.shared_bytes = 0;
     config.staged_bytes_max = 1 << 20;
     config.batch_bytes_max = 12 << 10;
     config.scrub_interval_ms = 0;

@@ -67,7 +67,9 @@ fn a_message_whose_chunk_list_rotted_keeps_its_envelope_and_has_no_empty_body() 
     let (path, at) = find(&disk, &list);
     disk.flip_bit(&path, at, 0).expect("flips");
     let (spool, _stepper, _) = open(disk, &small(20));
-    assert!(spool.envelope(id(1)).is_ok(), "its sender can still be told");
+    assert!(spool.envelope(id(1)).is_ok_and(|envelope| envelope.body_bytes > 0), "its sender can still be told");
+    let part = spool.part(id(1), &[0]).expect("the same for whoever sends it");
+    assert!(part.envelope.body_bytes > 0, "a body of no octets is sent without being asked for");
     assert!(spool.body(id(1)).is_err());
     assert!(spool.body_range(id(1), 0..BYTES).is_err(), "an empty body must not be delivered in its place");
 }

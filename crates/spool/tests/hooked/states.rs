@@ -92,13 +92,20 @@ fn attempts_and_the_warning_share_a_byte() {
     assert_eq!((warned.tries(), warned.is_warned()), (State::TRIES_MAX, true));
     let early = State::default().warned().tried();
     assert_eq!((early.tries(), early.is_warned(), early.warned()), (1, true, early));
-    for class in 0..=State::CLASS_MAX {
-        let state = State::default().of_class(State::CLASS_MAX).of_class(class).tried().warned();
-        assert_eq!((state.class(), state.tries(), state.is_warned()), (class, 1, true));
+    let kinds = || (0..=State::CLASS_MAX).flat_map(|class| [false, true].map(|is_marked| (class, is_marked)));
+    for (before, (class, is_marked)) in kinds().flat_map(|before| kinds().map(move |kind| (before, kind))) {
+        let state = State::default().of_class(before.0, before.1).tried().warned().of_class(class, is_marked);
+        let all = |state: State| (state.class(), state.is_marked(), state.tries(), state.is_warned());
+        assert_eq!(all(state), (class, is_marked, 1, true));
+        let most = if class == 0 { State::TRIES_MAX } else { State::TRIES_MAX_CLASSED };
         let worn = (0..100).fold(state, |state, _| state.tried());
-        assert_eq!((worn.class(), worn.tries(), worn.is_warned()), (class, State::TRIES_MAX, true));
+        assert_eq!(all(worn), (class, is_marked, most, true));
+        assert_eq!(worn.of_class(1, true).tries(), State::TRIES_MAX_CLASSED);
     }
-    assert_eq!(State::default().of_class(4 + 1).class(), 1, "the lowest bits count");
+    // As it is on the disk: 0 ordinary, 1 and 2 with a mark of their own, 3 ordinary with the mark.
+    let bytes = kinds().map(|(class, is_marked)| State::default().of_class(class, is_marked).attempts);
+    assert_eq!(bytes.collect::<Vec<_>>(), [0, 0x60, 0x20, 0x30, 0x40, 0x50]);
+    assert_eq!(State::default().of_class(State::CLASS_MAX + 1, false), State::default());
 }
 
 #[test]

@@ -26,6 +26,7 @@ fn small(segments: u64) -> Config {
     config.size_max = segments * (64 << 10);
     config.free_min = 0;
     config.cache_bytes = 16 << 10;
+    config.shared_bytes = 16 << 10;
     config.staged_bytes_max = 1 << 20;
     config.batch_bytes_max = 12 << 10;
     config.scrub_interval_ms = 0;

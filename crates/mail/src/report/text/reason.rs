@@ -19,7 +19,7 @@ pub(super) fn of(kind: Kind, status: EnhancedCode, domain: &Domain) -> Option<St
         }
         Kind::Failed => permanent(status, domain),
         Kind::Delayed => temporary(status).map(str::to_owned),
-        Kind::Delivered | Kind::Relayed | Kind::Expanded => None,
+        Kind::Delivered | Kind::Relayed | Kind::Traced | Kind::Expanded => None,
     }
 }
 

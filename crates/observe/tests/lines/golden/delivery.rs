@@ -52,11 +52,11 @@ pub(super) fn lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
 }
 
 /// A delivery to a program, as the log of 8.17 has it but for the numbers of the user.
-fn of_program(id: QueueId) -> Event<'static> {
+fn of_program(id: QueueId, controller: &'static str) -> Event<'static> {
     let sent = delivery(id, (Outcome::Success, 0, 0), None, Stat::Sent(""));
     let Event::Delivery { delay, xdelay, dsn, reply, stat, reason, .. } = sent else { panic!("{sent:?}") };
     let (to, controller): (&[&str], _) =
-        (&["\"|/bin/cat\""], Some(Controller { address: "<prog@lab.test>", owner: Some((1, 0)) }));
+        (&["\"|/bin/cat\""], Some(Controller { address: controller, owner: Some((1, 0)) }));
     let (mailer, relay, priority) = ("prog", NextHop::None, 30_417);
     Event::Delivery { id, to, controller, delay, xdelay, mailer, priority, relay, dsn, reply, stat, reason }
 }
@@ -71,8 +71,13 @@ fn to_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
     let no_host = Stat::Failed("Host unknown (Name server: nowhere.test: host not found)");
     vec![
         (
-            of_program(id),
+            of_program(id, "<prog@lab.test>"),
             "ID: to=\"|/bin/cat\", ctladdr=<prog@lab.test> (1/0), delay=00:00:00, xdelay=00:00:00, mailer=prog, pri=30417, \
+             dsn=2.0.0, stat=Sent",
+        ),
+        (
+            of_program(id, "a,"),
+            "ID: to=\"|/bin/cat\", ctladdr=a\\054 (1/0), delay=00:00:00, xdelay=00:00:00, mailer=prog, pri=30417, \
              dsn=2.0.0, stat=Sent",
         ),
         (
@@ -164,6 +169,10 @@ fn report_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
                 quarantine: Some("suspicious sender"),
             },
             "ID: to=<u1@ok.test>, delay=00:00:00, mailer=esmtp, pri=30015, quarantine=suspicious sender, stat=quarantined",
+        ),
+        (
+            Event::RecipientsDiscarded { id, to: &["<a@b.test>", "<c@b.test>"] },
+            "ID: to=<a@b.test>,<c@b.test>, delay=00:00:00, stat=discarded",
         ),
         (Event::Discarded { id }, "ID: discarded"),
         (Event::Cloned { id, owner: "list-request" }, "ID: clone: owner=list-request"),

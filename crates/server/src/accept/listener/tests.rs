@@ -63,10 +63,38 @@ fn errors_name_the_next_step() {
     let errors = bind(&[entry("240.0.0.1:0"), entry("240.0.0.2:0")], Vec::new(), 64, 1).unwrap_err();
     assert_eq!(errors.len(), 2, "all at once");
     assert!(errors[1].to_string().contains("240.0.0.2:0: this machine has no such address"), "{}", errors[1]);
+}
+
+#[test]
+fn who_is_in_the_way_has_that_address() {
     let line = "   0: 0100007F:0019 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 31337 1";
-    assert_eq!(listening_inode(line, 25), Some("31337"));
-    assert_eq!(listening_inode(line, 26), None);
-    assert_eq!(listening_inode(&line.replace(" 0A ", " 01 "), 25), None);
+    let at = |text: &str| -> SocketAddr { text.parse().unwrap() };
+    // The file is in the order of octets of the machine.
+    if cfg!(target_endian = "little") {
+        assert_eq!(listening(line), Some((at("127.0.0.1:25"), "31337")));
+        let six = line.replace("0100007F:", "00000000000000000000000001000000:");
+        assert_eq!(listening(&six), Some((at("[::1]:25"), "31337")));
+    }
+    assert_eq!(listening(&line.replace(" 0A ", " 01 ")), None);
+    for (own, wanted, is) in [
+        ("127.0.0.1:25", "127.0.0.1:25", true),
+        ("127.0.0.2:25", "127.0.0.1:25", false),
+        ("127.0.0.1:26", "127.0.0.1:25", false),
+        ("0.0.0.0:25", "127.0.0.1:25", true),
+        ("127.0.0.1:25", "0.0.0.0:25", true),
+        ("[::]:25", "127.0.0.1:25", true),
+        ("0.0.0.0:25", "[::1]:25", false),
+        ("[::1]:25", "127.0.0.1:25", false),
+        ("[::1]:25", "0.0.0.0:25", false),
+        ("[::1]:25", "[::]:25", true),
+    ] {
+        assert_eq!(is_in_the_way(at(own), at(wanted)), is, "{own} {wanted}");
+    }
+    // Somebody else on the port, at another address, is not named.
+    let Ok(other) = std::net::TcpListener::bind("127.0.0.1:0") else { return };
+    let port = other.local_addr().unwrap().port();
+    assert_eq!(holder(SocketAddr::new(IpAddr::from([127, 0, 0, 77]), port)), None);
+    assert!(holder(other.local_addr().unwrap()).is_some());
 }
 
 #[test]

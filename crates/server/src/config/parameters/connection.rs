@@ -332,10 +332,10 @@ pub(super) static DNS: Section = Section {
             "dns.cache_entries_max",
             at!(dns.cache_entries_max),
             count("answers"),
-            "10000",
             "100000",
+            "500000",
             "answers kept in memory",
-            "Each takes some 200 bytes.",
+            "Each takes some 200 bytes. A domain that mail goes to has three: its hosts, and their addresses of both kinds.",
         ),
         fixed(
             "dns.stale_max",

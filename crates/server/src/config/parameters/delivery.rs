@@ -105,6 +105,17 @@ pub(super) static DELIVERY: Section = Section {
              LimitNOFILE.",
         ),
         fixed(
+            "delivery.jobs_max",
+            at!(delivery.jobs_max),
+            count_from_1("jobs"),
+            "500000",
+            "100000",
+            "transactions that wait in memory for a connection, all destinations together",
+            "A job is a message with its recipients at one destination, and takes some 150 bytes; what does not fit waits in \
+             the spool and is read page by page. A destination has 1,024, or its share where there are many, and 16 at least; \
+             as many again where mail came back from the spool. Lower it on a machine with little memory.",
+        ),
+        fixed(
             "delivery.connections_per_destination",
             at!(delivery.connections_per_destination),
             count_from_1("connections"),
@@ -172,7 +183,7 @@ pub(super) static DELIVERY: Section = Section {
             "4h",
             "0",
             "after what time the sender is told once that his message still waits; 0 for never",
-            "Only senders that did not ask otherwise (NOTIFY, RFC 3461). 4 hours is what people know from other servers; \
+            "Only senders that did not ask otherwise (NOTIFY, or a time with BY). 4 hours is what people know from other servers; \
              earlier tells them of greylisting, which is no news.",
         ),
         fixed(

@@ -51,8 +51,9 @@ pub(super) static DESTINATION: Section = Section {
             "0",
             "0.5",
             "messages a second to each of these, over all connections; 0 for no limit",
-            "A message with many recipients in one transaction is one. 0.5 is one in two seconds. A second's worth may go at \
-             once, never more. For providers that count, and for new addresses that have to earn a name.",
+            "A message with many recipients in one transaction is one. 0.5 is one in two seconds. After a pause \
+             a second's worth goes at once, at least one message: in any time no more than the rate gives for it and that. \
+             For providers that count, and for new addresses that have to earn a name.",
         ),
         fixed(
             "destination.recipients_per_transaction",

@@ -1,9 +1,11 @@
 //! Parameters of `[local]`: mail for people and programs of this machine.
 
-use super::super::Unknown;
 use super::super::choice::{Choice as _, LOCKS};
 use super::super::parameter::{Preset, Section, at};
+use super::super::value::Value;
+use super::super::{Config, Unknown};
 use super::{HOUR, Kind, PATH, count, count_from_1, fixed, list, seconds};
+use std::collections::BTreeSet;
 
 pub(super) static LOCAL: Section = Section {
     key: "local",
@@ -11,13 +13,27 @@ pub(super) static LOCAL: Section = Section {
     group: None,
     parameters: &[
         fixed(
+            "local.own_name",
+            at!(local.own_name),
+            Kind::Flag,
+            "",
+            "false",
+            "whether mail for hostname is for this machine",
+            "false for a machine that passes on all mail for its own name: it then goes where mail of any domain goes. With \
+             true, as in sendmail, root and postmaster of hostname are aliases and users of this machine.",
+        )
+        .preset(Preset::Given {
+            text: "true if anything of [local] is set, or maps.directory or maps.aliases, or hostname without route.smart_host",
+            value: is_hostname_local,
+        }),
+        fixed(
             "local.domains",
             at!(local.domains),
             list(&Kind::Domain),
             "[]",
             "[\"example.com\"]",
-            "domains whose mail is for this machine, besides hostname",
-            "What sendmail calls class w. Aliases and users are looked up for them.",
+            "domains whose mail is for this machine",
+            "What sendmail calls class w. Aliases and users are looked up for them. For hostname see local.own_name.",
         ),
         fixed(
             "local.domain_files",
@@ -237,3 +253,10 @@ pub(super) static LOCAL: Section = Section {
         .restart(),
     ],
 };
+
+/// Who says anything of mail that stays here has a machine with a name of its own, and so has who names it and sends by himself.
+fn is_hostname_local(config: &Config, given: &BTreeSet<&'static str>) -> Value {
+    let is_told = given.iter().any(|key| key.starts_with("local."));
+    let is_named = given.contains("hostname") && config.route.smart_host.is_empty();
+    Value::Flag(is_told || is_named || config.maps.directory.is_some() || !config.maps.aliases.is_empty())
+}

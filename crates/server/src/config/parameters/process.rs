@@ -147,6 +147,19 @@ pub(super) static SPOOL: Section = Section {
             "A body in memory need not be read from the disk again. It is on the disk all the same before 250 is said.",
         )
         .restart(),
+        fixed(
+            "spool.shared_bytes",
+            at!(spool.shared_bytes),
+            Kind::Bytes { min: 0, max: 1 << 40 },
+            "32MiB",
+            "128MiB",
+            "memory for messages that were read from the disk and are wanted by other recipients",
+            "After a restart a list is read once for all its destinations, and kept here for those that follow. A list of \
+             100,000 recipients takes some 10MiB. Each of spool.shards has an equal part of it, and keeps one message of \
+             any size. With 0 each destination reads for itself. mailrace status --json shows it: shared_bytes, \
+             shared_hits, shared_misses.",
+        )
+        .restart(),
     ],
 };
 

@@ -326,9 +326,9 @@ pub(super) static TLS: Section = Section {
             "[]",
             "/etc/mailrace/tls/partners-ca.pem",
             "authorities that next hops are judged by, files in PEM; none: those of the system",
-            "Only the demands of the access map (TLS_Srv, TLS_Rcpt with VERIFY) ask for it. The system's are looked for in \
-             /etc/ssl/certs/ca-certificates.crt, /etc/pki/tls/certs/ca-bundle.crt and /etc/ssl/cert.pem. The files are read \
-             again every hour.",
+            "Only the demands of the access map (TLS_Srv, TLS_Rcpt with VERIFY) ask for it. The system's are those that OpenSSL finds: \
+             of SSL_CERT_FILE and SSL_CERT_DIR where they are set, else of the usual places such as /etc/ssl/certs and \
+             /etc/pki/tls. They are read again every hour.",
         ),
     ],
 };

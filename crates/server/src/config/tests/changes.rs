@@ -25,6 +25,7 @@ fn values() {
         &[
             "hostname changed from \"localhost\" to \"mx.example\"",
             "spool.path changed from \"/a\" to \"/b\": takes effect after a restart",
+            "local.own_name changed from false to true",
             "submit.directory changed from \"/a-pickup\" to \"/b-pickup\": takes effect after a restart",
         ],
     );

@@ -30,7 +30,7 @@ fn show_says_where_values_come_from() {
     );
     let json: Value =
         serde_json::from_str(&show(&loaded, &["listen".to_owned()], Form::Json).expect("keys")).expect("JSON");
-    assert_eq!(json[0]["key"], "listen[0].address");
+    assert_eq!(json[0]["key"], "listen[1].address");
     assert_eq!((&json[0]["value"], &json[0]["set"]), (&"127.0.0.1:2525".into(), &"default".into()));
     let json: Value =
         serde_json::from_str(&show(&loaded, &["spool".to_owned()], Form::Json).expect("keys")).expect("JSON");

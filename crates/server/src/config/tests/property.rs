@@ -71,8 +71,11 @@ fn any_value(kind: &Kind) -> BoxedStrategy<Value> {
         Kind::Network => (any::<std::net::IpAddr>(), 0..=32_u8)
             .prop_map(|(ip, prefix)| Value::Network(IpNet::new(ip, prefix).expect("a prefix").trunc()))
             .boxed(),
-        Kind::Listen | Kind::Address { .. } => any::<std::net::SocketAddr>()
+        Kind::Listen => any::<std::net::SocketAddr>()
             .prop_map(|address| Value::Address(std::net::SocketAddr::new(address.ip(), address.port())))
+            .boxed(),
+        Kind::Address { .. } => any::<std::net::SocketAddr>()
+            .prop_map(|address| Value::Address(std::net::SocketAddr::new(address.ip(), address.port().max(1))))
             .boxed(),
         Kind::List { of, .. } => vec(any_value(of), 0..4).prop_map(Value::List).boxed(),
     }

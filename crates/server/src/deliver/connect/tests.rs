@@ -7,7 +7,8 @@ use crate::sink::Behaviour;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Mutex;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, duplex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, duplex};
 
 /// How a host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ enum Mood {
     BrokenTls,
     /// The same, and in clear it hangs up.
     OnlyTls,
+    /// The same, and the handshake hangs.
+    HungTls,
 }
 
 /// The name of the host, its address, its mood.
@@ -37,7 +40,25 @@ struct World {
     service: Arc<Service>,
     candidates: Vec<Candidate>,
     dialled: Arc<Mutex<Vec<SocketAddr>>>,
+    /// Connections that were begun and not let go, at a time.
+    most_under_way: Arc<AtomicUsize>,
     rule: EffectiveRule,
+}
+
+/// A connection under way.
+struct UnderWay(Arc<AtomicUsize>);
+
+impl UnderWay {
+    fn begin(now: &Arc<AtomicUsize>, most: &AtomicUsize) -> Self {
+        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        Self(Arc::clone(now))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// Lets time pass on the clock that stands still otherwise.
@@ -45,7 +66,7 @@ async fn after(time: Duration) {
     drop(tokio::time::timeout(time, pending::<()>()).await);
 }
 
-async fn talk(stream: DuplexStream, mood: Mood, number: usize) {
+async fn talk(stream: impl AsyncRead + AsyncWrite, mood: Mood, number: usize) {
     let (input, mut output) = tokio::io::split(stream);
     let mut lines = BufReader::new(input).lines();
     match mood {
@@ -57,7 +78,9 @@ async fn talk(stream: DuplexStream, mood: Mood, number: usize) {
     while let Ok(Some(line)) = lines.next_line().await {
         let reply: &[u8] = match line.split(' ').next() {
             Some("EHLO") if mood == Mood::Deaf => continue,
-            Some("EHLO") if matches!(mood, Mood::BrokenTls | Mood::OnlyTls) => b"250-mx.test\r\n250 STARTTLS\r\n",
+            Some("EHLO") if matches!(mood, Mood::BrokenTls | Mood::OnlyTls | Mood::HungTls) => {
+                b"250-mx.test\r\n250 STARTTLS\r\n"
+            }
             Some("EHLO") => b"250 mx.test\r\n",
             // No handshake can be done over this kind of connection.
             Some("STARTTLS") => b"220 go on\r\n",
@@ -65,6 +88,9 @@ async fn talk(stream: DuplexStream, mood: Mood, number: usize) {
         };
         if output.write_all(reply).await.is_err() {
             return;
+        }
+        if mood == Mood::HungTls && line == "STARTTLS" {
+            pending().await
         }
     }
 }
@@ -86,12 +112,16 @@ impl World {
         let moods: Vec<(SocketAddr, Mood)> = specs.iter().map(|(_, ip, mood)| (ip.parse().unwrap(), *mood)).collect();
         let dialled = Arc::<Mutex<Vec<SocketAddr>>>::default();
         let book = Arc::clone(&dialled);
+        let (now, most_under_way) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let most = Arc::clone(&most_under_way);
         let internet = Internet::new(move |address| {
             let mood = moods.iter().find(|(one, _)| *one == address).unwrap().1;
             let mut dialled = book.lock().unwrap();
             let number = dialled.iter().filter(|one| **one == address).count();
             dialled.push(address);
+            let under_way = UnderWay::begin(&now, &most);
             Box::pin(async move {
+                let _under_way = under_way;
                 match mood {
                     Mood::Silent => pending().await,
                     Mood::Refuses => return Err(io::ErrorKind::ConnectionRefused.into()),
@@ -105,7 +135,7 @@ impl World {
             })
         });
         Arc::get_mut(&mut service).unwrap().internet = Some(internet);
-        Self { service, candidates, dialled, rule }
+        Self { service, candidates, dialled, most_under_way, rule }
     }
 
     /// With this access map.
@@ -123,11 +153,15 @@ impl World {
 
     /// Opens a connection; how that took, in milliseconds.
     async fn open(&self, lane: Lane) -> (Result<Box<Link>, Trouble>, u128) {
+        self.open_at(&Post::default(), lane).await
+    }
+
+    async fn open_at(&self, post: &Post, lane: Lane) -> (Result<Box<Link>, Trouble>, u128) {
         let began = clock::now();
         let timer = pin!(timer());
         let stopping = pin!(self.service.stop.begun());
         let mut wait = Wait::new(timer, &self.service.stop, stopping);
-        let opened = open(&self.service, self.candidates.clone(), lane, &self.rule, &mut wait).await;
+        let opened = open(&self.service, self.candidates.clone(), lane, &self.rule, post, &mut wait).await;
         (opened, since(began).as_millis())
     }
 
@@ -201,6 +235,77 @@ async fn many_silent_hosts_hold_the_fast_lane_for_seconds() {
     assert_eq!((world.dialled().len(), took), (16, 16 * 30_000));
 }
 
+/// The site is not to blame before all of its hosts have had their chance.
+#[tokio::test(start_paused = true)]
+async fn who_was_not_tried_for_lack_of_time_comes_first_the_next_time() {
+    let addresses: Vec<&'static str> = (1..=5).map(|n| &*format!("192.0.2.{n}:25").leak()).collect();
+    let mood = |at| if at < 4 { Mood::Mute } else { Mood::Good };
+    let specs: Vec<Spec> = addresses.iter().enumerate().map(|(at, address)| ("mx", *address, mood(at))).collect();
+    let world = World::new(&specs);
+    let (opened, took) = world.open(Lane::Fast).await;
+    let trouble = opened.unwrap_err();
+    assert_eq!((trouble.has_untried, trouble.failure, took), (true, Failure::Silent, 40_000));
+    let (opened, took) = world.open(Lane::Fast).await;
+    assert_eq!((opened.is_ok(), took), (true, 0));
+    // When all may be tried again, one of them is enough to know better.
+    let world = World::new(&specs);
+    let long_ago = world.service.unix_now() - Duration::from_secs(3_600);
+    for address in &addresses[..4] {
+        world.service.hosts.learn(|hosts| hosts.failed(address.parse().unwrap(), long_ago));
+    }
+    let (opened, took) = world.open(Lane::Fast).await;
+    assert_eq!((opened.is_ok(), took), (true, 10_000));
+    assert_eq!(world.dialled(), ["192.0.2.1", "192.0.2.5"]);
+    // Where all are dead, the site is.
+    let world = World::new(&specs[..4]);
+    for _ in 0..2 {
+        assert!(!world.open(Lane::Fast).await.0.unwrap_err().has_untried);
+    }
+}
+
+/// Where TLS is demanded it costs its time once.
+#[tokio::test]
+async fn a_handshake_that_hangs_is_held_against_the_host() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address: &'static str = listener.local_addr().unwrap().to_string().leak();
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        talk(stream, Mood::HungTls, 0).await;
+    });
+    let mut world = World::new(&[("one", address, Mood::HungTls)]);
+    Arc::get_mut(&mut world.service).unwrap().internet = None;
+    let mut config = world.service.live.load().config.clone();
+    config.tls.handshake_time_max = Duration::from_millis(50);
+    world.service.live.store(Arc::new(crate::service::Live::new(config, None)));
+    world.rule.tls = RouteTls::Required;
+    let trouble = world.open(Lane::Fast).await.0.unwrap_err();
+    assert!(trouble.text.starts_with("TLS handshake with one failed: "), "{}", trouble.text);
+    assert_eq!(trouble.failure, Failure::Silent);
+    assert!(!world.may_try(address));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_called_off_ends_and_the_next_one_begins_with_another_host() {
+    for mood in [Mood::Silent, Mood::Mute, Mood::Deaf] {
+        let world = World::new(&[("one", ONE, mood), ("two", TWO, Mood::Good)]);
+        let post = Post::default();
+        let needs = async {
+            after(Duration::from_millis(300)).await;
+            post.is_called_off.store(true, Ordering::Release);
+            post.bell.notify_one();
+        };
+        let ((opened, took), ()) = tokio::join!(world.open_at(&post, Lane::Fast), needs);
+        let trouble = opened.unwrap_err();
+        assert!(trouble.is_ours && took == 300, "{mood:?}: {trouble:?} after {took} ms");
+        assert_eq!(world.dialled(), ["192.0.2.1"]);
+        let now = world.service.unix_now();
+        let failures = world.service.hosts.look(|hosts| hosts.views(now).map(|one| one.failures).collect::<Vec<_>>());
+        assert_eq!(failures, [0], "it was not given the time to fail");
+        let (opened, _) = world.open(Lane::Fast).await;
+        assert_eq!(&*opened.unwrap().peer.name, "two");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_that_was_silent_counts_though_the_last_refused() {
     let world = World::new(&[("one", ONE, Mood::Silent), ("two", TWO, Mood::Refuses)]);
@@ -211,7 +316,7 @@ async fn one_that_was_silent_counts_though_the_last_refused() {
 
 // RFC 8305 §5 (test)
 #[tokio::test(start_paused = true)]
-async fn a_silent_ipv6_address_gets_ipv4_beside_it() {
+async fn a_silent_ipv6_address_gives_way_to_ipv4() {
     let specs = [("mx", SIX, Mood::Silent), ("other", TWO, Mood::Good), ("mx", ONE, Mood::Late(40))];
     let world = World::new(&specs);
     let (opened, took) = world.open(Lane::Fast).await;
@@ -227,26 +332,36 @@ async fn a_silent_ipv6_address_gets_ipv4_beside_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_ipv6_address_may_win() {
-    let world = World::new(&[("mx", SIX, Mood::Late(300)), ("mx", ONE, Mood::Late(100))]);
+async fn a_slow_ipv6_address_is_asked_again_where_ipv4_says_no() {
+    let world = World::new(&[("mx", SIX, Mood::Late(300)), ("mx", ONE, Mood::Refuses)]);
     let (opened, took) = world.open(Lane::Fast).await;
-    assert_eq!((opened.unwrap().peer.address.to_string().as_str(), took), (SIX, 300));
-    assert!(world.may_try(SIX) && world.may_try(ONE));
+    assert_eq!((opened.unwrap().peer.address.to_string().as_str(), took), (SIX, 550));
+    assert_eq!(world.dialled().len(), 3);
+    assert!(world.may_try(SIX));
+}
+
+/// Both kinds of address belong to one host, which is to have as many connections as it is said and not one more.
+#[tokio::test(start_paused = true)]
+async fn a_host_with_both_kinds_of_address_never_sees_two_connections_for_one() {
+    for four in [Mood::Late(40), Mood::Late(300), Mood::Refuses, Mood::Silent] {
+        let world = World::new(&[("mx", SIX, Mood::Late(300)), ("mx", ONE, four)]);
+        drop(world.open(Lane::Fast).await);
+        assert_eq!(world.most_under_way.load(Ordering::SeqCst), 1, "{four:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn both_kinds_of_address_may_fail() {
     for (six, four, failure, took) in [
-        (Mood::Silent, Mood::Silent, Failure::Silent, 5_250),
-        (Mood::Silent, Mood::Refuses, Failure::Silent, 5_000),
-        (Mood::Refuses, Mood::Refuses, Failure::Refused, 0),
+        (Mood::Silent, Mood::Silent, Failure::Silent, (5_250, 2)),
+        (Mood::Silent, Mood::Refuses, Failure::Silent, (5_000, 3)),
+        (Mood::Refuses, Mood::Refuses, Failure::Refused, (0, 2)),
     ] {
         let world = World::new(&[("mx", SIX, six), ("mx", ONE, four)]);
         let (opened, time) = world.open(Lane::Fast).await;
         let trouble = opened.unwrap_err();
-        assert_eq!((trouble.failure, time), (failure, took));
+        assert_eq!((trouble.failure, (time, world.dialled().len())), (failure, took));
         assert_eq!(trouble.peer.unwrap().address.to_string(), ONE);
-        assert_eq!(world.dialled().len(), 2);
         assert!(!world.may_try(SIX) && !world.may_try(ONE));
     }
 }

@@ -1,13 +1,12 @@
 //! Peers that are late or never come to an end, under a clock that stands still.
 
 use super::*;
-use crate::config::RouteProtocol;
+use crate::resolve::named;
 use crate::service::Service;
 use crate::sink::Behaviour;
 use mail::{MailParams, Recipient};
 use smtp::client::{Answer, Finished, Settings, Transaction};
 use std::future::pending;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, duplex};
@@ -38,17 +37,15 @@ async fn up_to_data(stream: DuplexStream) -> BufReader<DuplexStream> {
 
 /// Sends a message of so many octets. What became of it, when, and how often its answer was late.
 async fn send(theirs: DuplexStream, octets: usize) -> (Finished, Duration, usize) {
+    send_to(theirs, octets, 1).await
+}
+
+async fn send_to(theirs: DuplexStream, octets: usize, recipients: usize) -> (Finished, Duration, usize) {
     let service = Service::trial(crate::config::Config::default(), Behaviour::default());
     let timer = pin!(timer());
     let stopping = pin!(service.stop.begun());
     let mut wait = Wait::new(timer, &service.stop, stopping);
-    let peer = Candidate {
-        name: "one".into(),
-        address: SocketAddr::from(([192, 0, 2, 1], 25)).into(),
-        protocol: RouteProtocol::Smtp,
-        server_name: "one".into(),
-        preference: 0,
-    };
+    let peer = named("one", ([192, 0, 2, 1], 25).into(), 0);
     let mut settings = Settings::new("mx.test");
     settings.limits.hurry = LATE;
     let session = Session::new(Arc::new(settings));
@@ -65,7 +62,7 @@ async fn send(theirs: DuplexStream, octets: usize) -> (Finished, Duration, usize
                     token: 1,
                     sender: "<a@d.test>".parse().unwrap(),
                     params: MailParams::default(),
-                    recipients: [recipient].into(),
+                    recipients: vec![recipient; recipients].into(),
                     content_bytes: octets as u64,
                 };
                 link.session.begin(transaction, now);
@@ -82,6 +79,7 @@ async fn send(theirs: DuplexStream, octets: usize) -> (Finished, Duration, usize
                 return (finished, link.now(), lags);
             }
             Next::Lagging => lags += 1,
+            Next::Stalling { .. } => {}
             other => panic!("{other:?}"),
         }
     }
@@ -146,4 +144,39 @@ async fn a_prompt_peer_is_never_late() {
     let (finished, took, lags) = send(theirs, 1 << 10).await;
     assert!(finished.outcomes[0].is_delivered(), "{finished:?}");
     assert_eq!((took, lags), (LATE / 2, 0));
+}
+
+/// Each of its silences would do, and together they hold the place of a fast one for minutes.
+#[tokio::test(start_paused = true)]
+async fn silences_of_a_transaction_are_counted_together() {
+    for (recipients, each, late) in [(20, 5, true), (7, 5, false), (200, 0, false)] {
+        let (ours, theirs) = duplex(1 << 20);
+        tokio::spawn(async move {
+            let mut stream = BufReader::new(ours);
+            stream.write_all(b"220 mx.test\r\n").await.unwrap();
+            let mut line = String::new();
+            loop {
+                line.clear();
+                stream.read_line(&mut line).await.unwrap();
+                if line.starts_with("RCPT") {
+                    after(Duration::from_secs(each) + Duration::from_millis(300)).await;
+                }
+                let reply = if line.starts_with("DATA") { "354 go on\r\n" } else { "250 ok\r\n" };
+                stream.write_all(reply.as_bytes()).await.unwrap();
+                if line.starts_with("DATA") {
+                    break;
+                }
+            }
+            while line != ".\r\n" {
+                line.clear();
+                stream.read_line(&mut line).await.unwrap();
+            }
+            stream.write_all(b"250 taken\r\n").await.unwrap();
+            pending::<()>().await;
+        });
+        let (finished, took, lags) = send_to(theirs, 16, recipients).await;
+        assert!(finished.outcomes[0].is_delivered(), "{finished:?}");
+        assert!(took >= Duration::from_secs(each * recipients as u64), "{took:?}");
+        assert_eq!(lags > 0, late, "{recipients}: {lags}");
+    }
 }

@@ -1,12 +1,15 @@
 //! Trials of mailbox files: faults at every octet, two writers, and what must not be written to.
 
+#[path = "../../../../mailrace/tests/local/holder.rs"]
+mod holder;
+
 use super::super::letter::tests::{Pieces, Text, order, split};
 use super::super::order::End;
 use super::*;
 use crate::config::Config;
 use crate::env::accounts::Login;
+use holder::holder;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Command, Stdio};
 
 fn me() -> Person {
     let uid = rustix::process::geteuid().as_raw();
@@ -310,24 +313,6 @@ fn writers_do_not_mix() {
         let found = storm(&path, &Settings { dotlock, fcntl, ..settings() }, 5);
         assert_eq!((found.len(), found.iter().all(|message| is_whole(message))), (20, true), "{dotlock} {fcntl}");
     }
-}
-
-/// A program that holds the kernel's lock on a file until its input ends. Python is what every Debian has; without it nothing
-/// is shown here.
-fn holder(path: &Path) -> Option<std::process::Child> {
-    let code =
-        "import fcntl,sys\nf=open(sys.argv[1],'r+')\nfcntl.lockf(f,fcntl.LOCK_EX)\nprint(flush=True)\nsys.stdin.read()";
-    let mut child = Command::new("python3")
-        .args(["-c", code])
-        .arg(path)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|error| println!("skipped: python3: {error}"))
-        .ok()?;
-    let mut byte = [0];
-    io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut byte).unwrap();
-    Some(child)
 }
 
 #[test]

@@ -110,7 +110,7 @@ pub(super) async fn run(mut work: Work<'_>, to: To, way: &Way, post: &Post) {
                 work.flush();
             }
             Take::Close => break,
-            Take::Idle => {
+            Take::Idle | Take::Later => {
                 let idle_time = service.live.load().config.delivery.idle_time;
                 tokio::select! {
                     () = post.bell.notified() => {}
@@ -127,12 +127,14 @@ pub(super) async fn run(mut work: Work<'_>, to: To, way: &Way, post: &Post) {
 async fn one(work: &mut Work<'_>, to: &To, job: &Job) {
     let mut outgoing = match Outgoing::load(work.dispatch, job.message, &job.recipients).await {
         Ok(outgoing) => outgoing,
-        Err(Unfit::Nothing) => return work.records.push((job.clone(), Feedback::Neutral, None)),
-        Err(Unfit::Unreadable(why)) => return work.put_aside(job, &why),
+        Err(Unfit::Nothing) => return work.records.push((job.clone(), Feedback::Unsent, None)),
+        Err(Unfit::Unread(why)) => return work.put_aside(job, &why),
     };
     let now = work.service.unix_now();
     if let Some(cause) = settle::deadline::too_late(&outgoing.envelope, now) {
-        return work.fail(job, &Trouble { text: cause.text, ..Trouble::deferral((4, 7), String::new()) }).await;
+        return work
+            .fail(job, &Trouble { text: cause.text.to_string(), ..Trouble::deferral((4, 7), String::new()) })
+            .await;
     }
     let began = clock::now();
     let what = what_of(to);

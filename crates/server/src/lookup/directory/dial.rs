@@ -5,11 +5,11 @@
 
 use crate::config;
 use crate::env::blocking;
-use crate::tls::validity;
+use crate::tls::flaw::Flaw;
+use crate::tls::{authorities, validity};
 use ldap3::{Ldap, LdapConnAsync, LdapConnSettings, LdapError, StdStream};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
@@ -47,7 +47,7 @@ pub(super) async fn dial(table: &config::Ldap, url: &str) -> Result<Ldap, String
         settings = settings.set_std_stream(StdStream::Tcp(stream));
     }
     let opened = LdapConnAsync::with_settings(settings, url).await;
-    let (connection, mut ldap) = opened.map_err(|error| opening_text(&error, table, host))?;
+    let (connection, mut ldap) = opened.map_err(|error| opening_text(&error, table))?;
     // It ends with its handles; what it says of its end, who asks hears too.
     tokio::spawn(async move { drop(connection.drive().await) });
     if !table.bind.is_empty() {
@@ -98,16 +98,17 @@ async fn password(table: &config::Ldap) -> Result<String, String> {
 
 /// TLS with the CAs of the file, or of the system.
 fn tls(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
+    const KEY: &str = "ldap.ca_file";
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let certificates = match ca_file {
-        Some(path) => of_file(path)?,
-        None => of_system()?,
+        Some(path) => authorities::of_file(path).map_err(|problem| format!("{KEY}: {problem}"))?,
+        None => authorities::of_system(KEY)?,
     };
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(certificates.iter().cloned());
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
     let verifier = verifier.map_err(|error| match ca_file {
-        Some(path) => format!("ldap.ca_file: {}: {error}", path.display()),
+        Some(path) => format!("{KEY}: {}: {error}", path.display()),
         None => error.to_string(),
     })?;
     let exact = if ca_file.is_some() { certificates } else { Vec::new() };
@@ -118,27 +119,6 @@ fn tls(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
         .with_custom_certificate_verifier(Arc::new(Trusting { verifier, exact }))
         .with_no_client_auth();
     Ok(Arc::new(config))
-}
-
-fn of_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let told = |why: String| format!("ldap.ca_file: {}: {why}", path.display());
-    let bytes = std::fs::read(path).map_err(|error| told(error.to_string()))?;
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
-    match read {
-        Ok(certificates) if certificates.is_empty() => Err(told("it has no certificate in PEM".to_owned())),
-        Ok(certificates) => Ok(certificates),
-        Err(error) => Err(told(error.to_string())),
-    }
-}
-
-fn of_system() -> Result<Vec<CertificateDer<'static>>, String> {
-    let found = rustls_native_certs::load_native_certs();
-    if found.certs.is_empty() {
-        let why: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
-        let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
-        return Err(format!("this machine has no CA certificates{why}; install ca-certificates, or set ldap.ca_file"));
-    }
-    Ok(found.certs)
 }
 
 /// Trusts what a CA signed, and the very certificates that are named.
@@ -211,7 +191,7 @@ pub(super) fn result_text(result: &ldap3::LdapResult) -> String {
     format!("{name} ({}){said}", result.rc)
 }
 
-fn opening_text(error: &LdapError, table: &config::Ldap, host: &str) -> String {
+fn opening_text(error: &LdapError, table: &config::Ldap) -> String {
     match error {
         LdapError::LdapResult { result } if table.starttls => {
             let next = match result.rc {
@@ -221,53 +201,38 @@ fn opening_text(error: &LdapError, table: &config::Ldap, host: &str) -> String {
             format!("it refuses StartTLS: {}{next}", result_text(result))
         }
         LdapError::Io { source } => match source.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
-            Some(error) => tls_text(error, table, host),
+            Some(error) => tls_text(error, table),
             None if source.kind() == io::ErrorKind::UnexpectedEof => {
                 "it closed the connection before TLS was agreed on; see whether that port has TLS".to_owned()
             }
             None => text(error),
         },
-        LdapError::Rustls { source } => tls_text(source, table, host),
+        LdapError::Rustls { source } => tls_text(source, table),
         _ => text(error),
     }
 }
 
-fn tls_text(error: &Error, table: &config::Ldap, host: &str) -> String {
-    let cas =
-        table.ca_file.as_ref().map_or_else(|| "of the system".to_owned(), |path| format!("in {}", path.display()));
-    let Error::InvalidCertificate(certificate) = error else {
-        return match error {
-            Error::InvalidMessage(_) => format!("TLS: {error}; see whether that port has TLS"),
-            _ => format!("TLS: {error}"),
-        };
+fn tls_text(error: &Error, table: &config::Ldap) -> String {
+    let flaw = match error {
+        Error::InvalidCertificate(error) => Flaw::of(error),
+        Error::InvalidMessage(_) => return format!("TLS: {error}; see whether that port has TLS"),
+        _ => return format!("TLS: {error}"),
     };
-    match certificate {
-        // A CA that was made anew has its name and another key.
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            format!("its certificate is signed by none of the CAs {cas}; name the file of its CA in ldap.ca_file")
+    let file = table.ca_file.as_ref().map(|path| format!("in {}", path.display()));
+    let cas = file.as_deref().unwrap_or("of the system");
+    let next = match &flaw {
+        // Had the file that very certificate, it would count.
+        Flaw::OfCa => {
+            return format!("its certificate signed itself and is not {cas}; name a file with it in ldap.ca_file");
         }
-        CertificateError::NotValidForName => {
-            format!("its certificate is not for {host}; write in ldap.servers a name that it is for")
-        }
-        CertificateError::NotValidForNameContext { presented, .. } if presented.is_empty() => {
-            format!("its certificate is not for {host}: it has no subjectAltName; make a new one")
-        }
-        CertificateError::NotValidForNameContext { presented, .. } => format!(
-            "its certificate is not for {host} but for {}; write in ldap.servers a name that it is for",
-            presented.join(", ")
-        ),
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "its certificate has expired; the directory needs a new one".to_owned()
-        }
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "its certificate is not valid yet; compare the clocks".to_owned()
-        }
-        // A CA's own certificate, which signed itself.
-        CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-            format!("its certificate signed itself and is not {cas}; name a file with it in ldap.ca_file")
-        }
-        other => format!("its certificate is not accepted: {other}"),
-    }
+        Flaw::Stranger => "; name the file of its CA in ldap.ca_file",
+        Flaw::ForOthers { hosts, .. } if hosts.is_empty() => "; make a new one",
+        Flaw::ForOthers { .. } => "; write in ldap.servers a name that it is for",
+        Flaw::Expired => "; the directory needs a new one",
+        Flaw::NotYetValid => "; compare the clocks",
+        Flaw::OtherUse | Flaw::Other(_) => "",
+    };
+    format!("its certificate {}{next}", flaw.text(cas, "servers"))
 }
 
 fn bind_text(error: &LdapError, table: &config::Ldap) -> String {
@@ -318,7 +283,7 @@ mod tests {
         let (own, other, old) = (make("d.test", None), make("d.test", None), make("d.test", Some(2001)));
         let file = directory.path().join("ca.pem");
         std::fs::write(&file, format!("{}{}", own.pem(), old.pem())).unwrap();
-        let exact = of_file(&file).unwrap();
+        let exact = authorities::of_file(&file).unwrap();
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(exact.iter().cloned());
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -337,7 +302,7 @@ mod tests {
         ] {
             let error = look(certificate, name).unwrap_err();
             let table = config::Ldap { ca_file: Some("/ca.pem".into()), ..super::super::tests::blank() };
-            let text = tls_text(&error, &table, name);
+            let text = tls_text(&error, &table);
             assert!(text.contains(word), "{text}: {error:?}");
         }
     }

@@ -29,6 +29,8 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const SMALL: usize = 20;
 /// Transactions of a connection at a time.
 const FLIGHTS: usize = 4;
+/// Recipients of a transaction behind which none is sent before its answer.
+const HEAVY: usize = 16;
 /// While mail waits for a live site, one is served after this at most, if nothing else is in its way.
 const PROMPT: Duration = Duration::from_secs(30);
 /// And as much more for each site that is not live and may have one of its places: those that hang lose it sooner.
@@ -47,6 +49,8 @@ const RATE_WINDOW: Duration = Duration::from_secs(60);
 /// Attempts at a host that never greets: those of the first hour after a start, and of each hour after it.
 const ATTEMPTS_FIRST: f64 = 16.0;
 const ATTEMPTS_HOUR: f64 = 3.0;
+/// The same of one that greets and answers no message: those that were lost together are tried apart.
+const ATTEMPTS_HOUR_GREETED: f64 = 4.0;
 /// The longest that a connection to such a host lasts: the greeting and EHLO in the slow lane.
 const HELD_MAX: Duration = Duration::from_secs(11 * 60);
 /// Octets that a host may say before it is left: what a reply may have, and what wires hold.
@@ -71,7 +75,7 @@ fn class_of(sent: &Sent) -> Class {
     let is_bulk = sent.content.windows(16).any(|part| part == b"Precedence: bulk");
     match sent.priority {
         Some(1..) => Class::Urgent,
-        Some(..=-1) => Class::Bulk,
+        Some(..=-4) => Class::Bulk,
         _ if is_bulk => Class::Bulk,
         _ => Class::Normal,
     }
@@ -228,7 +232,8 @@ impl Checker<'_> {
         if let Some(acked) = acked.filter(|acked| !self.is_excused(acked.at) && !self.is_excused(*failed)) {
             self.say(format!("{what} was delivered at {:?} and reported as failed at {failed:?}", acked.at));
         }
-        let may_reject = self.is_ever(site, |character| character == Character::Reject);
+        let refuses = |character| matches!(character, Character::Reject | Character::Hostile(Hostility::Wordy));
+        let may_reject = self.is_ever(site, refuses);
         if !may_reject && age + 20 * SECOND < self.terms.give_up_after {
             self.say(format!("NO REASON: {what} was reported as failed after {age:?}"));
         }
@@ -337,9 +342,14 @@ impl Checker<'_> {
         let of = |taken: &Taken| str::from_utf8(&taken.token).unwrap().parse::<usize>().unwrap();
         let is_list = |number: usize| facts.sent[number].recipients.len() > SMALL;
         // Of its class: a list of a better one goes before, and one of a worse one has its share.
-        let of_class = |of_what: &Sent, list: bool| -> Vec<Duration> {
-            let fits = |number: usize| is_list(number) == list && class_of(&facts.sent[number]) == class_of(of_what);
-            here.iter().filter(|taken| fits(of(taken))).map(|taken| taken.at).collect()
+        let of_class = |of_what: &Sent, list: bool, least: usize| -> Vec<Duration> {
+            let fits = |taken: &Taken| {
+                let number = of(taken);
+                is_list(number) == list
+                    && taken.recipients.len() >= least
+                    && class_of(&facts.sent[number]) == class_of(of_what)
+            };
+            here.iter().filter(|taken| fits(taken)).map(|taken| taken.at).collect()
         };
         let within = |times: &[Duration], from: Duration, to: Duration| {
             times.iter().filter(|at| **at > from && **at < to).count()
@@ -368,12 +378,14 @@ impl Checker<'_> {
             if is_list(number) || accepted <= up || !self.terms.has_room {
                 continue;
             }
-            let lists = within(&of_class(sent, true), since, taken.at);
-            let small = within(&of_class(sent, false), since, taken.at);
-            if lists > FLIGHTS * limits.connections as usize + small / 4 + 2 {
+            let lists = within(&of_class(sent, true, 0), since, taken.at);
+            let heavy = within(&of_class(sent, true, HEAVY), since, taken.at);
+            let small = within(&of_class(sent, false, 0), since, taken.at);
+            let connections = limits.connections as usize;
+            if lists > FLIGHTS * connections + small / 4 + 2 || heavy > connections + small / 4 + 2 {
                 wrong.push(format!(
                     "BEHIND A LIST: message {number} was accepted at {accepted:?} and came to site {site} at {:?} after {lists} \
-                     transactions of lists and {small} small ones: {limits:?}",
+                     transactions of lists, {heavy} of them large, and {small} small ones: {limits:?}",
                     taken.at
                 ));
             }
@@ -383,20 +395,22 @@ impl Checker<'_> {
 
     /// Who never takes mail costs little.
     fn cost(&mut self) {
-        use Hostility::{Endless, Garbage, Trickle};
-        let never_greets = |character: Character| {
+        use Hostility::{Early, Endless, Garbage, Trickle};
+        let never_takes = |character: Character| {
             matches!(
                 character,
                 Character::Dead
                     | Character::Drop
                     | Character::Hung
                     | Character::HungHello
-                    | Character::Hostile(Endless | Garbage | Trickle)
+                    | Character::HungData
+                    | Character::Cut
+                    | Character::CutTaken
+                    | Character::Hostile(Endless | Garbage | Trickle | Early)
             )
         };
         let starts = 1.0 + self.facts.downs.len() as f64;
         let hours = self.facts.ended.as_secs_f64() / HOUR.as_secs_f64();
-        let most = starts * ATTEMPTS_FIRST + hours * ATTEMPTS_HOUR;
         for (number, host) in (0_u32..).zip(self.world.hosts()) {
             let held = self.seen.held.iter().filter(|held| held.host == number);
             let (mut longest, mut said) = (Duration::ZERO, 0);
@@ -405,23 +419,28 @@ impl Checker<'_> {
                 said = said.max(one.octets);
             }
             let character = host.script.base;
-            if said > SAID_MAX {
+            // What it says is within what a reply may have, and each command gets some.
+            if said > SAID_MAX && character != Character::Hostile(Hostility::Wordy) {
                 self.say(format!("COSTLY: {said} octets were taken from host {number}, which is {character}"));
             }
-            if !never_greets(character) {
+            if !never_takes(character) {
                 continue;
             }
             // Where others greet and take nothing, each try of a message tries all of them.
             let others = || self.world.hosts_of_site(self.world.site_of(number));
-            let is_alone = others().all(|host| never_greets(self.world.hosts()[host as usize].script.base));
+            let is_alone = others().all(|host| never_takes(self.world.hosts()[host as usize].script.base));
             let is_spared = others().any(|host| is_steady(self.world, host));
             let dials = if is_alone || is_spared { self.seen.dials[number as usize] } else { 0 };
+            let greets = matches!(character, Character::HungData | Character::Cut | Character::CutTaken);
+            let an_hour = if greets { ATTEMPTS_HOUR_GREETED } else { ATTEMPTS_HOUR };
+            let most = starts * ATTEMPTS_FIRST + hours * an_hour;
             if f64::from(dials) > most {
                 self.say(format!(
                     "COSTLY: {dials} attempts at host {number}, which is {character}; {most:.0} are the most"
                 ));
             }
-            if longest > HELD_MAX {
+            // The answer to the content is waited for.
+            if longest > HELD_MAX && character != Character::HungData {
                 self.say(format!("COSTLY: {longest:?} for a connection to host {number}, which is {character}"));
             }
         }

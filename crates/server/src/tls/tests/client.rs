@@ -91,7 +91,7 @@ async fn any_certificate_and_none_is_taken_and_judged() {
         (
             Some(signed(&authority("Mail CA"), 2090, ExtendedKeyUsagePurpose::ClientAuth)),
             true,
-            ("FAIL", "it is of none of tls.client_ca"),
+            ("FAIL", "it is signed by none of the CAs in tls.client_ca"),
         ),
         (Some(signed(&ca, 2020, ExtendedKeyUsagePurpose::ClientAuth)), true, ("FAIL", "it has expired")),
         (Some(signed(&ca, 2090, ExtendedKeyUsagePurpose::ServerAuth)), true, ("FAIL", "it is not for clients")),

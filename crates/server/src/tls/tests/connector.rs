@@ -1,7 +1,8 @@
 //! Handshakes with next hops of all kinds, over a pipe in memory.
 
 use super::*;
-use crate::tls::{ClientStream, Connector, TlsInfo};
+use crate::tls::{ClientStream, Connector, ServerCertificate, TlsInfo};
+use rcgen::{DnType, SanType};
 use rustls::HandshakeKind;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -106,7 +107,40 @@ async fn certificates_are_judged_and_taken_all_the_same() {
     }
     let info = judged(&connector, &good, &[rig.dir.path().join("none.pem")]).await;
     let fault = info.fault.unwrap();
-    assert!(fault.is_ours && fault.text.contains("none.pem cannot be read"), "{fault:?}");
+    assert!(fault.is_ours && fault.text.contains("none.pem: cannot be read"), "{fault:?}");
+}
+
+// RFC 6125 §6.4.3 (test), RFC 5280 §4.2.1.6 (test)
+#[test]
+fn certificates_are_for_their_alternative_names() {
+    let mut params =
+        CertificateParams::new(["mx.example.org", "*.example.net", "192.0.2.1"].map(str::to_owned)).unwrap();
+    for odd in ["*.org", "m*.example.com", "a.*.example.com", "mx.example.com."] {
+        params.subject_alt_names.insert(0, SanType::DnsName(odd.try_into().unwrap()));
+    }
+    params.distinguished_name.push(DnType::CommonName, "*.cn.test");
+    let certificate = ServerCertificate::read(params.self_signed(&*ECDSA).unwrap().der()).unwrap();
+    for (host, fits) in [
+        ("mx.example.org", true),
+        ("MX.example.org.", true),
+        ("a.example.net", true),
+        ("a.b.example.net", false),
+        ("example.net", false),
+        // No star for a name below a top-level domain, for a part of a label, or within a name.
+        ("example.org", false),
+        ("mx.example.com", false),
+        ("a.b.example.com", false),
+        ("192.0.2.1", true),
+        ("192.0.2.2", false),
+        // Common names have no stars.
+        ("mx.cn.test", false),
+        ("*.cn.test", false),
+        ("no name at all", false),
+        ("", false),
+    ] {
+        assert_eq!(certificate.is_for(host), fits, "{host}");
+    }
+    assert_eq!(certificate.common_name(), Some("*.cn.test"));
 }
 
 #[tokio::test]

@@ -194,6 +194,17 @@ fn directories_are_made_with_their_parents() {
 }
 
 #[test]
+fn a_file_in_the_place_of_a_directory_is_named() {
+    let dir = TempDir::new();
+    let file = dir.file("spool");
+    std::fs::write(&file, "x").unwrap();
+    for path in [file.clone(), file.join("below")] {
+        let said = RealDisk::new().create_dir(&path).unwrap_err().to_string();
+        assert_eq!(said, format!("{} is no directory; move it away, or name another path", file.display()));
+    }
+}
+
+#[test]
 fn one_holder_of_the_lock() {
     let dir = TempDir::new();
     let path = dir.file("lock");
@@ -201,7 +212,9 @@ fn one_holder_of_the_lock() {
     let e = RealDisk::new().lock(&path).err().unwrap();
     assert_eq!(e.kind(), ErrorKind::WouldBlock);
     let pid = std::process::id().to_string();
-    assert!(e.to_string().contains(&format!("process {pid};")), "{e}");
+    assert_eq!(e.to_string(), format!("process {pid}"));
+    let said = crate::spool::take_lock(&dir.0, &RealDisk::new()).err().unwrap().to_string();
+    assert_eq!(said, format!("{}: the spool is in use by process {pid}; stop that process first", path.display()));
     assert_eq!(std::fs::read_to_string(&path).unwrap().trim(), pid);
     drop(held);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "");

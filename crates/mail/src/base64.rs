@@ -1,27 +1,27 @@
-//! Base64 of AUTH, strict.
+//! Base64 in the one alphabet of RFC 4648 §4: what AUTH, encoded words and bodies are written in, and what AUTH is read in.
 //!
-//! AUTH needs the one alphabet of RFC 4648 §4 with padding, on lines of a few kilobytes. Two spellings of one secret
-//! would be a second password, so what the RFC lets a reader forgive is refused here: bits behind the end, missing
-//! padding, foreign characters. No other variant, no streaming.
+//! [`decode`] is strict. Two spellings of one secret would be a second password, so what the RFC lets a reader forgive is
+//! refused: bits behind the end, missing padding, foreign characters. Encoded words, which forgive all of it, have a reader of
+//! their own. No other variant, no streaming.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Appends the encoded form of `bytes`.
-pub(crate) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
-    for group in bytes.chunks(3) {
+/// The encoded form of `bytes`, letter by letter, padded.
+pub fn encode(bytes: &[u8]) -> impl Iterator<Item = u8> {
+    bytes.chunks(3).flat_map(|group| {
         let octet = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
         let bits = octet(0) << 16 | octet(1) << 8 | octet(2);
-        for place in 0..4 {
+        [0, 1, 2, 3].map(|place| {
             let six = bits >> (18 - 6 * place) & 0x3f;
             let letter = ALPHABET.get(six as usize).copied().unwrap_or(b'=');
-            out.push(if place <= group.len() { letter } else { b'=' });
-        }
-    }
+            if place <= group.len() { letter } else { b'=' }
+        })
+    })
 }
 
 /// Reads an encoded form; `None` when it is not the one that [`encode`] writes.
 // RFC 4648 §3.2, §3.3, §3.5, §4: padding is required, other characters and stray bits are refused
-pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
+pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(4) {
         return None;
     }
@@ -44,7 +44,8 @@ pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-const fn value(letter: u8) -> Option<u32> {
+/// The six bits of a letter.
+pub(crate) const fn value(letter: u8) -> Option<u32> {
     let value = match letter {
         b'A'..=b'Z' => letter - b'A',
         b'a'..=b'z' => letter - b'a' + 26,
@@ -73,9 +74,7 @@ mod tests {
             ("fooba", "Zm9vYmE="),
             ("foobar", "Zm9vYmFy"),
         ] {
-            let mut out = Vec::new();
-            encode(plain.as_bytes(), &mut out);
-            assert_eq!(out, coded.as_bytes());
+            assert_eq!(encode(plain.as_bytes()).collect::<Vec<u8>>(), coded.as_bytes());
             assert_eq!(decode(coded.as_bytes()).as_deref(), Some(plain.as_bytes()));
         }
     }
@@ -93,13 +92,10 @@ mod tests {
     proptest! {
         #[test]
         fn one_spelling_for_each_value(bytes in proptest::collection::vec(any::<u8>(), 0..80), text in "[A-Za-z0-9+/=]{0,12}") {
-            let mut out = Vec::new();
-            encode(&bytes, &mut out);
-            prop_assert_eq!(decode(&out), Some(bytes));
+            let coded: Vec<u8> = encode(&bytes).collect();
+            prop_assert_eq!(decode(&coded), Some(bytes));
             if let Some(decoded) = decode(text.as_bytes()) {
-                let mut again = Vec::new();
-                encode(&decoded, &mut again);
-                prop_assert_eq!(again, text.as_bytes());
+                prop_assert_eq!(encode(&decoded).collect::<Vec<u8>>(), text.as_bytes());
             }
         }
     }

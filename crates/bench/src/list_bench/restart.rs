@@ -1,0 +1,345 @@
+//! What a kill costs a large list: in the middle of it, and while all of it is held, beside a server that nobody kills.
+//!
+//! `kill -9`, and at once the same server again on the same spool. From the ledger of the internet: when everybody live had
+//! the list, who had it twice, and how long before the kill the first of the two had come. From the spool at the end: who
+//! still waits. Each recipient has had the list or waits for it, and without a kill under way not both.
+//!
+//! The time of a server that was killed while it held the list runs from its second start, that of the others from the
+//! first connection of the submitter. Processor time is that of both processes, memory the most of either.
+
+use super::flow::{Submission, follow, micros, submission};
+use super::internet::Internet;
+use super::ledger::Tally;
+use super::report::{Line, Lines, Told, count, line, quotients};
+use super::{Arguments, Part, plan};
+use crate::clock;
+use crate::side_by_side::figures::{Row, Sampled, spread, text};
+use crate::side_by_side::programs::{process_memory_max, process_ticks, seconds};
+use crate::side_by_side::servers::{Kind, Server, Site, Task};
+use crate::spool_bench::say;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The longest time of a sample, from the first connection.
+const LONGEST: Duration = Duration::from_secs(300);
+/// How often the server is asked what waits.
+const ASK_EVERY: Duration = Duration::from_millis(20);
+/// How long after the last arrival doubles are looked for.
+const AFTER: Duration = Duration::from_secs(1);
+/// What comes again had come at most so long before the kill (docs/crash-tests.md: an outcome is durable 50 ms after it is
+/// recorded; between the answer of a host and that lies a busy machine).
+const REPEATED_MAX_US: u64 = 500_000;
+/// Percent of all arrivals that are the middle.
+const MIDDLE: std::ops::RangeInclusive<f64> = 10.0..=90.0;
+
+/// What happens to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Through,
+    Killed,
+    Held,
+}
+
+impl Way {
+    const ALL: [Self; 3] = [Self::Through, Self::Killed, Self::Held];
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Through => "not killed",
+            Self::Killed => "killed in the middle",
+            Self::Held => "killed while all is held",
+        }
+    }
+}
+
+/// What one sample says.
+#[derive(Clone, Debug, Default)]
+struct Sample {
+    /// Until everybody live had the list, in seconds.
+    all_s: Option<f64>,
+    /// From the second start until it accepts connections.
+    ready_s: Option<f64>,
+    /// Percent of all arrivals that came before the kill.
+    before: Option<f64>,
+    cpu_s: f64,
+    memory: u64,
+    arrived: usize,
+    expected: usize,
+    /// Nobody brought them the list and it does not wait for them.
+    lost: u64,
+    /// Had it and wait for it all the same.
+    unrecorded: u64,
+    /// Came again; how long before the kill the oldest of them had come, in microseconds.
+    twice: u64,
+    oldest_us: Option<u64>,
+    /// What came again of what had first come after the restart.
+    anew: u64,
+    /// Came again because the server was killed before the host could answer.
+    unanswered: usize,
+}
+
+impl Sampled for Sample {
+    fn rate(&self) -> f64 {
+        self.all_s.map_or(0.0, f64::recip)
+    }
+
+    fn complaint(&self) -> Option<&str> {
+        None
+    }
+}
+
+/// All samples, a row for each way.
+#[derive(Debug)]
+pub(super) struct Figures {
+    recipients: usize,
+    rows: Vec<Row<Sample>>,
+}
+
+/// Takes all samples; ways take turns.
+///
+/// # Errors
+/// Why there are no figures.
+pub(super) fn measure(site: &Site, arguments: &Arguments) -> Result<Figures, String> {
+    let mut rows: Vec<Row<Sample>> = Way::ALL.map(|way| Row::new(way.text())).into();
+    for round in 0..arguments.rounds() {
+        for turn in 0..Way::ALL.len() {
+            let at = (turn + round) % Way::ALL.len();
+            let (Some(way), Some(row)) = (Way::ALL.get(at), rows.get_mut(at)) else { continue };
+            let sample = sample(site, arguments, *way).map_err(|why| format!("{}: {why}", way.text()))?;
+            say(&format!("list: restart: round {}: {}: {sample:?}", round + 1, way.text()));
+            row.add(Ok(sample));
+        }
+    }
+    let world = plan::large(arguments);
+    Ok(Figures { recipients: world.hosts as usize * world.recipients as usize, rows })
+}
+
+fn sample(site: &Site, arguments: &Arguments, way: Way) -> Result<Sample, String> {
+    let mut internet = Internet::start(site, &plan::large(arguments))?;
+    let held = if way == Way::Held { vec!["delivery.mode=queue".to_owned()] } else { Vec::new() };
+    let mut server = Server::start_with(site, &Kind::Serve, Task::List, &held)?;
+    let people = std::mem::take(&mut internet.people);
+    let (all, expected) = (people.all.len(), people.live());
+    let mut tally = Tally::new("restart", people.all.iter().cloned().zip(people.is_live.iter().copied()));
+    let mut sample = Sample { expected, ..Sample::default() };
+    let submission = Submission::start(submission(server.at, "restart", 1, arguments.bytes, vec![people.all]));
+    let (mut start_us, mut killed_us) = (submission.start_us, None);
+    if way != Way::Through {
+        if !submission.wait() {
+            return Err("the list was not accepted".to_owned());
+        }
+        if way == Way::Killed {
+            until_waiting(&server, &submission, all - expected / 2)?;
+        }
+        sample.uses(&server);
+        killed_us = Some(clock::unix_us());
+        server.end(Signal::KILL);
+        let start = clock::now();
+        if way == Way::Held {
+            start_us = clock::unix_us();
+        }
+        server.start_again(Task::List, &[])?;
+        sample.ready_s = Some(start.elapsed().as_secs_f64());
+    }
+    follow(&mut internet, &mut tally, expected, &submission, LONGEST, |_| {})?;
+    sample.uses(&server);
+    clock::pause(AFTER);
+    submission.end()?;
+    server.end(Signal::TERM);
+    let waiting = server.who_waits()?;
+    internet.finish()?;
+    internet.deliveries(|taken| tally.add(taken))?;
+
+    let since = |us: u64| us.saturating_sub(internet.start_us);
+    sample.all_s = tally.moment(100, expected).map(|at| micros(at.saturating_sub(since(start_us))));
+    sample.arrived = tally.arrived();
+    (sample.lost, sample.unrecorded) = (tally.lost(&waiting), tally.unrecorded(&waiting));
+    sample.twice = tally.twice;
+    sample.unanswered = tally.again_after_silence();
+    if let Some(killed) = killed_us.map(since) {
+        sample.oldest_us = tally.oldest_repeated(killed);
+        // Answers to what the killed one had sent leave a little later than it ended, and before the next one is there.
+        let ready = Duration::from_secs_f64(sample.ready_s.unwrap_or(0.0)).as_micros();
+        sample.anew = tally.repeated_after(killed.saturating_add(u64::try_from(ready).unwrap_or(u64::MAX))) as u64;
+        sample.before = Some(100.0 * count(tally.arrived_by(killed) as u64) / count(expected.max(1) as u64));
+    }
+    Ok(sample)
+}
+
+/// Waits until no more recipients than these wait.
+fn until_waiting(server: &Server<'_>, submission: &Submission, at_most: usize) -> Result<(), String> {
+    while server.waiting()? > at_most as u64 {
+        if submission.elapsed() > LONGEST {
+            return Err(format!("more than {at_most} recipients wait after {} s", LONGEST.as_secs()));
+        }
+        clock::pause(ASK_EVERY);
+    }
+    Ok(())
+}
+
+impl Sample {
+    /// Adds what a process has used until now.
+    fn uses(&mut self, server: &Server<'_>) {
+        if let Some(pid) = server.process() {
+            self.cpu_s += seconds(process_ticks(pid));
+            self.memory = self.memory.max(process_memory_max(pid));
+        }
+    }
+
+    /// Whether the kill came when it was to come. Nothing may have left what is held.
+    fn is_killed_in_time(&self, way: Way) -> bool {
+        match way {
+            Way::Through => self.before.is_none(),
+            Way::Killed => self.before.is_some_and(|percent| MIDDLE.contains(&percent)),
+            Way::Held => self.before == Some(0.0),
+        }
+    }
+}
+
+impl Figures {
+    fn row(&self, way: Way) -> impl Iterator<Item = &Sample> {
+        let row = Way::ALL.iter().position(|one| *one == way).and_then(|at| self.rows.get(at));
+        row.into_iter().flat_map(|row| row.samples.iter().flatten())
+    }
+
+    fn all(&self) -> impl Iterator<Item = (Way, &Sample)> {
+        Way::ALL.into_iter().flat_map(|way| self.row(way).map(move |sample| (way, sample)))
+    }
+
+    fn lines(&self) -> Lines {
+        let by_through = |figure: fn(&Sample) -> Option<f64>| {
+            let others = self.rows.first().into_iter().flat_map(|first| {
+                self.rows.iter().skip(1).map(|row| format!("{}: {}", row.name, text(quotients(row, first, figure), 2)))
+            });
+            others.collect::<Vec<_>>().join("; ")
+        };
+        let is_whole = self.all().all(|(_, sample)| sample.arrived == sample.expected);
+        let missing = self.all().map(|(_, sample)| sample.expected - sample.arrived.min(sample.expected)).max();
+        let lost: u64 = self.all().map(|(_, sample)| sample.lost).sum();
+        let not_under_way = || [Way::Through, Way::Held].into_iter().flat_map(|way| self.row(way));
+        let unrecorded: u64 = not_under_way().map(|one| one.unrecorded).sum();
+        let without: u64 = not_under_way().map(|one| one.twice).sum();
+        let without = without + self.row(Way::Killed).map(|one| one.anew).sum::<u64>();
+        let oldest = self.row(Way::Killed).filter_map(|sample| sample.oldest_us).max();
+        let twice = spread(self.row(Way::Killed).map(|sample| count(sample.twice)).collect());
+        let twice = twice.map_or(0.0, |(_, _, most)| most);
+        let in_time = self.all().all(|(way, sample)| sample.is_killed_in_time(way));
+        Lines(vec![
+            Line::plain("time by that of a server not killed", by_through(|sample| sample.all_s)),
+            Line::plain("processor time by that", by_through(|sample| Some(sample.cpu_s))),
+            Line::plain("the most memory by that", by_through(|sample| Some(count(sample.memory)))),
+            Line::must("every live recipient had the list", format!("{} had not", missing.unwrap_or(0)), is_whole),
+            Line::must(format!("lost of {} recipients: 0", self.recipients), lost.to_string(), lost == 0),
+            Line::must("twice without a kill under way: 0", without.to_string(), without == 0),
+            Line::must(
+                "had the list and wait for it, without a kill under way: 0",
+                unrecorded.to_string(),
+                unrecorded == 0,
+            ),
+            Line::must(
+                "twice after a kill in the middle: only what had come at most 500 ms before it",
+                format!("{twice:.0} at most, {:.0} ms", oldest.map_or(0.0, |us| 1e3 * micros(us))),
+                oldest.is_none_or(|us| us <= REPEATED_MAX_US),
+            ),
+            Line::must("the kill came between 10 and 90 % of the arrivals, or before all", "", in_time),
+        ])
+    }
+
+    /// As tables, and for programs.
+    pub(super) fn report(&self, part: Part) -> Told {
+        let mut out = format!(
+            "\n## {}\n\n| {} recipients | all live ones, s | start until ready, s | arrived before the kill, % | CPU, s \
+             | memory, MiB | came twice | the same, unanswered before |\n|---|{}\n",
+            part.title(),
+            self.recipients,
+            "---|".repeat(7)
+        );
+        for row in &self.rows {
+            let figure = |digits, value: fn(&Sample) -> Option<f64>| text(row.values(value), digits);
+            line(
+                &mut out,
+                format_args!(
+                    "| {} | {} | {} | {} | {} | {} | {} | {} |",
+                    row.name,
+                    figure(2, |sample| sample.all_s),
+                    figure(3, |sample| sample.ready_s),
+                    figure(0, |sample| sample.before),
+                    figure(2, |sample| Some(sample.cpu_s)),
+                    figure(0, |sample| Some(count(sample.memory >> 20))),
+                    figure(0, |sample| Some(count(sample.twice))),
+                    figure(0, |sample| Some(count(sample.unanswered as u64))),
+                ),
+            );
+        }
+        let lines = self.lines();
+        out.push_str(&lines.markdown(&format!("{}: beside each other", part.title())).replace("\n## ", "\n### "));
+        let samples = |row: &Row<Sample>| -> Value {
+            let all = row.samples.iter().flatten().map(Sample::json);
+            json!({ "name": row.name, "samples": all.collect::<Vec<_>>() })
+        };
+        let rows: Vec<Value> = self.rows.iter().map(samples).collect();
+        let value = json!({ "part": part.title(), "recipients": self.recipients, "rows": rows });
+        Told { text: out, value, broken: lines.broken() }
+    }
+}
+
+impl Sample {
+    fn json(&self) -> Value {
+        json!({
+            "all_seconds": self.all_s, "ready_seconds": self.ready_s, "percent_before_kill": self.before,
+            "cpu_seconds": self.cpu_s, "memory_max": self.memory, "arrived": self.arrived, "expected": self.expected,
+            "lost": self.lost, "unrecorded": self.unrecorded, "twice": self.twice, "oldest_twice_us": self.oldest_us, "unanswered": self.unanswered,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(change: impl FnOnce(&mut [Sample; 3])) -> Figures {
+        let one = Sample { all_s: Some(2.0), cpu_s: 1.0, memory: 100, arrived: 9, expected: 9, ..Sample::default() };
+        let killed =
+            Sample { all_s: Some(3.0), before: Some(50.0), twice: 4, oldest_us: Some(REPEATED_MAX_US), ..one.clone() };
+        let held = Sample { before: Some(0.0), ..one.clone() };
+        let mut samples = [one, killed, held];
+        change(&mut samples);
+        let row = |(way, sample): (Way, Sample)| {
+            let mut row = Row::new(way.text());
+            row.add(Ok(sample));
+            row
+        };
+        Figures { recipients: 10, rows: Way::ALL.into_iter().zip(samples).map(row).collect() }
+    }
+
+    #[test]
+    fn a_loss_or_an_old_double_makes_it_fail() {
+        let broken = |change: fn(&mut [Sample; 3])| figures(change).lines().broken().len();
+        assert_eq!(broken(|_| {}), 0);
+        assert_eq!(broken(|samples| samples[1].lost = 1), 1);
+        assert_eq!(broken(|samples| samples[0].unrecorded = 1), 1);
+        assert_eq!(broken(|samples| samples[2].unrecorded = 1), 1);
+        // What the killed one forgot is sent again.
+        assert_eq!(broken(|samples| samples[1].unrecorded = 1), 0);
+        assert_eq!(broken(|samples| samples[2].arrived = 8), 1);
+        assert_eq!(broken(|samples| samples[1].oldest_us = Some(REPEATED_MAX_US + 1)), 1);
+        assert_eq!(broken(|samples| samples[1].anew = 1), 1);
+        assert_eq!(broken(|samples| samples[0].twice = 1), 1);
+        assert_eq!(broken(|samples| samples[2].twice = 1), 1);
+        // A kill before or after everything shows nothing.
+        assert_eq!(broken(|samples| samples[1].before = Some(100.0)), 1);
+        assert_eq!(broken(|samples| samples[2].before = Some(3.0)), 1);
+    }
+
+    #[test]
+    fn ratios_are_by_the_server_that_is_not_killed() {
+        let told = figures(|_| {}).report(Part::Restart);
+        assert!(
+            told.text.contains("killed in the middle: 1.50 [1.50–1.50]; killed while all is held: 1.00"),
+            "{}",
+            told.text
+        );
+        assert_eq!(told.value["rows"][1]["samples"][0]["twice"], 4);
+    }
+}

@@ -1,0 +1,268 @@
+//! By when recipients of one destination are to be delivered, where their senders said so (BY of RFC 2852).
+//!
+//! Only of those that wait in the spool, and are not in memory: who is tried is looked at by the attempt. The earliest time is one of
+//! those at which the destination is looked at, so there is no timer for a message and no walk for it; each step costs O(log n) for
+//! each recipient it is about.
+//!
+//! What is here is told by whoever stored the message, or asked for when a walk passes an entry that may have a time
+//! ([`Waiting::timed`](crate::Waiting::timed)) while nothing can be tried. What a crash forgets is asked for anew. Once all of a
+//! list were asked and there was no room for some, these are asked again when the first of their times comes, not by each walk.
+//!
+//! Beside them: messages whose age does not count yet, since their senders said so, or cannot be told of now.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use mail::QueueId;
+
+use crate::chance::ById;
+use crate::job::Positions;
+
+/// Messages of a destination whose time is kept. Beyond them the latest are left to a walk at their time. As many are kept
+/// whose age does not count yet; beyond those each walk asks.
+pub(crate) const TIMES_MAX: usize = 10_000;
+/// A list with times that there is no room for is asked through once in this, if something of it may never have been asked.
+const ASK_REST: Duration = Duration::from_secs(15 * 60);
+
+/// The times, earliest first. Each message has one.
+#[derive(Debug, Default)]
+pub(crate) struct Times {
+    by_time: BTreeMap<(Duration, QueueId), BTreeSet<u32>>,
+    of: ById<QueueId, Duration>,
+    /// Nobody is told before.
+    pub(crate) rest_until: Duration,
+    /// The earliest time that there was no room for since a walk began to ask.
+    crowded_out: Option<Duration>,
+    /// Times that are not known come after `crowded_out`, as far as they were asked for: walks do not ask for them.
+    rests: bool,
+    /// Nobody is asked for a second time before, but for `crowded_out`.
+    ask_from: Duration,
+    /// Until when the age of a message does not count.
+    young: ById<QueueId, Duration>,
+}
+
+impl Times {
+    /// Whether the time of a recipient is kept.
+    pub(crate) fn knows(&self, message: QueueId, recipient: u32) -> bool {
+        let found = self.of.get(&message).and_then(|at| self.by_time.get(&(*at, message)));
+        found.is_some_and(|known| known.contains(&recipient))
+    }
+
+    /// Keeps the time of recipients, [`Duration::MAX`] for those who have none that is to come. Where a message has two, the
+    /// earlier counts for all.
+    ///
+    /// Returns the time that there was no room for, if the list is to be looked through then.
+    pub(crate) fn keep(&mut self, message: QueueId, recipients: &Positions, at: Duration) -> Option<Duration> {
+        let known = self.of.remove(&message).and_then(|at| Some((at, self.by_time.remove(&(at, message))?)));
+        let (at, all) = match known {
+            Some((before, mut known)) => {
+                known.extend(recipients.iter());
+                (at.min(before), known)
+            }
+            None => (at, recipients.iter().collect()),
+        };
+        self.by_time.insert((at, message), all);
+        self.of.insert(message, at);
+        if self.of.len() <= TIMES_MAX {
+            return None;
+        }
+        let ((latest, message), _) = self.by_time.pop_last()?;
+        self.of.remove(&message);
+        self.crowded_out = Some(self.crowded_out.map_or(latest, |before| before.min(latest)));
+        Some(latest).filter(|latest| *latest < Duration::MAX)
+    }
+
+    /// Forgets recipients that do not wait any more.
+    pub(crate) fn forget(&mut self, message: QueueId, recipients: &Positions) {
+        self.young.remove(&message);
+        let Some(at) = self.of.get(&message).copied() else { return };
+        let Some(known) = self.by_time.get_mut(&(at, message)) else { return };
+        for recipient in recipients.iter() {
+            known.remove(&recipient);
+        }
+        if known.is_empty() {
+            self.by_time.remove(&(at, message));
+            self.of.remove(&message);
+        }
+    }
+
+    /// When the next of them is over.
+    pub(crate) fn next(&self) -> Option<Duration> {
+        let (at, _) = *self.by_time.first_key_value()?.0;
+        (at < Duration::MAX).then(|| at.max(self.rest_until))
+    }
+
+    /// Takes a message out whose time is over.
+    pub(crate) fn due(&mut self, now: Duration) -> Option<(QueueId, Positions)> {
+        self.next().filter(|at| *at <= now)?;
+        let ((_, message), recipients) = self.by_time.pop_first()?;
+        self.of.remove(&message);
+        Some((message, recipients.into_iter().collect()))
+    }
+
+    /// A walk over the whole list begins; `unseen`: there may be some that were never asked for. Returns when the next walk has
+    /// to begin, where this one does not ask.
+    pub(crate) fn begin_walk(&mut self, unseen: bool, now: Duration) -> Option<Duration> {
+        if let Some(latest) = self.crowded_out {
+            let at = if unseen { latest.min(self.ask_from) } else { latest };
+            if at > now {
+                (self.crowded_out, self.rests) = (Some(at), true);
+                return Some(at).filter(|at| *at < Duration::MAX);
+            }
+        }
+        (self.crowded_out, self.rests, self.ask_from) = (None, false, now.saturating_add(ASK_REST));
+        None
+    }
+
+    /// A walk over the whole list has asked for all, or knows them.
+    pub(crate) const fn are_asked(&mut self) {
+        self.rests = true;
+    }
+
+    /// Whether it is of no use to ask for a time that is not known: it was asked for, and there was no room.
+    pub(crate) const fn rests(&self) -> bool {
+        self.rests && self.crowded_out.is_some()
+    }
+
+    /// A walk that asks, if the last one did, could not ask for all: another one may, from `at` on.
+    pub(crate) fn ask_from(&mut self, at: Duration) {
+        if !self.rests {
+            self.ask_from = self.ask_from.min(at);
+        }
+    }
+
+    /// Forgets whose age does not count.
+    pub(crate) fn forget_young(&mut self) {
+        self.young = ById::default();
+    }
+
+    /// Until when the age of a message does not count, if that is to come.
+    pub(crate) fn young_until(&self, message: QueueId, now: Duration) -> Option<Duration> {
+        self.young.get(&message).copied().filter(|until| *until > now)
+    }
+
+    /// Keeps until when the age of a message does not count, and forgets it where that is over.
+    pub(crate) fn is_young(&mut self, message: QueueId, until: Duration, now: Duration) {
+        self.young.remove(&message);
+        if self.young.len() >= TIMES_MAX {
+            self.young.retain(|_, until| *until > now);
+        }
+        if until > now && self.young.len() < TIMES_MAX {
+            self.young.insert(message, until);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u64) -> QueueId {
+        QueueId::new(1_700_000_000_000_000 + number, mail::Node::default()).unwrap()
+    }
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_earliest_is_first_and_a_message_has_one_time() {
+        let mut times = Times::default();
+        let (some, more): (Positions, Positions) = ([1, 4].into_iter().collect(), [2, 4].into_iter().collect());
+        assert_eq!(times.keep(id(1), &some, at(100)), None);
+        assert_eq!(times.keep(id(2), &some, at(50)), None);
+        assert_eq!(times.keep(id(3), &some, Duration::MAX), None);
+        assert_eq!(times.keep(id(1), &more, at(70)), None);
+        assert!([1, 2, 4].into_iter().all(|one| times.knows(id(1), one)) && !times.knows(id(1), 3));
+        times.forget(id(1), &some);
+        assert!(times.knows(id(1), 2) && !times.knows(id(1), 4));
+        assert_eq!((times.next(), times.due(at(49))), (Some(at(50)), None));
+        times.rest_until = at(60);
+        assert_eq!((times.next(), times.due(at(59))), (Some(at(60)), None));
+        assert_eq!(times.due(at(80)), Some((id(2), some.clone())));
+        assert_eq!(times.due(at(80)), Some((id(1), Positions::One(2))));
+        assert_eq!((times.next(), times.due(at(1 << 40))), (None, None), "no time is no time");
+        assert!(times.knows(id(3), 1));
+        times.forget(id(3), &some);
+        assert!(!times.knows(id(3), 1) && times.of.is_empty() && times.by_time.is_empty());
+    }
+
+    /// A job that is over costs what its recipients cost, however many others its message has here.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "it measures time")]
+    fn a_part_of_a_list_is_forgotten_as_fast_as_a_message() {
+        let parts: Vec<Positions> = (0..200).map(|part| (part * 100..part * 100 + 100).collect()).collect();
+        let whole: Positions = (0..20_000).collect();
+        // The least of many rounds: what else the machine does counts in few of them.
+        let least = |fill: &dyn Fn(&mut Times), of: &dyn Fn(u64) -> QueueId| {
+            let round = |_| {
+                let mut times = Times::default();
+                fill(&mut times);
+                let start = std::time::Instant::now();
+                (0..).zip(&parts).for_each(|(number, part)| times.forget(of(number), part));
+                assert!(times.of.is_empty() && times.by_time.is_empty());
+                start.elapsed()
+            };
+            (0..10).map(round).min().unwrap()
+        };
+        let fill = |times: &mut Times| {
+            for (number, part) in (0..).zip(&parts) {
+                times.keep(id(number), part, at(100));
+            }
+        };
+        let messages = least(&fill, &id);
+        let list = |times: &mut Times| assert_eq!(times.keep(id(0), &whole, at(100)), None);
+        let list = least(&list, &|_| id(0));
+        assert!(list < 10 * messages, "{messages:?} for 200 messages, {list:?} for 200 parts of one");
+    }
+
+    #[test]
+    fn what_is_young_is_remembered_until_it_is_not_and_within_a_bound() {
+        let mut times = Times::default();
+        for number in 0..TIMES_MAX as u64 {
+            times.is_young(id(number), at(100 + number % 2), at(1));
+        }
+        times.is_young(id(1 << 20), at(200), at(1));
+        assert_eq!(times.young_until(id(1 << 20), at(1)), None, "each walk asks for it");
+        assert_eq!((times.young_until(id(0), at(99)), times.young_until(id(0), at(100))), (Some(at(100)), None));
+        times.is_young(id(1 << 20), at(200), at(100));
+        assert_eq!((times.young_until(id(1 << 20), at(100)), times.young.len()), (Some(at(200)), TIMES_MAX / 2 + 1));
+        times.is_young(id(1 << 20), at(150), at(150));
+        times.forget(id(1), &Positions::One(0));
+        assert_eq!(times.young.len(), TIMES_MAX / 2 - 1);
+        times.forget_young();
+        assert!(times.young.is_empty());
+    }
+
+    #[test]
+    fn who_was_asked_is_not_asked_again_before_there_is_a_reason() {
+        let mut times = Times::default();
+        assert_eq!((times.begin_walk(true, at(0)), times.begin_walk(false, at(0)), times.rests), (None, None, false));
+        for number in 0..=TIMES_MAX as u64 {
+            times.keep(id(number), &Positions::One(0), at(5_000));
+        }
+        assert_eq!((times.begin_walk(false, at(10)), times.rests), (Some(at(5_000)), true));
+        assert_eq!((times.begin_walk(true, at(10)), times.rests), (Some(at(900)), true), "not at once");
+        assert_eq!((times.begin_walk(false, at(900)), times.rests), (None, false));
+        times.keep(id(1 << 20), &Positions::One(0), at(5_000));
+        times.ask_from(at(910));
+        assert_eq!((times.begin_walk(true, at(901)), times.rests), (Some(at(910)), true), "it did not come to its end");
+        times.keep(id(1 << 20), &Positions::One(0), Duration::MAX);
+        assert_eq!(times.begin_walk(false, at(910)), None);
+        times.keep(id(1 << 20), &Positions::One(0), Duration::MAX);
+        assert_eq!((times.begin_walk(false, at(2_000)), times.rests), (None, true), "they have no time");
+    }
+
+    #[test]
+    fn beyond_the_limit_the_latest_goes() {
+        let mut times = Times::default();
+        for number in 0..TIMES_MAX as u64 {
+            assert_eq!(times.keep(id(number), &Positions::One(0), at(1_000 + number)), None);
+        }
+        let last = TIMES_MAX as u64 - 1;
+        assert_eq!(times.keep(id(last + 1), &Positions::One(0), at(5)), Some(at(1_000 + last)));
+        assert!(!times.knows(id(last), 0) && times.knows(id(last + 1), 0));
+        assert_eq!(times.keep(id(last + 2), &Positions::One(0), Duration::MAX), None, "nothing is to be looked for");
+        assert_eq!((times.of.len(), times.by_time.len()), (TIMES_MAX, TIMES_MAX));
+    }
+}

@@ -1,0 +1,270 @@
+//! Hosts that bear so much and no more: what they take of a list, how often they have to refuse, and when that is over.
+
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
+
+mod rig;
+
+use std::time::Duration;
+
+use mail::{Node, QueueId};
+use rig::{Host, LIMITS, Manner, Rig, START};
+use schedule::{
+    Action, Added, Class, ConnectionId, Failure, Feedback, Job, Limits, Place, Positions, Scheduler, Settings, Take,
+};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// What a host did with a list in the ten minutes behind the first one.
+#[derive(Debug)]
+struct Course {
+    taken: usize,
+    refused: usize,
+    connections: usize,
+    /// The pace that is known at the end, in messages per 1,000 seconds.
+    pace: Option<u32>,
+}
+
+impl Course {
+    /// Refusals in a hundred messages that the host was asked to take.
+    fn refused_percent(&self) -> usize {
+        100 * self.refused / (self.taken + self.refused).max(1)
+    }
+}
+
+fn list(host: Host, messages: usize, learns_pace: bool, seed: u64) -> Rig {
+    let settings = Settings { learns_pace, ..Settings::default() };
+    let mut rig = Rig::new(settings, Manner::default(), vec![host], seed);
+    for _ in 0..messages {
+        rig.add(0, 1, false);
+    }
+    rig
+}
+
+fn ten_minutes(rig: &mut Rig) -> Course {
+    rig.run(MINUTE);
+    let (taken, refused, connections) = (rig.delivered.len(), rig.refused[0], rig.opened[0]);
+    rig.run(10 * MINUTE);
+    Course {
+        taken: rig.delivered.len() - taken,
+        refused: rig.refused[0] - refused,
+        connections: rig.opened[0] - connections,
+        pace: rig.scheduler.sites(rig.now).next().and_then(|site| site.pace),
+    }
+}
+
+fn course(host: Host, messages: usize, learns_pace: bool, seed: u64) -> Course {
+    let mut rig = list(host, messages, learns_pace, seed);
+    let course = ten_minutes(&mut rig);
+    assert!(rig.waiting() > 0, "it was not asked for all it would take: {course:?}");
+    course
+}
+
+/// What is asked of a course: messages taken at least, and percent refused at most.
+fn keeps(course: &Course, taken: usize, percent: usize) -> bool {
+    course.taken >= taken && course.refused_percent() <= percent
+}
+
+#[test]
+fn a_host_that_bears_so_much_gets_it_and_seldom_more() {
+    for (host, messages, taken, percent) in [
+        (Host::Paces(SECOND), 2_000, 480, 10),
+        (Host::Paces(100 * MS), 12_000, 4_800, 5),
+        (Host::Paces(10 * SECOND), 2_000, 48, 15),
+        (Host::Counts(100, MINUTE), 4_000, 800, 5),
+        (Host::Murmurs(SECOND), 2_000, 480, 15),
+    ] {
+        for seed in 1..5 {
+            let learned = course(host, messages, true, seed);
+            assert!(keeps(&learned, taken, percent), "{host:?}: {learned:?}");
+            assert!(learned.pace.is_some(), "{host:?}: {learned:?}");
+            // One at a time, and again where it hung up.
+            assert!(learned.connections <= learned.refused + learned.taken / 8 + 60, "{host:?}: {learned:?}");
+        }
+        let unlearned = course(host, messages, false, 1);
+        assert!(!keeps(&unlearned, taken, percent), "it would do without: {host:?}: {unlearned:?}");
+    }
+}
+
+#[test]
+fn a_host_that_ends_each_connection_after_some_messages_is_not_paced() {
+    for most in [1, 5, 60] {
+        let run = |learns_pace| {
+            let mut rig = list(Host::Tires(most), 6_000, learns_pace, 3);
+            rig.run(20 * SECOND);
+            let pace = rig.scheduler.sites(rig.now).next().and_then(|site| site.pace);
+            assert_eq!(pace, None, "{most} on a connection");
+            (rig.delivered.len(), rig.opened[0])
+        };
+        let (learned, unlearned) = (run(true), run(false));
+        assert!(learned.0 >= unlearned.0 * 95 / 100, "{most} on a connection: {learned:?}, {unlearned:?}");
+    }
+}
+
+#[test]
+fn a_host_that_was_paced_and_then_ends_connections_is_paced_no_more() {
+    let weary = [2, 4, 6, 9, 20].map(Host::Wearies);
+    for host in [Host::Tires(1), Host::Tires(5), Host::Tires(60)].into_iter().chain(weary) {
+        let mut rig = list(Host::Paces(SECOND), 6_000, true, 3);
+        rig.run(2 * MINUTE);
+        assert!(rig.scheduler.sites(rig.now).next().unwrap().pace.is_some());
+        rig.hosts[0] = host;
+        rig.run(8 * MINUTE);
+        assert!(rig.waiting() <= 100, "{host:?}: {} wait", rig.waiting());
+    }
+}
+
+#[test]
+fn a_pace_is_known_for_as_long_as_the_host_has_it() {
+    let one = Limits { messages_per_connection: 1, ..LIMITS };
+    let cases = [
+        (Host::Paces(SECOND), one),
+        (Host::Paces(3 * SECOND), one),
+        (Host::Both(SECOND, 6), LIMITS),
+        (Host::Both(4 * SECOND, 9), LIMITS),
+    ];
+    for (host, limits) in cases {
+        for seed in 1..4 {
+            let mut rig = list(host, 2_000, true, seed);
+            rig.limits[0] = limits;
+            rig.run(MINUTE);
+            for second in 0..900 {
+                let pace = rig.scheduler.sites(rig.now).next().and_then(|site| site.pace);
+                assert!(pace.is_some(), "{host:?}, {limits:?}: forgotten after {second} s");
+                rig.run(SECOND);
+            }
+            let (Host::Paces(each) | Host::Both(each, _)) = host else { panic!("{host:?}") };
+            let most = usize::try_from((960 * SECOND).as_millis() / each.as_millis()).unwrap();
+            let taken = rig.delivered.len();
+            assert!(taken * 10 >= most * 6, "{host:?}, {limits:?}: {taken} of {most}");
+            assert!(rig.refused[0] * 3 <= taken, "{host:?}, {limits:?}: {} refused, {taken} taken", rig.refused[0]);
+        }
+    }
+}
+
+#[test]
+fn a_host_that_takes_nothing_is_asked_no_more_often_than_without_a_pace() {
+    for host in [Host::Refuses, Host::Counts(1_000, 60 * MINUTE)] {
+        let learned = course(host, 4_000, true, 2);
+        // A host that took some until now may count by the minute: it is asked each quarter of a minute for five minutes.
+        let most = if host == Host::Refuses { 8 } else { 25 };
+        assert!(learned.connections <= most, "{host:?}: {learned:?}");
+    }
+    let unlearned = course(Host::Refuses, 4_000, false, 2);
+    let learned = course(Host::Refuses, 4_000, true, 2);
+    assert!(learned.connections <= unlearned.connections, "{learned:?}, {unlearned:?}");
+}
+
+#[test]
+fn a_host_that_throttles_no_more_is_at_full_speed_within_minutes() {
+    let mut rig = list(Host::Paces(SECOND), 8_000, true, 1);
+    rig.run(3 * MINUTE);
+    assert!(rig.delivered.len() < 181);
+    rig.hosts[0] = Host::Alive;
+    rig.run(6 * MINUTE);
+    // At the old pace 360 more, and those that were put off have their own time.
+    assert!(rig.waiting() < 50, "{} wait", rig.waiting());
+    for _ in 0..300 {
+        rig.add(0, 1, false);
+        rig.run(SECOND);
+    }
+    let site = rig.scheduler.sites(rig.now).next();
+    assert_eq!(site.and_then(|site| site.pace), None, "what is not felt is forgotten");
+}
+
+#[test]
+fn a_host_that_begins_to_throttle_is_found_out_within_seconds() {
+    let mut rig = list(Host::Alive, 3_000, true, 1);
+    rig.run(SECOND / 2);
+    rig.hosts[0] = Host::Paces(SECOND);
+    rig.run(20 * SECOND);
+    // Most of them in the first moment, on all connections that there were.
+    let (taken, refused) = (rig.delivered.len(), rig.refused[0]);
+    assert!(refused < 50, "{refused}");
+    rig.run(2 * MINUTE);
+    let (taken, refused) = (rig.delivered.len() - taken, rig.refused[0] - refused);
+    assert!(taken >= 96 && refused <= 18, "{taken}, {refused}");
+}
+
+#[test]
+fn of_the_learned_pace_and_that_of_a_rule_the_slower_one_holds() {
+    for (milli, taken, refused) in [(500, 295..=301, 0), (5_000, 480..=600, 60)] {
+        let mut rig = list(Host::Paces(SECOND), 2_000, true, 1);
+        rig.limits[0] = Limits { messages_per_second: Some(milli), ..LIMITS };
+        // The rig checks each window of time against the rule.
+        let course = ten_minutes(&mut rig);
+        assert!(taken.contains(&course.taken) && course.refused <= refused, "{milli}: {course:?}");
+    }
+}
+
+#[test]
+fn whoever_asks_to_try_now_ends_the_pace() {
+    let mut rig = list(Host::Paces(SECOND), 2_000, true, 1);
+    rig.run(MINUTE);
+    rig.hosts[0] = Host::Alive;
+    rig.retry_now(Some(0));
+    rig.run(20 * SECOND);
+    assert!(rig.waiting() < 50, "{}", rig.waiting());
+}
+
+/// Two connections to a site, the second of which was told 421 for its first message: the site is in a stop.
+fn stopped() -> (Scheduler, Duration) {
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    for number in 0..7 {
+        let job = Job { message: id(number), recipients: Positions::One(0), probe: false };
+        assert_eq!(scheduler.add(b"d", job, Class::Normal, START), Added::Ready);
+    }
+    for feedback in [Feedback::Good, Feedback::Slowdown] {
+        let connection = opened(&mut scheduler, START);
+        let Take::Job(job) = scheduler.take(connection, START) else { panic!("there is work") };
+        scheduler.done(connection, &job, feedback, None, START);
+        if feedback == Feedback::Good {
+            assert_eq!(scheduler.closed(connection, START), []);
+        } else {
+            assert_eq!(scheduler.unreachable(connection, Failure::Dismissed, "421 too fast", START), []);
+        }
+    }
+    assert_eq!(scheduler.poll(START), None, "one is tried after a pause");
+    let now = scheduler.wake_at().unwrap();
+    (scheduler, now)
+}
+
+fn id(number: u64) -> QueueId {
+    QueueId::new(1_800_000_000_000_000 + number, Node::default()).unwrap()
+}
+
+/// The connection that opens; none has to be there.
+fn opened(scheduler: &mut Scheduler, now: Duration) -> ConnectionId {
+    let mut opened = None;
+    while let Some(action) = scheduler.poll(now) {
+        match action {
+            Action::Resolve { destination } => {
+                let place = Place { site: b"mx", limits: LIMITS, expected: None, until: now + 60 * MINUTE };
+                assert_eq!(scheduler.placed(destination, &place, now), []);
+            }
+            Action::Open { connection, .. } => assert!(opened.replace(connection).is_none()),
+            other => panic!("{other:?}"),
+        }
+    }
+    let opened = opened.expect("work waits");
+    scheduler.ready(opened, now);
+    opened
+}
+
+#[test]
+fn what_was_not_sent_says_nothing_of_the_pace() {
+    let (mut scheduler, now) = stopped();
+    let pace = |scheduler: &Scheduler| scheduler.sites(now).next().unwrap().pace;
+    let connection = opened(&mut scheduler, now);
+    // Deleted meanwhile, not readable, nothing that this host takes: the next one is tried instead, at once.
+    for _ in 0..3 {
+        let Take::Job(job) = scheduler.take(connection, now) else { panic!("one is to be tried") };
+        scheduler.done(connection, &job, Feedback::Unsent, None, now);
+        assert_eq!(pace(&scheduler), None, "nothing was taken");
+    }
+    let Take::Job(job) = scheduler.take(connection, now) else { panic!("one is to be tried") };
+    assert_eq!(scheduler.take(connection, now), Take::Idle, "one at a time");
+    scheduler.done(connection, &job, Feedback::Good, None, now);
+    assert!(pace(&scheduler).is_some());
+}

@@ -1,0 +1,156 @@
+//! A message whose end a host never answers, and a recipient at whom it hangs up: who of the others waits with them.
+
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
+
+mod rig;
+
+use std::time::Duration;
+
+use mail::QueueId;
+use rig::{Host, LIMITS, Manner, Poison, Rig, START};
+use schedule::{Action, Added, Class, Failure, Health, Job, Limits, Place, Positions, Scheduler, Settings, Take};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// One host, which has something against some recipients.
+fn rig(seed: u64) -> Rig {
+    let settings = Settings {
+        retry_first: 5 * SECOND,
+        retry_max: 8 * SECOND,
+        down_first: 5 * SECOND,
+        down_max: 8 * SECOND,
+        warn_after: None,
+        ..Settings::default()
+    };
+    Rig::new(settings, Manner { ahead: 4, ..Manner::default() }, vec![Host::Alive], seed)
+}
+
+fn poison(rig: &mut Rig, recipients: u32, poison: Poison) -> QueueId {
+    let message = rig.add(0, recipients, true);
+    rig.poisons.insert((message, recipients / 2), poison);
+    message
+}
+
+fn is_delivered(rig: &Rig, message: QueueId) -> bool {
+    rig.delivered.contains_key(&(message, 0))
+}
+
+#[test]
+fn what_comes_later_does_not_go_behind_a_message_whose_end_is_not_answered() {
+    let mut rig = rig(1);
+    let hangs = poison(&mut rig, 1, Poison::Hangs);
+    rig.run(SECOND);
+    for _ in 0..20 {
+        let others: Vec<QueueId> = (0..5).map(|_| rig.add(0, 1, false)).collect();
+        rig.run(SECOND);
+        assert!(others.iter().all(|message| is_delivered(&rig, *message)));
+    }
+    assert!(!is_delivered(&rig, hangs) && rig.opened[0] <= 4, "{}", rig.opened[0]);
+}
+
+#[test]
+fn what_was_lost_together_is_tried_apart_and_the_site_stays_up() {
+    for connections in [20, 1] {
+        let mut rig = rig(2);
+        rig.limits[0] = Limits { connections, ..LIMITS };
+        poison(&mut rig, 1, Poison::Hangs);
+        let others: Vec<QueueId> = (0..5).map(|_| rig.add(0, 1, true)).collect();
+        // They are told of in any order, within 30 ms: some stand behind it.
+        rig.run(11 * MINUTE);
+        assert!(others.iter().all(|message| is_delivered(&rig, *message)), "{connections}: {:?}", rig.delivered);
+        // From now on it is in nobody's way, or with one connection only while it is tried.
+        let mut late = 0;
+        for _ in 0..60 {
+            let fresh = rig.add(0, 1, false);
+            rig.run(MINUTE);
+            late += usize::from(!is_delivered(&rig, fresh));
+        }
+        assert!(connections == 1 || late == 0, "{late}");
+        rig.run(12 * MINUTE);
+        assert!(rig.waiting() <= 2, "{connections}: {}", rig.waiting());
+    }
+}
+
+#[test]
+fn several_that_hang_are_tried_in_turns_with_those_that_do_not() {
+    let mut rig = rig(3);
+    rig.limits[0] = Limits { connections: 2, ..LIMITS };
+    for _ in 0..3 {
+        poison(&mut rig, 1, Poison::Hangs);
+    }
+    let others: Vec<QueueId> = (0..30).map(|_| rig.add(0, 1, true)).collect();
+    rig.run(60 * MINUTE);
+    let left = others.iter().filter(|message| !is_delivered(&rig, **message)).count();
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn a_recipient_at_whom_the_host_hangs_up_holds_nobody_else() {
+    let mut rig = rig(4);
+    poison(&mut rig, 9, Poison::Drops);
+    for _ in 0..120 {
+        rig.add(0, 1, false);
+        rig.run(SECOND);
+    }
+    rig.run(MINUTE);
+    let left: Vec<u32> = rig.lists[0].iter().map(|entry| entry.recipient).collect();
+    assert_eq!(left, [4], "{:?}", rig.lists[0]);
+    // It alone does not keep the site down for others.
+    let mut late = 0;
+    for _ in 0..60 {
+        let fresh = rig.add(0, 1, false);
+        rig.run(10 * SECOND);
+        late += usize::from(!is_delivered(&rig, fresh));
+    }
+    assert_eq!(late, 0);
+}
+
+fn id(number: u64) -> QueueId {
+    QueueId::new(1_800_000_000_000_000 + number, mail::Node::default()).unwrap()
+}
+
+/// Answers what is asked about places, and gives the rest.
+fn act(scheduler: &mut Scheduler, now: Duration) -> Vec<Action> {
+    let mut rest = Vec::new();
+    while let Some(action) = scheduler.poll(now) {
+        if let Action::Resolve { destination } = action {
+            let place = Place { site: b"mx", limits: LIMITS, expected: None, until: now + 60 * MINUTE };
+            assert_eq!(scheduler.placed(destination, &place, now), []);
+        } else {
+            rest.push(action);
+        }
+    }
+    rest
+}
+
+#[test]
+fn who_wants_a_site_tried_now_does_not_wait_for_a_probe_that_hangs() {
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    let job = |number| Job { message: id(number), recipients: Positions::One(0), probe: false };
+    assert_eq!(scheduler.add(b"a", job(1), Class::Normal, START), Added::Ready);
+    let actions = act(&mut scheduler, START);
+    let [Action::Open { connection: first, .. }] = actions[..] else { panic!("{actions:?}") };
+    assert_eq!(scheduler.unreachable(first, Failure::Silent, "timed out", START).len(), 1);
+    let Health::Down { until, .. } = scheduler.state(b"a").unwrap().health else { panic!("it is down") };
+    for action in act(&mut scheduler, START) {
+        let Action::Load { destination, .. } = action else { panic!("{action:?}") };
+        scheduler.loaded(destination, &[], true, START);
+    }
+    scheduler.restore(b"a", START);
+    assert_eq!(scheduler.add(b"a", job(2), Class::Normal, until), Added::Ready, "it is the probe");
+    let opened = |actions: Vec<Action>| {
+        let of = |action| if let Action::Open { connection, .. } = action { Some(connection) } else { None };
+        actions.into_iter().filter_map(of).collect::<Vec<_>>()
+    };
+    let [hangs] = opened(act(&mut scheduler, until))[..] else { panic!("the probe opens") };
+    assert_eq!(opened(act(&mut scheduler, until + MINUTE)), [], "it is waited for");
+    let now = until + 2 * MINUTE;
+    scheduler.retry_now(Some(b"a"), now);
+    let [second] = opened(act(&mut scheduler, now))[..] else { panic!("a second one opens") };
+    assert_eq!(opened(act(&mut scheduler, now + SECOND)), []);
+    scheduler.ready(second, now);
+    assert!(matches!(scheduler.take(second, now), Take::Job(job) if job.message == id(2)));
+    assert_eq!(scheduler.unreachable(hangs, Failure::Silent, "timed out", now + MINUTE), []);
+    assert_eq!(scheduler.state(b"a").unwrap().health, Health::Up);
+}

@@ -1,0 +1,437 @@
+//! Connections of the rig: what each host does with them and with the mail it is given.
+//!
+//! What is checked here: windows, rates, lanes, and that nobody is tried twice at a time or before his time.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use schedule::{ConnectionId, Failure, Feedback, Health, Job, Lag, Lane, SiteId, Take, retry_after};
+
+use super::{Event, Host, LAG, Link, Poison, Rig};
+
+/// How long the driver waits for a connection, in the fast and in the slow lane.
+const CONNECT_TIME: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(120)];
+/// After so long without an answer the driver says that a connection lags.
+const FAST_TIME: Duration = Duration::from_secs(20);
+/// For so long a bad host of a site of two is passed over.
+const PASSED_OVER: Duration = Duration::from_secs(60);
+/// After so long without an answer to a whole message it says that the connection stalls.
+const STALL_TIME: Duration = Duration::from_millis(500);
+/// After so long it gives up.
+const REPLY_TIME: Duration = Duration::from_secs(600);
+
+impl Rig {
+    pub(super) fn open(&mut self, site: SiteId, connection: ConnectionId, lane: Lane) {
+        let name = self.scheduler.site_name(site).expect("a site with a connection is known").to_vec();
+        let to: usize = String::from_utf8(name.clone()).unwrap().strip_prefix("site-").unwrap().parse().unwrap();
+        let whose = self.scheduler.a_destination(site).expect("it has work").to_vec();
+        let whose = String::from_utf8(whose).unwrap().strip_prefix("domain-").unwrap().parse().unwrap();
+        assert_eq!(self.said[whose], Some(to), "it opens for somebody whose mail goes there");
+        let is_aside = |link: &Link| link.lagged && link.is_bad || link.stuck_until > self.now;
+        let others = self.links.values().filter(|link| link.to == to && !link.closing && !is_aside(link)).count();
+        let view = self.scheduler.sites(self.now).find(|view| *view.name == *name).unwrap();
+        assert_eq!(view.lane, lane);
+        assert!(others < view.window as usize && view.window <= view.limits.connections, "window: {view:?}");
+        if let Health::Down { until, .. } = view.health {
+            assert!(until <= self.now, "back-off: {view:?}");
+            let stuck = self.links.values().filter(|link| link.to == to && link.stuck_until > self.now).count();
+            assert_eq!((view.connections, view.ready), (1 + stuck, 1), "one probe at a time");
+        }
+        self.opened[to] += 1;
+        let is_bad = matches!(self.hosts[to], Host::HalfStalls | Host::HalfBreaks) && self.now >= self.passed_over[to];
+        let link = Link {
+            to,
+            lane,
+            lagged: false,
+            over: 0,
+            whose,
+            flights: VecDeque::new(),
+            is_open: false,
+            parked: 0,
+            closing: false,
+            has_delivered: false,
+            is_bad,
+            stuck_until: Duration::ZERO,
+        };
+        assert!(self.links.insert(connection, link).is_none(), "ids are not used twice");
+        let after = match self.hosts[to] {
+            Host::Dead => Duration::from_millis(self.chance(4_000)),
+            Host::Hung => CONNECT_TIME[usize::from(lane == Lane::Slow)],
+            Host::Late(after) => after.min(CONNECT_TIME[usize::from(lane == Lane::Slow)]),
+            _ => Duration::from_millis(self.chance(60)),
+        };
+        self.later(after, Event::Connected(connection));
+    }
+
+    /// Lets a connection take what it can.
+    pub(super) fn take(&mut self, connection: ConnectionId) {
+        loop {
+            let link = &self.links[&connection];
+            let to = link.to;
+            if link.closing || link.flights.len() >= self.manner.ahead {
+                return;
+            }
+            match self.scheduler.take(connection, self.now) {
+                Take::Job(job) => self.start(connection, to, job),
+                Take::Idle => {
+                    self.sequence += 1;
+                    let (parked, idle) = (self.sequence, self.manner.idle);
+                    self.links.get_mut(&connection).unwrap().parked = parked;
+                    self.later(idle, Event::IdleOut(connection, parked));
+                    return;
+                }
+                // Asked for again when a job is over.
+                Take::Later => return,
+                Take::Close => {
+                    let link = self.links.get_mut(&connection).unwrap();
+                    link.closing = true;
+                    if link.flights.is_empty() {
+                        self.later(Duration::ZERO, Event::Ended(connection));
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(super) fn start(&mut self, connection: ConnectionId, to: usize, job: Job) {
+        let most = self.told[to].recipients_per_transaction;
+        assert!(!job.recipients.is_empty() && job.recipients.len() <= most, "{} of {most}", job.recipients.len());
+        assert!(job.recipients.as_slice().is_sorted(), "{job:?}");
+        self.taken += 1;
+        self.check_rate(to);
+        let now_s = self.now.as_secs();
+        let mut homes = BTreeSet::new();
+        for recipient in job.recipients.iter() {
+            let whom = (job.message, recipient);
+            assert!(self.flying.insert(whom), "{whom:?} tried by two at the same time");
+            let home = self.home(to, job.message, recipient);
+            homes.extend(home);
+            if !self.touched.contains(&whom) {
+                let home = home.expect("a job names who waits in the spool");
+                assert_eq!(self.said[home], Some(to), "mail goes where its destination is");
+                let entry = *self.entry(home, job.message, recipient).unwrap();
+                assert!(u64::from(entry.due_s) <= now_s && !entry.held, "tried before its time: {entry:?}");
+                assert!(!self.settings.fresh_waits || entry.due_s > 0 || self.manner.lag, "fresh mail waits");
+            }
+        }
+        self.joined += usize::from(homes.len() > 1);
+        let link = self.links.get_mut(&connection).unwrap();
+        link.parked = 0;
+        let (service, count) = (self.manner.service, u32::try_from(link.flights.len() + 1).unwrap());
+        let (over, is_bad) = (link.over, link.is_bad);
+        let poison = job.recipients.iter().find_map(|one| self.poisons.get(&(job.message, one)));
+        link.flights.push_back(job);
+        if poison == Some(&Poison::Hangs) && link.flights.len() == 1 {
+            link.stuck_until = self.now + REPLY_TIME;
+            self.later(STALL_TIME, Event::Stalls(connection, over));
+            self.later(FAST_TIME, Event::Lags(connection, over));
+            return self.later(REPLY_TIME, Event::Finished(connection));
+        }
+        let service = match self.hosts[to] {
+            Host::Stalls => REPLY_TIME,
+            Host::HalfStalls if is_bad => REPLY_TIME,
+            Host::Crawls => FAST_TIME * 3 / 2,
+            _ => service,
+        };
+        if service > FAST_TIME {
+            self.later(FAST_TIME, Event::Lags(connection, over));
+        }
+        self.later(service * count, Event::Finished(connection));
+    }
+
+    /// No window of time has more transactions than the rate and one burst.
+    pub(super) fn check_rate(&mut self, to: usize) {
+        let Some(milli) = self.told[to].messages_per_second else { return self.began[to].clear() };
+        self.began[to].push(self.now);
+        let burst = f64::from((milli / 1_000).max(1));
+        for (count, from) in self.began[to].iter().rev().take(100).enumerate() {
+            let most = (self.now - *from).as_secs_f64() * f64::from(milli) / 1_000.0 + burst;
+            assert!(f64::from(u32::try_from(count + 1).unwrap()) <= most + 1e-6, "{} at {milli}", count + 1);
+        }
+    }
+
+    pub(super) fn connected(&mut self, connection: ConnectionId) {
+        let Some(link) = self.links.get(&connection).filter(|link| !link.closing) else { return };
+        let (to, whose, lane) = (link.to, link.whose, link.lane);
+        let live = self.links.values().filter(|link| link.to == to && link.is_open).count();
+        if self.sites[whose] != to && self.dns[whose] || self.strays && self.chance(20) == 0 {
+            self.links.remove(&connection);
+            self.misplaced += 1;
+            if self.said[whose] == Some(to) {
+                self.said[whose] = None;
+            }
+            let jobs = self.scheduler.misplaced(connection, &Self::name(whose), self.now);
+            return self.check_left(&jobs);
+        }
+        let refused = match self.hosts[to] {
+            Host::Dead => Some(Failure::Refused),
+            Host::Hung => Some(Failure::Silent),
+            Host::Late(after) => (after >= CONNECT_TIME[usize::from(lane == Lane::Slow)]).then_some(Failure::Silent),
+            Host::Few(most) => (live >= most).then_some(Failure::Refused),
+            Host::Moody => (self.chance(4) == 0).then_some(Failure::Refused),
+            _ => None,
+        };
+        if let Some(failure) = refused {
+            self.links.remove(&connection);
+            let jobs = self.scheduler.unreachable(connection, failure, "Connection refused", self.now);
+            self.check_left(&jobs);
+        } else {
+            let link = self.links.get_mut(&connection).unwrap();
+            (link.is_open, link.stuck_until) = (true, Duration::ZERO);
+            self.scheduler.ready(connection, self.now);
+            self.take(connection);
+        }
+    }
+
+    pub(super) fn check_left(&mut self, jobs: &[Job]) {
+        self.left += jobs.len();
+        let whom: BTreeSet<_> = jobs.iter().flat_map(|job| job.recipients.iter().map(|r| (job.message, r))).collect();
+        assert_eq!(whom.len(), jobs.iter().map(|job| job.recipients.len()).sum::<usize>(), "logged twice");
+        assert!(whom.is_disjoint(&self.flying), "deferred while it is being tried");
+        for (message, recipient) in whom {
+            let is_active =
+                (0..self.lists.len()).any(|to| self.scheduler.is_active(&Self::name(to), message, recipient));
+            assert!(!is_active, "it left memory");
+        }
+    }
+
+    pub(super) fn lags(&mut self, connection: ConnectionId, over: u64) {
+        let Some(link) = self.links.get_mut(&connection) else { return };
+        if link.over == over && !link.flights.is_empty() {
+            link.lagged = true;
+            let (to, is_bad) = (link.to, link.is_bad);
+            if is_bad {
+                self.passed_over[to] = self.now + PASSED_OVER;
+            }
+            self.scheduler.lagging(connection, Lag { has_others: is_bad, ..LAG }, self.now);
+        }
+    }
+
+    fn is_poison(&self, job: &Job, poison: Poison) -> bool {
+        job.recipients.iter().any(|one| self.poisons.get(&(job.message, one)) == Some(&poison))
+    }
+
+    pub(super) fn stalls(&mut self, connection: ConnectionId, over: u64) {
+        if self.links.get(&connection).is_some_and(|link| link.over == over) {
+            self.scheduler.stalling(connection, self.now);
+            let parked = self.links.get_mut(&connection).map(|link| std::mem::take(&mut link.parked));
+            assert!(parked.is_some());
+        }
+    }
+
+    /// Jobs that had no answer, and the end of their connection.
+    fn unanswered(&mut self, connection: ConnectionId, poison: Poison) {
+        let count = if poison == Poison::Hangs { usize::MAX } else { 1 };
+        let link = self.links.get_mut(&connection).unwrap();
+        let lost: Vec<Job> = link.flights.drain(..count.min(link.flights.len())).collect();
+        let (to, has_served) = (link.to, link.over > 0);
+        for job in lost {
+            let mut retry = None;
+            for recipient in job.recipients.iter() {
+                self.flying.remove(&(job.message, recipient));
+                let (now, settings, seed) = (self.now, self.settings.clone(), self.chance(1 << 30));
+                let Some(to) = self.home(to, job.message, recipient) else { continue };
+                let entry = self.entry(to, job.message, recipient).unwrap();
+                entry.attempts = entry.attempts.saturating_add(1);
+                entry.due_s = u32::try_from((now + retry_after(entry.attempts, &settings, seed)).as_secs()).unwrap();
+                let due = Duration::from_secs(entry.due_s.into());
+                retry = Some(retry.map_or(due, |before: Duration| before.min(due)));
+            }
+            self.scheduler.unanswered(connection, &job, poison == Poison::Drops);
+            let feedback = if poison == Poison::Hangs { Feedback::Lost } else { Feedback::Broken };
+            self.scheduler.done(connection, &job, feedback, retry, self.now);
+        }
+        self.settle();
+        if poison == Poison::Drops && !has_served {
+            self.ended(connection, (Failure::Broken, "it hung up"));
+        } else {
+            self.lost(connection);
+        }
+    }
+
+    pub(super) fn finished(&mut self, connection: ConnectionId) {
+        let Some(link) = self.links.get(&connection) else { return };
+        if link.stuck_until > self.now {
+            return;
+        }
+        if link.flights.front().is_some_and(|job| self.is_poison(job, Poison::Hangs)) {
+            if link.stuck_until == self.now {
+                return self.unanswered(connection, Poison::Hangs);
+            }
+            // It was behind others until now.
+            let over = link.over;
+            self.links.get_mut(&connection).unwrap().stuck_until = self.now + REPLY_TIME;
+            self.later(STALL_TIME, Event::Stalls(connection, over));
+            self.later(FAST_TIME, Event::Lags(connection, over));
+            return self.later(REPLY_TIME, Event::Finished(connection));
+        }
+        if link.flights.front().is_some_and(|job| self.is_poison(job, Poison::Drops)) {
+            // A connection that served may have been closed for another reason: that is no attempt.
+            return if link.over > 0 { self.lost(connection) } else { self.unanswered(connection, Poison::Drops) };
+        }
+        let (to, host) = (link.to, self.hosts[link.to]);
+        let breaks = match host {
+            Host::Drops | Host::Dead | Host::Hung => true,
+            Host::Moody => self.chance(8) == 0,
+            _ => false,
+        };
+        if breaks {
+            return self.lost(connection);
+        }
+        let link = self.links.get_mut(&connection).unwrap();
+        let Some(job) = link.flights.pop_front() else { return };
+        let (over, is_bad) = (link.over, link.is_bad);
+        let is_refused = self.is_too_much(to, over);
+        self.asked_to[to] += 1;
+        self.refused[to] += usize::from(is_refused);
+        let is_dismissed = is_refused && !matches!(host, Host::Murmurs(_));
+        let link = self.links.get_mut(&connection).unwrap();
+        if is_dismissed && over > 0 {
+            // A connection that served is used up by a 421: that is no attempt.
+            link.flights.push_front(job);
+            return if link.has_delivered { self.lost(connection) } else { self.dismissed(connection) };
+        }
+        link.over += 1;
+        link.has_delivered |= !is_refused;
+        let mut retry = None;
+        for recipient in job.recipients.iter() {
+            self.flying.remove(&(job.message, recipient));
+            let defers = match host {
+                Host::Defers | Host::Stalls => true,
+                Host::HalfStalls | Host::HalfBreaks => is_bad,
+                Host::Moody => self.chance(3) == 0,
+                _ => is_refused,
+            };
+            let Some(to) = self.home(to, job.message, recipient) else { continue };
+            let (now, settings, seed) = (self.now, self.settings.clone(), self.chance(1 << 30));
+            let Some(entry) = self.entry(to, job.message, recipient) else { continue };
+            if entry.held {
+                continue;
+            }
+            if defers {
+                entry.attempts = entry.attempts.saturating_add(1);
+                let due = now + retry_after(entry.attempts, &settings, seed);
+                entry.due_s = u32::try_from(due.as_secs()).unwrap();
+                let due = Duration::from_secs(due.as_secs());
+                retry = Some(retry.map_or(due, |before: Duration| before.min(due)));
+            } else {
+                self.lists[to].retain(|entry| (entry.message, entry.recipient) != (job.message, recipient));
+                assert!(self.delivered.insert((job.message, recipient), now).is_none(), "delivered twice");
+            }
+        }
+        let feedback = match (host, self.chance(6)) {
+            (Host::Stalls, _) => Feedback::Lost,
+            (Host::HalfStalls, _) if is_bad => Feedback::Lost,
+            (Host::HalfBreaks, _) if is_bad => Feedback::Broken,
+            (Host::Moody, 0) => Feedback::Slowdown,
+            _ if is_refused => Feedback::Slowdown,
+            (_, 1) => Feedback::Neutral,
+            _ => Feedback::Good,
+        };
+        self.scheduler.done(connection, &job, feedback, retry, self.now);
+        if host == Host::Stalls {
+            // Nobody waits for a second answer.
+            return self.lost(connection);
+        }
+        if is_bad {
+            self.settle();
+            return self.host_failed(connection);
+        }
+        if is_dismissed {
+            // What follows from it is done before the end of the connection is told, as by the server.
+            self.settle();
+            return self.dismissed(connection);
+        }
+        let link = &self.links[&connection];
+        if link.closing && link.flights.is_empty() {
+            self.later(Duration::from_millis(1), Event::Ended(connection));
+        } else if link.parked == 0 || self.chance(2) == 0 {
+            self.take(connection);
+        }
+    }
+
+    /// Whether a host does not bear one more message now, on a connection that had so many.
+    fn is_too_much(&mut self, to: usize, over: u64) -> bool {
+        match self.hosts[to] {
+            Host::Paces(each) | Host::Murmurs(each) => {
+                let is_early = self.now < self.free_from[to];
+                if !is_early {
+                    self.free_from[to] = self.now + each;
+                }
+                is_early
+            }
+            Host::Counts(most, span) => {
+                let number = self.now.as_nanos() / span.as_nanos();
+                let counted = &mut self.counted[to];
+                if counted.0 != number {
+                    *counted = (number, 0);
+                }
+                let is_over = counted.1 >= most;
+                counted.1 += u32::from(!is_over);
+                is_over
+            }
+            Host::Tires(most) => over >= most,
+            Host::Wearies(least) => self.is_weary(to, least, over),
+            Host::Both(_, least) if self.is_weary(to, least, over) => true,
+            Host::Both(each, _) => {
+                let is_early = self.now < self.free_from[to];
+                if !is_early {
+                    self.free_from[to] = self.now + each;
+                }
+                is_early
+            }
+            Host::Refuses => true,
+            _ => false,
+        }
+    }
+
+    fn is_weary(&self, to: usize, least: u64, over: u64) -> bool {
+        over >= least + self.opened[to] as u64 * 7 % (least + 1)
+    }
+
+    /// One host of a site is bad, and the other one is there.
+    pub(super) fn host_failed(&mut self, connection: ConnectionId) {
+        let link = self.links.remove(&connection).unwrap();
+        self.passed_over[link.to] = self.now + PASSED_OVER;
+        for (message, recipient) in link.flights.iter().flat_map(|job| job.recipients.iter().map(|r| (job.message, r)))
+        {
+            self.flying.remove(&(message, recipient));
+        }
+        self.scheduler.host_failed(connection, self.now);
+    }
+
+    /// The host hung up on a message: it is as good as away if it took nothing before.
+    pub(super) fn dismissed(&mut self, connection: ConnectionId) {
+        if self.links[&connection].has_delivered {
+            return self.lost(connection);
+        }
+        self.ended(connection, (Failure::Dismissed, "421 too fast"));
+    }
+
+    fn ended(&mut self, connection: ConnectionId, (failure, why): (Failure, &str)) {
+        let link = self.links.remove(&connection).unwrap();
+        for (message, recipient) in link.flights.iter().flat_map(|job| job.recipients.iter().map(|r| (job.message, r)))
+        {
+            self.flying.remove(&(message, recipient));
+        }
+        let jobs = self.scheduler.unreachable(connection, failure, why, self.now);
+        self.check_left(&jobs);
+    }
+
+    /// The connection breaks: what it had goes back, by name or with its end.
+    pub(super) fn lost(&mut self, connection: ConnectionId) {
+        let link = self.links.remove(&connection).unwrap();
+        let by_name = self.chance(2) == 0;
+        for job in link.flights.iter().rev() {
+            for recipient in job.recipients.iter() {
+                self.flying.remove(&(job.message, recipient));
+            }
+            if by_name {
+                self.scheduler.give_back(connection, job, self.now);
+            }
+        }
+        let jobs = self.scheduler.closed(connection, self.now);
+        self.check_left(&jobs);
+    }
+}

@@ -1,0 +1,98 @@
+//! Very many hosts at once that say nothing, and of which nothing is known: what they cost the others.
+
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
+
+mod rig;
+
+use std::time::Duration;
+
+use rig::{Host, Manner, Rig};
+use schedule::{Health, Lane, Settings};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const LIVE: usize = 200;
+
+/// A list to live hosts, and to others between them; two connections for the slow lane and eighteen for the fast one.
+fn list(others: &[Host], seed: u64) -> Rig {
+    let settings = Settings { connections_max: 20, ..Settings::default() };
+    let mut hosts = vec![Host::Alive; LIVE];
+    hosts.extend(others);
+    let mut rig = Rig::new(settings, Manner::default(), hosts, seed);
+    let all = LIVE + others.len();
+    for number in 0..all {
+        // 211 is prime: a walk over all of them in no order.
+        rig.add(number * 211 % all, 1, false);
+    }
+    rig
+}
+
+/// How long it takes until these hosts have all that is for them.
+fn time_of(rig: &mut Rig, hosts: std::ops::Range<usize>) -> Duration {
+    let began = rig.now;
+    while rig.lists[hosts.clone()].iter().any(|list| !list.is_empty()) {
+        rig.run(10 * MS);
+        assert!(rig.now - began < 600 * SECOND, "they are forgotten");
+    }
+    rig.now - began
+}
+
+#[test]
+fn a_list_with_many_silent_hosts_takes_little_longer_to_the_live_ones() {
+    for seed in 1..4 {
+        let alone = time_of(&mut list(&[], seed), 0..LIVE);
+        let among = time_of(&mut list(&[Host::Hung; 90], seed), 0..LIVE);
+        // Each of the 90 costs a place what a live host usually takes, and not a time-out.
+        assert!(among < alone + 2 * SECOND, "{among:?}, {alone:?}");
+    }
+}
+
+#[test]
+fn mail_that_comes_behind_such_a_list_waits_no_longer() {
+    let mut rig = list(&[Host::Hung; 90], 1);
+    for second in 0..60 {
+        let from = rig.now;
+        for to in 0..LIVE / 10 {
+            rig.add(to, 1, false);
+        }
+        time_of(&mut rig, 0..LIVE);
+        assert!(rig.now - from < 2 * SECOND, "after {second} s: {:?}", rig.now - from);
+        rig.run((from + SECOND).saturating_sub(rig.now));
+    }
+}
+
+#[test]
+fn who_is_only_late_has_its_mail_by_the_fast_lane_before_long() {
+    let mut others = vec![Host::Hung; 90];
+    let late = [350 * MS, 800 * MS, 2 * SECOND, 4 * SECOND];
+    others.extend(late.map(Host::Late));
+    let mut rig = list(&others, 2);
+    let all = rig.hosts.len();
+    // New mail for live hosts all the time.
+    for _ in 0..120 {
+        for to in 0..LIVE / 4 {
+            rig.add(to, 1, false);
+        }
+        rig.run(SECOND);
+    }
+    assert!(rig.lists[all - 4..].iter().all(Vec::is_empty), "{:?}", &rig.lists[all - 4..]);
+    assert!(rig.called_off[all - 4..].iter().any(|times| *times > 0), "{:?}", rig.called_off);
+    // A host that is silent for the whole time of the lane is down, and its probes are the slow lane's.
+    for silent in LIVE..LIVE + 90 {
+        let view = rig.scheduler.state(&Rig::name(silent)).unwrap();
+        assert!(matches!(view.health, Health::Down { .. }) && view.lane == Lane::Slow, "{view:?}");
+        assert!(rig.called_off[silent] <= 3, "{}", rig.called_off[silent]);
+    }
+    assert_eq!(rig.left, 90, "deferred once each, when it was down");
+}
+
+#[test]
+fn where_nobody_waits_for_a_place_late_hosts_have_their_time() {
+    let mut rig = Rig::new(Settings::default(), Manner::default(), vec![Host::Late(4 * SECOND); 40], 1);
+    (0..40).for_each(|to| {
+        rig.add(to, 1, false);
+    });
+    rig.run(5 * SECOND);
+    assert_eq!((rig.waiting(), rig.opened.iter().sum::<usize>()), (0, 40));
+    assert!(rig.called_off.iter().all(|times| *times == 0));
+}

@@ -1,0 +1,205 @@
+//! Mail whose sender gave a time, or may: when it is looked at while nothing can be tried, and how often it is asked for that.
+
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::time::Duration;
+
+use mail::{Node, QueueId};
+use schedule::{
+    Action, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Limits, Overdue, Place, Positions, Scheduler,
+    Settings, Take, Waiting,
+};
+
+const START: Duration = Duration::from_secs(1_800_000_000);
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+const ONE: Positions = Positions::One(0);
+
+fn id(number: u64) -> QueueId {
+    QueueId::new(1_800_000_000_000_000 + number, Node::default()).unwrap()
+}
+
+/// One destination, with a driver that does as it is told by the test.
+struct Trial {
+    scheduler: Scheduler,
+    now: Duration,
+    /// What the spool has of it, one recipient of each message.
+    list: BTreeMap<QueueId, Waiting>,
+    limits: Limits,
+    /// Connections that were opened and are not over.
+    open: Vec<ConnectionId>,
+    opened: usize,
+    /// Senders to be told, and when.
+    told: Vec<(Duration, Overdue, QueueId)>,
+    /// Those of them that were not answered.
+    unanswered: Vec<(DestinationId, QueueId, Overdue)>,
+}
+
+impl Trial {
+    fn new(settings: Settings, messages: impl Iterator<Item = Waiting>) -> Self {
+        let mut scheduler = Scheduler::new(settings, 1);
+        scheduler.restore(b"d", START);
+        let limits = Limits {
+            connections: 1,
+            messages_per_second: None,
+            recipients_per_transaction: 100,
+            messages_per_connection: 1,
+        };
+        let list = messages.map(|one| (one.message, one)).collect();
+        let (open, told, unanswered) = (Vec::new(), Vec::new(), Vec::new());
+        Self { scheduler, now: START, list, limits, open, opened: 0, told, unanswered }
+    }
+
+    /// Does what the scheduler wants now.
+    fn act(&mut self) {
+        while let Some(action) = self.scheduler.poll(self.now) {
+            match action {
+                Action::Resolve { destination } => {
+                    let until = self.now + HOUR;
+                    let place = Place { site: b"mx:25", limits: self.limits, expected: None, until };
+                    assert_eq!(self.scheduler.placed(destination, &place, self.now), []);
+                }
+                Action::Load { destination, after, limit } => {
+                    let after = after.map(|one| one.message).filter(|one| self.list.contains_key(one));
+                    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+                    let page: Vec<Waiting> = self.list.range((from, Bound::Unbounded)).map(|one| *one.1).collect();
+                    let is_end = page.len() <= limit;
+                    self.scheduler.loaded(destination, &page[..page.len().min(limit)], is_end, self.now);
+                }
+                Action::Overdue { destination, message, recipients, kind } => {
+                    assert_eq!(recipients, ONE);
+                    self.told.push((self.now, kind, message));
+                    self.unanswered.push((destination, message, kind));
+                }
+                Action::Open { connection, .. } => {
+                    self.opened += 1;
+                    self.open.push(connection);
+                }
+                Action::Wake(_) | Action::Close(_) => {}
+            }
+        }
+    }
+
+    /// Lets time pass. Whatever is opened fails; `answer` says when to look again at what is overdue, as a driver does.
+    fn pass(&mut self, until: Duration, mut answer: impl FnMut(&mut Self, QueueId) -> Option<Duration>) {
+        while self.now < until {
+            self.act();
+            for connection in std::mem::take(&mut self.open) {
+                drop(self.scheduler.unreachable(connection, Failure::Refused, "refused", self.now));
+            }
+            for (destination, message, kind) in std::mem::take(&mut self.unanswered) {
+                let again = answer(self, message);
+                if again.is_none() {
+                    self.list.remove(&message);
+                }
+                match kind {
+                    Overdue::ByTime => self.scheduler.timed(destination, message, &ONE, again, self.now),
+                    _ => self.scheduler.settled(destination, message, &ONE, again.unwrap_or(self.now), self.now),
+                }
+            }
+            self.act();
+            if self.open.is_empty() && self.unanswered.is_empty() {
+                self.now = self.scheduler.wake_at().map_or(until, |at| at.min(until)).max(self.now);
+            }
+        }
+    }
+
+    fn asked(&self) -> usize {
+        self.told.iter().filter(|(_, kind, _)| *kind == Overdue::ByTime).count()
+    }
+}
+
+fn waiting(number: u64, due: Duration, timed: bool) -> Waiting {
+    let due_s = u32::try_from(due.as_secs()).unwrap();
+    let (attempts, class) = (u8::from(due_s > 0), Class::Normal);
+    Waiting { message: id(number), recipient: 0, due_s, attempts, warned: false, held: false, class, timed }
+}
+
+#[test]
+fn a_time_that_ends_in_line_is_not_forgotten_when_its_message_leaves_memory_untold() {
+    let mut trial = Trial::new(Settings::default(), (0..20).map(|one| waiting(one, Duration::ZERO, one == 9)));
+    let end = START + 100 * SECOND;
+    trial.scheduler.expect(b"d", id(9), &ONE, end);
+    trial.act();
+    let [first] = trial.open[..] else { panic!("one connection is wanted") };
+    let left = trial.scheduler.unreachable(first, Failure::Refused, "refused", trial.now);
+    assert_eq!(left.len(), 20, "all are told of");
+    trial.open.clear();
+    while trial.open.is_empty() {
+        trial.act();
+        trial.now = if trial.open.is_empty() { trial.scheduler.wake_at().unwrap() } else { trial.now };
+    }
+    // The site is up; the rest of the list is loaded.
+    let probe = trial.open.remove(0);
+    trial.scheduler.ready(probe, trial.now);
+    let Take::Job(job) = trial.scheduler.take(probe, trial.now) else { panic!("it has a job") };
+    trial.list.remove(&job.message);
+    trial.scheduler.done(probe, &job, Feedback::Good, None, trial.now);
+    trial.now += 2 * SECOND;
+    trial.act();
+    assert_eq!(trial.scheduler.take(probe, trial.now), Take::Close);
+    assert_eq!(trial.scheduler.closed(probe, trial.now), Vec::<Job>::new());
+    trial.act();
+    assert!(trial.now < end && trial.scheduler.is_active(b"d", id(9), 0), "it is in line");
+    // Its time ends, and its site is down before it is tried.
+    trial.now = end + SECOND;
+    trial.act();
+    assert_eq!(trial.told, [], "that is left to the attempt");
+    let [second] = trial.open[..] else { panic!("one more connection is wanted") };
+    assert_eq!(trial.scheduler.unreachable(second, Failure::Refused, "refused", trial.now), [], "they are not told of");
+    trial.open.clear();
+    trial.pass(end + 20 * SECOND, |_, _| None);
+    let told: Vec<_> = trial.told.iter().map(|(_, kind, message)| (*kind, *message)).collect();
+    assert_eq!(told, [(Overdue::ByTime, id(9))]);
+}
+
+#[test]
+fn a_message_that_is_younger_than_was_thought_is_asked_for_once_and_tried_meanwhile() {
+    let now = START + 5 * HOUR;
+    let mut trial = Trial::new(Settings::default(), std::iter::once(waiting(0, now - SECOND, false)));
+    trial.now = now;
+    let until = START + 24 * HOUR;
+    // Whatever has the list read, it is asked for once.
+    for hour in 6..=24 {
+        trial.scheduler.retry_now(Some(b"d"), trial.now);
+        trial.pass(START + HOUR * hour, |_, _| Some(until));
+    }
+    let kinds = |trial: &Trial| trial.told.iter().map(|(_, kind, _)| *kind).collect::<Vec<_>>();
+    assert_eq!(kinds(&trial).iter().filter(|kind| **kind == Overdue::Warn).count(), 1, "{:?}", kinds(&trial));
+    assert!(trial.opened > 10, "it was tried {} times", trial.opened);
+    // Its time is over: its sender is told, and it is as other mail.
+    trial.told.clear();
+    trial.pass(until + SECOND * 60, |trial, message| {
+        trial.list.get_mut(&message).unwrap().warned = true;
+        Some(trial.now)
+    });
+    assert!(kinds(&trial).contains(&Overdue::Warn), "{:?}", kinds(&trial));
+}
+
+#[test]
+fn times_for_which_there_is_no_room_are_not_asked_for_by_each_walk_and_are_acted_on_in_time() {
+    const COUNT: u64 = 10_300;
+    let settings = Settings { warn_after: None, ..Settings::default() };
+    let mut trial = Trial::new(settings, (0..COUNT).map(|number| waiting(number, Duration::ZERO, true)));
+    // What came last is to be delivered first.
+    let by = |message: QueueId| {
+        let number = message.unix_us() - id(0).unix_us();
+        START + 6 * HOUR + SECOND * u32::try_from(COUNT - number).unwrap()
+    };
+    let answer = |trial: &mut Trial, message: QueueId| Some(by(message)).filter(|at| *at > trial.now);
+    trial.pass(START + HOUR, answer);
+    let asked = trial.asked();
+    assert!((10_300..10_700).contains(&asked), "after a start all are asked for: {asked}");
+    for _ in 0..10 {
+        trial.scheduler.retry_now(Some(b"d"), trial.now);
+        trial.pass(trial.now + 20 * SECOND, answer);
+    }
+    assert!(trial.asked() < asked + 700, "{} were asked for again", trial.asked() - asked);
+    trial.pass(START + 10 * HOUR, answer);
+    assert!(trial.list.is_empty(), "{} wait on", trial.list.len());
+    let late =
+        trial.told.iter().filter(|(at, kind, message)| *kind == Overdue::ByTime && *at > by(*message) + 10 * SECOND);
+    assert_eq!(late.count(), 0);
+}

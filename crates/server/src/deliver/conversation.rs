@@ -1,0 +1,535 @@
+//! A connection that is ready for mail: it takes jobs from *dispatch*, sends them as the client's machine of `smtp` says, and gives
+//! what became of them to *settle*.
+//!
+//! A message is sent while the one before still awaits its reply. What the peer says, or does not say, of the connection as a
+//! whole is read from it afterwards: [`Conversation::dismissal`], [`Conversation::has_failed`].
+
+use super::connect::{Trouble, next_hop, refused};
+use super::link::{Link, Next};
+use super::message::Content;
+use super::{Outgoing, Unfit, Unread, Work, answers, learn, peer};
+use crate::dispatch::Post;
+use crate::env::{blocking, clock};
+use crate::session::Wait;
+use crate::settle::{self, Attempt, Cause, Fate};
+#[cfg(test)]
+use crate::simulation::{Sabotage, is_sabotaged};
+use mail::{Body, EnhancedCode, Outcome, QueueId};
+use schedule::{Failure, Feedback, Hosts, Job, Lag, Standing, Take};
+use smtp::client::{Answer, Finished, Loss, Misfit, Stage, Step};
+use spool::Pressure;
+#[cfg(test)]
+use spool::{Change, Status, Store as _};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Messages without a taker after which a connection is closed.
+///
+/// Servers count refusals in a session and end it, and what was sent behind waits for its next attempt: Exim 4.96 after ten RSET
+/// that follow no message (`smtp_accept_max_nonmail`), Postfix after twenty errors, two for such a message. Those that
+/// are behind the last one count too.
+const BARREN_MAX: u32 = 5;
+
+/// Recipients on their way over a connection, from which on the next transaction waits for an answer.
+const AHEAD_RECIPIENTS: usize = 16;
+
+/// Whether a connection wants work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Appetite {
+    /// It asks for the next job.
+    Hungry,
+    /// There was none: the bell tells.
+    Sated,
+    /// It finishes what is open and closes.
+    Leaving,
+}
+
+/// Why content is not made 7-bit.
+enum Unconverted {
+    /// It cannot be read.
+    Unread(Unread),
+    /// It must not be changed.
+    Impossible(String),
+}
+
+/// A message on its way.
+struct Open {
+    token: u64,
+    job: Job,
+    outgoing: Outgoing,
+    /// What became of recipients who were left out; empty: nobody was.
+    left_out: Vec<Option<Fate>>,
+    /// Why its content could not be read to the end.
+    unread: Option<Unread>,
+    began: Instant,
+}
+
+impl Open {
+    /// What became of all recipients, with those who were sent.
+    fn fates(&mut self, sent: Vec<Fate>) -> Vec<Fate> {
+        if self.left_out.is_empty() {
+            return sent;
+        }
+        let mut sent = sent.into_iter();
+        std::mem::take(&mut self.left_out).into_iter().filter_map(|one| one.or_else(|| sent.next())).collect()
+    }
+}
+
+/// A connection that is ready for mail.
+pub(super) struct Conversation<'a> {
+    pub(super) work: Work<'a>,
+    pub(super) link: Box<Link>,
+    post: &'a Post,
+    /// Of all hosts of the site.
+    addresses: Vec<SocketAddr>,
+    open: VecDeque<Open>,
+    /// Names of transactions between the session and us.
+    tokens: u64,
+    appetite: Appetite,
+    idle_since: Instant,
+    /// Transactions that are over.
+    pub(super) tried: u64,
+    /// Those of them of which the peer answered something.
+    answered: u64,
+    /// Somebody was delivered over it.
+    has_delivered: bool,
+    /// Those of them that no recipient was delivered by.
+    barren: u32,
+    /// The host failed last: the first message shows whether it is back.
+    is_on_trial: bool,
+    /// The peer has been silent for longer than the fast lane bears, and that was told.
+    lag: Option<Lag>,
+    /// Nothing goes behind what is open until the first of it is over.
+    waits: bool,
+    /// The first message whose end the peer did not answer.
+    unanswered: Option<QueueId>,
+    /// We gave it up.
+    is_broken_off: bool,
+}
+
+impl<'a> Conversation<'a> {
+    /// Over a link that is ready for mail, to one of the hosts of a site at these addresses.
+    pub(super) fn new(work: Work<'a>, link: Box<Link>, post: &'a Post, addresses: Vec<SocketAddr>) -> Self {
+        let address = link.peer.address.socket();
+        let is_doubted = |hosts: &Hosts| address.is_some_and(|address| hosts.is_doubted(address));
+        Self {
+            is_on_trial: work.service.hosts.look(is_doubted),
+            work,
+            link,
+            post,
+            addresses,
+            open: VecDeque::new(),
+            tokens: 0,
+            appetite: Appetite::Hungry,
+            idle_since: clock::now(),
+            tried: 0,
+            answered: 0,
+            has_delivered: false,
+            barren: 0,
+            lag: None,
+            waits: false,
+            unanswered: None,
+            is_broken_off: false,
+        }
+    }
+}
+
+impl Conversation<'_> {
+    /// Takes jobs and sends them until there is no work, or the connection breaks.
+    pub(super) async fn hold<N: Future<Output = ()>>(&mut self, wait: &mut Wait<'_, N>) {
+        let post = self.post;
+        let mut bell = Box::pin(post.bell.notified());
+        let mut step = self.link.session.step();
+        loop {
+            match step {
+                Step::Ready if self.appetite == Appetite::Hungry && !self.waits && self.is_light() => self.take().await,
+                Step::Ready if self.appetite == Appetite::Leaving && self.link.session.in_flight() == 0 => {
+                    let now = self.link.now();
+                    self.link.session.quit(now);
+                }
+                Step::Content => self.feed().await,
+                Step::Done(finished) => Box::pin(self.finish(finished)).await,
+                Step::Closed => return,
+                Step::Wait | Step::Ready | Step::StartTls => {
+                    self.work.flush();
+                    match self.link.next(wait, bell.as_mut(), true, self.idle_until()).await {
+                        Next::Step(next) => {
+                            step = next;
+                            continue;
+                        }
+                        Next::Rung => {
+                            bell = Box::pin(post.bell.notified());
+                            if post.is_called_off.swap(false, Ordering::AcqRel) {
+                                self.appetite = Appetite::Leaving;
+                                match self.lag {
+                                    // The content has gone out meanwhile.
+                                    Some(lag) if !lag.is_whole && self.may_be_taken() => self.lags(),
+                                    Some(_) => return Box::pin(self.break_off()).await,
+                                    None => {}
+                                }
+                            } else if self.appetite == Appetite::Sated {
+                                self.appetite = Appetite::Hungry;
+                            }
+                        }
+                        Next::Idle | Next::Stopping => self.appetite = Appetite::Leaving,
+                        // It is waited for: dispatch rings when others need the place.
+                        Next::Lagging => self.lags(),
+                        Next::Stalling { is_long } => self.stall(is_long),
+                    }
+                }
+            }
+            step = self.link.session.step();
+        }
+    }
+
+    /// The peer is late. Until it answers, other hosts of the site go before it, and if there are some the site keeps its lane.
+    fn lags(&mut self) {
+        learn(self.work.service, &self.link.peer, Hosts::failed);
+        let lag = Lag { has_others: self.has_others(true), is_whole: self.may_be_taken() };
+        self.lag = Some(lag);
+        self.work.dispatch.lagging(self.work.connection, lag);
+    }
+
+    /// Whether the peer may have a message whole whose answer is missing.
+    fn may_be_taken(&self) -> bool {
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::HangUp) {
+            return false;
+        }
+        self.link.session.may_have_message()
+    }
+
+    /// Whether mail may go on to other hosts of the site. `is_bad`: this one failed; then one that put mail off is good enough.
+    /// Otherwise it is one that wants nothing now, and so may others.
+    pub(super) fn has_others(&self, is_bad: bool) -> bool {
+        let now = self.work.service.unix_now();
+        let worst = if is_bad { Standing::Aside } else { Standing::Good };
+        let is_other = |hosts: &Hosts| self.addresses.iter().any(|one| hosts.standing(*one, now) <= worst);
+        self.work.service.hosts.look(is_other)
+    }
+
+    /// Whether the host is to be passed over for how the connection ended.
+    pub(super) fn has_failed(&self) -> bool {
+        self.is_broken_off || self.link.has_failed(self.answered)
+    }
+
+    /// The peer does not answer the end of a message: others are not to wait for that.
+    fn stall(&mut self, is_long: bool) {
+        if is_long {
+            return self.link.session.withdraw();
+        }
+        self.waits = true;
+        if self.appetite == Appetite::Sated {
+            self.appetite = Appetite::Hungry;
+        }
+        self.work.dispatch.stalling(self.work.connection);
+    }
+
+    /// The place of a connection whose peer is silent goes to somebody else. If it may have a whole message, others that hang
+    /// so have too many places; whether that was taken nobody knows, and the next attempt may make a duplicate.
+    async fn break_off(&mut self) {
+        self.is_broken_off = true;
+        for open in std::mem::take(&mut self.open) {
+            // RFC 3463 §3.5: bad connection
+            let status = EnhancedCode::of(Outcome::Transient, 4, 2);
+            let text =
+                format!("{} is silent, and its place was needed (delivery.connections_max)", self.link.peer.name);
+            let fates = vec![Fate::Deferred(Cause::new(status, text, None)); open.outgoing.positions.len()];
+            let xdelay = clock::now().saturating_duration_since(open.began);
+            let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, false);
+            let retry = self.work.settle(&open.job, &attempt, fates, Feedback::Lost).await;
+            self.work.spare(&self.link.peer, self.addresses.len(), retry);
+        }
+        self.work.flush();
+    }
+
+    /// Whether more may be sent ahead: what comes next, a single message perhaps, waits for no more than a transaction of a list.
+    /// Nothing is sent behind what a host is late with, nor ahead to one that failed last.
+    fn is_light(&self) -> bool {
+        let recipients: usize = self.open.iter().map(|open| open.job.recipients.len()).sum();
+        let most = if self.is_on_trial && self.answered == 0 { 1 } else { AHEAD_RECIPIENTS };
+        self.lag.is_none() && recipients < most
+    }
+
+    /// Until when a connection without work is kept.
+    fn idle_until(&self) -> Option<Instant> {
+        let is_idle = self.link.session.in_flight() == 0 && self.appetite == Appetite::Sated;
+        is_idle.then(|| self.idle_since + self.work.service.live.load().config.delivery.idle_time)
+    }
+
+    /// Takes the next job, if there is one.
+    async fn take(&mut self) {
+        let work = &mut self.work;
+        let is_poisoned = work.service.keeper.pressure() == Pressure::Poisoned;
+        if work.service.stop.has_begun() || is_poisoned {
+            self.appetite = Appetite::Leaving;
+            return;
+        }
+        // What is done must be known before more is asked for.
+        work.flush();
+        if self.link.routing.as_ref().is_some_and(|old| peer::is_out_of_date(old, &work.service.routing.load())) {
+            self.appetite = Appetite::Leaving;
+            return;
+        }
+        let job = match work.dispatch.take(work.connection) {
+            Take::Job(job) => job,
+            Take::Idle => {
+                self.appetite = Appetite::Sated;
+                self.idle_since = clock::now();
+                return;
+            }
+            Take::Later => {
+                self.waits = true;
+                return;
+            }
+            Take::Close => {
+                self.appetite = Appetite::Leaving;
+                return;
+            }
+        };
+        match Outgoing::load(work.dispatch, job.message, &job.recipients).await {
+            Ok(outgoing) => self.begin(job, outgoing).await,
+            Err(Unfit::Nothing) => work.records.push((job, Feedback::Unsent, None)),
+            Err(Unfit::Unread(why)) => work.put_aside(&job, &why),
+        }
+    }
+
+    /// Begins the transaction of a job, or settles it when this peer cannot take it.
+    async fn begin(&mut self, job: Job, mut outgoing: Outgoing) {
+        self.tokens += 1;
+        let now = self.work.service.unix_now();
+        if let Some(cause) = settle::deadline::too_late(&outgoing.envelope, now) {
+            return self.refuse(&job, &outgoing, cause).await;
+        }
+        let left_out = peer::unserved(&self.link, &outgoing.envelope).await;
+        if !left_out.is_empty() {
+            self.try_tls_again();
+            if left_out.iter().all(Option::is_some) {
+                let attempt = outgoing.attempt(next_hop(&self.link.peer), self.mailer(), Duration::ZERO, false);
+                let fates = left_out.into_iter().flatten().collect();
+                Box::pin(self.work.settle(&job, &attempt, fates, Feedback::Unsent)).await;
+                return;
+            }
+        }
+        let mut transaction = outgoing.transaction(self.tokens, now, &left_out);
+        let mut fits = self.link.session.fits(&transaction);
+        let needs_seven_bit = fits == Err(Misfit::EightBit)
+            || fits.is_ok() && !self.link.session.offers().eight_bit_mime && !outgoing.is_plain();
+        if needs_seven_bit {
+            if let Some(early) = self.work.dispatch.early.get(job.message)
+                && !early.store().await
+            {
+                return self.work.records.push((job, Feedback::Unsent, None));
+            }
+            match self.convert(&mut outgoing).await {
+                Ok(()) => {
+                    transaction = outgoing.transaction(self.tokens, now, &left_out);
+                    fits = self.link.session.fits(&transaction);
+                }
+                Err(Unconverted::Unread(why)) => return self.work.put_aside(&job, &why),
+                Err(Unconverted::Impossible(text)) => {
+                    let status = EnhancedCode::of(Outcome::Permanent, 6, 3);
+                    return self.refuse(&job, &outgoing, Cause::new(status, text, None)).await;
+                }
+            }
+        }
+        if let Err(misfit) = fits {
+            let cause = answers::misfit_cause(misfit, &self.link.peer);
+            return self.refuse(&job, &outgoing, cause).await;
+        }
+        let now = self.link.now();
+        self.link.session.begin(transaction, now);
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::RecordEarly)
+            && let Some(spool) = self.work.service.spool()
+        {
+            let state = spool::State { status: Status::Done, ..spool::State::default() };
+            let change = |recipient| Change { id: job.message, recipient, state, destination: None };
+            drop(spool.record(&job.recipients.iter().map(change).collect::<Vec<_>>()));
+        }
+        let (token, unread, began) = (self.tokens, None, clock::now());
+        self.open.push_back(Open { token, job, outgoing, left_out, unread, began });
+    }
+
+    /// Somebody needs TLS: where it broke, or was not tried, the next connection shows whether it works now.
+    fn try_tls_again(&mut self) {
+        if self.link.tls.is_none() && self.link.session.offers().starttls {
+            learn(self.work.service, &self.link.peer, |hosts, address, _| hosts.tls_worked(address));
+            self.appetite = Appetite::Leaving;
+        }
+    }
+
+    /// Makes the content 7-bit for a peer that takes nothing else.
+    // RFC 6152 §3: convert, or give it back
+    async fn convert(&self, outgoing: &mut Outgoing) -> Result<(), Unconverted> {
+        // Whole messages in memory: a few at a time. Closed never.
+        let _permit = self.work.dispatch.conversions.acquire().await;
+        let content = Outgoing::whole(&self.work.dispatch.reading, outgoing.envelope.id).await;
+        let content = content.map_err(Unconverted::Unread)?;
+        if mail::seven_bit::is_seven_bit(&content) {
+            outgoing.envelope.params.body = None;
+            return Ok(());
+        }
+        let converted = blocking::run(move || mail::seven_bit::convert(&content)).await;
+        let broken = |_| Unconverted::Unread(Unread::Bad("the conversion broke off".to_owned()));
+        let converted = converted.map_err(broken)?;
+        let converted = converted.map_err(|reason| {
+            Unconverted::Impossible(format!("{} does not offer 8BITMIME: {reason}", self.link.peer.name))
+        })?;
+        outgoing.content_bytes = converted.len() as u64;
+        outgoing.envelope.params.body = Some(Body::SevenBit);
+        outgoing.content = Content::Here(VecDeque::from([converted.into()]));
+        Ok(())
+    }
+
+    /// This peer will never take the message.
+    async fn refuse(&mut self, job: &Job, outgoing: &Outgoing, cause: Cause) {
+        let fates = vec![Fate::Failed(cause); outgoing.positions.len()];
+        let attempt = outgoing.attempt(next_hop(&self.link.peer), self.mailer(), Duration::ZERO, false);
+        Box::pin(self.work.settle(job, &attempt, fates, Feedback::Unsent)).await;
+    }
+
+    /// Gives the session the next piece of the content that it sends.
+    async fn feed(&mut self) {
+        let Some(open) = self.open.back_mut() else {
+            return self.link.session.abort_content(self.link.now());
+        };
+        let piece = open.outgoing.next_piece(&self.work.dispatch.reading).await;
+        let now = self.link.now();
+        match piece {
+            Ok(Some(piece)) => return self.link.session.content(piece, now),
+            Ok(None) => open.unread = Some(Unread::Bad("its content is shorter than it should be".to_owned())),
+            Err(why) => open.unread = Some(why),
+        }
+        self.link.session.abort_content(now);
+    }
+
+    /// A transaction is over.
+    async fn finish(&mut self, finished: Finished) {
+        let token = finished.token;
+        let Some(at) = self.open.iter().position(|open| open.token == token) else { return };
+        let Some(mut open) = self.open.remove(at) else { return };
+        // One behind it may be withdrawn.
+        if at == 0 {
+            (self.lag, self.waits) = (None, false);
+            self.link.forget_silences();
+        }
+        if self.appetite == Appetite::Sated && self.open.is_empty() {
+            self.idle_since = clock::now();
+        }
+        if let Some(why) = &open.unread {
+            return self.work.put_aside(&open.job, why);
+        }
+        if self.is_untried(&finished) {
+            if finished.outcomes.iter().any(is_used_up) {
+                self.appetite = Appetite::Leaving;
+            }
+            return self.work.dispatch.give_back(self.work.connection, &open.job);
+        }
+        let is_answered = finished.outcomes.iter().any(|outcome| matches!(outcome.answer, Answer::Reply(_)));
+        let is_put_off = finished.outcomes.iter().all(|outcome| answers::is_put_off(outcome.stage, &outcome.answer));
+        let lost_at = finished.outcomes.iter().find(|one| matches!(one.answer, Answer::Lost(_))).map(|one| one.stage);
+        let behind = lost_at.and_then(|stage| self.loses(&open.job, stage));
+        let mut feedback = Feedback::Neutral;
+        let mut fates = Vec::with_capacity(finished.outcomes.len());
+        let rules = Arc::clone(&self.work.service.live.load().reasons);
+        for (fate, says) in answers::judge_all(&rules, &self.link.peer, finished.outcomes) {
+            if says != Feedback::Neutral && !matches!(feedback, Feedback::Good | Feedback::Lost) {
+                feedback = says;
+            }
+            fates.push(answers::behind(fate, behind));
+        }
+        self.tried += 1;
+        self.answered += u64::from(is_answered);
+        if fates.iter().any(|fate| matches!(fate, Fate::Delivered(_))) {
+            self.has_delivered = true;
+            fates.iter_mut().for_each(Fate::hurry);
+        } else {
+            self.barren += 1;
+            if self.barren >= BARREN_MAX {
+                self.appetite = Appetite::Leaving;
+            }
+        }
+        let fates = open.fates(fates);
+        let xdelay = clock::now().saturating_duration_since(open.began);
+        if is_answered && !is_put_off {
+            let delivered = |hosts: &mut Hosts, address, now| hosts.delivered(address, xdelay, now);
+            learn(self.work.service, &self.link.peer, delivered);
+        }
+        let passes_dsn = self.link.session.offers().dsn;
+        // What delivers at once is in time.
+        let passes_by = self.link.is_lmtp || self.link.session.offers().deliverby.is_some();
+        let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, passes_dsn);
+        let attempt = Attempt { passes_by, ..attempt };
+        let retry = self.work.settle(&open.job, &attempt, fates, feedback).await;
+        if is_put_off {
+            self.work.spare(&self.link.peer, self.addresses.len(), retry);
+        }
+    }
+
+    /// No answer came to a job, or not to all of it. Says behind which message it was lost.
+    fn loses(&mut self, job: &Job, stage: Stage) -> Option<QueueId> {
+        let is_end = matches!(stage, Stage::Content | Stage::End);
+        self.work.dispatch.unanswered(self.work.connection, job, !is_end);
+        let behind = self.unanswered.filter(|message| *message != job.message);
+        if is_end && self.unanswered.is_none() {
+            self.unanswered = Some(job.message);
+        }
+        behind
+    }
+
+    /// How the peer ended the connection, if it did so before it took anything: it said 421, or broke off, or was silent, without
+    /// one answer. Whoever wants nothing now is as good as away: the message has had its attempt, and what waits behind it shall
+    /// not have one each.
+    pub(super) fn dismissal(&self) -> Option<Trouble> {
+        let closing = self.link.session.closing().filter(|_| !self.has_delivered)?;
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::KnockAgain) {
+            return None;
+        }
+        let is_told = closing.reply.as_ref().is_some_and(|reply| reply.code().get() == 421);
+        let is_broken = self.tried > 0 && self.answered == 0 && self.link.has_failed(self.answered);
+        if !is_told && !is_broken || self.work.service.stop.has_begun() {
+            return None;
+        }
+        let trouble = refused(Some(closing), &self.link.peer);
+        let failure = match trouble.failure {
+            _ if is_told && self.tried > 0 => Failure::Dismissed,
+            Failure::Refused if is_broken => Failure::Broken,
+            other => other,
+        };
+        Some(Trouble { failure, ..trouble })
+    }
+
+    /// Whether the peer had nothing to do with the transaction: it was behind one that ended the connection, or the
+    /// peer closed a connection that had served before.
+    fn is_untried(&self, finished: &Finished) -> bool {
+        finished.outcomes.iter().all(|outcome| match (&outcome.answer, outcome.stage) {
+            (Answer::NotTried, _) => true,
+            // Whoever ends a connection that had served ends it for what was sent ahead too. The message is first on the
+            // next one, where the same counts.
+            // Behind the whole content nobody knows whether it was taken: that was an attempt.
+            (Answer::Lost(Loss::Closed), Stage::End) => false,
+            (Answer::Lost(Loss::Closed), _) => self.tried > 0,
+            (Answer::Reply(_), _) => self.tried > 0 && is_used_up(outcome),
+            _ => false,
+        })
+    }
+
+    fn mailer(&self) -> &'static str {
+        match self.link.session.offers() {
+            _ if self.link.is_lmtp => "lmtp",
+            offers if *offers == smtp::client::Offers::default() => "smtp",
+            _ => "esmtp",
+        }
+    }
+}
+
+/// Whether the peer has had enough of the connection.
+fn is_used_up(outcome: &smtp::client::Outcome) -> bool {
+    matches!(&outcome.answer, Answer::Reply(reply) if answers::is_used_up(outcome.stage, reply))
+}

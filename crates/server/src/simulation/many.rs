@@ -1,0 +1,146 @@
+//! A list of which very many recipients are refused at the same time: its sender hears of all of them, in few reports.
+
+use super::book::{Answer, Book, EPOCH, Sent};
+use super::check::field;
+use super::host::{Host, Manners};
+use super::machine::End;
+use super::plan::{Death, Plan, config};
+use super::run;
+use super::sabotage::Sabotage;
+use crate::settle::REPORT_OCTETS;
+use mail::QueueId;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Recipients of the list, all unknown where they are to be: more than stand in one report.
+const COUNT: usize = 5_000;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A report as its reader has it.
+struct Read {
+    made: Duration,
+    recipients: Vec<String>,
+    octets: usize,
+    /// The message itself is in it.
+    is_whole: bool,
+    /// Octets of its first part.
+    words: usize,
+}
+
+/// What became of the list in a spool of so many shards where power goes at this time, and what is wrong.
+fn lived(shards: u16, death: Option<Duration>, sabotage: Option<Sabotage>) -> (Vec<Read>, Vec<String>) {
+    let seed = 1;
+    let plan = move || {
+        let book = Arc::new(Book::new(2));
+        let mut hosts: Vec<Host> = (0..2).map(|one| Host::by_chance(one, seed, 10 * MINUTE, &book)).collect();
+        for host in &mut hosts {
+            host.behave();
+            let latency = Duration::ZERO;
+            host.manners = Manners { pipelining: true, messages_max: u32::MAX, latency, ..host.manners };
+        }
+        hosts[1].manners.hard_rcpt = 1_000;
+        let mut config = config("");
+        config.message.recipients_max = 10_000;
+        config.spool.shards = shards;
+        // The envelope is one frame.
+        config.spool.segment_bytes = 4 << 20;
+        config.spool.size_max = 128 << 20;
+        config.delivery.postmaster = Some(format!("postmaster@[{}]", hosts[0].address).parse().unwrap());
+        let death = death.map(|at| Death { at, how: End::Power, operations: None, down: Duration::from_secs(1) });
+        let recipients =
+            (0..COUNT).map(|nth| (format!("r0.{nth}{}@[{}]", "x".repeat(50), hosts[1].address), None)).collect();
+        book.facts().sent.push(Sent {
+            sender: format!("s0@[{}]", hosts[0].address),
+            recipients,
+            content: b"X-Token: 0.\r\nSubject: to all\r\n\r\nhello\r\n".to_vec(),
+            is_eight_bit: false,
+            priority: None,
+            at: Duration::from_secs(1),
+            answer: Answer::Unsent,
+        });
+        let plan = Plan {
+            config,
+            hosts,
+            deaths: death.into_iter().collect(),
+            commands: Vec::new(),
+            traffic: MINUTE,
+            most: 60 * MINUTE,
+            is_one_destination: false,
+            ready_max: None,
+        };
+        (plan, book)
+    };
+    let (book, wrong) = run::run_planned(seed, plan, sabotage);
+    let facts = book.facts();
+    let reports = facts.taken.iter().filter(|taken| taken.sender.is_empty());
+    let read = reports.map(|taken| {
+        let text = String::from_utf8_lossy(&taken.content);
+        let id = field(&text, "Message-ID").and_then(|id| id[1..].split('@').next()).unwrap().to_owned();
+        let made = Duration::from_micros(id.parse::<QueueId>().unwrap().unix_us()).saturating_sub(EPOCH);
+        let recipients = text.split("\r\n").filter_map(|line| line.strip_prefix("Final-Recipient: rfc822; "));
+        Read {
+            made,
+            recipients: recipients.map(str::to_owned).collect(),
+            octets: taken.content.len(),
+            is_whole: text.contains("\r\n\r\nhello\r\n"),
+            words: text.find("message/delivery-status").unwrap(),
+        }
+    });
+    (read.collect(), wrong)
+}
+
+/// Recipients that were told of more than once; all of them were told of.
+#[track_caller]
+fn twice(reports: &[Read]) -> usize {
+    let mut told: HashMap<&str, usize> = HashMap::new();
+    for name in reports.iter().flat_map(|report| &report.recipients) {
+        *told.entry(name).or_default() += 1;
+    }
+    assert_eq!(told.len(), COUNT, "recipients were told of");
+    told.values().filter(|count| **count > 1).count()
+}
+
+#[test]
+fn very_many_failures_make_few_reports_of_which_the_first_has_the_message_and_the_words() {
+    let (mut reports, wrong) = lived(1, None, None);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert_eq!(twice(&reports), 0);
+    reports.sort_by_key(|report| report.made);
+    assert!((3..=4).contains(&reports.len()), "{} reports", reports.len());
+    for (nth, report) in reports.iter().enumerate() {
+        let (count, octets) = (report.recipients.len(), report.octets);
+        assert!(
+            octets <= REPORT_OCTETS + 1_000 && octets <= 300 * count + 40_000,
+            "{count} recipients in {octets} octets"
+        );
+        assert_eq!(report.is_whole, nth == 0, "report {nth}");
+        assert_eq!(report.words < 3_000, nth > 0, "{} octets of words in report {nth}", report.words);
+    }
+}
+
+/// What was said of some is recorded before others are spoken of.
+#[test]
+fn a_crash_between_two_reports_loses_none_and_repeats_only_the_last() {
+    let repeated = |shards, sabotage, parts: &[u32]| {
+        let (reports, _) = lived(shards, None, sabotage);
+        let first = reports.iter().map(|report| report.made).min().unwrap();
+        let last = reports.iter().map(|report| report.made).max().unwrap();
+        let most = reports.iter().map(|report| report.recipients.len()).max().unwrap();
+        let mut repeated = 0;
+        for part in parts {
+            let at = first + (last - first) * *part / 8 + Duration::from_millis(1);
+            let (reports, wrong) = lived(shards, Some(at), sabotage);
+            assert!(wrong.is_empty(), "power goes at {at:?}: {wrong:#?}");
+            repeated = repeated.max(twice(&reports));
+        }
+        (repeated, most)
+    };
+    // With several shards the record of one report and the next report are in different ones.
+    for shards in [1, 3] {
+        let (some, most) = repeated(shards, None, &[0, 4, 8]);
+        assert!(some <= most, "{shards} shards: {some} recipients were told of twice, of {most} in a report");
+    }
+    let (some, most) = repeated(1, Some(Sabotage::RecordLate), &[8]);
+    assert!(some > most, "{some} recipients were told of twice, of {most} in a report: not noticed");
+}

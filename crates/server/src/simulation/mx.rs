@@ -1,0 +1,173 @@
+//! Sites of several mail hosts of which some are no good, each in its own way: mail goes through the others at full speed.
+
+use super::book::{Answer, Book, Sent};
+use super::host::{Fault, Host, Mood, Point};
+use super::plan::{Plan, config};
+use super::run;
+use crate::config::{DnsOverride, Host as Name};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+/// Messages of a run, one each few seconds: connections end in between.
+const COUNT: usize = 60;
+const EACH: Duration = Duration::from_secs(7);
+/// A message that comes later was held up by more than first contact with four bad hosts in the fast lane.
+const AT_ONCE: Duration = Duration::from_secs(120);
+
+/// The hosts of the site by preference, equal ones together.
+type Site = Vec<Vec<Vec<(Duration, Vec<Mood>)>>>;
+
+/// What became of a run.
+#[derive(Debug)]
+struct Lived {
+    /// How long each message took, the longest first.
+    delays: Vec<Duration>,
+    /// Connections at each host.
+    dials: Vec<usize>,
+    wrong: Vec<String>,
+}
+
+const GOOD: Vec<(Duration, Vec<Mood>)> = Vec::new();
+
+fn always(mood: Mood) -> Vec<(Duration, Vec<Mood>)> {
+    vec![(24 * HOUR, vec![mood])]
+}
+
+/// Sends mail to a site of these hosts.
+fn lived(site: &Site) -> Lived {
+    let site = site.clone();
+    let count = site.iter().map(Vec::len).sum::<usize>();
+    let plan = move || {
+        let book = Arc::new(Book::new(count + 1));
+        let mut hosts: Vec<Host> = (0..=count).map(|one| Host::by_chance(one, 1, HOUR, &book)).collect();
+        for host in &mut hosts {
+            host.behave();
+            host.manners.messages_max = u32::MAX;
+            host.manners.latency = Duration::from_millis(20);
+            host.manners.chunking = host.number.is_multiple_of(2);
+        }
+        let mut config = config("");
+        config.delivery.idle_time = 3 * SECOND;
+        let mut mx = Vec::new();
+        let mut number = 0;
+        for group in site {
+            let mut names = Vec::new();
+            for days in group {
+                hosts[number].days = days;
+                names.push(Name::Address(IpAddr::V4(hosts[number].address)));
+                number += 1;
+            }
+            mx.push(names);
+        }
+        config.dns.overrides.push(DnsOverride { domain: "d.test".parse().unwrap(), mx, address: Vec::new() });
+        let home = hosts[count].address;
+        config.delivery.postmaster = Some(format!("postmaster@[{home}]").parse().unwrap());
+        for number in 0..COUNT {
+            let content = format!("X-Token: {number}.\r\nSubject: one\r\n\r\nhello\r\n");
+            book.facts().sent.push(Sent {
+                sender: format!("s{number}@[{home}]"),
+                recipients: vec![(format!("r{number}.0@d.test"), None)],
+                content: content.into_bytes(),
+                is_eight_bit: false,
+                priority: None,
+                at: SECOND + EACH * u32::try_from(number).unwrap(),
+                answer: Answer::Unsent,
+            });
+        }
+        let plan = Plan {
+            config,
+            hosts,
+            deaths: Vec::new(),
+            commands: Vec::new(),
+            traffic: EACH * u32::try_from(COUNT).unwrap(),
+            most: 12 * HOUR,
+            is_one_destination: false,
+            ready_max: None,
+        };
+        (plan, book)
+    };
+    let (book, wrong) = run::run_planned(1, plan, None);
+    let facts = book.facts();
+    let mut delays: Vec<Duration> = Vec::new();
+    for sent in &facts.sent {
+        let Answer::Accepted(accepted) = sent.answer else { panic!("{sent:?}") };
+        let is_it = |name: &str| sent.recipients.iter().any(|(one, _)| one == name);
+        let taken = facts.taken.iter().find(|taken| taken.recipients.iter().any(|(name, _)| is_it(name)));
+        delays.push(taken.map_or(HOUR, |taken| taken.at.saturating_sub(accepted)));
+    }
+    delays.sort_unstable_by(|one, other| other.cmp(one));
+    Lived { delays, dials: facts.dials.clone(), wrong }
+}
+
+/// The longest that a message to a site with one good host is on its way.
+const LONGEST: Duration = Duration::from_secs(40 * 60);
+/// Connections to a host of a site without a good one in twelve hours: mail that was lost with others is tried once more, apart.
+const DIALS_MAX: usize = 3 * COUNT;
+
+/// What becomes of mail to two or five hosts, some of them of this kind, is within these bounds.
+///
+/// Messages that are tried at a bad host before it is known, or to find out about it, wait for their next try: so many of them
+/// where one host is bad, and where four are.
+fn check(kind: Mood, [of_one, of_four]: [usize; 2]) {
+    let bad = || always(kind);
+    // It takes mail, but for a while it puts off the first message of a connection.
+    let busy = vec![(20 * SECOND, vec![Mood::Faulty(Point::Mail, Fault::Soft, 1)])];
+    let sites: [(&str, Site, usize); 5] = [
+        ("first", vec![vec![bad()], vec![GOOD]], of_one),
+        ("second", vec![vec![GOOD], vec![bad()]], 0),
+        ("second, the first put mail off", vec![vec![busy], vec![bad()]], of_one + 3),
+        ("four of five", vec![vec![bad(), bad(), bad(), bad(), GOOD]], of_four),
+        ("the first four", vec![vec![bad()], vec![bad()], vec![bad()], vec![bad()], vec![GOOD]], of_four),
+    ];
+    for (name, site, most) in sites {
+        let Lived { delays, dials, wrong } = lived(&site);
+        let late = delays.iter().filter(|delay| **delay > AT_ONCE).count();
+        println!("{kind:?} {name}: {late} late, {:?}, dials {dials:?}", &delays[..3]);
+        assert!(wrong.is_empty(), "{kind:?} {name}: {wrong:#?}");
+        assert!(late <= most && delays[0] <= LONGEST, "{kind:?} {name}: {late} late, {delays:?}");
+        assert!(dials[..dials.len() - 1].iter().all(|dials| *dials <= COUNT + 30), "{kind:?} {name}: {dials:?}");
+    }
+    // Where all are bad, they are left in peace.
+    for site in [vec![vec![bad()], vec![bad()]], vec![vec![bad(), bad(), bad(), bad(), bad()]]] {
+        let dials = lived(&site).dials;
+        println!("{kind:?} all of {}: dials {dials:?}", dials.len() - 1);
+        let most = dials[..dials.len() - 1].iter().max();
+        assert!(most <= Some(&DIALS_MAX), "{kind:?} all: {dials:?}");
+    }
+}
+
+#[test]
+fn a_host_that_cannot_be_reached_holds_up_nobody() {
+    use Fault::{Close, Dismiss, Garbage, Hang, Hard, Soft};
+    use Point::{Greeting, Hello};
+    for kind in [Mood::Silent, Mood::Refuses, Mood::Unreachable] {
+        check(kind, [0, 0]);
+    }
+    for (point, fault) in [
+        (Greeting, Hang),
+        (Greeting, Close),
+        (Greeting, Dismiss),
+        (Greeting, Hard),
+        (Hello, Hang),
+        (Hello, Garbage),
+        (Hello, Soft),
+    ] {
+        check(Mood::Faulty(point, fault, 1), [0, 0]);
+    }
+}
+
+#[test]
+fn a_host_that_fails_in_a_message_holds_up_nobody_else() {
+    use Fault::{Close, Dismiss, Garbage, Hang};
+    use Point::{Content, Data, Dot, Mail, Rcpt};
+    for (point, fault) in [(Mail, Hang), (Rcpt, Hang), (Data, Hang), (Dot, Hang)] {
+        // Of four such hosts each takes its time of ten minutes from those that find out about it.
+        check(Mood::Faulty(point, fault, 1), [12, COUNT]);
+    }
+    for (point, fault) in [(Mail, Close), (Mail, Dismiss), (Rcpt, Garbage), (Data, Dismiss), (Content, Close)] {
+        check(Mood::Faulty(point, fault, 1), [2, 10]);
+    }
+}

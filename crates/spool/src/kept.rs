@@ -1,0 +1,360 @@
+//! Messages that were read from the disk and are wanted again: of a list, each destination takes its own recipients.
+//!
+//! Kept is what never changes while a message is in the spool: an envelope section as some frame has it, where the recipients
+//! stand in it, and a body that is not long. How recipients are and where they go is asked of the index each time, so
+//! nothing here is ever out of date.
+//!
+//! Bounded by bytes: what was used longest ago goes first, a finished message at once. What was read last stays, however large
+//! it is; that is a frame at the most. With a bound of 0 nothing is kept.
+
+use crate::error::Error;
+use crate::sections::{ChunkPlace, head, listed, recipient_at};
+use crate::shard::{ReadMessage, Shard, count, cut, lock};
+use crate::store::{Part, StoredEnvelope, StoredRecipient};
+use bytes::Bytes;
+use mail::QueueId;
+use std::collections::BTreeMap;
+use std::collections::hash_map::{Entry, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What an entry takes beside its bytes, about.
+const OVERHEAD: usize = 256;
+/// A longer body is not kept: whoever sends it holds no more than pieces of it.
+const BODY_BYTES_MAX: u64 = 256 << 10;
+
+/// A message that is here.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    /// The envelope section of one of its frames.
+    pub(crate) envelope: Bytes,
+    /// Position of each recipient that is listed there, and where it begins; by position.
+    places: Arc<[(u32, u32)]>,
+    /// Octets of the body, wherever that is.
+    pub(crate) body_bytes: u64,
+    /// The body, if it is not long and somebody wanted it.
+    pub(crate) body: Option<Bytes>,
+}
+
+impl Kept {
+    /// `None` where the section makes no sense.
+    pub(crate) fn new(envelope: Bytes, body_bytes: u64, body: Option<Bytes>) -> Option<Self> {
+        let places = listed(&envelope)?.into();
+        Some(Self { envelope, places, body_bytes, body })
+    }
+
+    /// Where the recipient begins, if the section lists it.
+    pub(crate) fn place(&self, position: u32) -> Option<u32> {
+        let at = self.places.binary_search_by_key(&position, |(position, _)| *position).ok()?;
+        self.places.get(at).map(|(_, place)| *place)
+    }
+
+    fn bytes(&self) -> usize {
+        let body = self.body.as_ref().map_or(0, Bytes::len);
+        self.envelope.len() + size_of_val(&*self.places) + body
+    }
+}
+
+/// Somebody reads a message; what he reads is of use if nobody has it removed meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket(u64);
+
+#[derive(Debug)]
+struct Slot {
+    /// When it was used last, as a number that grows.
+    used: u64,
+    /// Of whoever began to read it last.
+    ticket: Option<Ticket>,
+    kept: Option<Kept>,
+    bytes: usize,
+}
+
+/// What is shared of one shard.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    slots: HashMap<u64, Slot>,
+    /// The messages by their last use.
+    by_use: BTreeMap<u64, u64>,
+    uses: u64,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Shared {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { slots: HashMap::new(), by_use: BTreeMap::new(), uses: 0, bytes: 0, bytes_max }
+    }
+
+    /// Memory taken, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The message, if it is here.
+    pub(crate) fn get(&mut self, id: u64) -> Option<Kept> {
+        let kept = self.slots.get(&id)?.kept.clone()?;
+        self.touch(id);
+        Some(kept)
+    }
+
+    /// Somebody begins to read a message.
+    pub(crate) fn begin(&mut self, id: u64) -> Ticket {
+        if let Entry::Vacant(free) = self.slots.entry(id) {
+            free.insert(Slot { used: 0, ticket: None, kept: None, bytes: OVERHEAD });
+            self.bytes += OVERHEAD;
+        }
+        let ticket = Ticket(self.touch(id));
+        if let Some(slot) = self.slots.get_mut(&id) {
+            slot.ticket = Some(ticket);
+        }
+        ticket
+    }
+
+    /// What was read is kept, unless the message was removed since then; `None`: it was not read, or nobody else wants it.
+    pub(crate) fn end(&mut self, id: u64, ticket: Ticket, kept: Option<Kept>) {
+        let Some(slot) = self.slots.get_mut(&id).filter(|slot| slot.ticket == Some(ticket)) else { return };
+        slot.ticket = None;
+        if let Some(kept) = kept.filter(|_| self.bytes_max > 0) {
+            let bytes = OVERHEAD + kept.bytes();
+            self.bytes = self.bytes - slot.bytes + bytes;
+            (slot.bytes, slot.kept) = (bytes, Some(kept));
+            self.touch(id);
+            self.shrink();
+        } else if slot.kept.is_none() {
+            self.remove(id);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, id: u64) {
+        if let Some(gone) = self.slots.remove(&id) {
+            self.by_use.remove(&gone.used);
+            self.bytes -= gone.bytes;
+        }
+    }
+
+    fn touch(&mut self, id: u64) -> u64 {
+        self.uses += 1;
+        if let Some(slot) = self.slots.get_mut(&id) {
+            self.by_use.remove(&slot.used);
+            slot.used = self.uses;
+            self.by_use.insert(slot.used, id);
+        }
+        self.uses
+    }
+
+    fn shrink(&mut self) {
+        while self.bytes > self.bytes_max && self.slots.len() > 1 {
+            match self.by_use.first_key_value() {
+                Some((_, &id)) => self.remove(id),
+                None => break,
+            }
+        }
+    }
+}
+
+impl Shard {
+    /// Some recipients of a message, if it was read before and is still in memory.
+    pub(crate) fn known_part(&self, id: QueueId, wanted: impl Iterator<Item = u32>) -> Option<Part> {
+        let number = id.to_u64();
+        let kept = lock(&self.shared).get(number)?;
+        let part = self.part_of(number, &kept.envelope, kept.body_bytes, wanted, |position| kept.place(position))?;
+        count(&self.counters.shared_hits, 1);
+        Some(part)
+    }
+
+    /// Some recipients of a message, which is read if it is not in memory.
+    pub(crate) fn part(&self, id: QueueId, wanted: &[u32]) -> Result<Part, Error> {
+        if let Some(part) = self.known_part(id, wanted.iter().copied()) {
+            return Ok(part);
+        }
+        let number = id.to_u64();
+        count(&self.counters.shared_misses, 1);
+        let ticket = lock(&self.shared).begin(number);
+        let read = self.read_message(id, false).and_then(|found| {
+            found.kept().ok_or_else(|| Error::Corrupt { id, what: "the envelope makes no sense".to_owned() })
+        });
+        let left = lock(&self.book).index.left(number).unwrap_or(0);
+        let keeps = read.as_ref().ok().filter(|_| left > wanted.len()).cloned();
+        lock(&self.shared).end(number, ticket, keeps);
+        let kept = read?;
+        let place = |position| kept.place(position);
+        let part = self.part_of(number, &kept.envelope, kept.body_bytes, wanted.iter().copied(), place);
+        part.ok_or(Error::Unknown(id))
+    }
+
+    /// Those of the wanted recipients that are not done, as they are now; `None` if the message is finished.
+    pub(crate) fn part_of(
+        &self,
+        number: u64,
+        section: &Bytes,
+        body_bytes: u64,
+        wanted: impl Iterator<Item = u32>,
+        place: impl Fn(u32) -> Option<u32>,
+    ) -> Option<Part> {
+        let mut recipients = Vec::new();
+        let book = lock(&self.book);
+        let recipients_left = book.index.left(number)?;
+        for position in wanted {
+            let Some((state, destination)) = book.index.state_of(number, position) else { continue };
+            let Some(recipient) = place(position).and_then(|place| recipient_at(section, place)) else { continue };
+            recipients.push(StoredRecipient { position, data: section.slice_ref(recipient.data), destination, state });
+        }
+        drop(book);
+        let head = section.slice_ref(head(section)?);
+        Some(Part { envelope: StoredEnvelope { head, body_bytes, recipients }, recipients_left })
+    }
+
+    /// Reads a message with its body, if that is in one frame. Both are kept if several recipients are left, each of whom may want
+    /// it.
+    pub(crate) fn read_to_share(&self, id: QueueId) -> Result<ReadMessage, Error> {
+        let number = id.to_u64();
+        if lock(&self.book).index.left(number).is_none_or(|left| left < 2) {
+            return self.read_message(id, true);
+        }
+        count(&self.counters.shared_misses, 1);
+        let ticket = lock(&self.shared).begin(number);
+        let read = self.read_message(id, true);
+        let keeps = read.as_ref().ok().and_then(ReadMessage::kept);
+        lock(&self.shared).end(number, ticket, keeps);
+        read
+    }
+
+    /// A body in chunks, read whole for those who want it next; `None` where it is too long, or its message is not kept.
+    pub(crate) fn chunks_to_share(&self, id: QueueId, chunks: &[ChunkPlace]) -> Option<Result<Bytes, Error>> {
+        let number = id.to_u64();
+        let bytes: u64 = chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum();
+        if bytes > BODY_BYTES_MAX {
+            return None;
+        }
+        let (ticket, kept) = {
+            let mut shared = lock(&self.shared);
+            let kept = shared.get(number)?;
+            if let Some(body) = kept.body {
+                count(&self.counters.shared_hits, 1);
+                return Some(Ok(body));
+            }
+            (shared.begin(number), kept)
+        };
+        count(&self.counters.shared_misses, 1);
+        let read = self.chunk_range(id, chunks, &(0..bytes)).map(Bytes::from);
+        let keeps = read.as_ref().ok().map(|body| Kept { body: Some(body.clone()), ..kept });
+        lock(&self.shared).end(number, ticket, keeps);
+        Some(read)
+    }
+
+    /// Whether reading the body would put it in memory for others.
+    pub(crate) fn shares_body(&self, id: QueueId) -> bool {
+        let book = lock(&self.book);
+        let number = id.to_u64();
+        let has_others = book.index.left(number).is_some_and(|left| left > 1);
+        // In one frame it is not long.
+        let bytes =
+            book.index.chunks(number).map(|chunks| chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum::<u64>());
+        has_others && bytes.is_none_or(|bytes| bytes <= BODY_BYTES_MAX)
+    }
+
+    /// A range of the body, if that is in one piece in memory.
+    pub(crate) fn known_body_range(&self, id: QueueId, range: &Range<u64>) -> Option<Bytes> {
+        let number = id.to_u64();
+        let recent = lock(&self.cache).body(number).filter(|parts| parts.len() == 1).and_then(|mut parts| parts.pop());
+        let (body, hits) = match recent {
+            Some(body) => (body, &self.counters.cache_hits),
+            None => (lock(&self.shared).get(number)?.body?, &self.counters.shared_hits),
+        };
+        count(hits, 1);
+        Some(cut(&body, 0, range))
+    }
+}
+
+impl ReadMessage {
+    /// What others may share of it; `None` where its envelope makes no sense. The body is copied out of the buffer of the frame,
+    /// which would stay with it.
+    fn kept(&self) -> Option<Kept> {
+        let is_read = self.chunks.is_none() && self.body.len() as u64 == self.body_bytes.min(BODY_BYTES_MAX);
+        let body = is_read.then(|| Bytes::copy_from_slice(&self.body));
+        Kept::new(self.envelope.clone(), self.body_bytes, body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sections::{EnvelopeWriter, Sequenced};
+    use crate::store::NewRecipient;
+
+    fn kept(recipients: u32, body: usize) -> Kept {
+        let mut writer = EnvelopeWriter::new(b"head", recipients).unwrap();
+        for _ in 0..recipients {
+            writer.recipient(Sequenced::default(), NewRecipient { data: b"data", destination: b"d" }).unwrap();
+        }
+        Kept::new(writer.into_bytes().into(), 7, Some(vec![0; body].into())).unwrap()
+    }
+
+    #[test]
+    fn recipients_are_found_behind_finished_ones() {
+        let mut writer = EnvelopeWriter::new(b"head", 9).unwrap();
+        let mut add = |data: &[u8], finished| {
+            writer.finished(finished);
+            writer.recipient(Sequenced::default(), NewRecipient { data, destination: b"d" }).unwrap();
+        };
+        add(b"three", 3);
+        add(b"four", 0);
+        add(b"seven", 2);
+        writer.finished(1);
+        let kept = Kept::new(writer.into_bytes().into(), 0, None).unwrap();
+        let data = |position| {
+            let recipient = recipient_at(&kept.envelope, kept.place(position)?)?;
+            Some(String::from_utf8(recipient.data.to_vec()).unwrap())
+        };
+        let found: Vec<_> = (0..10).map(|position| data(position).unwrap_or_default()).collect();
+        assert_eq!(found, ["", "", "", "three", "four", "", "", "seven", "", ""]);
+        assert!(Kept::new(kept.envelope.slice(1..), 0, None).is_none());
+    }
+
+    #[test]
+    fn bounded_by_bytes_and_what_is_used_stays() {
+        let mut shared = Shared::new(10_000);
+        let keep = |shared: &mut Shared, id, bytes| {
+            let ticket = shared.begin(id);
+            shared.end(id, ticket, Some(kept(2, bytes)));
+        };
+        keep(&mut shared, 1, 2_000);
+        for id in 2..100 {
+            keep(&mut shared, id, 2_000);
+            assert!(shared.get(1).is_some(), "it was used each time");
+            assert!(shared.bytes() <= 10_000);
+        }
+        assert!(shared.get(2).is_none() && shared.get(99).is_some());
+        // One that is larger than the limit stays while it is the last, and no longer.
+        keep(&mut shared, 100, 20_000);
+        assert!(shared.get(100).is_some() && shared.get(99).is_none());
+        keep(&mut shared, 101, 2_000);
+        assert!(shared.get(100).is_none() && shared.bytes() <= 10_000);
+        shared.remove(101);
+        assert_eq!((shared.bytes(), shared.by_use.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_was_removed_while_it_was_read_does_not_come_back() {
+        let mut shared = Shared::new(10_000);
+        let ticket = shared.begin(1);
+        shared.remove(1);
+        shared.end(1, ticket, Some(kept(2, 10)));
+        assert!(shared.get(1).is_none());
+        // Nor does it take the place of what was read after it.
+        let (first, ticket) = (ticket, shared.begin(1));
+        shared.end(1, first, Some(kept(2, 10)));
+        assert!(shared.get(1).is_none());
+        shared.end(1, ticket, Some(kept(3, 10)));
+        assert_eq!(shared.get(1).unwrap().places.len(), 3);
+        // A read that came to nothing leaves what is there, and nothing where nothing was.
+        let again = shared.begin(1);
+        shared.end(1, again, None);
+        assert!(shared.get(1).is_some());
+        let other = shared.begin(2);
+        shared.end(2, other, None);
+        assert_eq!(shared.slots.len(), 1);
+        shared.remove(1);
+        assert_eq!(shared.bytes(), 0);
+    }
+}
