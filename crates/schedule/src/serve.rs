@@ -54,13 +54,15 @@ impl Scheduler {
             }
             let lanes = if self.budget.is_shared() { self.stands.turns() } else { [Lane::Fast, Lane::Slow] };
             let fed = lanes.into_iter().find_map(|lane| self.feed(lane)).map(Who::Site);
-            let action = match fed.map_or_else(|| self.marks.0.pop_front(), Some)? {
+            let next = fed.map_or_else(|| self.marks.0.pop_front(), Some)?;
+            let action = match next {
                 Who::Destination(id) => self.serve_destination(id, now),
                 Who::Site(id) => self.serve_site(id, now),
             };
             if action.is_some() {
                 return action;
             }
+            debug_assert!(fed.is_none() || !self.is_next(next), "who had its turn has it again: {next:?}");
         }
     }
 
@@ -104,6 +106,16 @@ impl Scheduler {
         self.stands.remove(id, &stand);
         self.stands.has_turn(&stand);
         Some(id)
+    }
+
+    /// Whether one in line would have its turn now.
+    fn is_next(&self, who: Who) -> bool {
+        let Who::Site(id) = who else { return false };
+        let stand = self.sites.get(&id).and_then(|site| site.stand);
+        stand.is_some_and(|stand| {
+            self.pool.may_open(stand.lane, &self.budget)
+                && self.stands.first(stand.lane, self.room_for_quiet() > 0) == Some(id)
+        })
     }
 
     /// Asks where the mail of the next one in line goes.
@@ -261,16 +273,12 @@ impl Scheduler {
             return Some(Action::Wake(connection));
         }
         let wants = site.wants_connection(&self.settings, now);
-        let has_room = !site.is_quiet() || self.budget.quiet > self.quiet.again();
+        let want = site.want();
+        // As `Stands::first` has it: who is taken out of the line must not come back to the same place.
+        let has_room = want != Want::Quiet || self.budget.quiet > self.quiet.again();
         let may_open = wants && has_room && self.pool.may_open(site.lane, &self.budget);
         let stand = (wants && !may_open).then(|| {
             let since = *site.wants_since.get_or_insert(now);
-            let want = match site.open() {
-                0 if site.down.is_some() => Want::Probe,
-                0 if site.is_quiet() => Want::Quiet,
-                0 => Want::First,
-                _ => Want::More,
-            };
             Stand { lane: site.lane, want, at: site.stands_at(since) }
         });
         if stand != site.stand {

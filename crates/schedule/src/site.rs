@@ -17,7 +17,7 @@ use crate::pace::Pace;
 use crate::pool::{Connection, Counts};
 use crate::rate::Rate;
 use crate::settings::{Settings, back_off, jitter, on_grid};
-use crate::stands::Stand;
+use crate::stands::{Stand, Want};
 use crate::view::{Health, SiteView};
 use crate::walk::READY_UNGREETED;
 
@@ -262,8 +262,18 @@ impl Site {
         since.saturating_add(expected.min(DELAY_MAX))
     }
 
+    /// What it wants a connection for, if it wants one.
+    pub(crate) fn want(&self) -> Want {
+        match self.open() {
+            _ if self.is_quiet() => Want::Quiet,
+            0 if self.down.is_some() => Want::Probe,
+            0 => Want::First,
+            _ => Want::More,
+        }
+    }
+
     /// Whether it was called off in the fast lane, and is to be asked again.
-    pub(crate) fn is_quiet(&self) -> bool {
+    fn is_quiet(&self) -> bool {
         self.called_off > 0 && self.lane == Lane::Fast && self.down.is_none()
     }
 

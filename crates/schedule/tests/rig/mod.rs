@@ -427,7 +427,9 @@ impl Rig {
 
     /// Does what the scheduler wants, and checks what must hold between two calls.
     fn settle(&mut self) {
-        while let Some(action) = self.scheduler.poll(self.now) {
+        for actions in 0_u32.. {
+            let Some(action) = self.scheduler.poll(self.now) else { break };
+            assert!(actions < 1_000_000, "it never has enough: {action:?}");
             self.act(action);
         }
         assert!(self.scheduler.wake_at().is_none_or(|at| at > self.now), "woken for nothing");
