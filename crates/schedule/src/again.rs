@@ -90,10 +90,10 @@ impl Again {
         recipients.iter().filter_map(|recipient| self.rank(message, recipient)).min()
     }
 
-    /// Whether all marks are of one message.
-    pub(crate) fn is_one_message(&self) -> bool {
-        let (first, last) = (self.marks.first_key_value(), self.marks.last_key_value());
-        first.map(|((message, _), _)| message) == last.map(|((message, _), _)| message)
+    /// Whether all marks are of recipients that go together: it may be one message that the site hangs at, or one recipient.
+    pub(crate) fn is_one_lot(&self) -> bool {
+        let mut ranks = self.marks.values();
+        ranks.next().is_some_and(|first| ranks.all(|rank| rank == first))
     }
 
     /// Takes those that are marked out of recipients: each lot goes alone.

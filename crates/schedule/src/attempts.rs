@@ -34,6 +34,8 @@ impl Scheduler {
     /// others of its hosts can be tried, and its place in the fast budget is free. It may get [`Action::Close`] although it is
     /// busy.
     ///
+    /// If it has work, nothing more is sent to it before an answer; then the driver asks for work again by itself.
+    ///
     /// To be said again when it waits for the answer to a whole message and did not before: such a one gets `Close` only when
     /// they have half of all connections.
     pub fn lagging(&mut self, connection: ConnectionId, lag: Lag, _now: Duration) {
@@ -42,6 +44,10 @@ impl Scheduler {
         self.pool.lag(connection, lag);
         if let Some(found) = self.pool.get_mut(connection) {
             site.counts.sets(found, |found| found.is_apart = lag.has_others);
+            let (phase, has_work) = (found.phase, !found.flights.is_empty());
+            if has_work && matches!(phase, Phase::Idle | Phase::Awake) {
+                self.pool.turn(connection, Phase::Busy, &mut site.counts, &mut site.idle);
+            }
         }
         if !lag.has_others {
             site.lane = Lane::Slow;
@@ -50,7 +56,7 @@ impl Scheduler {
     }
 
     /// Says that the first job of a connection is with its server whole, and that no answer came for a short while: nothing goes
-    /// behind it until one of its jobs is over, and others may be opened in its place. Then the driver asks for work again by itself.
+    /// behind it until that job is over, and others may be opened in its place. Then the driver asks for work again by itself.
     pub fn stalling(&mut self, connection: ConnectionId, _now: Duration) {
         let Some(found) = self.pool.get(connection).filter(|found| !found.flights.is_empty()) else { return };
         let (id, phase) = (found.site, found.phase);
@@ -131,7 +137,8 @@ impl Scheduler {
         let says_nothing = is_sent && self.remember(connection, id, &flight, is_lost);
         if let (Some(site), Some(found)) = (self.sites.get_mut(&id), self.pool.get_mut(connection)) {
             if says_nothing {
-                site.pace.give_back((flight.taken, found.served), (self.step, now));
+                // Nor is it the pace by which the connection ended.
+                site.pace.give_back((flight.taken, 0), (self.step, now));
             } else {
                 site.finished(flight.taken, feedback, (self.step, now), &self.settings, &mut self.chance);
             }

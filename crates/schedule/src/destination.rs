@@ -7,7 +7,7 @@
 //! Memory has two quotas, so that neither keeps the other out: for jobs that came fresh, of each destination, and for
 //! those that walks found, of each site. A class may fill a part of the first only, and so may a single message.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ pub(crate) struct Destination {
     /// The site at which it waits for room.
     pub(crate) waits_at: Option<SiteId>,
     /// Messages of which a job ended while a page was being read: the page may show what was before.
-    pub(crate) ended: Vec<QueueId>,
+    pub(crate) ended: BTreeSet<QueueId>,
     /// The list may have eligible entries that are not active.
     pub(crate) more: bool,
     /// It may have entries whose age, or whose time, nobody has looked at: `look_at` does not stand for them.
@@ -138,7 +138,7 @@ impl Destination {
             is_loading: false,
             walks_at: None,
             waits_at: None,
-            ended: Vec::new(),
+            ended: BTreeSet::new(),
             more: false,
             unseen: false,
             look_at: None,
@@ -336,7 +336,7 @@ impl Destination {
         self.active.remove(message, recipients);
         self.active.shrink();
         if self.is_loading {
-            self.ended.push(message);
+            self.ended.insert(message);
         }
     }
 

@@ -245,8 +245,9 @@ pub enum Action {
         /// Whose hosts.
         destination: DestinationId,
     },
-    /// Open a connection, then call [`ready`](crate::Scheduler::ready) or [`unreachable`](crate::Scheduler::unreachable)
-    /// or, if the hosts are others by now, [`misplaced`](crate::Scheduler::misplaced).
+    /// Open a connection, then call [`ready`](crate::Scheduler::ready) or [`unreachable`](crate::Scheduler::unreachable);
+    /// if the hosts are others by now, [`misplaced`](crate::Scheduler::misplaced); if others of them can be tried,
+    /// [`host_failed`](crate::Scheduler::host_failed); if it is nobody's fault, [`closed`](crate::Scheduler::closed).
     Open {
         /// Where to; [`a_destination`](crate::Scheduler::a_destination) names one whose hosts these are.
         site: SiteId,

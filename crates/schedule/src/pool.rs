@@ -140,16 +140,16 @@ pub(crate) struct Counts {
     pub(crate) busy: u32,
     pub(crate) idle: u32,
     pub(crate) closing: u32,
-    /// Those of all these that stall.
-    pub(crate) stalling: u32,
-    /// The others of them that hang at a bad host while another can be tried.
+    /// Those of all these that hang at a bad host while another can be tried.
     pub(crate) apart: u32,
+    /// The others of them that stall.
+    pub(crate) stalling: u32,
 }
 
 impl Counts {
     /// Changes whether a connection stalls, or is apart.
     pub(crate) fn sets(&mut self, connection: &mut Connection, change: impl FnOnce(&mut Connection)) {
-        let of = |one: &Connection| (u32::from(one.stalls), u32::from(one.is_apart && !one.stalls));
+        let of = |one: &Connection| (u32::from(one.stalls && !one.is_apart), u32::from(one.is_apart));
         let (stalled, was_apart) = of(connection);
         change(connection);
         let (stalls, is_apart) = of(connection);

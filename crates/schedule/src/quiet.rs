@@ -21,6 +21,8 @@ const FACTOR: u32 = 4;
 const UNKNOWN: Duration = Duration::from_secs(1);
 const LEAST: Duration = Duration::from_millis(250);
 const MOST: Duration = Duration::from_secs(5);
+/// Who is ready sooner is on this machine, as files and programs are, and says nothing of others.
+const AT_HOME: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct Quiet {
@@ -42,8 +44,12 @@ impl Quiet {
     /// A connection is ready for mail: so long that takes.
     pub(crate) fn greets(&mut self, id: ConnectionId, now: Duration) {
         let Some((_, since)) = self.ends(id) else { return };
+        let took = now.saturating_sub(since);
+        if took < AT_HOME {
+            return;
+        }
         // A few that take very long make nobody patient.
-        let took = now.saturating_sub(since).min(self.usual() * 2);
+        let took = took.min(self.usual() * 2);
         let Some(mean) = self.mean else {
             (self.mean, self.deviation) = (Some(took), took / 2);
             return;

@@ -52,7 +52,14 @@ impl Scheduler {
             if urgent.is_some() {
                 return urgent;
             }
-            let lanes = if self.budget.is_shared() { self.stands.turns() } else { [Lane::Fast, Lane::Slow] };
+            let lanes = if self.budget.is_shared() {
+                self.stands.turns()
+            } else if self.pool.count(Lane::Slow) == 0 {
+                // Those that lag hold places of all: it is not to wait for the end of them.
+                [Lane::Slow, Lane::Fast]
+            } else {
+                [Lane::Fast, Lane::Slow]
+            };
             let fed = lanes.into_iter().find_map(|lane| self.feed(lane)).map(Who::Site);
             let next = fed.map_or_else(|| self.marks.0.pop_front(), Some)?;
             let action = match next {
@@ -150,9 +157,10 @@ impl Scheduler {
         } else {
             None
         }?;
-        let id = self.pool.get(connection)?.site;
+        let found = self.pool.get(connection)?;
+        let (id, phase) = (found.site, if found.phase.is_opening() { Phase::Dropping } else { Phase::Closing });
         let site = self.sites.get_mut(&id)?;
-        self.pool.turn(connection, Phase::Closing, &mut site.counts, &mut site.idle);
+        self.pool.turn(connection, phase, &mut site.counts, &mut site.idle);
         Some(Action::Close(connection))
     }
 

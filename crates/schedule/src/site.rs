@@ -199,6 +199,11 @@ impl Site {
         self.counts.stalling + self.passed_by
     }
 
+    /// These, and those that hang at a bad host while another can be tried.
+    const fn useless(&self) -> u32 {
+        self.set_aside() + self.counts.apart
+    }
+
     /// Those that count in its window. Beside it there may be as many again that are set aside, and those that hang at other
     /// hosts than the next one goes to.
     pub(crate) fn counted(&self) -> u32 {
@@ -225,10 +230,10 @@ impl Site {
     /// Whether health and window allow one connection more.
     fn lets(&self, now: Duration) -> bool {
         match &self.down {
-            Some(down) => down.until <= now && self.counts.all() == self.passed_by && self.lets_all(),
+            Some(down) => down.until <= now && self.counts.all() <= self.useless() && self.lets_all(),
             None => {
                 let is_crowded = self.crowded_until.is_some_and(|until| now < until);
-                !(is_crowded && self.counts.all() > self.set_aside()) && self.has_room()
+                !(is_crowded && self.counts.all() > self.passed_by) && self.has_room()
             }
         }
     }
@@ -279,7 +284,8 @@ impl Site {
 
     /// Whether one job may be taken to see whether the site is up again.
     pub(crate) fn may_probe(&self, now: Duration) -> bool {
-        self.down.as_ref().is_some_and(|down| down.until <= now) && self.counts.all() == 0 && self.line.is_empty()
+        let is_time = self.down.as_ref().is_some_and(|down| down.until <= now);
+        is_time && self.counts.all() <= self.useless() && self.line.is_empty()
     }
 
     /// Jobs it may have in memory from walks.
@@ -327,6 +333,7 @@ impl Site {
         if matches!(feedback, Feedback::Good | Feedback::Neutral) {
             self.failures = 0;
             self.doubted = false;
+            self.down = None;
         }
         match feedback {
             Feedback::Good => {
@@ -352,21 +359,23 @@ impl Site {
         settings: &Settings,
         chance: &mut Chance,
     ) -> bool {
-        if failure == Failure::Silent {
-            self.lane = Lane::Slow;
-        }
-        self.called_off = 0;
         // One message, or one recipient, is not held against a site that answers others; nor what nobody waits for.
         let is_excused = connection.is_excused && std::mem::take(&mut self.is_proven);
         let is_judged = self.down.as_ref().is_none_or(|down| down.until > now) || self.counts.all() > 0;
-        if is_excused || is_judged && self.is_passed_by(connection) {
-            self.doubted |= self.counts.live() == 0;
+        // Those that hang, or wait for the answer to a whole message, may all do so in vain.
+        let live = self.counts.live().saturating_sub(self.counts.stalling + self.counts.apart);
+        let is_passed_by = is_judged && self.is_passed_by(connection);
+        if !is_passed_by {
+            self.lane = if failure == Failure::Silent { Lane::Slow } else { self.lane };
+            self.called_off = 0;
+        }
+        if is_excused || is_passed_by {
+            self.doubted |= live == 0;
             return false;
         }
         let is_dismissed = failure == Failure::Dismissed;
         let is_paced =
             is_dismissed && settings.learns_pace && self.pace.turned_away((step, now), settings.down_first, chance);
-        let live = self.counts.live();
         if live > 0 {
             if connection.opened >= self.cut_at {
                 self.window = (self.window / 2).max(u64::from(live) * ONE);
@@ -383,7 +392,7 @@ impl Site {
             return false;
         }
         // It may be that message alone.
-        let is_known = self.failures > 0 && connection.is_excused && self.line.again.is_one_message();
+        let is_known = self.failures > 0 && connection.is_excused && self.line.again.is_one_lot();
         self.failures = self.failures.saturating_add(u32::from(!is_known));
         self.doubted = true;
         // Who says nothing costs more to ask.

@@ -10,7 +10,7 @@ mod rig;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use rig::{Host, Manner, Rig};
+use rig::{Host, Manner, Poison, Rig};
 use schedule::{Class, Limits, Settings};
 
 #[derive(Clone, Debug)]
@@ -72,6 +72,11 @@ enum Op {
     Strays(bool),
     /// What is added from now on is to be delivered within so many seconds.
     By(Option<u64>),
+    /// The host hangs at a recipient, or hangs up.
+    Poison {
+        number: usize,
+        poison: Poison,
+    },
 }
 
 const SITES: usize = 4;
@@ -110,16 +115,16 @@ fn limits() -> impl Strategy<Value = Limits> {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let number = 0_usize..10_000;
+    let number = || 0_usize..10_000;
     prop_oneof![
         8 => (0..NAMES, 1_u32..12, prop::bool::weighted(0.2))
             .prop_map(|(to, recipients, late)| Op::Add { to, recipients, late }),
         3 => (0..NAMES, 1_u8..60).prop_map(|(to, messages)| Op::Burst { to, messages }),
         8 => (0_u32..26, 0_u64..100).prop_map(|(power, share)| Op::Pass { ms: (1 << power) * share / 100 }),
         3 => (0..SITES, host()).prop_map(|(to, host)| Op::Host { to, host }),
-        1 => (number.clone(), any::<bool>()).prop_map(|(number, held)| Op::Hold { number, held }),
-        1 => number.clone().prop_map(|number| Op::Delete { number }),
-        1 => number.prop_map(|number| Op::Relink { number }),
+        1 => (number(), any::<bool>()).prop_map(|(number, held)| Op::Hold { number, held }),
+        1 => number().prop_map(|number| Op::Delete { number }),
+        1 => number().prop_map(|number| Op::Relink { number }),
         1 => prop::option::of(0..NAMES).prop_map(|to| Op::Retry { to }),
         1 => (1_usize..12, 1_usize..40).prop_map(|(budget, ready_max)| Op::Set { budget, ready_max }),
         1 => Just(Op::Restart),
@@ -131,6 +136,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..SITES, limits()).prop_map(|(site, limits)| Op::Limit { site, limits }),
         1 => any::<bool>().prop_map(Op::Strays),
         2 => prop::option::of(0_u64..20_000).prop_map(Op::By),
+        2 => (number(), prop_oneof![Just(Poison::Hangs), Just(Poison::Drops)])
+            .prop_map(|(number, poison)| Op::Poison { number, poison }),
     ]
 }
 
@@ -190,6 +197,11 @@ fn apply(rig: &mut Rig, op: &Op) {
         Op::Limit { site, limits } => rig.limits[site] = limits,
         Op::Strays(strays) => rig.strays = strays,
         Op::By(seconds) => rig.by = seconds.map(Duration::from_secs),
+        Op::Poison { number, poison } => {
+            if let Some((_, message, recipient)) = rig.pick(number) {
+                rig.poisons.insert((message, recipient), poison);
+            }
+        }
     }
 }
 
@@ -198,6 +210,7 @@ fn finish(rig: &mut Rig) {
     rig.hosts.fill(Host::Alive);
     rig.dns.fill(true);
     rig.strays = false;
+    rig.poisons.clear();
     for site in 0..SITES {
         rig.limits[site].messages_per_second = None;
     }

@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use mail::QueueId;
 use rig::{Host, LIMITS, Manner, Poison, Rig, START};
-use schedule::{Action, Added, Class, Failure, Health, Job, Limits, Place, Positions, Scheduler, Settings, Take};
+use schedule::{
+    Action, Added, Class, ConnectionId, Failure, Feedback, Health, Job, Lag, Lane, Limits, Place, Positions, Scheduler,
+    Settings, Take,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -66,7 +69,10 @@ fn what_was_lost_together_is_tried_apart_and_the_site_stays_up() {
             rig.run(MINUTE);
             late += usize::from(!is_delivered(&rig, fresh));
         }
-        assert!(connections == 1 || late == 0, "{late}");
+        if connections > 1 {
+            let health = rig.scheduler.state(&Rig::name(0)).unwrap().health;
+            assert_eq!((late, health), (0, Health::Up));
+        }
         rig.run(12 * MINUTE);
         assert!(rig.waiting() <= 2, "{connections}: {}", rig.waiting());
     }
@@ -115,7 +121,8 @@ fn act(scheduler: &mut Scheduler, now: Duration) -> Vec<Action> {
     let mut rest = Vec::new();
     while let Some(action) = scheduler.poll(now) {
         if let Action::Resolve { destination } = action {
-            let place = Place { site: b"mx", limits: LIMITS, expected: None, until: now + 60 * MINUTE };
+            let site = scheduler.name(destination).unwrap().to_vec();
+            let place = Place { site: &site, limits: LIMITS, expected: None, until: now + 60 * MINUTE };
             assert_eq!(scheduler.placed(destination, &place, now), []);
         } else {
             rest.push(action);
@@ -124,10 +131,127 @@ fn act(scheduler: &mut Scheduler, now: Duration) -> Vec<Action> {
     rest
 }
 
+fn job(number: u64) -> Job {
+    Job { message: id(number), recipients: Positions::One(0), probe: false }
+}
+
+/// Connections that are to be opened.
+fn opened(actions: Vec<Action>) -> Vec<ConnectionId> {
+    let of = |action| if let Action::Open { connection, .. } = action { Some(connection) } else { None };
+    actions.into_iter().filter_map(of).collect()
+}
+
+/// A scheduler with so many messages for one site, and the connections that it opens.
+fn begun(messages: u64) -> (Scheduler, Vec<ConnectionId>) {
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    for number in 0..messages {
+        assert_eq!(scheduler.add(b"a", job(number), Class::Normal, START), Added::Ready);
+    }
+    let connections = opened(act(&mut scheduler, START));
+    (scheduler, connections)
+}
+
+/// Has a connection take a message whose end is not answered.
+fn stalls(scheduler: &mut Scheduler, connection: ConnectionId) -> Job {
+    scheduler.ready(connection, START);
+    let Take::Job(job) = scheduler.take(connection, START) else { panic!("there is one") };
+    scheduler.stalling(connection, START);
+    job
+}
+
+#[test]
+fn a_site_that_refuses_while_a_message_hangs_there_is_not_asked_again_at_once() {
+    let mut rig = rig(5);
+    let hangs = poison(&mut rig, 1, Poison::Hangs);
+    rig.run(SECOND);
+    rig.hosts[0] = Host::Few(1);
+    for _ in 0..9 * 60 {
+        rig.add(0, 1, false);
+        rig.run(SECOND);
+    }
+    assert!((20..=120).contains(&rig.opened[0]), "{}", rig.opened[0]);
+    rig.hosts[0] = Host::Alive;
+    rig.run(2 * MINUTE);
+    assert!(rig.waiting() == 1 && !is_delivered(&rig, hangs), "{}", rig.waiting());
+}
+
+#[test]
+fn a_site_where_every_message_hangs_is_down_although_some_still_wait_for_their_answers() {
+    let (mut scheduler, connections) = begun(1);
+    let first = stalls(&mut scheduler, connections[0]);
+    scheduler.add(b"a", job(100), Class::Normal, START);
+    let [second] = opened(act(&mut scheduler, START))[..] else { panic!("another is tried beside it") };
+    stalls(&mut scheduler, second);
+    let now = START + 10 * MINUTE;
+    scheduler.unanswered(connections[0], &first, false);
+    scheduler.done(connections[0], &first, Feedback::Lost, Some(now + 5 * MINUTE), now);
+    drop(scheduler.unreachable(connections[0], Failure::Silent, "no answer to the end of a message", now));
+    let health = scheduler.state(b"a").unwrap().health;
+    assert!(matches!(health, Health::Down { until, .. } if until > now), "{health:?}");
+    // And up again when one of them is answered.
+    scheduler.done(second, &job(100), Feedback::Good, None, now);
+    assert_eq!(scheduler.state(b"a").unwrap().health, Health::Up);
+}
+
+#[test]
+fn nobody_counts_on_a_connection_that_lags() {
+    let (mut scheduler, connections) = begun(1);
+    scheduler.ready(connections[0], START);
+    assert!(matches!(scheduler.take(connections[0], START), Take::Job(_)));
+    assert_eq!(scheduler.take(connections[0], START), Take::Idle);
+    scheduler.lagging(connections[0], Lag { has_others: false, is_whole: false }, START);
+    scheduler.add(b"a", job(100), Class::Normal, START);
+    let actions = act(&mut scheduler, START + SECOND);
+    assert_eq!(opened(actions.clone()).len(), 1, "{actions:?}");
+}
+
+#[test]
+fn a_site_that_is_asked_for_while_it_is_down_and_others_open_is_probed() {
+    let (mut scheduler, connections) = begun(20);
+    assert!(connections.len() > 1);
+    drop(scheduler.unreachable(connections[0], Failure::Refused, "refused", START));
+    for action in act(&mut scheduler, START) {
+        let Action::Load { destination, .. } = action else { panic!("{action:?}") };
+        scheduler.loaded(destination, &[], true, START);
+    }
+    scheduler.retry_now(Some(b"a"), START);
+    assert_eq!(scheduler.add(b"a", job(100), Class::Normal, START), Added::Ready, "it is the probe");
+    assert_eq!(opened(act(&mut scheduler, START)).len(), 1);
+}
+
+#[test]
+fn what_nobody_waits_for_says_nothing_of_the_lane() {
+    let (mut scheduler, connections) = begun(1);
+    scheduler.retry_now(Some(b"a"), START);
+    assert_eq!(opened(act(&mut scheduler, START)).len(), 1, "a second one");
+    assert_eq!(scheduler.unreachable(connections[0], Failure::Silent, "timed out", START), []);
+    assert_eq!(scheduler.state(b"a").unwrap().lane, Lane::Fast);
+}
+
+#[test]
+fn who_is_told_to_close_before_it_was_greeted_is_not_counted_on_for_ever() {
+    let settings = Settings { connections_max: 1, ..Settings::default() };
+    let mut scheduler = Scheduler::new(settings, 1);
+    scheduler.add(b"a", job(1), Class::Normal, START);
+    let [first] = opened(act(&mut scheduler, START))[..] else { panic!("one opens") };
+    scheduler.lagging(first, Lag { has_others: false, is_whole: false }, START);
+    scheduler.retry_now(Some(b"a"), START);
+    // Its place is needed.
+    scheduler.add(b"b", job(2), Class::Normal, START);
+    assert!(act(&mut scheduler, START).contains(&Action::Close(first)));
+    assert_eq!(scheduler.closed(first, START), []);
+    let mut now = START;
+    for _ in 0..3 {
+        let [next] = opened(act(&mut scheduler, now))[..] else { panic!("somebody has the place at {now:?}") };
+        drop(scheduler.unreachable(next, Failure::Refused, "refused", now));
+        now += 5 * MINUTE;
+        scheduler.add(b"a", job(3), Class::Normal, now);
+    }
+}
+
 #[test]
 fn who_wants_a_site_tried_now_does_not_wait_for_a_probe_that_hangs() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
-    let job = |number| Job { message: id(number), recipients: Positions::One(0), probe: false };
     assert_eq!(scheduler.add(b"a", job(1), Class::Normal, START), Added::Ready);
     let actions = act(&mut scheduler, START);
     let [Action::Open { connection: first, .. }] = actions[..] else { panic!("{actions:?}") };
@@ -139,10 +263,6 @@ fn who_wants_a_site_tried_now_does_not_wait_for_a_probe_that_hangs() {
     }
     scheduler.restore(b"a", START);
     assert_eq!(scheduler.add(b"a", job(2), Class::Normal, until), Added::Ready, "it is the probe");
-    let opened = |actions: Vec<Action>| {
-        let of = |action| if let Action::Open { connection, .. } = action { Some(connection) } else { None };
-        actions.into_iter().filter_map(of).collect::<Vec<_>>()
-    };
     let [hangs] = opened(act(&mut scheduler, until))[..] else { panic!("the probe opens") };
     assert_eq!(opened(act(&mut scheduler, until + MINUTE)), [], "it is waited for");
     let now = until + 2 * MINUTE;

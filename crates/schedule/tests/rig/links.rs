@@ -32,10 +32,12 @@ impl Rig {
         let view = self.scheduler.sites(self.now).find(|view| *view.name == *name).unwrap();
         assert_eq!(view.lane, lane);
         assert!(others < view.window as usize && view.window <= view.limits.connections, "window: {view:?}");
+        // The new one is among them; a limit that was lowered meanwhile is kept from now on.
+        assert!(view.connections <= view.limits.connections.max(1) as usize, "limit: {view:?}");
         if let Health::Down { until, .. } = view.health {
             assert!(until <= self.now, "back-off: {view:?}");
-            let stuck = self.links.values().filter(|link| link.to == to && link.stuck_until > self.now).count();
-            assert_eq!((view.connections, view.ready), (1 + stuck, 1), "one probe at a time");
+            let aside = self.links.values().filter(|link| link.to == to && is_aside(link)).count();
+            assert_eq!((view.connections, view.ready), (1 + aside, 1), "one probe at a time");
         }
         self.opened[to] += 1;
         let is_bad = matches!(self.hosts[to], Host::HalfStalls | Host::HalfBreaks) && self.now >= self.passed_over[to];
@@ -226,6 +228,8 @@ impl Rig {
         let link = self.links.get_mut(&connection).unwrap();
         let lost: Vec<Job> = link.flights.drain(..count.min(link.flights.len())).collect();
         let (to, has_served) = (link.to, link.over > 0);
+        // Who hangs up does so in good time.
+        link.over += u64::from(poison == Poison::Drops);
         for job in lost {
             let mut retry = None;
             for recipient in job.recipients.iter() {
@@ -266,6 +270,15 @@ impl Rig {
             self.later(FAST_TIME, Event::Lags(connection, over));
             return self.later(REPLY_TIME, Event::Finished(connection));
         }
+        if link.stuck_until == self.now {
+            // It hangs no more at these: those behind have their turns after it.
+            let (behind, service) = (link.flights.len().saturating_sub(1), self.manner.service);
+            self.links.get_mut(&connection).unwrap().stuck_until = Duration::ZERO;
+            for number in 1..=u32::try_from(behind).unwrap() {
+                self.later(service * number, Event::Finished(connection));
+            }
+        }
+        let link = &self.links[&connection];
         if link.flights.front().is_some_and(|job| self.is_poison(job, Poison::Drops)) {
             // A connection that served may have been closed for another reason: that is no attempt.
             return if link.over > 0 { self.lost(connection) } else { self.unanswered(connection, Poison::Drops) };

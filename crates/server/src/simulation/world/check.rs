@@ -46,11 +46,9 @@ const THROTTLED: Duration = Duration::from_secs(120);
 const SLOW_MAX: Duration = Duration::from_secs(10);
 /// Over what time rates are judged.
 const RATE_WINDOW: Duration = Duration::from_secs(60);
-/// Attempts at a host that never greets: those of the first hour after a start, and of each hour after it.
+/// Attempts at a host that takes nothing: those of the first hour after a start, and of each hour after it.
 const ATTEMPTS_FIRST: f64 = 16.0;
 const ATTEMPTS_HOUR: f64 = 3.0;
-/// The same of one that greets and answers no message: those that were lost together are tried apart.
-const ATTEMPTS_HOUR_GREETED: f64 = 4.0;
 /// The longest that a connection to such a host lasts: the greeting and EHLO in the slow lane.
 const HELD_MAX: Duration = Duration::from_secs(11 * 60);
 /// Octets that a host may say before it is left: what a reply may have, and what wires hold.
@@ -431,9 +429,7 @@ impl Checker<'_> {
             let is_alone = others().all(|host| never_takes(self.world.hosts()[host as usize].script.base));
             let is_spared = others().any(|host| is_steady(self.world, host));
             let dials = if is_alone || is_spared { self.seen.dials[number as usize] } else { 0 };
-            let greets = matches!(character, Character::HungData | Character::Cut | Character::CutTaken);
-            let an_hour = if greets { ATTEMPTS_HOUR_GREETED } else { ATTEMPTS_HOUR };
-            let most = starts * ATTEMPTS_FIRST + hours * an_hour;
+            let most = starts * ATTEMPTS_FIRST + hours * ATTEMPTS_HOUR;
             if f64::from(dials) > most {
                 self.say(format!(
                     "COSTLY: {dials} attempts at host {number}, which is {character}; {most:.0} are the most"
