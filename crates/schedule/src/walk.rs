@@ -211,6 +211,10 @@ impl Destination {
         if is_last && used == whole.len() && room.down.is_some() && room.used < room.limit {
             room.used += self.take_aside(&mut walk, line, now);
         }
+        if walk.is_probe && entries.is_empty() && walk.seen == 0 && self.look_at.is_some() {
+            // Nobody waits any more whose age was to be looked at. What came meanwhile is seen by a walk over all.
+            self.look_by(now);
+        }
         if walk.is_probe && room.used >= room.limit {
             self.more = true;
             return;

@@ -27,7 +27,8 @@ impl Rig {
         let whose = self.scheduler.a_destination(site).expect("it has work").to_vec();
         let whose = String::from_utf8(whose).unwrap().strip_prefix("domain-").unwrap().parse().unwrap();
         assert_eq!(self.said[whose], Some(to), "it opens for somebody whose mail goes there");
-        let is_aside = |link: &Link| link.lagged && link.is_bad || link.stuck_until > self.now;
+        // At the moment at which it ends, others may be told of first.
+        let is_aside = |link: &Link| link.lagged && link.is_bad || link.stuck_until >= self.now;
         let others = self.links.values().filter(|link| link.to == to && !link.closing && !is_aside(link)).count();
         let view = self.scheduler.sites(self.now).find(|view| *view.name == *name).unwrap();
         assert_eq!(view.lane, lane);
