@@ -3,7 +3,7 @@
 //! Four lines for each lane: sites without a connection, those that were asked before and were quiet, those that are down and are to
 //! be probed, and those that want one more. So whoever was alive does not wait behind all that is dead; but after [`LIVE_TURNS`] of them there is a probe, and
 //! nobody is kept out. Who was quiet comes in turn with the first ones by his time, as long as there is room for such. Inside a line the order is the time at which a site wanted it, later by what its hosts are expected
-//! to take: who was fast before comes first, and as that is bounded nobody waits for ever.
+//! to take: who was fast before comes first, and as that is bounded nobody in a line waits for ever.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
