@@ -3,6 +3,8 @@
 //! Very many hosts that say nothing, met at once, would hold the whole lane until its time-outs are over. So when others
 //! wait for a place, one that has been *quiet* for longer than hosts usually take is called off. That says nothing against
 //! its host: the site is asked again, four times as patiently each time, and at last with all the time that the lane has.
+//! Where nobody who was asked clearly later is ready before it, it may be we who are slow, and it has four times as long: of very
+//! many who are asked at once those are known first that were quick.
 //! Sites that are asked again stand in a line of their own (`stands`) and have half of the lane at most ([`Budget`]), so
 //! that there is room for those of which nothing is known yet.
 //!
@@ -31,6 +33,8 @@ pub(crate) struct Quiet {
     /// What hosts take, smoothed; and by how much they differ from it.
     mean: Option<Duration>,
     deviation: Duration,
+    /// When the one began that began last of those that are ready.
+    latest: Duration,
 }
 
 impl Quiet {
@@ -44,6 +48,7 @@ impl Quiet {
     /// A connection is ready for mail: so long that takes.
     pub(crate) fn greets(&mut self, id: ConnectionId, now: Duration) {
         let Some((_, since)) = self.ends(id) else { return };
+        self.latest = self.latest.max(since);
         let took = now.saturating_sub(since);
         if took < AT_HOME {
             return;
@@ -75,7 +80,9 @@ impl Quiet {
         let tries = self.tries.iter().enumerate().take(TRIES - 1).skip(usize::from(again));
         let firsts = tries.filter_map(|(number, same)| {
             let (id, since) = same.first_key_value()?;
-            Some((since.saturating_add(self.patience(number)), *id))
+            let patience = self.patience(number);
+            let is_overtaken = self.latest >= since.saturating_add(patience / 2);
+            Some((since.saturating_add(if is_overtaken { patience } else { patience * FACTOR }), *id))
         });
         firsts.min()
     }

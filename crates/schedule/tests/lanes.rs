@@ -476,12 +476,12 @@ fn the_line_keeps_its_order_while_other_things_are_asked() {
     let mut busy = Vec::new();
     for (number, name) in (0..).zip(["busy", "busy-too", "a", "b"]) {
         add(&mut scheduler, name, number);
-        let now = START + SECOND * u32::try_from(number).unwrap();
+        let now = START + SECOND / 10 * u32::try_from(number).unwrap();
         busy.extend(opened(&act(&mut scheduler, LIMITS, now)));
     }
     assert_eq!(busy.len(), 2);
     ["y", "z"].iter().for_each(|name| add(&mut scheduler, name, 9));
-    let now = START + 9 * SECOND;
+    let now = START + SECOND / 2;
     let Some(Action::Resolve { destination }) = scheduler.poll(now) else { panic!("one is asked") };
     assert_eq!(scheduler.poll(now), None);
     let place = Place { site: b"y", limits: LIMITS, expected: None, until: now };
