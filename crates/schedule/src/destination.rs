@@ -91,6 +91,8 @@ pub(crate) struct Destination {
     pub(crate) unseen: bool,
     /// When the list is to be looked through at the latest.
     pub(crate) look_at: Option<Duration>,
+    /// It stands for some that were due, and waited for room or for the probe.
+    pub(crate) looks_at_due: bool,
     /// No walk by the clock before.
     pub(crate) rest_until: Duration,
     /// No walk for more work before.
@@ -142,6 +144,7 @@ impl Destination {
             more: false,
             unseen: false,
             look_at: None,
+            looks_at_due: false,
             rest_until: Duration::ZERO,
             again_from: Duration::ZERO,
             overdue: 0,
@@ -305,6 +308,10 @@ impl Destination {
             self.look_by(self.next_look(message, due, part.warned, settings, now));
         } else if let Some(times) = &mut self.times {
             times.forget(message, &part.recipients);
+        }
+        // It may stand for the age of those alone that are done now.
+        if self.active.is_empty() && !self.more && self.looks_at_due {
+            self.look_by(now);
         }
     }
 

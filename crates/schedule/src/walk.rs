@@ -151,6 +151,7 @@ impl Destination {
             self.more = false;
             if !is_probe {
                 let unseen = std::mem::take(&mut self.unseen);
+                self.looks_at_due = false;
                 self.look_at = self.times.as_mut().and_then(|times| times.begin_walk(unseen, now));
             }
         }
@@ -289,6 +290,7 @@ impl Destination {
                 continue;
             }
             self.more |= due <= now;
+            self.looks_at_due |= due <= now;
             // What is due already waits for room or for the probe; only its age can come before.
             let due = if due <= now { Duration::MAX } else { due.max(until) };
             let check = if is_ahead { due } else { self.next_look(entry.message, due, entry.warned, settings, now) };
