@@ -52,6 +52,9 @@ pub(super) struct Sample {
     /// Arrivals waited for, and arrivals.
     pub(super) live: usize,
     pub(super) arrived: usize,
+    /// Arrivals of what had come before, and of what nobody sent.
+    pub(super) twice: u64,
+    pub(super) strange: u64,
     pub(super) internet: Summary,
     /// Processor time: the machine; the server, where it is one process.
     pub(super) machine_s: f64,
@@ -229,6 +232,8 @@ pub(super) fn sample(site: &Site, kind: &Kind, case: &Case) -> Result<Sample, St
         at_100: at(100),
         live: expected,
         arrived,
+        twice: tally.twice,
+        strange: tally.strange,
         internet: summary,
         machine_s,
         server_s,

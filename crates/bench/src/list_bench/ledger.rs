@@ -100,14 +100,9 @@ impl Tally {
         self.times.iter().filter(|at| **at <= moment_us).count()
     }
 
-    /// How long before a moment the oldest of what came again had come first, in microseconds.
-    pub(super) fn oldest_repeated(&self, moment_us: u64) -> Option<u64> {
-        self.repeated.iter().map(|first| moment_us.saturating_sub(*first)).max()
-    }
-
-    /// What came again although it had come first after a moment.
-    pub(super) fn repeated_after(&self, moment_us: u64) -> usize {
-        self.repeated.iter().filter(|first| **first > moment_us).count()
+    /// When that had come first which came again, in microseconds since the simulation began.
+    pub(super) fn repeated(&self) -> &[u64] {
+        &self.repeated
     }
 
     /// What came again because nobody could see that it had been taken.
@@ -118,18 +113,25 @@ impl Tally {
     /// Who had no message and does not wait for one either.
     pub(super) fn lost(&self, waiting: &HashSet<String>) -> u64 {
         let had = self.had();
-        self.people.iter().filter(|(name, (number, _))| !had.contains(number) && !waiting.contains(*name)).count()
+        self.people.iter().filter(|(name, (number, _))| !had.contains_key(number) && !waiting.contains(*name)).count()
             as u64
     }
 
-    /// Who had a message and waits for one all the same.
-    pub(super) fn unrecorded(&self, waiting: &HashSet<String>) -> u64 {
+    /// Of each who had a message and waits for one all the same: when he had the first, in microseconds since the simulation
+    /// began.
+    pub(super) fn unrecorded(&self, waiting: &HashSet<String>) -> Vec<u64> {
         let had = self.had();
-        self.people.iter().filter(|(name, (number, _))| had.contains(number) && waiting.contains(*name)).count() as u64
+        waiting.iter().filter_map(|name| had.get(&self.people.get(name)?.0)).copied().collect()
     }
 
-    fn had(&self) -> HashSet<u32> {
-        self.taken.keys().map(|(_, number)| *number).collect()
+    /// When recipients had their first message.
+    fn had(&self) -> HashMap<u32, u64> {
+        let mut had = HashMap::new();
+        for ((_, number), at) in &self.taken {
+            let first = had.entry(*number).or_insert(*at);
+            *first = (*first).min(*at);
+        }
+        had
     }
 
     /// Arrivals at live recipients so far.
@@ -227,8 +229,7 @@ mod tests {
         assert_eq!(tally.moment(51, 4), Some(30));
         assert_eq!((tally.moment(75, 4), tally.moment(100, 4), tally.moment(0, 4)), (Some(30), None, None));
         // b had message 1 at 10 and 40, and took message 0 at 60 without a word; that it comes again is no fault.
-        assert_eq!((tally.oldest_repeated(50), tally.again_after_silence()), (Some(40), 0));
-        assert_eq!([9, 10, 50].map(|moment| tally.repeated_after(moment)), [1, 0, 0]);
+        assert_eq!((tally.repeated(), tally.again_after_silence()), (&[10][..], 0));
         tally.add(&taken(70, "r/0/x", "b"));
         assert_eq!((tally.arrived(), tally.twice, tally.again_after_silence()), (4, 1, 1));
     }
@@ -237,15 +238,17 @@ mod tests {
     fn one_who_is_lost_and_one_who_is_doubled_do_not_make_up_for_each_other() {
         let people = ["a", "b", "c", "d"].map(|name| (name.to_owned(), true));
         let mut tally = Tally::new("r", people);
-        tally.add(&taken(1, "r/0/x", "a,b"));
+        tally.add(&taken(1, "r/0/x", "a"));
+        tally.add(&taken(3, "r/0/x", "b"));
+        tally.add(&taken(2, "r/1/x", "b"));
         let of = |waiting: &[&str]| {
             let waiting = waiting.iter().map(|name| (*name).to_owned()).collect();
             (tally.lost(&waiting), tally.unrecorded(&waiting))
         };
-        assert_eq!(of(&["c", "d", "a report"]), (0, 0));
+        assert_eq!(of(&["c", "d", "a report"]), (0, vec![]));
         // Two came and two wait, of four.
-        assert_eq!(of(&["b", "c"]), (1, 1));
-        assert_eq!(of(&["c", "a report"]), (1, 0));
+        assert_eq!(of(&["b", "c"]), (1, vec![2]));
+        assert_eq!(of(&["c", "a report"]), (1, vec![]));
     }
 
     #[test]

@@ -7,14 +7,16 @@
 //! a kill in the middle of a large list ([`restart`]), how often its body is stored ([`bodies`]). Servers and cases take
 //! turns round after round ([`plan`]); [`report`] makes the tables.
 //!
-//! Everything shares the machine, so figures mean something beside each other only. No time makes it fail; what must be
-//! however fast the machine is does.
+//! Everything shares the machine, so figures mean something beside each other only. A run does not fail because something
+//! took long. It fails when there are no figures, when mail is lost or comes twice, and when another rule is broken that
+//! holds on a slow machine too ([`report::Line::must`], [`musts`]).
 
 mod bodies;
 mod flow;
 mod internet;
 mod ledger;
 mod limits;
+mod musts;
 mod plan;
 mod report;
 mod restart;

@@ -80,12 +80,10 @@ fn tell(site: &Site, servers: &[Kind], part: Part, arguments: &Arguments) -> Res
         _ => {
             let mut told = tables(site, servers, part, arguments).report(part);
             if part == Part::Large && servers.contains(&Kind::Serve) {
-                let bodies = bodies::measure(site, arguments)?;
-                let lines = bodies.lines();
-                told.text += &lines.markdown("Bodies of a large list").replace("\n## ", "\n### ");
-                told.broken = lines.broken();
-                if let Some(value) = told.value.as_object_mut() {
-                    value.insert("bodies".to_owned(), bodies.json());
+                // The table is there even if this cannot be said.
+                match bodies::measure(site, arguments) {
+                    Ok(bodies) => told.add("bodies", &bodies.lines(), "Bodies of a large list", bodies.json()),
+                    Err(why) => told.broken.push(format!("no figures of the bodies: {why}")),
                 }
             }
             Ok(told)
@@ -169,23 +167,29 @@ pub(super) fn cases(part: Part, arguments: &Arguments) -> Vec<Case> {
 /// Whether a server takes part: those that need minutes for ten lists say nothing in the larger parts.
 fn takes_part(kind: &Kind, part: Part) -> bool {
     match (kind, part) {
-        (Kind::Serve | Kind::ServeMemory, _) | (_, Part::Single) => true,
+        (kind, part) if kind.is_mailrace() || part == Part::Single => true,
         (Kind::Peer(_) | Kind::Untuned(_), Part::Share | Part::Ten) => true,
         (Kind::Peer(name), Part::Large | Part::Slow) => name == "postfix",
         _ => false,
     }
 }
 
-/// Tables of a part, a case each.
-pub(super) struct Tables(pub(super) Vec<Table>);
+/// Tables of a part.
+#[derive(Debug)]
+pub(super) struct Tables {
+    /// Who takes part, in the order of the rows.
+    pub(super) servers: Vec<Kind>,
+    /// A case each.
+    pub(super) all: Vec<Table>,
+}
 
 fn tables(site: &Site, servers: &[Kind], part: Part, arguments: &Arguments) -> Tables {
-    let servers: Vec<&Kind> = servers.iter().filter(|kind| takes_part(kind, part)).collect();
+    let servers: Vec<Kind> = servers.iter().filter(|kind| takes_part(kind, part)).cloned().collect();
     let rows = || servers.iter().map(|kind| Row::new(kind.name())).collect();
-    let mut tables: Vec<Table> = cases(part, arguments).into_iter().map(|case| Table { case, rows: rows() }).collect();
+    let mut all: Vec<Table> = cases(part, arguments).into_iter().map(|case| Table { case, rows: rows() }).collect();
     for round in 0..arguments.rounds() {
-        for (server, case) in order(servers.len(), tables.len(), round) {
-            let (Some(kind), Some(Table { case, rows })) = (servers.get(server), tables.get_mut(case)) else {
+        for (server, case) in order(servers.len(), all.len(), round) {
+            let (Some(kind), Some(Table { case, rows })) = (servers.get(server), all.get_mut(case)) else {
                 continue;
             };
             if let Some(row) = rows.get_mut(server) {
@@ -193,7 +197,7 @@ fn tables(site: &Site, servers: &[Kind], part: Part, arguments: &Arguments) -> T
             }
         }
     }
-    Tables(tables)
+    Tables { servers, all }
 }
 
 /// In which order a round takes servers with their cases, by number.
@@ -275,12 +279,17 @@ mod tests {
     }
 
     #[test]
-    fn slow_servers_do_one_list_only() {
+    fn peers_do_one_list_and_ten_and_only_postfix_large_and_slow_ones() {
         let peers = [Kind::Peer("exim".to_owned()), Kind::Untuned("postfix".to_owned()), Kind::Serve];
         let doing = |part| peers.iter().map(|kind| takes_part(kind, part)).collect::<Vec<_>>();
+        let postfix = Kind::Peer("postfix".to_owned());
+        assert!(takes_part(&postfix, Part::Large) && takes_part(&postfix, Part::Slow));
+        assert!(!takes_part(&postfix, Part::Twohundred));
         assert_eq!(doing(Part::Single), [true, true, true]);
         assert_eq!(doing(Part::Ten), [true, true, true]);
+        assert_eq!(doing(Part::Share), [true, true, true]);
         assert_eq!(doing(Part::Large), [false, false, true]);
+        assert_eq!(doing(Part::Slow), [false, false, true]);
         assert_eq!(doing(Part::Twohundred), [false, false, true]);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! `kill -9`, and at once the same server again on the same spool. From the ledger of the internet: when everybody live had
 //! the list, who had it twice, and how long before the kill the first of the two had come. From the spool at the end: who
-//! still waits. Each recipient has had the list or waits for it, and without a kill under way not both.
+//! still waits. Each recipient has had the list or waits for it; both only if he had it just before a kill under way, since
+//! who waits will have it twice.
 //!
 //! The time of a server that was killed while it held the list runs from its second start, that of the others from the
 //! first connection of the submitter. Processor time is that of both processes, memory the most of either.
@@ -13,7 +14,7 @@ use super::ledger::Tally;
 use super::report::{Line, Lines, Told, count, line, quotients};
 use super::{Arguments, Part, plan};
 use crate::clock;
-use crate::side_by_side::figures::{Row, Sampled, spread, text};
+use crate::side_by_side::figures::{Row, Sampled, cell};
 use crate::side_by_side::programs::{process_memory_max, process_ticks, seconds};
 use crate::side_by_side::servers::{Kind, Server, Site, Task};
 use crate::spool_bench::say;
@@ -27,7 +28,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 const ASK_EVERY: Duration = Duration::from_millis(20);
 /// How long after the last arrival doubles are looked for.
 const AFTER: Duration = Duration::from_secs(1);
-/// What comes again had come at most so long before the kill (docs/crash-tests.md: an outcome is durable 50 ms after it is
+/// What comes again, or is to, had come at most so long before the kill (docs/crash-tests.md: an outcome is durable 50 ms after it is
 /// recorded; between the answer of a host and that lies a busy machine).
 const REPEATED_MAX_US: u64 = 500_000;
 /// Percent of all arrivals that are the middle.
@@ -69,14 +70,37 @@ struct Sample {
     /// Nobody brought them the list and it does not wait for them.
     lost: u64,
     /// Had it and wait for it all the same.
-    unrecorded: u64,
-    /// Came again; how long before the kill the oldest of them had come, in microseconds.
-    twice: u64,
-    oldest_us: Option<u64>,
-    /// What came again of what had first come after the restart.
-    anew: u64,
+    unrecorded: Again,
+    /// Came again.
+    twice: Again,
     /// Came again because the server was killed before the host could answer.
     unanswered: usize,
+}
+
+/// What came, and came again or is to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Again {
+    count: u64,
+    /// How long before the kill the oldest of it had come first, in microseconds.
+    oldest_us: Option<u64>,
+    /// Had come first when the server was there again.
+    anew: u64,
+}
+
+impl Again {
+    /// Of these first arrivals; `killed` and `ready` are when a server ended and the next was there. All are microseconds.
+    fn new(first: &[u64], kill: Option<(u64, u64)>) -> Self {
+        Self {
+            count: first.len() as u64,
+            oldest_us: kill.and_then(|(killed, _)| first.iter().map(|at| killed.saturating_sub(*at)).max()),
+            anew: kill.map_or(0, |(_, ready)| first.iter().filter(|at| **at > ready).count() as u64),
+        }
+    }
+
+    /// What a kill in the middle does not explain, by when the server was there again.
+    fn unexplained(&self, way: Way) -> u64 {
+        if way == Way::Killed { self.anew } else { self.count }
+    }
 }
 
 impl Sampled for Sample {
@@ -154,16 +178,17 @@ fn sample(site: &Site, arguments: &Arguments, way: Way) -> Result<Sample, String
     let since = |us: u64| us.saturating_sub(internet.start_us);
     sample.all_s = tally.moment(100, expected).map(|at| micros(at.saturating_sub(since(start_us))));
     sample.arrived = tally.arrived();
-    (sample.lost, sample.unrecorded) = (tally.lost(&waiting), tally.unrecorded(&waiting));
-    sample.twice = tally.twice;
+    sample.lost = tally.lost(&waiting);
     sample.unanswered = tally.again_after_silence();
-    if let Some(killed) = killed_us.map(since) {
-        sample.oldest_us = tally.oldest_repeated(killed);
+    let kill = killed_us.map(since).map(|killed| {
         // Answers to what the killed one had sent leave a little later than it ended, and before the next one is there.
         let ready = Duration::from_secs_f64(sample.ready_s.unwrap_or(0.0)).as_micros();
-        sample.anew = tally.repeated_after(killed.saturating_add(u64::try_from(ready).unwrap_or(u64::MAX))) as u64;
-        sample.before = Some(100.0 * count(tally.arrived_by(killed) as u64) / count(expected.max(1) as u64));
-    }
+        (killed, killed.saturating_add(u64::try_from(ready).unwrap_or(u64::MAX)))
+    });
+    sample.twice = Again::new(tally.repeated(), kill);
+    sample.unrecorded = Again::new(&tally.unrecorded(&waiting), kill);
+    sample.before =
+        kill.map(|(killed, _)| 100.0 * count(tally.arrived_by(killed) as u64) / count(expected.max(1) as u64));
     Ok(sample)
 }
 
@@ -210,20 +235,26 @@ impl Figures {
     fn lines(&self) -> Lines {
         let by_through = |figure: fn(&Sample) -> Option<f64>| {
             let others = self.rows.first().into_iter().flat_map(|first| {
-                self.rows.iter().skip(1).map(|row| format!("{}: {}", row.name, text(quotients(row, first, figure), 2)))
+                self.rows.iter().skip(1).map(|row| format!("{}: {}", row.name, cell(&quotients(row, first, figure), 2)))
             });
             others.collect::<Vec<_>>().join("; ")
         };
         let is_whole = self.all().all(|(_, sample)| sample.arrived == sample.expected);
         let missing = self.all().map(|(_, sample)| sample.expected - sample.arrived.min(sample.expected)).max();
         let lost: u64 = self.all().map(|(_, sample)| sample.lost).sum();
-        let not_under_way = || [Way::Through, Way::Held].into_iter().flat_map(|way| self.row(way));
-        let unrecorded: u64 = not_under_way().map(|one| one.unrecorded).sum();
-        let without: u64 = not_under_way().map(|one| one.twice).sum();
-        let without = without + self.row(Way::Killed).map(|one| one.anew).sum::<u64>();
-        let oldest = self.row(Way::Killed).filter_map(|sample| sample.oldest_us).max();
-        let twice = spread(self.row(Way::Killed).map(|sample| count(sample.twice)).collect());
-        let twice = twice.map_or(0.0, |(_, _, most)| most);
+        let unexplained =
+            |of: fn(&Sample) -> Again| -> u64 { self.all().map(|(way, sample)| of(sample).unexplained(way)).sum() };
+        let (twice, unrecorded) = (unexplained(|sample| sample.twice), unexplained(|sample| sample.unrecorded));
+        let by_the_kill = |what: &str, of: fn(&Sample) -> Again| {
+            let all = || self.row(Way::Killed).map(of);
+            let (most, oldest) =
+                (all().map(|again| again.count).max(), all().filter_map(|again| again.oldest_us).max());
+            Line::must(
+                format!("{what} after a kill in the middle: only what had come at most 500 ms before it"),
+                format!("{} at most, {:.0} ms", most.unwrap_or(0), oldest.map_or(0.0, |us| 1e3 * micros(us))),
+                oldest.is_none_or(|us| us <= REPEATED_MAX_US),
+            )
+        };
         let in_time = self.all().all(|(way, sample)| sample.is_killed_in_time(way));
         Lines(vec![
             Line::plain("time by that of a server not killed", by_through(|sample| sample.all_s)),
@@ -231,17 +262,14 @@ impl Figures {
             Line::plain("the most memory by that", by_through(|sample| Some(count(sample.memory)))),
             Line::must("every live recipient had the list", format!("{} had not", missing.unwrap_or(0)), is_whole),
             Line::must(format!("lost of {} recipients: 0", self.recipients), lost.to_string(), lost == 0),
-            Line::must("twice without a kill under way: 0", without.to_string(), without == 0),
+            Line::must("twice without a kill under way: 0", twice.to_string(), twice == 0),
             Line::must(
                 "had the list and wait for it, without a kill under way: 0",
                 unrecorded.to_string(),
                 unrecorded == 0,
             ),
-            Line::must(
-                "twice after a kill in the middle: only what had come at most 500 ms before it",
-                format!("{twice:.0} at most, {:.0} ms", oldest.map_or(0.0, |us| 1e3 * micros(us))),
-                oldest.is_none_or(|us| us <= REPEATED_MAX_US),
-            ),
+            by_the_kill("twice", |sample| sample.twice),
+            by_the_kill("had the list and wait for it", |sample| sample.unrecorded),
             Line::must("the kill came between 10 and 90 % of the arrivals, or before all", "", in_time),
         ])
     }
@@ -250,25 +278,26 @@ impl Figures {
     pub(super) fn report(&self, part: Part) -> Told {
         let mut out = format!(
             "\n## {}\n\n| {} recipients | all live ones, s | start until ready, s | arrived before the kill, % | CPU, s \
-             | memory, MiB | came twice | the same, unanswered before |\n|---|{}\n",
+             | memory, MiB | came twice | the same, unanswered before | had it and wait |\n|---|{}\n",
             part.title(),
             self.recipients,
-            "---|".repeat(7)
+            "---|".repeat(8)
         );
         for row in &self.rows {
-            let figure = |digits, value: fn(&Sample) -> Option<f64>| text(row.values(value), digits);
+            let figure = |digits, value: fn(&Sample) -> Option<f64>| cell(&row.rounds(value), digits);
             line(
                 &mut out,
                 format_args!(
-                    "| {} | {} | {} | {} | {} | {} | {} | {} |",
+                    "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
                     row.name,
                     figure(2, |sample| sample.all_s),
                     figure(3, |sample| sample.ready_s),
                     figure(0, |sample| sample.before),
                     figure(2, |sample| Some(sample.cpu_s)),
                     figure(0, |sample| Some(count(sample.memory >> 20))),
-                    figure(0, |sample| Some(count(sample.twice))),
+                    figure(0, |sample| Some(count(sample.twice.count))),
                     figure(0, |sample| Some(count(sample.unanswered as u64))),
+                    figure(0, |sample| Some(count(sample.unrecorded.count))),
                 ),
             );
         }
@@ -289,7 +318,10 @@ impl Sample {
         json!({
             "all_seconds": self.all_s, "ready_seconds": self.ready_s, "percent_before_kill": self.before,
             "cpu_seconds": self.cpu_s, "memory_max": self.memory, "arrived": self.arrived, "expected": self.expected,
-            "lost": self.lost, "unrecorded": self.unrecorded, "twice": self.twice, "oldest_twice_us": self.oldest_us, "unanswered": self.unanswered,
+            "lost": self.lost, "unanswered": self.unanswered,
+            "twice": self.twice.count, "oldest_twice_us": self.twice.oldest_us, "twice_anew": self.twice.anew,
+            "unrecorded": self.unrecorded.count, "oldest_unrecorded_us": self.unrecorded.oldest_us,
+            "unrecorded_anew": self.unrecorded.anew,
         })
     }
 }
@@ -300,8 +332,8 @@ mod tests {
 
     fn figures(change: impl FnOnce(&mut [Sample; 3])) -> Figures {
         let one = Sample { all_s: Some(2.0), cpu_s: 1.0, memory: 100, arrived: 9, expected: 9, ..Sample::default() };
-        let killed =
-            Sample { all_s: Some(3.0), before: Some(50.0), twice: 4, oldest_us: Some(REPEATED_MAX_US), ..one.clone() };
+        let again = Again { count: 4, oldest_us: Some(REPEATED_MAX_US), anew: 0 };
+        let killed = Sample { all_s: Some(3.0), before: Some(50.0), twice: again, unrecorded: again, ..one.clone() };
         let held = Sample { before: Some(0.0), ..one.clone() };
         let mut samples = [one, killed, held];
         change(&mut samples);
@@ -318,18 +350,32 @@ mod tests {
         let broken = |change: fn(&mut [Sample; 3])| figures(change).lines().broken().len();
         assert_eq!(broken(|_| {}), 0);
         assert_eq!(broken(|samples| samples[1].lost = 1), 1);
-        assert_eq!(broken(|samples| samples[0].unrecorded = 1), 1);
-        assert_eq!(broken(|samples| samples[2].unrecorded = 1), 1);
-        // What the killed one forgot is sent again.
-        assert_eq!(broken(|samples| samples[1].unrecorded = 1), 0);
         assert_eq!(broken(|samples| samples[2].arrived = 8), 1);
-        assert_eq!(broken(|samples| samples[1].oldest_us = Some(REPEATED_MAX_US + 1)), 1);
-        assert_eq!(broken(|samples| samples[1].anew = 1), 1);
-        assert_eq!(broken(|samples| samples[0].twice = 1), 1);
-        assert_eq!(broken(|samples| samples[2].twice = 1), 1);
+        let both: [fn(&mut Sample) -> &mut Again; 2] = [|sample| &mut sample.twice, |sample| &mut sample.unrecorded];
+        for again in both {
+            let broken = |change: &dyn Fn(&mut [Sample; 3])| figures(change).lines().broken().len();
+            assert_eq!(broken(&|samples| again(&mut samples[0]).count = 1), 1);
+            assert_eq!(broken(&|samples| again(&mut samples[2]).count = 1), 1);
+            // What the killed one forgot is sent again, or will be.
+            assert_eq!(broken(&|samples| again(&mut samples[1]).count = 5), 0);
+            assert_eq!(broken(&|samples| again(&mut samples[1]).oldest_us = Some(REPEATED_MAX_US + 1)), 1);
+            assert_eq!(broken(&|samples| again(&mut samples[1]).anew = 1), 1);
+        }
         // A kill before or after everything shows nothing.
         assert_eq!(broken(|samples| samples[1].before = Some(100.0)), 1);
         assert_eq!(broken(|samples| samples[2].before = Some(3.0)), 1);
+    }
+
+    #[test]
+    fn what_comes_again_is_judged_by_when_it_came_first() {
+        let of = |first: &[u64], kill| {
+            let Again { count, oldest_us, anew } = Again::new(first, kill);
+            (count, oldest_us, anew)
+        };
+        assert_eq!(of(&[], Some((50, 70))), (0, None, 0));
+        assert_eq!(of(&[5, 40], None), (2, None, 0));
+        // Answered before the kill, while nobody was there, and by the next one.
+        assert_eq!(of(&[40, 60, 71], Some((50, 70))), (3, Some(10), 1));
     }
 
     #[test]

@@ -17,6 +17,21 @@ pub(crate) fn text(values: Vec<f64>, digits: usize) -> String {
     )
 }
 
+/// The same for figures of all rounds: "2 of 3: " stands before those of two rounds, `-` for those of none.
+pub(crate) fn cell(rounds: &[Option<f64>], digits: usize) -> String {
+    let values: Vec<f64> = rounds.iter().flatten().copied().collect();
+    match values.len() {
+        some if some == rounds.len() || some == 0 => text(values, digits),
+        some => format!("{some} of {}: {}", rounds.len(), text(values, digits)),
+    }
+}
+
+/// The median of the figures of all rounds; `None` if one of them has none, for a round that failed is no good one.
+pub(crate) fn median(rounds: &[Option<f64>]) -> Option<f64> {
+    let values: Option<Vec<f64>> = rounds.iter().copied().collect();
+    values.and_then(spread).map(|(median, ..)| median)
+}
+
 /// What a round gave for one contender.
 pub(crate) trait Sampled: Clone {
     /// The figure that ratios are made of.
@@ -62,6 +77,11 @@ impl<S: Sampled> Row<S> {
         self.samples.iter().flatten().filter_map(value).collect()
     }
 
+    /// The figure of every round, with a gap for each that gave none.
+    pub(crate) fn rounds(&self, value: impl Fn(&S) -> Option<f64>) -> Vec<Option<f64>> {
+        self.samples.iter().map(|sample| sample.as_ref().and_then(&value)).collect()
+    }
+
     /// Quotients of the rates of the same round; a round without one of them gives none.
     pub(crate) fn ratios(&self, by: &Self) -> Vec<f64> {
         let rate = |sample: &Option<S>| sample.as_ref().map(Sampled::rate);
@@ -78,6 +98,15 @@ mod tests {
         assert_eq!(spread(vec![3.0, 1.0, 2.0]), Some((2.0, 1.0, 3.0)));
         assert_eq!(spread(vec![4.0, 1.0]), Some((2.5, 1.0, 4.0)));
         assert_eq!(spread(vec![]), None);
+    }
+
+    #[test]
+    fn a_round_without_a_figure_is_told_and_spoils_the_median() {
+        assert_eq!(cell(&[Some(1.0), Some(3.0)], 1), "2.0 [1.0–3.0]");
+        assert_eq!(cell(&[None, Some(3.0), None], 1), "1 of 3: 3.0 [3.0–3.0]");
+        assert_eq!((cell(&[None, None], 1), cell(&[], 1)), ("-".to_owned(), "-".to_owned()));
+        assert_eq!(median(&[Some(1.0), Some(3.0), Some(2.0)]), Some(2.0));
+        assert_eq!([median(&[Some(1.0), None, Some(2.0)]), median(&[])], [None, None]);
     }
 
     impl Sampled for f64 {

@@ -40,6 +40,11 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// Whether it is ours, and passes mail on.
+    pub(crate) fn is_mailrace(&self) -> bool {
+        matches!(self, Self::Serve | Self::ServeMemory)
+    }
+
     pub(crate) fn name(&self) -> Cow<'_, str> {
         Cow::Borrowed(match self {
             Self::Serve => "mailrace serve",
