@@ -21,6 +21,7 @@ mod plan;
 mod report;
 mod restart;
 mod stragglers;
+mod tries;
 mod world;
 
 use crate::spool_bench::say;

@@ -218,6 +218,14 @@ impl<'a> Server<'a> {
         }
     }
 
+    /// The log of a `mailrace serve`.
+    pub(crate) fn log(&self) -> Option<PathBuf> {
+        match &self.made {
+            Made::Child { dir, .. } => Some(dir.join("log")).filter(|log| log.exists()),
+            Made::Peer(_) => None,
+        }
+    }
+
     /// What `mailrace spool stats` says of the spool of a server that has ended.
     ///
     /// # Errors
