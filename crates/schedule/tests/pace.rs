@@ -27,9 +27,9 @@ struct Course {
 }
 
 impl Course {
-    /// Refusals in a hundred messages that the host was asked to take.
-    fn refused_percent(&self) -> usize {
-        100 * self.refused / (self.taken + self.refused).max(1)
+    /// Whether no more than so many of a hundred messages were refused that the host was asked to take.
+    fn refuses_at_most(&self, percent: usize) -> bool {
+        100 * self.refused <= percent * (self.taken + self.refused)
     }
 }
 
@@ -63,17 +63,18 @@ fn course(host: Host, messages: usize, learns_pace: bool, seed: u64) -> Course {
 
 /// What is asked of a course: messages taken at least, and percent refused at most.
 fn keeps(course: &Course, taken: usize, percent: usize) -> bool {
-    course.taken >= taken && course.refused_percent() <= percent
+    course.taken >= taken && course.refuses_at_most(percent)
 }
 
 #[test]
 fn a_host_that_bears_so_much_gets_it_and_seldom_more() {
+    // Next to what comes of it: these are the figures of docs/delivery.md, "A learned pace".
     for (host, messages, taken, percent) in [
-        (Host::Paces(SECOND), 2_000, 480, 10),
-        (Host::Paces(100 * MS), 12_000, 4_800, 5),
-        (Host::Paces(10 * SECOND), 2_000, 48, 15),
-        (Host::Counts(100, MINUTE), 4_000, 800, 5),
-        (Host::Murmurs(SECOND), 2_000, 480, 15),
+        (Host::Paces(SECOND), 2_000, 555, 9),
+        (Host::Paces(100 * MS), 12_000, 5_330, 1),
+        (Host::Paces(10 * SECOND), 2_000, 51, 12),
+        (Host::Counts(100, MINUTE), 4_000, 860, 4),
+        (Host::Murmurs(SECOND), 2_000, 505, 14),
     ] {
         for seed in 1..5 {
             let learned = course(host, messages, true, seed);
@@ -184,12 +185,12 @@ fn a_host_that_begins_to_throttle_is_found_out_within_seconds() {
     assert!(refused < 50, "{refused}");
     rig.run(2 * MINUTE);
     let (taken, refused) = (rig.delivered.len() - taken, rig.refused[0] - refused);
-    assert!(taken >= 96 && refused <= 18, "{taken}, {refused}");
+    assert!(taken >= 108 && refused <= 9, "{taken}, {refused}");
 }
 
 #[test]
 fn of_the_learned_pace_and_that_of_a_rule_the_slower_one_holds() {
-    for (milli, taken, refused) in [(500, 295..=301, 0), (5_000, 480..=600, 60)] {
+    for (milli, taken, refused) in [(500, 295..=301, 0), (5_000, 555..=600, 54)] {
         let mut rig = list(Host::Paces(SECOND), 2_000, true, 1);
         rig.limits[0] = Limits { messages_per_second: Some(milli), ..LIMITS };
         // The rig checks each window of time against the rule.

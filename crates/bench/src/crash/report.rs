@@ -7,7 +7,7 @@ use crate::clock;
 use crate::crash::findings::Findings;
 use crate::crash::host::Stop;
 use std::io::{self, Write};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Violations shown for each line.
 const DETAILS_MAX: usize = 6;
@@ -78,6 +78,15 @@ impl Case {
     /// Says something on the way.
     pub(crate) fn progress(&self, what: &str) {
         drop(writeln!(io::stderr(), "{} {}: {what}", self.rig, self.name));
+    }
+
+    /// Notes a time of which the longest is told, in milliseconds.
+    pub(crate) fn at_most(&mut self, name: &'static str, time: Duration) {
+        let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        match self.figures.iter_mut().find(|(other, _)| *other == name) {
+            Some((_, most)) => *most = ms.max(*most),
+            None => self.figures.push((name, ms)),
+        }
     }
 
     /// Notes a violation that is not one of the spool's contents.
@@ -236,6 +245,15 @@ mod tests {
         beside.total.resurrected = 1;
         report.take(beside, Ok(()));
         assert!(!report.good());
+    }
+
+    #[test]
+    fn of_times_the_longest_is_told() {
+        let mut case = Case::proof("a", "b");
+        for (name, ms) in [("x", 5), ("y", 1), ("x", 7), ("x", 6)] {
+            case.at_most(name, Duration::from_millis(ms));
+        }
+        assert_eq!(case.figures, [("x", 7), ("y", 1)]);
     }
 
     #[test]
