@@ -49,6 +49,9 @@ const IDLE_QUICK: Duration = Duration::from_secs(10);
 /// Who was tried again just before that waits for the second back-off, which is twice as long; half a minute is for a machine
 /// that is late with all of them.
 const IDLE_LONGEST: Duration = Duration::from_secs(150 + 30);
+/// Tries of a host that these back-offs leave room for in that time. Where there are more, lines about the mail that was
+/// brought are still being written, and say nothing of tries.
+const TRIES_MAX: u64 = 4;
 
 /// What the hosts do that a million recipients wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -300,7 +303,11 @@ impl Figures {
                 share <= 0.01,
             ),
             if self.bad == Bad::Dead && !is_quick {
-                Line::must(format!("bad hosts tried in that time: all {bad_hosts}"), tried, hosts == bad_hosts)
+                Line::must(
+                    format!("bad hosts tried in that time: all {bad_hosts}, and at most {TRIES_MAX} times on average"),
+                    tried,
+                    hosts == bad_hosts && tries <= TRIES_MAX * bad_hosts as u64,
+                )
             } else {
                 Line::plain(format!("bad hosts of {bad_hosts} at which a try ended in that time"), tried)
             },
@@ -366,7 +373,12 @@ mod tests {
         );
         assert_eq!(broken(|figures| figures.idle.waiting[1] = 0).len(), 1);
         assert_eq!(broken(|figures| figures.idle.waiting = [0, 0]).len(), 1);
-        assert_eq!(broken(|figures| figures.idle.hosts = 4), ["bad hosts tried in that time: all 5: 4, 6 tries"]);
+        assert_eq!(
+            broken(|figures| figures.idle.hosts = 4),
+            ["bad hosts tried in that time: all 5, and at most 4 times on average: 4, 6 tries"]
+        );
+        assert_eq!(broken(|figures| figures.idle.tries = 20), [""; 0]);
+        assert_eq!(broken(|figures| figures.idle.tries = 21).len(), 1);
         assert_eq!(broken(|figures| figures.twice = 1).len(), 1);
         assert_eq!(broken(|figures| figures.strange = 1).len(), 1);
         // Where not all can be expected nothing is said of all.
