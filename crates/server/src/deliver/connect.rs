@@ -59,10 +59,13 @@ pub(super) struct Trouble {
     pub(super) is_ours: bool,
     /// Whether a host was silent, or all said no.
     pub(super) failure: Failure,
-    /// There was no time for some hosts, of which nothing bad is known.
+    /// There was no time for some hosts, of which nothing bad is known; the next connection begins with them, since those that were
+    /// tried come behind.
     pub(super) has_untried: bool,
     /// Nothing but another access map can mend it.
     pub(super) is_permanent: bool,
+    /// The access map cannot be asked: what is said of another host would not be known either.
+    pub(super) is_of_map: bool,
 }
 
 impl Trouble {
@@ -77,7 +80,14 @@ impl Trouble {
             failure: Failure::Refused,
             has_untried: false,
             is_permanent: false,
+            is_of_map: false,
         }
+    }
+
+    /// The access map cannot be asked about a host.
+    pub(super) fn map(host: &Candidate, why: &str) -> Self {
+        let text = format!("the access map cannot be asked for {}: {why}", host.name);
+        Self { peer: Some(host.clone()), is_of_map: true, ..Self::deferral((3, 0), text) }
     }
 
     /// There are no hosts.
@@ -194,6 +204,7 @@ pub(super) async fn open<N: Future<Output = ()>>(
         service.hosts.look(|hosts| hosts.order(some, |one| one.address.socket(), is_wary, service.unix_now()));
     };
     order(&mut candidates, false);
+    let all: Vec<SocketAddr> = candidates.iter().filter_map(|one| one.address.socket()).collect();
     let mut left = VecDeque::from(candidates);
     let mut last: Option<Trouble> = None;
     while last.is_none() || since(began) < patience.all {
@@ -218,6 +229,9 @@ pub(super) async fn open<N: Future<Output = ()>>(
                 if last.is_some_and(|last| !last.is_permanent) {
                     trouble.put_off();
                 }
+                if trouble.is_of_map {
+                    return Err(trouble);
+                }
                 last = Some(trouble);
                 order(left.make_contiguous(), true);
             }
@@ -225,8 +239,12 @@ pub(super) async fn open<N: Future<Output = ()>>(
     }
     if let Some(last) = last.as_mut().filter(|_| !left.is_empty()) {
         last.put_off();
-        let is_doubted = |one: &Candidate, hosts: &Hosts| one.address.socket().is_some_and(|one| hosts.is_doubted(one));
-        last.has_untried = service.hosts.look(|hosts| left.iter().any(|one| !is_doubted(one, hosts)));
+        let untried: Vec<SocketAddr> = left.iter().filter_map(|one| one.address.socket()).collect();
+        // Where nothing is held against those that were tried, they would be tried first again.
+        last.has_untried = service.hosts.look(|hosts| {
+            let mut tried = all.iter().filter(|one| !untried.contains(one));
+            tried.any(|one| hosts.is_doubted(*one)) && untried.iter().any(|one| !hosts.is_doubted(*one))
+        });
     }
     Err(last.unwrap_or_else(|| Trouble::deferral((4, 4), "no address to connect to".to_owned())))
 }
@@ -483,10 +501,7 @@ impl Opening<'_> {
         match said.unmet(self.routing, &link.peer, info).await {
             Ok(None) => Ok(()),
             Ok(Some(unmet)) => Err(missing(&unmet, &link.peer)),
-            Err(why) => {
-                let text = format!("the access map cannot be asked for {}: {why}", link.peer.name);
-                Err(Trouble { peer: Some(link.peer.clone()), ..Trouble::deferral((3, 0), text) })
-            }
+            Err(why) => Err(Trouble::map(&link.peer, &why)),
         }
     }
 

@@ -92,11 +92,11 @@ pub(super) struct Conversation<'a> {
     appetite: Appetite,
     idle_since: Instant,
     /// Transactions that are over.
-    pub(super) tried: u64,
+    tried: u64,
     /// Those of them of which the peer answered something.
     answered: u64,
-    /// Somebody was delivered over it.
-    has_delivered: bool,
+    /// It answered one of them, and did more than put the message off.
+    has_served: bool,
     /// Those of them that no recipient was delivered by.
     barren: u32,
     /// The host failed last: the first message shows whether it is back.
@@ -128,7 +128,7 @@ impl<'a> Conversation<'a> {
             idle_since: clock::now(),
             tried: 0,
             answered: 0,
-            has_delivered: false,
+            has_served: false,
             barren: 0,
             lag: None,
             waits: false,
@@ -171,8 +171,8 @@ impl Conversation<'_> {
                                     Some(_) => return Box::pin(self.break_off()).await,
                                     None => {}
                                 }
-                            } else if self.appetite == Appetite::Sated {
-                                self.appetite = Appetite::Hungry;
+                            } else {
+                                self.asks_again();
                             }
                         }
                         Next::Idle | Next::Stopping => self.appetite = Appetite::Leaving,
@@ -191,6 +191,7 @@ impl Conversation<'_> {
         learn(self.work.service, &self.link.peer, Hosts::failed);
         let lag = Lag { has_others: self.has_others(true), is_whole: self.may_be_taken() };
         self.lag = Some(lag);
+        self.asks_again();
         self.work.dispatch.lagging(self.work.connection, lag);
     }
 
@@ -203,13 +204,17 @@ impl Conversation<'_> {
         self.link.session.may_have_message()
     }
 
-    /// Whether mail may go on to other hosts of the site. `is_bad`: this one failed; then one that put mail off is good enough.
-    /// Otherwise it is one that wants nothing now, and so may others.
+    /// Whether the next connection leads to another host of the site first. `is_bad`: this one failed; then one that put mail off
+    /// is good enough. Otherwise it is one that wants nothing now, and so may others.
     pub(super) fn has_others(&self, is_bad: bool) -> bool {
+        let Some(own) = self.link.peer.address.socket() else { return false };
         let now = self.work.service.unix_now();
         let worst = if is_bad { Standing::Aside } else { Standing::Good };
-        let is_other = |hosts: &Hosts| self.addresses.iter().any(|one| hosts.standing(*one, now) <= worst);
-        self.work.service.hosts.look(is_other)
+        self.work.service.hosts.look(|hosts| {
+            let own = hosts.standing(own, now);
+            // Among equals this one may be the first again.
+            self.addresses.iter().map(|one| hosts.standing(*one, now)).any(|one| one <= worst && one < own)
+        })
     }
 
     /// Whether the host is to be passed over for how the connection ended.
@@ -223,10 +228,15 @@ impl Conversation<'_> {
             return self.link.session.withdraw();
         }
         self.waits = true;
+        self.asks_again();
+        self.work.dispatch.stalling(self.work.connection);
+    }
+
+    /// It asks for work as soon as it may have some: there is some, or it is not rung for while the peer owes it an answer.
+    fn asks_again(&mut self) {
         if self.appetite == Appetite::Sated {
             self.appetite = Appetite::Hungry;
         }
-        self.work.dispatch.stalling(self.work.connection);
     }
 
     /// The place of a connection whose peer is silent goes to somebody else. If it may have a whole message, others that hang
@@ -446,7 +456,6 @@ impl Conversation<'_> {
         self.tried += 1;
         self.answered += u64::from(is_answered);
         if fates.iter().any(|fate| matches!(fate, Fate::Delivered(_))) {
-            self.has_delivered = true;
             fates.iter_mut().for_each(Fate::hurry);
         } else {
             self.barren += 1;
@@ -457,6 +466,7 @@ impl Conversation<'_> {
         let fates = open.fates(fates);
         let xdelay = clock::now().saturating_duration_since(open.began);
         if is_answered && !is_put_off {
+            self.has_served = true;
             let delivered = |hosts: &mut Hosts, address, now| hosts.delivered(address, xdelay, now);
             learn(self.work.service, &self.link.peer, delivered);
         }
@@ -482,23 +492,23 @@ impl Conversation<'_> {
         behind
     }
 
-    /// How the peer ended the connection, if it did so before it took anything: it said 421, or broke off, or was silent, without
+    /// How the peer ended the connection, if it put off all that it was given: it said 421, or broke off, or was silent, without
     /// one answer. Whoever wants nothing now is as good as away: the message has had its attempt, and what waits behind it shall
-    /// not have one each.
+    /// not have one each. One that took or refused a message, or said something of one recipient, has served: it works.
     pub(super) fn dismissal(&self) -> Option<Trouble> {
-        let closing = self.link.session.closing().filter(|_| !self.has_delivered)?;
+        let closing = self.link.session.closing().filter(|_| self.tried > 0 && !self.has_served)?;
         #[cfg(test)]
         if is_sabotaged(Sabotage::KnockAgain) {
             return None;
         }
         let is_told = closing.reply.as_ref().is_some_and(|reply| reply.code().get() == 421);
-        let is_broken = self.tried > 0 && self.answered == 0 && self.link.has_failed(self.answered);
+        let is_broken = self.answered == 0 && self.link.has_failed(self.answered);
         if !is_told && !is_broken || self.work.service.stop.has_begun() {
             return None;
         }
         let trouble = refused(Some(closing), &self.link.peer);
         let failure = match trouble.failure {
-            _ if is_told && self.tried > 0 => Failure::Dismissed,
+            _ if is_told => Failure::Dismissed,
             Failure::Refused if is_broken => Failure::Broken,
             other => other,
         };

@@ -99,18 +99,18 @@ pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionI
                 learn(&service, &conversation.link.peer, Hosts::failed);
             }
             let has_others = conversation.has_others(has_failed);
-            let is_of_host = has_failed || dismissal.is_some() && conversation.tried > 0;
+            let is_of_host = has_failed || dismissal.is_some();
             work = conversation.work;
             work.flush();
             // It is over for the host before dispatch may open another.
             drop(conversation.link);
             match dismissal {
                 _ if has_others && is_of_host => return dispatch.host_failed(connection),
-                Some(trouble) if !has_others => {
+                Some(trouble) => {
                     let jobs = dispatch.unreachable(&service, &way, connection, trouble.failure, &trouble.text);
                     return Box::pin(defer_all(&service, jobs, &trouble)).await;
                 }
-                _ => {}
+                None => {}
             }
         }
         Err(trouble) if trouble.is_ours => {}
@@ -244,14 +244,18 @@ impl Work<'_> {
         settled.retry
     }
 
-    /// What a host put off is tried with others of its site next, if there are some; it has `count` hosts.
+    /// What a host put off is tried with others of its site next, if there are some; it has `count` hosts. Where nothing is tried
+    /// again (`retry`), other mail is to find the others all the same.
     fn spare(&self, host: &Candidate, count: usize, retry: Option<Duration>) {
         #[cfg(test)]
-        let retry = retry.filter(|_| !is_sabotaged(Sabotage::SameHostAgain));
-        let now = self.service.unix_now();
-        if let (Some(at), Some(address)) = (retry, host.address.socket()) {
-            self.service.hosts.learn(|hosts| hosts.spare(address, at.saturating_sub(now), count, now));
+        if is_sabotaged(Sabotage::SameHostAgain) {
+            return;
         }
+        let first = self.service.live.load().config.delivery.retry_first;
+        learn(self.service, host, |hosts, address, now| {
+            let wait = retry.map_or(first, |at| at.saturating_sub(now));
+            hosts.spare(address, wait, count, now);
+        });
     }
 
     /// Every message for a destination that does not exist has failed.

@@ -101,10 +101,7 @@ impl Peer {
         let (Some(access), Some(ip)) = (access(routing), host.address.ip()) else { return Ok(Self::default()) };
         let server = Server { name: Some(&*host.name).filter(|name| !name.starts_with('[')), ip: Some(ip) };
         let asked = routing.decide(|ask| Self::asked(access, ask, server, config, host)).await;
-        asked.map_err(|why| Trouble {
-            peer: Some(host.clone()),
-            ..Trouble::deferral((3, 0), format!("the access map cannot be asked for {}: {why}", host.name))
-        })
+        asked.map_err(|why| Trouble::map(host, &why))
     }
 
     fn asked(

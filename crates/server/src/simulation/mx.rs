@@ -4,7 +4,7 @@ use super::book::{Answer, Book, Sent};
 use super::host::{Fault, Host, Mood, Point};
 use super::plan::{Plan, config};
 use super::run;
-use crate::config::{DnsOverride, Host as Name};
+use crate::config::{Config, DnsOverride, Host as Name};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +38,11 @@ fn always(mood: Mood) -> Vec<(Duration, Vec<Mood>)> {
 
 /// Sends mail to a site of these hosts.
 fn lived(site: &Site) -> Lived {
+    lived_with(site, |_| ())
+}
+
+/// The same with another configuration.
+fn lived_with(site: &Site, change: impl FnOnce(&mut Config)) -> Lived {
     let site = site.clone();
     let count = site.iter().map(Vec::len).sum::<usize>();
     let plan = move || {
@@ -51,6 +56,7 @@ fn lived(site: &Site) -> Lived {
         }
         let mut config = config("");
         config.delivery.idle_time = 3 * SECOND;
+        change(&mut config);
         let mut mx = Vec::new();
         let mut number = 0;
         for group in site {
@@ -174,4 +180,19 @@ fn a_host_that_fails_in_a_message_holds_up_nobody_else() {
     for (point, fault) in [(Mail, Close), (Mail, Dismiss), (Rcpt, Garbage), (Data, Dismiss), (Content, Close)] {
         check(Mood::Faulty(point, fault, 1), [2, 10]);
     }
+}
+
+/// What is given up with its first attempt gives its host no time for which it is spared.
+#[test]
+fn a_host_that_turns_away_what_is_not_tried_again_is_left_in_peace() {
+    let bad = || always(Mood::Faulty(Point::Mail, Fault::Dismiss, 1));
+    let give_up = |config: &mut Config| config.delivery.give_up_after = Duration::ZERO;
+    let Lived { dials, .. } = lived_with(&vec![vec![bad()]], give_up);
+    println!("alone: dials {dials:?}");
+    // It is asked as often as it is found out how often it may be.
+    assert!(dials[0] <= COUNT * 2 / 3, "{dials:?}");
+    let Lived { delays, dials, .. } = lived_with(&vec![vec![bad()], vec![GOOD]], give_up);
+    println!("of two: dials {dials:?}");
+    let lost = delays.iter().filter(|delay| **delay == HOUR).count();
+    assert!(lost <= 3 && dials[0] <= 6, "{lost} were given up, dials {dials:?}");
 }

@@ -143,7 +143,12 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("access");
         std::fs::write(&path, entries).unwrap();
-        let text = format!("[dns]\nservers = [\"127.0.0.1:9\"]\n[maps]\naccess = [{:?}]\n", path.display().to_string());
+        self.maps(&format!("[maps]\naccess = [{:?}]\n", path.display().to_string()))
+    }
+
+    /// With these maps.
+    fn maps(self, tables: &str) -> Self {
+        let text = format!("[dns]\nservers = [\"127.0.0.1:9\"]\n{tables}");
         let config = crate::config::load(&text, None, &[], &crate::config::Machine::default()).unwrap().config;
         let lookups = Arc::new(crate::lookup::Lookups::new(&config));
         let loaded = crate::routing::load::load(&config, &lookups, None).unwrap();
@@ -260,6 +265,39 @@ async fn who_was_not_tried_for_lack_of_time_comes_first_the_next_time() {
     let world = World::new(&specs[..4]);
     for _ in 0..2 {
         assert!(!world.open(Lane::Fast).await.0.unwrap_err().has_untried);
+    }
+}
+
+/// Of whom nothing bad is learned, he is tried first again: the next connection would come as far as this one.
+#[tokio::test(start_paused = true)]
+async fn where_nothing_is_held_against_those_that_were_tried_the_site_is_to_blame() {
+    let addresses: Vec<&'static str> = (1..=9).map(|n| &*format!("192.0.2.{n}:25").leak()).collect();
+    let world = |first| {
+        let mood = |at| if at == 0 { first } else { Mood::Late(4_900) };
+        let specs: Vec<Spec> = addresses.iter().enumerate().map(|(at, address)| ("mx", *address, mood(at))).collect();
+        let mut world = World::new(&specs);
+        world.rule.tls = RouteTls::Required;
+        world
+    };
+    for (first, has_untried) in [(Mood::Late(4_900), false), (Mood::Silent, true)] {
+        let world = world(first);
+        let trouble = world.open(Lane::Fast).await.0.unwrap_err();
+        assert_eq!(world.dialled().len(), 8, "{first:?}: there was no time for the last");
+        assert_eq!(trouble.has_untried, has_untried, "{first:?}: {trouble:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_map_that_cannot_be_asked_ends_the_search() {
+    let tables = "[maps]\naccess = [\"sqlite:a\"]\n\
+                  [[sqlite]]\nname = \"a\"\npath = \"/nonexistent/a.db\"\nquery = \"select 1 where ?1\"\n";
+    let world = World::new(&[("one", ONE, Mood::Good), ("two", TWO, Mood::Good)]).maps(tables);
+    for _ in 0..2 {
+        let trouble = world.open(Lane::Fast).await.0.unwrap_err();
+        assert!(trouble.text.starts_with("the access map cannot be asked for one: "), "{}", trouble.text);
+        assert_eq!((trouble.has_untried, trouble.is_permanent, trouble.is_ours), (false, false, false));
+        assert_eq!(world.dialled(), ["192.0.2.1"]);
+        assert!(world.may_try(ONE));
     }
 }
 
