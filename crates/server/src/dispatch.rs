@@ -10,6 +10,7 @@
 mod errands;
 mod nudge;
 mod overdue;
+mod owed;
 mod rehome;
 mod renewal;
 
@@ -28,6 +29,7 @@ use errands::{Errand, Task};
 pub(crate) use errands::{reconfigure, run};
 use mail::{Envelope, QueueId};
 use observe::Event;
+pub(crate) use owed::Owed;
 pub(crate) use renewal::Renewal;
 use resolve::Site;
 use schedule::{

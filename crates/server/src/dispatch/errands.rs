@@ -3,14 +3,16 @@
 //! Decisions only send an [`Errand`] and never wait. One task ([`run`]) takes them, and owns what they begin; at the end of the
 //! server it waits for what is open.
 
-use super::{Dispatch, Post, Renewal, Way, overdue, rehome};
+use super::{Dispatch, Owed, Post, Renewal, Way, overdue, rehome};
 use crate::deliver;
+use crate::dns::NoHosts;
 use crate::env::blocking;
 use crate::queue::{Destinations, Nudge as _};
 use crate::resolve;
 use crate::service::Service;
+use crate::settle;
 use bytes::Bytes;
-use mail::QueueId;
+use mail::{EnhancedCode, Outcome, QueueId};
 use observe::{Event, Severity};
 use schedule::{ConnectionId, DestinationId, Job, Overdue, Positions, Waiting};
 use spool::Entry;
@@ -20,6 +22,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinSet;
+
+/// Why mail waits whose hosts were not found for a fault of ours.
+const BROKE_OFF: &str = "the look-up of its hosts broke off";
 
 /// How long mail of old smart hosts that is under way is waited for.
 const REHOME_AGAIN: Duration = Duration::from_secs(30);
@@ -154,7 +159,14 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
         }
         Errand::Resolve { destination, name } => {
             let dispatch = Arc::clone(dispatch);
-            tasks.spawn(async move { find_hosts(&service, &dispatch, destination, &name).await });
+            let owed = Owed::new({
+                let (service, dispatch, name) = (Arc::clone(&service), Arc::clone(&dispatch), Arc::clone(&name));
+                move || hosts_not_found(&service, &dispatch, destination, &name)
+            });
+            tasks.spawn(async move {
+                find_hosts(&service, &dispatch, destination, &name).await;
+                owed.paid();
+            });
         }
         Errand::Connect { way, connection, post } => {
             let guard = Closing { dispatch: Arc::clone(dispatch), connection };
@@ -165,16 +177,28 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
         }
         Errand::Overdue { destination, name, message, recipients, kind } => {
             let dispatch = Arc::clone(dispatch);
+            let owed = Owed::new({
+                let (dispatch, recipients) = (Arc::clone(&dispatch), recipients.clone());
+                move || {
+                    if kind == Overdue::ByTime {
+                        let again = dispatch.now() + settle::TELL_AGAIN;
+                        return dispatch.timed(destination, message, &recipients, Some(again));
+                    }
+                    dispatch.settled(destination, message, &recipients, settle::TELL_AGAIN);
+                }
+            });
             tasks.spawn(async move {
                 // Closed never.
                 let permit = dispatch.tellings.acquire().await;
                 if kind == Overdue::ByTime {
                     let again = overdue::settle_by_time(&service, &dispatch, &name, message, &recipients).await;
                     drop(permit);
+                    owed.paid();
                     return dispatch.timed(destination, message, &recipients, again);
                 }
                 let pause = overdue::settle(&service, &dispatch, &name, message, &recipients, kind).await;
                 drop(permit);
+                owed.paid();
                 dispatch.settled(destination, message, &recipients, pause);
             });
         }
@@ -203,6 +227,17 @@ async fn find_hosts(service: &Arc<Service>, dispatch: &Arc<Dispatch>, destinatio
     }
 }
 
+/// Nobody says any more where the mail of a destination goes: it is asked again.
+fn hosts_not_found(service: &Service, dispatch: &Dispatch, destination: DestinationId, name: &Arc<[u8]>) {
+    // RFC 3463 §3.4: other mail system status
+    let status = EnhancedCode::of(Outcome::Transient, 3, 0);
+    let no = NoHosts { permanent: false, status, text: BROKE_OFF.to_owned(), is_ours: true };
+    let jobs = dispatch.unplaced(service, destination, name, &no);
+    if !jobs.is_empty() {
+        dispatch.send(Errand::Defer { jobs, why: Arc::from(BROKE_OFF) });
+    }
+}
+
 /// Takes a connection off the books, whatever its task came to.
 struct Closing {
     dispatch: Arc<Dispatch>,
@@ -216,3 +251,6 @@ impl Drop for Closing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

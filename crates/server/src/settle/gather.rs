@@ -15,6 +15,7 @@
 
 use super::{Attempt, Cause, Fate, TELL_AGAIN};
 use crate::deliver::{Outgoing, Unfit};
+use crate::dispatch::{Dispatch, Owed};
 use crate::resolve;
 use crate::service::Service;
 use mail::QueueId;
@@ -243,7 +244,7 @@ fn report_after(service: &Arc<Service>, id: QueueId, pause: Duration) {
 /// Reports all that was kept of a message, and records it.
 async fn report(service: &Arc<Service>, id: QueueId) {
     let Some(dispatch) = &service.dispatch else { return };
-    let fates = dispatch.gathering.take(id);
+    let (fates, owed) = taken(dispatch, id);
     let positions: Vec<u32> = fates.keys().copied().collect();
     let (mut is_first, mut is_left) = (false, false);
     let untold = tell(service, id, fates).await.unwrap_or_else(|Unread| {
@@ -258,12 +259,25 @@ async fn report(service: &Arc<Service>, id: QueueId) {
         }
     }
     dispatch.gathering.told(id, &positions);
+    owed.paid();
     if is_first {
         report_after(service, id, TELL_AGAIN);
     }
     if is_left {
         dispatch.look_at(id);
     }
+}
+
+/// What is to be told of a message. If the telling breaks off, what was to be told is forgotten as in a crash: its recipients are tried
+/// again.
+fn taken(dispatch: &Arc<Dispatch>, id: QueueId) -> (BTreeMap<u32, Fate>, Owed<impl FnOnce() + use<>>) {
+    let fates = dispatch.gathering.take(id);
+    let (dispatch, positions) = (Arc::clone(dispatch), fates.keys().copied().collect::<Vec<u32>>());
+    let forget = move || {
+        dispatch.gathering.told(id, &positions);
+        dispatch.look_at(id);
+    };
+    (fates, Owed::new(forget))
 }
 
 /// The message cannot be read: it is tried again, and then that is said.
@@ -339,6 +353,24 @@ mod tests {
         assert_eq!(gathering.word(other, 0), Some(Word::Failed));
         gathering.kept().recipients = RECIPIENTS_MAX;
         assert_eq!(gathering.add(other, 1, fate("e")), Gathered::No);
+    }
+
+    #[test]
+    fn a_telling_that_breaks_off_leaves_nobody_as_if_he_were_told() {
+        let (_service, dispatch, _spool) = Service::trial_with_spool(crate::config::Config::default());
+        let gathering = &dispatch.gathering;
+        let cause = Cause::new(EnhancedCode::of(Outcome::Permanent, 1, 1), "gone", None);
+        for is_paid in [false, true] {
+            gathering.add(QueueId::MIN, 3, Fate::Failed(cause.clone()));
+            let (fates, owed) = taken(&dispatch, QueueId::MIN);
+            assert_eq!((fates.len(), gathering.word(QueueId::MIN, 3)), (1, Some(Word::Failed)));
+            if is_paid {
+                owed.paid();
+            } else {
+                drop(owed);
+            }
+            assert_eq!(gathering.word(QueueId::MIN, 3), is_paid.then_some(Word::Failed));
+        }
     }
 
     #[test]

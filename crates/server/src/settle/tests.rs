@@ -2,12 +2,10 @@
 //! their message has.
 
 use super::*;
-use crate::commit::Keeper;
 use crate::dispatch::Dispatch;
 use crate::service::Service;
 use mail::{Client, Node, Protocol, QueueIds, Received, ReversePath};
 use schedule::Positions;
-use spool::disk::sim::SimDisk;
 use spool::envelope::Encoded;
 use spool::{NewBody, Spool};
 
@@ -23,15 +21,7 @@ struct Trial {
 
 impl Trial {
     fn new() -> Self {
-        let mut service = Service::trial(crate::config::Config::default(), crate::sink::Behaviour::default());
-        let mut config = spool::Config::new("/spool");
-        (config.segment_bytes, config.size_max, config.free_min) = (8 << 20, 64 << 20, 0);
-        config.state_delay_ms = 0;
-        let spool = Arc::new(Spool::open(config, Arc::new(SimDisk::new(1))).unwrap().0);
-        let dispatch = Dispatch::new(Arc::clone(&spool), &service.live.load().config, Arc::default());
-        let inner = Arc::get_mut(&mut service).unwrap();
-        inner.keeper = Keeper::spool(Arc::clone(&spool), QueueIds::new(Node::default()), 1);
-        inner.dispatch = Some(Arc::clone(&dispatch));
+        let (service, dispatch, spool) = Service::trial_with_spool(crate::config::Config::default());
         Self { service, dispatch, spool, ids: QueueIds::new(Node::default()).into() }
     }
 

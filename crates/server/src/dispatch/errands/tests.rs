@@ -1,0 +1,129 @@
+//! Errands whose task breaks off before it has said what came of it.
+
+use super::*;
+use crate::dispatch::micros;
+use mail::{Address, Client, Envelope, Node, Protocol, QueueIds, Received, Recipient, ReversePath};
+use schedule::{Class, Health};
+use spool::envelope::Encoded;
+use spool::{Change, NewBody, Spool, State, Store as _};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+/// The queue of its recipient.
+const NAME: &[u8] = b"d.test";
+
+struct Trial {
+    service: Arc<Service>,
+    dispatch: Arc<Dispatch>,
+    spool: Arc<Spool>,
+    inbox: UnboundedReceiver<Errand>,
+}
+
+impl Trial {
+    fn new() -> Self {
+        let text = "[delivery]\nmode = 'background'";
+        let config = crate::config::load(text, None, &[], &crate::config::Machine::default()).unwrap().config;
+        let (service, dispatch, spool) = Service::trial_with_spool(config);
+        let inbox = dispatch.inbox.lock().unwrap().take().unwrap();
+        Self { service, dispatch, spool, inbox }
+    }
+
+    /// Stores a message that came at this time, in microseconds since 1970.
+    fn store(&self, at_us: u64, params: &str) -> QueueId {
+        let received = Received { at_us, client: Client::Internal, helo: None, protocol: Protocol::Local };
+        let recipients = vec![Recipient::new("b@d.test".parse::<Address>().unwrap())];
+        let id = QueueIds::new(Node::default()).next(at_us);
+        let params = params.parse().unwrap();
+        let envelope = Envelope { id, sender: ReversePath::Null, params, received, recipients };
+        let encoded = Encoded::new(&envelope);
+        let mut recipients = encoded.recipients();
+        recipients[0].destination = NAME;
+        let body = NewBody::Whole("Subject: x\r\n\r\n".into());
+        self.spool.append(encoded.message(&recipients, body)).unwrap().wait().unwrap();
+        // What may be tried now, or never was and is for later, is not overdue.
+        let state = State::default().tried().until(self.dispatch.now() + DAY);
+        let change = Change { id, recipient: 0, state, destination: None };
+        self.spool.record(&[change]).unwrap().wait().unwrap();
+        id
+    }
+
+    /// The next errand of a kind; pages of lists are read meanwhile, and hosts are not found.
+    fn next(&mut self, is_it: impl Fn(&Errand) -> bool) -> Errand {
+        for _ in 0..20 {
+            let Ok(errand) = self.inbox.try_recv() else {
+                self.dispatch.tell(|_, _| ());
+                continue;
+            };
+            match errand {
+                errand if is_it(&errand) => return errand,
+                Errand::Load { destination, name, after, limit } => {
+                    self.dispatch.load(destination, &name, after, limit);
+                }
+                Errand::Resolve { destination, name } => {
+                    let no = NoHosts {
+                        permanent: false,
+                        status: EnhancedCode::of(Outcome::Transient, 4, 4),
+                        text: "no name servers".to_owned(),
+                        is_ours: true,
+                    };
+                    drop(self.dispatch.unplaced(&self.service, destination, &name, &no));
+                }
+                _ => {}
+            }
+        }
+        panic!("no such errand")
+    }
+
+    /// Begins an errand whose task is cut off.
+    async fn break_off(&self, errand: Errand) {
+        let mut tasks = JoinSet::new();
+        begin(&self.service, &self.dispatch, &mut tasks, errand);
+        assert_eq!(tasks.len(), 1);
+        tasks.abort_all();
+        assert!(tasks.join_next().await.unwrap().unwrap_err().is_cancelled());
+    }
+
+    fn down(&self) -> Option<String> {
+        match self.dispatch.lock().scheduler.state(NAME)?.health {
+            Health::Down { why, .. } => Some(why.to_string()),
+            Health::Up | Health::Idle => None,
+        }
+    }
+
+    fn is_active(&self, id: QueueId) -> bool {
+        self.dispatch.lock().scheduler.is_active(NAME, id, 0)
+    }
+}
+
+#[tokio::test]
+async fn a_destination_whose_look_up_breaks_off_is_looked_up_again() {
+    let mut trial = Trial::new();
+    let id = trial.store(micros(trial.dispatch.now()), "");
+    let job = Job { message: id, recipients: Positions::One(0), probe: false };
+    trial.dispatch.tell(|scheduler, now| scheduler.add(NAME, job, Class::Normal, now));
+    let errand = trial.next(|errand| matches!(errand, Errand::Resolve { .. }));
+    assert_eq!(trial.down(), None);
+    trial.break_off(errand).await;
+    assert_eq!(trial.down().as_deref(), Some(BROKE_OFF));
+    let Errand::Defer { jobs, .. } = trial.next(|errand| matches!(errand, Errand::Defer { .. })) else { panic!() };
+    assert_eq!(jobs.first().map(|job| job.message), Some(id));
+}
+
+#[tokio::test]
+async fn mail_whose_telling_breaks_off_is_told_of_later() {
+    for (params, is_by_time) in [("", false), ("BY=60;R", true)] {
+        let mut trial = Trial::new();
+        let age = if is_by_time { Duration::from_secs(60) } else { 7 * DAY };
+        let id = trial.store(micros(trial.dispatch.now() - age), params);
+        trial.dispatch.look_at(id);
+        if is_by_time {
+            let at = trial.dispatch.now();
+            trial.dispatch.tell(|scheduler, _| scheduler.expect(NAME, id, &Positions::One(0), at));
+        }
+        let errand = trial
+            .next(|errand| matches!(errand, Errand::Overdue { kind, .. } if (*kind == Overdue::ByTime) == is_by_time));
+        assert!(trial.is_active(id), "{params}");
+        trial.break_off(errand).await;
+        assert!(!trial.is_active(id), "{params}");
+    }
+}

@@ -1,0 +1,28 @@
+//! Answers that the scheduler waits for, whatever becomes of the task that was to give them.
+//!
+//! What a task was begun for is under way until somebody says what came of it. A task that breaks off says nothing, and its mail
+//! would wait for the next start; so it holds one of these, which then says what is right when nothing is known.
+
+/// An answer that is given when this is dropped, unless there was a better one.
+#[must_use]
+pub(crate) struct Owed<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Owed<F> {
+    /// `otherwise` gives the answer.
+    pub(crate) const fn new(otherwise: F) -> Self {
+        Self(Some(otherwise))
+    }
+
+    /// Another answer was given.
+    pub(crate) fn paid(mut self) {
+        self.0 = None;
+    }
+}
+
+impl<F: FnOnce()> Drop for Owed<F> {
+    fn drop(&mut self) {
+        if let Some(otherwise) = self.0.take() {
+            otherwise();
+        }
+    }
+}
