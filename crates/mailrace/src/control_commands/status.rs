@@ -76,12 +76,11 @@ pub(super) fn lines(output: &mut Output, answer: &Value) {
             "  STORAGE      {failures} failed, {bad} put aside; look at the disk and the kernel log"
         ));
     }
-    if let Some(why) = answer.pointer("/log/failing").and_then(Value::as_str) {
-        let (target, why) = why.rsplit_once(": ").unwrap_or(("the log", why));
+    if answer.pointer("/log/failing").is_some_and(Value::is_object) {
         output.line(format_args!(
             "  LOG          {} cannot be written: {}; {} waiting, then more are dropped; mail goes on",
-            plain(target),
-            plain(why),
+            plain(text("/log/failing/target")),
+            plain(text("/log/failing/reason")),
             count(number("/log/waiting"), "line")
         ));
     }

@@ -73,7 +73,9 @@ fn status_says_that_the_log_cannot_be_written() {
     assert!(said.contains("/dev/full cannot be written: No space left on device"), "{said}");
     let status = server.control(&["status", "--json"], b"");
     let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
-    assert!(status["log"]["failing"].as_str().is_some_and(|why| why.starts_with("/dev/full: No space")), "{status}");
+    let failing = &status["log"]["failing"];
+    assert_eq!(failing["target"], "/dev/full", "{status}");
+    assert!(failing["reason"].as_str().is_some_and(|why| why.starts_with("No space left on device")), "{status}");
     assert!(status["log"]["waiting"].as_u64().is_some_and(|lines| lines > 0), "{status}");
 }
 

@@ -3,6 +3,7 @@
 //! Field names are part of the protocol, `docs/operation.md` lists them; new ones may come, none changes its meaning.
 
 use super::answer::Answer;
+use crate::log::Trouble;
 use serde_json::{Value, json};
 use spool::{Pressure, Statistics};
 use std::path::PathBuf;
@@ -63,8 +64,8 @@ pub struct Status {
     pub pickup_full: bool,
     /// Lines the log had to drop since the start.
     pub log_dropped: u64,
-    /// Why the log cannot be written now, with its target.
-    pub log_failing: Option<String>,
+    /// Why the log cannot be written now.
+    pub log_failing: Option<Trouble>,
     /// Lines that wait for the log's target.
     pub log_waiting: u64,
     /// `spool.path`.
@@ -140,7 +141,11 @@ impl Status {
                 "fullest": self.fullest,
             },
             "pickup": { "files": self.pickup_files, "full": self.pickup_full },
-            "log": { "dropped": self.log_dropped, "failing": self.log_failing, "waiting": self.log_waiting },
+            "log": {
+                "dropped": self.log_dropped,
+                "failing": self.log_failing.as_ref().map(|why| json!({ "target": why.target, "reason": why.reason })),
+                "waiting": self.log_waiting,
+            },
             "spool": self.spool_json(),
         })
     }

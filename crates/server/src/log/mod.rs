@@ -146,8 +146,16 @@ struct Shared {
     level: AtomicU8,
     counters: [AtomicU64; Counter::COUNT],
     writer: Mutex<Option<JoinHandle<()>>>,
-    /// Why the target takes nothing now, with its name.
-    trouble: Mutex<Option<String>>,
+    trouble: Mutex<Option<Trouble>>,
+}
+
+/// Why the log is not written now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// Where it goes: a file, a socket.
+    pub target: String,
+    /// What the system says.
+    pub reason: String,
 }
 
 thread_local! {
@@ -206,9 +214,9 @@ impl Log {
         self.shared.counters.get(counter.index()).map_or(0, |value| value.load(Ordering::Relaxed))
     }
 
-    /// Why the target takes nothing now, with its name; `None` while it does, or nobody knows better.
+    /// Why the target takes nothing now; `None` while it does, or nobody knows better.
     #[must_use]
-    pub fn trouble(&self) -> Option<String> {
+    pub fn trouble(&self) -> Option<Trouble> {
         self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -254,7 +262,7 @@ impl Log {
 }
 
 impl Shared {
-    fn set_trouble(&self, why: Option<String>) {
+    fn set_trouble(&self, why: Option<Trouble>) {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 

@@ -7,7 +7,7 @@
 
 use super::queue::Work;
 use super::target::{Lines, Sink};
-use super::{Shared, Target};
+use super::{Shared, Target, Trouble};
 use crate::env::clock;
 use observe::Event;
 use std::collections::VecDeque;
@@ -119,9 +119,9 @@ impl Writer<'_> {
             return;
         }
         self.failing = true;
-        let name = self.sink.name();
-        self.shared.set_trouble(Some(format!("{name}: {error}")));
-        let text = format!("mailrace: log: {name}: {error}; tried again each second, mail goes on without a log\n");
+        let target = self.sink.name();
+        let text = format!("mailrace: log: {target}: {error}; tried again each second, mail goes on without a log\n");
+        self.shared.set_trouble(Some(Trouble { target, reason: error.to_string() }));
         // If even that cannot be written there is nobody left to tell.
         io::stderr().write_all(text.as_bytes()).ok();
     }

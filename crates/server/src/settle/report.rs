@@ -62,9 +62,12 @@ pub(super) fn due(service: &Service, attempt: &Attempt<'_>, judged: &[Judged]) -
         if Addressee::of(sender, recipient, kind, &postmaster) != Addressee::Nobody {
             due.wanted.push(at);
         } else if kind == Kind::Failed && sender.address().is_none() && recipient.address.key() == postmaster.key() {
-            let text =
-                format!("report to the postmaster <{}> failed; it is held, see mailrace queue show", recipient.address);
-            service.tell(&Event::Unreportable { id: attempt.envelope.id, text: &text });
+            let id = attempt.envelope.id;
+            let text = format!(
+                "report to the postmaster <{}> failed; it is held, see mailrace queue show {id}",
+                recipient.address
+            );
+            service.tell(&Event::Unreportable { id, text: &text });
             due.nobody_left.push(at);
         } else {
             due.unwanted.push(at);
