@@ -3,7 +3,6 @@
 //! `libnss_wrapper` gives the library users of the test's own, and a few lines of C a service that fails. Where they are missing the
 //! tests say so and do nothing.
 #![allow(clippy::indexing_slicing, reason = "a test program: an index that is out of range is a failure")]
-#![allow(clippy::print_stdout, reason = "what is skipped is said")]
 
 #[allow(dead_code, reason = "shared with the tests of the server")]
 #[path = "server/client.rs"]
@@ -13,7 +12,7 @@ mod client;
 mod harness;
 
 use client::greeted;
-use harness::{Server, Setup, poll, program};
+use harness::{Server, Setup, needs, poll, program};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -48,14 +47,14 @@ struct Users {
 impl Users {
     /// With joe, whose home is in the directory of the setup.
     fn new() -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            println!("skipped: only root can deliver as somebody else");
+        // Only root can deliver as somebody else.
+        if !needs::root() {
             return None;
         }
         let wrapper = "/usr/lib/x86_64-linux-gnu/libnss_wrapper.so";
         let places = [wrapper, "/usr/lib/aarch64-linux-gnu/libnss_wrapper.so", "/usr/lib64/libnss_wrapper.so"];
         let Some(wrapper) = places.into_iter().find(|place| Path::new(place).exists()) else {
-            println!("skipped: libnss-wrapper is not installed");
+            needs::skip("libnss-wrapper", "is not installed");
             return None;
         };
         let setup = Setup::new();
@@ -85,7 +84,7 @@ impl Users {
         std::fs::write(&source, FAILING).expect("written");
         let made = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl").status();
         if !made.is_ok_and(|status| status.success()) {
-            println!("skipped: there is no compiler for C");
+            needs::skip("cc", "makes no library");
             return None;
         }
         users.preload = format!("{} {}", library.display(), users.preload);
@@ -122,8 +121,11 @@ impl Users {
             command.args(["--mount", "sh", "-c", &format!("{script}{rest}"), "sh"]);
             command
         };
-        if !place.is_dir() || !unshare("id netjoe").output().is_ok_and(|output| output.status.success()) {
-            println!("skipped: libnss-extrausers is not installed, or a directory cannot be mounted");
+        if !needs::has("libnss-extrausers", place) {
+            return None;
+        }
+        if !unshare("id netjoe").output().is_ok_and(|output| output.status.success()) {
+            needs::skip("mounts", "of one's own are not permitted here");
             return None;
         }
         let mut command = unshare("exec \"$@\"");

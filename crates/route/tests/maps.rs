@@ -2,9 +2,13 @@
 //!
 //! `maps/make.sh` says how the files were made.
 
+#[path = "../../mailrace/tests/server/needs.rs"]
+#[allow(dead_code, reason = "shared with the tests of the program")]
+mod needs;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use proptest::prelude::*;
 use route::map::{Format, Loaded, Reading, Table, Unreadable, berkeley, cdb};
@@ -266,17 +270,8 @@ proptest! {
     }
 }
 
-/// The program, if it is installed; otherwise the reason why the test says nothing.
-fn tool(name: &str) -> Option<&str> {
-    let found = Command::new(name).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
-    if !found {
-        eprintln!("skipped: {name} is not installed (Debian: apt install db5.3-util)");
-    }
-    found.then_some(name)
-}
-
 /// What db5.3_dump says is in a file.
-fn dumped(dump: &str, file: &Path) -> BTreeMap<String, String> {
+fn dumped(dump: &Path, file: &Path) -> BTreeMap<String, String> {
     let out = Command::new(dump).arg("-p").arg(file).output().expect("started");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let text = String::from_utf8(out.stdout).expect("ASCII");
@@ -288,7 +283,7 @@ fn dumped(dump: &str, file: &Path) -> BTreeMap<String, String> {
 
 #[test]
 fn written_hash_files_are_right_for_libdb() {
-    let (Some(verify), Some(dump)) = (tool("db5.3_verify"), tool("db5.3_dump")) else { return };
+    let (Some(verify), Some(dump)) = (needs::program("db5.3_verify"), needs::program("db5.3_dump")) else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let long = |len: usize| "v".repeat(len);
     for count in [0, 1, 2, 3, 50, 1_000, 20_000] {
@@ -303,17 +298,17 @@ fn written_hash_files_are_right_for_libdb() {
         let [_, bytes] = write_both(&entries);
         let file = folder.path().join(format!("{count}.db"));
         std::fs::write(&file, &bytes).expect("written");
-        let out = Command::new(verify).arg(&file).output().expect("started");
+        let out = Command::new(&verify).arg(&file).output().expect("started");
         assert!(out.status.success(), "{count}: {}", String::from_utf8_lossy(&out.stderr));
         let expected: BTreeMap<_, _> = entries.into_iter().collect();
-        assert_eq!(dumped(dump, &file), expected, "{count}");
+        assert_eq!(dumped(&dump, &file), expected, "{count}");
         assert_eq!(sorted(&read_bytes(bytes, true).expect("readable").table), expected, "{count}");
     }
 }
 
 #[test]
 fn files_of_libdb_are_read() {
-    let (Some(load), Some(dump)) = (tool("db5.3_load"), tool("db5.3_dump")) else { return };
+    let (Some(load), Some(dump)) = (needs::program("db5.3_load"), needs::program("db5.3_dump")) else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let entries: Vec<_> = (0..5_000_usize)
         .map(|n| (format!("user{n}@{}.example", n % 97), "x".repeat(n * n % 61 * if n % 500 == 0 { 100 } else { 1 })))
@@ -327,13 +322,13 @@ fn files_of_libdb_are_read() {
             for order in [1_234, 4_321] {
                 for checksum in ["chksum=0", "chksum=1"] {
                     let file = folder.path().join(format!("{kind}-{page}-{order}-{checksum}.db"));
-                    let mut command = Command::new(load);
+                    let mut command = Command::new(&load);
                     command.args(["-T", "-t", kind, "-c", checksum, "-c", &format!("db_pagesize={page}")]);
                     command.args(["-c", &format!("db_lorder={order}"), "-f"]).arg(&source).arg(&file);
                     assert!(command.status().expect("started").success());
                     let loaded = read_bytes(std::fs::read(&file).expect("made"), true).expect("readable");
                     assert_eq!(loaded.complaints, [], "{}", file.display());
-                    assert_eq!(sorted(&loaded.table), dumped(dump, &file), "{}", file.display());
+                    assert_eq!(sorted(&loaded.table), dumped(&dump, &file), "{}", file.display());
                 }
             }
         }

@@ -2,7 +2,6 @@
 //!
 //! Where slapd is not installed the tests say so and do nothing.
 #![allow(clippy::indexing_slicing, reason = "a test program: an index that is out of range is a failure")]
-#![allow(clippy::print_stdout, reason = "what is skipped is said")]
 
 mod answers;
 #[allow(dead_code, reason = "shared with the tests of the server")]

@@ -1,6 +1,6 @@
 //! A directory of the test's own: slapd with a file of its own, on a port that the kernel has free and on a socket.
 
-use crate::harness::poll;
+use crate::harness::{needs, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -27,16 +27,6 @@ pub(crate) struct Extra {
     pub(crate) tls: Option<(String, String)>,
 }
 
-fn find(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/libexec".into()]);
-    let found = places.map(|place| place.join(name)).find(|file| file.is_file());
-    if found.is_none() {
-        println!("skipped: {name} is not installed");
-    }
-    found
-}
-
 impl Slapd {
     /// With these entries below dc=test.
     pub(crate) fn start(ldif: &str) -> Option<Self> {
@@ -45,8 +35,8 @@ impl Slapd {
 
     /// The same with more in its configuration.
     pub(crate) fn with(ldif: &str, extra: &Extra) -> Option<Self> {
-        let slapadd = find("slapadd")?;
-        find("slapd")?;
+        needs::program("slapd")?;
+        let slapadd = needs::program("slapadd")?;
         let dir = tempfile::tempdir().expect("a directory");
         let at = |name: &str| dir.path().join(name).display().to_string();
         std::fs::create_dir(at("db")).expect("made");

@@ -1,7 +1,7 @@
 //! Disks that are full, read-only, or lost power: nothing is lost, nothing stands there twice, and the log says where and why.
 
-use crate::harness::Server;
-use crate::office::{As, NOBODY, give, is_skipped, line, start, stored, with_boxes};
+use crate::harness::{Server, needs};
+use crate::office::{As, NOBODY, give, is_skipped, line, retry, start, stored, with_boxes};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,7 +16,7 @@ impl Small {
         match mounted {
             Ok(output) if output.status.success() => Some(Self(path.to_owned())),
             other => {
-                eprintln!("skipped: a tmpfs cannot be mounted here: {other:?}");
+                needs::skip("tmpfs", &format!("cannot be mounted here: {other:?}"));
                 None
             }
         }
@@ -32,11 +32,6 @@ impl Drop for Small {
     fn drop(&mut self) {
         drop(Command::new("umount").arg("-l").arg(&self.0).status());
     }
-}
-
-fn retry(server: &Server) {
-    server.rests();
-    assert!(server.control(&["queue", "retry", "--all"], b"").status.success());
 }
 
 fn files_below(path: &Path) -> Vec<PathBuf> {
@@ -84,11 +79,7 @@ fn a_full_disk_defers_mail_and_keeps_no_part_of_it() {
 
 #[test]
 fn a_limit_on_the_size_of_files_is_told_and_ends_no_process() {
-    if is_skipped() {
-        return;
-    }
-    if Command::new("prlimit").arg("--version").output().is_err() {
-        eprintln!("skipped: prlimit (util-linux) is not installed");
+    if is_skipped() || needs::program("prlimit").is_none() {
         return;
     }
     const MAX: u64 = 4 << 20;

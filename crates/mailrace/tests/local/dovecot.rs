@@ -1,6 +1,6 @@
 //! Mailboxes that are with Dovecot: LMTP over a socket of the machine.
 
-use crate::harness::poll;
+use crate::harness::{needs, poll};
 use crate::office::{As, NOBODY, is_skipped, line, make_directory, setup, start, stored};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -50,11 +50,7 @@ fn dovecot(directory: &Path) -> Dovecot {
 
 #[test]
 fn dovecot_takes_mail_for_its_users() {
-    if is_skipped() {
-        return;
-    }
-    if ![PROGRAM, LMTP].iter().all(|file| Path::new(file).exists()) {
-        eprintln!("skipped: {PROGRAM} and {LMTP} (dovecot-core, dovecot-lmtpd) are not installed");
+    if is_skipped() || ![PROGRAM, LMTP].iter().all(|file| needs::has("dovecot", file)) {
         return;
     }
     let setup = setup();

@@ -1,5 +1,9 @@
 //! Another program that holds the kernel's lock on a mailbox file.
 
+#[path = "../server/needs.rs"]
+#[allow(dead_code, reason = "of what may be missing this is one")]
+mod needs;
+
 use std::io::Read as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -10,14 +14,13 @@ use std::process::{Child, Command, Stdio};
 pub(crate) fn holder(path: &Path) -> Option<Child> {
     let code =
         "import fcntl,sys\nf=open(sys.argv[1],'r+')\nfcntl.lockf(f,fcntl.LOCK_EX)\nprint(flush=True)\nsys.stdin.read()";
-    let mut child = Command::new("python3")
+    let mut child = Command::new(needs::program("python3")?)
         .args(["-c", code])
         .arg(path)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|error| eprintln!("skipped: python3: {error}"))
-        .ok()?;
+        .expect("it runs");
     child.stdout.as_mut().expect("piped").read_exact(&mut [0]).expect("it has the lock");
     Some(child)
 }

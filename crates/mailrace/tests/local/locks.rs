@@ -1,24 +1,14 @@
 //! Locks of other programs on a mailbox file: they are waited for, and they hold while we write.
 
-use crate::harness::{Server, poll};
+use crate::harness::{Server, needs, poll};
 use crate::holder::holder;
-use crate::office::{As, NOBODY, give, is_skipped, line, start, stored, with_boxes};
+use crate::office::{As, NOBODY, give, is_skipped, line, retry, start, stored, with_boxes};
 use crate::workers::workers_of;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-fn is_missing(program: &str, package: &str) -> bool {
-    let is_missing = !Path::new(program).exists();
-    if is_missing {
-        eprintln!("skipped: {program} ({package}) is not installed");
-    }
-    is_missing
-}
-
-fn retry(server: &Server) {
-    server.rests();
-    assert!(server.control(&["queue", "retry", "--all"], b"").status.success());
-}
+/// Programs that lock mailbox files, and where they are.
+const LOCKERS: [(&str, &str); 2] = [("dotlockfile", "/usr/bin/dotlockfile"), ("procmail", "/usr/bin/lockfile")];
 
 /// A server with a message for a mailbox that is there.
 fn waiting(lock_time: &str) -> (Server, PathBuf) {
@@ -42,8 +32,8 @@ fn lock_files_of_other_programs_are_waited_for() {
     if is_skipped() {
         return;
     }
-    for (program, package) in [("/usr/bin/dotlockfile", "liblockfile-bin"), ("/usr/bin/lockfile", "procmail")] {
-        if is_missing(program, package) {
+    for (name, program) in LOCKERS {
+        if !needs::has(name, program) {
             continue;
         }
         // Held too long: the mail waits.
@@ -80,8 +70,8 @@ fn other_programs_do_not_get_a_lock_while_we_have_it() {
     if is_skipped() {
         return;
     }
-    for (program, package) in [("/usr/bin/dotlockfile", "liblockfile-bin"), ("/usr/bin/lockfile", "procmail")] {
-        if is_missing(program, package) {
+    for (name, program) in LOCKERS {
+        if !needs::has(name, program) {
             continue;
         }
         let (mut server, path) = waiting("1m");
@@ -104,7 +94,7 @@ fn other_programs_do_not_get_a_lock_while_we_have_it() {
 
 #[test]
 fn a_mail_reader_finds_what_was_delivered() {
-    if is_skipped() || is_missing("/usr/bin/s-nail", "s-nail") {
+    if is_skipped() || needs::program("s-nail").is_none() {
         return;
     }
     let (mut server, path) = waiting("1m");

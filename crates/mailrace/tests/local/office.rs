@@ -1,7 +1,7 @@
 //! Servers with mail for their own machine.
 
 use crate::client::greeted;
-use crate::harness::{Server, Setup, let_go, write_program};
+use crate::harness::{Server, Setup, let_go, needs, write_program};
 use spool::disk::real::RealDisk;
 use spool::{Change, Config, Spool, Store as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,12 +17,9 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether a test is passed over, and says so.
+/// Whether a test is passed over, and says so: only root can deliver as somebody else.
 pub(crate) fn is_skipped() -> bool {
-    if !is_root() {
-        eprintln!("skipped: only root can deliver as somebody else");
-    }
-    !is_root()
+    !needs::root()
 }
 
 pub(crate) fn give(path: &Path, uid: u32) {
@@ -111,6 +108,13 @@ pub(crate) fn stored(setup: Setup, who: As, owner: u32, mail: &[(&str, String)],
         assert!(status.expect("there is chown").success());
     }
     setup
+}
+
+/// Has all that waits tried now.
+#[track_caller]
+pub(crate) fn retry(server: &Server) {
+    server.rests();
+    assert!(server.control(&["queue", "retry", "--all"], b"").status.success());
 }
 
 /// A line of the log with all of these parts, wherever it is; waits for it.

@@ -1,23 +1,19 @@
 //! Programs that mail is really piped to: procmail, vacation, Dovecot's agent, as the user and with what they find.
 
+use crate::harness::needs;
 use crate::office::{As, NOBODY, give, is_skipped, line, make_directory, start, stored, with_boxes};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Delivers a message to each of these commands, run by nobody, and returns the lines of the log about them.
+/// Delivers a message to each of these commands of what is called `name`, run by nobody, and returns the lines of the log about
+/// them.
 fn piped(
-    programs: &[&str],
+    (name, program): (&str, &str),
     commands: impl Fn(&Path) -> Vec<String>,
 ) -> Option<(Vec<String>, PathBuf, Arc<tempfile::TempDir>)> {
-    if is_skipped() {
+    if is_skipped() || !needs::has(name, program) {
         return None;
-    }
-    for program in programs {
-        if !Path::new(program).exists() {
-            eprintln!("skipped: {program} is not installed");
-            return None;
-        }
     }
     let setup = with_boxes(NOBODY).set("local.programs", "[\"/usr/bin\", \"/usr/lib/dovecot\"]");
     let home = PathBuf::from(make_directory(&setup, "home", NOBODY));
@@ -56,7 +52,7 @@ fn procmail_takes_mail_and_its_statuses_count() {
             rc("pipe", &format!(":0\n| /bin/cat > {}/\"$LOGNAME\"", home.display())),
         ]
     };
-    let Some((lines, home, _directory)) = piped(&["/usr/bin/procmail"], commands) else { return };
+    let Some((lines, home, _directory)) = piped(("procmail", "/usr/bin/procmail"), commands) else { return };
     assert!(lines[0].contains("stat=Sent") && lines[0].contains("dsn=2.0.0"), "{}", lines[0]);
     assert!(lines[1].contains("stat=Deferred") && lines[1].contains("the program asked to try again"), "{}", lines[1]);
     assert!(lines[2].contains("stat=User unknown") && lines[2].contains("dsn=5.1.1"), "{}", lines[2]);
@@ -80,7 +76,7 @@ fn vacation_is_asked_beside_the_mailbox() {
             "/usr/bin/vacation gone-from-here".to_owned(),
         ]
     };
-    let Some((lines, home, _directory)) = piped(&["/usr/bin/vacation"], commands) else { return };
+    let Some((lines, home, _directory)) = piped(("vacation", "/usr/bin/vacation"), commands) else { return };
     assert!(lines[0].contains("to=\"|/usr/bin/vacation -m ") && lines[0].contains("stat=Sent"), "{}", lines[0]);
     assert_eq!(std::fs::metadata(home.join("answered")).expect("its database").uid(), NOBODY);
     // Its status is 1, which sendmail takes for a failure too.
@@ -95,7 +91,7 @@ fn dovecot_puts_mail_into_its_mailbox_by_a_pipe() {
         let configuration = write(home, "dovecot.conf", &text);
         vec![format!("{program} -c {configuration} -a nobody@x.test"), format!("{program} -c {configuration}.gone")]
     };
-    let Some((lines, home, _directory)) = piped(&[program], commands) else { return };
+    let Some((lines, home, _directory)) = piped(("dovecot", program), commands) else { return };
     assert!(lines[0].contains("stat=Sent"), "{}", lines[0]);
     let new: Vec<_> = std::fs::read_dir(home.join("Maildir/new")).expect("a Maildir").filter_map(Result::ok).collect();
     let [file] = new.as_slice() else { panic!("{new:?}") };

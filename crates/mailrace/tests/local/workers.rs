@@ -2,7 +2,7 @@
 
 use crate::harness::{Server, poll};
 use crate::holder::holder;
-use crate::office::{As, NOBODY, is_skipped, line, start, stored, with_boxes};
+use crate::office::{As, NOBODY, is_skipped, line, retry, start, stored, with_boxes};
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -34,11 +34,6 @@ pub(crate) fn workers_of(server: &Server, uid: u32) -> Vec<Pid> {
 
 fn count(path: &std::path::Path) -> usize {
     std::fs::read_to_string(path).map_or(0, |text| text.matches("\nSubject: x\n").count())
-}
-
-fn retry(server: &Server) {
-    server.rests();
-    assert!(server.control(&["queue", "retry", "--all"], b"").status.success());
 }
 
 /// A server with so much mail for two users, which it does not deliver before it is told to.

@@ -1,7 +1,7 @@
 //! Where mail goes: lists of hosts, MX records, LMTP, IPv6, TLS.
 
 use crate::client::greeted;
-use crate::harness::{Server, Setup, poll, program};
+use crate::harness::{Server, Setup, needs, poll, program};
 use crate::hop::{Act, At, Hop, Manners};
 use crate::names::{Names, Record};
 use crate::report::Report;
@@ -89,8 +89,7 @@ fn equal_hosts_share_the_load() {
 fn over_ipv6() {
     let address = SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 0);
     let Some(hop) = Hop::at(address, Manners::default()) else {
-        eprintln!("skipped: no IPv6 on this machine");
-        return;
+        return needs::skip("IPv6", "is not on this machine");
     };
     let mut server = relay(&[&hop]).start();
     send(&server, "a@client.test", &["b@d.test"], CONTENT);
@@ -104,8 +103,7 @@ fn over_ipv6() {
 fn a_literal_is_its_own_host() {
     let address = SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 0);
     let Some(hop) = Hop::at(address, Manners::default()) else {
-        eprintln!("skipped: no IPv6 on this machine");
-        return;
+        return needs::skip("IPv6", "is not on this machine");
     };
     let server = impatient().set("route.port", hop.address.port().to_string()).start();
     send(&server, "<>", &["b@[IPv6:::1]"], CONTENT);

@@ -1,18 +1,13 @@
 //! Programs that call sendmail, as they really do it. One that is not installed is skipped, and said to be.
 
 use crate::desk::{CONFIG, Desk, Done, finish, taken};
-use crate::harness::{Setup, write_program};
+use crate::harness::{Setup, needs, write_program};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
 fn is_there(name: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
-    if !is_there {
-        println!("skipped: {name} is not installed");
-    }
-    is_there
+    needs::program(name).is_some()
 }
 
 /// Runs a caller that is to send one message, and returns it as text with its envelope.
@@ -69,11 +64,7 @@ exec cron -f
 
 #[test]
 fn cron_of_debian() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can start cron");
-        return;
-    }
-    if !is_there("cron") || !is_there("unshare") {
+    if !needs::root() || !is_there("cron") || !is_there("unshare") {
         return;
     }
     let (desk, setup) = Desk::opened(Setup::new());
@@ -95,8 +86,7 @@ fn cron_of_debian() {
     let room = ["60", "unshare", "-m", "--propagation", "private", "sh", "-c", CRON_ROOM, "cron", &place];
     let done = command(&desk, "timeout", &room, "");
     if done.exit == Some(77) {
-        println!("skipped: there are no mounts of one's own here: {}", done.err.trim());
-        return;
+        return needs::skip("mounts", &format!("of one's own are not permitted here: {}", done.err.trim()));
     }
     let letters = taken(setup);
     let [letter] = letters.as_slice() else { panic!("{done:?} {letters:?}") };
@@ -186,8 +176,7 @@ fn git_send_email() {
             .output()
             .is_ok_and(|output| !String::from_utf8_lossy(&output.stderr).contains("not a git command"));
     if !is_installed {
-        println!("skipped: git send-email is not installed");
-        return;
+        return needs::skip("git-send-email", "is not installed");
     }
     let text = sent(|desk, sendmail| {
         let patch = desk.path("p.patch");

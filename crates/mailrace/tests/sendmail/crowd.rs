@@ -1,7 +1,7 @@
 //! Too many messages that are not taken, and users who look at the queue.
 
 use crate::desk::{CONFIG, Desk, Done, finish};
-use crate::harness::{SOON, Server, Setup, copy_program};
+use crate::harness::{SOON, Server, Setup, copy_program, needs};
 use std::os::unix::process::CommandExt as _;
 
 const MESSAGE: &str = "Subject: x\n\nhello\n";
@@ -69,8 +69,8 @@ fn as_nobody(desk: &Desk, name: &str, arguments: &[&str], input: &str) -> Done {
 
 #[test]
 fn users_see_of_the_queue_what_they_may() {
-    if !rustix::process::getuid().is_root() {
-        println!("skipped: only root can be another user");
+    // Only root can be another user.
+    if !needs::root() {
         return;
     }
     for (mailq, seen) in [("everyone", Some("(2 requests)")), ("own", Some("(1 request)")), ("operators", None)] {

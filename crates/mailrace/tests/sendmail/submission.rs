@@ -1,7 +1,7 @@
 //! Handing mail in: arguments, statuses, headers, refusals.
 
 use crate::desk::{CONFIG, Desk, Sink, finish, taken, wait_until_empty};
-use crate::harness::{Setup, copy_program};
+use crate::harness::{Setup, copy_program, needs};
 use mail::{Client, Protocol};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
@@ -168,8 +168,8 @@ fn smtp_on_standard_input_needs_no_server() {
 
 #[test]
 fn other_users_hand_in_and_are_named() {
-    if !rustix::process::getuid().is_root() {
-        println!("skipped: only root can be another user");
+    // Only root can be another user.
+    if !needs::root() {
         return;
     }
     let (desk, setup) = Desk::opened(Setup::new());

@@ -15,6 +15,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+#[path = "needs.rs"]
+#[allow(dead_code, reason = "those who include this file do not all need programs")]
+pub(crate) mod needs;
+
 /// Far longer than anything here takes, on a machine that is busy with something else too.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
