@@ -130,9 +130,10 @@ fn a_file_is_opened_again() {
     let before = greeted(server.address()).message(b"two\r\n");
     // The file is there as soon as the reload has tried whether it can be opened; its first line comes when it is in use.
     server.signal(Signal::HUP);
-    while !std::fs::metadata(&path).is_ok_and(|file| file.len() > 0) {
+    poll("nothing is written to the new file", || {
         greeted(server.address()).quit();
-    }
+        std::fs::metadata(&path).is_ok_and(|file| file.len() > 0).then_some(())
+    });
     let after = greeted(server.address()).message(b"three\r\n");
     server.stop();
     let (old, new) = (read(&moved), read(&path));

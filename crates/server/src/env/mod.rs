@@ -18,6 +18,8 @@ pub mod clock;
 pub mod limits;
 pub mod machine;
 pub mod nss;
+#[cfg(test)]
+pub(crate) mod patience;
 pub mod privileges;
 pub mod quickack;
 pub mod signals;

@@ -166,9 +166,20 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::env::patience::Patience;
     use std::sync::mpsc;
 
     const SOON: Duration = Duration::from_secs(20);
+
+    /// Waits for what nobody announces.
+    #[track_caller]
+    fn wait(what: &'static str, is_so: impl Fn() -> bool) {
+        let patience = Patience::new(what);
+        while !is_so() {
+            patience.check();
+            std::thread::yield_now();
+        }
+    }
 
     /// Work that says when it begins, and ends when it is let go.
     fn held(begun: &mpsc::Sender<()>) -> (impl FnOnce() + Send + 'static, mpsc::Sender<()>) {
@@ -190,9 +201,7 @@ mod tests {
             begun.recv_timeout(SOON).unwrap();
             assert_eq!(threads.shared.lock().threads, 1, "the one that was free");
             drop(go);
-            while threads.shared.lock().idle < 1 {
-                std::thread::yield_now();
-            }
+            wait("no thread becomes free", || threads.shared.lock().idle >= 1);
         }
         let (works, gates): (Vec<_>, Vec<_>) = (0..5).map(|_| held(&tell)).unzip();
         works.into_iter().for_each(|work| threads.hand_in(Box::new(work)).unwrap());
@@ -204,9 +213,7 @@ mod tests {
         // They end when nobody can hand in anything any more.
         let shared = Arc::downgrade(&threads.shared);
         drop(threads);
-        while shared.strong_count() > 0 {
-            std::thread::yield_now();
-        }
+        wait("a thread does not end", || shared.strong_count() == 0);
     }
 
     #[tokio::test]

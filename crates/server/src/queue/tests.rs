@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::control::{Answer, Piece, Reason};
+use crate::env::patience::Patience;
 use mail::{Address, Client, Envelope, MailParams, Protocol, QueueId, Received, Recipient, ReversePath};
 use serde_json::{Map, Value, json};
 use spool::disk::sim::SimDisk;
@@ -441,7 +442,9 @@ async fn commands_are_bounded_and_end_when_nobody_listens() {
     drop(held);
     // That ends them; then there is room again.
     let mut answer = trial.tools.answer(list(), 7, Arc::clone(&tell));
+    let patience = Patience::new("there is no room again");
     while let Answer::Refused { .. } = answer {
+        patience.check();
         tokio::task::yield_now().await;
         answer = trial.tools.answer(list(), 7, Arc::clone(&tell));
     }

@@ -1,0 +1,26 @@
+//! A limit in time for a loop of a test that waits for what nobody announces: one that hangs says so, and ends.
+
+use std::time::{Duration, Instant};
+
+/// Far longer than anything here takes, on a machine that is busy with something else too.
+const SOON: Duration = Duration::from_secs(60);
+
+/// Until when a loop may go on, by a clock that no test stops.
+pub(crate) struct Patience {
+    what: &'static str,
+    begun: Instant,
+}
+
+impl Patience {
+    /// `what` is wrong if the loop does not end.
+    #[expect(clippy::disallowed_methods, reason = "a limit for waiting")]
+    pub(crate) fn new(what: &'static str) -> Self {
+        Self { what, begun: Instant::now() }
+    }
+
+    /// To be asked in each round.
+    #[track_caller]
+    pub(crate) fn check(&self) {
+        assert!(self.begun.elapsed() < SOON, "{}", self.what);
+    }
+}
