@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
+/// A kill that comes when all is acknowledged shows nothing. On a busy machine that happens, and not each time.
+const TRIES: u32 = 6;
+
 /// Runs the demonstration to its count; what it printed is in the panic of a test that fails.
 #[track_caller]
 fn demo(dir: &Path, listen: &str, exit: i32) -> String {
@@ -28,7 +31,9 @@ fn place(test: &str) -> PathBuf {
 #[test]
 fn it_counts_and_can_be_repeated() {
     let dir = place("demo-twice");
-    for _ in 0..2 {
+    // Kills that came while mail was still being sent.
+    let mut in_the_middle = 0;
+    for _ in 0..TRIES {
         let story = demo(&dir, "127.0.0.1:0", 0);
         let figure = |name: &str| {
             let line = story.lines().find_map(|line| line.trim().strip_prefix(name)).expect("a figure").trim();
@@ -48,7 +53,12 @@ fn it_counts_and_can_be_repeated() {
             assert!(line.chars().count() <= 80, "{line}");
         }
         assert_eq!(fs::read_dir(&dir).expect("a directory").count(), 2, "spool and log, and nothing else stays");
+        in_the_middle += u32::from(acknowledged < 200);
+        if in_the_middle == 2 {
+            return;
+        }
     }
+    panic!("of {TRIES} kills {in_the_middle} came before all was acknowledged");
 }
 
 /// A demonstration that stays up. Dropping it kills it.

@@ -1,7 +1,7 @@
 //! Directories that go and come back: several servers, restarts, answers that are kept, mail that waits.
 
 use crate::client::greeted;
-use crate::harness::{Server, Setup, poll, text};
+use crate::harness::{SLACK, Server, Setup, poll, text};
 use crate::slapd::Slapd;
 use crate::{deliveries, people, person, route, setup};
 use rustix::process::Signal;
@@ -73,13 +73,14 @@ fn a_server_that_hangs_costs_its_share_of_the_time_once() {
     let (said, exit) = route(&setup, "five@ldap.test");
     assert_eq!(deliveries(&said), ["joe@elsewhere.example elsewhere.example"], "{said}");
     assert_eq!(exit, Some(0));
-    // Both hang: it ends, and both are named.
-    let setup =
-        servers(&[hung_url.clone(), hung_url.replace("127.0.0.1", "localhost")], "bounce = true, timeout = \"6s\"");
+    // Both hang: it ends, and both are named. With the time for each it were more than a busy machine makes of it.
+    let all = Duration::from_secs(12);
+    let more = format!("bounce = true, timeout = \"{}s\"", all.as_secs());
+    let setup = servers(&[hung_url.clone(), hung_url.replace("127.0.0.1", "localhost")], &more);
     let ((said, exit), took) = timed(|| route(&setup, "nobody@ldap.test"));
     let why = said["reason"].as_str().unwrap_or_else(|| panic!("{said}"));
     assert!(exit == Some(75) && why.contains(&hung_url) && why.contains("ldap://localhost:"), "{why}");
-    assert!(took < Duration::from_secs(12), "twice the time: {took:?}");
+    assert!(took < all + SLACK && all + SLACK < 2 * all, "{took:?}");
 }
 
 #[test]
@@ -117,12 +118,13 @@ fn a_restart_between_two_questions_is_not_noticed() {
 #[test]
 fn one_server_that_stood_still_for_a_question_is_not_given_up() {
     let Some(slapd) = Slapd::start(&people()) else { return };
-    let server = setup(&slapd.url(), &format!("{NOTHING_KEPT}, timeout = \"2s\"")).start();
+    let all = Duration::from_secs(2);
+    let server = setup(&slapd.url(), &format!("{NOTHING_KEPT}, timeout = \"{}s\"", all.as_secs())).start();
     answers(&server, "five@ldap.test", "250");
     slapd.signal(Signal::STOP);
     let (reply, took) = timed(|| rcpt(&server, "five@ldap.test"));
     assert!(reply.starts_with("451 4.3.0"), "{reply}");
-    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert!(took < all + SLACK, "{took:?}");
     slapd.signal(Signal::CONT);
     answers_soon(&server, "five@ldap.test", "250");
 }

@@ -20,9 +20,7 @@ fn at_the_dot(act: impl Fn() -> Act + Send + Sync + 'static) -> Manners {
 
 /// Messages that were written, by the counters of the server.
 fn written(server: &crate::harness::Server) -> u64 {
-    let output = server.control(&["status", "--json"], b"");
-    let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    status.pointer("/spool/commits").and_then(serde_json::Value::as_u64).unwrap_or_else(|| panic!("{status}"))
+    server.status("/spool/commits")
 }
 
 #[test]

@@ -12,6 +12,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// In this the most that any test sends has come: some tens of thousands, on a machine that is busy with something else too.
+const STORM: Duration = Duration::from_secs(180);
+
 /// A moment of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
@@ -326,7 +329,7 @@ impl Hop {
         self.wait_until(&format!("{count} messages"), |mails| mails.len() >= count)
     }
 
-    /// Waits for something to be true of the messages: as long as there come more, within reason.
+    /// Waits for something to be true of the messages: as long as there come more, and not longer than [`STORM`].
     #[track_caller]
     #[expect(clippy::disallowed_methods, reason = "a limit for waiting")]
     pub(crate) fn wait_until(&self, what: &str, is_there: impl Fn(&[Arc<Mail>]) -> bool) -> Vec<Arc<Mail>> {
@@ -336,7 +339,7 @@ impl Hop {
             let (next, waited) = self.shared.changed.wait_timeout(state, SOON).unwrap_or_else(PoisonError::into_inner);
             state = next;
             assert!(
-                !waited.timed_out() && start.elapsed() < SOON * 10 || is_there(&state.mails),
+                !waited.timed_out() && start.elapsed() < STORM || is_there(&state.mails),
                 "not at {}: {what}; there are {} messages and {} connections: {:#?}",
                 self.address,
                 state.mails.len(),

@@ -65,9 +65,7 @@ pub(crate) fn ends_empty(server: Server) -> Ended {
 /// Recipients that wait or are under way.
 #[track_caller]
 pub(crate) fn waiting(server: &Server) -> u64 {
-    let output = server.control(&["status", "--json"], b"");
-    let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    status.pointer("/queue/waiting").and_then(serde_json::Value::as_u64).unwrap_or_else(|| panic!("{status}"))
+    server.status("/queue/waiting")
 }
 
 /// Kills the server; what it leaves can be started again.

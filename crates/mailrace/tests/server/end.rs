@@ -106,13 +106,7 @@ fn who_is_not_greeted_yet_holds_nothing_up() {
     let mut server = setup.start();
     let clients: Vec<_> = server.addresses.iter().map(|address| connect(*address)).collect();
     // All three are counted before the signal comes.
-    loop {
-        let status = server.control(&["status", "--json"], b"");
-        let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
-        if status.pointer("/connections/open") == Some(&3.into()) {
-            break;
-        }
-    }
+    poll("not all are counted", || (server.status("/connections/open") == 3).then_some(()));
     server.signal(Signal::TERM);
     server.wait_log("stopping daemon");
     let ended = server.ended();

@@ -22,6 +22,10 @@ pub(crate) mod needs;
 /// Far longer than anything here takes, on a machine that is busy with something else too.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
+/// What a busy machine may add to a time that the configuration sets, or to none.
+#[allow(dead_code, reason = "those who include this file do not all measure")]
+pub(crate) const SLACK: Duration = Duration::from_secs(10);
+
 /// The program.
 pub(crate) fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_mailrace"))
@@ -293,9 +297,17 @@ impl Server {
     #[allow(dead_code, reason = "those who include this file do not all ask")]
     #[track_caller]
     pub(crate) fn status(&self, place: &str) -> u64 {
-        let output = self.control(&["status", "--json"], b"");
-        let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let status = self.whole_status();
         status.pointer(place).and_then(serde_json::Value::as_u64).unwrap_or_else(|| panic!("{place}: {status}"))
+    }
+
+    /// All of `mailrace status --json`.
+    #[allow(dead_code, reason = "those who include this file do not all ask")]
+    #[track_caller]
+    pub(crate) fn whole_status(&self) -> serde_json::Value {
+        let output = self.control(&["status", "--json"], b"");
+        assert!(output.status.success(), "{}", text(&output));
+        serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
     /// A figure of /proc/PID/status in KiB.
@@ -423,6 +435,18 @@ pub(crate) fn write_program(path: &Path, text: &[u8]) {
 pub(crate) fn copy_program(from: &Path, to: &Path) {
     let status = Command::new("cp").args([from, to]).status().expect("there is cp");
     assert!(status.success(), "{}", to.display());
+}
+
+/// Reads a time of the log: `00:01:30`.
+#[allow(dead_code, reason = "those who include this file do not all measure")]
+#[track_caller]
+pub(crate) fn time(text: &str) -> Duration {
+    let is_right = |part: &str| part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_digit());
+    let parts: Option<Vec<u64>> = text.split(':').map(|part| part.parse().ok().filter(|_| is_right(part))).collect();
+    match parts.as_deref() {
+        Some(&[hours, minutes @ 0..60, seconds @ 0..60]) => Duration::from_secs(hours * 3_600 + minutes * 60 + seconds),
+        _ => panic!("{text:?} is no time"),
+    }
 }
 
 /// The text of both outputs.

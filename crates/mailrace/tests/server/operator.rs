@@ -14,9 +14,7 @@ fn status_counts() {
     client.send(b"Received: x\r\n".repeat(60).as_slice());
     client.send(b".\r\n");
     assert!(client.reply().starts_with("554 5.4.6"));
-    let output = server.control(&["status", "--json"], b"");
-    assert!(output.status.success(), "{}", text(&output));
-    let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let status = server.whole_status();
     let number = |place: &str| status.pointer(place).and_then(serde_json::Value::as_u64);
     assert_eq!(number("/messages/accepted"), Some(2), "{status}");
     assert_eq!(number("/messages/refused"), Some(1), "{status}");
@@ -50,8 +48,7 @@ fn status_counts_what_is_refused_before_its_content_too() {
     client.expect("MAIL FROM:<a@bad.example>", "5");
     client.expect("RSET", "250");
     client.quit();
-    let status = server.control(&["status", "--json"], b"");
-    let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    let status = server.whole_status();
     server.wait_log("ruleset=check_mail");
     let rejected = |ruleset: &str| server.log.iter().filter(|line| line.contains(ruleset)).count();
     assert_eq!((rejected("check_mail"), rejected("check_rcpt")), (1, 4), "{:#?}", server.log);
@@ -71,8 +68,7 @@ fn status_says_that_the_log_cannot_be_written() {
         said.contains("  LOG ").then_some(said)
     });
     assert!(said.contains("/dev/full cannot be written: No space left on device"), "{said}");
-    let status = server.control(&["status", "--json"], b"");
-    let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    let status = server.whole_status();
     let failing = &status["log"]["failing"];
     assert_eq!(failing["target"], "/dev/full", "{status}");
     assert!(failing["reason"].as_str().is_some_and(|why| why.starts_with("No space left on device")), "{status}");
@@ -90,8 +86,7 @@ fn a_configuration_that_is_named_relatively_has_whole_paths() {
     let mut command = crate::harness::program();
     command.args(["serve", "--config", "mailrace.toml"]).current_dir(setup.dir.path());
     let server = crate::harness::Server::start(setup, command);
-    let status = server.control(&["status", "--json"], b"");
-    let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    let status = server.whole_status();
     let here = server.setup.path("spool").display().to_string();
     assert_eq!(status["spool"]["path"], here, "{status}");
 }

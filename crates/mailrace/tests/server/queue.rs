@@ -98,8 +98,7 @@ fn holding_and_releasing() {
         recipients.map(|one| one["state"].clone()).collect()
     };
     assert_eq!(states(&server), ["held", "waiting", "waiting"]);
-    let status: Value = serde_json::from_slice(&server.control(&["status", "--json"], b"").stdout).expect("JSON");
-    assert_eq!((&status["queue"]["held"], &status["queue"]["waiting"]), (&1.into(), &2.into()), "{status}");
+    assert_eq!((server.status("/queue/held"), server.status("/queue/waiting")), (1, 2));
     let said = done(&server, &["retry", "--all"]);
     assert!(said.starts_with("2 recipients of 2 messages to be tried now\n1 recipient held: "), "{said}");
     assert_eq!(done(&server, &["release", "--state", "held"]), "1 recipient of 1 message released\n");

@@ -319,11 +319,7 @@ fn a_full_spool_says_452_and_stays_up() {
         assert!(reply.starts_with("452 4.3.1 "), "{reply}");
         refused += 1;
     }
-    let status = server.control(&["status", "--json"], b"");
-    let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
-    let number = |place: &str| status.pointer(place).and_then(serde_json::Value::as_u64);
-    assert_eq!(number("/messages/accepted"), Some(kept));
-    assert_eq!(number("/messages/refused"), Some(refused), "{status}");
+    assert_eq!((server.status("/messages/accepted"), server.status("/messages/refused")), (kept, refused));
     let letters = server.letters_after_kill();
     assert_eq!(letters.len() as u64, kept);
     assert!(letters.iter().all(|letter| letter.own_content() == content));
