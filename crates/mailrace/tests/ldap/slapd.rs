@@ -3,7 +3,7 @@
 use crate::harness::{needs, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Another program may take the port before slapd does.
@@ -77,7 +77,7 @@ impl Slapd {
 
     /// Starts it in the background and waits until it listens.
     fn listen(&self) -> bool {
-        let slapd = find("slapd").expect("it was there");
+        let slapd = needs::program("slapd").expect("it was there");
         let mut urls = format!("{} {}", self.url(), self.socket_url());
         if self.tls_port.is_some() {
             urls += &format!(" {}", self.tls_url("127.0.0.1"));

@@ -7,6 +7,8 @@ use crate::names::{Names, Record};
 use crate::world::{
     any_line, by_literal, ends_empty, impatient, killed, lines, relay, reload, send, send_over, stopped, wait_line,
 };
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::time::Duration;
 
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
@@ -108,6 +110,29 @@ fn fast(setup: Setup) -> Setup {
         .set("delivery.fast_connect_time", time)
         .set("delivery.fast_greeting_time", time)
         .set("delivery.fast_command_time", time)
+}
+
+/// What it says of one message is an answer: the next connection opens at once, and its site is not down.
+#[test]
+fn a_host_that_refuses_a_message_and_then_says_421_has_served() {
+    let seen = Mutex::new(BTreeSet::new());
+    let hop = Hop::new(Manners::default().script(move |moment: &Moment<'_>| match moment.at {
+        At::Mail if !seen.lock().expect("nobody panicked").insert(moment.connection) => {
+            Act::SayAndClose("421 4.7.0 one is enough")
+        }
+        At::Rcpt => Act::Say("550 5.1.1 no such user"),
+        _ => Act::Well,
+    }));
+    let server = patient(relay(&[&hop])).set("delivery.connections_per_destination", "1").start();
+    let mut client = greeted(server.address());
+    for _ in 0..5 {
+        send_over(&mut client, "<>", &["<b@d.test> NOTIFY=NEVER"], CONTENT);
+    }
+    client.quit();
+    let ended = ends_empty(server);
+    assert_eq!(hop.connections(), 5, "{:?}", hop.talks());
+    assert_eq!(lines(&ended.log, &["state=down"]), <[&str; 0]>::default());
+    assert_eq!(lines(&ended.log, &["to=<b@d.test>", "dsn=5.1.1"]).len(), 5);
 }
 
 /// Who gives up behind the end of the content makes duplicates, so there nobody is in a hurry.

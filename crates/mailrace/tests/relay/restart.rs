@@ -266,9 +266,7 @@ fn a_storm_against_a_full_spool() {
     let storm = std::thread::spawn(move || bench::storm::run(&plan, &mut |_| ()).expect("a storm"));
     // The first 20 wait; then deliveries and refusals go on side by side.
     let mut promised: BTreeSet<u64> = told.iter().take(20).collect();
-    poll("no refusal", || {
-        (server.status("/messages/accepted") > 100 || storm.is_finished()).then_some(())
-    });
+    poll("no refusal", || (server.status("/messages/accepted") > 100 || storm.is_finished()).then_some(()));
     hop.reopen();
     let report = storm.join().expect("it ends");
     promised.extend(told.try_iter());

@@ -1,7 +1,7 @@
 //! Who is let in: PROXY headers, XCLIENT, greeting pauses, limits of connections, relay rights.
 
 use crate::client::{Plain, connect, greeted};
-use crate::harness::{Server, Setup};
+use crate::harness::{Server, Setup, poll};
 use std::io::Write as _;
 use std::net::TcpStream;
 
@@ -127,12 +127,10 @@ fn connections_above_a_limit_hear_421_at_once() {
     server.wait_log("rejecting connections on daemon MTA: 2 children, max 2");
     second.quit();
     // The place of who has gone is free as soon as the server has seen it.
-    let mut third = loop {
+    let mut third = poll("no place becomes free", || {
         let mut client = connect(server.address());
-        if client.reply().starts_with("220") {
-            break client;
-        }
-    };
+        client.reply().starts_with("220").then_some(client)
+    });
     third.expect("NOOP", "250");
     drop(first);
 }

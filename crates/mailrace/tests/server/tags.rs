@@ -1,7 +1,7 @@
 //! What the access map says of connections: rates, counts, pauses, offers, TLS and certificates of clients.
 
 use crate::client::{Encrypted, Plain, connect, greeted};
-use crate::harness::{Server, Setup, text};
+use crate::harness::{Server, Setup, poll, text};
 use crate::tls::with_certificate;
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
@@ -93,12 +93,10 @@ fn a_client_has_a_number_of_connections_of_its_own() {
     second.message(b"hi\r\n");
     second.quit();
     // The place of who has gone is free as soon as the server has seen it.
-    let third = loop {
+    let third = poll("no place becomes free", || {
         let mut client = from("127.0.0.2", &server);
-        if client.reply().starts_with("220 ") {
-            break client;
-        }
-    };
+        client.reply().starts_with("220 ").then_some(client)
+    });
     let many: Vec<Plain> = (0..20).map(|_| greeted_from("127.0.0.3", &server)).collect();
     // Who has no entry has the limit of all.
     let _one = greeted_from("127.0.0.4", &server);
