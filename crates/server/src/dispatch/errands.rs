@@ -163,10 +163,7 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
                 let (service, dispatch, name) = (Arc::clone(&service), Arc::clone(&dispatch), Arc::clone(&name));
                 move || hosts_not_found(&service, &dispatch, destination, &name)
             });
-            tasks.spawn(async move {
-                find_hosts(&service, &dispatch, destination, &name).await;
-                owed.paid();
-            });
+            tasks.spawn(async move { find_hosts(&service, &dispatch, destination, &name, owed).await });
         }
         Errand::Connect { way, connection, post } => {
             let guard = Closing { dispatch: Arc::clone(dispatch), connection };
@@ -205,8 +202,14 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
     }
 }
 
-/// Asks where the mail of a destination goes.
-async fn find_hosts(service: &Arc<Service>, dispatch: &Arc<Dispatch>, destination: DestinationId, name: &Arc<[u8]>) {
+/// Asks where the mail of a destination goes. The answer is `owed`.
+async fn find_hosts<F: FnOnce()>(
+    service: &Arc<Service>,
+    dispatch: &Arc<Dispatch>,
+    destination: DestinationId,
+    name: &Arc<[u8]>,
+    owed: Owed<F>,
+) {
     let live = service.live.load_full();
     let resolver = service.resolver.load_full();
     let routing = service.routing.load_full();
@@ -215,8 +218,9 @@ async fn find_hosts(service: &Arc<Service>, dispatch: &Arc<Dispatch>, destinatio
         biased;
         found = asked => found,
         // What is in line is in the spool.
-        () = service.stop.begun() => return,
+        () = service.stop.begun() => return owed.paid(),
     };
+    owed.paid();
     match found {
         Ok(site) => dispatch.placed(service, destination, name, &site),
         Err(no) if no.permanent => dispatch.placed(service, destination, name, &resolve::nowhere(&live.config, name)),
