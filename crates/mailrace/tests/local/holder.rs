@@ -1,9 +1,6 @@
 //! Another program that holds the kernel's lock on a mailbox file.
 
-#[path = "../server/needs.rs"]
-#[allow(dead_code, reason = "of what may be missing this is one")]
-mod needs;
-
+use super::needs;
 use std::io::Read as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -22,3 +22,5 @@ mod reload;
 mod rights;
 mod speed;
 mod workers;
+
+use harness::needs;

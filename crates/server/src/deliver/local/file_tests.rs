@@ -2,6 +2,9 @@
 
 #[path = "../../../../mailrace/tests/local/holder.rs"]
 mod holder;
+#[path = "../../../../mailrace/tests/server/needs.rs"]
+#[allow(dead_code, reason = "shared with the tests of the program")]
+mod needs;
 
 use super::super::letter::tests::{Pieces, Text, order, split};
 use super::super::order::End;
