@@ -105,8 +105,7 @@ pub(super) fn choose(
     is_ours: bool,
     shuffle: &mut Shuffle,
 ) -> Result<Vec<MailHost>, NoHosts> {
-    let (mut hosts, mut known, mut taken): (Vec<MailHost>, _, HashSet<IpAddr>) =
-        (Vec::new(), Vec::new(), HashSet::new());
+    let (mut hosts, mut known): (Vec<MailHost>, Vec<(Candidate, Vec<IpAddr>)>) = (Vec::new(), Vec::new());
     let (mut unknown, mut none) = (None, None);
     for (host, answer) in found {
         match answer {
@@ -118,15 +117,19 @@ pub(super) fn choose(
             }
         }
     }
-    let mut later = known.len();
+    // A name for the same machine is not another machine: an address belongs to the first who has it.
+    let mut owned = HashSet::new();
+    for (_, addresses) in &mut known {
+        addresses.retain(|ip| owned.insert(*ip));
+    }
+    known.retain(|(_, addresses)| !addresses.is_empty());
+    let (mut room, mut later) = (ADDRESSES_MAX, known.len());
     for (host, mut addresses) in known {
         later -= 1;
-        // A name for the same machine is not another machine.
-        addresses.retain(|ip| !taken.contains(ip));
         order(&mut addresses, shuffle);
         // Each host keeps room for one address of those behind it.
-        addresses.truncate(ADDRESSES_MAX.saturating_sub(taken.len() + later));
-        taken.extend(&addresses);
+        addresses.truncate(room.saturating_sub(later));
+        room -= addresses.len();
         if !addresses.is_empty() {
             hosts.push(MailHost { name: host.name, addresses, preference: host.preference });
         }
