@@ -13,11 +13,14 @@ use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
-use super::{Resolver, name_servers};
+use super::{Resolver, name_servers, now};
 use crate::config::Dns;
 
 /// Seconds that answers hold, unless [`Server::hold`] says otherwise.
 const TTL: u32 = 300;
+
+/// How long [`standing`] lets work wait for a packet.
+const HANG: Duration = Duration::from_secs(20);
 
 /// Who answers, and what was asked.
 pub(crate) struct Server {
@@ -108,6 +111,22 @@ pub(crate) fn settings(servers: &[SocketAddr], timeout: Duration) -> Dns {
 /// A resolver with these settings, on a machine without /etc/hosts.
 pub(crate) fn resolver_of(settings: &Dns) -> Resolver {
     Resolver::with(settings, name_servers(settings).unwrap(), b"").unwrap()
+}
+
+/// Does work that nothing but packets hold up, and says how long that took by a clock that stands: no time at all, however busy
+/// the machine. Work that waits for the clock gets it after a while all the same, and is found out by what it took.
+pub(crate) async fn standing<F: Future>(work: F) -> (F::Output, Duration) {
+    // What blocks keeps a clock that is paused from going on when all wait.
+    tokio::time::pause();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let holds = tokio::task::spawn_blocking(move || ended.recv_timeout(HANG));
+    let began = now();
+    let output = work.await;
+    let time = now() - began;
+    drop(end);
+    let _: Result<(), _> = holds.await.unwrap();
+    tokio::time::resume();
+    (output, time)
 }
 
 impl Resolver {
