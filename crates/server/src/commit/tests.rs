@@ -1,6 +1,7 @@
 //! Content on its way into a real spool on a simulated disk.
 
 use super::*;
+use crate::simulation::{spool_on, spool_with};
 use mail::{AddressError, Client, Node, Protocol, Received, ReversePath};
 use spool::disk::sim::{Op, SimDisk};
 
@@ -25,13 +26,11 @@ struct Trial {
 impl Trial {
     fn new(segment_bytes: u32) -> Self {
         let disk = SimDisk::new(1);
-        let mut config = spool::Config::new("/spool");
-        config.segment_bytes = segment_bytes;
-        config.size_max = 16 * u64::from(segment_bytes);
-        config.free_min = 0;
-        config.cache_bytes = 0;
-        let (spool, _) = Spool::open(config, Arc::new(disk.clone())).unwrap();
-        let spool = Arc::new(spool);
+        let spool = spool_on(&disk, |config| {
+            config.segment_bytes = segment_bytes;
+            config.size_max = 16 * u64::from(segment_bytes);
+            config.cache_bytes = 0;
+        });
         let keeper = Keeper::spool(Arc::clone(&spool), QueueIds::new(Node::default()), 1);
         Self { disk, spool, keeper }
     }
@@ -117,14 +116,11 @@ async fn content_that_is_given_up_takes_no_room() {
 
 #[tokio::test]
 async fn a_busy_disk_is_waited_for() {
-    let disk = SimDisk::new(1);
-    let mut config = spool::Config::new("/spool");
-    config.segment_bytes = 4 << 20;
-    config.size_max = 128 << 20;
-    config.free_min = 0;
-    config.staged_bytes_max = 128 << 10;
-    let (spool, _) = Spool::open(config, Arc::new(disk)).unwrap();
-    let keeper = Arc::new(Keeper::spool(Arc::new(spool), QueueIds::new(Node::default()), 1));
+    let spool = spool_with(|config| {
+        (config.segment_bytes, config.size_max) = (4 << 20, 128 << 20);
+        config.staged_bytes_max = 128 << 10;
+    });
+    let keeper = Arc::new(Keeper::spool(spool, QueueIds::new(Node::default()), 1));
     let bringing: Vec<_> = (0..100)
         .map(|_| {
             let keeper = Arc::clone(&keeper);

@@ -139,9 +139,9 @@ fn all_of(spool: &Spool, name: &[u8], count: u64) -> Vec<Entry> {
 mod tests {
     use super::*;
     use crate::lookup::Lookups;
+    use crate::simulation::spool_with;
     use mail::{Client, Envelope, MailParams, Node, Protocol, QueueId, Received, Recipient};
     use spool::NewBody;
-    use spool::disk::sim::SimDisk;
     use std::sync::Arc;
 
     /// Hosts of before.
@@ -156,13 +156,8 @@ mod tests {
     }
 
     /// A spool with a message for `d.test` in the queue [`OLD`].
-    fn spool() -> Spool {
-        let mut config = spool::Config::new("/spool");
-        config.segment_bytes = 1 << 20;
-        config.size_max = 32 << 20;
-        config.free_min = 0;
-        config.state_delay_ms = 0;
-        let (spool, _) = Spool::open(config, Arc::new(SimDisk::new(1))).unwrap();
+    fn spool() -> Arc<Spool> {
+        let spool = spool_with(|config| config.state_delay_ms = 0);
         let envelope = Envelope {
             id: QueueId::new(1_800_000_000_000_000, Node::default()).unwrap(),
             sender: "<a@s.test>".parse().unwrap(),

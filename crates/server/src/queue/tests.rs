@@ -3,9 +3,9 @@
 use super::*;
 use crate::control::{Answer, Piece, Reason};
 use crate::env::patience::Patience;
+use crate::simulation::spool_with;
 use mail::{Address, Client, Envelope, MailParams, Protocol, QueueId, Received, Recipient, ReversePath};
 use serde_json::{Map, Value, json};
-use spool::disk::sim::SimDisk;
 use spool::{Change, NewBody, NewMessage, Spool, State, Status, Store as _};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -75,13 +75,8 @@ fn id(hours: u64) -> QueueId {
 
 impl Trial {
     fn new() -> Self {
-        let mut config = spool::Config::new("/spool");
-        config.segment_bytes = 1 << 20;
-        config.size_max = 32 << 20;
-        config.free_min = 0;
-        config.state_delay_ms = 0;
-        let (spool, _) = Spool::open(config, Arc::new(SimDisk::new(1))).unwrap();
-        let (spool, dispatcher) = (Arc::new(spool), Arc::new(Dispatcher::default()));
+        let spool = spool_with(|config| config.state_delay_ms = 0);
+        let dispatcher = Arc::new(Dispatcher::default());
         let tools = Tools::new(Arc::clone(&spool), Arc::clone(&dispatcher) as Arc<dyn Nudge>);
         Self { spool, dispatcher, tools, deeds: Arc::default() }
     }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::deliver::message::{Outgoing, Unfit};
 use crate::dispatch::Dispatch;
+use crate::simulation::{spool_on, spool_with};
 use mail::{Client, Envelope, MailParams, Node, Protocol, QueueIds, Received, Recipient, ReversePath};
 use schedule::Positions;
 use spool::disk::sim::SimDisk;
@@ -20,14 +21,7 @@ const A_WHILE: Duration = Duration::from_millis(50);
 const SOON: Duration = Duration::from_secs(20);
 
 fn spool() -> Arc<Spool> {
-    spool_on(&SimDisk::new(1))
-}
-
-fn spool_on(disk: &SimDisk) -> Arc<Spool> {
-    let mut config = spool::Config::new("/spool");
-    config.cache_bytes = 0;
-    config.free_min = 0;
-    Arc::new(Spool::open(config, Arc::new(disk.clone())).unwrap().0)
+    spool_with(|config| config.cache_bytes = 0)
 }
 
 /// Wants `wanted` reads at once, and lets none end before `full` are under way. Returns the most at a time, and whether one
@@ -181,7 +175,7 @@ impl Taken {
 async fn a_list_is_read_once_and_never_served_as_it_was() {
     const MANY: u32 = 300;
     let disk = SimDisk::new(1);
-    let spool = spool_on(&disk);
+    let spool = spool_on(&disk, |config| config.cache_bytes = 0);
     let recipients = (0..MANY).map(|at| Recipient::new(format!("u@d{at}.test").parse().unwrap())).collect();
     let id = stored_for(&spool, recipients);
     let config = crate::config::load("", None, &[], &crate::config::Machine::default()).unwrap().config;
