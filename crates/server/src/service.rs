@@ -402,10 +402,10 @@ impl Service {
     /// The same with an empty spool on a simulated disk, and with what dispatches it.
     pub(crate) fn trial_with_spool(config: Config) -> (Arc<Self>, Arc<Dispatch>, Arc<Spool>) {
         let mut service = Self::trial(config, Behaviour::default());
-        let mut config = spool::Config::new("/spool");
-        (config.segment_bytes, config.size_max, config.free_min) = (8 << 20, 64 << 20, 0);
-        config.state_delay_ms = 0;
-        let spool = Arc::new(Spool::open(config, Arc::new(spool::disk::sim::SimDisk::new(1))).unwrap().0);
+        let spool = crate::simulation::spool_with(|config| {
+            (config.segment_bytes, config.size_max) = (8 << 20, 64 << 20);
+            config.state_delay_ms = 0;
+        });
         let dispatch = Dispatch::new(Arc::clone(&spool), &service.live.load().config, Arc::default());
         let inner = Arc::get_mut(&mut service).unwrap();
         inner.keeper = Keeper::spool(Arc::clone(&spool), mail::QueueIds::new(mail::Node::default()), 1);

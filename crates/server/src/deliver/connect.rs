@@ -201,6 +201,10 @@ pub(super) async fn open<N: Future<Output = ()>>(
     let opening = Opening { service, config, routing: &routing, rule, lane, patience };
     let began = clock::now();
     let order = |some: &mut [Candidate], is_wary| {
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::PassOverNobody) {
+            return;
+        }
         service.hosts.look(|hosts| hosts.order(some, |one| one.address.socket(), is_wary, service.unix_now()));
     };
     order(&mut candidates, false);
@@ -509,6 +513,10 @@ impl Opening<'_> {
     fn settings(self, tls: TlsUse, protocol: RouteProtocol, said: &Peer) -> Settings {
         let (delivery, patience) = (&self.config.delivery, self.patience);
         let seconds = Duration::from_secs;
+        let (end, transaction) = (delivery.end_time, delivery.transaction_time);
+        #[cfg(test)]
+        let (end, transaction) =
+            if is_sabotaged(Sabotage::Patient) { (patience.all, patience.all) } else { (end, transaction) };
         Settings {
             dialect: match protocol {
                 RouteProtocol::Lmtp => Dialect::Lmtp,
@@ -523,11 +531,11 @@ impl Opening<'_> {
                 rcpt: delivery.command_time,
                 data: delivery.data_time,
                 block: delivery.block_time,
-                end: delivery.end_time,
+                end,
                 tls: seconds(120).min(patience.command),
                 rset: seconds(120).min(delivery.command_time),
                 hurry: patience.hurry,
-                transaction: delivery.transaction_time,
+                transaction,
                 farewell: FAREWELL_TIME,
                 #[cfg(test)]
                 reply_lines: if is_sabotaged(Sabotage::AllEars) { usize::MAX } else { Limits::default().reply_lines },

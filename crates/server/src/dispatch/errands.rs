@@ -11,6 +11,8 @@ use crate::queue::{Destinations, Nudge as _};
 use crate::resolve;
 use crate::service::Service;
 use crate::settle;
+#[cfg(test)]
+use crate::simulation::{Sabotage, is_sabotaged};
 use bytes::Bytes;
 use mail::{EnhancedCode, Outcome, QueueId};
 use observe::{Event, Severity};
@@ -119,7 +121,14 @@ async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>, all: bool) {
         dispatch.retry(Destinations::These(&names));
     }
     // Whoever passes next goes by the configuration of that time: one is enough for all that asked.
-    if moved.left > 0 && !dispatch.rehomes_again.swap(true, Ordering::AcqRel) {
+    let is_left = moved.left > 0;
+    #[cfg(test)]
+    let is_left = is_left || is_sabotaged(Sabotage::PassOn);
+    #[cfg(test)]
+    if is_sabotaged(Sabotage::PassEach) {
+        dispatch.rehomes_again.store(false, Ordering::Release);
+    }
+    if is_left && !dispatch.rehomes_again.swap(true, Ordering::AcqRel) {
         tokio::select! {
             () = service.stop.begun() => {}
             () = tokio::time::sleep(REHOME_AGAIN) => {

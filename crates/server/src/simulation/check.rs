@@ -30,6 +30,8 @@ pub(super) struct Terms<'a> {
     pub(super) is_one_destination: bool,
     /// The first two hosts are one site, which bears two connections, and a message in two seconds.
     pub(super) has_rules: bool,
+    /// How long a sender may wait for his answer.
+    pub(super) answer: Duration,
     /// Mail may be delivered before it is durable, and so before its sender has an answer.
     pub(super) is_early: bool,
     /// Live hosts are served at once.
@@ -290,8 +292,8 @@ impl Checker<'_> {
     ) {
         let after = self.terms.warn_after;
         let may_hear = !sent.sender.is_empty() && wants(notify, Kind::Delayed) && !after.is_zero();
-        // A message grows old from the end of its content on; its 250 is later, and more so where next hops are waited for.
-        let early = Duration::from_secs(if self.terms.is_early { 60 } else { 20 });
+        // A message grows old from the end of its content on; its 250 is later.
+        let early = self.terms.answer;
         for one in delayed {
             let age = one.made.saturating_sub(accepted);
             if !may_hear || age + early < after {

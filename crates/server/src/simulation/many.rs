@@ -1,16 +1,15 @@
 //! A list of which very many recipients are refused at the same time: its sender hears of all of them, in few reports.
 
-use super::book::{Answer, Book, EPOCH, Sent};
+use super::book::EPOCH;
 use super::check::field;
-use super::host::{Host, Manners};
 use super::machine::End;
-use super::plan::{Death, Plan, config};
+use super::plan::Death;
 use super::run;
 use super::sabotage::Sabotage;
+use super::scene::Scene;
 use crate::settle::REPORT_OCTETS;
 use mail::QueueId;
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Recipients of the list, all unknown where they are to be: more than stand in one report.
@@ -30,48 +29,25 @@ struct Read {
 
 /// What became of the list in a spool of so many shards where power goes at this time, and what is wrong.
 fn lived(shards: u16, death: Option<Duration>, sabotage: Option<Sabotage>) -> (Vec<Read>, Vec<String>) {
-    let seed = 1;
     let plan = move || {
-        let book = Arc::new(Book::new(2));
-        let mut hosts: Vec<Host> = (0..2).map(|one| Host::by_chance(one, seed, 10 * MINUTE, &book)).collect();
-        for host in &mut hosts {
-            host.behave();
-            let latency = Duration::ZERO;
-            host.manners = Manners { pipelining: true, messages_max: u32::MAX, latency, ..host.manners };
-        }
-        hosts[1].manners.hard_rcpt = 1_000;
-        let mut config = config("");
+        let mut scene = Scene::new(2, Duration::ZERO);
+        scene.hosts.iter_mut().for_each(|host| host.manners.pipelining = true);
+        scene.hosts[1].manners.hard_rcpt = 1_000;
+        let config = &mut scene.config;
         config.message.recipients_max = 10_000;
         config.spool.shards = shards;
         // The envelope is one frame.
         config.spool.segment_bytes = 4 << 20;
         config.spool.size_max = 128 << 20;
-        config.delivery.postmaster = Some(format!("postmaster@[{}]", hosts[0].address).parse().unwrap());
+        scene.postmaster_at(0);
+        let recipients = (0..COUNT).map(|nth| scene.at(&format!("r0.{nth}{}", "x".repeat(50)), 1)).collect();
+        scene.send(scene.at("s0", 0), recipients, Duration::from_secs(1));
+        let (mut plan, book) = scene.plan(MINUTE, 60 * MINUTE);
         let death = death.map(|at| Death { at, how: End::Power, operations: None, down: Duration::from_secs(1) });
-        let recipients =
-            (0..COUNT).map(|nth| (format!("r0.{nth}{}@[{}]", "x".repeat(50), hosts[1].address), None)).collect();
-        book.facts().sent.push(Sent {
-            sender: format!("s0@[{}]", hosts[0].address),
-            recipients,
-            content: b"X-Token: 0.\r\nSubject: to all\r\n\r\nhello\r\n".to_vec(),
-            is_eight_bit: false,
-            priority: None,
-            at: Duration::from_secs(1),
-            answer: Answer::Unsent,
-        });
-        let plan = Plan {
-            config,
-            hosts,
-            deaths: death.into_iter().collect(),
-            commands: Vec::new(),
-            traffic: MINUTE,
-            most: 60 * MINUTE,
-            is_one_destination: false,
-            ready_max: None,
-        };
+        plan.deaths.extend(death);
         (plan, book)
     };
-    let (book, wrong) = run::run_planned(seed, plan, sabotage);
+    let (book, wrong) = run::run_planned(1, plan, sabotage);
     let facts = book.facts();
     let reports = facts.taken.iter().filter(|taken| taken.sender.is_empty());
     let read = reports.map(|taken| {
@@ -119,28 +95,46 @@ fn very_many_failures_make_few_reports_of_which_the_first_has_the_message_and_th
     }
 }
 
+/// Crashes between the first report and the last one, and what became of it.
+struct Crashed {
+    /// The most recipients that were told of twice.
+    repeated: usize,
+    /// The most recipients of a report.
+    most: usize,
+    /// Crashes that came when some were told of and others were not yet.
+    between: usize,
+}
+
+fn crashed(shards: u16, sabotage: Option<Sabotage>, eighths: &[u32]) -> Crashed {
+    let (reports, _) = lived(shards, None, sabotage);
+    let first = reports.iter().map(|report| report.made).min().unwrap();
+    let last = reports.iter().map(|report| report.made).max().unwrap();
+    let most = reports.iter().map(|report| report.recipients.len()).max().unwrap();
+    let mut crashed = Crashed { repeated: 0, most, between: 0 };
+    for part in eighths {
+        let at = first + (last - first) * *part / 8 + Duration::from_millis(1);
+        let (reports, wrong) = lived(shards, Some(at), sabotage);
+        assert!(wrong.is_empty(), "power goes at {at:?}: {wrong:#?}");
+        crashed.repeated = crashed.repeated.max(twice(&reports));
+        let is_before = |report: &Read| report.made <= at;
+        crashed.between += usize::from(reports.iter().any(is_before) && !reports.iter().all(is_before));
+    }
+    crashed
+}
+
 /// What was said of some is recorded before others are spoken of.
 #[test]
 fn a_crash_between_two_reports_loses_none_and_repeats_only_the_last() {
-    let repeated = |shards, sabotage, parts: &[u32]| {
-        let (reports, _) = lived(shards, None, sabotage);
-        let first = reports.iter().map(|report| report.made).min().unwrap();
-        let last = reports.iter().map(|report| report.made).max().unwrap();
-        let most = reports.iter().map(|report| report.recipients.len()).max().unwrap();
-        let mut repeated = 0;
-        for part in parts {
-            let at = first + (last - first) * *part / 8 + Duration::from_millis(1);
-            let (reports, wrong) = lived(shards, Some(at), sabotage);
-            assert!(wrong.is_empty(), "power goes at {at:?}: {wrong:#?}");
-            repeated = repeated.max(twice(&reports));
-        }
-        (repeated, most)
-    };
     // With several shards the record of one report and the next report are in different ones.
     for shards in [1, 3] {
-        let (some, most) = repeated(shards, None, &[0, 4, 8]);
-        assert!(some <= most, "{shards} shards: {some} recipients were told of twice, of {most} in a report");
+        let Crashed { repeated, most, between } = crashed(shards, None, &[0, 4, 8]);
+        println!("{shards} shards: {repeated} of {most} repeated, {between} crashes between two reports");
+        assert!(between > 0, "{shards} shards: no crash came between two reports");
+        assert!(repeated <= most, "{shards} shards: {repeated} recipients were told of twice, of {most} in a report");
+        let Crashed { repeated, most, between } = crashed(shards, Some(Sabotage::RecordLate), &[8]);
+        println!(
+            "{shards} shards, recorded late: {repeated} of {most} repeated, {between} crashes between two reports"
+        );
+        assert!(repeated > most, "{shards} shards: {repeated} told of twice, of {most} in a report: not noticed");
     }
-    let (some, most) = repeated(1, Some(Sabotage::RecordLate), &[8]);
-    assert!(some > most, "{some} recipients were told of twice, of {most} in a report: not noticed");
 }

@@ -17,6 +17,7 @@
 
 mod book;
 mod check;
+mod disk;
 mod host;
 mod late;
 mod machine;
@@ -27,12 +28,14 @@ mod plan;
 mod random;
 mod run;
 mod sabotage;
+mod scene;
 mod sender;
 mod talk;
 mod wire;
 mod world;
 
 use crate::config::Acknowledge;
+pub(crate) use disk::{spool_on, spool_with};
 pub(crate) use sabotage::{Sabotage, hold_back, is_sabotaged, let_go};
 pub(crate) use world::Sizes;
 

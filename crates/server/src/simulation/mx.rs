@@ -1,12 +1,12 @@
 //! Sites of several mail hosts of which some are no good, each in its own way: mail goes through the others at full speed.
 
-use super::book::{Answer, Book, Sent};
-use super::host::{Fault, Host, Mood, Point};
-use super::plan::{Plan, config};
+use super::book::Answer;
+use super::host::{Fault, Mood, Point};
 use super::run;
+use super::sabotage::Sabotage;
+use super::scene::Scene;
 use crate::config::{Config, DnsOverride, Host as Name};
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -37,65 +37,41 @@ fn always(mood: Mood) -> Vec<(Duration, Vec<Mood>)> {
 }
 
 /// Sends mail to a site of these hosts.
-fn lived(site: &Site) -> Lived {
-    lived_with(site, |_| ())
+fn lived(site: &Site, sabotage: Option<Sabotage>) -> Lived {
+    lived_with(site, sabotage, |_| ())
 }
 
 /// The same with another configuration.
-fn lived_with(site: &Site, change: impl FnOnce(&mut Config)) -> Lived {
+fn lived_with(site: &Site, sabotage: Option<Sabotage>, change: impl FnOnce(&mut Config)) -> Lived {
     let site = site.clone();
     let count = site.iter().map(Vec::len).sum::<usize>();
     let plan = move || {
-        let book = Arc::new(Book::new(count + 1));
-        let mut hosts: Vec<Host> = (0..=count).map(|one| Host::by_chance(one, 1, HOUR, &book)).collect();
-        for host in &mut hosts {
-            host.behave();
-            host.manners.messages_max = u32::MAX;
-            host.manners.latency = Duration::from_millis(20);
+        let mut scene = Scene::new(count + 1, Duration::from_millis(20));
+        for host in &mut scene.hosts {
             host.manners.chunking = host.number.is_multiple_of(2);
         }
-        let mut config = config("");
-        config.delivery.idle_time = 3 * SECOND;
-        change(&mut config);
+        scene.config.delivery.idle_time = 3 * SECOND;
+        change(&mut scene.config);
         let mut mx = Vec::new();
         let mut number = 0;
         for group in site {
             let mut names = Vec::new();
             for days in group {
-                hosts[number].days = days;
-                names.push(Name::Address(IpAddr::V4(hosts[number].address)));
+                scene.hosts[number].days = days;
+                names.push(Name::Address(IpAddr::V4(scene.hosts[number].address)));
                 number += 1;
             }
             mx.push(names);
         }
-        config.dns.overrides.push(DnsOverride { domain: "d.test".parse().unwrap(), mx, address: Vec::new() });
-        let home = hosts[count].address;
-        config.delivery.postmaster = Some(format!("postmaster@[{home}]").parse().unwrap());
+        scene.config.dns.overrides.push(DnsOverride { domain: "d.test".parse().unwrap(), mx, address: Vec::new() });
+        scene.postmaster_at(count);
         for number in 0..COUNT {
-            let content = format!("X-Token: {number}.\r\nSubject: one\r\n\r\nhello\r\n");
-            book.facts().sent.push(Sent {
-                sender: format!("s{number}@[{home}]"),
-                recipients: vec![(format!("r{number}.0@d.test"), None)],
-                content: content.into_bytes(),
-                is_eight_bit: false,
-                priority: None,
-                at: SECOND + EACH * u32::try_from(number).unwrap(),
-                answer: Answer::Unsent,
-            });
+            let at = SECOND + EACH * u32::try_from(number).unwrap();
+            scene.send(scene.at(&format!("s{number}"), count), vec![format!("r{number}.0@d.test")], at);
         }
-        let plan = Plan {
-            config,
-            hosts,
-            deaths: Vec::new(),
-            commands: Vec::new(),
-            traffic: EACH * u32::try_from(COUNT).unwrap(),
-            most: 12 * HOUR,
-            is_one_destination: false,
-            ready_max: None,
-        };
-        (plan, book)
+        scene.plan(EACH * u32::try_from(COUNT).unwrap(), 12 * HOUR)
     };
-    let (book, wrong) = run::run_planned(1, plan, None);
+    let (book, wrong) = run::run_planned(1, plan, sabotage);
     let facts = book.facts();
     let mut delays: Vec<Duration> = Vec::new();
     for sent in &facts.sent {
@@ -115,11 +91,13 @@ const DIALS_FEW: usize = 8;
 /// Connections to a host of a site without a good one in twelve hours: those of the first, and two an hour.
 const DIALS_MAX: usize = 16 + 2 * 12;
 
-/// What becomes of mail to two or five hosts, some of them of this kind, is within these bounds.
+/// What becomes of mail to two or five hosts, some of them of this kind, that is not within these bounds.
 ///
 /// Messages that are tried at a bad host before it is known, or to find out about it, wait for their next try: so many of them
 /// where one host is bad, and where four are.
-fn check(kind: Mood, [of_one, of_four]: [usize; 2]) {
+fn broken(kind: Mood, [of_one, of_four]: [usize; 2], sabotage: Option<Sabotage>) -> Vec<String> {
+    let mut broken = Vec::new();
+    let mut judge = |is_right: bool, what: String| broken.extend((!is_right).then_some(what));
     let bad = || always(kind);
     // It takes mail, but for a while it puts off the first message of a connection.
     let busy = vec![(20 * SECOND, vec![Mood::Faulty(Point::Mail, Fault::Soft, 1)])];
@@ -131,21 +109,53 @@ fn check(kind: Mood, [of_one, of_four]: [usize; 2]) {
         ("the first four", vec![vec![bad()], vec![bad()], vec![bad()], vec![bad()], vec![GOOD]], of_four),
     ];
     for (name, site, most) in sites {
-        let Lived { delays, dials, wrong } = lived(&site);
+        let Lived { delays, dials, wrong } = lived(&site, sabotage);
         let late = delays.iter().filter(|delay| **delay > AT_ONCE).count();
         println!("{kind:?} {name}: {late} late, {:?}, dials {dials:?}", &delays[..3]);
-        assert!(wrong.is_empty(), "{kind:?} {name}: {wrong:#?}");
-        assert!(late <= most && delays[0] <= LONGEST, "{kind:?} {name}: {late} late, {delays:?}");
+        judge(wrong.is_empty(), format!("WRONG: {kind:?} {name}: {wrong:#?}"));
+        judge(late <= most, format!("LATE: {kind:?} {name}: {late} of {most}, {delays:?}"));
+        judge(delays[0] <= LONGEST, format!("LONGEST: {kind:?} {name}: {delays:?}"));
         let is_bad = |number: &usize| site.iter().flatten().nth(*number) == Some(&bad());
         let of_bad: Vec<usize> = (0..dials.len()).filter(is_bad).map(|number| dials[number]).collect();
-        assert!(!of_bad.is_empty() && of_bad.iter().all(|dials| *dials <= DIALS_FEW), "{kind:?} {name}: {dials:?}");
+        let is_spared = !of_bad.is_empty() && of_bad.iter().all(|dials| *dials <= DIALS_FEW);
+        judge(is_spared, format!("DIALS: {kind:?} {name}: {dials:?}"));
     }
-    // Where all are bad, they are left in peace.
+    // Where all are bad, they are left in peace, and all mail waits.
     for site in [vec![vec![bad()], vec![bad()]], vec![vec![bad(), bad(), bad(), bad(), bad()]]] {
-        let dials = lived(&site).dials;
+        let Lived { dials, wrong, .. } = lived(&site, sabotage);
         println!("{kind:?} all of {}: dials {dials:?}", dials.len() - 1);
         let most = dials[..dials.len() - 1].iter().max();
-        assert!(most <= Some(&DIALS_MAX), "{kind:?} all: {dials:?}");
+        judge(most <= Some(&DIALS_MAX), format!("DIALS OF ALL: {kind:?}: {dials:?}"));
+        let waits = format!("Some({COUNT}) messages are in the queue at the end");
+        let (waiting, wrong): (Vec<String>, Vec<String>) =
+            wrong.into_iter().partition(|wrong| wrong.contains(&waits) || wrong.starts_with("LOST: "));
+        judge(waiting.iter().any(|one| one.contains(&waits)), format!("WAITING: {kind:?} all: {waiting:#?}"));
+        judge(wrong.is_empty(), format!("WRONG: {kind:?} all: {wrong:#?}"));
+    }
+    broken
+}
+
+#[track_caller]
+fn check(kind: Mood, late: [usize; 2]) {
+    let broken = broken(kind, late, None);
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// Each bound must be able to say no.
+#[test]
+fn bad_hosts_that_are_not_passed_over_are_noticed() {
+    let hangs = Mood::Faulty(Point::Mail, Fault::Hang, 1);
+    for (sabotage, kind, late, words) in [
+        (Sabotage::PassOverNobody, Mood::Silent, [0, 0], &["DIALS: "][..]),
+        (Sabotage::PassOverNobody, hangs, [6, 22], &["DIALS: ", "LATE: ", "LONGEST: "]),
+        (Sabotage::Tireless, Mood::Refuses, [0, 0], &["DIALS OF ALL: "]),
+        (Sabotage::DropDeferred, hangs, [6, 22], &["WRONG: "]),
+    ] {
+        let broken = broken(kind, late, Some(sabotage));
+        for words in words {
+            let is_noticed = broken.iter().any(|broken| broken.starts_with(words));
+            assert!(is_noticed, "{sabotage:?} with {kind:?}: {words:?} was not said: {broken:#?}");
+        }
     }
 }
 
@@ -187,11 +197,11 @@ fn a_host_that_fails_in_a_message_holds_up_nobody_else() {
 fn a_host_that_turns_away_what_is_not_tried_again_is_left_in_peace() {
     let bad = || always(Mood::Faulty(Point::Mail, Fault::Dismiss, 1));
     let give_up = |config: &mut Config| config.delivery.give_up_after = Duration::ZERO;
-    let Lived { dials, .. } = lived_with(&vec![vec![bad()]], give_up);
+    let Lived { dials, .. } = lived_with(&vec![vec![bad()]], None, give_up);
     println!("alone: dials {dials:?}");
     // It is asked as often as it is found out how often it may be.
     assert!(dials[0] <= COUNT * 2 / 3, "{dials:?}");
-    let Lived { delays, dials, .. } = lived_with(&vec![vec![bad()], vec![GOOD]], give_up);
+    let Lived { delays, dials, .. } = lived_with(&vec![vec![bad()], vec![GOOD]], None, give_up);
     println!("of two: dials {dials:?}");
     let lost = delays.iter().filter(|delay| **delay == HOUR).count();
     assert!(lost <= 3 && dials[0] <= 6, "{lost} were given up, dials {dials:?}");

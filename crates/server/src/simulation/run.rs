@@ -259,6 +259,9 @@ impl Life {
     async fn finish(&self, others: JoinSet<()>) -> Vec<String> {
         let delivery = &self.plan.config.delivery;
         self.end(others).await;
+        let acknowledge = self.plan.config.listen[0].acknowledge;
+        // Next hops are waited for.
+        let waits = if acknowledge == Acknowledge::Interactive { delivery.interactive_time } else { Duration::ZERO };
         let terms = Terms {
             hosts: &self.hosts,
             window: self.machine.window(),
@@ -268,7 +271,8 @@ impl Life {
             connections_max: delivery.connections_max as usize,
             connections_each: delivery.connections_per_destination as usize,
             is_one_destination: self.plan.is_one_destination,
-            is_early: self.plan.config.listen[0].acknowledge != Acknowledge::Durable,
+            answer: Duration::from_secs(20) + waits,
+            is_early: acknowledge != Acknowledge::Durable,
             has_rules: !self.plan.config.destinations.is_empty(),
             // A better host that fails now and then holds up what the other would take.
             is_prompt: delivery.connections_max >= 1_000

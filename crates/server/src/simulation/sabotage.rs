@@ -23,22 +23,32 @@ pub(crate) enum Sabotage {
     OneLane,
     /// A message with one recipient goes when nothing waits any more where it is to go.
     SinglesLast,
+    /// Messages are sent behind a list whose answer is missing, however large it is.
+    AllAhead,
     /// Whatever is in the spool may be in memory.
     LoadAll,
     /// Who waits for a connection that is over is remembered.
     KeepPosts,
     /// Mail that a host put off goes there again, whoever else would take it.
     SameHostAgain,
-    /// After a 421 to the first MAIL the next message knocks at once, and nothing is learned from it.
+    /// After a 421 to the first MAIL the next message knocks at once.
     KnockAgain,
+    /// Nothing is learned about how fast a site takes mail.
+    NoPace,
+    /// No host is passed over for what it did.
+    PassOverNobody,
     /// A site that is down is tried every few seconds.
     Tireless,
-    /// Whoever does not greet is waited for.
+    /// Whoever does not greet or answer is waited for.
     Patient,
     /// Whatever a host says is listened to.
     AllEars,
     /// Who has a whole message is hung up on as anybody else.
     HangUp,
+    /// Each change of where mail goes has what is under way looked through by itself.
+    PassEach,
+    /// What is under way is looked through for ever.
+    PassOn,
 }
 
 impl Sabotage {
