@@ -7,12 +7,9 @@ mod rig;
 
 use std::time::Duration;
 
-use mail::{Node, QueueId};
+use rig::hands::{act, add, job, opens_one, taken};
 use rig::{Host, LAG, LIMITS, Manner, Rig, START};
-use schedule::{
-    Action, Added, Class, ConnectionId, Failure, Feedback, Health, Job, Lag, Lane, Place, Positions, Scheduler,
-    Settings, Take,
-};
+use schedule::{Action, Added, Class, ConnectionId, Failure, Feedback, Health, Lag, Lane, Scheduler, Settings, Take};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -22,47 +19,6 @@ const WHOLE: Lag = Lag { is_whole: true, ..LAG };
 /// Other hosts of its site can be tried.
 const OTHERS: Lag = Lag { has_others: true, ..LAG };
 
-fn job(number: u64) -> Job {
-    let message = QueueId::new(1_800_000_000_000_000 + number, Node::default()).unwrap();
-    Job { message, recipients: Positions::One(0), probe: false }
-}
-
-/// Adds a job for a site that is named as its destination.
-fn add(scheduler: &mut Scheduler, name: &str, number: u64) {
-    assert_eq!(scheduler.add(name.as_bytes(), job(number), Class::Normal, START), Added::Ready);
-}
-
-/// Does what is to be done about places, and gives the rest. Each destination is a site of its own.
-fn act(scheduler: &mut Scheduler, now: Duration) -> Vec<Action> {
-    let mut rest = Vec::new();
-    while let Some(action) = scheduler.poll(now) {
-        if let Action::Resolve { destination } = action {
-            let site = scheduler.name(destination).unwrap().to_vec();
-            let place = Place { site: &site, limits: LIMITS, expected: None, until: now + HOUR };
-            assert_eq!(scheduler.placed(destination, &place, now), []);
-        } else {
-            rest.push(action);
-        }
-    }
-    rest
-}
-
-#[track_caller]
-fn opened(scheduler: &mut Scheduler, now: Duration) -> (ConnectionId, Lane) {
-    match act(scheduler, now)[..] {
-        [Action::Open { connection, lane, .. }] => (connection, lane),
-        ref other => panic!("{other:?}"),
-    }
-}
-
-#[track_caller]
-fn taken(scheduler: &mut Scheduler, connection: ConnectionId, now: Duration) -> Job {
-    match scheduler.take(connection, now) {
-        Take::Job(job) => job,
-        other => panic!("{other:?}"),
-    }
-}
-
 fn is_down(scheduler: &Scheduler, name: &str) -> bool {
     matches!(scheduler.state(name.as_bytes()).unwrap().health, Health::Down { .. })
 }
@@ -71,18 +27,21 @@ fn is_down(scheduler: &Scheduler, name: &str) -> bool {
 fn a_site_with_a_bad_host_stays_up_in_the_fast_lane_and_delays_who_was_tried_there_alone() {
     for host in [Host::HalfStalls, Host::HalfBreaks] {
         let mut rig = Rig::new(Settings::default(), Manner::default(), vec![host], 7);
-        let mut late = 0;
+        let (mut late, mut looked) = (0, 0);
         for _ in 0..1_000 {
             rig.add(0, 1, false);
             rig.run(3 * SECOND);
+            // Where nothing waits nothing is known.
             let view = rig.scheduler.state(&Rig::name(0));
             if let Some(view) = view {
+                looked += 1;
                 assert!(!matches!(view.health, Health::Down { .. }) && view.lane == Lane::Fast, "{host:?}: {view:?}");
             }
             late = late.max(rig.waiting());
         }
         // Its window at once, and then one a minute of the few that wait.
         assert!(late <= 16, "{host:?}: {late} wait at a time");
+        assert!(looked >= 500, "{host:?}: {looked}");
         rig.hosts[0] = Host::Alive;
         rig.run(2 * HOUR);
         assert_eq!(rig.waiting(), 0);
@@ -93,14 +52,14 @@ fn a_site_with_a_bad_host_stays_up_in_the_fast_lane_and_delays_who_was_tried_the
 fn what_a_bad_host_had_goes_first_to_the_next_one() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     (0..3).for_each(|number| add(&mut scheduler, "a", number));
-    let (first, _) = opened(&mut scheduler, START);
+    let (first, _) = opens_one(&mut scheduler, LIMITS, START);
     let one = taken(&mut scheduler, first, START);
     let two = taken(&mut scheduler, first, START);
     scheduler.lagging(first, OTHERS, START);
     scheduler.done(first, &one, Feedback::Lost, Some(START + HOUR), START);
     scheduler.host_failed(first, START);
     assert!(!is_down(&scheduler, "a"));
-    let (second, lane) = opened(&mut scheduler, START);
+    let (second, lane) = opens_one(&mut scheduler, LIMITS, START);
     assert_eq!((taken(&mut scheduler, second, START), lane), (two, Lane::Fast));
 }
 
@@ -109,14 +68,14 @@ fn what_a_bad_host_had_goes_first_to_the_next_one() {
 fn a_site_that_is_down_is_probed_at_its_other_hosts_at_once() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     add(&mut scheduler, "a", 0);
-    let (first, _) = opened(&mut scheduler, START);
+    let (first, _) = opens_one(&mut scheduler, LIMITS, START);
     assert_eq!(scheduler.unreachable(first, Failure::Refused, "refused", START), [job(0)]);
-    drop(act(&mut scheduler, START));
+    drop(act(&mut scheduler, LIMITS, START));
     let now = START + SECOND;
     scheduler.retry_now(Some(b"a"), now);
     assert_eq!(scheduler.add(b"a", job(1), Class::Normal, now), Added::Ready);
     let opens = |scheduler: &mut Scheduler| {
-        let actions = act(scheduler, now);
+        let actions = act(scheduler, LIMITS, now);
         let open = |action: &Action| match action {
             Action::Open { connection, .. } => Some(*connection),
             _ => None,
@@ -136,10 +95,10 @@ fn all_lag(scheduler: &mut Scheduler, count: u64, lag: impl Fn(u64) -> Lag) -> V
     let mut lagging = Vec::new();
     for number in 0..count {
         add(scheduler, &format!("slow-{number}"), number);
-        let (connection, _) = opened(scheduler, START);
+        let (connection, _) = opens_one(scheduler, LIMITS, START);
         taken(scheduler, connection, START);
         scheduler.lagging(connection, lag(number), START);
-        assert_eq!(act(scheduler, START), []);
+        assert_eq!(act(scheduler, LIMITS, START), []);
         lagging.push(connection);
     }
     lagging
@@ -153,13 +112,13 @@ fn who_may_have_a_whole_message_is_called_off_last_and_never_more_than_half() {
     let lagging = all_lag(&mut scheduler, 10, |number| if number < 8 { WHOLE } else { LAG });
     for (number, expected) in (20..).zip([8, 9, 0, 1, 2]) {
         add(&mut scheduler, &format!("live-{number}"), number);
-        assert_eq!(act(&mut scheduler, START), [Action::Close(lagging[expected])]);
+        assert_eq!(act(&mut scheduler, LIMITS, START), [Action::Close(lagging[expected])]);
         drop(scheduler.closed(lagging[expected], START));
-        assert_eq!(opened(&mut scheduler, START).1, Lane::Fast);
+        assert_eq!(opens_one(&mut scheduler, LIMITS, START).1, Lane::Fast);
     }
     // Five are left: they have their ten minutes.
     add(&mut scheduler, "live-30", 30);
-    assert_eq!(act(&mut scheduler, START), []);
+    assert_eq!(act(&mut scheduler, LIMITS, START), []);
 }
 
 /// Between the call and its coming the content went out.
@@ -168,15 +127,15 @@ fn who_was_called_off_too_late_is_waited_for_and_another_one_is_called_off() {
     let mut scheduler = Scheduler::new(Settings { connections_max: 10, ..Settings::default() }, 1);
     let lagging = all_lag(&mut scheduler, 10, |_| LAG);
     add(&mut scheduler, "live", 20);
-    assert_eq!(act(&mut scheduler, START), [Action::Close(lagging[0])]);
+    assert_eq!(act(&mut scheduler, LIMITS, START), [Action::Close(lagging[0])]);
     scheduler.lagging(lagging[0], WHOLE, START);
-    assert_eq!(act(&mut scheduler, START), [Action::Close(lagging[1])]);
+    assert_eq!(act(&mut scheduler, LIMITS, START), [Action::Close(lagging[1])]);
     // One that is called off later has said so before.
     scheduler.lagging(lagging[2], WHOLE, START);
     drop(scheduler.closed(lagging[1], START));
-    assert_eq!(opened(&mut scheduler, START).1, Lane::Fast);
+    assert_eq!(opens_one(&mut scheduler, LIMITS, START).1, Lane::Fast);
     add(&mut scheduler, "more", 21);
-    assert_eq!(act(&mut scheduler, START), [Action::Close(lagging[3])]);
+    assert_eq!(act(&mut scheduler, LIMITS, START), [Action::Close(lagging[3])]);
     // It gets its answer, and ends as it was told.
     scheduler.done(lagging[0], &job(0), Feedback::Good, None, START);
     assert_eq!(scheduler.take(lagging[0], START), Take::Close);
@@ -194,14 +153,14 @@ fn a_pace_is_learned_of_421_alone() {
     ] {
         let mut scheduler = Scheduler::new(Settings::default(), 1);
         (0..4).for_each(|number| add(&mut scheduler, "a", number));
-        let (first, _) = opened(&mut scheduler, START);
+        let (first, _) = opens_one(&mut scheduler, LIMITS, START);
         for _ in 0..2 {
             let one = taken(&mut scheduler, first, START);
             scheduler.done(first, &one, Feedback::Good, None, START);
         }
         // All of it was taken, and then it ends, and so does the next.
         scheduler.host_failed(first, START);
-        let (second, _) = opened(&mut scheduler, START);
+        let (second, _) = opens_one(&mut scheduler, LIMITS, START);
         let one = taken(&mut scheduler, second, START);
         scheduler.done(second, &one, Feedback::Neutral, None, START);
         let jobs = scheduler.unreachable(second, failure, "no", START);

@@ -6,61 +6,17 @@ mod rig;
 
 use std::time::Duration;
 
-use mail::{Node, QueueId};
+use mail::QueueId;
+use rig::hands::{act, add, id, job, opened, taken};
 use rig::{Host, LAG, LIMITS, Manner, Rig, START};
 use schedule::{
-    Action, Added, Class, ConnectionId, Failure, Feedback, Health, Job, Lane, Limits, Overdue, Place, Positions,
-    Scheduler, Settings, Take, Waiting,
+    Action, Added, Class, ConnectionId, Failure, Feedback, Health, Job, Lane, Limits, Overdue, Place, Scheduler,
+    Settings, Take, Waiting,
 };
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
-
-fn id(number: u64) -> QueueId {
-    QueueId::new(1_800_000_000_000_000 + number, Node::default()).unwrap()
-}
-
-fn job(number: u64) -> Job {
-    Job { message: id(number), recipients: Positions::One(0), probe: false }
-}
-
-/// Adds a job for a site that is named as its destination.
-fn add(scheduler: &mut Scheduler, name: &str, number: u64) {
-    assert_eq!(scheduler.add(name.as_bytes(), job(number), Class::Normal, START), Added::Ready);
-}
-
-/// Does what is to be done about places, and gives the rest. Each destination is a site of its own.
-fn act(scheduler: &mut Scheduler, limits: Limits, now: Duration) -> Vec<Action> {
-    let mut rest = Vec::new();
-    while let Some(action) = scheduler.poll(now) {
-        if let Action::Resolve { destination } = action {
-            let site = scheduler.name(destination).unwrap().to_vec();
-            // Names say how fast their hosts were.
-            let expected = site.strip_prefix(b"known-fast").map(|_| MS);
-            let place = Place { site: &site, limits, expected, until: now + HOUR };
-            assert_eq!(scheduler.placed(destination, &place, now), []);
-        } else {
-            rest.push(action);
-        }
-    }
-    rest
-}
-
-fn opened(actions: &[Action]) -> Vec<(ConnectionId, Lane)> {
-    let of = |action: &Action| match action {
-        Action::Open { connection, lane, .. } => Some((*connection, *lane)),
-        _ => None,
-    };
-    actions.iter().filter_map(of).collect()
-}
-
-fn taken(scheduler: &mut Scheduler, connection: ConnectionId, now: Duration) -> Job {
-    match scheduler.take(connection, now) {
-        Take::Job(job) => job,
-        other => panic!("{other:?}"),
-    }
-}
 
 /// A message that nobody has tried yet, as the spool lists it.
 fn waiting(number: u64) -> Waiting {
@@ -329,6 +285,7 @@ fn the_slow_lane_has_a_tenth_and_waits_longer() {
     assert!((0..40).all(|to| until(to) >= 90 * SECOND), "twice as long as one that refuses");
     rig.run(600 * SECOND);
     assert!(rig.opened.iter().sum::<usize>() > first);
+    assert_eq!(rig.slow_peak, 6, "of sixty");
     let view = rig.scheduler.sites(rig.now).next().unwrap();
     assert_eq!((view.lane, view.connections <= 1), (Lane::Slow, true));
 }

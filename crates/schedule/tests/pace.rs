@@ -6,11 +6,9 @@ mod rig;
 
 use std::time::Duration;
 
-use mail::{Node, QueueId};
+use rig::hands::{add, opens_one};
 use rig::{Host, LIMITS, Manner, Rig, START};
-use schedule::{
-    Action, Added, Class, ConnectionId, Failure, Feedback, Job, Limits, Place, Positions, Scheduler, Settings, Take,
-};
+use schedule::{Failure, Feedback, Limits, Scheduler, Settings, Take};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -213,11 +211,11 @@ fn whoever_asks_to_try_now_ends_the_pace() {
 fn stopped() -> (Scheduler, Duration) {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     for number in 0..7 {
-        let job = Job { message: id(number), recipients: Positions::One(0), probe: false };
-        assert_eq!(scheduler.add(b"d", job, Class::Normal, START), Added::Ready);
+        add(&mut scheduler, "d", number);
     }
     for feedback in [Feedback::Good, Feedback::Slowdown] {
-        let connection = opened(&mut scheduler, START);
+        let (connection, _) = opens_one(&mut scheduler, LIMITS, START);
+        scheduler.ready(connection, START);
         let Take::Job(job) = scheduler.take(connection, START) else { panic!("there is work") };
         scheduler.done(connection, &job, feedback, None, START);
         if feedback == Feedback::Good {
@@ -231,33 +229,12 @@ fn stopped() -> (Scheduler, Duration) {
     (scheduler, now)
 }
 
-fn id(number: u64) -> QueueId {
-    QueueId::new(1_800_000_000_000_000 + number, Node::default()).unwrap()
-}
-
-/// The connection that opens; none has to be there.
-fn opened(scheduler: &mut Scheduler, now: Duration) -> ConnectionId {
-    let mut opened = None;
-    while let Some(action) = scheduler.poll(now) {
-        match action {
-            Action::Resolve { destination } => {
-                let place = Place { site: b"mx", limits: LIMITS, expected: None, until: now + 60 * MINUTE };
-                assert_eq!(scheduler.placed(destination, &place, now), []);
-            }
-            Action::Open { connection, .. } => assert!(opened.replace(connection).is_none()),
-            other => panic!("{other:?}"),
-        }
-    }
-    let opened = opened.expect("work waits");
-    scheduler.ready(opened, now);
-    opened
-}
-
 #[test]
 fn what_was_not_sent_says_nothing_of_the_pace() {
     let (mut scheduler, now) = stopped();
     let pace = |scheduler: &Scheduler| scheduler.sites(now).next().unwrap().pace;
-    let connection = opened(&mut scheduler, now);
+    let (connection, _) = opens_one(&mut scheduler, LIMITS, now);
+    scheduler.ready(connection, now);
     // Deleted meanwhile, not readable, nothing that this host takes: the next one is tried instead, at once.
     for _ in 0..3 {
         let Take::Job(job) = scheduler.take(connection, now) else { panic!("one is to be tried") };

@@ -7,10 +7,10 @@ mod rig;
 use std::time::Duration;
 
 use mail::QueueId;
+use rig::hands::{act, id, job, opening};
 use rig::{Host, LIMITS, Manner, Poison, Rig, START};
 use schedule::{
-    Action, Added, Class, ConnectionId, Failure, Feedback, Health, Job, Lag, Lane, Limits, Place, Positions, Scheduler,
-    Settings, Take,
+    Action, Added, Class, ConnectionId, Failure, Feedback, Health, Job, Lag, Lane, Limits, Scheduler, Settings, Take,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -112,42 +112,13 @@ fn a_recipient_at_whom_the_host_hangs_up_holds_nobody_else() {
     assert_eq!(late, 0);
 }
 
-fn id(number: u64) -> QueueId {
-    QueueId::new(1_800_000_000_000_000 + number, mail::Node::default()).unwrap()
-}
-
-/// Answers what is asked about places, and gives the rest.
-fn act(scheduler: &mut Scheduler, now: Duration) -> Vec<Action> {
-    let mut rest = Vec::new();
-    while let Some(action) = scheduler.poll(now) {
-        if let Action::Resolve { destination } = action {
-            let site = scheduler.name(destination).unwrap().to_vec();
-            let place = Place { site: &site, limits: LIMITS, expected: None, until: now + 60 * MINUTE };
-            assert_eq!(scheduler.placed(destination, &place, now), []);
-        } else {
-            rest.push(action);
-        }
-    }
-    rest
-}
-
-fn job(number: u64) -> Job {
-    Job { message: id(number), recipients: Positions::One(0), probe: false }
-}
-
-/// Connections that are to be opened.
-fn opened(actions: Vec<Action>) -> Vec<ConnectionId> {
-    let of = |action| if let Action::Open { connection, .. } = action { Some(connection) } else { None };
-    actions.into_iter().filter_map(of).collect()
-}
-
 /// A scheduler with so many messages for one site, and the connections that it opens.
 fn begun(messages: u64) -> (Scheduler, Vec<ConnectionId>) {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     for number in 0..messages {
         assert_eq!(scheduler.add(b"a", job(number), Class::Normal, START), Added::Ready);
     }
-    let connections = opened(act(&mut scheduler, START));
+    let connections = opening(&act(&mut scheduler, LIMITS, START));
     (scheduler, connections)
 }
 
@@ -180,7 +151,7 @@ fn a_site_where_every_message_hangs_is_down_although_some_still_wait_for_their_a
     let (mut scheduler, connections) = begun(1);
     let first = stalls(&mut scheduler, connections[0]);
     scheduler.add(b"a", job(100), Class::Normal, START);
-    let [second] = opened(act(&mut scheduler, START))[..] else { panic!("another is tried beside it") };
+    let [second] = opening(&act(&mut scheduler, LIMITS, START))[..] else { panic!("another is tried beside it") };
     stalls(&mut scheduler, second);
     let now = START + 10 * MINUTE;
     scheduler.unanswered(connections[0], &first, false);
@@ -201,8 +172,8 @@ fn nobody_counts_on_a_connection_that_lags() {
     assert_eq!(scheduler.take(connections[0], START), Take::Idle);
     scheduler.lagging(connections[0], Lag { has_others: false, is_whole: false }, START);
     scheduler.add(b"a", job(100), Class::Normal, START);
-    let actions = act(&mut scheduler, START + SECOND);
-    assert_eq!(opened(actions.clone()).len(), 1, "{actions:?}");
+    let actions = act(&mut scheduler, LIMITS, START + SECOND);
+    assert_eq!(opening(&actions).len(), 1, "{actions:?}");
 }
 
 #[test]
@@ -210,20 +181,20 @@ fn a_site_that_is_asked_for_while_it_is_down_and_others_open_is_probed() {
     let (mut scheduler, connections) = begun(20);
     assert!(connections.len() > 1);
     drop(scheduler.unreachable(connections[0], Failure::Refused, "refused", START));
-    for action in act(&mut scheduler, START) {
+    for action in act(&mut scheduler, LIMITS, START) {
         let Action::Load { destination, .. } = action else { panic!("{action:?}") };
         scheduler.loaded(destination, &[], true, START);
     }
     scheduler.retry_now(Some(b"a"), START);
     assert_eq!(scheduler.add(b"a", job(100), Class::Normal, START), Added::Ready, "it is the probe");
-    assert_eq!(opened(act(&mut scheduler, START)).len(), 1);
+    assert_eq!(opening(&act(&mut scheduler, LIMITS, START)).len(), 1);
 }
 
 #[test]
 fn what_nobody_waits_for_says_nothing_of_the_lane() {
     let (mut scheduler, connections) = begun(1);
     scheduler.retry_now(Some(b"a"), START);
-    assert_eq!(opened(act(&mut scheduler, START)).len(), 1, "a second one");
+    assert_eq!(opening(&act(&mut scheduler, LIMITS, START)).len(), 1, "a second one");
     assert_eq!(scheduler.unreachable(connections[0], Failure::Silent, "timed out", START), []);
     assert_eq!(scheduler.state(b"a").unwrap().lane, Lane::Fast);
 }
@@ -233,16 +204,18 @@ fn who_is_told_to_close_before_it_was_greeted_is_not_counted_on_for_ever() {
     let settings = Settings { connections_max: 1, ..Settings::default() };
     let mut scheduler = Scheduler::new(settings, 1);
     scheduler.add(b"a", job(1), Class::Normal, START);
-    let [first] = opened(act(&mut scheduler, START))[..] else { panic!("one opens") };
+    let [first] = opening(&act(&mut scheduler, LIMITS, START))[..] else { panic!("one opens") };
     scheduler.lagging(first, Lag { has_others: false, is_whole: false }, START);
     scheduler.retry_now(Some(b"a"), START);
     // Its place is needed.
     scheduler.add(b"b", job(2), Class::Normal, START);
-    assert!(act(&mut scheduler, START).contains(&Action::Close(first)));
+    assert!(act(&mut scheduler, LIMITS, START).contains(&Action::Close(first)));
     assert_eq!(scheduler.closed(first, START), []);
     let mut now = START;
     for _ in 0..3 {
-        let [next] = opened(act(&mut scheduler, now))[..] else { panic!("somebody has the place at {now:?}") };
+        let [next] = opening(&act(&mut scheduler, LIMITS, now))[..] else {
+            panic!("somebody has the place at {now:?}")
+        };
         drop(scheduler.unreachable(next, Failure::Refused, "refused", now));
         now += 5 * MINUTE;
         scheduler.add(b"a", job(3), Class::Normal, now);
@@ -253,22 +226,22 @@ fn who_is_told_to_close_before_it_was_greeted_is_not_counted_on_for_ever() {
 fn who_wants_a_site_tried_now_does_not_wait_for_a_probe_that_hangs() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     assert_eq!(scheduler.add(b"a", job(1), Class::Normal, START), Added::Ready);
-    let actions = act(&mut scheduler, START);
+    let actions = act(&mut scheduler, LIMITS, START);
     let [Action::Open { connection: first, .. }] = actions[..] else { panic!("{actions:?}") };
     assert_eq!(scheduler.unreachable(first, Failure::Silent, "timed out", START).len(), 1);
     let Health::Down { until, .. } = scheduler.state(b"a").unwrap().health else { panic!("it is down") };
-    for action in act(&mut scheduler, START) {
+    for action in act(&mut scheduler, LIMITS, START) {
         let Action::Load { destination, .. } = action else { panic!("{action:?}") };
         scheduler.loaded(destination, &[], true, START);
     }
     scheduler.restore(b"a", START);
     assert_eq!(scheduler.add(b"a", job(2), Class::Normal, until), Added::Ready, "it is the probe");
-    let [hangs] = opened(act(&mut scheduler, until))[..] else { panic!("the probe opens") };
-    assert_eq!(opened(act(&mut scheduler, until + MINUTE)), [], "it is waited for");
+    let [hangs] = opening(&act(&mut scheduler, LIMITS, until))[..] else { panic!("the probe opens") };
+    assert_eq!(opening(&act(&mut scheduler, LIMITS, until + MINUTE)), [], "it is waited for");
     let now = until + 2 * MINUTE;
     scheduler.retry_now(Some(b"a"), now);
-    let [second] = opened(act(&mut scheduler, now))[..] else { panic!("a second one opens") };
-    assert_eq!(opened(act(&mut scheduler, now + SECOND)), []);
+    let [second] = opening(&act(&mut scheduler, LIMITS, now))[..] else { panic!("a second one opens") };
+    assert_eq!(opening(&act(&mut scheduler, LIMITS, now + SECOND)), []);
     scheduler.ready(second, now);
     assert!(matches!(scheduler.take(second, now), Take::Job(job) if job.message == id(2)));
     assert_eq!(scheduler.unreachable(hangs, Failure::Silent, "timed out", now + MINUTE), []);

@@ -7,10 +7,11 @@ mod rig;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use mail::{Node, QueueId};
+use mail::QueueId;
+use rig::hands::{id, job, next_at};
 use rig::{Host, LIMITS, Manner, Rig, START};
 use schedule::{
-    Action, Added, Blame, Class, ConnectionId, DestinationId, Failure, Feedback, Health, Job, Limits, Overdue, Place,
+    Action, Added, Blame, Class, ConnectionId, DestinationId, Failure, Feedback, Health, Job, Limits, Overdue,
     Positions, Scheduler, Settings, Take, Waiting,
 };
 
@@ -22,14 +23,6 @@ fn rig(settings: Settings, hosts: Vec<Host>) -> Rig {
     Rig::new(settings, Manner::default(), hosts, 7)
 }
 
-fn id(number: u64) -> QueueId {
-    QueueId::new(1_800_000_000_000_000 + number, Node::default()).unwrap()
-}
-
-fn job(number: u64) -> Job {
-    Job { message: id(number), recipients: Positions::One(0), probe: false }
-}
-
 fn waiting(number: u64, due_s: u32) -> Waiting {
     let (attempts, class) = (u8::from(due_s > 0), Class::Normal);
     Waiting { message: id(number), recipient: 0, due_s, attempts, warned: false, held: false, class, timed: false }
@@ -37,12 +30,7 @@ fn waiting(number: u64, due_s: u32) -> Waiting {
 
 /// What is next to do when all mail goes to one site.
 fn next(scheduler: &mut Scheduler, limits: Limits, now: Duration) -> Option<Action> {
-    loop {
-        let action = scheduler.poll(now)?;
-        let Action::Resolve { destination } = action else { return Some(action) };
-        let place = Place { site: b"mx:25", limits, expected: None, until: now + HOUR };
-        assert_eq!(scheduler.placed(destination, &place, now), []);
-    }
+    next_at(scheduler, Some(b"mx:25"), limits, now)
 }
 
 /// The first connection, greeted.

@@ -99,17 +99,21 @@ fn where_nobody_waits_for_a_place_late_hosts_have_their_time() {
 
 #[test]
 fn who_is_called_off_when_it_was_asked_for_by_hand_waits_as_quiet_ones_do() {
+    const LIVE: usize = 20;
     for seed in 1..200 {
         let settings = Settings { connections_max: 3 + seed % 6, ..Settings::default() };
-        let mut hosts = vec![Host::Alive; 20];
+        let mut hosts = vec![Host::Alive; LIVE];
         hosts.extend([Host::Hung; 12]);
         let mut rig = Rig::new(settings, Manner::default(), hosts, seed as u64);
         for number in 0..100 {
             rig.add(number * 19 % 32, 1, false);
             rig.run(MS * u32::try_from(number * number * seed % 311).unwrap());
             if number % 3 == 0 {
-                rig.retry_now(Some(20 + number * 7 % 12));
+                rig.retry_now(Some(LIVE + number * 7 % 12));
             }
         }
+        time_of(&mut rig, 0..LIVE);
+        assert!(rig.called_off[LIVE..].iter().any(|times| *times > 0), "{seed}: {:?}", rig.called_off);
+        assert!(rig.called_off[..LIVE].iter().all(|times| *times == 0), "{seed}: {:?}", rig.called_off);
     }
 }

@@ -2,24 +2,23 @@
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
 
+mod rig;
+
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::time::Duration;
 
-use mail::{Node, QueueId};
+use mail::QueueId;
+use rig::START;
+use rig::hands::id;
 use schedule::{
     Action, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Limits, Overdue, Place, Positions, Scheduler,
     Settings, Take, Waiting,
 };
 
-const START: Duration = Duration::from_secs(1_800_000_000);
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 const ONE: Positions = Positions::One(0);
-
-fn id(number: u64) -> QueueId {
-    QueueId::new(1_800_000_000_000_000 + number, Node::default()).unwrap()
-}
 
 /// One destination, with a driver that does as it is told by the test.
 struct Trial {
