@@ -171,7 +171,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
     #[cfg(not(test))]
     let retry_max = delivery.retry_max;
     #[cfg(test)]
-    let learns_pace = !is_sabotaged(Sabotage::NoPace);
+    let learns_pace = !is_sabotaged(Sabotage::KnockAgain);
     #[cfg(not(test))]
     let learns_pace = true;
     Settings {

@@ -262,8 +262,6 @@ impl Conversation<'_> {
     fn is_light(&self) -> bool {
         let recipients: usize = self.open.iter().map(|open| open.job.recipients.len()).sum();
         let most = if self.is_on_trial && self.answered == 0 { 1 } else { AHEAD_RECIPIENTS };
-        #[cfg(test)]
-        let most = if is_sabotaged(Sabotage::AllAhead) { usize::MAX } else { most };
         self.lag.is_none() && recipients < most
     }
 

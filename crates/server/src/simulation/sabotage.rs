@@ -23,18 +23,14 @@ pub(crate) enum Sabotage {
     OneLane,
     /// A message with one recipient goes when nothing waits any more where it is to go.
     SinglesLast,
-    /// Messages are sent behind a list whose answer is missing, however large it is.
-    AllAhead,
     /// Whatever is in the spool may be in memory.
     LoadAll,
     /// Who waits for a connection that is over is remembered.
     KeepPosts,
     /// Mail that a host put off goes there again, whoever else would take it.
     SameHostAgain,
-    /// After a 421 to the first MAIL the next message knocks at once.
+    /// After a 421 to the first MAIL the next message knocks at once, and nothing is learned from it.
     KnockAgain,
-    /// Nothing is learned about how fast a site takes mail.
-    NoPace,
     /// No host is passed over for what it did.
     PassOverNobody,
     /// A site that is down is tried every few seconds.

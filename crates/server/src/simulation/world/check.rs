@@ -53,12 +53,16 @@ const ATTEMPTS_HOUR: f64 = 3.0;
 const HELD_MAX: Duration = Duration::from_secs(11 * 60);
 /// Octets that a host may say before it is left: what a reply may have, and what wires hold.
 const SAID_MAX: usize = 1 << 20;
+/// And those of a reply that is as long as one may be.
+const REPLY_MAX: usize = 400_000;
 
 /// What the run promised.
 pub(super) struct Terms<'a> {
     /// How long before a crash an outcome may be forgotten.
     pub(super) window: Duration,
     pub(super) give_up_after: Duration,
+    /// How long the answer to the content is waited for.
+    pub(super) end_time: Duration,
     pub(super) connections_max: usize,
     /// Memory has room for all jobs.
     pub(super) has_room: bool,
@@ -272,8 +276,11 @@ impl Checker<'_> {
         let up = self.facts.downs.iter().map(|(_, up)| *up).filter(|up| *up <= at).max().unwrap_or_default();
         let since = accepted.max(self.terms.trouble).max(up);
         if self.patience(site).is_some_and(|patience| at > since + patience) {
+            let hosts = self.world.hosts_of_site(site).map(|host| &self.world.hosts()[host as usize].script);
+            let hosts: Vec<String> = hosts.map(|script| script.base.to_string()).collect();
             self.say(format!(
-                "STARVED: {what} came at {at:?}, accepted at {accepted:?}, and a host of site {site} takes mail"
+                "STARVED: {what} came at {at:?}, accepted at {accepted:?}, and a host of site {site} takes mail, of {}",
+                hosts.join(", ")
             ));
         }
     }
@@ -411,14 +418,16 @@ impl Checker<'_> {
         let hours = self.facts.ended.as_secs_f64() / HOUR.as_secs_f64();
         for (number, host) in (0_u32..).zip(self.world.hosts()) {
             let held = self.seen.held.iter().filter(|held| held.host == number);
-            let (mut longest, mut said) = (Duration::ZERO, 0);
+            let character = host.script.base;
+            let is_wordy = character == Character::Hostile(Hostility::Wordy);
+            let (mut longest, mut said) = (Duration::ZERO, None);
             for one in held {
                 longest = longest.max(one.to - one.from);
-                said = said.max(one.octets);
+                // What it says to each command is within what a reply may have.
+                let most = if is_wordy { REPLY_MAX * (1 + one.lines) } else { SAID_MAX };
+                said = said.max((one.octets > most).then_some(one.octets));
             }
-            let character = host.script.base;
-            // What it says is within what a reply may have, and each command gets some.
-            if said > SAID_MAX && character != Character::Hostile(Hostility::Wordy) {
+            if let Some(said) = said {
                 self.say(format!("COSTLY: {said} octets were taken from host {number}, which is {character}"));
             }
             if !never_takes(character) {
@@ -435,9 +444,12 @@ impl Checker<'_> {
                     "COSTLY: {dials} attempts at host {number}, which is {character}; {most:.0} are the most"
                 ));
             }
-            // The answer to the content is waited for.
-            if longest > HELD_MAX && character != Character::HungData {
-                self.say(format!("COSTLY: {longest:?} for a connection to host {number}, which is {character}"));
+            let end = if character == Character::HungData { self.terms.end_time } else { Duration::ZERO };
+            let most = HELD_MAX + end;
+            if longest > most {
+                self.say(format!(
+                    "COSTLY: {longest:?} for a connection to host {number}, which is {character}; {most:?} are the most"
+                ));
             }
         }
     }

@@ -37,6 +37,8 @@ pub(super) struct Held {
     pub(super) to: Duration,
     /// MAIL commands.
     pub(super) transactions: u32,
+    /// Lines that came, commands if it never took content.
+    pub(super) lines: usize,
     /// What the host said to it.
     pub(super) octets: usize,
 }
@@ -116,7 +118,7 @@ impl Net {
             return Err(io::ErrorKind::NetworkUnreachable.into());
         };
         let (ours, theirs) = duplex(WIRE);
-        let held = Held { host, from, to: from, transactions: 0, octets: 0 };
+        let held = Held { host, from, to: from, transactions: 0, lines: 0, octets: 0 };
         tokio::spawn(Line { net: self, mailhost, stream: ours, counted: Some(counted), held }.run());
         Ok(Transport::Memory(theirs))
     }
@@ -166,6 +168,7 @@ impl Line {
     fn read(&mut self, input: &mut Vec<u8>) {
         let (now, host) = (self.net.book.now(), self.mailhost.host());
         self.net.book.note(|| format!("host {host}: < {}", shown(input)));
+        self.held.lines += input.iter().filter(|octet| **octet == b'\n').count();
         let before = self.mailhost.transactions();
         self.net.world().input(&mut self.mailhost, input, now);
         let more = self.mailhost.transactions() - before;

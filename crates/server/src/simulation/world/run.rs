@@ -56,6 +56,7 @@ pub(super) fn run(seed: u64, sabotage: Option<Sabotage>) -> Lived {
         let terms = Terms {
             window: life.machine.window(),
             give_up_after: delivery.give_up_after,
+            end_time: delivery.end_time,
             connections_max: delivery.connections_max as usize,
             has_room: life.plan.ready_max.is_none(),
             limits: &limits,
