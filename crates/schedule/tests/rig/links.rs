@@ -255,6 +255,16 @@ impl Rig {
         }
     }
 
+    /// Where it hung it does not any more: those behind have their turns after the first.
+    fn hangs_no_more(&mut self, connection: ConnectionId) {
+        let link = self.links.get_mut(&connection).unwrap();
+        link.stuck_until = Duration::ZERO;
+        let (behind, service) = (link.flights.len().saturating_sub(1), self.manner.service);
+        for number in 1..=u32::try_from(behind).unwrap() {
+            self.later(service * number, Event::Finished(connection));
+        }
+    }
+
     pub(super) fn finished(&mut self, connection: ConnectionId) {
         let Some(link) = self.links.get(&connection) else { return };
         if link.stuck_until > self.now {
@@ -272,12 +282,7 @@ impl Rig {
             return self.later(REPLY_TIME, Event::Finished(connection));
         }
         if link.stuck_until == self.now {
-            // It hangs no more at these: those behind have their turns after it.
-            let (behind, service) = (link.flights.len().saturating_sub(1), self.manner.service);
-            self.links.get_mut(&connection).unwrap().stuck_until = Duration::ZERO;
-            for number in 1..=u32::try_from(behind).unwrap() {
-                self.later(service * number, Event::Finished(connection));
-            }
+            self.hangs_no_more(connection);
         }
         let link = &self.links[&connection];
         if link.flights.front().is_some_and(|job| self.is_poison(job, Poison::Drops)) {

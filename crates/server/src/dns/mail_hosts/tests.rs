@@ -684,7 +684,7 @@ proptest! {
         let mut before = HashSet::new();
         // Those with an address that none before them has.
         let of_their_own = found.iter().filter(|(_, _, answer)| match answer {
-            Addresses::Some(ips) => ips.iter().fold(false, |is_new, ip| before.insert(*ip) || is_new),
+            Addresses::Some(ips) => ips.iter().filter(|ip| before.insert(**ip)).count() > 0,
             _ => false,
         }).count();
         let hosts = found.into_iter().map(|(preference, name, answer)| {
