@@ -12,7 +12,7 @@ pub struct Settings {
     pub connections_max: usize,
     /// Connections a site may have before anything is known of it; its own limit is [`Limits`](crate::Limits). 5.
     pub window_start: u32,
-    /// Jobs that wait for each connection of a site before one more is opened. 8.
+    /// Jobs that wait for each connection of a site before one more is opened: half a second of work at a host 30 ms away. 16.
     pub jobs_per_connection: u32,
     /// How long a job waits before one more connection is opened for it. 0.5 s.
     pub patience: Duration,
@@ -48,7 +48,7 @@ impl Default for Settings {
         Self {
             connections_max: 1_000,
             window_start: 5,
-            jobs_per_connection: 8,
+            jobs_per_connection: 16,
             patience: Duration::from_millis(500),
             resolves_max: 256,
             ready_max: 1_024,

@@ -147,7 +147,7 @@ fn what_hangs_with_its_last_job_is_called_off_too() {
 #[test]
 fn a_site_comes_back_to_the_fast_lane_by_a_job_in_good_time() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
-    (0..30).for_each(|number| add(&mut scheduler, "a", number));
+    (0..40).for_each(|number| add(&mut scheduler, "a", number));
     let connections = opened(&act(&mut scheduler, LIMITS, START));
     let lane = |scheduler: &Scheduler| scheduler.state(b"a").unwrap().lane;
     let done = |scheduler: &mut Scheduler, connection, job: &Job| {
@@ -321,7 +321,7 @@ fn a_message_that_needs_many_transactions_gets_connections_for_them() {
     assert!(rig.opened[0] >= 5, "{}", rig.opened[0]);
     rig.run(10 * SECOND);
     assert_eq!(rig.waiting(), 0, "fifty transactions");
-    assert!(rig.opened[0] <= 8, "not one for each: {}", rig.opened[0]);
+    assert!(rig.opened[0] <= 10, "not one for each: {}", rig.opened[0]);
 }
 
 #[test]
