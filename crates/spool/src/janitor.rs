@@ -53,6 +53,7 @@ impl Janitor {
 
     /// Works until the spool is closed.
     pub(crate) fn run(mut self) {
+        let mut rested = Duration::ZERO;
         loop {
             let progress = self.round();
             let shard = Arc::clone(&self.shard);
@@ -63,20 +64,33 @@ impl Janitor {
             if chores.closing && chores.closed.is_empty() {
                 break;
             }
-            let idle = Duration::from_millis(self.shard.config.scrub_interval_ms.clamp(1_000, 60_000));
+            let rest = self.rest();
+            let mut timed_out = false;
             if !chores.rung && !progress {
-                let (guard, timeout) = shard.bell.wait_timeout(chores, idle).unwrap_or_else(PoisonError::into_inner);
-                chores = guard;
-                if timeout.timed_out() {
-                    drop(chores);
-                    self.scrub.step(&shard);
-                    chores = lock(&shard.chores);
-                }
+                let (guard, timeout) = shard.bell.wait_timeout(chores, rest).unwrap_or_else(PoisonError::into_inner);
+                (chores, timed_out) = (guard, timeout.timed_out());
+            }
+            rested = if timed_out { rested + rest } else { Duration::ZERO };
+            if rested >= self.scrub_interval() {
+                rested = Duration::ZERO;
+                drop(chores);
+                self.scrub.step(&shard);
+                chores = lock(&shard.chores);
             }
             chores.rung = false;
         }
         self.close_cold();
         self.footers();
+    }
+
+    fn scrub_interval(&self) -> Duration {
+        Duration::from_millis(self.shard.config.scrub_interval_ms.clamp(1_000, 60_000))
+    }
+
+    /// How long it waits for something to happen. Where room is lacking mail is refused, and nobody says when others made room.
+    fn rest(&self) -> Duration {
+        let refused = Duration::from_micros(REST_US);
+        if self.shard.lacking() == (0, 0) { self.scrub_interval() } else { self.scrub_interval().min(refused) }
     }
 
     /// Makes the first segments ready, before anybody writes.
@@ -448,4 +462,28 @@ impl Drop for Janitor {
 /// Name of a segment file.
 pub(crate) fn segment_name(slot: u16) -> String {
     format!("seg-{slot:06}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::sim::SimDisk;
+    use crate::{Config, Pressure, Spool};
+
+    #[test]
+    fn while_mail_is_refused_it_looks_for_room_every_ten_seconds() {
+        let disk = SimDisk::new(1);
+        let mut config = Config::new("/spool");
+        (config.segment_bytes, config.size_max, config.free_min) = (1 << 20, 48 << 20, 1 << 30);
+        (config.shards, config.scrub_interval_ms) = (1, 60_000);
+        disk.set_free(1 << 20);
+        let (spool, mut stepper, _) = Spool::open_stepped(config, Arc::new(disk.clone())).expect("a spool");
+        let janitor = stepper.janitors.first_mut().expect("a shard");
+        janitor.round();
+        assert_eq!((spool.pressure(), janitor.rest()), (Pressure::Full, Duration::from_secs(10)));
+        disk.set_free(4 << 30);
+        disk.advance(REST_US);
+        janitor.round();
+        assert_eq!((spool.pressure(), janitor.rest()), (Pressure::None, Duration::from_secs(60)));
+    }
 }

@@ -55,7 +55,7 @@ impl fmt::Debug for Spool {
 #[derive(Debug)]
 pub struct Stepper {
     committers: Vec<Committer>,
-    janitors: Vec<Janitor>,
+    pub(crate) janitors: Vec<Janitor>,
 }
 
 impl Stepper {
