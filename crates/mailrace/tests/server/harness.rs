@@ -16,14 +16,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 #[path = "needs.rs"]
-#[allow(dead_code, reason = "those who include this file do not all need programs")]
 pub(crate) mod needs;
 
 /// Far longer than anything here takes, on a machine that is busy with something else too.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// What a busy machine may add to a time that the configuration sets, or to none.
-#[allow(dead_code, reason = "those who include this file do not all measure")]
 pub(crate) const SLACK: Duration = Duration::from_secs(10);
 
 /// The program.
@@ -38,7 +36,6 @@ pub(crate) fn pause(time: Duration) {
 }
 
 /// Waits for what nobody announces.
-#[allow(dead_code, reason = "those who include this file do not all wait")]
 #[track_caller]
 #[allow(clippy::disallowed_methods, reason = "a limit for waiting")]
 pub(crate) fn poll<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
@@ -238,7 +235,6 @@ impl Server {
     }
 
     /// Passes over all lines of the log that have come so far.
-    #[allow(dead_code, reason = "those who include this file do not all ask")]
     pub(crate) fn pass_over(&mut self) {
         self.log.extend(self.stdout.try_iter());
         self.found = self.log.len();
@@ -246,7 +242,6 @@ impl Server {
 
     /// Waits until no delivery is under way. The log tells of an outcome before it is recorded: a command that comes in between
     /// finds the recipient as it was before, and what it says of it is written over.
-    #[allow(dead_code, reason = "those who include this file do not all deliver")]
     #[track_caller]
     pub(crate) fn rests(&self) {
         poll("a delivery is under way", || {
@@ -294,7 +289,6 @@ impl Server {
     }
 
     /// A number of `mailrace status --json`, by its JSON pointer.
-    #[allow(dead_code, reason = "those who include this file do not all ask")]
     #[track_caller]
     pub(crate) fn status(&self, place: &str) -> u64 {
         let status = self.whole_status();
@@ -302,7 +296,6 @@ impl Server {
     }
 
     /// All of `mailrace status --json`.
-    #[allow(dead_code, reason = "those who include this file do not all ask")]
     #[track_caller]
     pub(crate) fn whole_status(&self) -> serde_json::Value {
         let output = self.control(&["status", "--json"], b"");
@@ -404,7 +397,6 @@ pub(crate) fn letters(path: &Path) -> Vec<Letter> {
 
 /// Waits until nobody has the lock of a spool that was open here: a process that another test is just starting has our files, and
 /// with them the lock, until it is itself. A server that is started meanwhile would find the spool in use.
-#[allow(dead_code, reason = "those who include this file do not all ask")]
 #[track_caller]
 pub(crate) fn let_go(spool: &Path) {
     use std::os::unix::fs::MetadataExt as _;
@@ -420,7 +412,6 @@ pub(crate) fn let_go(spool: &Path) {
 
 /// Writes a program. A process of its own does it: a file that is open here for writing is open in whatever another test is just
 /// starting too, and as long as it is, the kernel runs it for nobody.
-#[allow(dead_code, reason = "those who include this file do not all write programs")]
 pub(crate) fn write_program(path: &Path, text: &[u8]) {
     use std::io::Write as _;
     let mut command = Command::new("sh");
@@ -431,14 +422,12 @@ pub(crate) fn write_program(path: &Path, text: &[u8]) {
 }
 
 /// Copies a program, for the same reason by a process of its own.
-#[allow(dead_code, reason = "those who include this file do not all copy programs")]
 pub(crate) fn copy_program(from: &Path, to: &Path) {
     let status = Command::new("cp").args([from, to]).status().expect("there is cp");
     assert!(status.success(), "{}", to.display());
 }
 
 /// Reads a time of the log: `00:01:30`.
-#[allow(dead_code, reason = "those who include this file do not all measure")]
 #[track_caller]
 pub(crate) fn time(text: &str) -> Duration {
     let is_right = |part: &str| part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_digit());
