@@ -40,7 +40,7 @@ const REST_SHARE: f64 = 0.02;
 const REST_LOOK: Duration = Duration::from_secs(2);
 /// The same while hosts are silent: the first contact with them all is made in turns of ten seconds, with pauses between.
 const REST_LOOK_SILENT: Duration = Duration::from_secs(15);
-const REST_LONGEST: Duration = Duration::from_secs(180);
+const REST_LONGEST: Duration = Duration::from_secs(400);
 /// How long processor time is measured: the longest first back-off of a host (docs/schedule.md: a minute, a quarter more or
 /// less), and twice that in the slow lane, where silent hosts are.
 const IDLE: Duration = Duration::from_secs(75);
@@ -151,9 +151,11 @@ pub(super) fn measure(site: &Site, arguments: &Arguments) -> Result<Figures, Str
     let messages = arguments.waiting.div_ceil(bad_ones.len().max(1) as u64);
     let (bad_hosts, waiting) = (bad_ones.len(), messages * bad_ones.len() as u64);
     say(&format!("list: stragglers: {waiting} recipients are brought"));
+    let mut tries = Tries::watch(full.log().ok_or("the server has no log")?)?;
     let fill = Submission::start(submission(full.at, "fill", messages, arguments.bytes, vec![bad_ones]));
     let fill_s = fill.end()?;
-    let rest_s = rest(pid, if bad == Bad::Dead { REST_LOOK } else { REST_LOOK_SILENT });
+    let look = if bad == Bad::Dead { REST_LOOK } else { REST_LOOK_SILENT };
+    let rest_s = rest(pid, look, || tries.look().map(|()| tries.whose.len() >= bad_hosts))?;
     let idle = idle(&full, &empty, (bad, bad_hosts), arguments.quick)?;
     say(&format!("list: stragglers: at rest {idle:?}"));
 
@@ -206,19 +208,21 @@ fn idle(full: &Server<'_>, empty: &Server<'_>, bad: (Bad, usize), is_quick: bool
     Ok(Idle { seconds, share: share(0), share_empty: share(1), waiting, tries, hosts, is_quick })
 }
 
-/// Waits until a process does little; how long it took.
-fn rest(pid: u32, look: Duration) -> Option<f64> {
+/// Waits until a process does little, and all bad hosts have been tried: there are pauses before. How long it took.
+fn rest(pid: u32, look: Duration, mut knows_all: impl FnMut() -> Result<bool, String>) -> Result<Option<f64>, String> {
     let start = clock::now();
     while start.elapsed() < REST_LONGEST {
         let before = process_ticks(pid);
         clock::pause(look);
         let share = seconds(process_ticks(pid).saturating_sub(before)) / look.as_secs_f64();
-        if share < REST_SHARE {
-            return Some(start.elapsed().as_secs_f64());
+        let knows_all = knows_all()?;
+        if share < REST_SHARE && knows_all {
+            return Ok(Some(start.elapsed().as_secs_f64()));
         }
-        say(&format!("list:   the server uses {:.0} % of a core", 100.0 * share));
+        let more = if knows_all { "" } else { ", and not all hosts were tried" };
+        say(&format!("list:   the server uses {:.0} % of a core{more}", 100.0 * share));
     }
-    None
+    Ok(None)
 }
 
 /// An internet at work.
