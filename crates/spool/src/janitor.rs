@@ -87,7 +87,8 @@ impl Janitor {
         Duration::from_millis(self.shard.config.scrub_interval_ms.clamp(1_000, 60_000))
     }
 
-    /// How long it waits for something to happen. Where room is lacking mail is refused, and nobody says when others made room.
+    /// How long it waits for something to happen. Where room is lacking mail is refused, or will be soon, and nobody says when
+    /// others made room.
     fn rest(&self) -> Duration {
         let refused = Duration::from_micros(REST_US);
         if self.shard.lacking() == (0, 0) { self.scrub_interval() } else { self.scrub_interval().min(refused) }

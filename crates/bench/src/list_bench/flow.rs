@@ -27,7 +27,7 @@ const TELL_EVERY: Duration = Duration::from_secs(5);
 /// A server whose mail no longer arrives has stopped, or waits for what does not answer.
 const STALLED: Duration = Duration::from_secs(30);
 
-/// More than a server, an internet and their files take in a sample.
+/// About what a server, an internet and their files take in a sample of ten lists.
 const WARM: usize = 256 << 20;
 const PAGE: usize = 4_096;
 
