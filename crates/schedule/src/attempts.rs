@@ -230,7 +230,7 @@ impl Scheduler {
     #[must_use]
     pub fn misplaced(&mut self, connection: ConnectionId, destination: &[u8], now: Duration) -> Vec<Job> {
         let Some((id, _)) = self.take_off(connection, now) else { return Vec::new() };
-        let Some(whose) = self.names.get(destination).copied() else { return Vec::new() };
+        let Some(whose) = self.names.get(destination) else { return Vec::new() };
         let Some(found) = self.destinations.get_mut(&whose) else { return Vec::new() };
         // Otherwise it was placed anew meanwhile.
         if found.site != Some(id) {

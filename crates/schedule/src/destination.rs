@@ -495,11 +495,16 @@ impl Destination {
         is_kept
     }
 
-    pub(crate) fn view(&self, site: Option<&Site>) -> View {
-        let health = match &self.down {
+    /// Down when its hosts are not known; else as its site is.
+    pub(crate) fn health(&self, site: Option<&Site>) -> Health {
+        match &self.down {
             Some(down) => Health::Down { why: Arc::clone(&down.why), until: down.until },
             None => site.map_or(Health::Idle, Site::health),
-        };
+        }
+    }
+
+    pub(crate) fn view(&self, site: Option<&Site>) -> View {
+        let health = self.health(site);
         View {
             name: Arc::clone(&self.name),
             site: site.map(|site| Arc::clone(&site.name)),

@@ -43,6 +43,7 @@ mod destination;
 mod hosts;
 mod job;
 mod line;
+mod names;
 mod pace;
 mod pool;
 mod quiet;

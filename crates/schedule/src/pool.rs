@@ -236,7 +236,19 @@ impl Pool {
     }
 
     pub(crate) fn may_open(&self, lane: Lane, budget: &Budget) -> bool {
-        self.count(lane) < budget.of(lane) && self.len() < budget.all
+        !self.is_full(lane, budget) && self.len() < budget.all
+    }
+
+    /// Whether a lane has all the connections it may have.
+    pub(crate) fn is_full(&self, lane: Lane, budget: &Budget) -> bool {
+        self.count(lane) >= budget.of(lane)
+    }
+
+    /// The lane in which a connection to a site of `lane` would count; `None`: there is no place. A probe that finds the fast lane
+    /// full has a place of the slow lane, if there is one: what is dead is not to cost those that are alive a connection.
+    pub(crate) fn place(&self, lane: Lane, is_probe: bool, budget: &Budget) -> Option<Lane> {
+        let lends = is_probe && self.is_full(Lane::Fast, budget);
+        [Some(lane), lends.then_some(Lane::Slow)].into_iter().flatten().find(|lane| self.may_open(*lane, budget))
     }
 
     pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection> {
@@ -276,14 +288,14 @@ impl Pool {
         &mut self,
         site: SiteId,
         counts: &mut Counts,
-        lane: Lane,
+        place: Lane,
         probe: bool,
         opened: u64,
     ) -> ConnectionId {
         let id = ConnectionId(self.next);
         self.next += 1;
         counts.opening += 1;
-        let purse = match lane {
+        let purse = match place {
             Lane::Fast => Purse::Fast,
             Lane::Slow => Purse::Slow,
         };

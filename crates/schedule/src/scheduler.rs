@@ -3,7 +3,7 @@
 //! Each call changes a destination or a site and marks it; `poll` (in `serve`) looks at marked ones in turn until none of
 //! them wants anything. What a call returns are jobs that left memory untried.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,13 +13,14 @@ use crate::chance::{ById, Chance};
 use crate::destination::{Asks, Destination, check_at};
 use crate::job::{Action, Added, Blame, Class, DestinationId, Job, Place, Positions, SiteId, Waiting};
 use crate::line::Part;
+use crate::names::Names;
 use crate::pool::{Budget, Pool};
 use crate::quiet::Quiet;
 use crate::serve::{Marks, Who};
 use crate::settings::Settings;
 use crate::site::Site;
 use crate::stands::Stands;
-use crate::view::{SiteView, View};
+use crate::view::{Health, SiteView, View};
 use crate::walk::OVERDUE_MAX_ALL;
 
 /// Decides which message goes to which connection, and when.
@@ -39,9 +40,9 @@ pub struct Scheduler {
     pub(crate) budget: Budget,
     pub(crate) pool: Pool,
     pub(crate) destinations: ById<DestinationId, Destination>,
-    pub(crate) names: BTreeMap<Arc<[u8]>, DestinationId>,
+    pub(crate) names: Names<DestinationId>,
     pub(crate) sites: ById<SiteId, Site>,
-    pub(crate) site_names: BTreeMap<Arc<[u8]>, SiteId>,
+    pub(crate) site_names: Names<SiteId>,
     /// What `poll` is to look at.
     pub(crate) marks: Marks,
     /// Sites that want a connection the budget does not have.
@@ -74,9 +75,9 @@ impl Scheduler {
             settings,
             pool: Pool::default(),
             destinations: ById::default(),
-            names: BTreeMap::new(),
+            names: Names::new(seed),
             sites: ById::default(),
-            site_names: BTreeMap::new(),
+            site_names: Names::new(seed.wrapping_add(1)),
             marks: Marks::default(),
             stands: Stands::default(),
             quiet: Quiet::default(),
@@ -103,8 +104,8 @@ impl Scheduler {
         self.wanted = settings.clone();
         self.settings = settings;
         self.share();
-        for id in self.names.values() {
-            if let Some(destination) = self.destinations.get_mut(id) {
+        for id in self.names.ids() {
+            if let Some(destination) = self.destinations.get_mut(&id) {
                 (destination.more, destination.unseen) = (true, true);
                 destination.look_by(now);
                 destination.doubt_place(now);
@@ -114,9 +115,9 @@ impl Scheduler {
                 self.marks.destination(destination);
             }
         }
-        for id in self.site_names.values() {
-            if let Some(site) = self.sites.get_mut(id) {
-                self.marks.site(*id, site);
+        for id in self.site_names.ids() {
+            if let Some(site) = self.sites.get_mut(&id) {
+                self.marks.site(id, site);
             }
         }
     }
@@ -201,8 +202,8 @@ impl Scheduler {
     /// Says that our own resolver answers again: destinations that waited for it alone are asked about soon, spread over half a
     /// minute.
     pub fn resolver_is_back(&mut self, now: Duration) {
-        for id in self.names.values() {
-            if let Some(destination) = self.destinations.get_mut(id)
+        for id in self.names.ids() {
+            if let Some(destination) = self.destinations.get_mut(&id)
                 && destination.resolver_is_back(now, &mut self.chance)
             {
                 self.marks.destination(destination);
@@ -292,7 +293,7 @@ impl Scheduler {
     /// Says by when recipients are to be delivered that wait in the spool. If they still do at that time, and are not in
     /// memory, [`Action::Overdue`] follows with [`Overdue::ByTime`](crate::Overdue::ByTime).
     pub fn expect(&mut self, destination: &[u8], message: QueueId, recipients: &Positions, at: Duration) {
-        let found = self.names.get(destination).and_then(|id| self.destinations.get_mut(id));
+        let found = self.names.get(destination).and_then(|id| self.destinations.get_mut(&id));
         if let Some(destination) = found.filter(|_| !self.settings.fresh_waits) {
             destination.expect(message, recipients, at);
             self.marks.destination(destination);
@@ -336,7 +337,7 @@ impl Scheduler {
     pub fn retry_now(&mut self, destination: Option<&[u8]>, now: Duration) {
         let ids: Vec<DestinationId> = match destination {
             Some(name) => vec![self.intern(name)],
-            None => self.names.values().copied().collect(),
+            None => self.names.ids(),
         };
         self.step += 1;
         for id in ids {
@@ -356,17 +357,28 @@ impl Scheduler {
     /// One destination; `None` when nothing is known of it.
     #[must_use]
     pub fn state(&self, destination: &[u8]) -> Option<View> {
-        self.names.get(destination).and_then(|id| self.view(*id))
+        self.names.get(destination).and_then(|id| self.view(id))
+    }
+
+    /// When a destination that is down is tried again; `None` when it is not down, or not known.
+    #[must_use]
+    pub fn down_until(&self, destination: &[u8]) -> Option<Duration> {
+        let destination = self.names.get(destination).and_then(|id| self.destinations.get(&id))?;
+        let site = destination.site.and_then(|id| self.sites.get(&id));
+        match destination.health(site) {
+            Health::Down { until, .. } => Some(until),
+            Health::Idle | Health::Up => None,
+        }
     }
 
     /// All destinations in the order of their names.
     pub fn views(&self) -> impl Iterator<Item = View> + '_ {
-        self.names.values().filter_map(|id| self.view(*id))
+        self.names.by_name().into_iter().filter_map(|id| self.view(id))
     }
 
     /// All sites in the order of their names, as they are at `now`.
     pub fn sites(&self, now: Duration) -> impl Iterator<Item = SiteView> + '_ {
-        self.site_names.values().filter_map(|id| self.sites.get(id)).map(move |site| site.view(now))
+        self.site_names.by_name().into_iter().filter_map(|id| self.sites.get(&id)).map(move |site| site.view(now))
     }
 
     /// Connections of all sites, opening and closing ones included.
@@ -378,7 +390,7 @@ impl Scheduler {
     /// Whether a recipient of a destination is in memory, in flight, or overdue and not settled.
     #[must_use]
     pub fn is_active(&self, destination: &[u8], message: QueueId, recipient: u32) -> bool {
-        let found = self.names.get(destination).and_then(|id| self.destinations.get(id));
+        let found = self.names.get(destination).and_then(|id| self.destinations.get(&id));
         found.is_some_and(|destination| destination.active.contains(message, recipient))
     }
 
@@ -396,7 +408,7 @@ impl Scheduler {
 
     fn intern(&mut self, name: &[u8]) -> DestinationId {
         if let Some(id) = self.names.get(name) {
-            return *id;
+            return id;
         }
         let id = DestinationId(self.next_destination);
         self.next_destination += 1;
@@ -414,7 +426,7 @@ impl Scheduler {
 
     fn intern_site(&mut self, place: &Place<'_>, example: Arc<[u8]>) -> SiteId {
         if let Some(id) = self.site_names.get(place.site) {
-            return *id;
+            return id;
         }
         let id = SiteId(self.next_site);
         self.next_site += 1;

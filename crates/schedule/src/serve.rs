@@ -108,21 +108,27 @@ impl Scheduler {
         if !self.pool.may_open(lane, &self.budget) {
             return None;
         }
-        let id = self.stands.first(lane, self.room_for_quiet() > 0)?;
+        let id = self.next_in_line(lane)?;
         let stand = self.sites.get_mut(&id)?.stand.take()?;
         self.stands.remove(id, &stand);
         self.stands.has_turn(&stand);
         Some(id)
     }
 
+    /// Whose turn it is when a lane has a place. One of the slow lane that nobody there waits for is lent to a probe of the fast
+    /// lane if that is full.
+    fn next_in_line(&self, lane: Lane) -> Option<SiteId> {
+        let own = self.stands.first(lane, self.room_for_quiet() > 0);
+        let lends = lane == Lane::Slow && self.pool.is_full(Lane::Fast, &self.budget);
+        own.or_else(|| if lends { self.stands.first_probe(Lane::Fast) } else { None })
+    }
+
     /// Whether one in line would have its turn now.
     fn is_next(&self, who: Who) -> bool {
         let Who::Site(id) = who else { return false };
-        let stand = self.sites.get(&id).and_then(|site| site.stand);
-        stand.is_some_and(|stand| {
-            self.pool.may_open(stand.lane, &self.budget)
-                && self.stands.first(stand.lane, self.room_for_quiet() > 0) == Some(id)
-        })
+        let is_first =
+            |lane| self.pool.may_open(lane, &self.budget) && self.next_in_line(lane).is_some_and(|first| first == id);
+        is_first(Lane::Fast) || is_first(Lane::Slow)
     }
 
     /// Asks where the mail of the next one in line goes.
@@ -284,8 +290,8 @@ impl Scheduler {
         let want = site.want();
         // As `Stands::first` has it: who is taken out of the line must not come back to the same place.
         let has_room = want != Want::Quiet || self.budget.quiet > self.quiet.again();
-        let may_open = wants && has_room && self.pool.may_open(site.lane, &self.budget);
-        let stand = (wants && !may_open).then(|| {
+        let place = self.pool.place(site.lane, want == Want::Probe, &self.budget).filter(|_| wants && has_room);
+        let stand = (wants && place.is_none()).then(|| {
             let since = *site.wants_since.get_or_insert(now);
             Stand { lane: site.lane, want, at: site.stands_at(since) }
         });
@@ -301,10 +307,10 @@ impl Scheduler {
         if stand.is_none() {
             site.wants_since = None;
         }
-        if may_open {
+        if let Some(place) = place {
             self.step += 1;
             let (lane, is_probe) = (site.lane, site.down.is_some());
-            let connection = self.pool.open(id, &mut site.counts, lane, is_probe, self.step);
+            let connection = self.pool.open(id, &mut site.counts, place, is_probe, self.step);
             if lane == Lane::Fast && !is_probe && site.counts.live() == 0 {
                 self.quiet.opens(connection, site.called_off, now);
             }

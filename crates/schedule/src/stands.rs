@@ -82,6 +82,11 @@ impl Stands {
         due.or_else(first).or(probe).or_else(|| greedy.first()).map(|(_, site)| *site)
     }
 
+    /// The first of those that are to be probed.
+    pub(crate) fn first_probe(&self, lane: Lane) -> Option<SiteId> {
+        self.lines(lane).probes.first().map(|(_, site)| *site)
+    }
+
     /// Somebody left the line since it was the first.
     pub(crate) fn has_turn(&mut self, stand: &Stand) {
         self.last = Some(stand.lane);

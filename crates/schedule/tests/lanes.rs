@@ -385,24 +385,57 @@ fn order_of_opening(scheduler: &mut Scheduler, mut last: ConnectionId, now: Dura
     }
 }
 
+/// All that is to be done besides telling places and lists: that of each dead host has one message, of its number.
+fn lists(scheduler: &mut Scheduler, now: Duration) -> Vec<Action> {
+    let (mut actions, mut others) = (act(scheduler, LIMITS, now), Vec::new());
+    while let Some(action) = actions.pop() {
+        let Action::Load { destination, .. } = action else {
+            others.push(action);
+            continue;
+        };
+        let name = String::from_utf8(scheduler.name(destination).unwrap().to_vec()).unwrap();
+        let number = name.strip_prefix("dead-").unwrap().parse().unwrap();
+        scheduler.loaded(destination, &[waiting(number)], true, now);
+        actions.extend(act(scheduler, LIMITS, now));
+    }
+    others
+}
+
+#[test]
+fn a_probe_takes_no_place_of_what_is_alive_while_the_slow_lane_has_one() {
+    // Eighteen of the fast lane and two of the slow.
+    for (dead, closed) in [(2, 0), (3, 1)] {
+        let mut scheduler = Scheduler::new(Settings { connections_max: 20, ..Settings::default() }, 1);
+        for number in 0..dead {
+            add(&mut scheduler, &format!("dead-{number}"), number);
+            let [(connection, Lane::Fast)] = opened(&lists(&mut scheduler, START))[..] else { panic!("it is unknown") };
+            assert_eq!(scheduler.unreachable(connection, Failure::Refused, "refused", START).len(), 1);
+        }
+        for number in 10..28 {
+            add(&mut scheduler, &format!("live-{number}"), number);
+            let [(connection, Lane::Fast)] = opened(&lists(&mut scheduler, START))[..] else { panic!("it is unknown") };
+            let one = taken(&mut scheduler, connection, START);
+            scheduler.done(connection, &one, Feedback::Good, None, START);
+            assert_eq!(scheduler.take(connection, START), Take::Idle);
+        }
+        assert_eq!(lists(&mut scheduler, START), []);
+        let now = START + 600 * SECOND;
+        let actions = lists(&mut scheduler, now);
+        let probes = opened(&actions);
+        assert_eq!(probes.iter().map(|(_, lane)| *lane).collect::<Vec<_>>(), [Lane::Fast; 2], "{actions:?}");
+        let closing = actions.iter().filter(|action| matches!(action, Action::Close(_))).count();
+        assert_eq!(closing, closed, "only who finds both lanes full needs the place of an idle one: {actions:?}");
+        // One that is back has its mail; the next one has its place when it is over.
+        let one = taken(&mut scheduler, probes[0].0, now);
+        scheduler.done(probes[0].0, &one, Feedback::Good, None, now);
+        assert_eq!(scheduler.closed(probes[0].0, now), []);
+        assert_eq!(opened(&lists(&mut scheduler, now)).len(), closed);
+    }
+}
+
 #[test]
 fn a_live_site_in_the_slow_lane_does_not_wait_behind_dead_ones() {
     let mut scheduler = Scheduler::new(Settings { connections_max: 10, ..Settings::default() }, 1);
-    let lists = |scheduler: &mut Scheduler, now: Duration| {
-        // All lists of the dead have one message, of that number.
-        let (mut actions, mut others) = (act(scheduler, LIMITS, now), Vec::new());
-        while let Some(action) = actions.pop() {
-            let Action::Load { destination, .. } = action else {
-                others.push(action);
-                continue;
-            };
-            let name = String::from_utf8(scheduler.name(destination).unwrap().to_vec()).unwrap();
-            let number = name.strip_prefix("dead-").unwrap().parse().unwrap();
-            scheduler.loaded(destination, &[waiting(number)], true, now);
-            actions.extend(act(scheduler, LIMITS, now));
-        }
-        others
-    };
     for number in 0..4 {
         add(&mut scheduler, &format!("dead-{number}"), number);
         let [(connection, Lane::Fast)] = opened(&lists(&mut scheduler, START))[..] else { panic!("it is unknown") };

@@ -503,9 +503,8 @@ impl Dispatch {
     fn note_down(&self, service: &Service, name: &Arc<[u8]>, destination: &Arc<[u8]>, why: &str) {
         let now = self.now();
         let mut state = self.lock();
-        let until = match state.scheduler.state(destination).map(|view| view.health) {
-            Some(Health::Down { until, .. }) if !state.down.contains_key(name) => until,
-            _ => return,
+        let Some(until) = state.scheduler.down_until(destination).filter(|_| !state.down.contains_key(name)) else {
+            return;
         };
         if state.down.len() >= DOWN_MAX {
             let State { down, scheduler, purged, .. } = &mut *state;

@@ -16,7 +16,7 @@ use super::world::World;
 use super::{Arguments, Part};
 use crate::clock;
 use crate::side_by_side::figures::{spread, text};
-use crate::side_by_side::programs::{process_memory_max, process_ticks, seconds};
+use crate::side_by_side::programs::{process_memory_max, process_ticks, seconds, us_each};
 use crate::side_by_side::servers::{Kind, Server, Site, Task};
 use crate::spool_bench::say;
 use crate::storm::Plan;
@@ -28,12 +28,14 @@ use std::time::Duration;
 /// Hosts, and how many of them are bad.
 const HOSTS: u32 = 6_250;
 const BAD: u32 = 5_000;
-/// Lists of a pass, and single messages: each some seconds of work.
-const LISTS: u64 = 150;
-const SINGLE: u64 = 15_000;
+/// Lists of a turn, and single messages: each about a second of work, since a machine's speed is another after some seconds.
+const LISTS: u64 = 25;
+const SINGLE: u64 = 2_500;
+/// Turns that each server has for each of the rounds that are asked for.
+const TURNS: usize = 6;
 /// Sessions that bring single messages.
 const SESSIONS: u32 = 20;
-/// A pass takes no longer.
+/// A turn takes no longer.
 const LONGEST: Duration = Duration::from_secs(60);
 /// At rest is who uses less of a core than this; it is looked for so long.
 const REST_SHARE: f64 = 0.02;
@@ -79,20 +81,44 @@ impl Bad {
     }
 }
 
-/// Recipients a second of a pass: accepted and arrived, of lists and of single messages.
+/// Recipients that were brought, the seconds until they were accepted and until they had arrived, and the server's processor
+/// time, in ticks.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pass {
-    list_accepted: f64,
-    list_arrived: f64,
-    single_accepted: f64,
-    single_arrived: f64,
+struct Work {
+    recipients: f64,
+    accepted_s: f64,
+    arrived_s: f64,
+    ticks: u64,
+}
+
+impl Work {
+    /// Recipients a second.
+    fn accepted(&self) -> f64 {
+        self.recipients / self.accepted_s.max(1e-3)
+    }
+
+    fn arrived(&self) -> f64 {
+        self.recipients / self.arrived_s.max(1e-3)
+    }
+
+    /// Microseconds of processor time a recipient.
+    fn us(&self) -> f64 {
+        us_each(self.ticks, self.recipients)
+    }
+}
+
+/// What a server did in a turn.
+#[derive(Clone, Copy, Debug, Default)]
+struct Did {
+    lists: Work,
+    single: Work,
 }
 
 /// The same work for both servers.
 #[derive(Clone, Copy, Debug, Default)]
-struct Round {
-    empty: Pass,
-    full: Pass,
+struct Turn {
+    empty: Did,
+    full: Did,
 }
 
 /// A time in which nothing happens but that bad hosts are tried again.
@@ -117,7 +143,7 @@ pub(super) struct Figures {
     bad: Bad,
     bad_hosts: usize,
     waiting: u64,
-    rounds: Vec<Round>,
+    turns: Vec<Turn>,
     fill_s: f64,
     rest_s: Option<f64>,
     idle: Idle,
@@ -152,29 +178,29 @@ pub(super) fn measure(site: &Site, arguments: &Arguments) -> Result<Figures, Str
     let (bad_hosts, waiting) = (bad_ones.len(), messages * bad_ones.len() as u64);
     say(&format!("list: stragglers: {waiting} recipients are brought"));
     let mut tries = Tries::watch(full.log().ok_or("the server has no log")?)?;
-    let fill = Submission::start(submission(full.at, "fill", messages, arguments.bytes, vec![bad_ones]));
-    let fill_s = fill.end()?;
-    let look = if bad == Bad::Dead { REST_LOOK } else { REST_LOOK_SILENT };
-    let rest_s = rest(pid, look, || tries.look().map(|()| tries.whose.len() >= bad_hosts))?;
-    let idle = idle(&full, &empty, (bad, bad_hosts), arguments.quick)?;
-    say(&format!("list: stragglers: at rest {idle:?}"));
+    let (mut fill_s, mut rest_s, mut idle) = (0.0, None, Idle::default());
+    if waiting > 0 {
+        let fill = Submission::start(submission(full.at, "fill", messages, arguments.bytes, vec![bad_ones]));
+        fill_s = fill.end()?;
+        let look = if bad == Bad::Dead { REST_LOOK } else { REST_LOOK_SILENT };
+        rest_s = rest(pid, look, || tries.look().map(|()| tries.whose.len() >= bad_hosts))?;
+        idle = self::idle(&full, &empty, (bad, bad_hosts), arguments.quick)?;
+        say(&format!("list: stragglers: at rest {idle:?}"));
+    }
 
-    bench.pass("warm-up, empty queue", empty.at)?;
-    bench.pass("warm-up, full queue", full.at)?;
-    let mut rounds = Vec::new();
-    for number in 0..arguments.rounds() {
-        let mut round = Round::default();
-        for turn in 0..2 {
-            if (number + turn) % 2 == 0 {
-                round.empty = bench.pass("empty queue", empty.at)?;
-            } else {
-                round.full = bench.pass("full queue", full.at)?;
-            }
+    let (empty, full) = ((empty.at, process(&empty)?), (full.at, pid));
+    for turn in 0..TURNS {
+        bench.turn(turn, [empty, full])?;
+    }
+    let mut turns = Vec::new();
+    for turn in 0..arguments.rounds() * TURNS {
+        turns.push(bench.turn(turn, [empty, full])?);
+        if (turn + 1).is_multiple_of(TURNS) {
+            say_all("list: stragglers: so far", &turns);
         }
-        rounds.push(round);
     }
     let (memory, Bench { twice, strange, .. }) = (process_memory_max(pid), bench);
-    Ok(Figures { bad, bad_hosts, waiting, rounds, fill_s, rest_s, idle, memory, twice, strange })
+    Ok(Figures { bad, bad_hosts, waiting, turns, fill_s, rest_s, idle, memory, twice, strange })
 }
 
 fn process(server: &Server<'_>) -> Result<u32, String> {
@@ -237,28 +263,35 @@ struct Bench {
 }
 
 impl Bench {
-    fn pass(&mut self, name: &str, to: SocketAddr) -> Result<Pass, String> {
+    /// Has the same work done by servers of these addresses and processes, the one with an empty queue and the other; who is
+    /// the first changes with the number.
+    fn turn(&mut self, number: usize, servers: [(SocketAddr, u32); 2]) -> Result<Turn, String> {
         let live = self.internet.people.those(true);
         let per_list = live.len();
-        let single = live.iter().map(|one| vec![one.clone()]).collect();
-        let (list_accepted, list_arrived) = self.bring(to, LISTS, 1, vec![live], per_list)?;
-        let (single_accepted, single_arrived) = self.bring(to, SINGLE, SESSIONS, single, 1)?;
-        say(&format!(
-            "list: stragglers: {name}: lists {list_accepted:.0} and {list_arrived:.0} recipients/s accepted and arrived, \
-             single messages {single_accepted:.0} and {single_arrived:.0}"
-        ));
-        Ok(Pass { list_accepted, list_arrived, single_accepted, single_arrived })
+        let single: Vec<_> = live.iter().map(|one| vec![one.clone()]).collect();
+        let live = vec![live];
+        let mut turn = Turn::default();
+        let [empty, full] = servers;
+        let mut both = [(empty, &mut turn.empty), (full, &mut turn.full)];
+        both.rotate_left(number % 2);
+        for (to, did) in &mut both {
+            did.lists = self.bring(*to, LISTS, 1, live.clone(), per_list)?;
+        }
+        for (to, did) in &mut both {
+            did.single = self.bring(*to, SINGLE, SESSIONS, single.clone(), 1)?;
+        }
+        Ok(turn)
     }
 
-    /// Brings messages and waits for them; recipients a second that were accepted and that arrived.
+    /// Brings messages and waits for them.
     fn bring(
         &mut self,
-        to: SocketAddr,
+        (to, pid): (SocketAddr, u32),
         messages: u64,
         sessions: u32,
         lists: Vec<Vec<String>>,
         each: usize,
-    ) -> Result<(f64, f64), String> {
+    ) -> Result<Work, String> {
         self.run += 1;
         let run = format!("run{}", self.run);
         let mut tally = Tally::new(&run, lists.iter().flatten().map(|one| (one.clone(), true)));
@@ -266,6 +299,7 @@ impl Bench {
         // What came late of the run before is not of this one.
         self.internet.deliveries(|_| {})?;
         let plan = Plan { sessions, ..submission(to, &run, messages, self.bytes, lists) };
+        let before = process_ticks(pid);
         let submission = Submission::start(plan);
         follow(&mut self.internet, &mut tally, expected, &submission, LONGEST, |_| {})?;
         (self.twice, self.strange) = (self.twice + tally.twice, self.strange + tally.strange);
@@ -276,19 +310,34 @@ impl Bench {
         };
         let arrived_s = super::flow::micros(last.saturating_sub(start_us));
         let expected = u32::try_from(expected).map_or(f64::INFINITY, f64::from);
-        Ok((expected / accepted_s.max(1e-3), expected / arrived_s.max(1e-3)))
+        let ticks = process_ticks(pid).saturating_sub(before);
+        Ok(Work { recipients: expected, accepted_s, arrived_s, ticks })
     }
+}
+
+/// A figure of both servers as text, and its ratios by turn.
+fn ratio(turns: &[Turn], of: fn(&Did) -> f64) -> (Vec<f64>, String) {
+    let (empty, full): (Vec<f64>, Vec<f64>) = turns.iter().map(|turn| (of(&turn.empty), of(&turn.full))).unzip();
+    let ratios: Vec<f64> = full.iter().zip(&empty).map(|(full, empty)| full / empty).collect();
+    (ratios.clone(), format!("{} → {}: {}", text(empty, 1), text(full, 1), text(ratios, 2)))
+}
+
+fn say_all(what: &str, turns: &[Turn]) {
+    let (lists, single) = (ratio(turns, |did| did.lists.arrived()).1, ratio(turns, |did| did.single.arrived()).1);
+    say(&format!("{what}, {} turns, recipients/s that arrived: lists {lists}; single messages {single}", turns.len()));
 }
 
 impl Figures {
     /// As a table, and for programs.
     pub(super) fn report(&self, part: Part) -> Told {
-        let row = |name: &'static str, of: fn(&Pass) -> f64| {
-            let (empty, full): (Vec<f64>, Vec<f64>) = self.rounds.iter().map(|r| (of(&r.empty), of(&r.full))).unzip();
-            let ratios: Vec<f64> = full.iter().zip(&empty).map(|(full, empty)| full / empty).collect();
-            let is_met = spread(ratios.clone()).is_some_and(|(median, ..)| median >= 0.95);
-            let measured = format!("{} → {}: {}", text(empty, 0), text(full, 0), text(ratios, 2));
+        let row = |of: fn(&Did) -> f64| ratio(&self.turns, of);
+        let rate = |name: &'static str, of: fn(&Did) -> f64| {
+            let (ratios, measured) = row(of);
+            let is_met = spread(ratios).is_some_and(|(median, ..)| median >= 0.95);
             Line::target(format!("{name}, recipients/s, empty → full queue: ratio"), "≥ 0.95", measured, is_met)
+        };
+        let work = |name: &'static str, of: fn(&Did) -> f64| {
+            Line::plain(format!("{name}, processor µs a recipient, empty → full queue: ratio"), row(of).1)
         };
         let Idle { seconds, share, share_empty, waiting: [first, last], tries, hosts, is_quick } = self.idle;
         let bad_hosts = self.bad_hosts;
@@ -326,20 +375,22 @@ impl Figures {
                 (self.twice, self.strange) == (0, 0),
             ),
             Line::plain("the most memory, MiB", (self.memory >> 20).to_string()),
-            row("lists accepted", |pass| pass.list_accepted),
-            row("lists arrived", |pass| pass.list_arrived),
-            row("single messages accepted", |pass| pass.single_accepted),
-            row("single messages arrived", |pass| pass.single_arrived),
+            rate("lists accepted", |did| did.lists.accepted()),
+            rate("lists arrived", |did| did.lists.arrived()),
+            work("lists", |did| did.lists.us()),
+            rate("single messages accepted", |did| did.single.accepted()),
+            rate("single messages arrived", |did| did.single.arrived()),
+            work("single messages", |did| did.single.us()),
         ];
-        let one = |p: &Pass| json!([p.list_accepted, p.list_arrived, p.single_accepted, p.single_arrived]);
-        let passes =
-            |of: fn(&Round) -> &Pass| -> Vec<Value> { self.rounds.iter().map(|round| one(of(round))).collect() };
+        let pace = |of: &Work| json!({"accepted": of.accepted(), "arrived": of.arrived(), "us": of.us()});
+        let one = |did: &Did| json!({"lists": pace(&did.lists), "single": pace(&did.single)});
+        let passes = |of: fn(&Turn) -> &Did| -> Vec<Value> { self.turns.iter().map(|turn| one(of(turn))).collect() };
         let value = json!({
             "part": part.title(), "bad": self.bad.character(), "waiting": self.waiting, "fill_seconds": self.fill_s,
             "rest_seconds": self.rest_s, "idle_seconds": seconds, "idle_share": share, "idle_share_empty": share_empty,
             "idle_waiting": [first, last], "idle_tries": tries, "idle_hosts": hosts, "twice": self.twice,
             "strange": self.strange,
-            "memory_max": self.memory, "empty": passes(|round| &round.empty), "full": passes(|round| &round.full),
+            "memory_max": self.memory, "empty": passes(|turn| &turn.empty), "full": passes(|turn| &turn.full),
         });
         Lines(lines).told(part, value)
     }
@@ -355,7 +406,7 @@ mod tests {
             bad: Bad::Dead,
             bad_hosts: 5,
             waiting: 1_000,
-            rounds: vec![Round::default()],
+            turns: vec![Turn::default()],
             fill_s: 1.0,
             rest_s: None,
             idle,
