@@ -66,7 +66,7 @@ pub struct Arguments {
     /// Hosts of the parts "large" and "restart", each with ten recipients
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=100_000))]
     large_hosts: u32,
-    /// Recipients that wait for bad hosts in the part "stragglers"
+    /// Recipients that wait for bad hosts in the part "stragglers"; with 0 a server is compared with its like
     #[arg(long, default_value_t = 1_000_000)]
     waiting: u64,
     /// What those hosts do
