@@ -23,6 +23,9 @@ impl Scheduler {
                 site.called_off = 0;
                 site.passed_by = site.passed_by.saturating_sub(site.is_passed_by(found).into());
                 self.quiet.greets(connection, now);
+                if let Some(found) = self.pool.get_mut(connection) {
+                    found.greeted = now;
+                }
                 let to = if phase.is_closing() { Phase::Closing } else { Phase::Awake };
                 self.pool.turn(connection, to, &mut site.counts, &mut site.idle);
             }
@@ -82,7 +85,7 @@ impl Scheduler {
         if self.pool.get(connection).is_some_and(|found| found.phase.is_opening()) {
             self.ready(connection, now);
         }
-        let must_close = self.must_close(connection);
+        let must_close = self.must_close(connection, now);
         let Some(found) = self.pool.get_mut(connection) else { return Take::Close };
         let id = found.site;
         let Some(site) = self.sites.get_mut(&id) else { return Take::Close };

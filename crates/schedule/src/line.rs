@@ -153,6 +153,12 @@ impl Line {
         self.parts == 0
     }
 
+    /// Whether some of it is urgent.
+    pub(crate) const fn has_urgent(&self) -> bool {
+        let [urgent, ..] = &self.tiers;
+        urgent.groups > 0
+    }
+
     /// Transactions that the parts need, with up to `most` recipients each; more if some of them can join.
     pub(crate) fn transactions(&self, most: usize) -> usize {
         self.parts.max(self.recipients.div_ceil(most.max(1)))

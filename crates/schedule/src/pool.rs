@@ -9,6 +9,7 @@
 //! twice. Those that may have one keep up to half of all places.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use mail::QueueId;
 
@@ -122,6 +123,8 @@ pub(crate) struct Connection {
     pub(crate) probe: bool,
     /// When it was opened, by the scheduler's count of steps.
     pub(crate) opened: u64,
+    /// When it was greeted: its turn begins.
+    pub(crate) greeted: Duration,
     /// Its place among those that may be closed for others.
     spare: Option<u64>,
     /// It has waited for longer than the fast lane allows since its last job was answered.
@@ -313,6 +316,7 @@ impl Pool {
             idled: false,
             probe,
             opened,
+            greeted: Duration::ZERO,
             spare: None,
             lagged: false,
             is_apart: false,

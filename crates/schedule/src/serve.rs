@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::destination::{Asks, Destination};
 use crate::job::{Action, ConnectionId, DestinationId, Lane, SiteId};
-use crate::pool::{Phase, Purse};
+use crate::pool::{Connection, Phase, Purse};
 use crate::scheduler::{Scheduler, site_of};
 use crate::site::Site;
 use crate::stands::{Stand, Want};
@@ -345,12 +345,12 @@ impl Scheduler {
     }
 
     /// Whether a connection that asks for work is to end instead.
-    pub(crate) fn must_close(&self, connection: ConnectionId) -> bool {
+    pub(crate) fn must_close(&self, connection: ConnectionId, now: Duration) -> bool {
         let Some(found) = self.pool.get(connection) else { return true };
         let Some(site) = self.sites.get(&found.site) else { return true };
         let is_over = match found.purse {
-            Purse::Fast => self.is_over(Lane::Fast, site),
-            Purse::Slow => self.is_over(Lane::Slow, site),
+            Purse::Fast => self.is_over(Lane::Fast, found, site, now),
+            Purse::Slow => self.is_over(Lane::Slow, found, site, now),
             Purse::Extra => self.pool.len() - self.pool.all_closing() > self.budget.all,
         };
         found.phase == Phase::Closing
@@ -361,14 +361,15 @@ impl Scheduler {
     }
 
     /// Whether a lane has more than its budget, or a site more of it than is fair.
-    fn is_over(&self, lane: Lane, site: &Site) -> bool {
+    fn is_over(&self, lane: Lane, connection: &Connection, site: &Site, now: Duration) -> bool {
         let (count, closing, most) = (self.pool.count(lane), self.pool.closing(lane), self.budget.of(lane));
-        // Who has two connections more than the first in line gives one up.
+        // Who has two connections more than the first in line gives one up, and who had his turn if that one has none.
+        let had_turn = connection.taken > 0 && now >= connection.greeted.saturating_add(self.settings.turn);
         let first = self.stands.first(lane, self.room_for_quiet() > 0).and_then(|first| self.sites.get(&first));
         let gives_way = count >= most
             && self.wanted(lane) > closing
             && self.pool.longest_idle(lane).is_none()
-            && first.is_some_and(|first| site.open() >= 2 + first.open());
+            && first.is_some_and(|first| site.open() >= 2 + first.open() || had_turn && first.open() == 0);
         count - closing > most || gives_way
     }
 }

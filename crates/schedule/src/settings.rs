@@ -16,6 +16,9 @@ pub struct Settings {
     pub jobs_per_connection: u32,
     /// How long a job waits before one more connection is opened for it. 0.5 s.
     pub patience: Duration,
+    /// How long a connection keeps its place although a site without one waits for it: destinations share what there are of
+    /// connections by time, in turns of this. 5 s.
+    pub turn: Duration,
     /// `Resolve` actions that may be unanswered. 256.
     pub resolves_max: usize,
     /// Jobs in memory that wait for a connection: fresh ones of a destination, and as many more of a site that walks
@@ -50,6 +53,7 @@ impl Default for Settings {
             window_start: 5,
             jobs_per_connection: 16,
             patience: Duration::from_millis(500),
+            turn: Duration::from_secs(5),
             resolves_max: 256,
             ready_max: 1_024,
             jobs_max: 500_000,

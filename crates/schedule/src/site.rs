@@ -261,10 +261,12 @@ impl Site {
         self.line.oldest().map(|since| since.saturating_add(settings.patience))
     }
 
-    /// Where it stands among those that want a connection: by time, and by how long it will take.
+    /// Where it stands among those that want a connection: by time, and by how long it will take; urgent mail as if it had waited
+    /// for longer than that can be.
     pub(crate) fn stands_at(&self, since: Duration) -> Duration {
         let expected = if self.is_quiet() { DELAY_MAX } else { self.expected.unwrap_or(UNKNOWN_DELAY) };
-        since.saturating_add(expected.min(DELAY_MAX))
+        let ahead = if self.line.has_urgent() { DELAY_MAX } else { Duration::ZERO };
+        since.saturating_add(expected.min(DELAY_MAX)).saturating_sub(ahead)
     }
 
     /// What it wants a connection for, if it wants one.
