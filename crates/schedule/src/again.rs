@@ -135,7 +135,7 @@ impl Again {
     }
 
     /// Takes out what waits of a message for which this holds.
-    pub(crate) fn remove(&mut self, message: QueueId, is_it: impl Fn(&Part) -> bool) -> Vec<Part> {
+    pub(crate) fn remove(&mut self, message: QueueId, mut is_it: impl FnMut(&Part) -> bool) -> Vec<Part> {
         let of_message = self.places.range((message, 0, 0)..=(message, u64::MAX, u64::MAX));
         let places: Vec<(Rank, u64)> = of_message.map(|(_, rank, number)| (*rank, *number)).collect();
         let mut out = Vec::new();

@@ -14,9 +14,10 @@ use std::time::Duration;
 use mail::QueueId;
 
 use crate::active::Active;
+use crate::ages::{LAST_TRY, Told};
 use crate::chance::Chance;
 use crate::job::{Added, Blame, Class, DestinationId, Job, Positions, SiteId};
-use crate::line::{Line, Part};
+use crate::line::{Line, Part, Wait};
 use crate::settings::{Settings, back_off, jitter, on_grid, within};
 use crate::site::{Down, Site};
 use crate::times::Times;
@@ -53,6 +54,8 @@ pub(crate) enum Asks {
 pub(crate) struct Destination {
     pub(crate) id: DestinationId,
     pub(crate) name: Arc<[u8]>,
+    /// Since when it is known. It may have mail that is older.
+    pub(crate) known_since: Duration,
     pub(crate) site: Option<SiteId>,
     /// Until when that holds.
     place_until: Duration,
@@ -99,7 +102,11 @@ pub(crate) struct Destination {
     pub(crate) again_from: Duration,
     /// `Overdue` actions that were not answered yet.
     pub(crate) overdue: usize,
-    /// By when what waits in the spool is to be delivered, where somebody said so.
+    /// What is out of the line since senders are being told of it.
+    pub(crate) told: Told,
+    /// When what is in line is to be looked through.
+    pub(crate) line_look: Option<Duration>,
+    /// By when what waits is to be delivered, where somebody said so.
     pub(crate) times: Option<Box<Times>>,
     used_at: Duration,
     keep_until: Option<Duration>,
@@ -118,10 +125,11 @@ fn share(class: Class, ready_max: usize) -> usize {
 }
 
 impl Destination {
-    pub(crate) fn new(id: DestinationId, name: Arc<[u8]>) -> Self {
+    pub(crate) fn new(id: DestinationId, name: Arc<[u8]>, now: Duration) -> Self {
         Self {
             id,
             name,
+            known_since: now,
             site: None,
             place_until: Duration::ZERO,
             check_at: Duration::ZERO,
@@ -148,6 +156,8 @@ impl Destination {
             rest_until: Duration::ZERO,
             again_from: Duration::ZERO,
             overdue: 0,
+            told: Told::default(),
+            line_look: None,
             times: None,
             used_at: Duration::ZERO,
             keep_until: None,
@@ -186,33 +196,37 @@ impl Destination {
         } else {
             let jobs = job.recipients.len().div_ceil(limit);
             let is_list = jobs > (settings.ready_max / 8).max(1);
-            if is_list || self.fresh + jobs > share(class, settings.ready_max) {
-                (self.more, self.unseen) = (true, true);
+            if is_list || self.fresh + self.told.fresh + jobs > share(class, settings.ready_max) {
+                self.more = true;
+                self.look_by(check_at(job.message, Duration::MAX, false, settings));
                 return Added::Waits;
             }
         }
         let line = site.map(|site| &mut site.line);
-        self.line_up(job.message, job.recipients, class, (false, true), line, now);
+        self.line_up(job.message, job.recipients, class, (Wait::FRESH, true), line, settings, now);
         Added::Ready
     }
 
     /// Forms parts of recipients that are not active, and puts them in line. Says how many.
     ///
-    /// `marks`: whether the sender was told of the delay, and whether the message came fresh.
+    /// `fresh`: whether the message came when it was committed.
+    #[expect(clippy::too_many_arguments, reason = "all of it is said of one part")]
     pub(crate) fn line_up(
         &mut self,
         message: QueueId,
         recipients: Positions,
         class: Class,
-        (warned, fresh): (bool, bool),
+        (wait, fresh): (Wait, bool),
         mut line: Option<&mut Line>,
+        settings: &Settings,
         now: Duration,
     ) -> usize {
         let mut recipients = recipients;
+        self.watch(message, &wait, settings, now);
         let lost = line.as_ref().map_or_else(Vec::new, |line| line.again.part(message, &mut recipients));
         let mut put = |recipients: Positions| {
             self.active.insert(message, recipients.clone());
-            let part = Part { destination: self.id, recipients, class, warned, fresh };
+            let part = Part { destination: self.id, recipients, class, wait, fresh };
             count(&mut self.ready, class, 1);
             self.fresh += usize::from(fresh);
             match &mut line {
@@ -243,9 +257,9 @@ impl Destination {
         self.ready.iter().sum()
     }
 
-    /// Those of them that walks found.
+    /// Those of them that walks found, and that are to come back.
     pub(crate) fn walked(&self) -> usize {
-        self.ready() - self.fresh
+        self.ready() - self.fresh + self.told.walked
     }
 
     /// Whether one job may be taken to see whether its hosts are known again.
@@ -257,6 +271,12 @@ impl Destination {
     pub(crate) fn leaves(&mut self, part: &Part) {
         uncount(&mut self.ready, part.class, 1);
         self.fresh -= usize::from(part.fresh);
+    }
+
+    /// A part that was out of the line is to be in it again.
+    pub(crate) fn comes(&mut self, part: &Part) {
+        count(&mut self.ready, part.class, 1);
+        self.fresh += usize::from(part.fresh);
     }
 
     /// A part that was in line leaves memory untried.
@@ -271,10 +291,12 @@ impl Destination {
 
     /// A part goes back to the list of a destination that is down. What is too old is not to wait for the probe; but
     /// where the age of all else is known, the list is not read for this one.
-    fn is_left(&mut self, message: QueueId, part: &Part, settings: &Settings, now: Duration) {
+    pub(crate) fn is_left(&mut self, message: QueueId, part: &Part, settings: &Settings, now: Duration) {
         self.more = true;
+        // Nobody has asked by when it is to be delivered.
+        self.unseen |= part.wait.ask < Duration::MAX;
         let is_known = !self.unseen && self.walk.as_ref().is_none_or(|walk| walk.is_probe);
-        let at = if is_known { self.next_look(message, Duration::MAX, part.warned, settings, now) } else { now };
+        let at = if is_known { self.next_look(message, Duration::MAX, part.wait.warned, settings, now) } else { now };
         self.look_by(at);
     }
 
@@ -288,8 +310,7 @@ impl Destination {
     /// The rest of a part stays in line.
     pub(crate) fn splits(&mut self, message: QueueId, part: &Part, whole: &Positions, rest: Positions) {
         self.active.split(message, whole, part.recipients.clone(), rest);
-        count(&mut self.ready, part.class, 1);
-        self.fresh += usize::from(part.fresh);
+        self.comes(part);
     }
 
     /// A transaction with a part came to an end.
@@ -305,7 +326,7 @@ impl Destination {
         self.misplaced = 0;
         self.release(message, &part.recipients);
         if let Some(due) = retry {
-            self.look_by(self.next_look(message, due, part.warned, settings, now));
+            self.look_by(self.next_look(message, due, part.wait.warned, settings, now));
         } else if let Some(times) = &mut self.times {
             times.forget(message, &part.recipients);
         }
@@ -325,17 +346,9 @@ impl Destination {
         now: Duration,
     ) {
         self.in_flight -= 1;
-        if self.down.is_some() || site.as_ref().is_some_and(|site| site.down.is_some()) {
-            self.release(message, &part.recipients);
-            self.is_left(message, &part, settings, now);
-            return;
-        }
-        count(&mut self.ready, part.class, 1);
-        self.fresh += usize::from(part.fresh);
-        match site {
-            Some(site) => site.line.push_front(message, part, now),
-            None => self.pending.push_front((message, part)),
-        }
+        let mut part = part;
+        part.wait.rest = part.wait.rest.max(now + LAST_TRY);
+        self.goes_back(message, part, None, site, settings, now);
     }
 
     /// Frees recipients that were active.
@@ -465,10 +478,11 @@ impl Destination {
     pub(crate) fn next_event(&self, site: Option<&Site>, settings: &Settings, now: Duration) -> Option<Duration> {
         let room = self.room(site, settings, now);
         let walk = self.next_walk(&room).or_else(|| self.wants_room_at(&room));
+        let line = self.line_look.filter(|_| self.ready() > 0);
         let ask = Some(self.ask_from).filter(|_| !self.pending.is_empty());
         let check = site.and_then(|site| self.checks_place(site)).filter(|_| self.asks == Asks::No);
         let time = self.times.as_ref().and_then(|times| times.next());
-        [walk, ask, check, time, self.keep_until].into_iter().flatten().filter(|&at| at > now).min()
+        [walk, line, ask, check, time, self.keep_until].into_iter().flatten().filter(|&at| at > now).min()
     }
 
     /// Whether nothing would be lost if it were forgotten.

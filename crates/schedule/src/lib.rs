@@ -17,6 +17,7 @@
 //! | `serve` | what is next to do |
 //! | `destination` | one list of the spool: its place, and its jobs in memory |
 //! | `active` | which recipients must not be taken again |
+//! | `ages` | senders of mail that waits in line for long, at a site that is up |
 //! | `times` | by when senders wanted it delivered |
 //! | `walk` | reading the spool's list of a destination page by page |
 //! | `site` | one next hop: health, window, lane, and when one more connection is opened |
@@ -37,6 +38,7 @@
 
 mod active;
 mod again;
+mod ages;
 mod attempts;
 mod chance;
 mod destination;

@@ -25,14 +25,32 @@ const SMALL_TURNS: u32 = 4;
 /// What a recipient costs its class: 16, 4 and 1 parts.
 const PRICES: [u64; 3] = [1, 4, 16];
 
+/// What senders may hear of recipients that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    /// The sender was told of the delay already.
+    pub(crate) warned: bool,
+    /// Since when it is due, if it was late before: it is tried before that counts.
+    pub(crate) due: Duration,
+    /// Nobody is told of its age before.
+    pub(crate) rest: Duration,
+    /// When it is asked by when it is to be delivered, if that is not known.
+    pub(crate) ask: Duration,
+}
+
+impl Wait {
+    /// Of what just came.
+    pub(crate) const FRESH: Self =
+        Self { warned: false, due: Duration::ZERO, rest: Duration::ZERO, ask: Duration::MAX };
+}
+
 /// Recipients of one message at one destination that wait, or that a connection has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) destination: DestinationId,
     pub(crate) recipients: Positions,
     pub(crate) class: Class,
-    /// The sender was told of the delay already.
-    pub(crate) warned: bool,
+    pub(crate) wait: Wait,
     /// It came into memory when it was committed, and not by a walk.
     pub(crate) fresh: bool,
 }
@@ -51,8 +69,15 @@ pub(crate) struct Taken {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    Small(u64),
-    Large(u64, u64),
+    Small(i64),
+    Large(u64, i64),
+}
+
+/// Where a part stood that comes back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spot {
+    place: Place,
+    since: Duration,
 }
 
 /// What waits of one message.
@@ -70,10 +95,10 @@ struct Group {
 
 #[derive(Debug, Default)]
 struct Tier {
-    /// Messages with few recipients, before their first turn. Those that went elsewhere are stepped over.
-    small: VecDeque<(u64, QueueId)>,
+    /// Messages with few recipients, before their first turn, by number. Those that went elsewhere are stepped over.
+    small: VecDeque<(i64, QueueId)>,
     /// All others, by virtual start.
-    large: BTreeMap<(u64, u64), QueueId>,
+    large: BTreeMap<(u64, i64), QueueId>,
     /// The virtual start of the one that was served last.
     clock: u64,
     /// Small ones that were served while a large one waited.
@@ -92,8 +117,11 @@ pub(crate) struct Line {
     parts: usize,
     walked: usize,
     recipients: usize,
-    /// Numbers places, so that none is mistaken for another.
-    next: u64,
+    /// Number places, so that none is mistaken for another: at the end of the line, and at its front.
+    next: i64,
+    front: i64,
+    /// Parts that walks found and that are out of the line for a moment: their senders are being told.
+    pub(crate) away: usize,
     /// What was lost without an answer.
     pub(crate) again: Again,
 }
@@ -164,9 +192,9 @@ impl Line {
         self.parts.max(self.recipients.div_ceil(most.max(1)))
     }
 
-    /// Parts that walks found.
+    /// Parts that walks found, those that are to come back included.
     pub(crate) const fn walked(&self) -> usize {
-        self.walked
+        self.walked + self.away
     }
 
     /// Puts a part in line.
@@ -210,8 +238,8 @@ impl Line {
             return self.again.push(message, part, AT_ONCE, now);
         }
         let class = part.class;
-        self.next += 1;
-        let number = self.next;
+        self.front -= 1;
+        let number = self.front;
         if let Some(group) = self.groups.get_mut(&message) {
             group.push_front(part);
             let class = group.class;
@@ -229,6 +257,34 @@ impl Line {
         let place = Place::Small(number);
         let group = Group { class, head: Some(part), rest: VecDeque::new(), recipients, place, since: now };
         self.groups.insert(message, group);
+    }
+
+    /// Puts a part back that was taken out: where it stood.
+    pub(crate) fn put_back(&mut self, message: QueueId, part: Part, spot: Option<Spot>, now: Duration) {
+        let Some(Spot { place, since }) = spot else { return self.push_front(message, part, now) };
+        self.count_in(&part);
+        if let Some(rank) = self.again.rank_of(message, &part.recipients) {
+            return self.again.push(message, part, rank, since);
+        }
+        if let Some(group) = self.groups.get_mut(&message) {
+            return group.push_front(part);
+        }
+        let tier = self.wake(part.class);
+        match place {
+            Place::Small(number) => {
+                let at = tier.small.partition_point(|(other, _)| *other < number);
+                // It may be there still, to be stepped over.
+                if tier.small.get(at).is_none_or(|(other, _)| *other != number) {
+                    tier.small.insert(at, (number, message));
+                }
+            }
+            Place::Large(start, number) => {
+                tier.large.insert((start, number), message);
+            }
+        }
+        let (class, recipients) = (part.class, part.recipients.len());
+        self.groups.insert(message, Group { class, head: Some(part), rest: VecDeque::new(), recipients, place, since });
+        self.tidy(class);
     }
 
     /// Takes what is next: parts of one message, with up to `most` recipients.
@@ -303,24 +359,34 @@ impl Line {
         Taken { message, first, others: Vec::new(), split, is_alone: true }
     }
 
-    /// Takes out what waits of a message for one destination.
-    pub(crate) fn remove(&mut self, message: QueueId, destination: DestinationId) -> Vec<Part> {
-        let mut out = self.again.remove(message, |part| part.destination == destination);
-        for part in &out {
+    /// Takes out those parts of a message for which this holds, and says where they stood.
+    pub(crate) fn take_out(
+        &mut self,
+        message: QueueId,
+        mut is_it: impl FnMut(&Part) -> bool,
+    ) -> Vec<(Part, Option<Spot>)> {
+        let alone = self.again.remove(message, &mut is_it);
+        let mut out: Vec<_> = alone.into_iter().map(|part| (part, None)).collect();
+        self.take_out_group(message, is_it, &mut out);
+        for (part, _) in &out {
             self.count_out(part);
         }
-        out.extend(self.remove_group(message, destination));
         out
     }
 
     /// The same of those that were not lost before.
-    fn remove_group(&mut self, message: QueueId, destination: DestinationId) -> Vec<Part> {
-        let Some(group) = self.groups.get_mut(&message) else { return Vec::new() };
-        let class = group.class;
-        let (mut out, mut stay) = (Vec::new(), VecDeque::new());
+    fn take_out_group(
+        &mut self,
+        message: QueueId,
+        mut is_it: impl FnMut(&Part) -> bool,
+        out: &mut Vec<(Part, Option<Spot>)>,
+    ) {
+        let Some(group) = self.groups.get_mut(&message) else { return };
+        let (class, spot) = (group.class, Spot { place: group.place, since: group.since });
+        let mut stay = VecDeque::new();
         while let Some(part) = group.pop() {
-            if part.destination == destination {
-                out.push(part);
+            if is_it(&part) {
+                out.push((part, Some(spot)));
             } else {
                 stay.push_back(part);
             }
@@ -329,19 +395,14 @@ impl Line {
             group.push_back(part);
         }
         if group.head.is_none() {
-            let place = group.place;
             self.groups.remove(&message);
             let tier = tier(&mut self.tiers, class);
             tier.groups -= 1;
-            if let Place::Large(start, number) = place {
+            if let Place::Large(start, number) = spot.place {
                 tier.large.remove(&(start, number));
             }
             self.tidy(class);
         }
-        for part in &out {
-            self.count_out(part);
-        }
-        out
     }
 
     /// Empties the line, the parts of a message together.
@@ -428,7 +489,7 @@ impl Line {
     fn tidy(&mut self, class: Class) {
         let groups = &self.groups;
         let tier = tier(&mut self.tiers, class);
-        let stands = |(number, message): &(u64, QueueId)| {
+        let stands = |(number, message): &(i64, QueueId)| {
             groups.get(message).is_some_and(|group| group.place == Place::Small(*number))
         };
         while tier.small.front().is_some_and(|place| !stands(place)) {

@@ -108,6 +108,7 @@ impl Scheduler {
             if let Some(destination) = self.destinations.get_mut(&id) {
                 (destination.more, destination.unseen) = (true, true);
                 destination.look_by(now);
+                destination.line_look = Some(now);
                 destination.doubt_place(now);
                 if let Some(times) = &mut destination.times {
                     times.forget_young();
@@ -127,7 +128,7 @@ impl Scheduler {
         if self.settings.fresh_waits {
             return Added::Waits;
         }
-        let id = self.intern(destination);
+        let id = self.intern(destination, now);
         let Some(destination) = self.destinations.get_mut(&id) else { return Added::Waits };
         self.marks.destination(destination);
         let mut site = site_of(&mut self.sites, destination);
@@ -139,8 +140,8 @@ impl Scheduler {
     }
 
     /// Says that the spool has recipients for a destination, as at the start.
-    pub fn restore(&mut self, destination: &[u8], _now: Duration) {
-        let id = self.intern(destination);
+    pub fn restore(&mut self, destination: &[u8], now: Duration) {
+        let id = self.intern(destination, now);
         if let Some(destination) = self.destinations.get_mut(&id) {
             (destination.more, destination.unseen) = (true, true);
             self.marks.destination(destination);
@@ -169,6 +170,7 @@ impl Scheduler {
         };
         site.know(place, now);
         site.members += usize::from(!is_there);
+        site.line.away += if is_there { 0 } else { found.told.walked };
         found.is_placed(id, place.until, now);
         let mut pending = std::mem::take(&mut found.pending);
         // A site that is down takes one, to see whether it still is.
@@ -280,18 +282,22 @@ impl Scheduler {
     ) {
         if let Some(destination) = self.destinations.get_mut(&destination) {
             if destination.active.has_any(message, recipients) {
-                destination.release(message, recipients);
-                destination.overdue = destination.overdue.saturating_sub(1);
                 self.overdue = self.overdue.saturating_sub(1);
-                destination.look_by(again);
                 destination.is_young(message, again, now);
+                let (left, mut site) = ((again, true), site_of(&mut self.sites, destination));
+                if !destination.is_told(message, recipients, left, site.as_deref_mut(), &self.settings, now) {
+                    destination.look_by(again);
+                }
+                if let (Some(site), Some(id)) = (site, destination.site) {
+                    self.marks.site(id, site);
+                }
             }
             self.marks.destination(destination);
         }
     }
 
-    /// Says by when recipients are to be delivered that wait in the spool. If they still do at that time, and are not in
-    /// memory, [`Action::Overdue`] follows with [`Overdue::ByTime`](crate::Overdue::ByTime).
+    /// Says by when recipients are to be delivered. If they still wait at that time, and no connection has them,
+    /// [`Action::Overdue`] follows with [`Overdue::ByTime`](crate::Overdue::ByTime).
     pub fn expect(&mut self, destination: &[u8], message: QueueId, recipients: &Positions, at: Duration) {
         let found = self.names.get(destination).and_then(|id| self.destinations.get_mut(&id));
         if let Some(destination) = found.filter(|_| !self.settings.fresh_waits) {
@@ -312,14 +318,18 @@ impl Scheduler {
     ) {
         let Some(destination) = self.destinations.get_mut(&destination) else { return };
         if destination.active.has_any(message, recipients) {
-            destination.release(message, recipients);
-            destination.overdue = destination.overdue.saturating_sub(1);
             self.overdue = self.overdue.saturating_sub(1);
-            // Walks stepped over them meanwhile.
-            destination.more = true;
-            let ages = [false, true].map(|warned| check_at(message, Duration::MAX, warned, &self.settings));
-            if let Some(at) = ages.into_iter().find(|at| *at > now).filter(|_| again.is_some()) {
-                destination.look_by(at);
+            let (left, mut site) = ((now, again.is_some()), site_of(&mut self.sites, destination));
+            if !destination.is_told(message, recipients, left, site.as_deref_mut(), &self.settings, now) {
+                // Walks stepped over them meanwhile.
+                destination.more = true;
+                let ages = [false, true].map(|warned| check_at(message, Duration::MAX, warned, &self.settings));
+                if let Some(at) = ages.into_iter().find(|at| *at > now).filter(|_| again.is_some()) {
+                    destination.look_by(at);
+                }
+            }
+            if let (Some(site), Some(id)) = (site, destination.site) {
+                self.marks.site(id, site);
             }
         }
         match (again, &mut destination.times) {
@@ -336,7 +346,7 @@ impl Scheduler {
     /// Due times stand: to have a recipient tried before its time, record an earlier one in the spool first.
     pub fn retry_now(&mut self, destination: Option<&[u8]>, now: Duration) {
         let ids: Vec<DestinationId> = match destination {
-            Some(name) => vec![self.intern(name)],
+            Some(name) => vec![self.intern(name, now)],
             None => self.names.ids(),
         };
         self.step += 1;
@@ -406,7 +416,7 @@ impl Scheduler {
         Some(destination.view(site))
     }
 
-    fn intern(&mut self, name: &[u8]) -> DestinationId {
+    fn intern(&mut self, name: &[u8], now: Duration) -> DestinationId {
         if let Some(id) = self.names.get(name) {
             return id;
         }
@@ -414,7 +424,7 @@ impl Scheduler {
         self.next_destination += 1;
         let name: Arc<[u8]> = name.into();
         self.names.insert(Arc::clone(&name), id);
-        self.destinations.insert(id, Destination::new(id, name));
+        self.destinations.insert(id, Destination::new(id, name, now));
         self.share();
         id
     }
@@ -450,10 +460,12 @@ impl Scheduler {
         let Some(destination) = self.destinations.get_mut(&id) else { return };
         let Some(site) = site_of(&mut self.sites, destination) else { return };
         for message in destination.active.messages() {
-            let parts = site.line.remove(message, id).into_iter();
-            destination.pending.extend(parts.map(|part| (message, part)));
+            let parts = site.line.take_out(message, |part| part.destination == id).into_iter();
+            destination.pending.extend(parts.map(|(part, _)| (message, part)));
         }
         site.members -= 1;
+        site.line.away -= destination.told.walked;
+        destination.told.forget_spots();
         if let Some(id) = destination.site.take() {
             self.marks.site(id, site);
         }

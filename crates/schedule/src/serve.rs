@@ -215,9 +215,9 @@ impl Scheduler {
 
     /// Gives what a marked destination wants.
     fn serve_destination(&mut self, id: DestinationId, now: Duration) -> Option<Action> {
+        self.tell_of_times(id, now);
         let destination = self.destinations.get_mut(&id)?;
         destination.is_dirty = false;
-        destination.expire(&mut self.overdue, now, &mut self.actions);
         let mut site = site_of(&mut self.sites, destination);
         if destination.wants_place(site.as_deref(), now) {
             destination.asks = Asks::InLine;

@@ -1,6 +1,6 @@
 //! By when recipients of one destination are to be delivered, where their senders said so (BY of RFC 2852).
 //!
-//! Only of those that wait in the spool, and are not in memory: who is tried is looked at by the attempt. The earliest time is one of
+//! Of those that wait, in the spool or in line: who is tried is looked at by the attempt. The earliest time is one of
 //! those at which the destination is looked at, so there is no timer for a message and no walk for it; each step costs O(log n) for
 //! each recipient it is about.
 //!
@@ -136,9 +136,14 @@ impl Times {
         self.young = ById::default();
     }
 
+    /// Until when the age of a message does not count, or did not.
+    pub(crate) fn young(&self, message: QueueId) -> Option<Duration> {
+        self.young.get(&message).copied()
+    }
+
     /// Until when the age of a message does not count, if that is to come.
     pub(crate) fn young_until(&self, message: QueueId, now: Duration) -> Option<Duration> {
-        self.young.get(&message).copied().filter(|until| *until > now)
+        self.young(message).filter(|until| *until > now)
     }
 
     /// Keeps until when the age of a message does not count, and forgets it where that is over.

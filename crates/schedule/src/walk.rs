@@ -4,8 +4,11 @@
 //! is none, and checks the age of every entry it passes. Entries that are active are stepped over, so a list that shifts
 //! between two pages, or begins again, does no harm.
 //!
-//! An entry whose time has come is tried before it is called overdue, unless the destination is down: a server that was
-//! off for a week tries everything once more before anybody is told that it failed.
+//! An entry whose time has come is tried before it is called overdue, unless the destination is down, or the time comes while there is no
+//! room (`ages`): a server that was off for a week tries everything once more before anybody is told that it failed.
+//!
+//! While there is no room and a time has come, or may have, a walk *looks*: it takes nothing, and the walk that paused begins anew
+//! behind it. A walk for work leaves the known time at which the list is to be looked through as it is, so that each of them needs no look.
 //!
 //! While a destination or its site is down a walk takes nothing but, when the back-off is over, one job as a probe. The
 //! members of a site share its room in turns, a page each, and one of them at a time looks for the probe. What was lost without an
@@ -19,9 +22,10 @@ use std::time::Duration;
 use mail::QueueId;
 
 use crate::again::{Again, Rank};
+use crate::ages::{ASK_AFTER, LAST_TRY};
 use crate::destination::{Asks, Destination, PART_MAX};
 use crate::job::{Action, Class, Overdue, Positions, Waiting};
-use crate::line::Line;
+use crate::line::{Line, Wait};
 use crate::settings::Settings;
 use crate::site::Site;
 
@@ -34,15 +38,17 @@ const PAGE_PROBE: usize = 8;
 /// Jobs in memory at most while no connection is greeted: after a start with a full spool many destinations wait at once.
 pub(crate) const READY_UNGREETED: usize = 64;
 /// `Overdue` actions of a destination that may be unanswered while it walks on.
-const OVERDUE_MAX: usize = 1_024;
+pub(crate) const OVERDUE_MAX: usize = 1_024;
 /// The same of all together: each is a task of the driver. Walks leave what is beyond it.
 pub(crate) const OVERDUE_MAX_ALL: usize = 4_096;
 /// And look at it again after this.
-const TELL_AGAIN: Duration = Duration::from_secs(10);
+pub(crate) const TELL_AGAIN: Duration = Duration::from_secs(10);
 /// Rest after a walk before the clock may begin another: due times scatter, and one walk shall serve many of them.
 const REST: Duration = Duration::from_secs(1);
 /// And so much for each entry that was read.
 const REST_PER_ENTRY: Duration = Duration::from_micros(50);
+/// Rest after a walk that looks: it is for times alone, of which none is to be kept by the second.
+const LOOK_REST: Duration = Duration::from_secs(10);
 /// How long what became due behind a walk waits for it.
 const BEHIND_MAX: Duration = Duration::from_secs(30);
 /// Rest before a walk for more work, for each entry that was read: a list of entries that are not due must not be read
@@ -59,6 +65,8 @@ pub(crate) struct Room {
     used: usize,
     /// From when on it may look for work; `None`: something else is to happen before.
     work_from: Option<Duration>,
+    /// That is that jobs leave memory.
+    is_full: bool,
     /// `Overdue` actions there may be.
     pub(crate) tells: usize,
 }
@@ -73,6 +81,12 @@ pub(crate) struct Walk {
     seen: u32,
     /// It looks for one job to try, and not at the age of what it passes, which is known.
     pub(crate) is_probe: bool,
+    /// It looks at the age of what it passes, and takes nothing.
+    is_look: bool,
+    /// It is for work: `look_at` stands for all that it has not read.
+    keeps: bool,
+    /// That is so for this time as well: the walk has taken it, and needs it no more at its end.
+    kept: Option<Duration>,
     /// When the first of the entries that were left is to be looked at.
     next: Option<Duration>,
     /// What is tried if nothing better is found.
@@ -86,14 +100,14 @@ struct Aside {
     message: QueueId,
     recipients: Vec<u32>,
     class: Class,
-    warned: bool,
+    wait: Wait,
 }
 
 /// What is to be done with the entries of one message.
 #[derive(Default)]
 struct Sorted {
-    take: Vec<u32>,
-    warned: bool,
+    /// Those together that have waited alike.
+    take: Vec<(Wait, Vec<u32>)>,
     class: Class,
     give_up: Vec<u32>,
     warn: Vec<u32>,
@@ -106,33 +120,42 @@ impl Destination {
         if let Some(down) = &self.down {
             let work_from = (self.ready() == 0 && self.asks == Asks::No).then_some(down.until);
             let limit = usize::from(self.may_probe(now));
-            return Room { down: Some(down.until), limit, used: 0, work_from, tells: 0 };
+            return Room { down: Some(down.until), limit, used: 0, work_from, is_full: false, tells: 0 };
         }
         let Some(site) = site else {
             let (limit, used) = (settings.ready_max.clamp(1, READY_UNGREETED), self.walked());
-            let work_from = (used <= limit / 2).then_some(Duration::ZERO);
-            return Room { down: None, limit, used, work_from, tells: 0 };
+            let is_full = used > limit / 2;
+            let work_from = (!is_full).then_some(Duration::ZERO);
+            return Room { down: None, limit, used, work_from, is_full, tells: 0 };
         };
         let limit = site.walk_limit(settings, now);
         let down = site.down.as_ref().map(|down| down.until);
         let work_from = site.has_walk_room(settings, now).then_some(Duration::ZERO);
-        Room { down, limit, used: if down.is_some() { 0 } else { site.line.walked() }, work_from, tells: 0 }
+        let used = if down.is_some() { 0 } else { site.line.walked() };
+        Room { down, limit, used, work_from, is_full: used > limit / 2, tells: 0 }
     }
 
     /// When the next walk begins, if nothing happens before.
     pub(crate) fn next_walk(&self, room: &Room) -> Option<Duration> {
-        if self.walk.is_some() || self.is_loading {
+        if self.is_loading {
             return None;
         }
-        let may_look = room.down.is_some() || room.work_from.is_some();
-        let by_clock = self.look_at.filter(|_| may_look).map(|at| at.max(self.rest_until));
+        if let Some(walk) = &self.walk {
+            // One for work pauses: what it has not read may be older than it should be.
+            let known = [walk.kept, self.look_at].into_iter().flatten().min();
+            let look = if walk.keeps && !self.unseen { known } else { Some(Duration::ZERO) };
+            return look.filter(|_| room.is_full && !walk.is_look).map(|at| at.max(self.rest_until));
+        }
+        let may_look = room.down.is_some() || room.work_from.is_some() || room.is_full;
+        let look = if room.is_full && self.unseen { Some(Duration::ZERO) } else { self.look_at };
+        let by_clock = look.filter(|_| may_look).map(|at| at.max(self.rest_until));
         let for_work = room.work_from.filter(|_| self.more).map(|from| from.max(self.again_from));
         [by_clock, for_work].into_iter().flatten().min()
     }
 
     /// When a walk is wanted that will have to wait for room at the site.
     pub(crate) fn wants_room_at(&self, room: &Room) -> Option<Duration> {
-        let is_blocked = room.down.is_none() && room.work_from.is_none();
+        let is_blocked = room.down.is_none() && room.work_from.is_none() && !room.is_full;
         self.look_at.filter(|_| is_blocked && self.walk.is_none() && !self.is_loading)
     }
 
@@ -146,17 +169,26 @@ impl Destination {
     /// Gives the page to read now: behind which entry, and how many.
     pub(crate) fn next_page(&mut self, room: &Room, now: Duration) -> Option<(Option<Waiting>, usize)> {
         if self.next_walk(room).is_some_and(|at| at <= now) {
-            let is_probe = room.down.is_some() && !self.unseen && self.look_at.is_none_or(|at| at > now);
-            self.walk = Some(Box::new(Walk { is_probe, ..Walk::default() }));
+            let is_known = !self.unseen && self.look_at.is_none_or(|at| at > now);
+            let is_probe = room.down.is_some() && is_known;
+            let (is_look, keeps) = (room.is_full, is_known && !room.is_full);
+            self.walk = Some(Box::new(Walk { is_probe, is_look, keeps, ..Walk::default() }));
             self.more = false;
             if !is_probe {
                 let unseen = std::mem::take(&mut self.unseen);
-                self.looks_at_due = false;
-                self.look_at = self.times.as_mut().and_then(|times| times.begin_walk(unseen, now));
+                self.looks_at_due &= keeps;
+                let kept = self.look_at.take().filter(|_| keeps);
+                if let Some(walk) = &mut self.walk {
+                    walk.kept = kept;
+                }
+                if let Some(at) = self.times.as_mut().and_then(|times| times.begin_walk(unseen, now)) {
+                    self.look_by(at);
+                }
             }
         }
         let walk = self.walk.as_ref()?;
         let limit = match room.down {
+            None if walk.is_look => PAGE,
             None if room.work_from.is_none() => return None,
             None => room.limit.saturating_sub(room.used).max(PAGE_MIN),
             Some(_) if walk.is_probe => (walk.seen as usize).max(PAGE_PROBE),
@@ -186,12 +218,15 @@ impl Destination {
         let Some(mut walk) = self.walk.take().filter(|_| is_answer) else { return };
         // It may be up by now, and then this is a walk as others.
         walk.is_probe &= room.down.is_some();
+        if walk.is_look {
+            room.limit = 0;
+        }
         let is_last = is_end || entries.is_empty();
         let whole = if is_last { entries } else { without_last_group(entries) };
         let (mut sorted, mut used) = (Sorted::default(), 0);
         for group in whole.chunk_by(|one, next| one.message == next.message) {
             let Some(first) = group.first() else { continue };
-            if room.used >= room.limit && (room.down.is_none() || walk.is_probe) {
+            if room.used >= room.limit && !walk.is_look && (room.down.is_none() || walk.is_probe) {
                 break;
             }
             if ended.contains(&first.message) {
@@ -202,7 +237,7 @@ impl Destination {
                 if let Some(line) = line.as_ref().filter(|_| room.down.is_some()) {
                     self.more |= walk.set_aside(first.message, &mut sorted, &line.again);
                 }
-                room.used += self.take(first.message, &mut sorted, line.as_deref_mut(), now);
+                room.used += self.take(first.message, &mut sorted, line.as_deref_mut(), settings, now);
                 room.tells = room.tells.saturating_sub(self.tell(first.message, &mut sorted, actions));
             }
             used += group.len();
@@ -210,7 +245,7 @@ impl Destination {
         }
         walk.seen = walk.seen.saturating_add(u32::try_from(used).unwrap_or(u32::MAX));
         if is_last && used == whole.len() && room.down.is_some() && room.used < room.limit {
-            room.used += self.take_aside(&mut walk, line, now);
+            room.used += self.take_aside(&mut walk, line, settings, now);
         }
         if walk.is_probe && entries.is_empty() && walk.seen == 0 && self.look_at.is_some() {
             // Nobody waits any more whose age was to be looked at. What came meanwhile is seen by a walk over all.
@@ -231,7 +266,8 @@ impl Destination {
         if let Some(times) = self.times.as_mut().filter(|_| !walk.is_probe && !self.unseen) {
             times.are_asked();
         }
-        self.rest_until = now + REST + REST_PER_ENTRY.saturating_mul(walk.seen);
+        let rest = if walk.is_look { LOOK_REST } else { REST };
+        self.rest_until = now + rest + REST_PER_ENTRY.saturating_mul(walk.seen);
         self.again_from = now + AGAIN_PER_ENTRY.saturating_mul(walk.seen);
         if let Some(next) = walk.next {
             self.look_by(next);
@@ -248,12 +284,11 @@ impl Destination {
         settings: &Settings,
         now: Duration,
     ) {
-        let until = room.down.unwrap_or(Duration::ZERO);
-        sorted.warned = true;
         for entry in group {
             let is_untimed = entry.timed && !self.knows_time(entry);
             if self.active.contains(entry.message, entry.recipient) {
-                self.unseen |= is_untimed;
+                // At a site that is up it is asked for in line.
+                self.unseen |= is_untimed && room.down.is_some();
                 continue;
             }
             walk.anchor = Some(*entry);
@@ -261,56 +296,91 @@ impl Destination {
                 continue;
             }
             let due = Duration::from_secs(u64::from(entry.due_s));
-            let age = now.saturating_sub(Duration::from_micros(entry.message.unix_us()));
-            // Nobody has tried it, and it is for later: it was given that time when it came, and grows no older before.
-            let is_ahead = due > now && entry.attempts == 0;
-            let young = self.times.as_ref().and_then(|times| times.young_until(entry.message, now));
-            if !is_ahead && young.is_none() && (due > now || room.down.is_some()) {
-                let overdue = if age >= settings.give_up_after {
-                    Some(&mut sorted.give_up)
-                } else if !entry.warned && settings.warn_after.is_some_and(|after| age >= after) {
-                    Some(&mut sorted.warn)
-                } else {
-                    None
-                };
-                if let Some(overdue) = overdue {
-                    if room.tells > 0 {
-                        overdue.push(entry.recipient);
-                    } else {
-                        walk.look_at(now + TELL_AGAIN);
-                    }
-                    self.unseen |= is_untimed;
-                    continue;
-                }
-            }
-            if due <= now && room.used + sorted.take.len() / PART_MAX < room.limit {
-                sorted.take.push(entry.recipient);
-                sorted.warned &= entry.warned;
-                self.unseen |= is_untimed;
+            if let Some(kind) = self.overdue(entry, due, room.down.is_some(), settings, now) {
+                sorted.tell(kind, entry.recipient, walk, room, now);
+                self.unseen |= is_untimed && room.down.is_some();
                 continue;
             }
-            self.more |= due <= now;
-            self.looks_at_due |= due <= now;
-            // What is due already waits for room or for the probe; only its age can come before.
-            let due = if due <= now { Duration::MAX } else { due.max(until) };
-            let check = if is_ahead { due } else { self.next_look(entry.message, due, entry.warned, settings, now) };
-            if check > now {
-                walk.look_at(check);
+            if due > now {
+                self.leave_for_later(entry, (due, is_untimed), sorted, walk, room, settings, now);
+                continue;
+            }
+            let since = Self::late_since(entry.message, due, entry.warned, settings);
+            let ask = if is_untimed { now + ASK_AFTER } else { Duration::MAX };
+            let wait = Wait { warned: entry.warned, due: since, rest: now + LAST_TRY, ask };
+            if room.used + sorted.parts(&wait) < room.limit {
+                sorted.take(wait, entry.recipient);
+                self.unseen |= is_untimed && room.down.is_some();
+            } else if room.down.is_some() {
+                (self.more, self.looks_at_due) = (true, true);
+                self.leave_for_later(entry, (Duration::MAX, is_untimed), sorted, walk, room, settings, now);
             } else {
-                // It is tried first, if it can be.
-                self.unseen = true;
-            }
-            if !is_untimed {
-                continue;
-            }
-            // Its attempt asks by when it is to be delivered, unless there can be none now.
-            match room.down {
-                None => self.unseen = true,
-                Some(_) if room.tells > 0 => sorted.ask.push(entry.recipient),
-                Some(_) => {
-                    walk.look_at(now + TELL_AGAIN);
+                (self.more, self.looks_at_due) = (true, true);
+                let ask = if is_untimed { now } else { Duration::MAX };
+                let wait = Wait { warned: entry.warned, due, rest: Duration::ZERO, ask };
+                let (kind, next) = self.judge(entry.message, &wait, settings, now);
+                if let Some(kind) = kind {
+                    sorted.tell(kind, entry.recipient, walk, room, now);
+                }
+                if kind == Some(Overdue::ByTime) && room.tells == 0 {
                     self.asks_again(now);
                 }
+                if next < Duration::MAX {
+                    walk.look_at(next);
+                }
+            }
+        }
+    }
+
+    /// What the sender is to be told of an entry that cannot be tried now, by its age.
+    fn overdue(
+        &self,
+        entry: &Waiting,
+        due: Duration,
+        is_down: bool,
+        settings: &Settings,
+        now: Duration,
+    ) -> Option<Overdue> {
+        let age = now.saturating_sub(Duration::from_micros(entry.message.unix_us()));
+        // Nobody has tried it, and it is for later: it was given that time when it came, and grows no older before.
+        let is_ahead = due > now && entry.attempts == 0;
+        let young = self.times.as_ref().and_then(|times| times.young_until(entry.message, now));
+        if is_ahead || young.is_some() || due <= now && !is_down {
+            None
+        } else if age >= settings.give_up_after {
+            Some(Overdue::GiveUp)
+        } else {
+            (!entry.warned && settings.warn_after.is_some_and(|after| age >= after)).then_some(Overdue::Warn)
+        }
+    }
+
+    /// Leaves an entry that is not due, or waits for the probe (`due` is [`Duration::MAX`]): only its age can come before.
+    #[expect(clippy::too_many_arguments, reason = "all of it is known of one entry")]
+    fn leave_for_later(
+        &mut self,
+        entry: &Waiting,
+        (due, is_untimed): (Duration, bool),
+        sorted: &mut Sorted,
+        walk: &mut Walk,
+        room: &Room,
+        settings: &Settings,
+        now: Duration,
+    ) {
+        let is_ahead = due < Duration::MAX && entry.attempts == 0;
+        let due = if due < Duration::MAX { due.max(room.down.unwrap_or(Duration::ZERO)) } else { due };
+        let check = if is_ahead { due } else { self.next_look(entry.message, due, entry.warned, settings, now) };
+        if check > now {
+            walk.look_at(check);
+        } else {
+            self.unseen = true;
+        }
+        // At a site that is up it is asked for in line.
+        if is_untimed && room.down.is_some() {
+            if room.tells > 0 {
+                sorted.ask.push(entry.recipient);
+            } else {
+                walk.look_at(now + TELL_AGAIN);
+                self.asks_again(now);
             }
         }
     }
@@ -344,50 +414,34 @@ impl Destination {
         }
     }
 
-    /// Has senders told whose time is over, but of what is in line or under way: that is looked at when it is tried.
-    /// `told`: `Overdue` actions of all destinations.
-    pub(crate) fn expire(&mut self, told: &mut usize, now: Duration, actions: &mut VecDeque<Action>) {
-        let Some(mut times) = self.times.take() else { return };
-        while times.next().is_some_and(|at| at <= now) {
-            if self.overdue >= OVERDUE_MAX || *told >= OVERDUE_MAX_ALL {
-                times.rest_until = now + TELL_AGAIN;
-                break;
-            }
-            let Some((message, recipients)) = times.due(now) else { break };
-            let all = recipients.len();
-            let idle = |one: &u32| !self.active.contains(message, *one);
-            let recipients: Positions = recipients.iter().filter(idle).collect();
-            // If these leave memory untried, a walk is to find them.
-            self.unseen |= recipients.len() < all;
-            if !recipients.is_empty() {
-                self.active.insert(message, recipients.clone());
-                self.overdue += 1;
-                *told += 1;
-                let kind = Overdue::ByTime;
-                actions.push_back(Action::Overdue { destination: self.id, message, recipients, kind });
-            }
-        }
-        self.times = Some(times);
-    }
-
     /// Puts what `sort` found to be due in line. Says how many jobs that makes.
-    fn take(&mut self, message: QueueId, sorted: &mut Sorted, line: Option<&mut Line>, now: Duration) -> usize {
-        if sorted.take.is_empty() {
-            return 0;
+    fn take(
+        &mut self,
+        message: QueueId,
+        sorted: &mut Sorted,
+        mut line: Option<&mut Line>,
+        settings: &Settings,
+        now: Duration,
+    ) -> usize {
+        let mut formed = 0;
+        for (wait, recipients) in sorted.take.drain(..) {
+            let recipients = Positions::from(recipients.as_slice());
+            if !recipients.is_empty() {
+                let line = line.as_deref_mut();
+                formed += self.line_up(message, recipients, sorted.class, (wait, false), line, settings, now);
+            }
         }
-        let recipients = Positions::from(sorted.take.as_slice());
-        sorted.take.clear();
-        self.line_up(message, recipients, sorted.class, (sorted.warned, false), line, now)
+        formed
     }
 
     /// Puts what was set aside in line, as the only one to try. Says how many jobs that makes.
-    fn take_aside(&mut self, walk: &mut Walk, line: Option<&mut Line>, now: Duration) -> usize {
+    fn take_aside(&mut self, walk: &mut Walk, line: Option<&mut Line>, settings: &Settings, now: Duration) -> usize {
         let Some(aside) = walk.aside.take() else { return 0 };
         let recipients = Positions::from(aside.recipients.as_slice());
         if self.active.has_any(aside.message, &recipients) {
             return 0;
         }
-        self.line_up(aside.message, recipients, aside.class, (aside.warned, false), line, now)
+        self.line_up(aside.message, recipients, aside.class, (aside.wait, false), line, settings, now)
     }
 
     /// Has senders told of what `sort` found to be overdue. Says how many actions that makes.
@@ -414,21 +468,56 @@ impl Destination {
     }
 }
 
+impl Sorted {
+    /// Jobs that are full, or closed by those of others, if one more recipient comes that has waited so.
+    fn parts(&self, wait: &Wait) -> usize {
+        let full: usize = self.take.iter().map(|(_, recipients)| recipients.len() / PART_MAX).sum();
+        let is_there = self.take.iter().any(|(other, _)| other == wait);
+        full + self.take.len() - usize::from(is_there)
+    }
+
+    fn take(&mut self, wait: Wait, recipient: u32) {
+        match self.take.iter_mut().find(|(other, _)| *other == wait) {
+            Some((_, recipients)) => recipients.push(recipient),
+            None => self.take.push((wait, vec![recipient])),
+        }
+    }
+
+    /// Has the sender of a recipient told, if there is room for that; else it is looked at again.
+    fn tell(&mut self, kind: Overdue, recipient: u32, walk: &mut Walk, room: &Room, now: Duration) {
+        match kind {
+            _ if room.tells == 0 => walk.look_at(now + TELL_AGAIN),
+            Overdue::GiveUp => self.give_up.push(recipient),
+            Overdue::Warn => self.warn.push(recipient),
+            Overdue::ByTime => self.ask.push(recipient),
+        }
+    }
+}
+
 impl Walk {
     /// Leaves those that were lost before to a time at which there is nothing else, but for the first of them. Says whether there
     /// were some.
     fn set_aside(&mut self, message: QueueId, sorted: &mut Sorted, again: &Again) -> bool {
-        let (class, warned, before) = (sorted.class, sorted.warned, sorted.take.len());
-        sorted.take.retain(|recipient| {
-            let Some(rank) = again.rank(message, *recipient) else { return true };
-            match &mut self.aside {
-                Some(aside) if aside.rank == rank => aside.recipients.push(*recipient),
-                Some(aside) if aside.rank < rank => {}
-                aside => *aside = Some(Box::new(Aside { rank, message, recipients: vec![*recipient], class, warned })),
-            }
-            false
-        });
-        sorted.take.len() < before
+        let (class, mut has_some) = (sorted.class, false);
+        for (wait, recipients) in &mut sorted.take {
+            recipients.retain(|recipient| {
+                let Some(rank) = again.rank(message, *recipient) else { return true };
+                has_some = true;
+                let wait = *wait;
+                match &mut self.aside {
+                    Some(aside) if aside.rank == rank => {
+                        aside.recipients.push(*recipient);
+                        aside.wait.warned |= wait.warned;
+                    }
+                    Some(aside) if aside.rank < rank => {}
+                    aside => {
+                        *aside = Some(Box::new(Aside { rank, message, recipients: vec![*recipient], class, wait }))
+                    }
+                }
+                false
+            });
+        }
+        has_some
     }
 
     /// Has an entry that was left looked at by then.

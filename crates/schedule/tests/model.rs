@@ -1,7 +1,7 @@
 //! Random events against the rig: hosts that die and come back, operators, restarts, lists that shift between pages.
 //!
 //! The rig checks at each step that nothing is tried twice at a time, before its time or after its end, and that budget,
-//! window, memory and back-off are kept. Here it is checked that everything comes to an end.
+//! window, memory and back-off are kept. Here it is checked that senders hear in time of what waits, and that everything comes to an end.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
 
@@ -95,6 +95,7 @@ fn host() -> impl Strategy<Value = Host> {
         1 => Just(Host::Stalls),
         1 => Just(Host::Crawls),
         1 => (10_u64..20_000).prop_map(|ms| Host::Paces(Duration::from_millis(ms))),
+        1 => (20_000_u64..90_000).prop_map(|ms| Host::Paces(Duration::from_millis(ms))),
         1 => (10_u64..5_000).prop_map(|ms| Host::Murmurs(Duration::from_millis(ms))),
         1 => (1_u32..50, 1_u64..4_000).prop_map(|(most, s)| Host::Counts(most, Duration::from_secs(s))),
         1 => (1_u64..5).prop_map(Host::Tires),
@@ -105,7 +106,7 @@ fn host() -> impl Strategy<Value = Host> {
 }
 
 fn limits() -> impl Strategy<Value = Limits> {
-    let rate = prop_oneof![2 => Just(None), 1 => (50_u32..5_000).prop_map(Some)];
+    let rate = prop_oneof![4 => Just(None), 2 => (50_u32..5_000).prop_map(Some), 2 => (1_u32..20).prop_map(Some)];
     (1_u32..8, rate, 1_usize..6, 1_u32..8).prop_map(|(connections, messages_per_second, recipients, messages)| Limits {
         connections,
         messages_per_second,
@@ -142,14 +143,16 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
-    (1_usize..12, 1_u32..4, 1_u32..6, 1_usize..6, 0_u64..2_000, 1_usize..40).prop_map(
-        |(budget, start, jobs, resolves, patience, ready_max)| Settings {
+    let give_up = prop_oneof![1 => 5_u64..12, 1 => Just(5 * 24)];
+    (1_usize..12, 1_u32..4, 1_u32..6, 1_usize..6, 0_u64..2_000, 1_usize..40, give_up).prop_map(
+        |(budget, start, jobs, resolves, patience, ready_max, give_up)| Settings {
             connections_max: budget,
             window_start: start,
             jobs_per_connection: jobs,
             patience: Duration::from_millis(patience),
             resolves_max: resolves,
             ready_max,
+            give_up_after: Duration::from_secs(3_600 * give_up),
             ..Settings::default()
         },
     )
@@ -205,6 +208,20 @@ fn apply(rig: &mut Rig, op: &Op) {
     }
 }
 
+/// How late a sender may hear of a delay or a failure, and of the end of a time that he gave: a look through what is in line, or a walk, with
+/// their rests, and the driver's answers; what comes back untried has a minute, and who is the probe waits for its end, two minutes in
+/// the slow lane.
+const LATE_MAX: [Duration; 2] = [Duration::from_secs(180), Duration::from_secs(140)];
+
+fn assert_in_time(rig: &Rig) {
+    let late = rig.lateness();
+    assert!(
+        late[0] <= LATE_MAX[0] && late[1] <= LATE_MAX[1],
+        "{late:?}; {:?}",
+        rig.scheduler.views().collect::<Vec<_>>()
+    );
+}
+
 /// Lets all hosts live and all that is held go; everything must be over in the time that the longest back-off allows.
 fn finish(rig: &mut Rig) {
     rig.hosts.fill(Host::Alive);
@@ -255,6 +272,7 @@ proptest! {
         }
         for op in &ops {
             apply(&mut rig, op);
+            assert_in_time(&rig);
         }
         finish(&mut rig);
     }

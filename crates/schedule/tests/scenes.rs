@@ -128,16 +128,26 @@ fn times_given_by_senders_are_known_again_after_a_start() {
 }
 
 #[test]
-fn a_time_that_ends_while_its_message_is_in_line_or_in_flight_is_left_to_the_attempt() {
-    let mut scheduler = Scheduler::new(Settings::default(), 1);
-    assert_eq!(scheduler.add(b"d", job(1), Class::Normal, START), Added::Ready);
-    scheduler.expect(b"d", id(1), &Positions::One(0), START + SECOND);
-    let connection = greeted(&mut scheduler, LIMITS);
-    assert!(matches!(scheduler.take(connection, START), Take::Job(_)));
-    let after = START + 2 * SECOND;
-    assert_eq!(next(&mut scheduler, LIMITS, after), None);
-    scheduler.done(connection, &job(1), Feedback::Good, None, after);
-    assert_eq!(next(&mut scheduler, LIMITS, after + DAY), None);
+fn a_time_that_ends_while_its_message_is_in_flight_is_left_to_the_attempt() {
+    for is_tried in [true, false] {
+        let mut scheduler = Scheduler::new(Settings::default(), 1);
+        assert_eq!(scheduler.add(b"d", job(1), Class::Normal, START), Added::Ready);
+        scheduler.expect(b"d", id(1), &Positions::One(0), START + SECOND);
+        let connection = greeted(&mut scheduler, LIMITS);
+        assert!(matches!(scheduler.take(connection, START), Take::Job(_)));
+        let after = START + 2 * SECOND;
+        assert_eq!(next(&mut scheduler, LIMITS, after), None);
+        if is_tried {
+            scheduler.done(connection, &job(1), Feedback::Good, None, after);
+            assert_eq!(next(&mut scheduler, LIMITS, after + DAY), None);
+            continue;
+        }
+        // Where there was none, somebody looks soon.
+        scheduler.give_back(connection, &job(1), after);
+        let told = std::iter::from_fn(|| next(&mut scheduler, LIMITS, after + 10 * SECOND))
+            .find(|action| matches!(action, Action::Overdue { .. }));
+        assert!(matches!(told, Some(Action::Overdue { kind: Overdue::ByTime, .. })), "{told:?}");
+    }
 }
 
 #[test]
@@ -268,7 +278,9 @@ fn destinations_with_one_connection_take_turns() {
         let mut rig = rig(settings.clone(), vec![Host::Alive; count]);
         rig.manner.service = SECOND / 10;
         rig.limits = vec![Limits { connections: 1, messages_per_connection: u32::MAX, ..LIMITS }; count];
-        (0..count * 2_000).for_each(|number| drop(rig.add(number % count, 1, false)));
+        (0..count * 2_000).for_each(|number| {
+            rig.add(number % count, 1, false);
+        });
         rig
     };
     let mut many = busy(12);
@@ -295,7 +307,9 @@ fn urgent_mail_does_not_stand_behind_all_who_want_a_connection() {
     let mut rig = rig(settings, vec![Host::Alive; 42]);
     rig.manner.service = SECOND;
     rig.class = Class::Bulk;
-    (0..41).for_each(|to| drop(rig.add(to, 1, false)));
+    (0..41).for_each(|to| {
+        rig.add(to, 1, false);
+    });
     rig.run(SECOND);
     rig.class = Class::Urgent;
     let urgent = rig.add(41, 1, false);

@@ -1,4 +1,4 @@
-//! Mail whose sender gave a time, or may: when it is looked at while nothing can be tried, and how often it is asked for that.
+//! Mail whose sender gave a time, or may: when it is looked at while it waits, and how often it is asked for that.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
 
@@ -117,7 +117,7 @@ fn waiting(number: u64, due: Duration, timed: bool) -> Waiting {
 }
 
 #[test]
-fn a_time_that_ends_in_line_is_not_forgotten_when_its_message_leaves_memory_untold() {
+fn a_time_that_ends_in_line_is_told_of_and_not_forgotten_when_its_message_leaves_memory() {
     let mut trial = Trial::new(Settings::default(), (0..20).map(|one| waiting(one, Duration::ZERO, one == 9)));
     let end = START + 100 * SECOND;
     trial.scheduler.expect(b"d", id(9), &ONE, end);
@@ -142,16 +142,17 @@ fn a_time_that_ends_in_line_is_not_forgotten_when_its_message_leaves_memory_unto
     assert_eq!(trial.scheduler.closed(probe, trial.now), Vec::<Job>::new());
     trial.act();
     assert!(trial.now < end && trial.scheduler.is_active(b"d", id(9), 0), "it is in line");
-    // Its time ends, and its site is down before it is tried.
+    // Its time ends, and its site is down before somebody looked.
     trial.now = end + SECOND;
     trial.act();
-    assert_eq!(trial.told, [], "that is left to the attempt");
+    let told = |trial: &Trial| trial.told.iter().map(|(_, kind, message)| (*kind, *message)).collect::<Vec<_>>();
+    assert_eq!(told(&trial), [(Overdue::ByTime, id(9))]);
     let [second] = trial.open[..] else { panic!("one more connection is wanted") };
     assert_eq!(trial.scheduler.unreachable(second, Failure::Refused, "refused", trial.now), [], "they are not told of");
     trial.open.clear();
-    trial.pass(end + 20 * SECOND, |_, _| None);
-    let told: Vec<_> = trial.told.iter().map(|(_, kind, message)| (*kind, *message)).collect();
-    assert_eq!(told, [(Overdue::ByTime, id(9))]);
+    let again = end + 10 * SECOND;
+    trial.pass(end + 20 * SECOND, |trial, _| Some(again).filter(|again| *again > trial.now));
+    assert_eq!(told(&trial), [(Overdue::ByTime, id(9)); 2]);
 }
 
 #[test]

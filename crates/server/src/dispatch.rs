@@ -298,7 +298,7 @@ impl Dispatch {
         let mut add = |scheduler: &mut Scheduler, name: &[u8], recipients: Positions, now| {
             let job = Job { message, recipients: recipients.clone(), probe: false };
             let added = scheduler.add(name, job, class, now);
-            if let (false, Some(at)) = (added == Added::Ready, by_time) {
+            if let Some(at) = by_time {
                 scheduler.expect(name, message, &recipients, at);
             }
             match added {

@@ -15,7 +15,7 @@ fn part(destination: u64, recipients: std::ops::Range<u32>, class: Class) -> Par
         class,
         destination: DestinationId(destination),
         recipients: recipients.collect(),
-        warned: false,
+        wait: Wait::FRESH,
         fresh: destination.is_multiple_of(2),
     }
 }
@@ -109,7 +109,8 @@ enum Op {
     Push { message: u64, destination: u64, size: u32, class: u8 },
     Take { most: usize },
     GiveBack,
-    Remove { message: u64, destination: u64 },
+    TakeOut { message: u64, destination: u64 },
+    PutBack,
     Drain,
 }
 
@@ -119,7 +120,8 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(message, destination, size, class)| Op::Push { message, destination, size, class }),
         6 => (1_usize..60).prop_map(|most| Op::Take { most }),
         2 => Just(Op::GiveBack),
-        2 => (0_u64..12, 0_u64..4).prop_map(|(message, destination)| Op::Remove { message, destination }),
+        2 => (0_u64..12, 0_u64..4).prop_map(|(message, destination)| Op::TakeOut { message, destination }),
+        2 => Just(Op::PutBack),
         1 => Just(Op::Drain),
     ]
 }
@@ -131,6 +133,7 @@ proptest! {
         let mut line = Line::default();
         let mut inside: Vec<(QueueId, DestinationId, u32)> = Vec::new();
         let (mut next, mut back) = (0, Vec::new());
+        let mut away: Vec<(QueueId, Part, Option<Spot>)> = Vec::new();
         let out = |inside: &mut Vec<_>, message: QueueId, part: &Part| {
             for recipient in part.recipients.iter() {
                 let at = inside.iter().position(|one| *one == (message, part.destination, recipient));
@@ -162,10 +165,17 @@ proptest! {
                     inside.extend(part.recipients.iter().map(|one| (message, part.destination, one)));
                     line.push_front(message, part, START);
                 }
-                Op::Remove { message, destination } => {
-                    for part in line.remove(id(message), DestinationId(destination)) {
+                Op::PutBack => {
+                    let Some((message, part, spot)) = away.pop() else { continue };
+                    inside.extend(part.recipients.iter().map(|one| (message, part.destination, one)));
+                    line.put_back(message, part, spot, START);
+                }
+                Op::TakeOut { message, destination } => {
+                    let is_it = |part: &Part| part.destination == DestinationId(destination);
+                    for (part, spot) in line.take_out(id(message), is_it) {
                         prop_assert_eq!(part.destination, DestinationId(destination));
                         out(&mut inside, id(message), &part);
+                        away.push((id(message), part, spot));
                     }
                     let is_it = |one: &(QueueId, DestinationId, u32)| (one.0, one.1) == (id(message), DestinationId(destination));
                     prop_assert!(!inside.iter().any(is_it));
@@ -183,6 +193,7 @@ proptest! {
             prop_assert!(line.walked() <= line.len());
             prop_assert_eq!(line.recipients, inside.len());
             prop_assert!(line.tiers.iter().all(|tier| tier.small.len() <= 2 * tier.groups + 64));
+            prop_assert!(line.tiers.iter().all(|tier| tier.small.iter().map(|(number, _)| number).is_sorted()));
         }
         while let Some(taken) = line.take(7, START) {
             for part in std::iter::once(&taken.first).chain(&taken.others) {
@@ -190,5 +201,30 @@ proptest! {
             }
         }
         prop_assert!(inside.is_empty() && line.is_empty() && line.walked() == 0 && line.groups.is_empty());
+    }
+}
+
+#[test]
+fn what_comes_back_stands_where_it_stood() {
+    let order = |line: &mut Line| turns(line, 1_000, 100).into_iter().map(|(message, _)| message).collect::<Vec<_>>();
+    let fill = |line: &mut Line| {
+        for number in 0..6 {
+            line.push(id(number), part(0, 0..if number < 4 { 1 } else { 50 }, Class::Normal), START);
+        }
+    };
+    let mut line = Line::default();
+    fill(&mut line);
+    let wanted = order(&mut line);
+    assert_eq!(wanted.len(), 6);
+    for (away, back) in [([1, 2, 3], [2, 1, 3]), ([0, 1, 4], [1, 4, 0]), ([5, 4, 0], [4, 5, 0])] {
+        let mut line = Line::default();
+        fill(&mut line);
+        let mut out: Vec<_> = away.iter().map(|one| (*one, line.take_out(id(*one), |_| true).remove(0))).collect();
+        assert_eq!(line.len(), 3);
+        for number in back {
+            let (_, (part, spot)) = out.remove(out.iter().position(|(one, _)| *one == number).unwrap());
+            line.put_back(id(number), part, spot, START);
+        }
+        assert_eq!(order(&mut line), wanted, "{back:?} after {away:?}");
     }
 }

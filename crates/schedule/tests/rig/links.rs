@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use schedule::{ConnectionId, Failure, Feedback, Health, Job, Lag, Lane, SiteId, Take, retry_after};
+use schedule::{ConnectionId, Failure, Feedback, Health, Job, Lag, Lane, SiteId, Take};
 
 use super::{Event, Host, LAG, Link, Poison, Rig};
 
@@ -234,12 +234,16 @@ impl Rig {
         for job in lost {
             let mut retry = None;
             for recipient in job.recipients.iter() {
-                self.flying.remove(&(job.message, recipient));
-                let (now, settings, seed) = (self.now, self.settings.clone(), self.chance(1 << 30));
+                self.lands((job.message, recipient));
+                let seed = self.chance(1 << 30);
                 let Some(to) = self.home(to, job.message, recipient) else { continue };
+                let attempts = self.entry(to, job.message, recipient).unwrap().attempts.saturating_add(1);
+                if self.comes_too_late(to, job.message, recipient) {
+                    continue;
+                }
+                let due_s = self.due_s(job.message, attempts, seed);
                 let entry = self.entry(to, job.message, recipient).unwrap();
-                entry.attempts = entry.attempts.saturating_add(1);
-                entry.due_s = u32::try_from((now + retry_after(entry.attempts, &settings, seed)).as_secs()).unwrap();
+                (entry.attempts, entry.due_s) = (attempts, due_s);
                 let due = Duration::from_secs(entry.due_s.into());
                 retry = Some(retry.map_or(due, |before: Duration| before.min(due)));
             }
@@ -315,7 +319,7 @@ impl Rig {
         link.has_delivered |= !is_refused;
         let mut retry = None;
         for recipient in job.recipients.iter() {
-            self.flying.remove(&(job.message, recipient));
+            self.lands((job.message, recipient));
             let defers = match host {
                 Host::Defers | Host::Stalls => true,
                 Host::HalfStalls | Host::HalfBreaks => is_bad,
@@ -323,16 +327,17 @@ impl Rig {
                 _ => is_refused,
             };
             let Some(to) = self.home(to, job.message, recipient) else { continue };
-            let (now, settings, seed) = (self.now, self.settings.clone(), self.chance(1 << 30));
-            let Some(entry) = self.entry(to, job.message, recipient) else { continue };
-            if entry.held {
+            let (now, seed) = (self.now, self.chance(1 << 30));
+            let Some(entry) = self.entry(to, job.message, recipient).copied() else { continue };
+            if entry.held || defers && self.comes_too_late(to, job.message, recipient) {
                 continue;
             }
             if defers {
-                entry.attempts = entry.attempts.saturating_add(1);
-                let due = now + retry_after(entry.attempts, &settings, seed);
-                entry.due_s = u32::try_from(due.as_secs()).unwrap();
-                let due = Duration::from_secs(due.as_secs());
+                let attempts = entry.attempts.saturating_add(1);
+                let due_s = self.due_s(job.message, attempts, seed);
+                let entry = self.entry(to, job.message, recipient).unwrap();
+                (entry.attempts, entry.due_s) = (attempts, due_s);
+                let due = Duration::from_secs(due_s.into());
                 retry = Some(retry.map_or(due, |before: Duration| before.min(due)));
             } else {
                 self.lists[to].retain(|entry| (entry.message, entry.recipient) != (job.message, recipient));
@@ -415,7 +420,7 @@ impl Rig {
         self.passed_over[link.to] = self.now + PASSED_OVER;
         for (message, recipient) in link.flights.iter().flat_map(|job| job.recipients.iter().map(|r| (job.message, r)))
         {
-            self.flying.remove(&(message, recipient));
+            self.lands((message, recipient));
         }
         self.scheduler.host_failed(connection, self.now);
     }
@@ -432,7 +437,7 @@ impl Rig {
         let link = self.links.remove(&connection).unwrap();
         for (message, recipient) in link.flights.iter().flat_map(|job| job.recipients.iter().map(|r| (job.message, r)))
         {
-            self.flying.remove(&(message, recipient));
+            self.lands((message, recipient));
         }
         let jobs = self.scheduler.unreachable(connection, failure, why, self.now);
         self.check_left(&jobs);
@@ -444,7 +449,7 @@ impl Rig {
         let by_name = self.chance(2) == 0;
         for job in link.flights.iter().rev() {
             for recipient in job.recipients.iter() {
-                self.flying.remove(&(job.message, recipient));
+                self.lands((job.message, recipient));
             }
             if by_name {
                 self.scheduler.give_back(connection, job, self.now);

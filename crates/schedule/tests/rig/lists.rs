@@ -100,6 +100,16 @@ impl Rig {
         self.scheduler.settled(destination, message, whom, now, now);
     }
 
+    /// Gives a recipient back that was tried in vain, if the time of his message is over. Says whether.
+    pub(super) fn comes_too_late(&mut self, to: usize, message: QueueId, recipient: u32) -> bool {
+        let is_over = self.by_times.get(&message).is_some_and(|by| *by <= self.now);
+        if is_over {
+            self.lists[to].retain(|entry| (entry.message, entry.recipient) != (message, recipient));
+            assert!(self.too_late.insert((message, recipient), self.now).is_none(), "told twice");
+        }
+        is_over
+    }
+
     /// Gives back what waits and is too late, and says when the rest will be.
     pub(super) fn timed(&mut self, destination: DestinationId, to: usize, message: QueueId, whom: &Positions) {
         let by = self.by_times[&message];

@@ -29,7 +29,7 @@ use std::time::Duration;
 use mail::{Node, QueueId};
 use schedule::{
     Action, Added, Blame, Class, ConnectionId, DestinationId, Health, Job, Lag, Lane, Limits, Overdue, Positions,
-    Scheduler, Settings, Waiting,
+    Scheduler, Settings, Waiting, retry_after,
 };
 
 pub const START: Duration = Duration::from_secs(1_800_000_000);
@@ -184,6 +184,10 @@ pub struct Rig {
     links: BTreeMap<ConnectionId, Link>,
     events: BTreeMap<(Duration, u64), Event>,
     flying: BTreeSet<(QueueId, u32)>,
+    /// When an attempt was over last.
+    landed: BTreeMap<(QueueId, u32), Duration>,
+    /// The last start of the server.
+    started: Duration,
     /// From when on a site that paces takes a message.
     free_from: Vec<Duration>,
     /// Of a site that counts: which span it is, and messages it took in that.
@@ -266,6 +270,8 @@ impl Rig {
             links: BTreeMap::new(),
             events: BTreeMap::new(),
             flying: BTreeSet::new(),
+            landed: BTreeMap::new(),
+            started: START,
             touched: BTreeSet::new(),
             ids: HashMap::new(),
             delivered: BTreeMap::new(),
@@ -336,7 +342,7 @@ impl Rig {
     fn tell(&mut self, to: usize, message: QueueId, recipients: &[u32], class: Class) -> Added {
         let job = Job { message, recipients: recipients.into(), probe: false };
         let added = self.scheduler.add(&Self::name(to), job, class, self.now);
-        if let (false, Some(at)) = (added == Added::Ready, self.by_times.get(&message)) {
+        if let Some(at) = self.by_times.get(&message) {
             self.scheduler.expect(&Self::name(to), message, &recipients.into(), *at);
         }
         self.settle();
@@ -418,6 +424,7 @@ impl Rig {
         self.links.clear();
         self.events.clear();
         self.flying.clear();
+        self.started = self.now;
         self.ids.clear();
         self.asked.clear();
         self.said.fill(None);
@@ -489,7 +496,7 @@ impl Rig {
             }
             Action::Load { destination, after, limit } => self.load(destination, after, limit),
             Action::Overdue { destination, message, recipients, kind } => {
-                let to = self.ids[&destination];
+                let to = self.destination(destination);
                 self.check_overdue(to, message, &recipients, kind);
                 let after = Duration::from_millis(self.chance(3_000));
                 self.later(after, Event::Settled(destination, to, message, recipients, kind));
@@ -533,6 +540,20 @@ impl Rig {
         self.settle();
     }
 
+    /// An attempt is over.
+    fn lands(&mut self, whom: (QueueId, u32)) {
+        if self.flying.remove(&whom) {
+            self.landed.insert(whom, self.now);
+        }
+    }
+
+    /// When a recipient is due that was deferred now: not behind the end of a time that its sender gave.
+    fn due_s(&self, message: QueueId, attempts: u8, seed: u64) -> u32 {
+        let due = self.now + retry_after(attempts, &self.settings, seed);
+        let by = self.by_times.get(&message).filter(|by| **by > self.now).map(|by| *by + Duration::from_secs(1));
+        u32::try_from(by.map_or(due, |by| by.min(due)).as_secs()).unwrap()
+    }
+
     /// Lets time pass.
     pub fn run(&mut self, span: Duration) {
         let end = self.now + span;
@@ -550,6 +571,49 @@ impl Rig {
             }
         }
         self.now = end;
+    }
+
+    /// From when on a sender is to hear of what is as old as this; `None`: it is tried first, since it was so old at the start.
+    fn tells_from(&self, whom: (QueueId, u32), after: Duration, is_last: bool) -> Option<Duration> {
+        let created = Duration::from_micros(whom.0.unix_us());
+        let from = created + after;
+        let landed = self.landed.get(&whom).copied().unwrap_or_default();
+        let grace = if created < self.started { self.started + Duration::from_secs(3_600) } else { created };
+        (!is_last || from > self.started).then(|| from.max(landed).max(grace))
+    }
+
+    /// By how much senders heard too late, of those alone that nobody touched: of delays and failures, and of times they gave.
+    pub fn lateness(&self) -> [Duration; 2] {
+        let warn_after = self.settings.warn_after.unwrap_or(Duration::MAX / 4);
+        let [mut ages, mut times] = [Duration::ZERO; 2];
+        let waits = |whom: &(QueueId, u32)| !self.touched.contains(whom) && !self.flying.contains(whom);
+        let mut late = |whom: (QueueId, u32), at: Duration, after: Duration, is_last: bool| {
+            let from = self.tells_from(whom, after, is_last).unwrap_or(at);
+            ages = ages.max(at.saturating_sub(from));
+        };
+        let told = |map: &BTreeMap<(QueueId, u32), Duration>| -> Vec<((QueueId, u32), Duration)> {
+            map.iter().filter(|(whom, at)| waits(whom) && **at >= self.started).map(|(whom, at)| (*whom, *at)).collect()
+        };
+        told(&self.warned).into_iter().for_each(|(whom, at)| late(whom, at, warn_after, false));
+        told(&self.given_up).into_iter().for_each(|(whom, at)| late(whom, at, self.settings.give_up_after, true));
+        let entries = self.lists.iter().flatten().filter(|entry| !entry.held);
+        let entries: Vec<&Waiting> = entries.filter(|entry| waits(&(entry.message, entry.recipient))).collect();
+        for entry in &entries {
+            let whom = (entry.message, entry.recipient);
+            late(whom, self.now, self.settings.give_up_after, true);
+            let age = self.now.saturating_sub(Duration::from_micros(entry.message.unix_us()));
+            if !entry.warned && age < self.settings.give_up_after {
+                late(whom, self.now, warn_after, false);
+            }
+        }
+        let mut is_late = |whom: (QueueId, u32), at: Duration| {
+            let Some(by) = self.by_times.get(&whom.0) else { return };
+            let landed = self.landed.get(&whom).copied().unwrap_or_default();
+            times = times.max(at.saturating_sub((*by).max(self.started).max(landed)));
+        };
+        told(&self.too_late).into_iter().for_each(|(whom, at)| is_late(whom, at));
+        entries.iter().for_each(|entry| is_late((entry.message, entry.recipient), self.now));
+        [ages, times]
     }
 
     /// Recipients that wait in the spool.

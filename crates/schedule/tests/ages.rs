@@ -1,0 +1,147 @@
+//! Mail that waits at a site that is up and takes little: senders hear of its age, and of the end of times they gave, as if nothing were
+//! tried.
+
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
+
+mod rig;
+
+use std::time::Duration;
+
+use rig::{Host, LIMITS, Manner, Rig};
+use schedule::{Limits, Settings};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+
+/// Why a site takes so little.
+#[derive(Clone, Copy, Debug)]
+enum Slow {
+    Rate,
+    Pace,
+    /// Another site shares the only connection.
+    Budget,
+}
+
+const SLOW: [Slow; 3] = [Slow::Rate, Slow::Pace, Slow::Budget];
+
+fn slow(why: Slow, settings: Settings) -> Rig {
+    let connections_max = if matches!(why, Slow::Budget) { 1 } else { settings.connections_max };
+    let manner =
+        Manner { service: if matches!(why, Slow::Budget) { 15 * SECOND } else { SECOND / 100 }, ..Manner::default() };
+    let host = if matches!(why, Slow::Pace) { Host::Paces(MINUTE) } else { Host::Alive };
+    let mut rig = Rig::new(Settings { connections_max, ..settings }, manner, vec![host; 2], 7);
+    if matches!(why, Slow::Rate) {
+        rig.limits = vec![Limits { messages_per_second: Some(10), ..LIMITS }; 2];
+    }
+    rig
+}
+
+fn pass(rig: &mut Rig, span: Duration) {
+    let end = rig.now + span;
+    while rig.now < end {
+        rig.run((10 * MINUTE).min(end - rig.now));
+    }
+}
+
+#[test]
+fn senders_hear_in_time_of_what_waits_for_its_turn() {
+    for why in SLOW {
+        let settings = Settings { give_up_after: 12 * HOUR, ..Settings::default() };
+        let mut rig = slow(why, settings);
+        for _ in 0..3_000 {
+            (0..2).for_each(|to| {
+                rig.add(to, 1, false);
+            });
+            rig.run(SECOND / 10);
+        }
+        pass(&mut rig, 4 * HOUR + 10 * MINUTE);
+        let (came, warned) = (rig.delivered.len(), rig.warned.len());
+        assert!(came < 2_500, "{why:?}: {came}");
+        assert!(came + warned >= 6_000, "{why:?}: of {came} and {warned} of 6,000 something was heard");
+        assert!(rig.lateness()[0] < 2 * MINUTE, "{why:?}: {:?}", rig.lateness());
+        let before = rig.entries_read;
+        pass(&mut rig, 7 * HOUR);
+        // With each refusal of a paced host something is due at another time: some hundred entries a second then, and few otherwise.
+        let most = if matches!(why, Slow::Pace) { 6_000_000 } else { 200_000 };
+        assert!(rig.entries_read - before < most, "{why:?}: {} were read", rig.entries_read - before);
+        assert!(rig.delivered.len() > came + 80, "{why:?}: it takes mail all the time: {}", rig.delivered.len());
+        assert_eq!(rig.given_up.len(), 0);
+        pass(&mut rig, HOUR);
+        assert_eq!(rig.waiting(), 0, "{why:?}");
+        assert!(rig.lateness()[0] < 2 * MINUTE, "{why:?}: {:?}", rig.lateness());
+    }
+}
+
+#[test]
+fn the_end_of_a_time_given_by_a_sender_is_acted_on_while_its_message_waits_for_its_turn() {
+    for (why, restarts) in SLOW.into_iter().flat_map(|why| [(why, false), (why, true)]) {
+        let mut rig = slow(why, Settings { warn_after: None, ..Settings::default() });
+        for number in 0..3_000 {
+            rig.by = (number % 3 > 0).then(|| HOUR + number % 1_000 * 7 * SECOND);
+            (0..2).for_each(|to| {
+                rig.add(to, 1, false);
+            });
+        }
+        rig.run(MINUTE);
+        if restarts {
+            rig.restart();
+        }
+        pass(&mut rig, 3 * HOUR);
+        assert!(rig.too_late.len() > 3_000 && rig.delivered.len() > 20, "{why:?}: {}", rig.too_late.len());
+        assert_eq!(rig.lists.iter().flatten().filter(|entry| entry.timed).count(), 0, "{why:?}");
+        assert!(rig.lateness()[1] <= MINUTE, "{why:?}, {restarts}: {:?}", rig.lateness());
+    }
+}
+
+#[test]
+fn what_was_told_of_keeps_its_place() {
+    for (why, ready_max) in [(Slow::Rate, 1_024), (Slow::Rate, 50), (Slow::Budget, 1_024)] {
+        let mut rig = slow(why, Settings { ready_max, ..Settings::default() });
+        for number in 0..400 {
+            rig.by = (number % 3 == 0).then_some(100 * HOUR);
+            rig.add(0, 1, false);
+            rig.run(SECOND / 10);
+        }
+        pass(&mut rig, 12 * HOUR);
+        assert!(rig.warned.len() > 200 || matches!(why, Slow::Budget), "{}", rig.warned.len());
+        let came: Vec<Duration> = rig.delivered.values().copied().collect();
+        assert!(came.len() > 350 && came.is_sorted(), "{why:?}, {ready_max}: {} came", came.len());
+    }
+}
+
+#[test]
+fn a_server_that_was_off_for_a_week_tries_all_at_a_slow_site_before_it_gives_up() {
+    for host in [Host::Alive, Host::Defers] {
+        for ready_max in [10, 1_024] {
+            let settings = Settings { fresh_waits: true, ready_max, ..Settings::default() };
+            let mut rig = Rig::new(settings, Manner::default(), vec![host], 7);
+            rig.limits[0].messages_per_second = Some(10);
+            for _ in 0..100 {
+                rig.add(0, 1, false);
+            }
+            pass(&mut rig, 7 * DAY);
+            rig.settings.fresh_waits = false;
+            rig.restart();
+            pass(&mut rig, 100 * 100 * SECOND + 5 * MINUTE);
+            assert_eq!((rig.taken, rig.waiting(), rig.warned.len()), (100, 0, 0), "{host:?}");
+            assert_eq!(rig.given_up.len(), if host == Host::Alive { 0 } else { 100 });
+        }
+    }
+}
+
+#[test]
+fn a_server_that_was_off_for_some_hours_tells_of_no_delay_before_it_had_an_hour() {
+    let mut rig = slow(Slow::Rate, Settings { fresh_waits: true, ..Settings::default() });
+    (0..200).for_each(|_| {
+        rig.add(0, 1, false);
+    });
+    pass(&mut rig, 5 * HOUR);
+    rig.settings.fresh_waits = false;
+    rig.restart();
+    pass(&mut rig, HOUR - MINUTE);
+    assert_eq!(rig.warned.len(), 0);
+    pass(&mut rig, 10 * MINUTE);
+    assert!(rig.warned.len() > 150 && rig.warned.len() + rig.delivered.len() >= 200, "{}", rig.warned.len());
+}
