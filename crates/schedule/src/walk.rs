@@ -310,6 +310,11 @@ impl Destination {
             let wait = Wait { warned: entry.warned, due: since, rest: now + LAST_TRY, ask };
             if room.used + sorted.parts(&wait) < room.limit {
                 sorted.take(wait, entry.recipient);
+                if room.down.is_some() {
+                    // It may be set aside, and not be the one that is tried.
+                    self.looks_at_due = true;
+                    walk.look_at(self.next_look(entry.message, Duration::MAX, entry.warned, settings, now));
+                }
                 self.unseen |= is_untimed && room.down.is_some();
             } else if room.down.is_some() {
                 (self.more, self.looks_at_due) = (true, true);
