@@ -104,6 +104,9 @@ impl Scheduler {
             None => Phase::Idle,
             Some(_) => Phase::Busy,
         };
+        if phase == Phase::Idle {
+            found.rests(site.arrivals.rest(found.greeted, now));
+        }
         self.pool.turn(connection, phase, &mut site.counts, &mut site.idle);
         match taken {
             None if must_close => Take::Close,
@@ -149,6 +152,9 @@ impl Scheduler {
                 site.lane = if found.is_apart { site.lane } else { Lane::Slow };
             } else if is_sent {
                 site.counts.sets(found, |found| found.is_apart = false);
+            }
+            if found.phase == Phase::Idle && found.flights.is_empty() {
+                found.rests(site.arrivals.rest(found.greeted, now));
             }
             if is_sent && !lagged {
                 site.lane = Lane::Fast;

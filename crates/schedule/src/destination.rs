@@ -191,7 +191,10 @@ impl Destination {
                 return Added::Waits;
             }
         }
-        let line = site.map(|site| &mut site.line);
+        let line = site.map(|site| {
+            site.arrivals.comes(now);
+            &mut site.line
+        });
         self.line_up(job.message, job.recipients, class, (false, true), line, now);
         Added::Ready
     }

@@ -52,6 +52,7 @@ mod scheduler;
 mod serve;
 mod settings;
 mod site;
+mod spare;
 mod stands;
 mod times;
 mod view;

@@ -175,6 +175,7 @@ impl Scheduler {
         let takes = if site.down.is_some() { usize::from(site.may_probe(now)) } else { pending.len() };
         let out: Vec<_> = pending.drain(takes.min(pending.len())..).collect();
         for (message, part) in pending {
+            site.arrivals.comes(now);
             site.line.push(message, part, now);
         }
         for (message, part) in &out {

@@ -47,6 +47,7 @@ impl Scheduler {
                 return Some(action);
             }
             self.fire(now);
+            self.pool.ripen(now);
             let room = self.ask().or_else(|| self.make_room(Lane::Fast)).or_else(|| self.make_room(Lane::Slow));
             let urgent = room.or_else(|| self.call_off(now));
             if urgent.is_some() {
@@ -77,7 +78,9 @@ impl Scheduler {
     #[must_use]
     pub fn wake_at(&self) -> Option<Duration> {
         let timer = self.timers.first().map(|&(at, _)| at);
-        timer.into_iter().chain(self.overstays().map(|(at, _)| at)).min()
+        let is_short = self.wanted(Lane::Fast) + self.wanted(Lane::Slow) > 0;
+        let rests = if is_short { self.pool.ripens_at() } else { None };
+        timer.into_iter().chain(rests).chain(self.overstays().map(|(at, _)| at)).min()
     }
 
     /// Marks those whose time has come.

@@ -17,6 +17,7 @@ use crate::pace::Pace;
 use crate::pool::{Connection, Counts};
 use crate::rate::Rate;
 use crate::settings::{Settings, back_off, jitter, on_grid};
+use crate::spare::Arrivals;
 use crate::stands::{Stand, Want};
 use crate::view::{Health, SiteView};
 use crate::walk::READY_UNGREETED;
@@ -68,6 +69,8 @@ pub(crate) struct Site {
     rate: Rate,
     /// What it was found to bear.
     pub(crate) pace: Pace,
+    /// How often messages come for it.
+    pub(crate) arrivals: Arrivals,
     /// Jobs that wait for a connection.
     pub(crate) line: Line,
     pub(crate) in_flight: usize,
@@ -116,6 +119,7 @@ impl Site {
             expected: None,
             rate: Rate::default(),
             pace: Pace::default(),
+            arrivals: Arrivals::default(),
             line: Line::default(),
             in_flight: 0,
             counts: Counts::default(),
