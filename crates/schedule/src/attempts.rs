@@ -87,6 +87,9 @@ impl Scheduler {
         }
         let must_close = self.must_close(connection, now);
         let Some(found) = self.pool.get_mut(connection) else { return Take::Close };
+        if let Some(woken) = found.woken.take() {
+            self.late.asks(woken, now);
+        }
         let id = found.site;
         let Some(site) = self.sites.get_mut(&id) else { return Take::Close };
         self.marks.site(id, site);

@@ -42,6 +42,7 @@ mod chance;
 mod destination;
 mod hosts;
 mod job;
+mod late;
 mod line;
 mod names;
 mod pace;

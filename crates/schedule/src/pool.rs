@@ -118,6 +118,8 @@ pub(crate) struct Connection {
     pub(crate) is_excused: bool,
     /// The first of its jobs is whole and has no answer: nothing goes behind it.
     pub(crate) stalls: bool,
+    /// When it was woken, until it asks for work.
+    pub(crate) woken: Option<Duration>,
     /// It was told once that there is nothing to do.
     pub(crate) idled: bool,
     /// It was opened to see whether a site is up again.
@@ -335,6 +337,7 @@ impl Pool {
             has_lost: false,
             is_excused: false,
             stalls: false,
+            woken: None,
             idled: false,
             probe,
             opened,

@@ -286,10 +286,13 @@ impl Scheduler {
             && let Some(&connection) = site.idle.last()
         {
             self.pool.turn(connection, Phase::Awake, &mut site.counts, &mut site.idle);
+            if let Some(found) = self.pool.get_mut(connection) {
+                found.woken = Some(now);
+            }
             self.marks.site(id, site);
             return Some(Action::Wake(connection));
         }
-        let wants = site.wants_connection(&self.settings, now);
+        let wants = site.wants_connection(&self.settings, self.late, now);
         let want = site.want();
         // As `Stands::first` has it: who is taken out of the line must not come back to the same place.
         let has_room = want != Want::Quiet || self.budget.quiet > self.quiet.again();
@@ -329,7 +332,7 @@ impl Scheduler {
     fn rest(&mut self, id: SiteId, now: Duration) {
         let Some(site) = self.sites.get_mut(&id) else { return };
         let is_over = site.is_empty(now);
-        let next = if is_over { None } else { site.next_event(&self.settings, now) };
+        let next = if is_over { None } else { site.next_event(&self.settings, self.late, now) };
         // While it is busy a timer that is early stands: it would be moved with each message.
         let stands = !is_over
             && site.counts.live() > 0

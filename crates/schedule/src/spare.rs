@@ -15,6 +15,8 @@ use crate::job::ConnectionId;
 const HOLD: Duration = Duration::from_millis(500);
 /// The longest rest.
 const REST_MAX: Duration = Duration::from_millis(100);
+/// A gap beyond this says nothing of the next one.
+const PAUSE: Duration = Duration::from_millis(200);
 /// A rest in gaps between messages of the site.
 const GAPS: u32 = 3;
 
@@ -31,6 +33,11 @@ impl Arrivals {
     pub(crate) fn comes(&mut self, now: Duration) {
         let Some(last) = self.last.replace(now).filter(|last| *last < now) else { return };
         let gap = now - last;
+        if gap > PAUSE {
+            // Another burst, if it is one.
+            self.gap = None;
+            return;
+        }
         self.gap = Some(self.gap.map_or(gap, |before| (before * 3 + gap) / 4));
     }
 
@@ -113,7 +120,8 @@ mod tests {
         assert_eq!(after(&[20, 20, 20], 1_000, 1_100), Some(60));
         assert_eq!(after(&[50], 1_000, 1_100), Some(100));
         assert_eq!(after(&[51], 1_000, 1_100), None, "it would not come in time");
-        assert_eq!(after(&[400, 20, 20, 20, 20, 20, 20, 20, 20], 1_000, 1_100), Some(100), "one long gap is forgotten");
+        assert_eq!(after(&[20, 201], 1_000, 1_300), None, "the burst is over");
+        assert_eq!(after(&[9_000, 20], 1_000, 1_300), Some(60), "and another one begins");
         assert_eq!(after(&[20], 1_000, 1_460), Some(40));
         assert_eq!(after(&[20], 1_000, 1_500), None);
     }

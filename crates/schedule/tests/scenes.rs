@@ -260,51 +260,6 @@ fn a_small_budget_goes_round() {
     assert_eq!(rig.waiting(), 0);
 }
 
-/// Each of them has work for all of the time, over one connection that would serve it without end.
-#[test]
-fn destinations_with_one_connection_take_turns() {
-    let settings = Settings { connections_max: 5, ..Settings::default() };
-    let busy = |count: usize| {
-        let mut rig = rig(settings.clone(), vec![Host::Alive; count]);
-        rig.manner.service = SECOND / 10;
-        rig.limits = vec![Limits { connections: 1, messages_per_connection: u32::MAX, ..LIMITS }; count];
-        (0..count * 2_000).for_each(|number| drop(rig.add(number % count, 1, false)));
-        rig
-    };
-    let mut many = busy(12);
-    let came = |rig: &Rig| -> Vec<usize> { rig.lists.iter().map(|list| 2_000 - list.len()).collect() };
-    // Four of twelve at a time: each has had a turn after three of them.
-    many.run(3 * settings.turn);
-    assert!(came(&many).iter().all(|came| *came > 0), "{:?}", came(&many));
-    many.run(30 * settings.turn);
-    let shares = came(&many);
-    let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
-    assert!(most * 4 <= least * 5, "all have the same share, but for a turn: {shares:?}");
-    // A turn is long: what a handshake costs is little beside it.
-    let opened: usize = many.opened.iter().sum();
-    assert!(opened <= 4 * 34, "{:?}", many.opened);
-    // Who has no others beside him is not disturbed.
-    let mut few = busy(4);
-    few.run(20 * settings.turn);
-    assert_eq!(few.opened, [1; 4]);
-}
-
-#[test]
-fn urgent_mail_does_not_stand_behind_all_who_want_a_connection() {
-    let settings = Settings { connections_max: 2, ..Settings::default() };
-    let mut rig = rig(settings, vec![Host::Alive; 42]);
-    rig.manner.service = SECOND;
-    rig.class = Class::Bulk;
-    (0..41).for_each(|to| drop(rig.add(to, 1, false)));
-    rig.run(SECOND);
-    rig.class = Class::Urgent;
-    let urgent = rig.add(41, 1, false);
-    let (committed, came) = (rig.now, |rig: &Rig| rig.delivered.get(&(urgent, 0)).copied());
-    rig.run(60 * SECOND);
-    assert!(came(&rig).is_some_and(|at| at - committed < 4 * SECOND), "{:?}", came(&rig).map(|at| at - committed));
-    assert_eq!(rig.waiting(), 0);
-}
-
 #[test]
 fn a_host_that_takes_two_connections_is_not_hammered_for_a_third() {
     let mut rig = rig(Settings::default(), vec![Host::Few(2)]);
