@@ -17,6 +17,8 @@ const EACH: Duration = Duration::from_millis(2_070);
 /// What keeps the host busy.
 #[derive(Clone, Copy)]
 enum Load {
+    /// A list that goes in small transactions.
+    List,
     /// Messages each with as many recipients as one may have and still go before lists.
     Messages,
 }
@@ -30,6 +32,7 @@ fn before(load: Load, sabotage: Option<Sabotage>) -> (usize, Duration) {
         scene.config.delivery.connections_per_destination = 1;
         scene.postmaster_at(1);
         let (messages, recipients, each) = match load {
+            Load::List => (1, 600, 5),
             Load::Messages => (150, 20, 20),
         };
         scene.config.delivery.recipients_per_transaction = each;
@@ -58,6 +61,16 @@ fn before(load: Load, sabotage: Option<Sabotage>) -> (usize, Duration) {
     };
     let most = singles.map(others).max().unwrap();
     (most, facts.taken.iter().filter(|taken| is_load(taken)).filter_map(|taken| taken.acked).max().unwrap())
+}
+
+#[test]
+fn a_message_waits_for_one_transaction_of_a_list_however_small_these_are() {
+    let (most, time) = before(Load::List, None);
+    let (most_ahead, time_ahead) = before(Load::List, Some(Sabotage::ListsAhead));
+    println!("{most} before it and {time:?} in all, or {most_ahead} and {time_ahead:?}");
+    assert!(most <= 1, "{most} transactions of a list before a single message");
+    assert!(time > 2 * SECOND + EACH * SINGLES, "the list was over before them: {time:?}");
+    assert!(most_ahead > 1, "not noticed");
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub(crate) enum Sabotage {
     SameHostAgain,
     /// After a 421 to the first MAIL the next message knocks at once, and nothing is learned from it.
     KnockAgain,
+    /// Transactions of a list follow each other on a connection before the first is answered.
+    ListsAhead,
     /// However many recipients are on their way over a connection, more follow.
     SendAhead,
     /// No host is passed over for what it did.
