@@ -171,7 +171,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
     #[cfg(not(test))]
     let retry_max = delivery.retry_max;
     #[cfg(test)]
-    let (learns_pace, lists_go_alone) = (!is_sabotaged(Sabotage::KnockAgain), !is_sabotaged(Sabotage::ListsAhead));
+    let (learns_pace, lists_go_alone) = (!is_sabotaged(Sabotage::NoPace), !is_sabotaged(Sabotage::ListsAhead));
     #[cfg(not(test))]
     let (learns_pace, lists_go_alone) = (true, true);
     Settings {

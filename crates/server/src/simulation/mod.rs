@@ -27,6 +27,7 @@ mod machine;
 mod many;
 mod moves;
 mod mx;
+mod paced;
 mod plan;
 mod random;
 mod run;
