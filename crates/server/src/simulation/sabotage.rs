@@ -37,6 +37,8 @@ pub(crate) enum Sabotage {
     ListsAhead,
     /// However many recipients are on their way over a connection, more follow.
     SendAhead,
+    /// TLS is tried with each host each time.
+    ForgetTls,
     /// No host is passed over for what it did.
     PassOverNobody,
     /// A site that is down is tried every few seconds.

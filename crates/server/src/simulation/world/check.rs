@@ -24,6 +24,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// Recipients up to which a message goes before lists.
 const SMALL: usize = 20;
@@ -49,6 +50,8 @@ const RATE_WINDOW: Duration = Duration::from_secs(60);
 /// Attempts at a host that takes nothing: those of the first hour after a start, and of each hour after it.
 const ATTEMPTS_FIRST: f64 = 16.0;
 const ATTEMPTS_HOUR: f64 = 3.0;
+/// Connections that a site may have before one of its hosts took something.
+const WINDOW_START: usize = 5;
 /// The longest that a connection to such a host lasts: the greeting and EHLO in the slow lane.
 const HELD_MAX: Duration = Duration::from_secs(11 * 60);
 /// Octets that a host may say before it is left: what a reply may have, and what wires hold.
@@ -119,6 +122,7 @@ pub(super) fn check(facts: &Facts, seen: &Seen, world: &World, terms: &Terms<'_>
         }
     }
     checker.cost();
+    checker.tls();
     checker.wrong
 }
 
@@ -402,6 +406,27 @@ impl Checker<'_> {
             }
         }
         self.wrong.extend(wrong);
+    }
+
+    /// A host whose TLS is broken, and that takes mail without it, is asked for it once a day: over the connections that there are
+    /// at that time.
+    fn tls(&mut self) {
+        let starts = 1 + self.facts.downs.len();
+        let days = (self.facts.ended.as_secs_f64() / DAY.as_secs_f64()).ceil() as usize;
+        for (number, host) in (0_u32..).zip(self.world.hosts()) {
+            let is_broken = matches!(host.script.base, Character::BrokenTls | Character::Hostile(Hostility::TlsCut));
+            if !is_broken || !host.script.episodes.is_empty() {
+                continue;
+            }
+            let connections = self.terms.limits[self.world.site_of(number) as usize].connections as usize;
+            let tried = self.seen.handshakes.iter().filter(|host| **host == number).count();
+            let most = (starts + days) * connections.min(WINDOW_START);
+            if tried > most {
+                self.say(format!(
+                    "COSTLY: {tried} handshakes with host {number}, whose TLS is broken; {most} are the most"
+                ));
+            }
+        }
     }
 
     /// Who never takes mail costs little.

@@ -84,6 +84,7 @@ fn what_is_broken_in_a_world_is_noticed() {
         (Sabotage::Tireless, "attempts at host", 1),
         (Sabotage::Patient, "for a connection to host*which is hung;", 11),
         (Sabotage::Patient, "for a connection to host*which is hung-data", 1),
+        (Sabotage::ForgetTls, "handshakes with host*whose TLS is broken", 1),
         (Sabotage::AllEars, "octets were taken from host", 2),
     ] {
         let has_all = |wrong: &String| words.split('*').all(|words| wrong.contains(words));
