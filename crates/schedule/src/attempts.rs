@@ -255,7 +255,7 @@ impl Scheduler {
 
     /// Gives a connection what was taken from the line for it.
     fn fly(&mut self, connection: ConnectionId, taken: Taken, now: Duration) -> Take {
-        let Taken { message, first, others, split, is_alone } = taken;
+        let Taken { message, first, others, split, is_alone, is_list } = taken;
         if let Some((whole, rest)) = split
             && let Some(destination) = self.destinations.get_mut(&first.destination)
         {
@@ -271,7 +271,7 @@ impl Scheduler {
         let Some(found) = self.pool.get_mut(connection) else { return Take::Close };
         found.taken += 1;
         let job = Job { message, recipients: recipients.clone(), probe: found.probe && found.taken == 1 };
-        let (taken, lost) = (self.step, None);
+        let (taken, lost, is_alone) = (self.step, None, is_alone || is_list && self.settings.lists_go_alone);
         found.flights.push_back(Flight { message, recipients, first, others, taken, is_alone, lost });
         Take::Job(job)
     }

@@ -88,7 +88,7 @@ pub(crate) struct Flight {
     pub(crate) others: Vec<Part>,
     /// When it was taken, by the scheduler's count of steps.
     pub(crate) taken: u64,
-    /// It was lost before: nothing goes behind it.
+    /// It was lost before, or is of a list: nothing goes behind it.
     pub(crate) is_alone: bool,
     /// No answer came; whether its recipients are to be tried one by one.
     pub(crate) lost: Option<bool>,

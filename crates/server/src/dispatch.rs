@@ -171,9 +171,9 @@ pub(crate) fn settings(config: &Config) -> Settings {
     #[cfg(not(test))]
     let retry_max = delivery.retry_max;
     #[cfg(test)]
-    let learns_pace = !is_sabotaged(Sabotage::KnockAgain);
+    let (learns_pace, lists_go_alone) = (!is_sabotaged(Sabotage::NoPace), !is_sabotaged(Sabotage::ListsAhead));
     #[cfg(not(test))]
-    let learns_pace = true;
+    let (learns_pace, lists_go_alone) = (true, true);
     Settings {
         connections_max: count(delivery.connections_max),
         window_start: WINDOW_START.min(delivery.connections_per_destination),
@@ -187,6 +187,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
         warn_after: Some(delivery.warn_after).filter(|after| !after.is_zero()),
         give_up_after: delivery.give_up_after,
         learns_pace,
+        lists_go_alone,
         fresh_waits: delivery.mode == DeliveryMode::Queue,
         ..Settings::default()
     }

@@ -29,8 +29,16 @@ pub(crate) enum Sabotage {
     KeepPosts,
     /// Mail that a host put off goes there again, whoever else would take it.
     SameHostAgain,
-    /// After a 421 to the first MAIL the next message knocks at once, and nothing is learned from it.
+    /// After a 421 to the first MAIL the next message knocks at once.
     KnockAgain,
+    /// Nothing is learned of how much a site takes that turns mail away.
+    NoPace,
+    /// Transactions of a list follow each other on a connection before the first is answered.
+    ListsAhead,
+    /// However many recipients are on their way over a connection, more follow.
+    SendAhead,
+    /// TLS is tried with each host each time.
+    ForgetTls,
     /// No host is passed over for what it did.
     PassOverNobody,
     /// A site that is down is tried every few seconds.

@@ -283,6 +283,10 @@ impl<'a> Talk<'a> {
             }
             return On::Over;
         }
+        if !self.host.bears() {
+            self.say("421 4.7.0 too many messages").await;
+            return On::Over;
+        }
         self.transactions += 1;
         self.sender = Some(path.to_owned());
         let on = self.fault(Point::Mail).await;

@@ -8,7 +8,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, duplex};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader, duplex,
+};
 
 /// How a host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,15 +84,20 @@ async fn talk(stream: impl AsyncRead + AsyncWrite, mood: Mood, number: usize) {
                 b"250-mx.test\r\n250 STARTTLS\r\n"
             }
             Some("EHLO") => b"250 mx.test\r\n",
-            // No handshake can be done over this kind of connection.
             Some("STARTTLS") => b"220 go on\r\n",
             _ => b"500 what?\r\n",
         };
         if output.write_all(reply).await.is_err() {
             return;
         }
-        if mood == Mood::HungTls && line == "STARTTLS" {
-            pending().await
+        match mood {
+            Mood::HungTls if line == "STARTTLS" => pending().await,
+            _ if line == "STARTTLS" => {
+                // What it hears then is no line.
+                drop(lines.into_inner().read_u8().await);
+                return drop(output.write_all(b"454 4.7.0 out of order\r\n").await);
+            }
+            _ => {}
         }
     }
 }
