@@ -25,6 +25,7 @@ mod many;
 mod moves;
 mod mx;
 mod plan;
+mod race;
 mod random;
 mod run;
 mod sabotage;
