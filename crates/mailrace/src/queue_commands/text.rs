@@ -119,6 +119,7 @@ impl Printer {
             Action::Retry => "to be tried now",
             Action::Hold => "held",
             Action::Release => "released",
+            Action::Bounce => "bounced",
             _ => "deleted",
         };
         output.line(match (self.dry_run, recipients) {
@@ -132,6 +133,9 @@ impl Printer {
             output.line(match action {
                 Action::Retry => format!("{what} held: mailrace queue release lets go of them"),
                 Action::Hold => format!("{what} held before"),
+                Action::Bounce => {
+                    format!("{what} held: reports to the postmaster; mailrace queue delete takes them out")
+                }
                 _ => format!("{what} not held"),
             });
         }
@@ -144,8 +148,11 @@ impl Printer {
             output.line(format_args!("{what} kept until {whose} time; name {them} by id to send now"));
         }
         let active = number(totals, "active");
+        let what = count(active, "recipient");
+        if active > 0 && action == Action::Bounce {
+            output.line(format_args!("{what} being delivered right now, and left alone"));
+        }
         if active > 0 && matches!(action, Action::Hold | Action::Delete) {
-            let what = count(active, "recipient");
             output.line(format_args!("{what} being delivered right now: what is under way may still arrive"));
         }
     }

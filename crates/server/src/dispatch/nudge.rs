@@ -1,10 +1,11 @@
 //! The queue tools' side of dispatch: what they ask of it, and what they tell it.
 
 use super::{Dispatch, micros};
-use crate::queue::{DestinationState, Destinations, Down, Nudge};
+use crate::queue::{Bounced, DestinationState, Destinations, Down, Meant, Nudge};
 use mail::QueueId;
 use schedule::Health;
 use spool::Store as _;
+use std::sync::Arc;
 
 impl Nudge for Dispatch {
     fn released(&self, destinations: Destinations<'_>) {
@@ -42,6 +43,10 @@ impl Nudge for Dispatch {
 
     fn is_active(&self, id: QueueId, recipient: u32) -> bool {
         self.lock().scheduler.is_in_flight(id, recipient)
+    }
+
+    fn bounce(&self, meant: Vec<Meant>, why: &str) -> Option<Vec<Bounced>> {
+        self.bounce_some(meant, Arc::from(why)).blocking_recv().ok()
     }
 
     fn destination(&self, name: &[u8]) -> Option<DestinationState> {

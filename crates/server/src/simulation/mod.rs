@@ -16,6 +16,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
 
 mod book;
+mod bounce;
 mod check;
 mod disk;
 mod host;
