@@ -263,6 +263,12 @@ fn state_of_destination(output: &mut Output, line: &Value) {
         let messages = count(in_flight, "message");
         output.line(format_args!("            {} with {messages} under way", count(connections, "connection")));
     }
+    if let Some(waits) = waits_for(line) {
+        let (ready, more) = (number(line, "ready"), line.get("has_more").is_some());
+        let more = if more { ", and more in the spool" } else { "" };
+        output.line(format_args!("            {waits}"));
+        output.line(format_args!("            {} in memory{more}", count(ready, "message")));
+    }
     let is_named = |site: &&str| Some(*site) == text(line, "destination") || Some(*site) == text(line, "host");
     let site = text(line, "site").filter(|site| !is_named(site));
     let slow = text(line, "lane").map(|_| ", which were silent: long time limits, few connections").unwrap_or_default();
@@ -275,6 +281,17 @@ fn state_of_destination(output: &mut Output, line: &Value) {
     if let Some(pace) = learned_pace(line) {
         output.line(format_args!("            {pace}"));
     }
+}
+
+/// What mail that is due and not tried waits for.
+fn waits_for(place: &Value) -> Option<String> {
+    let what = crate::output::waits_for(place)?;
+    let most = thousands(number(place, "connections_max"));
+    let part = if text(place, "lane").is_some() { "the tenth" } else { "all that it may have" };
+    Some(match text(place, "waits_for") {
+        Some("connection") => format!("{what}: {part} of delivery.connections_max = {most} is in use"),
+        _ => what,
+    })
 }
 
 /// The pace of a destination that refuses what comes faster.
@@ -426,6 +443,26 @@ mod tests {
             learned_pace(&json!({ "learned_messages_per_second": 0.912 })).unwrap(),
             "paced: 0.912 messages a second, learned from its 421 and 4xx replies"
         );
+    }
+
+    #[test]
+    fn what_is_due_says_what_it_waits_for() {
+        let place =
+            |lane| json!({ "waits_for": "connection", "waits_since": 12, "connections_max": 1_000, "lane": lane });
+        assert_eq!(waits_for(&json!({ "ready": 3 })), None);
+        assert_eq!(
+            waits_for(&place(Value::Null)).unwrap(),
+            "waits for a connection since 12s: all that it may have of delivery.connections_max = 1,000 is in use"
+        );
+        assert_eq!(
+            waits_for(&place(json!("slow"))).unwrap(),
+            "waits for a connection since 12s: the tenth of delivery.connections_max = 1,000 is in use"
+        );
+        for (what, words) in
+            [("rate", "waits for the rate of its [[destination]] rule"), ("pace", "waits for its pace")]
+        {
+            assert_eq!(waits_for(&json!({ "waits_for": what })).unwrap(), words);
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ mod view;
 mod walk;
 
 pub use command::{Action, By, Command, LIST_MAX, reason};
-pub use nudge::{Bounced, DestinationState, Destinations, Down, Meant, Nobody, Nudge, Trouble};
+pub use nudge::{Bounced, DestinationState, Destinations, Down, Meant, Nobody, Nudge, Trouble, Waits};
 pub use pattern::{Pattern, PatternError};
 pub use selection::{Selection, Standing};
 pub use tools::{COMMANDS_MAX, Deed, Tell, Tools};

@@ -106,6 +106,28 @@ pub struct DestinationState {
     pub rate: Option<u32>,
     /// The same, as learned from what its hosts refused with 421 or 4xx, while that is felt.
     pub pace: Option<u32>,
+    /// What its mail that is due waits for, if it has some and is not tried.
+    pub waits: Option<Waits>,
+    /// Messages that are in memory and wait for a connection.
+    pub ready: u64,
+    /// The spool has, or may have, more that is due.
+    pub has_more: bool,
+}
+
+/// What mail that is due waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waits {
+    /// For a connection.
+    Connection {
+        /// For so long.
+        since: Duration,
+        /// `delivery.connections_max`, of which all that it may have are in use.
+        most: u32,
+    },
+    /// For the rate of its rule.
+    Rate,
+    /// For the pace that was learned.
+    Pace,
 }
 
 /// Why and how long a destination is left alone.

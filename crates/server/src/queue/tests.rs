@@ -77,7 +77,14 @@ impl Nudge for Dispatcher {
         let state =
             DestinationState { down: Some(down), site: Some("mx.test:25".to_owned()), ..DestinationState::default() };
         if name == b"paced.test" {
-            return Some(DestinationState { pace: Some(912), ..DestinationState::default() });
+            let waits = Some(Waits::Connection { since: Duration::from_millis(12_900), most: 1_000 });
+            return Some(DestinationState {
+                pace: Some(912),
+                waits,
+                ready: 7,
+                has_more: true,
+                ..DestinationState::default()
+            });
         }
         [b"down.test".as_slice(), b"too.test"].contains(&name).then_some(state)
     }
@@ -297,6 +304,12 @@ async fn a_message_is_shown_with_all_that_is_known() {
     trial.add(5, "<bob@b.test>", &["q@paced.test"]);
     let (lines, _) = trial.run(&command(id(5))).await;
     assert_eq!(lines[0]["destinations"]["paced.test"]["learned_messages_per_second"], 0.912);
+    let (lines, _) = trial.run(r#"{"action":"destinations"}"#).await;
+    let of = |name: &str| lines.iter().find(|line| line["destination"] == name).unwrap().clone();
+    let figures =
+        ["waits_for", "waits_since", "connections_max", "ready", "has_more"].map(|name| of("paced.test")[name].clone());
+    assert_eq!(figures, [json!("connection"), json!(12), json!(1_000), json!(7), json!(true)]);
+    assert!(["waits_for", "ready", "has_more"].iter().all(|name| !of("down.test").contains_key(*name)));
     let (lines, last) = trial.run(&command(QueueId::MIN)).await;
     assert_eq!(lines, [Map::from_iter([("missing".to_owned(), json!(QueueId::MIN.to_string()))])]);
     assert_eq!((&last["missing"], &last["messages"]), (&json!(1), &json!(0)));
