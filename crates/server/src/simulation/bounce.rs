@@ -22,7 +22,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// How long the disk takes for each write.
 const FLUSH: Duration = Duration::from_millis(20);
 /// Recipients of the list: more than one report tells of.
-const COUNT: usize = 3_000;
+const COUNT: usize = 5_000;
 
 /// Lets time pass on the clock that stands still otherwise.
 async fn after(time: Duration) {
