@@ -508,6 +508,7 @@ impl Site {
             limits: self.limits,
             pace: self.pace.known(),
             waits_for_rate: !self.line.is_empty() && self.down.is_none() && self.available(now) == 0,
+            waits_since: self.wants_since,
         }
     }
 }

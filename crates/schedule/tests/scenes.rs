@@ -41,6 +41,38 @@ fn greeted(scheduler: &mut Scheduler, limits: Limits) -> ConnectionId {
 }
 
 #[test]
+fn who_has_work_and_is_not_served_says_since_when_and_for_what() {
+    let mut scheduler = Scheduler::new(Settings { connections_max: 2, ..Settings::default() }, 1);
+    let at = |step: u64| START + Duration::from_millis(step);
+    for (number, name) in [(1, b"a.test"), (2, b"b.test")] {
+        let now = at(number);
+        assert_eq!(scheduler.add(name, job(number), Class::Normal, now), Added::Ready);
+        assert_eq!(scheduler.site_of(name, now), None, "its hosts are not known");
+        while let Some(action) = next_at(&mut scheduler, None, LIMITS, now) {
+            assert!(matches!(action, Action::Open { .. }), "{action:?}");
+        }
+    }
+    let since = |scheduler: &Scheduler, name: &[u8]| scheduler.site_of(name, at(9)).unwrap().waits_since;
+    // One place is that of hosts that were silent.
+    assert_eq!(since(&scheduler, b"a.test"), None);
+    assert_eq!(since(&scheduler, b"b.test"), Some(at(2)));
+    scheduler.set(Settings { connections_max: 20, ..Settings::default() }, at(3));
+    while next_at(&mut scheduler, None, LIMITS, at(3)).is_some() {}
+    assert_eq!(since(&scheduler, b"b.test"), None, "it has one");
+    // What a rule lets pass in a time is used up.
+    let limits = Limits { messages_per_second: Some(1_000), ..LIMITS };
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    for number in 1..=2 {
+        assert_eq!(scheduler.add(b"c.test", job(number), Class::Normal, START), Added::Ready);
+    }
+    let connection = greeted(&mut scheduler, limits);
+    let waits = |scheduler: &Scheduler, now| scheduler.site_of(b"c.test", now).unwrap().waits_for_rate;
+    assert!(!waits(&scheduler, START));
+    assert!(matches!(scheduler.take(connection, START), Take::Job(_)));
+    assert!(waits(&scheduler, START) && !waits(&scheduler, START + 2 * SECOND));
+}
+
+#[test]
 fn mail_for_a_dead_host_is_warned_of_once_and_given_up_once_in_time() {
     let mut rig = rig(Settings::default(), vec![Host::Dead]);
     for _ in 0..500 {

@@ -7,6 +7,8 @@
 //!
 //! A crash forgets everything here. At the start each destination that the spool has recipients for is due.
 
+mod bounce;
+mod claims;
 mod errands;
 mod nudge;
 mod overdue;
@@ -25,6 +27,7 @@ use crate::service::Service;
 use crate::settle;
 #[cfg(test)]
 use crate::simulation::{Sabotage, Sizes, hold_back, is_sabotaged, let_go};
+pub(crate) use claims::Claims;
 use errands::{Errand, Task};
 pub(crate) use errands::{reconfigure, run};
 use mail::{Envelope, QueueId};
@@ -128,6 +131,8 @@ pub(crate) struct Dispatch {
     sleeps_until: AtomicU64,
     /// What senders are told of in a moment.
     pub(crate) gathering: settle::Gathering,
+    /// Of whom somebody is told without an attempt.
+    pub(crate) claims: Claims,
     /// Why recipients were deferred last; for people who ask.
     pub(crate) reasons: settle::Reasons,
     /// Messages that are made 7-bit at a time.
@@ -231,6 +236,7 @@ impl Dispatch {
             earlier: Notify::new(),
             sleeps_until: AtomicU64::new(u64::MAX),
             gathering: settle::Gathering::default(),
+            claims: Claims::default(),
             reasons: settle::Reasons::default(),
             conversions: Semaphore::new(CONVERSIONS_MAX),
             rehomes_again: AtomicBool::new(false),

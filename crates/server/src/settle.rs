@@ -374,8 +374,13 @@ pub(crate) fn log_deferred(service: &Service, attempt: &Attempt<'_>, cause: &Cau
             dispatch.reasons.remember(attempt.envelope.id, *position, Status::Waiting, reason, &cause.text);
         }
     }
-    let fate = |state: &(u32, State)| Judged { fate: Fate::Deferred(cause.clone()), kind: None, state: state.1 };
-    let judged: Vec<Judged> = attempt.positions.iter().map(fate).collect();
+    log_fate(service, attempt, &Fate::Deferred(cause));
+}
+
+/// Says in the log that recipients came to the same.
+pub(crate) fn log_fate(service: &Service, attempt: &Attempt<'_>, fate: &Fate) {
+    let judged = |(_, state): &(u32, State)| Judged { fate: fate.clone(), kind: None, state: *state };
+    let judged: Vec<Judged> = attempt.positions.iter().map(judged).collect();
     log(service, attempt, &judged);
 }
 

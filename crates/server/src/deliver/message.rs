@@ -11,6 +11,7 @@ use mail::{Envelope, QueueId};
 use schedule::Positions;
 use spool::envelope::{decode_head, decode_recipient};
 use spool::{Part, Recent, State, Status, Store as _, StoredEnvelope};
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 /// How much of a stored content is read at once.
@@ -56,24 +57,42 @@ pub(crate) enum Unfit {
 }
 
 impl Outgoing {
-    /// Loads the message of a job.
+    /// Loads the message of a job, with those of the recipients that wait and that nobody bounces.
     ///
     /// # Errors
     /// Nothing is left to do for it, or the spool cannot read it.
     /// # Cancel safety
     /// Yes.
     pub(crate) async fn load(dispatch: &Dispatch, id: QueueId, recipients: &Positions) -> Result<Self, Unfit> {
+        match dispatch.claims.open(id, recipients) {
+            Cow::Borrowed(_) => Self::read(dispatch, id, recipients, false).await,
+            Cow::Owned(open) if open.is_empty() => Err(Unfit::Nothing),
+            Cow::Owned(open) => Self::read(dispatch, id, &Positions::from(open.as_slice()), false).await,
+        }
+    }
+
+    /// The same for who has claimed the recipients, with those that are held.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    /// # Cancel safety
+    /// Yes.
+    pub(crate) async fn load_claimed(dispatch: &Dispatch, id: QueueId, recipients: &[u32]) -> Result<Self, Unfit> {
+        Self::read(dispatch, id, &Positions::from(recipients), true).await
+    }
+
+    async fn read(dispatch: &Dispatch, id: QueueId, recipients: &Positions, with_held: bool) -> Result<Self, Unfit> {
         if let Some(early) = dispatch.early.get(id) {
             return early.outgoing(recipients);
         }
         if let Some(Recent { envelope, recipients_left, body }) = dispatch.spool.recent(id, recipients.iter()) {
             let is_small = envelope.body_bytes <= HELD_BYTES_MAX;
             let content = if is_small { Content::Here(body.into()) } else { Content::Stored { read: 0 } };
-            return Self::assemble(id, &envelope, recipients_left, recipients, content);
+            return Self::assemble(id, &envelope, recipients_left, recipients, content, with_held);
         }
         match dispatch.reading.part(id, recipients).await {
             Ok(Part { envelope, recipients_left }) => {
-                Self::assemble(id, &envelope, recipients_left, recipients, Content::Stored { read: 0 })
+                Self::assemble(id, &envelope, recipients_left, recipients, Content::Stored { read: 0 }, with_held)
             }
             Err(Unread::Gone) => Err(Unfit::Nothing),
             Err(why) => Err(Unfit::Unread(why)),
@@ -97,6 +116,7 @@ impl Outgoing {
         recipients_left: usize,
         recipients: &Positions,
         content: Content,
+        with_held: bool,
     ) -> Result<Self, Unfit> {
         let unreadable = |error: spool::envelope::EnvelopeError| Unfit::Unread(Unread::Bad(error.to_string()));
         let mut envelope = decode_head(id, &stored.head).map_err(unreadable)?;
@@ -106,7 +126,7 @@ impl Outgoing {
         for wanted in recipients.iter() {
             while rest.next_if(|one| one.position < wanted).is_some() {}
             let Some(found) = rest.next_if(|one| one.position == wanted) else { continue };
-            if found.state.status == Status::Waiting {
+            if found.state.status == Status::Waiting || with_held && found.state.status == Status::Held {
                 envelope.recipients.push(decode_recipient(&found.data).map_err(unreadable)?);
                 positions.push((wanted, found.state));
             }

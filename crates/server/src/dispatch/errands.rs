@@ -3,11 +3,11 @@
 //! Decisions only send an [`Errand`] and never wait. One task ([`run`]) takes them, and owns what they begin; at the end of the
 //! server it waits for what is open.
 
-use super::{Dispatch, Owed, Post, Renewal, Way, overdue, rehome};
+use super::{Dispatch, Owed, Post, Renewal, Way, bounce, overdue, rehome};
 use crate::deliver;
 use crate::dns::NoHosts;
 use crate::env::blocking;
-use crate::queue::{Destinations, Nudge as _};
+use crate::queue::{Bounced, Destinations, Meant, Nudge as _};
 use crate::resolve;
 use crate::service::Service;
 use crate::settle;
@@ -23,6 +23,7 @@ use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 /// Why mail waits whose hosts were not found for a fault of ours.
@@ -66,6 +67,11 @@ pub(super) enum Errand {
         message: QueueId,
         recipients: Positions,
         kind: Overdue,
+    },
+    Bounce {
+        meant: Vec<Meant>,
+        why: Arc<str>,
+        answer: oneshot::Sender<Vec<Bounced>>,
     },
 }
 
@@ -179,6 +185,14 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
             tasks.spawn(async move {
                 deliver::run(service, way, connection, post).await;
                 drop(guard);
+            });
+        }
+        Errand::Bounce { meant, why, answer } => {
+            let dispatch = Arc::clone(dispatch);
+            tasks.spawn(async move {
+                let bounced = bounce::bounce(&service, &dispatch, meant, &why).await;
+                // Who asked may have gone.
+                drop(answer.send(bounced));
             });
         }
         Errand::Overdue { destination, name, message, recipients, kind } => {

@@ -2,6 +2,7 @@
 //! and the end of a time that its sender gave by the scheduler's clock.
 
 use super::Dispatch;
+use super::claims::Claim;
 use crate::deliver::{Outgoing, Unfit};
 use crate::resolve;
 use crate::service::Service;
@@ -31,8 +32,8 @@ pub(super) async fn settle(
     if service.keeper.pressure() == spool::Pressure::Poisoned {
         return settle::TELL_AGAIN;
     }
-    let outgoing = match load(service, dispatch, message, recipients).await {
-        Ok(Some(outgoing)) => outgoing,
+    let (outgoing, _claim) = match load(service, dispatch, message, recipients).await {
+        Ok(Some(loaded)) => loaded,
         Ok(None) => return Duration::ZERO,
         Err(Unread) => return settle::TELL_AGAIN,
     };
@@ -59,8 +60,8 @@ pub(super) async fn settle_by_time(
     if service.keeper.pressure() == spool::Pressure::Poisoned {
         return Some(later);
     }
-    let outgoing = match load(service, dispatch, message, recipients).await {
-        Ok(outgoing) => outgoing?,
+    let (outgoing, _claim) = match load(service, dispatch, message, recipients).await {
+        Ok(loaded) => loaded?,
         Err(Unread) => return Some(later),
     };
     let Some(at) = deadline::to_come(&outgoing.envelope) else { return Some(Duration::MAX) };
@@ -77,20 +78,21 @@ pub(super) async fn settle_by_time(
 /// It cannot be read, and an operator was told.
 struct Unread;
 
-/// Reads what is overdue; `None` if nothing of it waits any more, or it was given up and goes into a report.
+/// Reads what is overdue, and claims it; `None` if nothing of it waits any more, or it was given up and goes into a report.
 async fn load(
     service: &Service,
-    dispatch: &Dispatch,
+    dispatch: &Arc<Dispatch>,
     message: QueueId,
     recipients: &Positions,
-) -> Result<Option<Outgoing>, Unread> {
+) -> Result<Option<(Outgoing, Claim)>, Unread> {
     let is_open = |position: &u32| dispatch.gathering.word(message, *position) != Some(Word::Failed);
-    let recipients: Positions = recipients.iter().filter(is_open).collect();
-    if recipients.is_empty() {
+    let recipients: Vec<u32> = recipients.iter().filter(is_open).collect();
+    let claim = Claim::overdue(dispatch, message, &recipients);
+    if claim.recipients.is_empty() {
         return Ok(None);
     }
-    match Outgoing::load(dispatch, message, &recipients).await {
-        Ok(outgoing) => Ok(Some(outgoing)),
+    match Outgoing::load(dispatch, message, &Positions::from(claim.recipients.as_slice())).await {
+        Ok(outgoing) => Ok(Some((outgoing, claim))),
         Err(Unfit::Nothing) => Ok(None),
         Err(Unfit::Unread(why)) => {
             let text = format!("message {message} is overdue and cannot be read: {why}; {}", why.advice());

@@ -18,6 +18,7 @@
 
 mod behind;
 mod book;
+mod bounce;
 mod campaign;
 mod check;
 mod disk;
@@ -29,6 +30,7 @@ mod moves;
 mod mx;
 mod paced;
 mod plan;
+mod race;
 mod random;
 mod run;
 mod sabotage;

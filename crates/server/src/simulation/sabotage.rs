@@ -13,6 +13,8 @@ pub(crate) enum Sabotage {
     ForgetOutcome,
     /// A recipient that was deferred is never looked at again.
     DropDeferred,
+    /// What is bounced is tried until it is done.
+    Unclaimed,
     /// A report is not stored, and its recipient is done all the same.
     DropReport,
     /// Of several reports on one message none is recorded before all are stored.
