@@ -127,7 +127,7 @@ fn a_single_message_waits_for_one_transaction(recipients: usize) {
     };
     let hop = Hop::new(Manners::offering(&["PIPELINING", "CHUNKING"]).script(script));
     let setup = relay(&[&hop]).set("delivery.connections_per_destination", "1");
-    let server = setup.set("delivery.recipients_per_transaction", &recipients.to_string()).start();
+    let server = setup.set("delivery.recipients_per_transaction", recipients.to_string()).start();
     let list: Vec<String> = (0..12 * recipients).map(|number| format!("r{number}@d.test")).collect();
     let list: Vec<&str> = list.iter().map(String::as_str).collect();
     send(&server, "a@client.test", &list, b"Subject: list\r\n\r\nhello\r\n");
