@@ -298,10 +298,12 @@ fn judge(service: &Service, attempt: &Attempt<'_>, recipient: &Recipient, fate: 
         return Judged { fate: Fate::Failed(cause), kind: Some(Kind::Failed), state: done };
     }
     let tried = before.tried();
-    let seed = envelope.id.to_u64();
     let due = match cause.is_crowded {
         true => now,
-        false => now + schedule::retry_after(tried.tries(), &crate::dispatch::settings(&live.config), seed),
+        false => {
+            let seed = seed_of(attempt, tried.tries());
+            now + schedule::retry_after(tried.tries(), &crate::dispatch::settings(&live.config), seed)
+        }
     };
     let state = tried.until(deadline::capped(envelope, due, now));
     let is_late = match deadline::wants_to_hear(envelope) {
@@ -310,6 +312,15 @@ fn judge(service: &Service, attempt: &Attempt<'_>, recipient: &Recipient, fate: 
     };
     let is_late = is_late && !before.is_warned();
     Judged { fate: Fate::Deferred(cause), kind: is_late.then_some(Kind::Delayed), state }
+}
+
+/// What spreads the next attempts: another one for each message, attempt and transaction. Those of one transaction stay together.
+fn seed_of(attempt: &Attempt<'_>, tries: u8) -> u64 {
+    let first = attempt.positions.first().map_or(0, |(position, _)| *position);
+    // Odd numbers, so that few of these meet.
+    let id = attempt.envelope.id.to_u64();
+    id.wrapping_add(u64::from(first).wrapping_mul(0x9e37_79b9))
+        .wrapping_add(u64::from(tries).wrapping_mul(0x85eb_ca6b_27d5))
 }
 
 /// Tells the sender, and marks what he was told: in one report, or in as many as it takes. Those of whom one report tells are

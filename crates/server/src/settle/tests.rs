@@ -21,7 +21,11 @@ struct Trial {
 
 impl Trial {
     fn new() -> Self {
-        let (service, dispatch, spool) = Service::trial_with_spool(crate::config::Config::default());
+        Self::with(crate::config::Config::default())
+    }
+
+    fn with(config: crate::config::Config) -> Self {
+        let (service, dispatch, spool) = Service::trial_with_spool(config);
         Self { service, dispatch, spool, ids: QueueIds::new(Node::default()).into() }
     }
 
@@ -42,10 +46,16 @@ impl Trial {
 
     /// Defers one recipient of a message, and says how he is then.
     async fn defer(&self, envelope: &Envelope, position: u32) -> Status {
-        let one = envelope.recipients.get(position as usize).unwrap().clone();
+        let states = self.defer_all(envelope, &[(position, State::default())]).await;
+        states.first().unwrap().status
+    }
+
+    /// Defers what was in one transaction, and says how they are then.
+    async fn defer_all(&self, envelope: &Envelope, positions: &[(u32, State)]) -> Vec<State> {
+        let recipients = positions.iter().map(|(one, _)| envelope.recipients.get(*one as usize).unwrap().clone());
         let attempt = Attempt {
-            envelope: &Envelope { recipients: vec![one], ..envelope.clone() },
-            positions: &[(position, State::default())],
+            envelope: &Envelope { recipients: recipients.collect(), ..envelope.clone() },
+            positions,
             content_bytes: 14,
             recipients_left: envelope.recipients.len(),
             next_hop: NextHop::None,
@@ -60,8 +70,8 @@ impl Trial {
             owner: None,
         };
         let later = Cause::new(EnhancedCode::of(Outcome::Transient, 7, 1), "greylisted", None);
-        let settled = settle(&self.service, &attempt, vec![Fate::Deferred(later)]).await;
-        settled.changes.first().unwrap().state.status
+        let settled = settle(&self.service, &attempt, vec![Fate::Deferred(later); positions.len()]).await;
+        settled.changes.iter().map(|change| change.state).collect()
     }
 }
 
@@ -111,4 +121,32 @@ async fn a_time_costs_the_same_however_long_its_list_is_and_in_proportion_to_its
     assert!(of_long < 50 * of_short, "{of_short:?} for one of 2 recipients, {of_long:?} for one of {MANY}");
     let (some, all) = (expect(&long, MANY / 30).await, expect(&long, MANY).await);
     assert!(all < 150 * some, "{some:?} for a thirtieth of {MANY} recipients, {all:?} for all");
+}
+
+#[tokio::test]
+async fn what_was_deferred_together_comes_again_at_other_times_but_for_one_transaction() {
+    const PAUSE: Duration = Duration::from_secs(1_000);
+    let mut config = crate::config::Config::default();
+    (config.delivery.retry_first, config.delivery.retry_max) = (PAUSE, PAUSE);
+    let trial = Trial::with(config);
+    let list = trial.store(40);
+    let now = trial.service.unix_now();
+    let due = async |positions: &[u32], tries: u8| {
+        let before = State { attempts: tries, ..State::default() };
+        let positions: Vec<_> = positions.iter().map(|one| (*one, before)).collect();
+        let states = trial.defer_all(&list, &positions).await;
+        let mut dues: Vec<u64> = states.iter().map(|state| u64::from(state.due) - now.as_secs()).collect();
+        dues.dedup();
+        assert!(dues.len() == 1 && (750..=1_252).contains(dues.first().unwrap()), "in one transaction: {dues:?}");
+        *dues.first().unwrap()
+    };
+    // A quarter less to a quarter more: of so many some are early and some are late.
+    let spread = |dues: &[u64]| dues.iter().max().unwrap() - dues.iter().min().unwrap();
+    let (mut attempts, mut jobs) = (Vec::new(), Vec::new());
+    for one in 0..20_u8 {
+        attempts.push(due(&[0, 1], one).await);
+        jobs.push(due(&[u32::from(one) * 2, u32::from(one) * 2 + 1], 0).await);
+    }
+    assert!(spread(&attempts) > 250, "attempts of one job: {attempts:?}");
+    assert!(spread(&jobs) > 250, "jobs of one message: {jobs:?}");
 }
