@@ -4,10 +4,11 @@ use super::{READY_MAX, STATES_MAX};
 use crate::config::Config;
 use crate::resolve;
 use crate::routing::{Admission, Routing, Way};
+use bytes::Bytes;
 use mail::{Address, QueueId, ReversePath};
 use route::destination::{Destination, To};
 use route::resolve::{Outcome, Request};
-use spool::{Change, Entry, Spool, State, Store as _, StoredRecipient};
+use spool::{Change, Entry, Spool, State, Status, Store as _, StoredRecipient};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What became of mail that belongs elsewhere.
@@ -58,8 +59,10 @@ fn move_some(
     moved.left += homes.len() - idle.len();
     // The states as they are now: somebody may have held one since the list was read.
     let states = spool.states_of(id, idle.iter().map(|(position, _)| *position));
+    // Who is delivered goes nowhere any more.
+    let is_here = |(entry, at): &&(Entry, Bytes)| **at == *name && entry.state.status != Status::Owed;
     let here: HashMap<u32, State> =
-        states.iter().filter(|(_, at)| **at == *name).map(|(entry, _)| (entry.recipient, entry.state)).collect();
+        states.iter().filter(is_here).map(|(entry, _)| (entry.recipient, entry.state)).collect();
     let mut changes = Vec::new();
     for (recipient, home) in idle {
         let Some(state) = here.get(recipient) else { continue };
@@ -176,8 +179,8 @@ mod tests {
     use crate::lookup::Lookups;
     use crate::simulation::spool_on;
     use mail::{Client, Envelope, MailParams, Node, Protocol, Received, Recipient};
+    use spool::NewBody;
     use spool::disk::sim::SimDisk;
-    use spool::{NewBody, Status};
     use std::sync::Arc;
 
     /// Hosts of before.
@@ -240,7 +243,7 @@ mod tests {
         let left: Vec<u32> =
             states.iter().filter(|(_, name)| **name == *OLD.as_bytes()).map(|(entry, _)| entry.recipient).collect();
         assert_eq!((states.len(), left), (COUNT as usize, vec![7, 1_007, 2_007]));
-        let is_held = |(entry, _): &&(Entry, bytes::Bytes)| entry.state.status == Status::Held;
+        let is_held = |(entry, _): &&(Entry, Bytes)| entry.state.status == Status::Held;
         assert_eq!(states.iter().find(is_held).map(|(entry, _)| entry.recipient), Some(2_000), "it is held there too");
     }
 }

@@ -26,6 +26,7 @@ mod moves;
 mod mx;
 mod plan;
 mod random;
+mod receipts;
 mod run;
 mod sabotage;
 mod scene;
