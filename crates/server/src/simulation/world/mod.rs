@@ -87,7 +87,7 @@ fn what_is_broken_in_a_world_is_noticed() {
         (Sabotage::ForgetLimits, "LIMIT messages", 1),
         (Sabotage::OneLane, "STARVED", 13),
         (Sabotage::SameHostAgain, "NO REASON", 19),
-        (Sabotage::KnockAgain, "STARVED", 50),
+        (Sabotage::KnockAgain, "STARVED", 197),
         (Sabotage::KnockAgain, "attempts at host", 2),
         (Sabotage::SinglesLast, "BEHIND A LIST", 42),
         (Sabotage::LoadAll, "MEMORY: too many jobs that wait", 13),
