@@ -98,6 +98,7 @@ struct Sorted {
     give_up: Vec<u32>,
     warn: Vec<u32>,
     ask: Vec<u32>,
+    owed: Vec<u32>,
 }
 
 impl Destination {
@@ -261,6 +262,13 @@ impl Destination {
                 continue;
             }
             let due = Duration::from_secs(u64::from(entry.due_s));
+            if entry.owed {
+                match due <= now && room.tells > 0 {
+                    true => sorted.owed.push(entry.recipient),
+                    false => walk.look_at(if due > now { due } else { now + TELL_AGAIN }),
+                }
+                continue;
+            }
             let age = now.saturating_sub(Duration::from_micros(entry.message.unix_us()));
             // Nobody has tried it, and it is for later: it was given that time when it came, and grows no older before.
             let is_ahead = due > now && entry.attempts == 0;
@@ -397,6 +405,7 @@ impl Destination {
             (&mut sorted.give_up, Overdue::GiveUp),
             (&mut sorted.warn, Overdue::Warn),
             (&mut sorted.ask, Overdue::ByTime),
+            (&mut sorted.owed, Overdue::Owed),
         ];
         for (overdue, kind) in found {
             if overdue.is_empty() {

@@ -107,6 +107,7 @@ fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, 
                     held: number.is_multiple_of(7),
                     class,
                     timed: number.is_multiple_of(4),
+                    owed: number.is_multiple_of(11),
                 })
                 .collect();
             scheduler.loaded(destination, &page, two.is_multiple_of(2), *now);

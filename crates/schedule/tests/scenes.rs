@@ -25,7 +25,17 @@ fn rig(settings: Settings, hosts: Vec<Host>) -> Rig {
 
 fn waiting(number: u64, due_s: u32) -> Waiting {
     let (attempts, class) = (u8::from(due_s > 0), Class::Normal);
-    Waiting { message: id(number), recipient: 0, due_s, attempts, warned: false, held: false, class, timed: false }
+    Waiting {
+        message: id(number),
+        recipient: 0,
+        due_s,
+        attempts,
+        warned: false,
+        held: false,
+        class,
+        timed: false,
+        owed: false,
+    }
 }
 
 /// What is next to do when all mail goes to one site.

@@ -199,16 +199,21 @@ pub(crate) fn settings(config: &Config) -> Settings {
 }
 
 /// An entry of the spool's list as the scheduler reads it.
-const fn waiting(entry: &Entry) -> Waiting {
+fn waiting(entry: &Entry) -> Waiting {
+    let owed = entry.state.status == Status::Owed;
+    let held = entry.state.status == Status::Held;
+    #[cfg(test)]
+    let held = held || owed && is_sabotaged(Sabotage::ForgetOwed);
     Waiting {
         message: entry.id,
         recipient: entry.recipient,
         due_s: entry.state.due,
         attempts: entry.state.tries(),
         warned: entry.state.is_warned(),
-        held: matches!(entry.state.status, Status::Held),
+        held,
         class: Class::from_bits(entry.state.class()),
-        timed: entry.state.is_marked(),
+        timed: entry.state.is_marked() && !owed,
+        owed,
     }
 }
 
@@ -287,7 +292,7 @@ impl Dispatch {
         let is_idle = |scheduler: &Scheduler, name: &[u8], position| {
             is_left(position)
                 && !scheduler.is_active(name, envelope.id, position)
-                && self.gathering.word(envelope.id, position) != Some(settle::Word::Failed)
+                && !self.gathering.word(envelope.id, position).is_some_and(settle::Word::is_last)
         };
         self.line_up(envelope, encoded, class, is_idle).deferred
     }

@@ -348,7 +348,11 @@ fn state(one: &Value, now: u64) -> String {
     let word = text(one, "state").unwrap_or("?");
     let due = one.get("due").and_then(Value::as_u64);
     let retry_at = one.get("retry_at").and_then(Value::as_u64);
-    let mut words = vec![if word == "active" { "being delivered".to_owned() } else { word.to_owned() }];
+    let mut words = vec![match word {
+        "active" => "being delivered".to_owned(),
+        "delivered" => "delivered, its report is being written".to_owned(),
+        word => word.to_owned(),
+    }];
     if tries > 0 {
         let plural = if tries == 1 { "y" } else { "ies" };
         words.push(format!("{tries} tr{plural}"));
@@ -431,6 +435,7 @@ mod tests {
             ),
             (json!({ "state": "held", "tries": 2, "due": 9_000 }), "held, 2 tries"),
             (json!({ "state": "active", "tries": 0 }), "being delivered"),
+            (json!({ "state": "delivered", "warned": true }), "delivered, its report is being written, sender warned"),
         ] {
             assert_eq!(state(&one, 1_000), expected);
         }

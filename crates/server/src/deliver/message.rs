@@ -64,10 +64,11 @@ impl Outgoing {
     /// # Cancel safety
     /// Yes.
     pub(crate) async fn load(dispatch: &Dispatch, id: QueueId, recipients: &Positions) -> Result<Self, Unfit> {
+        let is_meant = |status| status == Status::Waiting;
         match dispatch.claims.open(id, recipients) {
-            Cow::Borrowed(_) => Self::read(dispatch, id, recipients, false).await,
+            Cow::Borrowed(_) => Self::load_those(dispatch, id, recipients, &is_meant).await,
             Cow::Owned(open) if open.is_empty() => Err(Unfit::Nothing),
-            Cow::Owned(open) => Self::read(dispatch, id, &Positions::from(open.as_slice()), false).await,
+            Cow::Owned(open) => Self::load_those(dispatch, id, &Positions::from(open.as_slice()), &is_meant).await,
         }
     }
 
@@ -78,21 +79,37 @@ impl Outgoing {
     /// # Cancel safety
     /// Yes.
     pub(crate) async fn load_claimed(dispatch: &Dispatch, id: QueueId, recipients: &[u32]) -> Result<Self, Unfit> {
-        Self::read(dispatch, id, &Positions::from(recipients), true).await
+        let is_meant = |status| matches!(status, Status::Waiting | Status::Held);
+        Self::load_those(dispatch, id, &Positions::from(recipients), &is_meant).await
     }
 
-    async fn read(dispatch: &Dispatch, id: QueueId, recipients: &Positions, with_held: bool) -> Result<Self, Unfit> {
+    /// The same to tell its sender of them, also with those that are delivered and whose report is owed.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    /// # Cancel safety
+    /// Yes.
+    pub(crate) async fn load_to_tell(dispatch: &Dispatch, id: QueueId, recipients: &Positions) -> Result<Self, Unfit> {
+        Self::load_those(dispatch, id, recipients, &|status| matches!(status, Status::Waiting | Status::Owed)).await
+    }
+
+    async fn load_those(
+        dispatch: &Dispatch,
+        id: QueueId,
+        recipients: &Positions,
+        is_meant: &(dyn Fn(Status) -> bool + Sync),
+    ) -> Result<Self, Unfit> {
         if let Some(early) = dispatch.early.get(id) {
             return early.outgoing(recipients);
         }
         if let Some(Recent { envelope, recipients_left, body }) = dispatch.spool.recent(id, recipients.iter()) {
             let is_small = envelope.body_bytes <= HELD_BYTES_MAX;
             let content = if is_small { Content::Here(body.into()) } else { Content::Stored { read: 0 } };
-            return Self::assemble(id, &envelope, recipients_left, recipients, content, with_held);
+            return Self::assemble(id, &envelope, recipients_left, recipients, is_meant, content);
         }
         match dispatch.reading.part(id, recipients).await {
             Ok(Part { envelope, recipients_left }) => {
-                Self::assemble(id, &envelope, recipients_left, recipients, Content::Stored { read: 0 }, with_held)
+                Self::assemble(id, &envelope, recipients_left, recipients, is_meant, Content::Stored { read: 0 })
             }
             Err(Unread::Gone) => Err(Unfit::Nothing),
             Err(why) => Err(Unfit::Unread(why)),
@@ -115,8 +132,8 @@ impl Outgoing {
         stored: &StoredEnvelope,
         recipients_left: usize,
         recipients: &Positions,
+        is_meant: &(dyn Fn(Status) -> bool + Sync),
         content: Content,
-        with_held: bool,
     ) -> Result<Self, Unfit> {
         let unreadable = |error: spool::envelope::EnvelopeError| Unfit::Unread(Unread::Bad(error.to_string()));
         let mut envelope = decode_head(id, &stored.head).map_err(unreadable)?;
@@ -126,7 +143,7 @@ impl Outgoing {
         for wanted in recipients.iter() {
             while rest.next_if(|one| one.position < wanted).is_some() {}
             let Some(found) = rest.next_if(|one| one.position == wanted) else { continue };
-            if found.state.status == Status::Waiting || with_held && found.state.status == Status::Held {
+            if is_meant(found.state.status) {
                 envelope.recipients.push(decode_recipient(&found.data).map_err(unreadable)?);
                 positions.push((wanted, found.state));
             }
@@ -135,6 +152,15 @@ impl Outgoing {
             return Err(Unfit::Nothing);
         }
         Ok(Self { envelope, positions, recipients_left, content_bytes: stored.body_bytes, content })
+    }
+
+    /// Leaves recipients out.
+    pub(crate) fn retain(&mut self, keeps: impl Fn(u32, State) -> bool) {
+        let kept: Vec<bool> = self.positions.iter().map(|(position, state)| keeps(*position, *state)).collect();
+        let mut these = kept.iter();
+        self.envelope.recipients.retain(|_| these.next() == Some(&true));
+        let mut these = kept.iter();
+        self.positions.retain(|_| these.next() == Some(&true));
     }
 
     /// The next piece of the content; `None` behind its end.

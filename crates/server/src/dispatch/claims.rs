@@ -123,7 +123,7 @@ impl Claim {
             let state = dispatch.lock();
             let is_free = |position: u32| {
                 !state.scheduler.is_in_flight(id, position)
-                    && dispatch.gathering.word(id, position) != Some(Word::Failed)
+                    && !dispatch.gathering.word(id, position).is_some_and(Word::is_last)
             };
             claim.recipients.extend(dispatch.claims.take(id, some.iter().copied(), Purpose::Bounce, is_free));
             drop(state);

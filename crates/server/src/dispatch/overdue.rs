@@ -1,5 +1,6 @@
 //! Mail that waited too long at a destination that is down: nobody tries it, so its age is seen by the walk over its queue,
-//! and the end of a time that its sender gave by the scheduler's clock.
+//! and the end of a time that its sender gave by the scheduler's clock. And mail that was delivered, of which its sender was not
+//! told.
 
 use super::Dispatch;
 use super::claims::Claim;
@@ -20,7 +21,7 @@ const CLOCK_AGAIN: Duration = Duration::from_secs(1);
 /// Tells the sender, and records what he was told. Returns how long it makes no sense to look again: not at all if he was
 /// told, and otherwise until it can be tried again, or until the message is as old as was thought.
 ///
-/// Nothing is done for recipients that do not wait any more.
+/// Nothing is done for recipients that do not wait any more, nor are owed a report.
 pub(super) async fn settle(
     service: &Arc<Service>,
     dispatch: &Arc<Dispatch>,
@@ -31,6 +32,9 @@ pub(super) async fn settle(
 ) -> Duration {
     if service.keeper.pressure() == spool::Pressure::Poisoned {
         return settle::TELL_AGAIN;
+    }
+    if kind == Overdue::Owed {
+        return settle::report_owed(service, message, recipients);
     }
     let (outgoing, _claim) = match load(service, dispatch, message, recipients).await {
         Ok(Some(loaded)) => loaded,
@@ -85,7 +89,7 @@ async fn load(
     message: QueueId,
     recipients: &Positions,
 ) -> Result<Option<(Outgoing, Claim)>, Unread> {
-    let is_open = |position: &u32| dispatch.gathering.word(message, *position) != Some(Word::Failed);
+    let is_open = |position: &u32| !dispatch.gathering.word(message, *position).is_some_and(Word::is_last);
     let recipients: Vec<u32> = recipients.iter().filter(is_open).collect();
     let claim = Claim::overdue(dispatch, message, &recipients);
     if claim.recipients.is_empty() {

@@ -345,6 +345,28 @@ async fn holding_releasing_and_trying_again() {
 }
 
 #[tokio::test]
+async fn who_is_delivered_and_not_told_of_is_left_alone_by_commands_but_for_deletion() {
+    let trial = Trial::filled();
+    let owed = State { attempts: 5, ..State::default() }.owing(2, Duration::from_secs(4_000_000_000));
+    trial.set(4, 1, owed);
+    let id = id(4);
+    let (lines, _) = trial.run(&format!(r#"{{"action":"list","ids":["{id}"]}}"#)).await;
+    let shown = &lines[0]["recipients"][1];
+    assert_eq!((&shown["state"], shown.get("tries"), shown.get("due")), (&json!("delivered"), None, None));
+    assert_eq!(trial.listed(r#","state":"delivered""#).await.0, [4]);
+    let (lines, _) = trial.run(r#"{"action":"stragglers"}"#).await;
+    assert!(lines.iter().all(|line| line["destination"] != "two.test"), "{lines:?}");
+    for action in ["hold", "retry", "release"] {
+        let (_, last) = trial.run(&format!(r#"{{"action":"{action}","ids":["{id}"],"to":"y@two.test"}}"#)).await;
+        assert_eq!((&last["recipients"], &last["unchanged"]), (&json!(0), &json!(1)), "{action}");
+        assert_eq!(trial.states(4)[1], (Status::Owed, 2, 4_000_000_000), "{action}");
+    }
+    assert_eq!(trial.told(), Vec::<String>::new());
+    let (_, last) = trial.run(&format!(r#"{{"action":"delete","ids":["{id}"],"to":"y@two.test"}}"#)).await;
+    assert_eq!((&last["recipients"], trial.states(4).len()), (&json!(1), 2));
+}
+
+#[tokio::test]
 async fn what_senders_put_off_is_retried_only_by_its_id() {
     let trial = Trial::new();
     let client = Client::Internal;

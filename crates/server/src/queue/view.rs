@@ -98,8 +98,11 @@ impl View<'_> {
             ("position".to_owned(), json!(one.position)),
             ("destination".to_owned(), json!(text(&one.destination))),
             ("state".to_owned(), json!(one.standing.name())),
-            ("tries".to_owned(), json!(one.state.tries())),
         ]);
+        // How often it was tried before it was delivered is not kept.
+        if one.state.owed().is_none() {
+            fields.insert("tries".to_owned(), json!(one.state.tries()));
+        }
         if let Some(recipient) = &one.recipient {
             fields.insert("to".to_owned(), json!(recipient.address.to_string()));
             let params = recipient.params.to_string();
@@ -115,7 +118,7 @@ impl View<'_> {
         if one.state.is_warned() {
             fields.insert("warned".to_owned(), json!(true));
         }
-        if one.state.due > 0 {
+        if one.state.due > 0 && one.state.owed().is_none() {
             fields.insert("due".to_owned(), json!(one.state.due));
         }
         if let Some(until) = found.letter.as_ref().and_then(|letter| letter.until(one.state, self.now_us)) {

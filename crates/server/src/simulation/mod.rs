@@ -32,6 +32,7 @@ mod paced;
 mod plan;
 mod race;
 mod random;
+mod receipts;
 mod run;
 mod sabotage;
 mod scene;

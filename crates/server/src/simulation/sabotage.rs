@@ -17,6 +17,10 @@ pub(crate) enum Sabotage {
     Unclaimed,
     /// A report is not stored, and its recipient is done all the same.
     DropReport,
+    /// Nobody looks for reports that are owed of what was delivered before a start.
+    ForgetOwed,
+    /// What is delivered waits as before until its sender is told.
+    OweDelivery,
     /// Of several reports on one message none is recorded before all are stored.
     RecordLate,
     /// Limits of destinations are not told to the scheduler.
