@@ -99,7 +99,7 @@ async fn one(service: &Arc<Service>, dispatch: &Arc<Dispatch>, meant: &Meant, wh
             }
             // A report to the postmaster that fails is held for a person, whatever it was before.
             Status::Held if is_last => bounced.held += 1,
-            Status::Held | Status::Waiting => {
+            Status::Held | Status::Waiting | Status::Owed => {
                 let why = "the report on it found no room in the spool; the log says more";
                 bounced.trouble = Some(Trouble::NotStored(why.to_owned()));
             }
