@@ -601,7 +601,11 @@ pub(super) fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Troub
         ..Trouble::deferral((4, 2), format!("Connection to {} was closed", candidate.name))
     };
     let Some(closing) = closing else { return trouble };
-    let stage = closing.stage.as_str();
+    let during = match closing.stage {
+        // It had answered that, and there was nothing else yet.
+        Stage::Idle => format!("after {}", Stage::Hello),
+        stage => format!("during {stage}"),
+    };
     if let Some(reply) = &closing.reply {
         // RFC 5321 §3.8: whatever is said before the first transaction is about the host, not about a message
         trouble.status = reply.status().unwrap_or(trouble.status).with_outcome(Outcome::Transient);
@@ -611,18 +615,18 @@ pub(super) fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Troub
         trouble.text = match &closing.loss {
             Some(Loss::TimedOut) => {
                 trouble.failure = Failure::Silent;
-                format!("timeout waiting for {} during {stage}", candidate.name)
+                format!("timeout waiting for {} {during}", candidate.name)
             }
             Some(Loss::TooLong) => {
                 trouble.failure = Failure::Silent;
                 format!(
-                    "{} was too slow during {stage}: the transaction took longer than delivery.transaction_time",
+                    "{} was too slow {during}: the transaction took longer than delivery.transaction_time",
                     candidate.name
                 )
             }
             Some(Loss::Protocol(what)) if closing.stage == Stage::Auth => (*what).to_owned(),
-            Some(Loss::Protocol(what)) => format!("{} speaks no SMTP during {stage}: {what}", candidate.name),
-            _ => format!("{} closed the connection during {stage}", candidate.name),
+            Some(Loss::Protocol(what)) => format!("{} speaks no SMTP {during}: {what}", candidate.name),
+            _ => format!("{} closed the connection {during}", candidate.name),
         };
     }
     trouble
