@@ -4,7 +4,8 @@
 //! the greeting counts as one that cannot be reached: another host may take the mail, and a host that is closed today is a
 //! deferral. How long each step may take depends on the lane: seconds in the fast one, so that a host that hangs holds up
 //! nobody for long; the minutes of RFC 5321 §4.5.3.2 in the slow one. A TLS handshake that fails is repeated in clear where
-//! that is allowed, on a new connection; if that works, the host is spoken to in clear from then on, for a day.
+//! that is allowed, on a new connection; if that works, the host is spoken to in clear from then on, for a day; for an hour if it
+//! was only silent.
 //!
 //! Not here: which addresses a site has (`resolve`), sockets ([`dial`](super::dial)), what becomes of mail.
 
@@ -16,7 +17,7 @@ use crate::config::{Config, Delivery, EffectiveRule, RouteProtocol, RouteTls};
 use crate::dispatch::Post;
 use crate::dns::NoHosts;
 use crate::env::clock;
-use crate::hosts::TLS_MEMORY;
+use crate::hosts::{TLS_MEMORY, TLS_SILENCE_MEMORY};
 use crate::routing::Routing;
 use crate::service::Service;
 use crate::session::{Transport, Wait};
@@ -294,7 +295,7 @@ impl Opening<'_> {
         left: &mut VecDeque<Candidate>,
         wait: &mut Wait<'_, N>,
     ) -> Result<Box<Link>, Trouble> {
-        let began = clock::now();
+        let mut began = clock::now();
         self.learn(&candidate, Hosts::trying);
         let (candidate, transport) = self.connect(candidate, left).await?;
         let said = Peer::ask(self.routing, self.config, &candidate).await?;
@@ -308,7 +309,11 @@ impl Opening<'_> {
             }
             TlsPolicy::Opportunistic => {
                 match self.greet(candidate.clone(), transport, TlsUse::IfOffered, &said, wait).await {
-                    Err(Unready::Tls(trouble)) => self.greet_in_clear(candidate, trouble, &said, wait).await,
+                    Err(Unready::Tls(trouble)) => {
+                        // How long the handshake took is nothing that the next connection is expected to take.
+                        began = clock::now();
+                        self.greet_in_clear(candidate, trouble, &said, wait).await
+                    }
                     other => other,
                 }
             }
@@ -397,11 +402,18 @@ impl Opening<'_> {
             Err(miss) => Err(Unready::Other(self.missed(candidate.clone(), &miss))),
         };
         let mut reason = trouble.text;
-        // What was only slow may work the next time.
-        if greeted.is_ok() && trouble.failure == Failure::Refused {
-            self.learn(&candidate, Hosts::tls_failed);
-            let hours = TLS_MEMORY.as_secs() / 3_600;
-            reason.push_str(&format!("; it is spoken to in clear for {hours} hours"));
+        if greeted.is_ok() {
+            // What was only slow may work soon; until then its silence is not to be waited for by each connection.
+            let (memory, words) = match trouble.failure {
+                Failure::Silent => (TLS_SILENCE_MEMORY, "an hour"),
+                _ => (TLS_MEMORY, "24 hours"),
+            };
+            // The table knows one length: a silence counts as what broke so much earlier.
+            let tls_failed = |hosts: &mut Hosts, address: SocketAddr, now: Duration| {
+                hosts.tls_failed(address, (now + memory).saturating_sub(TLS_MEMORY));
+            };
+            self.learn(&candidate, tls_failed);
+            reason.push_str(&format!("; it is spoken to in clear for {words}"));
         }
         self.service.tell(&Event::TlsClientFailed { relay: next_hop(&candidate), reason: &reason });
         greeted
@@ -614,7 +626,11 @@ pub(super) fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Troub
         ..Trouble::deferral((4, 2), format!("Connection to {} was closed", candidate.name))
     };
     let Some(closing) = closing else { return trouble };
-    let stage = closing.stage.as_str();
+    let during = match closing.stage {
+        // It had answered that, and there was nothing else yet.
+        Stage::Idle => format!("after {}", Stage::Hello),
+        stage => format!("during {stage}"),
+    };
     if let Some(reply) = &closing.reply {
         // RFC 5321 §3.8: whatever is said before the first transaction is about the host, not about a message
         trouble.status = reply.status().unwrap_or(trouble.status).with_outcome(Outcome::Transient);
@@ -624,18 +640,18 @@ pub(super) fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Troub
         trouble.text = match &closing.loss {
             Some(Loss::TimedOut) => {
                 trouble.failure = Failure::Silent;
-                format!("timeout waiting for {} during {stage}", candidate.name)
+                format!("timeout waiting for {} {during}", candidate.name)
             }
             Some(Loss::TooLong) => {
                 trouble.failure = Failure::Silent;
                 format!(
-                    "{} was too slow during {stage}: the transaction took longer than delivery.transaction_time",
+                    "{} was too slow {during}: the transaction took longer than delivery.transaction_time",
                     candidate.name
                 )
             }
             Some(Loss::Protocol(what)) if closing.stage == Stage::Auth => (*what).to_owned(),
-            Some(Loss::Protocol(what)) => format!("{} speaks no SMTP during {stage}: {what}", candidate.name),
-            _ => format!("{} closed the connection during {stage}", candidate.name),
+            Some(Loss::Protocol(what)) => format!("{} speaks no SMTP {during}: {what}", candidate.name),
+            _ => format!("{} closed the connection {during}", candidate.name),
         };
     }
     trouble

@@ -24,6 +24,8 @@ const TAKEN_MAX: usize = 4_000;
 pub(super) enum Point {
     Greeting,
     Hello,
+    /// EHLO was answered, and the client has sent nothing behind it yet.
+    Ready,
     Mail,
     Rcpt,
     Data,
