@@ -140,6 +140,17 @@ pub(crate) fn next_try(place: &Value) -> String {
     }
 }
 
+/// What mail of a destination waits for that is due and not tried, in a few words.
+pub(crate) fn waits_for(place: &Value) -> Option<String> {
+    let since = place.get("waits_since").and_then(Value::as_u64).unwrap_or(0);
+    Some(match place.get("waits_for").and_then(Value::as_str)? {
+        "connection" => format!("waits for a connection since {}", age(since)),
+        "rate" => "waits for the rate of its [[destination]] rule".to_owned(),
+        "pace" => "waits for its pace".to_owned(),
+        other => format!("waits for {}", plain(other)),
+    })
+}
+
 /// Text from elsewhere on a line of its own for a terminal: control characters cannot do anything there.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()

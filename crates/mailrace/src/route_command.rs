@@ -144,6 +144,9 @@ fn delivery_line(one: &Delivery) -> String {
     if one.queue_only {
         text.push_str(", waits for queue retry");
     }
+    if let Some(acknowledge) = one.acknowledge {
+        text.push_str(&format!(", acknowledged as {}", acknowledge.name()));
+    }
     text
 }
 
@@ -224,6 +227,7 @@ fn delivery_json(one: &Delivery, hop: Option<&NextHop>) -> Value {
         "controller": one.controller.as_deref(),
         "hold": one.hold.as_deref(),
         "queue_only": one.queue_only,
+        "acknowledge": one.acknowledge.map(route::resolve::Acknowledge::name),
         "copy": one.is_copy,
         "next_hop": hop.map(|hop| json!({
             "name": hop.name,

@@ -87,6 +87,9 @@ impl Scheduler {
         }
         let must_close = self.must_close(connection, now);
         let Some(found) = self.pool.get_mut(connection) else { return Take::Close };
+        if let Some(woken) = found.woken.take() {
+            self.late.asks(woken, now);
+        }
         let id = found.site;
         let Some(site) = self.sites.get_mut(&id) else { return Take::Close };
         self.marks.site(id, site);
@@ -104,6 +107,9 @@ impl Scheduler {
             None => Phase::Idle,
             Some(_) => Phase::Busy,
         };
+        if phase == Phase::Idle {
+            found.rests(site.arrivals.rest(found.greeted, now));
+        }
         self.pool.turn(connection, phase, &mut site.counts, &mut site.idle);
         match taken {
             None if must_close => Take::Close,
@@ -149,6 +155,9 @@ impl Scheduler {
                 site.lane = if found.is_apart { site.lane } else { Lane::Slow };
             } else if is_sent {
                 site.counts.sets(found, |found| found.is_apart = false);
+            }
+            if found.phase == Phase::Idle && found.flights.is_empty() {
+                found.rests(site.arrivals.rest(found.greeted, now));
             }
             if is_sent && !lagged {
                 site.lane = Lane::Fast;
@@ -246,7 +255,7 @@ impl Scheduler {
 
     /// Gives a connection what was taken from the line for it.
     fn fly(&mut self, connection: ConnectionId, taken: Taken, now: Duration) -> Take {
-        let Taken { message, first, others, split, is_alone } = taken;
+        let Taken { message, first, others, split, is_alone, is_list } = taken;
         if let Some((whole, rest)) = split
             && let Some(destination) = self.destinations.get_mut(&first.destination)
         {
@@ -262,7 +271,7 @@ impl Scheduler {
         let Some(found) = self.pool.get_mut(connection) else { return Take::Close };
         found.taken += 1;
         let job = Job { message, recipients: recipients.clone(), probe: found.probe && found.taken == 1 };
-        let (taken, lost) = (self.step, None);
+        let (taken, lost, is_alone) = (self.step, None, is_alone || is_list && self.settings.lists_go_alone);
         found.flights.push_back(Flight { message, recipients, first, others, taken, is_alone, lost });
         Take::Job(job)
     }

@@ -202,7 +202,10 @@ impl Destination {
                 return Added::Waits;
             }
         }
-        let line = site.map(|site| &mut site.line);
+        let line = site.map(|site| {
+            site.arrivals.comes(now);
+            &mut site.line
+        });
         self.line_up(job.message, job.recipients, class, (Wait::FRESH, true), line, settings, now);
         Added::Ready
     }

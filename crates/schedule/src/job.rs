@@ -234,6 +234,8 @@ pub struct Waiting {
     pub class: Class,
     /// Its sender may have said by when it is to be delivered.
     pub timed: bool,
+    /// It is delivered, and only the report on it is owed: it is never tried, and does not age.
+    pub owed: bool,
 }
 
 /// What the driver is to do.
@@ -295,6 +297,8 @@ pub enum Overdue {
     /// The time by which the sender wanted them delivered may be over, or is not known here: look, and say when it is. They
     /// fail, or the sender hears of the delay, as he said.
     ByTime,
+    /// Delivered, and the sender is to hear of it: nobody has seen to that by the time at which they are due.
+    Owed,
 }
 
 /// What became of a fresh message.

@@ -65,6 +65,8 @@ pub(crate) struct Taken {
     pub(crate) split: Option<(Positions, Positions)>,
     /// It was lost before: nothing is to go behind it.
     pub(crate) is_alone: bool,
+    /// It is of a list.
+    pub(crate) is_list: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +90,8 @@ struct Group {
     head: Option<Part>,
     rest: VecDeque<Part>,
     recipients: usize,
+    /// More of them waited at a time than go before lists.
+    is_list: bool,
     place: Place,
     /// Since when it waits for its turn.
     since: Duration,
@@ -137,6 +141,12 @@ impl Class {
 }
 
 impl Group {
+    fn new(part: Part, place: Place, since: Duration) -> Self {
+        let recipients = part.recipients.len();
+        let (class, is_list) = (part.class, recipients > QUANTUM);
+        Self { class, head: Some(part), rest: VecDeque::new(), recipients, is_list, place, since }
+    }
+
     fn pop(&mut self) -> Option<Part> {
         let part = self.head.take();
         self.head = self.rest.pop_front();
@@ -145,19 +155,24 @@ impl Group {
     }
 
     fn push_front(&mut self, part: Part) {
-        self.recipients += part.recipients.len();
+        self.count(part.recipients.len());
         if let Some(before) = self.head.replace(part) {
             self.rest.push_front(before);
         }
     }
 
     fn push_back(&mut self, part: Part) {
-        self.recipients += part.recipients.len();
+        self.count(part.recipients.len());
         if self.head.is_none() {
             self.head = Some(part);
         } else {
             self.rest.push_back(part);
         }
+    }
+
+    const fn count(&mut self, more: usize) {
+        self.recipients += more;
+        self.is_list |= self.recipients > QUANTUM;
     }
 }
 
@@ -227,8 +242,7 @@ impl Line {
             tier.large.insert((tier.clock, number), message);
             Place::Large(tier.clock, number)
         };
-        let group = Group { class, head: Some(part), rest: VecDeque::new(), recipients, place, since: now };
-        self.groups.insert(message, group);
+        self.groups.insert(message, Group::new(part, place, now));
     }
 
     /// Puts a part back that had its turn: first of its class.
@@ -252,11 +266,9 @@ impl Line {
             self.tidy(class);
             return;
         }
-        let recipients = part.recipients.len();
         self.wake(class).small.push_front((number, message));
         let place = Place::Small(number);
-        let group = Group { class, head: Some(part), rest: VecDeque::new(), recipients, place, since: now };
-        self.groups.insert(message, group);
+        self.groups.insert(message, Group::new(part, place, now));
     }
 
     /// Puts a part back that was taken out: where it stood.
@@ -316,7 +328,7 @@ impl Line {
             others.push(part);
         }
         let cost = u64::try_from(count.max(QUANTUM)).unwrap_or(u64::MAX);
-        let is_over = group.head.is_none();
+        let (is_over, is_list) = (group.head.is_none(), group.is_list);
         self.next += 1;
         let number = self.next;
         let price = PRICES.get(class.index()).copied().unwrap_or(1);
@@ -340,7 +352,7 @@ impl Line {
         for part in &others {
             self.count_out(part);
         }
-        Some(Taken { message, first, others, split, is_alone: false })
+        Some(Taken { message, first, others, split, is_alone: false, is_list })
     }
 
     /// Takes up to `most` recipients of a part that was lost before.
@@ -356,7 +368,7 @@ impl Line {
         } else {
             self.count_out(&first);
         }
-        Taken { message, first, others: Vec::new(), split, is_alone: true }
+        Taken { message, first, others: Vec::new(), split, is_alone: true, is_list: false }
     }
 
     /// Takes out those parts of a message for which this holds, and says where they stood.

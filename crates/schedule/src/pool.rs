@@ -16,6 +16,7 @@ use mail::QueueId;
 use crate::chance::ById;
 use crate::job::{ConnectionId, Job, Lag, Lane, Positions, SiteId};
 use crate::line::Part;
+use crate::spare::Spare;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -87,7 +88,7 @@ pub(crate) struct Flight {
     pub(crate) others: Vec<Part>,
     /// When it was taken, by the scheduler's count of steps.
     pub(crate) taken: u64,
-    /// It was lost before: nothing goes behind it.
+    /// It was lost before, or is of a list: nothing goes behind it.
     pub(crate) is_alone: bool,
     /// No answer came; whether its recipients are to be tried one by one.
     pub(crate) lost: Option<bool>,
@@ -117,6 +118,8 @@ pub(crate) struct Connection {
     pub(crate) is_excused: bool,
     /// The first of its jobs is whole and has no answer: nothing goes behind it.
     pub(crate) stalls: bool,
+    /// When it was woken, until it asks for work.
+    pub(crate) woken: Option<Duration>,
     /// It was told once that there is nothing to do.
     pub(crate) idled: bool,
     /// It was opened to see whether a site is up again.
@@ -127,12 +130,23 @@ pub(crate) struct Connection {
     pub(crate) greeted: Duration,
     /// Its place among those that may be closed for others.
     spare: Option<u64>,
+    /// And until when it is not; fixed while it has such a place.
+    rests_until: Duration,
     /// It has waited for longer than the fast lane allows since its last job was answered.
     pub(crate) lagged: bool,
     /// It lags, and its host alone: its site may have another one instead.
     pub(crate) is_apart: bool,
     /// Its place among those that lag and can be called off.
     lags: Option<u64>,
+}
+
+impl Connection {
+    /// Has nothing to do, and keeps its place until then; zero: it does not.
+    pub(crate) const fn rests(&mut self, until: Duration) {
+        if self.spare.is_none() {
+            self.rests_until = until;
+        }
+    }
 }
 
 /// Connections of one site in each phase.
@@ -190,8 +204,8 @@ impl Counts {
 struct Held {
     all: usize,
     closing: usize,
-    /// Idle ones without a job in flight, longest idle first.
-    spare: BTreeMap<u64, ConnectionId>,
+    /// Idle ones without a job in flight.
+    spare: Spare,
 }
 
 #[derive(Debug, Default)]
@@ -264,12 +278,22 @@ impl Pool {
 
     /// The connection of a lane that has been idle for longest.
     pub(crate) fn longest_idle(&self, lane: Lane) -> Option<ConnectionId> {
-        self.lane(lane).spare.values().next().copied()
+        self.lane(lane).spare.first()
     }
 
     /// Some connection that is idle, of whatever purse.
     pub(crate) fn any_idle(&self) -> Option<ConnectionId> {
-        [&self.extra, &self.slow, &self.fast].into_iter().find_map(|held| held.spare.values().next().copied())
+        [&self.extra, &self.slow, &self.fast].into_iter().find_map(|held| held.spare.first())
+    }
+
+    /// Ends the rests of idle connections that are over.
+    pub(crate) fn ripen(&mut self, now: Duration) {
+        [&mut self.extra, &mut self.slow, &mut self.fast].into_iter().for_each(|held| held.spare.ripen(now));
+    }
+
+    /// When the next of them is over.
+    pub(crate) fn ripens_at(&self) -> Option<Duration> {
+        [&self.extra, &self.slow, &self.fast].into_iter().filter_map(|held| held.spare.ripens_at()).min()
     }
 
     /// Takes the one that has lagged for longest off the list of those that lag. One whose peer may have a whole message only
@@ -313,11 +337,13 @@ impl Pool {
             has_lost: false,
             is_excused: false,
             stalls: false,
+            woken: None,
             idled: false,
             probe,
             opened,
             greeted: Duration::ZERO,
             spare: None,
+            rests_until: Duration::ZERO,
             lagged: false,
             is_apart: false,
             lags: None,
@@ -359,16 +385,16 @@ impl Pool {
         let place = self.next_place;
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let is_spare = connection.phase == Phase::Idle && connection.flights.is_empty();
-        let purse = connection.purse;
+        let (purse, rests_until) = (connection.purse, connection.rests_until);
         match (is_spare, connection.spare) {
             (true, None) => {
                 connection.spare = Some(place);
                 self.next_place += 1;
-                self.held(purse).spare.insert(place, id);
+                self.held(purse).spare.insert(place, rests_until, id);
             }
             (false, Some(place)) => {
                 connection.spare = None;
-                self.held(purse).spare.remove(&place);
+                self.held(purse).spare.remove(place, rests_until);
             }
             _ => {}
         }
@@ -438,7 +464,7 @@ impl Pool {
         held.all -= 1;
         held.closing -= usize::from(connection.phase.is_closing());
         if let Some(place) = connection.spare {
-            held.spare.remove(&place);
+            held.spare.remove(place, connection.rests_until);
         }
         if let Some(place) = connection.lags {
             self.lagging.remove(&place);
@@ -454,18 +480,19 @@ impl Pool {
     fn shift(&mut self, id: ConnectionId, to: Purse) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let from = std::mem::replace(&mut connection.purse, to);
-        let (is_closing, spare) = (usize::from(connection.phase.is_closing()), connection.spare);
+        let is_closing = usize::from(connection.phase.is_closing());
+        let spare = connection.spare.map(|place| (place, connection.rests_until));
         let before = self.held(from);
         before.all -= 1;
         before.closing -= is_closing;
-        if let Some(place) = spare {
-            before.spare.remove(&place);
+        if let Some((place, rests_until)) = spare {
+            before.spare.remove(place, rests_until);
         }
         let after = self.held(to);
         after.all += 1;
         after.closing += is_closing;
-        if let Some(place) = spare {
-            after.spare.insert(place, id);
+        if let Some((place, rests_until)) = spare {
+            after.spare.insert(place, rests_until, id);
         }
     }
 

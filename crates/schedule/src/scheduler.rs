@@ -12,6 +12,7 @@ use mail::QueueId;
 use crate::chance::{ById, Chance};
 use crate::destination::{Asks, Destination, check_at};
 use crate::job::{Action, Added, Blame, Class, DestinationId, Job, Place, Positions, SiteId, Waiting};
+use crate::late::Late;
 use crate::line::Part;
 use crate::names::Names;
 use crate::pool::{Budget, Pool};
@@ -49,6 +50,8 @@ pub struct Scheduler {
     pub(crate) stands: Stands,
     /// Connections of the fast lane that are opening.
     pub(crate) quiet: Quiet,
+    /// Whether the machine keeps up.
+    pub(crate) late: Late,
     /// Destinations to be asked about, pressing ones first.
     pub(crate) pressing: VecDeque<DestinationId>,
     pub(crate) asking: VecDeque<DestinationId>,
@@ -81,6 +84,7 @@ impl Scheduler {
             marks: Marks::default(),
             stands: Stands::default(),
             quiet: Quiet::default(),
+            late: Late::default(),
             pressing: VecDeque::new(),
             asking: VecDeque::new(),
             asked: 0,
@@ -177,6 +181,7 @@ impl Scheduler {
         let takes = if site.down.is_some() { usize::from(site.may_probe(now)) } else { pending.len() };
         let out: Vec<_> = pending.drain(takes.min(pending.len())..).collect();
         for (message, part) in pending {
+            site.arrivals.comes(now);
             site.line.push(message, part, now);
         }
         for (message, part) in &out {

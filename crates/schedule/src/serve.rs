@@ -47,6 +47,7 @@ impl Scheduler {
                 return Some(action);
             }
             self.fire(now);
+            self.pool.ripen(now);
             let room = self.ask().or_else(|| self.make_room(Lane::Fast)).or_else(|| self.make_room(Lane::Slow));
             let urgent = room.or_else(|| self.call_off(now));
             if urgent.is_some() {
@@ -77,7 +78,9 @@ impl Scheduler {
     #[must_use]
     pub fn wake_at(&self) -> Option<Duration> {
         let timer = self.timers.first().map(|&(at, _)| at);
-        timer.into_iter().chain(self.overstays().map(|(at, _)| at)).min()
+        let is_short = self.wanted(Lane::Fast) + self.wanted(Lane::Slow) > 0;
+        let rests = if is_short { self.pool.ripens_at() } else { None };
+        timer.into_iter().chain(rests).chain(self.overstays().map(|(at, _)| at)).min()
     }
 
     /// Marks those whose time has come.
@@ -283,10 +286,13 @@ impl Scheduler {
             && let Some(&connection) = site.idle.last()
         {
             self.pool.turn(connection, Phase::Awake, &mut site.counts, &mut site.idle);
+            if let Some(found) = self.pool.get_mut(connection) {
+                found.woken = Some(now);
+            }
             self.marks.site(id, site);
             return Some(Action::Wake(connection));
         }
-        let wants = site.wants_connection(&self.settings, now);
+        let wants = site.wants_connection(&self.settings, self.late, now);
         let want = site.want();
         // As `Stands::first` has it: who is taken out of the line must not come back to the same place.
         let has_room = want != Want::Quiet || self.budget.quiet > self.quiet.again();
@@ -326,7 +332,7 @@ impl Scheduler {
     fn rest(&mut self, id: SiteId, now: Duration) {
         let Some(site) = self.sites.get_mut(&id) else { return };
         let is_over = site.is_empty(now);
-        let next = if is_over { None } else { site.next_event(&self.settings, now) };
+        let next = if is_over { None } else { site.next_event(&self.settings, self.late, now) };
         // While it is busy a timer that is early stands: it would be moved with each message.
         let stands = !is_over
             && site.counts.live() > 0

@@ -40,6 +40,8 @@ pub struct Settings {
     pub give_up_after: Duration,
     /// The pace of a site is learned from what it refuses as too much. True; false is for comparison.
     pub learns_pace: bool,
+    /// Nothing goes behind a transaction of a list on its connection. True; false is for comparison.
+    pub lists_go_alone: bool,
     /// Fresh mail waits for a person: entries whose `due_s` is 0 are not eligible. False.
     pub fresh_waits: bool,
 }
@@ -64,6 +66,7 @@ impl Default for Settings {
             warn_after: Some(Duration::from_secs(4 * HOUR)),
             give_up_after: Duration::from_secs(5 * 24 * HOUR),
             learns_pace: true,
+            lists_go_alone: true,
             fresh_waits: false,
         }
     }

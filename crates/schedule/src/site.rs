@@ -12,11 +12,13 @@ use std::time::Duration;
 
 use crate::chance::Chance;
 use crate::job::{ConnectionId, DestinationId, Failure, Feedback, Lane, Limits, Place};
+use crate::late::Late;
 use crate::line::Line;
 use crate::pace::Pace;
 use crate::pool::{Connection, Counts};
 use crate::rate::Rate;
 use crate::settings::{Settings, back_off, jitter, on_grid};
+use crate::spare::Arrivals;
 use crate::stands::{Stand, Want};
 use crate::view::{Health, SiteView};
 use crate::walk::READY_UNGREETED;
@@ -68,6 +70,8 @@ pub(crate) struct Site {
     rate: Rate,
     /// What it was found to bear.
     pub(crate) pace: Pace,
+    /// How often messages come for it.
+    pub(crate) arrivals: Arrivals,
     /// Jobs that wait for a connection.
     pub(crate) line: Line,
     pub(crate) in_flight: usize,
@@ -116,6 +120,7 @@ impl Site {
             expected: None,
             rate: Rate::default(),
             pace: Pace::default(),
+            arrivals: Arrivals::default(),
             line: Line::default(),
             in_flight: 0,
             counts: Counts::default(),
@@ -216,15 +221,16 @@ impl Site {
     }
 
     /// Whether one connection more would have enough to do, and the site lets it.
-    pub(crate) fn wants_connection(&self, settings: &Settings, now: Duration) -> bool {
+    pub(crate) fn wants_connection(&self, settings: &Settings, late: Late, now: Duration) -> bool {
         let usable = self.usable(now);
         if usable <= self.coming() || !self.lets(now) {
             return false;
         }
         let open = self.open().min(self.counts.all().saturating_sub(self.set_aside())) as usize;
-        open == 0
-            || usable > open.saturating_mul(settings.jobs_per_connection as usize)
-            || self.counts.opening == self.passed_by && self.patience_ends(settings).is_some_and(|at| at <= now)
+        let is_much = || usable > open.saturating_mul(settings.jobs_per_connection as usize);
+        let is_old =
+            || self.counts.opening == self.passed_by && self.patience_ends(settings).is_some_and(|at| at <= now);
+        open == 0 || late.until(now).is_none() && (is_much() || is_old())
     }
 
     /// Whether health and window allow one connection more.
@@ -452,7 +458,7 @@ impl Site {
     }
 
     /// When it is to be looked at although nothing happens.
-    pub(crate) fn next_event(&self, settings: &Settings, now: Duration) -> Option<Duration> {
+    pub(crate) fn next_event(&self, settings: &Settings, late: Late, now: Duration) -> Option<Duration> {
         let has_work = self.work() > self.coming();
         let is_dry = has_work && self.available(now) == 0;
         let crowded = self.crowded_until.filter(|_| has_work);
@@ -465,9 +471,10 @@ impl Site {
         let patience = self.patience_ends(settings).filter(|_| {
             has_work && !is_dry && self.down.is_none() && self.counts.opening == self.passed_by && self.has_room()
         });
+        let late = late.until(now).filter(|_| has_work && !is_dry && self.down.is_none() && self.has_room());
         // What was spent is remembered until it does not count any more.
         let full = (self.members == 0 && self.counts.all() == 0).then(|| self.full_at());
-        [crowded, probe, rate, patience, full].into_iter().flatten().filter(|&at| at > now).min()
+        [crowded, probe, rate, patience, late, full].into_iter().flatten().filter(|&at| at > now).min()
     }
 
     /// Whether nothing would be lost if it were forgotten.
@@ -501,6 +508,7 @@ impl Site {
             limits: self.limits,
             pace: self.pace.known(),
             waits_for_rate: !self.line.is_empty() && self.down.is_none() && self.available(now) == 0,
+            waits_since: self.wants_since,
         }
     }
 }

@@ -112,6 +112,7 @@ struct Sorted {
     give_up: Vec<u32>,
     warn: Vec<u32>,
     ask: Vec<u32>,
+    owed: Vec<u32>,
 }
 
 impl Destination {
@@ -296,6 +297,13 @@ impl Destination {
                 continue;
             }
             let due = Duration::from_secs(u64::from(entry.due_s));
+            if entry.owed {
+                match due <= now && room.tells > 0 {
+                    true => sorted.owed.push(entry.recipient),
+                    false => walk.look_at(if due > now { due } else { now + TELL_AGAIN }),
+                }
+                continue;
+            }
             if let Some(kind) = self.overdue(entry, due, room.down.is_some(), settings, now) {
                 sorted.tell(kind, entry.recipient, walk, room, now);
                 self.unseen |= is_untimed && room.down.is_some();
@@ -456,6 +464,7 @@ impl Destination {
             (&mut sorted.give_up, Overdue::GiveUp),
             (&mut sorted.warn, Overdue::Warn),
             (&mut sorted.ask, Overdue::ByTime),
+            (&mut sorted.owed, Overdue::Owed),
         ];
         for (overdue, kind) in found {
             if overdue.is_empty() {
@@ -495,6 +504,7 @@ impl Sorted {
             Overdue::GiveUp => self.give_up.push(recipient),
             Overdue::Warn => self.warn.push(recipient),
             Overdue::ByTime => self.ask.push(recipient),
+            Overdue::Owed => self.owed.push(recipient),
         }
     }
 }

@@ -46,6 +46,42 @@ fn one_message_behind_a_long_list_goes_at_once() {
     assert_eq!(rig.waiting(), 0);
 }
 
+/// A list for a site that takes five recipients at a time, over connections that send four transactions ahead; how it went on in
+/// two seconds, and the longest wait of a single message behind it.
+fn behind_a_list_in_small_parts(lists_go_alone: bool) -> (usize, Duration) {
+    let manner = Manner { service: 100 * MS, ahead: 4, ..Manner::default() };
+    let settings = Settings { lists_go_alone, ..Settings::default() };
+    let mut rig = Rig::new(settings, manner, vec![Host::Alive], 7);
+    (rig.limits[0].connections, rig.limits[0].recipients_per_transaction) = (3, 5);
+    rig.add(0, 3_000, false);
+    rig.run(2 * SECOND);
+    (rig.delivered.len(), longest_wait(&mut rig, Class::Normal))
+}
+
+#[test]
+fn one_message_waits_for_one_transaction_of_a_list_however_small_these_are() {
+    let (delivered, wait) = behind_a_list_in_small_parts(true);
+    assert!(wait <= 210 * MS, "its own transaction, and one before it: {wait:?}");
+    assert!(delivered >= 3 * 5 * 15, "and the list goes on: {delivered}");
+    let (_, wait) = behind_a_list_in_small_parts(false);
+    assert!(wait > 310 * MS, "not noticed: {wait:?}");
+}
+
+#[test]
+fn messages_with_few_recipients_follow_each_other_at_once() {
+    let manner = Manner { service: 100 * MS, ahead: 4, ..Manner::default() };
+    let mut rig = Rig::new(Settings::default(), manner, vec![Host::Alive], 7);
+    (rig.limits[0].connections, rig.limits[0].recipients_per_transaction) = (1, 2);
+    // Four transactions each, which a list of four times as many recipients would have too.
+    (0..2).for_each(|_| {
+        rig.add(0, 8, false);
+    });
+    // It is connected, and nothing is answered yet.
+    rig.run(90 * MS);
+    assert_eq!(rig.scheduler.sites(rig.now).map(|site| site.in_flight).sum::<usize>(), 4);
+    assert_eq!(rig.delivered.len(), 0);
+}
+
 #[test]
 fn one_message_among_many_lists_and_much_bulk_goes_at_once() {
     let mut rig = rig();

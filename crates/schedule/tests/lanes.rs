@@ -21,7 +21,17 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// A message that nobody has tried yet, as the spool lists it.
 fn waiting(number: u64) -> Waiting {
     let (message, class) = (id(number), Class::Normal);
-    Waiting { message, recipient: 0, due_s: 0, attempts: 0, warned: false, held: false, class, timed: false }
+    Waiting {
+        message,
+        recipient: 0,
+        due_s: 0,
+        attempts: 0,
+        warned: false,
+        held: false,
+        class,
+        timed: false,
+        owed: false,
+    }
 }
 
 #[test]
@@ -572,7 +582,17 @@ fn a_site_that_is_never_what_it_is_said_to_be_is_not_asked_without_end_and_its_m
     add(&mut scheduler, "a", 0);
     let (mut now, mut opens, mut deferred) = (START, 0, 0);
     let (message, class) = (id(0), Class::Normal);
-    let one = Waiting { message, recipient: 0, due_s: 0, attempts: 0, warned: false, held: false, class, timed: false };
+    let one = Waiting {
+        message,
+        recipient: 0,
+        due_s: 0,
+        attempts: 0,
+        warned: false,
+        held: false,
+        class,
+        timed: false,
+        owed: false,
+    };
     let told = 'told: loop {
         let actions = act(&mut scheduler, LIMITS, now);
         if actions.is_empty() {

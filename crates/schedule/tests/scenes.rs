@@ -25,7 +25,17 @@ fn rig(settings: Settings, hosts: Vec<Host>) -> Rig {
 
 fn waiting(number: u64, due_s: u32) -> Waiting {
     let (attempts, class) = (u8::from(due_s > 0), Class::Normal);
-    Waiting { message: id(number), recipient: 0, due_s, attempts, warned: false, held: false, class, timed: false }
+    Waiting {
+        message: id(number),
+        recipient: 0,
+        due_s,
+        attempts,
+        warned: false,
+        held: false,
+        class,
+        timed: false,
+        owed: false,
+    }
 }
 
 /// What is next to do when all mail goes to one site.
@@ -38,6 +48,38 @@ fn greeted(scheduler: &mut Scheduler, limits: Limits) -> ConnectionId {
     let Some(Action::Open { connection, .. }) = next(scheduler, limits, START) else { panic!("one is wanted") };
     scheduler.ready(connection, START);
     connection
+}
+
+#[test]
+fn who_has_work_and_is_not_served_says_since_when_and_for_what() {
+    let mut scheduler = Scheduler::new(Settings { connections_max: 2, ..Settings::default() }, 1);
+    let at = |step: u64| START + Duration::from_millis(step);
+    for (number, name) in [(1, b"a.test"), (2, b"b.test")] {
+        let now = at(number);
+        assert_eq!(scheduler.add(name, job(number), Class::Normal, now), Added::Ready);
+        assert_eq!(scheduler.site_of(name, now), None, "its hosts are not known");
+        while let Some(action) = next_at(&mut scheduler, None, LIMITS, now) {
+            assert!(matches!(action, Action::Open { .. }), "{action:?}");
+        }
+    }
+    let since = |scheduler: &Scheduler, name: &[u8]| scheduler.site_of(name, at(9)).unwrap().waits_since;
+    // One place is that of hosts that were silent.
+    assert_eq!(since(&scheduler, b"a.test"), None);
+    assert_eq!(since(&scheduler, b"b.test"), Some(at(2)));
+    scheduler.set(Settings { connections_max: 20, ..Settings::default() }, at(3));
+    while next_at(&mut scheduler, None, LIMITS, at(3)).is_some() {}
+    assert_eq!(since(&scheduler, b"b.test"), None, "it has one");
+    // What a rule lets pass in a time is used up.
+    let limits = Limits { messages_per_second: Some(1_000), ..LIMITS };
+    let mut scheduler = Scheduler::new(Settings::default(), 1);
+    for number in 1..=2 {
+        assert_eq!(scheduler.add(b"c.test", job(number), Class::Normal, START), Added::Ready);
+    }
+    let connection = greeted(&mut scheduler, limits);
+    let waits = |scheduler: &Scheduler, now| scheduler.site_of(b"c.test", now).unwrap().waits_for_rate;
+    assert!(!waits(&scheduler, START));
+    assert!(matches!(scheduler.take(connection, START), Take::Job(_)));
+    assert!(waits(&scheduler, START) && !waits(&scheduler, START + 2 * SECOND));
 }
 
 #[test]
@@ -267,55 +309,6 @@ fn a_small_budget_goes_round() {
     assert_eq!(rig.lists[1..].iter().map(Vec::len).sum::<usize>(), 0);
     assert!(rig.peak <= 4 && rig.opened.iter().all(|opened| *opened > 0));
     rig.run(60 * SECOND);
-    assert_eq!(rig.waiting(), 0);
-}
-
-/// Each of them has work for all of the time, over one connection that would serve it without end.
-#[test]
-fn destinations_with_one_connection_take_turns() {
-    let settings = Settings { connections_max: 5, ..Settings::default() };
-    let busy = |count: usize| {
-        let mut rig = rig(settings.clone(), vec![Host::Alive; count]);
-        rig.manner.service = SECOND / 10;
-        rig.limits = vec![Limits { connections: 1, messages_per_connection: u32::MAX, ..LIMITS }; count];
-        (0..count * 2_000).for_each(|number| {
-            rig.add(number % count, 1, false);
-        });
-        rig
-    };
-    let mut many = busy(12);
-    let came = |rig: &Rig| -> Vec<usize> { rig.lists.iter().map(|list| 2_000 - list.len()).collect() };
-    // Four of twelve at a time: each has had a turn after three of them.
-    many.run(3 * settings.turn);
-    assert!(came(&many).iter().all(|came| *came > 0), "{:?}", came(&many));
-    many.run(30 * settings.turn);
-    let shares = came(&many);
-    let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
-    assert!(most * 4 <= least * 5, "all have the same share, but for a turn: {shares:?}");
-    // A turn is long: what a handshake costs is little beside it.
-    let opened: usize = many.opened.iter().sum();
-    assert!(opened <= 4 * 34, "{:?}", many.opened);
-    // Who has no others beside him is not disturbed.
-    let mut few = busy(4);
-    few.run(20 * settings.turn);
-    assert_eq!(few.opened, [1; 4]);
-}
-
-#[test]
-fn urgent_mail_does_not_stand_behind_all_who_want_a_connection() {
-    let settings = Settings { connections_max: 2, ..Settings::default() };
-    let mut rig = rig(settings, vec![Host::Alive; 42]);
-    rig.manner.service = SECOND;
-    rig.class = Class::Bulk;
-    (0..41).for_each(|to| {
-        rig.add(to, 1, false);
-    });
-    rig.run(SECOND);
-    rig.class = Class::Urgent;
-    let urgent = rig.add(41, 1, false);
-    let (committed, came) = (rig.now, |rig: &Rig| rig.delivered.get(&(urgent, 0)).copied());
-    rig.run(60 * SECOND);
-    assert!(came(&rig).is_some_and(|at| at - committed < 4 * SECOND), "{:?}", came(&rig).map(|at| at - committed));
     assert_eq!(rig.waiting(), 0);
 }
 

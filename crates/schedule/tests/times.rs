@@ -113,7 +113,17 @@ impl Trial {
 fn waiting(number: u64, due: Duration, timed: bool) -> Waiting {
     let due_s = u32::try_from(due.as_secs()).unwrap();
     let (attempts, class) = (u8::from(due_s > 0), Class::Normal);
-    Waiting { message: id(number), recipient: 0, due_s, attempts, warned: false, held: false, class, timed }
+    Waiting {
+        message: id(number),
+        recipient: 0,
+        due_s,
+        attempts,
+        warned: false,
+        held: false,
+        class,
+        timed,
+        owed: false,
+    }
 }
 
 #[test]
@@ -202,4 +212,27 @@ fn times_for_which_there_is_no_room_are_not_asked_for_by_each_walk_and_are_acted
     let late =
         trial.told.iter().filter(|(at, kind, message)| *kind == Overdue::ByTime && *at > by(*message) + 10 * SECOND);
     assert_eq!(late.count(), 0);
+}
+
+#[test]
+fn what_is_delivered_is_not_tried_and_does_not_age_and_what_is_owed_for_it_is_told_when_it_is_due() {
+    let owed = |number, due| Waiting { owed: true, ..waiting(number, due, false) };
+    let (soon, later) = (START + 30 * SECOND, START + 30 * HOUR);
+    let list = [owed(0, soon), Waiting { held: true, ..owed(1, soon) }, owed(2, later), owed(3, START)];
+    // As after a start: the list is looked through.
+    let mut trial = Trial::new(Settings::default(), list.into_iter());
+    // There is no room for the last one before an hour has passed: it is due later.
+    trial.pass(START + 9 * 24 * HOUR, |trial, message| {
+        let again = trial.now + 300 * SECOND;
+        let entry = trial.list.get_mut(&message).filter(|_| message == id(3) && trial.now < START + HOUR)?;
+        entry.due_s = u32::try_from(again.as_secs()).unwrap();
+        Some(again)
+    });
+    assert_eq!(trial.opened, 0, "nobody is to be connected to");
+    assert!(trial.told.iter().all(|(_, kind, _)| *kind == Overdue::Owed), "{:?}", trial.told);
+    let told = |number| trial.told.iter().filter(|told| told.2 == id(number)).map(|told| told.0 - START).collect();
+    let (first, held, last, often): (Vec<_>, Vec<_>, Vec<_>, Vec<_>) = (told(0), told(1), told(2), told(3));
+    assert_eq!((first.len(), held.len(), last.len()), (1, 0, 1), "{first:?} {held:?} {last:?}");
+    assert!(first[0] >= 30 * SECOND && first[0] < 40 * SECOND && last[0] >= 30 * HOUR && last[0] < 31 * HOUR);
+    assert!((12..=14).contains(&often.len()) && often[0] < 5 * SECOND, "{often:?}");
 }

@@ -7,6 +7,8 @@
 //!
 //! A crash forgets everything here. At the start each destination that the spool has recipients for is due.
 
+mod bounce;
+mod claims;
 mod errands;
 mod nudge;
 mod overdue;
@@ -25,6 +27,7 @@ use crate::service::Service;
 use crate::settle;
 #[cfg(test)]
 use crate::simulation::{Sabotage, Sizes, hold_back, is_sabotaged, let_go};
+pub(crate) use claims::Claims;
 use errands::{Errand, Task};
 pub(crate) use errands::{reconfigure, run};
 use mail::{Envelope, QueueId};
@@ -128,6 +131,8 @@ pub(crate) struct Dispatch {
     sleeps_until: AtomicU64,
     /// What senders are told of in a moment.
     pub(crate) gathering: settle::Gathering,
+    /// Of whom somebody is told without an attempt.
+    pub(crate) claims: Claims,
     /// Why recipients were deferred last; for people who ask.
     pub(crate) reasons: settle::Reasons,
     /// Messages that are made 7-bit at a time.
@@ -171,9 +176,9 @@ pub(crate) fn settings(config: &Config) -> Settings {
     #[cfg(not(test))]
     let retry_max = delivery.retry_max;
     #[cfg(test)]
-    let learns_pace = !is_sabotaged(Sabotage::KnockAgain);
+    let (learns_pace, lists_go_alone) = (!is_sabotaged(Sabotage::NoPace), !is_sabotaged(Sabotage::ListsAhead));
     #[cfg(not(test))]
-    let learns_pace = true;
+    let (learns_pace, lists_go_alone) = (true, true);
     Settings {
         connections_max: count(delivery.connections_max),
         window_start: WINDOW_START.min(delivery.connections_per_destination),
@@ -187,22 +192,28 @@ pub(crate) fn settings(config: &Config) -> Settings {
         warn_after: Some(delivery.warn_after).filter(|after| !after.is_zero()),
         give_up_after: delivery.give_up_after,
         learns_pace,
+        lists_go_alone,
         fresh_waits: delivery.mode == DeliveryMode::Queue,
         ..Settings::default()
     }
 }
 
 /// An entry of the spool's list as the scheduler reads it.
-const fn waiting(entry: &Entry) -> Waiting {
+fn waiting(entry: &Entry) -> Waiting {
+    let owed = entry.state.status == Status::Owed;
+    let held = entry.state.status == Status::Held;
+    #[cfg(test)]
+    let held = held || owed && is_sabotaged(Sabotage::ForgetOwed);
     Waiting {
         message: entry.id,
         recipient: entry.recipient,
         due_s: entry.state.due,
         attempts: entry.state.tries(),
         warned: entry.state.is_warned(),
-        held: matches!(entry.state.status, Status::Held),
+        held,
         class: Class::from_bits(entry.state.class()),
-        timed: entry.state.is_marked(),
+        timed: entry.state.is_marked() && !owed,
+        owed,
     }
 }
 
@@ -230,6 +241,7 @@ impl Dispatch {
             earlier: Notify::new(),
             sleeps_until: AtomicU64::new(u64::MAX),
             gathering: settle::Gathering::default(),
+            claims: Claims::default(),
             reasons: settle::Reasons::default(),
             conversions: Semaphore::new(CONVERSIONS_MAX),
             rehomes_again: AtomicBool::new(false),
@@ -280,7 +292,7 @@ impl Dispatch {
         let is_idle = |scheduler: &Scheduler, name: &[u8], position| {
             is_left(position)
                 && !scheduler.is_active(name, envelope.id, position)
-                && self.gathering.word(envelope.id, position) != Some(settle::Word::Failed)
+                && !self.gathering.word(envelope.id, position).is_some_and(settle::Word::is_last)
         };
         self.line_up(envelope, encoded, class, is_idle).deferred
     }

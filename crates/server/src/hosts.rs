@@ -30,6 +30,8 @@ const HOSTS_MAX: usize = 20_000;
 const PASSED_OVER_FIRST: Duration = Duration::from_secs(60);
 /// How long a host whose TLS broke is spoken to in clear.
 pub(crate) const TLS_MEMORY: Duration = Duration::from_secs(24 * 3_600);
+/// How long one that said nothing about it is: it may only have been slow.
+pub(crate) const TLS_SILENCE_MEMORY: Duration = Duration::from_secs(3_600);
 
 /// The table of all connections.
 #[derive(Debug)]

@@ -643,9 +643,9 @@ impl Handler for Answers {
 /// What a command on the queue did, as the log has it.
 fn deed(deed: &queue::Deed<'_>) -> Event<'static> {
     match *deed {
-        queue::Deed::Deleted { id, recipients, uid, .. } => {
+        queue::Deed::Removed { action, id, recipients, uid, .. } => {
             let recipients = u64::try_from(recipients).unwrap_or(u64::MAX);
-            Event::QueueCommand { id: Some(id), what: "delete", messages: 1, recipients, uid }
+            Event::QueueCommand { id: Some(id), what: action.name(), messages: 1, recipients, uid }
         }
         queue::Deed::Ended { action, messages, recipients, uid } => {
             Event::QueueCommand { id: None, what: action.name(), messages, recipients, uid }

@@ -3,11 +3,11 @@
 //!
 //! The order is the promise: a report is durable before the recipient it tells of is done, so that a crash in between
 //! repeats the attempt and perhaps the report, and loses neither. Where a report cannot be stored, the recipient stays in
-//! the queue.
+//! the queue. Who is delivered is never tried again: what is left of him then is [owed](receipt).
 //!
 //! | Outcome | State | Sender hears |
 //! |---|---|---|
-//! | delivered | done | if he asked for it, and the next hop does not tell him itself; or gave a time (BY) that it does not know |
+//! | delivered | done; or owed, until its report has gone out with others | if he asked for it, and the next hop does not tell him itself; or gave a time (BY) that it does not know |
 //! | refused for good | done | yes, unless he asked for nothing |
 //! | not now | waiting, due later; its age decides below | |
 //! | … older than `delivery.give_up_after` | done | yes |
@@ -18,10 +18,12 @@
 pub(crate) mod deadline;
 mod gather;
 mod reasons;
+mod receipt;
 mod report;
 
-pub(crate) use gather::{Gathering, Word};
+pub(crate) use gather::{Gathering, Word, report_owed};
 pub(crate) use reasons::Reasons;
+pub(crate) use receipt::Receipt;
 pub(crate) use report::REPORT_OCTETS;
 
 use crate::env::clock;
@@ -84,6 +86,8 @@ pub(crate) enum Fate {
     Deferred(Cause),
     /// Never.
     Failed(Cause),
+    /// The next hop has had it for some time, and only the report is to be made.
+    Receipt(Receipt),
 }
 
 /// Why a recipient was not reached.
@@ -205,13 +209,13 @@ pub(crate) async fn settle(service: &Arc<Service>, attempt: &Attempt<'_>, fates:
     for (one, place) in judged.iter().zip(attempt.positions) {
         let position = &place.0;
         let due = Duration::from_secs(one.state.due.into());
-        if one.state.status == Status::Waiting {
+        if matches!(one.state.status, Status::Waiting | Status::Owed) {
             settled.retry = Some(settled.retry.map_or(due, |earliest| earliest.min(due)));
         }
         if let (Some(dispatch), Fate::Deferred(cause) | Fate::Failed(cause)) = (&service.dispatch, &one.fate) {
             let reason = cause.reason.unwrap_or(Reason::Other);
             dispatch.reasons.remember(id, *position, one.state.status, reason, &cause.text);
-        } else if let (Some(dispatch), 2..) = (&service.dispatch, one.state.tries()) {
+        } else if let (Some(dispatch), 1..) = (&service.dispatch, place.1.tries()) {
             dispatch.reasons.forget(id, *position);
         }
         settled.changes.push(one.change(attempt, place));
@@ -219,7 +223,7 @@ pub(crate) async fn settle(service: &Arc<Service>, attempt: &Attempt<'_>, fates:
     settled
 }
 
-/// Bad news of a message that has recipients elsewhere wait a little for those of the others.
+/// What a sender is to hear of a message that has recipients elsewhere waits a little for what he is to hear of the others.
 fn put_off_reports(service: &Arc<Service>, attempt: &Attempt<'_>, judged: &mut [Judged]) {
     let Some(dispatch) = &service.dispatch else { return };
     if !gather::may_have_more(service, attempt) {
@@ -231,24 +235,32 @@ fn put_off_reports(service: &Arc<Service>, attempt: &Attempt<'_>, judged: &mut [
     for ((one, (position, before)), recipient) in
         judged.iter_mut().zip(attempt.positions).zip(&attempt.envelope.recipients)
     {
-        let Some(kind @ (Kind::Failed | Kind::Delayed)) = one.kind else { continue };
+        let Some(kind) = one.kind else { continue };
         if !wants(recipient.params.notify, kind) {
             continue;
         }
         let fate = match one.fate.clone() {
             Fate::Failed(cause) => Fate::Failed(cause.said_by(host.as_ref())),
             Fate::Deferred(cause) => Fate::Deferred(cause.said_by(host.as_ref())),
-            Fate::Delivered(_) => continue,
+            Fate::Delivered(reply) => Fate::Receipt(Receipt { reply: Some(reply), host: host.clone() }),
+            Fate::Receipt(_) => continue,
         };
         match dispatch.gathering.add(id, *position, fate) {
-            Gathered::No => continue,
+            Gathered::No if matches!(kind, Kind::Failed | Kind::Delayed) => continue,
+            // A walk finds what is owed, when there may be room.
+            Gathered::No => {}
             Gathered::First => is_first = true,
             Gathered::More => {}
         }
         one.kind = None;
-        if kind == Kind::Failed {
-            one.state = before.tried().until(service.unix_now() + dispatch.gathering.parked(id));
-        }
+        let parked = || service.unix_now() + dispatch.gathering.parked(id);
+        one.state = match kind {
+            Kind::Failed => before.tried().until(parked()),
+            Kind::Delayed => one.state,
+            #[cfg(test)]
+            _ if is_sabotaged(Sabotage::OweDelivery) => before.until(parked()),
+            kind => receipt::owing(*before, kind, parked()).unwrap_or(one.state),
+        };
     }
     if is_first {
         gather::report_later(service, id);
@@ -275,8 +287,11 @@ fn judge(service: &Service, attempt: &Attempt<'_>, recipient: &Recipient, fate: 
     let live = service.live.load();
     let delivery = &live.config.delivery;
     let done = State { status: Status::Done, ..before.tried() };
+    if let Some(kind) = receipt::owed(before) {
+        return receipt::judged(fate, kind, before);
+    }
     let cause = match fate {
-        Fate::Delivered(_) => {
+        Fate::Delivered(_) | Fate::Receipt(_) => {
             let kind = match attempt.is_final {
                 true => Some(Kind::Delivered),
                 false if !attempt.passes_dsn && wants(recipient.params.notify, Kind::Relayed) => Some(Kind::Relayed),
@@ -298,10 +313,12 @@ fn judge(service: &Service, attempt: &Attempt<'_>, recipient: &Recipient, fate: 
         return Judged { fate: Fate::Failed(cause), kind: Some(Kind::Failed), state: done };
     }
     let tried = before.tried();
-    let seed = envelope.id.to_u64();
     let due = match cause.is_crowded {
         true => now,
-        false => now + schedule::retry_after(tried.tries(), &crate::dispatch::settings(&live.config), seed),
+        false => {
+            let seed = seed_of(attempt, tried.tries());
+            now + schedule::retry_after(tried.tries(), &crate::dispatch::settings(&live.config), seed)
+        }
     };
     let state = tried.until(deadline::capped(envelope, due, now));
     let is_late = match deadline::wants_to_hear(envelope) {
@@ -310,6 +327,15 @@ fn judge(service: &Service, attempt: &Attempt<'_>, recipient: &Recipient, fate: 
     };
     let is_late = is_late && !before.is_warned();
     Judged { fate: Fate::Deferred(cause), kind: is_late.then_some(Kind::Delayed), state }
+}
+
+/// What spreads the next attempts: another one for each message, attempt and transaction. Those of one transaction stay together.
+fn seed_of(attempt: &Attempt<'_>, tries: u8) -> u64 {
+    let first = attempt.positions.first().map_or(0, |(position, _)| *position);
+    // Odd numbers, so that few of these meet.
+    let id = attempt.envelope.id.to_u64();
+    id.wrapping_add(u64::from(first).wrapping_mul(0x9e37_79b9))
+        .wrapping_add(u64::from(tries).wrapping_mul(0x85eb_ca6b_27d5))
 }
 
 /// Tells the sender, and marks what he was told: in one report, or in as many as it takes. Those of whom one report tells are
@@ -326,6 +352,10 @@ async fn report_to_sender(service: &Arc<Service>, attempt: &Attempt<'_>, judged:
                 }
                 (Some(Kind::Failed), Told::NobodyLeft) => one.state.status = Status::Held,
                 (Some(Kind::Delayed), Told::Yes | Told::NotWanted) => one.state = one.state.warned(),
+                // It is not delivered again for that.
+                (Some(kind), Told::NotStored) => {
+                    one.state = receipt::owing(one.state, *kind, now + TELL_AGAIN).unwrap_or(one.state);
+                }
                 _ => {}
             }
         }
@@ -374,8 +404,13 @@ pub(crate) fn log_deferred(service: &Service, attempt: &Attempt<'_>, cause: &Cau
             dispatch.reasons.remember(attempt.envelope.id, *position, Status::Waiting, reason, &cause.text);
         }
     }
-    let fate = |state: &(u32, State)| Judged { fate: Fate::Deferred(cause.clone()), kind: None, state: state.1 };
-    let judged: Vec<Judged> = attempt.positions.iter().map(fate).collect();
+    log_fate(service, attempt, &Fate::Deferred(cause));
+}
+
+/// Says in the log that recipients came to the same.
+pub(crate) fn log_fate(service: &Service, attempt: &Attempt<'_>, fate: &Fate) {
+    let judged = |(_, state): &(u32, State)| Judged { fate: fate.clone(), kind: None, state: *state };
+    let judged: Vec<Judged> = attempt.positions.iter().map(judged).collect();
     log(service, attempt, &judged);
 }
 
@@ -404,7 +439,7 @@ fn log(service: &Service, attempt: &Attempt<'_>, judged: &[Judged]) {
 fn log_one(service: &Service, attempt: &Attempt<'_>, to: &[&str], one: &Judged, delay: Duration) {
     let text;
     let reason = match &one.fate {
-        Fate::Delivered(_) => None,
+        Fate::Delivered(_) | Fate::Receipt(_) => None,
         Fate::Deferred(cause) | Fate::Failed(cause) => cause.reason,
     };
     let (dsn, reply, stat) = match &one.fate {
@@ -413,6 +448,8 @@ fn log_one(service: &Service, attempt: &Attempt<'_>, to: &[&str], one: &Judged, 
             let dsn = reply.status().unwrap_or(EnhancedCode::of(Outcome::Success, 0, 0));
             (dsn, Some(reply), Stat::Sent(&text))
         }
+        // It was logged when it was delivered.
+        Fate::Receipt(_) => return,
         Fate::Deferred(cause) => (cause.status, cause.reply.as_ref(), Stat::Deferred(&cause.text)),
         Fate::Failed(cause) => {
             (cause.status.with_outcome(Outcome::Permanent), cause.reply.as_ref(), Stat::Failed(&cause.text))

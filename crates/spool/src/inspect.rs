@@ -288,7 +288,8 @@ fn describe(frame: &Frame<'_>) -> String {
         Kind::State => {
             let states = read_states(frame.second).map(|state| {
                 let state_now = state.sequenced.state;
-                let (status, tries) = (state_now.status, state_now.tries());
+                // Of one that is owed something the number says what.
+                let (status, tries) = (state_now.status, state_now.owed().unwrap_or_else(|| state_now.tries()));
                 let warned = if state_now.is_warned() { " warned" } else { "" };
                 let class = match state_now.class() {
                     0 => String::new(),

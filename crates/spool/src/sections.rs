@@ -26,6 +26,7 @@ pub(crate) fn status_byte(status: Status) -> u8 {
         Status::Waiting => 0,
         Status::Held => 1,
         Status::Done => RUN_OF_DONE,
+        Status::Owed => 3,
     }
 }
 
@@ -34,6 +35,7 @@ pub(crate) fn status_from_byte(byte: u8) -> Option<Status> {
         0 => Status::Waiting,
         1 => Status::Held,
         RUN_OF_DONE => Status::Done,
+        3 => Status::Owed,
         _ => return None,
     })
 }

@@ -27,7 +27,7 @@ pub struct NewMessage<'a> {
     /// May use the segments kept from ordinary messages: notices to senders, and mail the operator submits.
     pub reserved: bool,
     /// The state in which all its recipients begin: their class, and when they are due at the earliest. One that is
-    /// done already is stored as waiting.
+    /// done already, or owed something, is stored as waiting.
     pub state: State,
 }
 
@@ -73,9 +73,11 @@ pub struct State {
     /// What is to be done with it.
     pub status: Status,
     /// Delivery attempts so far, the class of the message and its mark, and whether the sender was warned: see [`State::tries`],
-    /// [`State::class`], [`State::is_marked`] and [`State::is_warned`].
+    /// [`State::class`], [`State::is_marked`] and [`State::is_warned`]. Of one that is owed something, what that is in place
+    /// of the attempts: [`State::owed`].
     pub attempts: u8,
-    /// When it is to be tried next, in seconds since 1970; 0 for one that nobody has tried or released yet.
+    /// When it is to be tried next, in seconds since 1970; 0 for one that nobody has tried or released yet. Of one that is owed
+    /// something, when that is to be looked for.
     pub due: u32,
 }
 
@@ -84,6 +86,8 @@ impl State {
     pub const TRIES_MAX: u8 = 0x1f;
     /// And of one of another class: the mark takes a bit.
     pub const TRIES_MAX_CLASSED: u8 = 0x0f;
+    /// The highest number of what is owed: it stands in place of the attempts.
+    pub const OWED_MAX: u8 = Self::TRIES_MAX_CLASSED;
     /// The highest class.
     pub const CLASS_MAX: u8 = 2;
     /// In [`State::attempts`]: where the class begins.
@@ -144,6 +148,23 @@ impl State {
         Self { attempts: bits | tries | self.attempts & Self::WARNED, ..self }
     }
 
+    /// The same, with nothing to deliver any more and something owed, to be looked for at a time since 1970. What it is, is
+    /// the caller's, at most [`State::OWED_MAX`].
+    #[must_use]
+    pub fn owing(self, what: u8, due: Duration) -> Self {
+        let attempts = self.attempts & !self.tries_max() | what.min(Self::OWED_MAX);
+        Self { status: Status::Owed, attempts, ..self.until(due) }
+    }
+
+    /// What is owed, if something is.
+    #[must_use]
+    pub const fn owed(self) -> Option<u8> {
+        match self.status {
+            Status::Owed => Some(self.tries()),
+            Status::Waiting | Status::Held | Status::Done => None,
+        }
+    }
+
     /// Whether the sender was told of the delay.
     #[must_use]
     pub const fn is_warned(self) -> bool {
@@ -180,6 +201,8 @@ pub enum Status {
     Held,
     /// Delivered, bounced or deleted: nothing more. For ever.
     Done,
+    /// There is nothing to deliver any more, but its owner owes something for it, as a report: [`State::owed`].
+    Owed,
 }
 
 /// A stored envelope.

@@ -76,6 +76,7 @@ pub(super) fn status_byte(status: Status) -> u8 {
         Status::Waiting => b'R',
         Status::Held => b'H',
         Status::Done => b'D',
+        Status::Owed => b'O',
     }
 }
 
@@ -112,6 +113,7 @@ impl Record {
                 b'R' => Status::Waiting,
                 b'H' => Status::Held,
                 b'D' => Status::Done,
+                b'O' => Status::Owed,
                 _ => return None,
             };
             let attempts = *bytes.get(at)?;

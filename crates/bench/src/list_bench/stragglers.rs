@@ -22,6 +22,7 @@ use crate::spool_bench::say;
 use crate::storm::Plan;
 use clap::ValueEnum;
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -81,14 +82,15 @@ impl Bad {
     }
 }
 
-/// Recipients that were brought, the seconds until they were accepted and until they had arrived, and the server's processor
-/// time, in ticks.
+/// Recipients that were brought, the seconds until they were accepted and until they had arrived, the server's processor
+/// time, in ticks, and connections over which they came.
 #[derive(Clone, Copy, Debug, Default)]
 struct Work {
     recipients: f64,
     accepted_s: f64,
     arrived_s: f64,
     ticks: u64,
+    connections: f64,
 }
 
 impl Work {
@@ -97,6 +99,7 @@ impl Work {
         self.accepted_s += other.accepted_s;
         self.arrived_s += other.arrived_s;
         self.ticks += other.ticks;
+        self.connections += other.connections;
     }
 
     /// Recipients a second.
@@ -106,6 +109,11 @@ impl Work {
 
     fn arrived(&self) -> f64 {
         self.recipients / self.arrived_s.max(1e-3)
+    }
+
+    /// Connections for a hundred recipients.
+    fn connections(&self) -> f64 {
+        100.0 * self.connections / self.recipients.max(1.0)
     }
 
     /// Microseconds of processor time a recipient.
@@ -310,7 +318,10 @@ impl Bench {
         let plan = Plan { sessions, ..submission(to, &run, messages, self.bytes, lists) };
         let before = process_ticks(pid);
         let submission = Submission::start(plan);
-        follow(&mut self.internet, &mut tally, expected, &submission, LONGEST, |_| {})?;
+        let mut connections = HashSet::new();
+        follow(&mut self.internet, &mut tally, expected, &submission, LONGEST, |taken| {
+            connections.insert(taken.connection);
+        })?;
         (self.twice, self.strange) = (self.twice + tally.twice, self.strange + tally.strange);
         let start_us = submission.start_us.saturating_sub(self.internet.start_us);
         let accepted_s = submission.end()?;
@@ -320,7 +331,8 @@ impl Bench {
         let arrived_s = super::flow::micros(last.saturating_sub(start_us));
         let expected = u32::try_from(expected).map_or(f64::INFINITY, f64::from);
         let ticks = process_ticks(pid).saturating_sub(before);
-        Ok(Work { recipients: expected, accepted_s, arrived_s, ticks })
+        let connections = u32::try_from(connections.len()).map_or(f64::INFINITY, f64::from);
+        Ok(Work { recipients: expected, accepted_s, arrived_s, ticks, connections })
     }
 }
 
@@ -347,6 +359,9 @@ impl Figures {
         };
         let work = |name: &'static str, of: fn(&Did) -> f64| {
             Line::plain(format!("{name}, processor µs a recipient, empty → full queue: ratio"), row(of).1)
+        };
+        let hands = |name: &'static str, of: fn(&Did) -> f64| {
+            Line::plain(format!("{name}, connections for 100 recipients, empty → full queue: ratio"), row(of).1)
         };
         let Idle { seconds, share, share_empty, waiting: [first, last], tries, hosts, is_quick } = self.idle;
         let bad_hosts = self.bad_hosts;
@@ -387,11 +402,13 @@ impl Figures {
             rate("lists accepted", |did| did.lists.accepted()),
             rate("lists arrived", |did| did.lists.arrived()),
             work("lists", |did| did.lists.us()),
+            hands("lists", |did| did.lists.connections()),
             rate("single messages accepted", |did| did.single.accepted()),
             rate("single messages arrived", |did| did.single.arrived()),
             work("single messages", |did| did.single.us()),
+            hands("single messages", |did| did.single.connections()),
         ];
-        let pace = |of: &Work| json!({"accepted": of.accepted(), "arrived": of.arrived(), "us": of.us()});
+        let pace = |of: &Work| json!({"accepted": of.accepted(), "arrived": of.arrived(), "us": of.us(), "connections": of.connections()});
         let one = |did: &Did| json!({"lists": pace(&did.lists), "single": pace(&did.single)});
         let passes = |of: fn(&Turn) -> &Did| -> Vec<Value> { self.turns.iter().map(|turn| one(of(turn))).collect() };
         let value = json!({

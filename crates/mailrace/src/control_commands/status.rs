@@ -1,6 +1,6 @@
 //! What `mailrace status` prints for people.
 
-use crate::output::{Output, bytes, count, next_try, plain, thousands};
+use crate::output::{Output, bytes, count, next_try, plain, thousands, waits_for};
 use serde_json::Value;
 
 /// Prints the answer to `status` for a person.
@@ -113,9 +113,10 @@ fn queue(output: &mut Output, answer: &Value) {
         let text = |field: &str| place.get(field).and_then(Value::as_str).map(plain);
         let figure = |field: &str| place.get(field).and_then(Value::as_u64).unwrap_or(0);
         let down = text("down").map(|why| format!(", down, {}: {why}", next_try(place)));
+        let waits = waits_for(place).map(|words| format!(", {words}")).unwrap_or_default();
         let name = text("destination").unwrap_or_default();
         let recipients = thousands(figure("recipients"));
-        output.line(format_args!("    {recipients:>9}  {name}{}", down.unwrap_or_default()));
+        output.line(format_args!("    {recipients:>9}  {name}{}{waits}", down.unwrap_or_default()));
     }
 }
 

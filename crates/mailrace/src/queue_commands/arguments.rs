@@ -39,6 +39,9 @@ pub(crate) enum Command {
     /// Take out of the queue for good; senders are not told
     #[command(after_help = super::HELP)]
     Delete(ChangeArguments),
+    /// Give up now; senders get a report as for any failure
+    #[command(after_help = super::HELP)]
+    Bounce(BounceArguments),
 }
 
 #[derive(Debug, Args)]
@@ -110,6 +113,15 @@ pub(crate) struct ChangeArguments {
     common: Common,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct BounceArguments {
+    #[command(flatten)]
+    change: ChangeArguments,
+    /// Why, in a line for the senders and the log
+    #[arg(long, value_name = "TEXT", value_parser = queue::reason)]
+    reason: Option<Box<str>>,
+}
+
 /// Which messages and recipients.
 #[derive(Debug, Args)]
 struct Conditions {
@@ -177,6 +189,13 @@ impl Command {
             Self::Hold(arguments) => arguments.into_orders(Action::Hold),
             Self::Release(arguments) => arguments.into_orders(Action::Release),
             Self::Delete(arguments) => arguments.into_orders(Action::Delete),
+            Self::Bounce(BounceArguments { change, reason }) => {
+                let orders = change.into_orders(Action::Bounce)?;
+                Ok(orders.map(|mut orders| {
+                    orders.command.reason = reason;
+                    orders
+                }))
+            }
         }
     }
 }

@@ -48,9 +48,9 @@ AGE: numbers with s, m, h, d or w, as in 90m or 1d12h.
 A message is meant if all conditions hold. --to, --destination and --state
 choose among its recipients, and a command touches only those.
 
-retry leaves alone what is held. Mail that its sender wants sent later
-(HOLDFOR, HOLDUNTIL) is neither retried nor, once released, sent before that
-unless an id names it.
+retry leaves alone what is held, and bounce what is being delivered. Mail that
+its sender wants sent later (HOLDFOR, HOLDUNTIL) is neither retried nor, once
+released, sent before that unless an id names it.
 
 ",
     ending!()

@@ -119,6 +119,7 @@ impl Printer {
             Action::Retry => "to be tried now",
             Action::Hold => "held",
             Action::Release => "released",
+            Action::Bounce => "bounced",
             _ => "deleted",
         };
         output.line(match (self.dry_run, recipients) {
@@ -132,6 +133,9 @@ impl Printer {
             output.line(match action {
                 Action::Retry => format!("{what} held: mailrace queue release lets go of them"),
                 Action::Hold => format!("{what} held before"),
+                Action::Bounce => {
+                    format!("{what} held: reports to the postmaster; mailrace queue delete takes them out")
+                }
                 _ => format!("{what} not held"),
             });
         }
@@ -144,8 +148,11 @@ impl Printer {
             output.line(format_args!("{what} kept until {whose} time; name {them} by id to send now"));
         }
         let active = number(totals, "active");
+        let what = count(active, "recipient");
+        if active > 0 && action == Action::Bounce {
+            output.line(format_args!("{what} being delivered right now, and left alone"));
+        }
         if active > 0 && matches!(action, Action::Hold | Action::Delete) {
-            let what = count(active, "recipient");
             output.line(format_args!("{what} being delivered right now: what is under way may still arrive"));
         }
     }
@@ -256,6 +263,12 @@ fn state_of_destination(output: &mut Output, line: &Value) {
         let messages = count(in_flight, "message");
         output.line(format_args!("            {} with {messages} under way", count(connections, "connection")));
     }
+    if let Some(waits) = waits_for(line) {
+        let (ready, more) = (number(line, "ready"), line.get("has_more").is_some());
+        let more = if more { ", and more in the spool" } else { "" };
+        output.line(format_args!("            {waits}"));
+        output.line(format_args!("            {} in memory{more}", count(ready, "message")));
+    }
     let is_named = |site: &&str| Some(*site) == text(line, "destination") || Some(*site) == text(line, "host");
     let site = text(line, "site").filter(|site| !is_named(site));
     let slow = text(line, "lane").map(|_| ", which were silent: long time limits, few connections").unwrap_or_default();
@@ -268,6 +281,17 @@ fn state_of_destination(output: &mut Output, line: &Value) {
     if let Some(pace) = learned_pace(line) {
         output.line(format_args!("            {pace}"));
     }
+}
+
+/// What mail that is due and not tried waits for.
+fn waits_for(place: &Value) -> Option<String> {
+    let what = crate::output::waits_for(place)?;
+    let most = thousands(number(place, "connections_max"));
+    let part = if text(place, "lane").is_some() { "the tenth" } else { "all that it may have" };
+    Some(match text(place, "waits_for") {
+        Some("connection") => format!("{what}: {part} of delivery.connections_max = {most} is in use"),
+        _ => what,
+    })
 }
 
 /// The pace of a destination that refuses what comes faster.
@@ -324,7 +348,11 @@ fn state(one: &Value, now: u64) -> String {
     let word = text(one, "state").unwrap_or("?");
     let due = one.get("due").and_then(Value::as_u64);
     let retry_at = one.get("retry_at").and_then(Value::as_u64);
-    let mut words = vec![if word == "active" { "being delivered".to_owned() } else { word.to_owned() }];
+    let mut words = vec![match word {
+        "active" => "being delivered".to_owned(),
+        "delivered" => "delivered, its report is being written".to_owned(),
+        word => word.to_owned(),
+    }];
     if tries > 0 {
         let plural = if tries == 1 { "y" } else { "ies" };
         words.push(format!("{tries} tr{plural}"));
@@ -407,6 +435,7 @@ mod tests {
             ),
             (json!({ "state": "held", "tries": 2, "due": 9_000 }), "held, 2 tries"),
             (json!({ "state": "active", "tries": 0 }), "being delivered"),
+            (json!({ "state": "delivered", "warned": true }), "delivered, its report is being written, sender warned"),
         ] {
             assert_eq!(state(&one, 1_000), expected);
         }
@@ -419,6 +448,26 @@ mod tests {
             learned_pace(&json!({ "learned_messages_per_second": 0.912 })).unwrap(),
             "paced: 0.912 messages a second, learned from its 421 and 4xx replies"
         );
+    }
+
+    #[test]
+    fn what_is_due_says_what_it_waits_for() {
+        let place =
+            |lane| json!({ "waits_for": "connection", "waits_since": 12, "connections_max": 1_000, "lane": lane });
+        assert_eq!(waits_for(&json!({ "ready": 3 })), None);
+        assert_eq!(
+            waits_for(&place(Value::Null)).unwrap(),
+            "waits for a connection since 12s: all that it may have of delivery.connections_max = 1,000 is in use"
+        );
+        assert_eq!(
+            waits_for(&place(json!("slow"))).unwrap(),
+            "waits for a connection since 12s: the tenth of delivery.connections_max = 1,000 is in use"
+        );
+        for (what, words) in
+            [("rate", "waits for the rate of its [[destination]] rule"), ("pace", "waits for its pace")]
+        {
+            assert_eq!(waits_for(&json!({ "waits_for": what })).unwrap(), words);
+        }
     }
 
     #[test]

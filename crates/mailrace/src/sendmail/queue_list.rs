@@ -131,6 +131,11 @@ fn field<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
+/// Only the report on it is to come.
+fn is_delivered(recipient: &Value) -> bool {
+    field(recipient, "state") == "delivered"
+}
+
 /// As many characters of a text as a column has.
 fn cut(text: &str, max: usize) -> String {
     text.chars().filter(|c| !c.is_control()).take(max).collect()
@@ -178,12 +183,17 @@ fn lay_out(message: &Value, is_verbose: bool, text: &mut String) -> std::fmt::Re
     let (body, width) = (field(message, "body"), if is_verbose { 100 } else { 60 });
     let reasons = || recipients(message).map(|one| field(one, "reason")).filter(|reason| !reason.is_empty());
     match reasons().next() {
+        _ if recipients(message).next().is_some() && recipients(message).all(is_delivered) => {
+            write!(text, "\n    {body:>10}   (delivered, its report is being written)")?;
+        }
         Some(reason) => write!(text, "\n    {body:>10}   ({})", cut(&format!("Deferred: {reason}"), width))?,
         None if !body.is_empty() => write!(text, "\n    {body:>10}")?,
         None => {}
     }
     let has_several = reasons().nth(1).is_some();
-    for one in recipients(message) {
+    // As sendmail, which drops whom it delivered; but a message has somebody.
+    let waits = recipients(message).any(|one| !is_delivered(one));
+    for one in recipients(message).filter(|one| !waits || !is_delivered(one)) {
         if !is_verbose {
             write!(text, "\n\t\t\t\t\t {}", cut(field(one, "to"), 38))?;
             continue;
@@ -273,6 +283,19 @@ mod tests {
         assert!(verbose.contains(&format!("\n6AMB9uh9000097*       3     150003+{brief} other@e.test\n")), "{verbose}");
         assert!(verbose.contains("\n\t\t\t\t\t\tann@h.test\n"), "{verbose}");
         assert_eq!(laid_out("/s", &[], false), "/s is empty\n\t\tTotal requests: 0\n");
+    }
+
+    #[test]
+    fn who_is_delivered_waits_no_more() {
+        let list = |states: &[&str]| {
+            let to = |(nth, state): (usize, &&str)| json!({ "to": format!("u{nth}@h.test"), "state": state });
+            let recipients: Vec<Value> = states.iter().enumerate().map(to).collect();
+            let message = json!({ "id": "6AMB9uh9000097", "arrived": 0, "size": 3, "from": "a@e.test", "recipients": recipients });
+            laid_out("/s", &[message], false)
+        };
+        let (some, all) = (list(&["delivered", "waiting"]), list(&["delivered", "delivered"]));
+        assert!(some.contains(" u1@h.test\n") && !some.contains("u0@h.test") && !some.contains("report"), "{some}");
+        assert!(all.contains("(delivered, its report is being written)\n") && all.contains(" u0@h.test\n"), "{all}");
     }
 
     /// With ids and times as other runs have them.

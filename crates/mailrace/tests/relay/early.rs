@@ -70,6 +70,26 @@ fn interactive_waits_no_longer_than_it_may() {
 }
 
 #[test]
+fn a_rule_says_it_for_its_recipients_and_the_safest_holds_for_all() {
+    let hop = Hop::good();
+    let rules = "[{ recipient = [\"@soon.test\"], acknowledge = \"interactive\" }, \
+                  { recipient = [\"@safe.test\"], acknowledge = \"durable\" }]";
+    for (listener, to, stored) in [
+        ("durable", &["a@soon.test", "b@soon.test"][..], 0),
+        ("durable", &["a@soon.test", "b@d.test"], 1),
+        ("interactive", &["a@soon.test", "b@d.test"], 0),
+        ("interactive", &["a@soon.test", "b@safe.test"], 1),
+        ("durable", &["a@d.test"], 1),
+    ] {
+        let server = early(listener, &[&hop]).set("route.rule", rules).start();
+        send(&server, "a@client.test", to, CONTENT);
+        assert_eq!(written(&server), stored, "{listener} {to:?}");
+        ends_empty(server);
+    }
+    assert_eq!(hop.count(), 5);
+}
+
+#[test]
 fn a_dead_next_hop_costs_no_wait() {
     for how in ["race", "interactive"] {
         let mut hop = Hop::good();

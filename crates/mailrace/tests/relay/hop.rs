@@ -43,6 +43,8 @@ pub(crate) struct Moment<'a> {
     pub(crate) line: &'a str,
     /// Messages taken on this connection before.
     pub(crate) taken: usize,
+    /// Under TLS.
+    pub(crate) is_encrypted: bool,
 }
 
 /// What to do.
@@ -68,6 +70,10 @@ pub(crate) enum Act {
     Sip(usize),
     /// The reply of a good server, and then close.
     WellAndClose,
+    /// The reply of a good server, of which so many octets leave, and then close. Of the handshake, after STARTTLS.
+    Cut(usize),
+    /// This line, an octet each 50 ms.
+    Trickle(&'static str),
 }
 
 pub(crate) type Script = Arc<dyn Fn(&Moment<'_>) -> Act + Send + Sync>;
@@ -395,7 +401,7 @@ impl<'a> Visit<'a> {
     }
 
     fn act(&self, at: At, line: &str) -> Act {
-        let moment = Moment { connection: self.number, at, line, taken: self.taken };
+        let moment = Moment { connection: self.number, at, line, taken: self.taken, is_encrypted: self.is_encrypted };
         (self.manners().script)(&moment)
     }
 
@@ -425,6 +431,21 @@ impl<'a> Visit<'a> {
             Act::Hang => {
                 self.wire.wait_for_end();
                 return Err(Over);
+            }
+            Act::Cut(octets) => {
+                self.wire.cut_after(octets);
+                self.wire.say(well);
+                self.wire.flush();
+                return Err(Over);
+            }
+            Act::Trickle(line) => {
+                for octet in line.chars() {
+                    if !self.wire.part(octet.encode_utf8(&mut [0; 4])) {
+                        return Err(Over);
+                    }
+                    pause(Duration::from_millis(50));
+                }
+                self.wire.say("");
             }
             Act::Close | Act::TakeAndClose => return Err(Over),
             Act::Flood(line) => {
@@ -479,9 +500,11 @@ impl<'a> Visit<'a> {
             }
             "HELO" => drop(self.answer(At::Helo, line, "250 hop.test")?),
             "STARTTLS" => {
-                if self.answer(At::StartTls, line, "220 2.0.0 go on")? {
+                let act = self.act(At::StartTls, line);
+                let (act, octets) = if let Act::Cut(octets) = act { (Act::Well, octets) } else { (act, usize::MAX) };
+                if self.play(act, "220 2.0.0 go on")? {
                     match self.manners().tls {
-                        Some(config) => self.wire.start_tls(&config),
+                        Some(config) => self.wire.start_tls(&config, octets),
                         None => {
                             self.wire.say("this is no TLS");
                             self.wire.flush();

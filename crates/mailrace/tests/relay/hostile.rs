@@ -32,6 +32,16 @@ const fn fault(at: At, act: Act, said: &'static str) -> Fault {
     Fault { at, act, said, copies: 1 }
 }
 
+/// A line of 1 MiB.
+fn endless() -> &'static str {
+    format!("250 2.0.0 {}", "x".repeat(1 << 20)).leak()
+}
+
+/// A line that takes minutes where it comes octet by octet.
+fn tedious() -> &'static str {
+    format!("250 2.0.0 {}", "x".repeat(2_000)).leak()
+}
+
 fn faults() -> Vec<Fault> {
     use At::{Data, Dot, Ehlo, Greeting, Mail, Rcpt};
     let mut all = vec![
@@ -49,6 +59,32 @@ fn faults() -> Vec<Fault> {
         fault(Ehlo, Act::Close, "IP closed the connection during client EHLO"),
         fault(Ehlo, Act::SayAndClose("421 4.3.2 not now"), "stat=Deferred: 421 4.3.2 not now"),
         fault(Ehlo, Act::Flood("250-AGAIN"), "IP speaks no SMTP during client EHLO"),
+        // All that it has to say, before it is asked.
+        fault(
+            Greeting,
+            Act::Say("220 hop.test\n250 hop.test\n250 ok\n250 ok\n354 go on\n250 2.0.0 taken, believe me"),
+            "IP speaks no SMTP during client EHLO: a reply came that nothing had asked for",
+        ),
+        fault(
+            Ehlo,
+            Act::Say("250-hop.test\n250 PIPELINING\n250 ok\n250 ok\n354 go on\n250 2.0.0 taken, believe me"),
+            "IP speaks no SMTP after client EHLO: a reply came that nothing had asked for",
+        ),
+        fault(
+            Ehlo,
+            Act::SayAndClose("250-hop.test\n250 PIPELINING\n421 4.3.2 not today"),
+            "dsn=4.3.2, reply=421 4.3.2 not today, stat=Deferred: 421 4.3.2 not today",
+        ),
+        fault(Greeting, Act::Trickle(tedious()), "timeout waiting for IP during client greeting"),
+        fault(Ehlo, Act::Trickle(tedious()), "timeout waiting for IP during client EHLO"),
+        fault(
+            Greeting,
+            Act::SayAndClose(endless()),
+            "IP speaks no SMTP during client greeting: a line of a reply is too long",
+        ),
+        fault(Ehlo, Act::SayAndClose(endless()), "IP speaks no SMTP during client EHLO: a line of a reply is too long"),
+        fault(Greeting, Act::Cut(7), "IP closed the connection during client greeting"),
+        fault(Ehlo, Act::Cut(7), "IP closed the connection during client EHLO"),
         fault(Data, Act::Say("250 2.0.0 taken, believe me"), "stat=Deferred: "),
         fault(Dot, Act::Say("354 5.0.0 and then?"), "stat=Deferred: "),
         fault(Dot, Act::SayAndClose("421 4.3.2 disk is full"), "stat=Deferred: 421 4.3.2 disk is full"),
@@ -63,6 +99,11 @@ fn faults() -> Vec<Fault> {
         all.push(fault(at, Act::Close, text(format!("Connection closed by IP during {stage}"))));
         all.push(fault(at, Act::Say("what?"), text(format!("IP does not speak SMTP during {stage}"))));
         all.push(fault(at, Act::Flood("250-on"), text(format!("IP does not speak SMTP during {stage}"))));
+        let too_long = format!("IP does not speak SMTP during {stage}: a line of a reply is too long");
+        all.push(fault(at, Act::SayAndClose(endless()), text(too_long)));
+        all.push(fault(at, Act::Trickle(tedious()), text(format!("Connection timed out with IP during {stage}"))));
+        all.push(fault(at, Act::Cut(7), text(format!("Connection closed by IP during {stage}"))));
+        all.push(fault(at, Act::SayAndClose("250-2.0.0 so"), text(format!("Connection closed by IP during {stage}"))));
         all.push(fault(
             at,
             Act::Say("451 4.3.0 later"),
@@ -86,10 +127,11 @@ fn faults_are_deferrals_and_the_next_attempt_delivers() {
 fn deferrals(offers: &[&'static str]) {
     let mut faults = faults();
     let has_bdat = offers.contains(&"CHUNKING");
-    // With BDAT there is no 354 that could be something else, and one reply for command and content.
-    faults.retain(|fault| {
-        !has_bdat || !matches!((fault.at, &fault.act), (At::Data, Act::Say("250 2.0.0 taken, believe me")))
-    });
+    // With BDAT there is no 354 that could be something else, or be cut, and one reply for command and content.
+    let is_of_354 = |fault: &Fault| {
+        fault.at == At::Data && matches!(fault.act, Act::Say("250 2.0.0 taken, believe me") | Act::Cut(_))
+    };
+    faults.retain(|fault| !has_bdat || !is_of_354(fault));
     let manners = |fault: &Fault| {
         let (at, act) = (fault.at, fault.act.clone());
         once(Manners::offering(offers), at, act)
@@ -343,6 +385,76 @@ fn broken_tls() {
             assert_eq!(lines(&ended.log, &["stat=Deferred"]), <[&str; 0]>::default(), "{number}");
         }
         assert_eq!(hop.count(), 1);
+    }
+}
+
+/// Connections under TLS that end in the middle of a record, or without the word for it (RFC 8446 §6.1).
+#[test]
+fn tls_that_is_cut_off() {
+    std::thread::scope(|scope| {
+        for tls in ["opportunistic", "required"] {
+            for offers in [&["PIPELINING", "STARTTLS"][..], &["STARTTLS"]] {
+                scope.spawn(move || cut_off(tls, offers));
+            }
+        }
+    });
+}
+
+fn cut_off(tls: &str, offers: &[&'static str]) {
+    const HANDSHAKE: &str = "TLS handshake with IP failed: server closed the connection in the handshake";
+    // In the head of its first record, in its hello, and behind it.
+    let mut cuts: Vec<(At, Act, &str)> =
+        [3, 60, 300].into_iter().map(|octets| (At::StartTls, Act::Cut(octets), HANDSHAKE)).collect();
+    cuts.extend([
+        (At::Ehlo, Act::Cut(10), "IP closed the connection during client EHLO"),
+        (At::Mail, Act::Cut(10), "Connection closed by IP during client MAIL"),
+        (At::Rcpt, Act::Cut(10), "Connection closed by IP during client RCPT"),
+        (At::Data, Act::Cut(10), "Connection closed by IP during client DATA 354"),
+        (At::Dot, Act::Cut(10), "Connection closed by IP during client DATA status"),
+        // The record is whole, and the reply is not.
+        (At::Dot, Act::SayAndClose("250-2.0.0 Ok"), "Connection closed by IP during client DATA status"),
+        // It is whole, and the end of the connection is that of TCP alone.
+        (At::Dot, Act::WellAndClose, ""),
+    ]);
+    let manners = |(at, act, _): &(At, Act, &str)| {
+        let (at, act, is_done) = (*at, act.clone(), AtomicBool::new(false));
+        let script = move |moment: &Moment<'_>| {
+            let is_it = moment.at == at && (moment.is_encrypted || at == At::StartTls);
+            if is_it && !is_done.swap(true, Ordering::Relaxed) { act.clone() } else { Act::Well }
+        };
+        Manners { tls: Some(crate::wire::tls_config()), ..Manners::offering(offers) }.script(script)
+    };
+    let hops = Hop::neighbours(cuts.iter().map(manners).collect());
+    // Nobody is waited for: all of them have closed.
+    let mut server = by_literal(&hops).set("route.tls", format!("{tls:?}")).start();
+    for hop in &hops {
+        send(&server, "<>", &[&hop.mailbox("b")], CONTENT);
+    }
+    hops.iter().for_each(|hop| drop(hop.wait(1)));
+    for hop in &hops {
+        any_line(&mut server, &[&format!("to=<{}>", hop.mailbox("b")), "stat=Sent"]);
+    }
+    let ended = ends_empty(server);
+    for (hop, (at, act, said)) in hops.iter().zip(&cuts) {
+        let said = said.replace("IP", &hop.ip());
+        let what = format!("{tls} {offers:?} {at:?} {act:?}");
+        let deferred = lines(&ended.log, &[&format!("to=<{}>", hop.mailbox("b")), "stat=Deferred"]);
+        let is_clear = *at == At::StartTls && tls == "opportunistic";
+        if is_clear {
+            let reason = format!("reason={said}; it is spoken to in clear for 24 hours");
+            assert_eq!(lines(&ended.log, &["STARTTLS=client, error: ", &reason]).len(), 1, "{what}: {:#?}", ended.log);
+        }
+        if is_clear || said.is_empty() {
+            assert_eq!(deferred, <[&str; 0]>::default(), "{what}");
+        } else {
+            assert!(
+                matches!(&deferred[..], [one] if one.ends_with(&format!("stat=Deferred: {said}"))),
+                "{what}: {deferred:#?}"
+            );
+        }
+        let mails = hop.mails();
+        assert!(matches!(&mails[..], [one] if one.is_encrypted != is_clear), "{what}: {mails:#?}");
+        assert_eq!(mails[0].own_content(), CONTENT, "{what}");
     }
 }
 

@@ -12,6 +12,7 @@ mod client;
 #[allow(dead_code, reason = "shared with the tests of the server, which use the rest")]
 mod harness;
 
+mod bounce;
 mod dsn;
 mod early;
 mod extensions;

@@ -4,9 +4,11 @@ use crate::client::greeted;
 use crate::harness::{Server, Setup, pause, poll};
 use crate::hop::{Act, At, Hop, Manners};
 use crate::world::{
-    any_line, ends_empty, impatient, killed, relay, reload, send, send_over, stopped, wait_line, waiting,
+    any_line, by_literal, ends_empty, impatient, killed, relay, reload, send, send_over, stopped, wait_line, waiting,
 };
 use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
@@ -109,6 +111,42 @@ fn a_destination_that_is_down_is_tried_on_command() {
     hop.wait(20);
     ends_empty(server);
     assert_eq!(hop.count(), 20);
+}
+
+#[test]
+fn mail_that_is_due_and_not_tried_says_what_it_waits_for() {
+    let gate = Arc::new(AtomicBool::new(false));
+    let is_open = Arc::clone(&gate);
+    let slow = Manners::default().script(move |moment| {
+        if moment.at == At::Dot {
+            poll("the gate", || is_open.load(Ordering::Acquire).then_some(()));
+        }
+        Act::Well
+    });
+    let hops = Hop::neighbours(vec![slow, Manners::default()]);
+    // One of the two is kept for hosts that were silent.
+    let server = by_literal(&hops).set("delivery.connections_max", "2").start();
+    let place = |to: &str| -> Option<Value> {
+        let text = queue(&server, &["destinations", "--json"]);
+        let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("an object a line"));
+        lines.find(|line| line["destination"].as_str().is_some_and(|name| to.ends_with(&format!("@{name}"))))
+    };
+    let (first, second) = (hops[0].mailbox("b"), hops[1].mailbox("c"));
+    send(&server, "a@client.test", &[&first], CONTENT);
+    poll("it is under way", || place(&first).filter(|place| place["in_flight"] == 1));
+    send(&server, "a@client.test", &[&second], CONTENT);
+    let waits = poll("it waits", || place(&second).filter(|place| place["waits_for"] == "connection"));
+    assert_eq!((&waits["connections_max"], &waits["ready"], &waits["connections"]), (&2.into(), &1.into(), &0.into()));
+    assert!(waits["waits_since"].is_u64() && place(&first).expect("it is there").get("waits_for").is_none(), "{waits}");
+    let words = "waits for a connection since ";
+    let listed = queue(&server, &["destinations"]);
+    assert!(listed.contains(words) && listed.contains(" of delivery.connections_max = 2 is in use\n"), "{listed}");
+    assert!(listed.contains("            1 message in memory\n"), "{listed}");
+    let output = server.control(&["status"], b"");
+    assert!(String::from_utf8_lossy(&output.stdout).contains(words), "{}", crate::harness::text(&output));
+    gate.store(true, Ordering::Release);
+    hops[1].wait(1);
+    ends_empty(server);
 }
 
 #[test]

@@ -9,9 +9,37 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 
 enum Stream {
-    Plain(TcpStream),
-    Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
+    Plain(Socket),
+    Tls(Box<StreamOwned<ServerConnection, Socket>>),
     Gone,
+}
+
+/// A socket that takes so many more octets, and is closed then.
+struct Socket {
+    stream: TcpStream,
+    left: usize,
+}
+
+impl Read for Socket {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.stream.read(into)
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        if self.left == 0 {
+            self.stream.shutdown(Shutdown::Both)?;
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let written = self.stream.write(&octets[..octets.len().min(self.left)])?;
+        self.left -= written;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
 }
 
 /// The connection. Everything that goes wrong with it ends it: `None`.
@@ -65,16 +93,17 @@ impl Wire {
         stream.set_read_timeout(Some(SOON * 2)).expect("set");
         stream.set_write_timeout(Some(SOON * 2)).expect("set");
         stream.set_nodelay(true).expect("set");
-        Self { stream: Stream::Plain(stream), input: Vec::new(), at: 0, output: Vec::new() }
+        let stream = Stream::Plain(Socket { stream, left: usize::MAX });
+        Self { stream, input: Vec::new(), at: 0, output: Vec::new() }
     }
 
-    /// From here on under TLS; what came before the handshake is forgotten.
-    pub(crate) fn start_tls(&mut self, config: &Arc<ServerConfig>) {
+    /// From here on under TLS, of which so many octets are sent; what came before the handshake is forgotten.
+    pub(crate) fn start_tls(&mut self, config: &Arc<ServerConfig>, octets: usize) {
         self.flush();
         (self.input, self.at) = (Vec::new(), 0);
-        if let Stream::Plain(stream) = std::mem::replace(&mut self.stream, Stream::Gone) {
+        if let Stream::Plain(socket) = std::mem::replace(&mut self.stream, Stream::Gone) {
             let connection = ServerConnection::new(Arc::clone(config)).expect("made");
-            self.stream = Stream::Tls(Box::new(StreamOwned::new(connection, stream)));
+            self.stream = Stream::Tls(Box::new(StreamOwned::new(connection, Socket { left: octets, ..socket })));
         }
     }
 
@@ -111,6 +140,12 @@ impl Wire {
         }
     }
 
+    /// Says a part of a line at once; whether that worked.
+    pub(crate) fn part(&mut self, part: &str) -> bool {
+        self.output.extend_from_slice(part.as_bytes());
+        self.flush()
+    }
+
     /// Says what is no reply, until the other side has enough of it.
     pub(crate) fn flood(&mut self, line: &str) {
         let many = format!("{line}\r\n").repeat(100);
@@ -120,14 +155,27 @@ impl Wire {
         }
     }
 
-    /// Closes, whoever else has a hand on the socket.
+    /// Of what leaves the socket from now on, under TLS with all that belongs to that, so many octets are sent; then it closes.
+    pub(crate) fn cut_after(&mut self, octets: usize) {
+        self.flush();
+        if let Some(socket) = self.socket() {
+            socket.left = octets;
+        }
+    }
+
+    fn socket(&mut self) -> Option<&mut Socket> {
+        match &mut self.stream {
+            Stream::Plain(socket) => Some(socket),
+            Stream::Tls(stream) => Some(&mut stream.sock),
+            Stream::Gone => None,
+        }
+    }
+
+    /// Closes, whoever else has a hand on the socket. TLS is not told of it.
     fn close(&mut self) {
-        let stream = match &self.stream {
-            Stream::Plain(stream) => stream,
-            Stream::Tls(stream) => &stream.sock,
-            Stream::Gone => return,
-        };
-        drop(stream.shutdown(Shutdown::Both));
+        if let Some(socket) = self.socket() {
+            drop(socket.stream.shutdown(Shutdown::Both));
+        }
     }
 
     /// Waits until the other side closes.

@@ -44,7 +44,7 @@ mod tags;
 mod tests;
 
 pub use hosts::HostsOrElse;
-pub use rule::{At, CopyDsn, CopyTo, Patterns, Rule, RuleAction};
+pub use rule::{Acknowledge, At, CopyDsn, CopyTo, Patterns, Rule, RuleAction};
 pub use sender::{Masquerade, SenderKind};
 
 use crate::access::Access;
@@ -255,6 +255,8 @@ pub struct Delivery {
     pub hold: Option<Box<str>>,
     /// It waits until an operator sends it.
     pub queue_only: bool,
+    /// When the sender of the message hears that it is accepted, if a rule says that.
+    pub acknowledge: Option<Acknowledge>,
     /// It is a copy.
     pub is_copy: bool,
     /// Whether the sender hears of a copy; nothing for others.

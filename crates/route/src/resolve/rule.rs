@@ -62,6 +62,8 @@ pub struct RuleAction {
     pub hold: Option<Box<str>>,
     /// Mail waits until an operator sends it.
     pub queue_only: bool,
+    /// When its sender hears that it is accepted; `None`: as the listener has it.
+    pub acknowledge: Option<Acknowledge>,
     /// Where IPv4 connections come from.
     pub source4: Option<Ipv4Addr>,
     /// Where IPv6 connections come from.
@@ -70,6 +72,29 @@ pub struct RuleAction {
     pub hello: Option<Box<str>>,
     /// The recipient is refused.
     pub reject: Option<Refusal>,
+}
+
+/// When the sender of a message hears that it is accepted, the safest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Acknowledge {
+    /// When it is on stable storage.
+    Durable,
+    /// Then, or when every next hop has taken it, whichever is first.
+    Race,
+    /// When every next hop has taken it; it is stored only if that does not happen soon.
+    Interactive,
+}
+
+impl Acknowledge {
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Durable => "durable",
+            Self::Race => "race",
+            Self::Interactive => "interactive",
+        }
+    }
 }
 
 /// Where a copy goes.
@@ -124,6 +149,7 @@ impl RuleAction {
         self.via.is_none()
             && self.hold.is_none()
             && !self.queue_only
+            && self.acknowledge.is_none()
             && self.source4.is_none()
             && self.source6.is_none()
             && self.hello.is_none()

@@ -52,6 +52,10 @@ impl Run<'_, '_, '_> {
             marks.queue_only = true;
             said.push("waits in the queue".to_owned());
         }
+        if let Some(acknowledge) = action.acknowledge {
+            marks.acknowledge = Some(acknowledge);
+            said.push(format!("acknowledged as {}", acknowledge.name()));
+        }
         if let Some(ip) = action.source4 {
             marks.source4 = Some(ip);
             said.push(format!("from {ip}"));

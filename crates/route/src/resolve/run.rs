@@ -4,7 +4,7 @@
 //! jobs. Copies are done last, so what somebody gets anyway is not copied to him. When an answer is missing the other jobs go on
 //! all the same: then one round asks for all of them.
 
-use super::rule::{CopyDsn, Rule};
+use super::rule::{Acknowledge, CopyDsn, Rule};
 use super::{Delivery, Failed, Outcome, Request, Resolution, Router, STEPS_MAX, VIRTUAL_DEPTH_MAX};
 use crate::alias::Origin;
 use crate::destination::{Destination, TEXT_BYTES_MAX, To};
@@ -48,6 +48,7 @@ pub(super) struct Before {
 pub(super) struct Marks {
     pub(super) hold: Option<Box<str>>,
     pub(super) queue_only: bool,
+    pub(super) acknowledge: Option<Acknowledge>,
     pub(super) source4: Option<Ipv4Addr>,
     pub(super) source6: Option<Ipv6Addr>,
     pub(super) hello: Option<Box<str>>,
@@ -286,6 +287,7 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
             controller: job.origin.controller().map(Into::into),
             hold: marks.hold.clone(),
             queue_only: marks.queue_only,
+            acknowledge: marks.acknowledge,
             is_copy: job.copy.is_some(),
             copy_dsn: job.copy.unwrap_or_default(),
             via,

@@ -116,6 +116,9 @@ fn one(delivery: &Delivery) -> String {
     if delivery.queue_only {
         said += " queued";
     }
+    if let Some(acknowledge) = delivery.acknowledge {
+        said += &format!(" {acknowledge:?}");
+    }
     said
 }
 

@@ -66,6 +66,7 @@ impl Rig {
                     assert!(age >= self.settings.warn_after.unwrap());
                 }
                 Overdue::ByTime => assert!(entry.timed, "it has no time"),
+                Overdue::Owed => panic!("nothing is owed"),
             }
         }
     }
@@ -85,7 +86,7 @@ impl Rig {
         for recipient in whom.iter() {
             let Some(entry) = self.entry(to, message, recipient) else { continue };
             let told = match kind {
-                Overdue::ByTime => None,
+                Overdue::ByTime | Overdue::Owed => None,
                 Overdue::Warn => {
                     entry.warned = true;
                     self.warned.insert((message, recipient), now)

@@ -324,8 +324,17 @@ impl Rig {
             next += recipients;
             for &recipient in &all {
                 let timed = self.by.is_some();
-                let entry =
-                    Waiting { message, recipient, due_s: 0, attempts: 0, warned: false, held: false, class, timed };
+                let entry = Waiting {
+                    message,
+                    recipient,
+                    due_s: 0,
+                    attempts: 0,
+                    warned: false,
+                    held: false,
+                    class,
+                    timed,
+                    owed: false,
+                };
                 self.lists[to].push(entry);
             }
             if is_late {

@@ -4,8 +4,8 @@ use super::{
     Accept, AccessRules, Acknowledge, AddressFamily, Auth, BadLine, Config, Control, CopyDsn, DelayChecks, Delivery,
     DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl, DnsblList, Generics, Ldap, LdapDetail, LdapReferrals,
     Listen, ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps, Message,
-    Precedence, Rate, Relay, RelayDomain, Route, RouteProtocol, RouteRule, RouteTls, RuleAt, Server, Smtp, Spool,
-    Sqlite, Submit, Tls, Unknown,
+    Precedence, Rate, Relay, RelayDomain, Route, RouteProtocol, RouteRule, RouteTls, RuleAcknowledge, RuleAt, Server,
+    Smtp, Spool, Sqlite, Submit, Tls, Unknown,
 };
 use mail::DomainName;
 use smtp::server::BareNewline;
@@ -263,6 +263,7 @@ pub(super) fn route_rule() -> RouteRule {
         copy_dsn: CopyDsn::Never,
         hold: String::new(),
         queue: false,
+        acknowledge: RuleAcknowledge::Listener,
         source: Vec::new(),
         hello: String::new(),
         reject: String::new(),

@@ -4,7 +4,7 @@ use super::field::Field;
 use super::value::Value;
 use super::{
     Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, LdapDetail, LdapReferrals, ListenProtocol,
-    ListenTls, LogFormat, Mailq, Precedence, RouteProtocol, RouteTls, RuleAt, Unknown,
+    ListenTls, LogFormat, Mailq, Precedence, RouteProtocol, RouteTls, RuleAcknowledge, RuleAt, Unknown,
 };
 use smtp::server::BareNewline;
 
@@ -51,6 +51,12 @@ choices! {
         Implicit = "implicit": "from the first byte, as on port 465",
     }
     Acknowledge {
+        Durable = "durable": "when the message is on stable storage",
+        Race = "race": "then, or when every next hop has taken it, whichever is first",
+        Interactive = "interactive": "when every next hop has taken it; it is stored if one does not, or takes long",
+    }
+    RuleAcknowledge {
+        Listener = "listener": "as listen.acknowledge of the listener says",
         Durable = "durable": "when the message is on stable storage",
         Race = "race": "then, or when every next hop has taken it, whichever is first",
         Interactive = "interactive": "when every next hop has taken it; it is stored if one does not, or takes long",

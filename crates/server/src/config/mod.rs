@@ -58,7 +58,8 @@ pub use open::{DEFAULT_PATH, VARIABLE, choose, open};
 pub use problem::{Problem, Severity, render};
 pub use reasons::read_reasons;
 pub use routing::{
-    AccessRules, BadLine, CopyDsn, DelayChecks, Generics, MapSource, Maps, Precedence, RouteRule, RuleAt,
+    AccessRules, BadLine, CopyDsn, DelayChecks, Generics, MapSource, Maps, Precedence, RouteRule, RuleAcknowledge,
+    RuleAt,
 };
 
 use ipnet::IpNet;
@@ -200,8 +201,8 @@ pub struct Listen {
     pub acknowledge: Acknowledge,
 }
 
-/// When `250` is said to a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// When `250` is said to a message, the safest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Acknowledge {
     /// When it is on stable storage.
     Durable,

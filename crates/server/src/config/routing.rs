@@ -169,6 +169,19 @@ pub enum CopyDsn {
     AsOriginal,
 }
 
+/// When `250` is said to a message that a rule is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleAcknowledge {
+    /// As the listener has it.
+    Listener,
+    /// As [`Acknowledge::Durable`](super::Acknowledge::Durable).
+    Durable,
+    /// As [`Acknowledge::Race`](super::Acknowledge::Race).
+    Race,
+    /// As [`Acknowledge::Interactive`](super::Acknowledge::Interactive).
+    Interactive,
+}
+
 /// `[[route.rule]]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteRule {
@@ -190,6 +203,8 @@ pub struct RouteRule {
     pub hold: String,
     /// Mail waits for `mailrace queue retry`.
     pub queue: bool,
+    /// When its sender hears that it is accepted.
+    pub acknowledge: RuleAcknowledge,
     /// Where connections come from.
     pub source: Vec<IpAddr>,
     /// The name we give; empty: the usual.

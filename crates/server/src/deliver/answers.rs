@@ -171,7 +171,7 @@ mod tests {
         let reply = Reply::parse(format!("{line}\r\n").as_bytes(), 512).unwrap();
         let (fate, feedback) = judge_reply(&Rules::usual(), stage, reply);
         let text = match fate {
-            Fate::Delivered(_) => "delivered".to_owned(),
+            Fate::Delivered(_) | Fate::Receipt(_) => "delivered".to_owned(),
             Fate::Deferred(cause) => format!("deferred {}: {}", cause.status, cause.text),
             Fate::Failed(cause) => format!("failed {}: {}", cause.status, cause.text),
         };

@@ -4,7 +4,8 @@
 //! the greeting counts as one that cannot be reached: another host may take the mail, and a host that is closed today is a
 //! deferral. How long each step may take depends on the lane: seconds in the fast one, so that a host that hangs holds up
 //! nobody for long; the minutes of RFC 5321 §4.5.3.2 in the slow one. A TLS handshake that fails is repeated in clear where
-//! that is allowed, on a new connection; if that works, the host is spoken to in clear from then on, for a day.
+//! that is allowed, on a new connection; if that works, the host is spoken to in clear from then on, for a day; for an hour if it
+//! was only silent.
 //!
 //! Not here: which addresses a site has (`resolve`), sockets ([`dial`](super::dial)), what becomes of mail.
 
@@ -16,7 +17,7 @@ use crate::config::{Config, Delivery, EffectiveRule, RouteProtocol, RouteTls};
 use crate::dispatch::Post;
 use crate::dns::NoHosts;
 use crate::env::clock;
-use crate::hosts::TLS_MEMORY;
+use crate::hosts::{TLS_MEMORY, TLS_SILENCE_MEMORY};
 use crate::routing::Routing;
 use crate::service::Service;
 use crate::session::{Transport, Wait};
@@ -34,6 +35,8 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::client::TlsStream;
 
 /// After this the slow lane begins no further host: its places are few.
 const SLOW_ALL: Duration = Duration::from_secs(15 * 60);
@@ -292,7 +295,7 @@ impl Opening<'_> {
         left: &mut VecDeque<Candidate>,
         wait: &mut Wait<'_, N>,
     ) -> Result<Box<Link>, Trouble> {
-        let began = clock::now();
+        let mut began = clock::now();
         self.learn(&candidate, Hosts::trying);
         let (candidate, transport) = self.connect(candidate, left).await?;
         let said = Peer::ask(self.routing, self.config, &candidate).await?;
@@ -306,7 +309,11 @@ impl Opening<'_> {
             }
             TlsPolicy::Opportunistic => {
                 match self.greet(candidate.clone(), transport, TlsUse::IfOffered, &said, wait).await {
-                    Err(Unready::Tls(trouble)) => self.greet_in_clear(candidate, trouble, &said, wait).await,
+                    Err(Unready::Tls(trouble)) => {
+                        // How long the handshake took is nothing that the next connection is expected to take.
+                        began = clock::now();
+                        self.greet_in_clear(candidate, trouble, &said, wait).await
+                    }
                     other => other,
                 }
             }
@@ -395,11 +402,18 @@ impl Opening<'_> {
             Err(miss) => Err(Unready::Other(self.missed(candidate.clone(), &miss))),
         };
         let mut reason = trouble.text;
-        // What was only slow may work the next time.
-        if greeted.is_ok() && trouble.failure == Failure::Refused {
-            self.learn(&candidate, Hosts::tls_failed);
-            let hours = TLS_MEMORY.as_secs() / 3_600;
-            reason.push_str(&format!("; it is spoken to in clear for {hours} hours"));
+        if greeted.is_ok() {
+            // What was only slow may work soon; until then its silence is not to be waited for by each connection.
+            let (memory, words) = match trouble.failure {
+                Failure::Silent => (TLS_SILENCE_MEMORY, "an hour"),
+                _ => (TLS_MEMORY, "24 hours"),
+            };
+            // The table knows one length: a silence counts as what broke so much earlier.
+            let tls_failed = |hosts: &mut Hosts, address: SocketAddr, now: Duration| {
+                hosts.tls_failed(address, (now + memory).saturating_sub(TLS_MEMORY));
+            };
+            self.learn(&candidate, tls_failed);
+            reason.push_str(&format!("; it is spoken to in clear for {words}"));
         }
         self.service.tell(&Event::TlsClientFailed { relay: next_hop(&candidate), reason: &reason });
         greeted
@@ -474,21 +488,17 @@ impl Opening<'_> {
     /// Puts TLS under the session.
     async fn start_tls(self, link: &mut Link, said: &Peer) -> Result<(), (String, Failure)> {
         let transport = std::mem::replace(&mut link.transport, Transport::Closed);
-        let Transport::Plain(stream) = transport else {
-            return Err(("not on this kind of connection".to_owned(), Failure::Refused));
-        };
-        let deadline = clock::now() + self.config.tls.handshake_time_max.min(self.patience.command);
         let name = link.peer.server_name.clone();
-        let connector = &self.service.connector;
-        let shaken = if said.is_judged {
-            Box::pin(connector.connect_and_judge(stream, &name, deadline, &self.config.tls.ca_files)).await
-        } else {
-            connector.connect(stream, &name, deadline).await
+        let nowhere = ("not on this kind of connection".to_owned(), Failure::Refused);
+        let (stream, info) = match transport {
+            Transport::Plain(stream) => self.shake_hands(stream, &name, said).await?,
+            // It fails as over a socket; none of those that tests hold works.
+            #[cfg(test)]
+            Transport::Memory(stream) => {
+                return Box::pin(self.shake_hands(stream, &name, said)).await.and(Err(nowhere));
+            }
+            _ => return Err(nowhere),
         };
-        let (stream, info) = shaken.map_err(|error| {
-            let failure = if error.has_timed_out() { Failure::Silent } else { Failure::Refused };
-            (error.to_string(), failure)
-        })?;
         let TlsInfo { version, cipher, bits, verify, .. } = &info;
         let relay = next_hop(&link.peer);
         self.service.tell(&Event::StartTlsClient { relay, version, cipher, bits: *bits, verify });
@@ -497,6 +507,29 @@ impl Opening<'_> {
         let now = link.now();
         link.session.tls_started(now);
         Ok(())
+    }
+
+    /// Does the handshake.
+    async fn shake_hands<S>(
+        self,
+        stream: S,
+        name: &str,
+        said: &Peer,
+    ) -> Result<(TlsStream<S>, TlsInfo), (String, Failure)>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let deadline = clock::now() + self.config.tls.handshake_time_max.min(self.patience.command);
+        let connector = &self.service.connector;
+        let shaken = if said.is_judged {
+            Box::pin(connector.connect_and_judge(stream, name, deadline, &self.config.tls.ca_files)).await
+        } else {
+            connector.connect(stream, name, deadline).await
+        };
+        shaken.map_err(|error| {
+            let failure = if error.has_timed_out() { Failure::Silent } else { Failure::Refused };
+            (error.to_string(), failure)
+        })
     }
 
     /// Whether a connection under TLS is what is demanded of it.
@@ -562,6 +595,10 @@ impl Opening<'_> {
     }
 
     fn tls_is_broken(self, peer: &Candidate) -> bool {
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::ForgetTls) {
+            return false;
+        }
         let now = self.service.unix_now();
         let address = peer.address.socket();
         address.is_some_and(|address| self.service.hosts.look(|hosts| hosts.tls_is_broken(address, now)))
@@ -589,7 +626,11 @@ pub(super) fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Troub
         ..Trouble::deferral((4, 2), format!("Connection to {} was closed", candidate.name))
     };
     let Some(closing) = closing else { return trouble };
-    let stage = closing.stage.as_str();
+    let during = match closing.stage {
+        // It had answered that, and there was nothing else yet.
+        Stage::Idle => format!("after {}", Stage::Hello),
+        stage => format!("during {stage}"),
+    };
     if let Some(reply) = &closing.reply {
         // RFC 5321 §3.8: whatever is said before the first transaction is about the host, not about a message
         trouble.status = reply.status().unwrap_or(trouble.status).with_outcome(Outcome::Transient);
@@ -599,18 +640,18 @@ pub(super) fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Troub
         trouble.text = match &closing.loss {
             Some(Loss::TimedOut) => {
                 trouble.failure = Failure::Silent;
-                format!("timeout waiting for {} during {stage}", candidate.name)
+                format!("timeout waiting for {} {during}", candidate.name)
             }
             Some(Loss::TooLong) => {
                 trouble.failure = Failure::Silent;
                 format!(
-                    "{} was too slow during {stage}: the transaction took longer than delivery.transaction_time",
+                    "{} was too slow {during}: the transaction took longer than delivery.transaction_time",
                     candidate.name
                 )
             }
             Some(Loss::Protocol(what)) if closing.stage == Stage::Auth => (*what).to_owned(),
-            Some(Loss::Protocol(what)) => format!("{} speaks no SMTP during {stage}: {what}", candidate.name),
-            _ => format!("{} closed the connection during {stage}", candidate.name),
+            Some(Loss::Protocol(what)) => format!("{} speaks no SMTP {during}: {what}", candidate.name),
+            _ => format!("{} closed the connection {during}", candidate.name),
         };
     }
     trouble

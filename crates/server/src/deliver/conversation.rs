@@ -16,7 +16,7 @@ use crate::settle::{self, Attempt, Cause, Fate};
 use crate::simulation::{Sabotage, is_sabotaged};
 use mail::{Body, EnhancedCode, Outcome, QueueId};
 use schedule::{Failure, Feedback, Hosts, Job, Lag, Standing, Take};
-use smtp::client::{Answer, Finished, Loss, Misfit, Stage, Step};
+use smtp::client::{Answer, Closing, Finished, Loss, Misfit, Stage, Step};
 use spool::Pressure;
 #[cfg(test)]
 use spool::{Change, Status, Store as _};
@@ -105,6 +105,8 @@ pub(super) struct Conversation<'a> {
     lag: Option<Lag>,
     /// Nothing goes behind what is open until the first of it is over.
     waits: bool,
+    /// A message that the peer had nothing to do with went back.
+    has_given_back: bool,
     /// The first message whose end the peer did not answer.
     unanswered: Option<QueueId>,
     /// We gave it up.
@@ -132,6 +134,7 @@ impl<'a> Conversation<'a> {
             barren: 0,
             lag: None,
             waits: false,
+            has_given_back: false,
             unanswered: None,
             is_broken_off: false,
         }
@@ -219,7 +222,7 @@ impl Conversation<'_> {
 
     /// Whether the host is to be passed over for how the connection ended.
     pub(super) fn has_failed(&self) -> bool {
-        self.is_broken_off || self.link.has_failed(self.answered)
+        self.is_broken_off || self.link.has_failed(self.answered) || self.is_over_early()
     }
 
     /// The peer does not answer the end of a message: others are not to wait for that.
@@ -260,6 +263,10 @@ impl Conversation<'_> {
     /// Whether more may be sent ahead: what comes next, a single message perhaps, waits for no more than a transaction of a list.
     /// Nothing is sent behind what a host is late with, nor ahead to one that failed last.
     fn is_light(&self) -> bool {
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::SendAhead) {
+            return true;
+        }
         let recipients: usize = self.open.iter().map(|open| open.job.recipients.len()).sum();
         let most = if self.is_on_trial && self.answered == 0 { 1 } else { AHEAD_RECIPIENTS };
         self.lag.is_none() && recipients < most
@@ -438,6 +445,7 @@ impl Conversation<'_> {
             if finished.outcomes.iter().any(is_used_up) {
                 self.appetite = Appetite::Leaving;
             }
+            self.has_given_back = true;
             return self.work.dispatch.give_back(self.work.connection, &open.job);
         }
         let is_answered = finished.outcomes.iter().any(|outcome| matches!(outcome.answer, Answer::Reply(_)));
@@ -492,11 +500,24 @@ impl Conversation<'_> {
         behind
     }
 
+    /// Whether the peer ended the connection behind its answer to EHLO, before it had to do with a message, although there was
+    /// one or nobody had looked yet. An idle connection may be ended by either side.
+    fn is_over_early(&self) -> bool {
+        let is_its =
+            |closing: &Closing| closing.stage != Stage::Quit && (closing.reply.is_some() || closing.loss.is_some());
+        let has_work = self.has_given_back || self.tokens == 0 && self.appetite == Appetite::Hungry;
+        self.tried == 0 && has_work && self.link.session.closing().is_some_and(is_its)
+    }
+
     /// How the peer ended the connection, if it put off all that it was given: it said 421, or broke off, or was silent, without
     /// one answer. Whoever wants nothing now is as good as away: the message has had its attempt, and what waits behind it shall
     /// not have one each. One that took or refused a message, or said something of one recipient, has served: it works.
+    /// One that ended it before there was a message is no better.
     pub(super) fn dismissal(&self) -> Option<Trouble> {
-        let closing = self.link.session.closing().filter(|_| self.tried > 0 && !self.has_served)?;
+        let closing = self.link.session.closing().filter(|_| !self.has_served)?;
+        if self.tried == 0 && !self.is_over_early() {
+            return None;
+        }
         #[cfg(test)]
         if is_sabotaged(Sabotage::KnockAgain) {
             return None;

@@ -11,6 +11,7 @@ use mail::{Envelope, QueueId};
 use schedule::Positions;
 use spool::envelope::{decode_head, decode_recipient};
 use spool::{Part, Recent, State, Status, Store as _, StoredEnvelope};
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 /// How much of a stored content is read at once.
@@ -56,24 +57,59 @@ pub(crate) enum Unfit {
 }
 
 impl Outgoing {
-    /// Loads the message of a job.
+    /// Loads the message of a job, with those of the recipients that wait and that nobody bounces.
     ///
     /// # Errors
     /// Nothing is left to do for it, or the spool cannot read it.
     /// # Cancel safety
     /// Yes.
     pub(crate) async fn load(dispatch: &Dispatch, id: QueueId, recipients: &Positions) -> Result<Self, Unfit> {
+        let is_meant = |status| status == Status::Waiting;
+        match dispatch.claims.open(id, recipients) {
+            Cow::Borrowed(_) => Self::load_those(dispatch, id, recipients, &is_meant).await,
+            Cow::Owned(open) if open.is_empty() => Err(Unfit::Nothing),
+            Cow::Owned(open) => Self::load_those(dispatch, id, &Positions::from(open.as_slice()), &is_meant).await,
+        }
+    }
+
+    /// The same for who has claimed the recipients, with those that are held.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    /// # Cancel safety
+    /// Yes.
+    pub(crate) async fn load_claimed(dispatch: &Dispatch, id: QueueId, recipients: &[u32]) -> Result<Self, Unfit> {
+        let is_meant = |status| matches!(status, Status::Waiting | Status::Held);
+        Self::load_those(dispatch, id, &Positions::from(recipients), &is_meant).await
+    }
+
+    /// The same to tell its sender of them, also with those that are delivered and whose report is owed.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    /// # Cancel safety
+    /// Yes.
+    pub(crate) async fn load_to_tell(dispatch: &Dispatch, id: QueueId, recipients: &Positions) -> Result<Self, Unfit> {
+        Self::load_those(dispatch, id, recipients, &|status| matches!(status, Status::Waiting | Status::Owed)).await
+    }
+
+    async fn load_those(
+        dispatch: &Dispatch,
+        id: QueueId,
+        recipients: &Positions,
+        is_meant: &(dyn Fn(Status) -> bool + Sync),
+    ) -> Result<Self, Unfit> {
         if let Some(early) = dispatch.early.get(id) {
             return early.outgoing(recipients);
         }
         if let Some(Recent { envelope, recipients_left, body }) = dispatch.spool.recent(id, recipients.iter()) {
             let is_small = envelope.body_bytes <= HELD_BYTES_MAX;
             let content = if is_small { Content::Here(body.into()) } else { Content::Stored { read: 0 } };
-            return Self::assemble(id, &envelope, recipients_left, recipients, content);
+            return Self::assemble(id, &envelope, recipients_left, recipients, is_meant, content);
         }
         match dispatch.reading.part(id, recipients).await {
             Ok(Part { envelope, recipients_left }) => {
-                Self::assemble(id, &envelope, recipients_left, recipients, Content::Stored { read: 0 })
+                Self::assemble(id, &envelope, recipients_left, recipients, is_meant, Content::Stored { read: 0 })
             }
             Err(Unread::Gone) => Err(Unfit::Nothing),
             Err(why) => Err(Unfit::Unread(why)),
@@ -96,6 +132,7 @@ impl Outgoing {
         stored: &StoredEnvelope,
         recipients_left: usize,
         recipients: &Positions,
+        is_meant: &(dyn Fn(Status) -> bool + Sync),
         content: Content,
     ) -> Result<Self, Unfit> {
         let unreadable = |error: spool::envelope::EnvelopeError| Unfit::Unread(Unread::Bad(error.to_string()));
@@ -106,7 +143,7 @@ impl Outgoing {
         for wanted in recipients.iter() {
             while rest.next_if(|one| one.position < wanted).is_some() {}
             let Some(found) = rest.next_if(|one| one.position == wanted) else { continue };
-            if found.state.status == Status::Waiting {
+            if is_meant(found.state.status) {
                 envelope.recipients.push(decode_recipient(&found.data).map_err(unreadable)?);
                 positions.push((wanted, found.state));
             }
@@ -115,6 +152,15 @@ impl Outgoing {
             return Err(Unfit::Nothing);
         }
         Ok(Self { envelope, positions, recipients_left, content_bytes: stored.body_bytes, content })
+    }
+
+    /// Leaves recipients out.
+    pub(crate) fn retain(&mut self, keeps: impl Fn(u32, State) -> bool) {
+        let kept: Vec<bool> = self.positions.iter().map(|(position, state)| keeps(*position, *state)).collect();
+        let mut these = kept.iter();
+        self.envelope.recipients.retain(|_| these.next() == Some(&true));
+        let mut these = kept.iter();
+        self.positions.retain(|_| these.next() == Some(&true));
     }
 
     /// The next piece of the content; `None` behind its end.

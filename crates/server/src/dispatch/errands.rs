@@ -3,11 +3,11 @@
 //! Decisions only send an [`Errand`] and never wait. One task ([`run`]) takes them, and owns what they begin; at the end of the
 //! server it waits for what is open.
 
-use super::{Dispatch, Owed, Post, Renewal, Way, overdue, rehome};
+use super::{Dispatch, Owed, Post, Renewal, Way, bounce, overdue, rehome};
 use crate::deliver;
 use crate::dns::NoHosts;
 use crate::env::blocking;
-use crate::queue::{Destinations, Nudge as _};
+use crate::queue::{Bounced, Destinations, Meant, Nudge as _};
 use crate::resolve;
 use crate::service::Service;
 use crate::settle;
@@ -17,12 +17,12 @@ use bytes::Bytes;
 use mail::{EnhancedCode, Outcome, QueueId};
 use observe::{Event, Severity};
 use schedule::{ConnectionId, DestinationId, Job, Overdue, Positions, Waiting};
-use spool::Entry;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 /// Why mail waits whose hosts were not found for a fault of ours.
@@ -67,6 +67,11 @@ pub(super) enum Errand {
         recipients: Positions,
         kind: Overdue,
     },
+    Bounce {
+        meant: Vec<Meant>,
+        why: Arc<str>,
+        answer: oneshot::Sender<Vec<Bounced>>,
+    },
 }
 
 /// Owns connections and waits for times, until the server ends and its connections are over.
@@ -101,8 +106,7 @@ async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>, all: bool) {
     let (live, spool) = (service.live.load_full(), Arc::clone(&dispatch.spool));
     let (config, routing) = (live.config.clone(), service.routing.load_full());
     let dispatcher = Arc::clone(dispatch);
-    let is_active =
-        move |name: &[u8], entry: &Entry| dispatcher.lock().scheduler.is_active(name, entry.id, entry.recipient);
+    let is_active = move |name: &[u8], id: QueueId, one: u32| dispatcher.lock().scheduler.is_active(name, id, one);
     let moved = blocking::run(move || rehome::rehome(&spool, &config, &routing, &is_active)).await;
     let moved = match moved {
         Ok(Ok(moved)) => moved,
@@ -179,6 +183,14 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
             tasks.spawn(async move {
                 deliver::run(service, way, connection, post).await;
                 drop(guard);
+            });
+        }
+        Errand::Bounce { meant, why, answer } => {
+            let dispatch = Arc::clone(dispatch);
+            tasks.spawn(async move {
+                let bounced = bounce::bounce(&service, &dispatch, meant, &why).await;
+                // Who asked may have gone.
+                drop(answer.send(bounced));
             });
         }
         Errand::Overdue { destination, name, message, recipients, kind } => {

@@ -1,10 +1,12 @@
 //! The queue tools' side of dispatch: what they ask of it, and what they tell it.
 
 use super::{Dispatch, micros};
-use crate::queue::{DestinationState, Destinations, Down, Nudge};
+use crate::queue::{Bounced, DestinationState, Destinations, Down, Meant, Nudge, Waits};
 use mail::QueueId;
-use schedule::Health;
+use schedule::{Health, SiteView};
 use spool::Store as _;
+use std::sync::Arc;
+use std::time::Duration;
 
 impl Nudge for Dispatch {
     fn released(&self, destinations: Destinations<'_>) {
@@ -44,8 +46,19 @@ impl Nudge for Dispatch {
         self.lock().scheduler.is_in_flight(id, recipient)
     }
 
+    fn bounce(&self, meant: Vec<Meant>, why: &str) -> Option<Vec<Bounced>> {
+        self.bounce_some(meant, Arc::from(why)).blocking_recv().ok()
+    }
+
     fn destination(&self, name: &[u8]) -> Option<DestinationState> {
-        let view = self.lock().scheduler.state(name)?;
+        let now = self.now();
+        let state = self.lock();
+        let view = state.scheduler.state(name)?;
+        let site = state.scheduler.site_of(name, now);
+        let most = state.config.delivery.connections_max;
+        drop(state);
+        let has_work = view.ready > 0 || view.more;
+        let waits = site.filter(|_| has_work).and_then(|site| waits_of(&site, most, now));
         let down = match view.health {
             Health::Down { why, until } => Some(Down { why: why.to_string(), retry_at: until }),
             Health::Up | Health::Idle => None,
@@ -60,6 +73,19 @@ impl Nudge for Dispatch {
             window: view.window.into(),
             rate: view.limits.and_then(|limits| limits.messages_per_second),
             pace: view.pace,
+            waits,
+            ready: count(view.ready),
+            has_more: view.more,
         })
     }
+}
+
+/// What work of a site waits for; nothing, if it is done as it comes.
+fn waits_of(site: &SiteView, most: u32, now: Duration) -> Option<Waits> {
+    if let Some(since) = site.waits_since {
+        return Some(Waits::Connection { since: now.saturating_sub(since), most });
+    }
+    let rate = site.limits.messages_per_second.unwrap_or(u32::MAX);
+    let is_learned = site.pace.is_some_and(|pace| pace < rate);
+    site.waits_for_rate.then_some(if is_learned { Waits::Pace } else { Waits::Rate })
 }

@@ -1,7 +1,9 @@
 //! Mail that waited too long at a destination that is down: nobody tries it, so its age is seen by the walk over its queue,
-//! and the end of a time that its sender gave by the scheduler's clock.
+//! and the end of a time that its sender gave by the scheduler's clock. And mail that was delivered, of which its sender was not
+//! told.
 
 use super::Dispatch;
+use super::claims::Claim;
 use crate::deliver::{Outgoing, Unfit};
 use crate::resolve;
 use crate::service::Service;
@@ -19,7 +21,7 @@ const CLOCK_AGAIN: Duration = Duration::from_secs(1);
 /// Tells the sender, and records what he was told. Returns how long it makes no sense to look again: not at all if he was
 /// told, and otherwise until it can be tried again, or until the message is as old as was thought.
 ///
-/// Nothing is done for recipients that do not wait any more.
+/// Nothing is done for recipients that do not wait any more, nor are owed a report.
 pub(super) async fn settle(
     service: &Arc<Service>,
     dispatch: &Arc<Dispatch>,
@@ -31,8 +33,11 @@ pub(super) async fn settle(
     if service.keeper.pressure() == spool::Pressure::Poisoned {
         return settle::TELL_AGAIN;
     }
-    let outgoing = match load(service, dispatch, message, recipients).await {
-        Ok(Some(outgoing)) => outgoing,
+    if kind == Overdue::Owed {
+        return settle::report_owed(service, message, recipients);
+    }
+    let (outgoing, _claim) = match load(service, dispatch, message, recipients).await {
+        Ok(Some(loaded)) => loaded,
         Ok(None) => return Duration::ZERO,
         Err(Unread) => return settle::TELL_AGAIN,
     };
@@ -59,8 +64,8 @@ pub(super) async fn settle_by_time(
     if service.keeper.pressure() == spool::Pressure::Poisoned {
         return Some(later);
     }
-    let outgoing = match load(service, dispatch, message, recipients).await {
-        Ok(outgoing) => outgoing?,
+    let (outgoing, _claim) = match load(service, dispatch, message, recipients).await {
+        Ok(loaded) => loaded?,
         Err(Unread) => return Some(later),
     };
     let Some(at) = deadline::to_come(&outgoing.envelope) else { return Some(Duration::MAX) };
@@ -77,20 +82,21 @@ pub(super) async fn settle_by_time(
 /// It cannot be read, and an operator was told.
 struct Unread;
 
-/// Reads what is overdue; `None` if nothing of it waits any more, or it was given up and goes into a report.
+/// Reads what is overdue, and claims it; `None` if nothing of it waits any more, or it was given up and goes into a report.
 async fn load(
     service: &Service,
-    dispatch: &Dispatch,
+    dispatch: &Arc<Dispatch>,
     message: QueueId,
     recipients: &Positions,
-) -> Result<Option<Outgoing>, Unread> {
-    let is_open = |position: &u32| dispatch.gathering.word(message, *position) != Some(Word::Failed);
-    let recipients: Positions = recipients.iter().filter(is_open).collect();
-    if recipients.is_empty() {
+) -> Result<Option<(Outgoing, Claim)>, Unread> {
+    let is_open = |position: &u32| !dispatch.gathering.word(message, *position).is_some_and(Word::is_last);
+    let recipients: Vec<u32> = recipients.iter().filter(is_open).collect();
+    let claim = Claim::overdue(dispatch, message, &recipients);
+    if claim.recipients.is_empty() {
         return Ok(None);
     }
-    match Outgoing::load(dispatch, message, &recipients).await {
-        Ok(outgoing) => Ok(Some(outgoing)),
+    match Outgoing::load(dispatch, message, &Positions::from(claim.recipients.as_slice())).await {
+        Ok(outgoing) => Ok(Some((outgoing, claim))),
         Err(Unfit::Nothing) => Ok(None),
         Err(Unfit::Unread(why)) => {
             let text = format!("message {message} is overdue and cannot be read: {why}; {}", why.advice());

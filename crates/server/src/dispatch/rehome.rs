@@ -1,14 +1,15 @@
 //! Mail that waits where the configuration and the maps would not put it any more is given other destinations.
 
-use super::READY_MAX;
+use super::{READY_MAX, STATES_MAX};
 use crate::config::Config;
 use crate::resolve;
 use crate::routing::{Admission, Routing, Way};
-use mail::{Address, ReversePath};
+use bytes::Bytes;
+use mail::{Address, QueueId, ReversePath};
 use route::destination::{Destination, To};
 use route::resolve::{Outcome, Request};
-use spool::{Entry, Spool, Store as _};
-use std::collections::BTreeSet;
+use spool::{Change, Entry, Spool, State, Status, Store as _, StoredRecipient};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What became of mail that belongs elsewhere.
 #[derive(Debug, Default)]
@@ -30,31 +31,50 @@ pub(super) fn rehome(
     spool: &Spool,
     config: &Config,
     routing: &Routing,
-    is_active: &dyn Fn(&[u8], &Entry) -> bool,
+    is_active: &dyn Fn(&[u8], QueueId, u32) -> bool,
 ) -> Result<Moved, spool::Error> {
     let mut moved = Moved::default();
     let mover = Mover::new(config, routing);
     for (name, count) in spool.destinations().iter().filter(|(name, _)| mover.is_old(name)) {
-        for entry in all_of(spool, name, *count) {
-            let Some(destination) = mover.home(spool, name, &entry) else { continue };
-            if is_active(name, &entry) {
-                moved.left += 1;
-                continue;
+        for (id, positions) in by_message(&all_of(spool, name, *count)) {
+            let homes = mover.homes(spool, name, id, &positions);
+            for some in homes.chunks(STATES_MAX) {
+                move_some(spool, name, id, some, is_active, &mut moved)?;
             }
-            // The state as it is now: somebody may have held it since the list was read.
-            let states = spool.states(entry.id);
-            let now = states.iter().find(|(one, at)| one.recipient == entry.recipient && **at == **name);
-            let Some((now, _)) = now else { continue };
-            drop(spool.record(&[spool::Change {
-                id: entry.id,
-                recipient: entry.recipient,
-                state: now.state,
-                destination: Some(destination.clone()),
-            }])?);
-            moved.to.insert(destination);
         }
     }
     Ok(moved)
+}
+
+/// Moves some recipients of one message from a queue to where they belong.
+fn move_some(
+    spool: &Spool,
+    name: &[u8],
+    id: QueueId,
+    homes: &[(u32, Vec<u8>)],
+    is_active: &dyn Fn(&[u8], QueueId, u32) -> bool,
+    moved: &mut Moved,
+) -> Result<(), spool::Error> {
+    let idle: Vec<&(u32, Vec<u8>)> = homes.iter().filter(|(position, _)| !is_active(name, id, *position)).collect();
+    moved.left += homes.len() - idle.len();
+    // The states as they are now: somebody may have held one since the list was read.
+    let states = spool.states_of(id, idle.iter().map(|(position, _)| *position));
+    // Who is delivered goes nowhere any more.
+    let is_here = |(entry, at): &&(Entry, Bytes)| **at == *name && entry.state.status != Status::Owed;
+    let here: HashMap<u32, State> =
+        states.iter().filter(is_here).map(|(entry, _)| (entry.recipient, entry.state)).collect();
+    let mut changes = Vec::new();
+    for (recipient, home) in idle {
+        let Some(state) = here.get(recipient) else { continue };
+        changes.push(Change { id, recipient: *recipient, state: *state, destination: Some(home.clone()) });
+        if !moved.to.contains(home) {
+            moved.to.insert(home.clone());
+        }
+    }
+    if !changes.is_empty() {
+        drop(spool.record(&changes)?);
+    }
+    Ok(())
 }
 
 /// What says where mail belongs.
@@ -90,21 +110,26 @@ impl<'a> Mover<'a> {
         }
     }
 
-    /// Where a recipient belongs; `None`: where it is, or its message cannot be read.
-    fn home(&self, spool: &Spool, name: &[u8], entry: &Entry) -> Option<Vec<u8>> {
+    /// Those recipients of a message in a queue who belong elsewhere, and where; none of a message that cannot be read.
+    ///
+    /// The message is read once, and not at all where all mail goes the same way.
+    fn homes(&self, spool: &Spool, name: &[u8], id: QueueId, positions: &[u32]) -> Vec<(u32, Vec<u8>)> {
         if self.admission.is_none()
             && let Some(all) = &self.smart_hosts
         {
-            return Some(all.clone());
+            return positions.iter().map(|position| (*position, all.clone())).collect();
         }
-        let stored = spool.envelope(entry.id).ok()?;
-        let one = stored.recipients.iter().find(|one| one.position == entry.recipient)?;
-        let recipient = spool::envelope::decode_recipient(&one.data).ok()?;
-        let Some(admission) = self.admission else {
-            return Some(resolve::destination(&self.config.route, &recipient.address));
+        let Ok(part) = spool.part(id, positions) else { return Vec::new() };
+        let Ok(head) = spool::envelope::decode_head(id, &part.envelope.head) else { return Vec::new() };
+        let home = |one: &StoredRecipient| {
+            let recipient = spool::envelope::decode_recipient(&one.data).ok()?;
+            let home = match self.admission {
+                Some(admission) => way_home(admission, &head.sender, &recipient.address, name)?,
+                None => resolve::destination(&self.config.route, &recipient.address),
+            };
+            Some((one.position, home))
         };
-        let sender = spool::envelope::decode_head(entry.id, &stored.head).ok()?.sender;
-        way_home(admission, &sender, &recipient.address, name)
+        part.envelope.recipients.iter().filter_map(home).collect()
     }
 }
 
@@ -119,6 +144,19 @@ fn way_home(admission: &Admission, sender: &ReversePath, address: &Address, name
     }
     // What became another address is not told apart from a new list; it stays.
     deliveries.iter().zip(names).find(|(one, _)| !one.is_copy && one.address == *address).map(|(_, name)| name)
+}
+
+/// The positions of each message in a list, ascending and each once.
+fn by_message(entries: &[Entry]) -> BTreeMap<QueueId, Vec<u32>> {
+    let mut messages: BTreeMap<QueueId, Vec<u32>> = BTreeMap::new();
+    for entry in entries {
+        messages.entry(entry.id).or_default().push(entry.recipient);
+    }
+    for positions in messages.values_mut() {
+        positions.sort_unstable();
+        positions.dedup();
+    }
+    messages
 }
 
 /// Every recipient of a queue that has about `count`. One that moves while it is read may give some of them twice.
@@ -139,9 +177,10 @@ fn all_of(spool: &Spool, name: &[u8], count: u64) -> Vec<Entry> {
 mod tests {
     use super::*;
     use crate::lookup::Lookups;
-    use crate::simulation::spool_with;
-    use mail::{Client, Envelope, MailParams, Node, Protocol, QueueId, Received, Recipient};
+    use crate::simulation::spool_on;
+    use mail::{Client, Envelope, MailParams, Node, Protocol, Received, Recipient};
     use spool::NewBody;
+    use spool::disk::sim::SimDisk;
     use std::sync::Arc;
 
     /// Hosts of before.
@@ -155,19 +194,19 @@ mod tests {
         (config, routing)
     }
 
-    /// A spool with a message for `d.test` in the queue [`OLD`].
-    fn spool() -> Arc<Spool> {
-        let spool = spool_with(|config| config.state_delay_ms = 0);
+    /// A spool on this disk with a message for so many at `d.test` in the queue [`OLD`], of which nothing is in memory.
+    fn spool(disk: &SimDisk, recipients: u32) -> Arc<Spool> {
+        let spool = spool_on(disk, |config| (config.state_delay_ms, config.cache_bytes) = (0, 0));
         let envelope = Envelope {
             id: QueueId::new(1_800_000_000_000_000, Node::default()).unwrap(),
             sender: "<a@s.test>".parse().unwrap(),
             params: MailParams::default(),
             received: Received { at_us: 1, client: Client::Internal, helo: None, protocol: Protocol::Local },
-            recipients: vec![Recipient::new("b@d.test".parse().unwrap())],
+            recipients: (0..recipients).map(|one| Recipient::new(format!("b{one}@d.test").parse().unwrap())).collect(),
         };
         let encoded = spool::envelope::Encoded::new(&envelope);
         let mut recipients = encoded.recipients();
-        recipients[0].destination = OLD.as_bytes();
+        recipients.iter_mut().for_each(|one| one.destination = OLD.as_bytes());
         spool.append(encoded.message(&recipients, NewBody::Whole("x".into()))).unwrap().wait().unwrap();
         spool
     }
@@ -175,13 +214,36 @@ mod tests {
     #[test]
     fn what_is_under_way_where_it_belongs_is_not_left_behind() {
         let (config, routing) = rule();
-        let spool = spool();
+        let spool = spool(&SimDisk::new(1), 1);
         let moved = |is_active| {
-            let moved = rehome(&spool, &config, &routing, &|_, _| is_active).unwrap();
+            let moved = rehome(&spool, &config, &routing, &|_, _, _| is_active).unwrap();
             (moved.to.len(), moved.left)
         };
         assert_eq!(moved(true), (0, 1), "it belongs elsewhere");
         assert_eq!(moved(false), (1, 0));
         assert_eq!(moved(true), (0, 0), "it is where it belongs");
+    }
+
+    #[test]
+    fn a_list_is_read_once_however_many_it_has() {
+        const COUNT: u32 = 3_000;
+        let (config, routing) = rule();
+        let disk = SimDisk::new(1);
+        let spool = spool(&disk, COUNT);
+        let id = *spool.messages().first().unwrap();
+        let held = State { status: Status::Held, ..State::default() };
+        let change = Change { id, recipient: 2_000, state: held, destination: None };
+        spool.record(&[change]).unwrap().wait().unwrap();
+        let before = disk.counters().reads;
+        let moved = rehome(&spool, &config, &routing, &|_, _, position| position % 1_000 == 7).unwrap();
+        let reads = disk.counters().reads - before;
+        assert!(reads <= 4, "{reads} reads for {COUNT} recipients of one message");
+        assert_eq!((moved.to.len(), moved.left), (1, 3));
+        let states = spool.states(id);
+        let left: Vec<u32> =
+            states.iter().filter(|(_, name)| **name == *OLD.as_bytes()).map(|(entry, _)| entry.recipient).collect();
+        assert_eq!((states.len(), left), (COUNT as usize, vec![7, 1_007, 2_007]));
+        let is_held = |(entry, _): &&(Entry, Bytes)| entry.state.status == Status::Held;
+        assert_eq!(states.iter().find(is_held).map(|(entry, _)| entry.recipient), Some(2_000), "it is held there too");
     }
 }

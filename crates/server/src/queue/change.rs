@@ -39,7 +39,10 @@ pub(super) fn changed(action: Action, one: &FoundRecipient, now_s: u32) -> Optio
     match (action, state.status) {
         (Action::Retry, Status::Waiting) | (Action::Release, Status::Held) => Some(now),
         (Action::Hold, Status::Waiting) => Some(State { status: Status::Held, ..state }),
-        (Action::Delete, Status::Waiting | Status::Held) => Some(State { status: Status::Done, ..state }),
+        // What is delivered stays so: only the report on it can be dropped.
+        (Action::Delete, Status::Owed) | (Action::Delete | Action::Bounce, Status::Waiting | Status::Held) => {
+            Some(State { status: Status::Done, ..state })
+        }
         _ => None,
     }
 }

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// Messages that `list` and `destinations` show unless the request says otherwise.
 pub const LIST_MAX: u64 = 100;
+/// Octets of the words that a bounce may have.
+pub(super) const REASON_BYTES_MAX: usize = 200;
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +33,13 @@ pub enum Action {
     Release,
     /// Take out of the queue, for ever, and tell nobody.
     Delete,
+    /// Fail for good, and tell the senders.
+    Bounce,
 }
 
 impl Action {
     /// Every action.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::List,
         Self::Show,
         Self::Destinations,
@@ -44,6 +48,7 @@ impl Action {
         Self::Hold,
         Self::Release,
         Self::Delete,
+        Self::Bounce,
     ];
 
     /// Its name.
@@ -58,13 +63,14 @@ impl Action {
             Self::Hold => "hold",
             Self::Release => "release",
             Self::Delete => "delete",
+            Self::Bounce => "bounce",
         }
     }
 
     /// Whether it changes mail.
     #[must_use]
     pub const fn changes(self) -> bool {
-        matches!(self, Self::Retry | Self::Hold | Self::Release | Self::Delete)
+        matches!(self, Self::Retry | Self::Hold | Self::Release | Self::Delete | Self::Bounce)
     }
 }
 
@@ -116,6 +122,21 @@ pub struct Command {
     pub headers: bool,
     /// How stragglers are added up.
     pub by: By,
+    /// Why mail is bounced, in words for its senders; as [`reason`] reads it.
+    pub reason: Option<Box<str>>,
+}
+
+/// Reads the words of an operator for senders: printable ASCII, which the log and every report have as it is.
+///
+/// # Errors
+/// Says what may stand there.
+pub fn reason(text: &str) -> Result<Box<str>, String> {
+    let text = text.trim();
+    let is_plain = text.bytes().all(|octet| matches!(octet, b' '..=b'~'));
+    match is_plain && !text.is_empty() && text.len() <= REASON_BYTES_MAX {
+        true => Ok(text.into()),
+        false => Err(format!("a reason is one line of printable ASCII, {REASON_BYTES_MAX} characters at most")),
+    }
 }
 
 impl Command {
@@ -126,7 +147,7 @@ impl Command {
             Action::List | Action::Destinations | Action::Stragglers => Some(LIST_MAX),
             _ => None,
         };
-        Self { action, selection, limit, dry_run: false, headers: false, by: By::Destination }
+        Self { action, selection, limit, dry_run: false, headers: false, by: By::Destination, reason: None }
     }
 
     /// The fields of the request.
@@ -150,6 +171,7 @@ impl Command {
         put("dry_run", self.dry_run.then_some(json!(true)));
         put("headers", self.headers.then_some(json!(true)));
         put("by", (self.by != By::default()).then(|| json!(self.by.name())));
+        put("reason", self.reason.as_ref().map(|reason| json!(reason)));
         fields
     }
 
@@ -184,6 +206,9 @@ impl Command {
         command.dry_run = fields.flag("dry_run")?;
         command.headers = fields.flag("headers")?;
         command.by = fields.by()?.unwrap_or_default();
+        let words = fields.text("reason")?;
+        command.reason =
+            words.map(|words| reason(&words)).transpose().map_err(|error| format!("\"reason\": {error}"))?;
         fields.end()?;
         command.check(all)?;
         Ok(command)
@@ -202,6 +227,9 @@ impl Command {
             action if self.dry_run && !action.changes() => Err(format!("\"{name}\" changes nothing: no \"dry_run\"")),
             action if self.by != By::default() && action != Action::Stragglers => {
                 Err(format!("\"{name}\" adds nothing up: no \"by\""))
+            }
+            action if self.reason.is_some() && action != Action::Bounce => {
+                Err(format!("\"{name}\" tells nobody: no \"reason\""))
             }
             action if self.headers && action != Action::Show => Err(format!("\"{name}\" shows no \"headers\"")),
             _ => Ok(()),
@@ -304,7 +332,8 @@ mod tests {
                 let dry_run = flag && action.changes();
                 let headers = flag && action == Action::Show;
                 let by = if action == Action::Stragglers { by } else { By::Destination };
-                let command = Command { action, selection: selection.clone(), limit, dry_run, headers, by };
+                let reason = (flag && action == Action::Bounce).then(|| "the list is closed".into());
+                let command = Command { action, selection: selection.clone(), limit, dry_run, headers, by, reason };
                 let again = Command::from_fields(command.to_fields());
                 if action == Action::Destinations && !selection.is_everything()
                     || action == Action::Show && selection.ids.is_empty()
@@ -323,6 +352,9 @@ mod tests {
 
     #[test]
     fn other_fields_are_refused_with_a_reason() {
+        let long = "x".repeat(REASON_BYTES_MAX);
+        assert_eq!(reason(&format!(" {long} ")), Ok(long.as_str().into()));
+        assert!(reason(&format!("{long}x")).is_err());
         for (text, part) in [
             ("{}", "lacks the field \"action\""),
             (r#"{"action":"purge"}"#, "\"purge\", not one of list, show"),
@@ -340,6 +372,11 @@ mod tests {
             (r#"{"action":"list","limit":-1}"#, "-1, not a number"),
             (r#"{"action":"list","state":"dead"}"#, "\"dead\", not one of waiting, held, active"),
             (r#"{"action":"list","dry_run":true}"#, "changes nothing"),
+            (r#"{"action":"bounce"}"#, "needs ids or another condition"),
+            (r#"{"action":"delete","all":true,"reason":"x"}"#, "tells nobody"),
+            (r#"{"action":"bounce","all":true,"reason":" "}"#, "\"reason\": a reason is one line"),
+            (r#"{"action":"bounce","all":true,"reason":"a\nTo: b"}"#, "\"reason\": a reason is one line"),
+            (r#"{"action":"bounce","all":true,"reason":"\u00fc"}"#, "printable ASCII"),
             (r#"{"action":"list","headers":true}"#, "shows no \"headers\""),
             (r#"{"action":"destinations","from":"<>"}"#, "no conditions"),
         ] {

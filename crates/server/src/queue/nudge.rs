@@ -44,8 +44,47 @@ pub trait Nudge: Send + Sync + fmt::Debug + 'static {
     /// on the recipient takes effect after it.
     fn is_active(&self, id: QueueId, recipient: u32) -> bool;
 
+    /// Fails recipients for this reason, and has their senders told who want to hear of it: as if a host had refused them for good,
+    /// but for those that are being delivered. What is said to be done is durable. `None`: nobody does that any more.
+    ///
+    /// Blocks until then: to be called where that holds up nobody.
+    fn bounce(&self, meant: Vec<Meant>, why: &str) -> Option<Vec<Bounced>>;
+
     /// How a destination is, if the dispatcher has anything to do with it now.
     fn destination(&self, name: &[u8]) -> Option<DestinationState>;
+}
+
+/// Recipients of a message that are to be bounced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meant {
+    /// The message.
+    pub id: QueueId,
+    /// Their positions, in order.
+    pub recipients: Vec<u32>,
+}
+
+/// What came of bouncing recipients of a message. Those that are not in it were delivered or deleted meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bounced {
+    /// The message.
+    pub id: QueueId,
+    /// Those that are done, in order.
+    pub done: Vec<u32>,
+    /// How many were left alone: a connection has them, or their report is on its way.
+    pub active: u64,
+    /// How many are held, since nobody is left who could be told.
+    pub held: u64,
+    /// Why others stay as they are.
+    pub trouble: Option<Trouble>,
+}
+
+/// Why recipients are not bounced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The message cannot be read.
+    Unreadable(String),
+    /// The spool takes no reports, or no records.
+    NotStored(String),
 }
 
 /// How a destination is.
@@ -67,6 +106,28 @@ pub struct DestinationState {
     pub rate: Option<u32>,
     /// The same, as learned from what its hosts refused with 421 or 4xx, while that is felt.
     pub pace: Option<u32>,
+    /// What its mail that is due waits for, if it has some and is not tried.
+    pub waits: Option<Waits>,
+    /// Messages that are in memory and wait for a connection.
+    pub ready: u64,
+    /// The spool has, or may have, more that is due.
+    pub has_more: bool,
+}
+
+/// What mail that is due waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waits {
+    /// For a connection.
+    Connection {
+        /// For so long.
+        since: Duration,
+        /// `delivery.connections_max`, of which all that it may have are in use.
+        most: u32,
+    },
+    /// For the rate of its rule.
+    Rate,
+    /// For the pace that was learned.
+    Pace,
 }
 
 /// Why and how long a destination is left alone.
@@ -93,6 +154,10 @@ impl Nudge for Nobody {
 
     fn is_active(&self, _: QueueId, _: u32) -> bool {
         false
+    }
+
+    fn bounce(&self, _: Vec<Meant>, _: &str) -> Option<Vec<Bounced>> {
+        None
     }
 
     fn destination(&self, _: &[u8]) -> Option<DestinationState> {

@@ -38,11 +38,13 @@ pub enum Standing {
     Held,
     /// An attempt is under way.
     Active,
+    /// It is delivered, and its sender is about to hear of that.
+    Delivered,
 }
 
 impl Standing {
     /// Every one.
-    pub const ALL: [Self; 3] = [Self::Waiting, Self::Held, Self::Active];
+    pub const ALL: [Self; 4] = [Self::Waiting, Self::Held, Self::Active, Self::Delivered];
 
     /// The word for it.
     #[must_use]
@@ -51,6 +53,7 @@ impl Standing {
             Self::Waiting => "waiting",
             Self::Held => "held",
             Self::Active => "active",
+            Self::Delivered => "delivered",
         }
     }
 
@@ -64,6 +67,7 @@ impl Standing {
     pub(super) fn of(state: State, is_active: impl FnOnce() -> bool) -> Self {
         match state.status {
             Status::Held => Self::Held,
+            Status::Owed => Self::Delivered,
             _ if is_active() => Self::Active,
             _ => Self::Waiting,
         }

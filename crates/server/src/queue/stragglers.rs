@@ -6,6 +6,7 @@
 
 use super::command::By;
 use super::nudge::Nudge;
+use super::selection::Standing;
 use super::view::{View, text};
 use super::walk::{Found, FoundRecipient};
 use bytes::Bytes;
@@ -50,9 +51,9 @@ impl<'a> Stragglers<'a> {
         Self { by, nudge, groups: HashMap::new(), hosts: HashMap::new(), unseen: 0 }
     }
 
-    /// Counts the recipients of a message; messages come with the oldest first.
+    /// Counts the recipients of a message who wait for something; messages come with the oldest first.
     pub(super) fn add(&mut self, found: &Found) {
-        for one in &found.recipients {
+        for one in found.recipients.iter().filter(|one| one.standing != Standing::Delivered) {
             let is_new = self.by == By::Host && !self.hosts.contains_key(&one.destination);
             let name = self.name(one).filter(|name| self.groups.len() < GROUPS_MAX || self.groups.contains_key(name));
             let Some(name) = name else {

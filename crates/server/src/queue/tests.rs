@@ -7,6 +7,7 @@ use crate::simulation::spool_with;
 use mail::{Address, Client, Envelope, MailParams, Protocol, QueueId, Received, Recipient, ReversePath};
 use serde_json::{Map, Value, json};
 use spool::{Change, NewBody, NewMessage, Spool, State, Status, Store as _};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,6 +16,10 @@ use std::time::Duration;
 struct Dispatcher {
     told: Mutex<Vec<String>>,
     active: Mutex<Option<(QueueId, u32)>>,
+    /// Where bounces are recorded; what is asked for together, and what comes of a message.
+    spool: Option<Arc<Spool>>,
+    bounces: Mutex<Vec<Vec<Meant>>>,
+    troubles: Mutex<HashMap<QueueId, Trouble>>,
 }
 
 impl Dispatcher {
@@ -45,6 +50,24 @@ impl Nudge for Dispatcher {
         *self.active.lock().unwrap() == Some((id, recipient))
     }
 
+    /// The last of the recipients of a message with more than one went away meanwhile.
+    fn bounce(&self, meant: Vec<Meant>, why: &str) -> Option<Vec<Bounced>> {
+        self.told.lock().unwrap().push(format!("bounce {} {why}", meant.len()));
+        self.bounces.lock().unwrap().push(meant.clone());
+        let bounced = meant.into_iter().map(|Meant { id, recipients }| {
+            let trouble = self.troubles.lock().unwrap().remove(&id);
+            let stays = usize::from(recipients.len() > 1 && recipients.len() < 10);
+            let count = if trouble.is_some() { 0 } else { recipients.len() - stays };
+            let done = recipients[..count].to_vec();
+            let state = State { status: Status::Done, ..State::default() };
+            let change = |recipient: &u32| Change { id, recipient: *recipient, state, destination: None };
+            let changes: Vec<Change> = done.iter().map(change).collect();
+            self.spool.as_ref().unwrap().record(&changes).unwrap().wait().unwrap();
+            Bounced { id, done, active: stays as u64, held: 0, trouble }
+        });
+        Some(bounced.collect())
+    }
+
     fn destination(&self, name: &[u8]) -> Option<DestinationState> {
         let down = Down { why: "Connection refused".to_owned(), retry_at: Duration::from_secs(u64::MAX / 2) };
         if name == b"probed.test" {
@@ -54,7 +77,14 @@ impl Nudge for Dispatcher {
         let state =
             DestinationState { down: Some(down), site: Some("mx.test:25".to_owned()), ..DestinationState::default() };
         if name == b"paced.test" {
-            return Some(DestinationState { pace: Some(912), ..DestinationState::default() });
+            let waits = Some(Waits::Connection { since: Duration::from_millis(12_900), most: 1_000 });
+            return Some(DestinationState {
+                pace: Some(912),
+                waits,
+                ready: 7,
+                has_more: true,
+                ..DestinationState::default()
+            });
         }
         [b"down.test".as_slice(), b"too.test"].contains(&name).then_some(state)
     }
@@ -73,10 +103,28 @@ fn id(hours: u64) -> QueueId {
     QueueId::new(now / 3_600_000_000 * 3_600_000_000 - hours * 3_600_000_000, mail::Node::default()).unwrap()
 }
 
+/// A message with one recipient that came so many hours ago.
+fn envelope_of(hours: u64) -> Envelope {
+    Envelope {
+        id: id(hours),
+        sender: ReversePath::parse(b"<ann@a.test>").unwrap(),
+        params: MailParams::default(),
+        received: Received { at_us: 7_000_000, client: Client::Internal, helo: None, protocol: Protocol::Local },
+        recipients: vec![Recipient::new(Address::parse(b"x@one.test").unwrap())],
+    }
+}
+
 impl Trial {
     fn new() -> Self {
-        let spool = spool_with(|config| config.state_delay_ms = 0);
-        let dispatcher = Arc::new(Dispatcher::default());
+        Self::with(|_| ())
+    }
+
+    fn with(change: impl FnOnce(&mut spool::Config)) -> Self {
+        let spool = spool_with(|config| {
+            config.state_delay_ms = 0;
+            change(config);
+        });
+        let dispatcher = Arc::new(Dispatcher { spool: Some(Arc::clone(&spool)), ..Dispatcher::default() });
         let tools = Tools::new(Arc::clone(&spool), Arc::clone(&dispatcher) as Arc<dyn Nudge>);
         Self { spool, dispatcher, tools, deeds: Arc::default() }
     }
@@ -256,6 +304,12 @@ async fn a_message_is_shown_with_all_that_is_known() {
     trial.add(5, "<bob@b.test>", &["q@paced.test"]);
     let (lines, _) = trial.run(&command(id(5))).await;
     assert_eq!(lines[0]["destinations"]["paced.test"]["learned_messages_per_second"], 0.912);
+    let (lines, _) = trial.run(r#"{"action":"destinations"}"#).await;
+    let of = |name: &str| lines.iter().find(|line| line["destination"] == name).unwrap().clone();
+    let figures =
+        ["waits_for", "waits_since", "connections_max", "ready", "has_more"].map(|name| of("paced.test")[name].clone());
+    assert_eq!(figures, [json!("connection"), json!(12), json!(1_000), json!(7), json!(true)]);
+    assert!(["waits_for", "ready", "has_more"].iter().all(|name| !of("down.test").contains_key(*name)));
     let (lines, last) = trial.run(&command(QueueId::MIN)).await;
     assert_eq!(lines, [Map::from_iter([("missing".to_owned(), json!(QueueId::MIN.to_string()))])]);
     assert_eq!((&last["missing"], &last["messages"]), (&json!(1), &json!(0)));
@@ -288,6 +342,28 @@ async fn holding_releasing_and_trying_again() {
     let deeds = trial.deeds.lock().unwrap();
     assert_eq!(deeds[0], "Ended { action: Hold, messages: 1, recipients: 3, uid: 7 }");
     assert_eq!(deeds.len(), 5, "{deeds:?}");
+}
+
+#[tokio::test]
+async fn who_is_delivered_and_not_told_of_is_left_alone_by_commands_but_for_deletion() {
+    let trial = Trial::filled();
+    let owed = State { attempts: 5, ..State::default() }.owing(2, Duration::from_secs(4_000_000_000));
+    trial.set(4, 1, owed);
+    let id = id(4);
+    let (lines, _) = trial.run(&format!(r#"{{"action":"list","ids":["{id}"]}}"#)).await;
+    let shown = &lines[0]["recipients"][1];
+    assert_eq!((&shown["state"], shown.get("tries"), shown.get("due")), (&json!("delivered"), None, None));
+    assert_eq!(trial.listed(r#","state":"delivered""#).await.0, [4]);
+    let (lines, _) = trial.run(r#"{"action":"stragglers"}"#).await;
+    assert!(lines.iter().all(|line| line["destination"] != "two.test"), "{lines:?}");
+    for action in ["hold", "retry", "release"] {
+        let (_, last) = trial.run(&format!(r#"{{"action":"{action}","ids":["{id}"],"to":"y@two.test"}}"#)).await;
+        assert_eq!((&last["recipients"], &last["unchanged"]), (&json!(0), &json!(1)), "{action}");
+        assert_eq!(trial.states(4)[1], (Status::Owed, 2, 4_000_000_000), "{action}");
+    }
+    assert_eq!(trial.told(), Vec::<String>::new());
+    let (_, last) = trial.run(&format!(r#"{{"action":"delete","ids":["{id}"],"to":"y@two.test"}}"#)).await;
+    assert_eq!((&last["recipients"], trial.states(4).len()), (&json!(1), 2));
 }
 
 #[tokio::test]
@@ -396,6 +472,82 @@ async fn what_is_deleted_is_shown_and_gone() {
     assert!(deeds[0].contains("from: \"ann@a.test\", recipients: 2, uid: 7"), "{deeds:?}");
     assert_eq!(deeds.len(), 1 + 1 + 4 + 1);
     assert_eq!(trial.told(), Vec::<String>::new(), "there is nothing to try");
+}
+
+#[tokio::test]
+async fn what_is_bounced_is_what_the_dispatcher_says() {
+    let trial = Trial::filled();
+    *trial.dispatcher.active.lock().unwrap() = Some((id(4), 2));
+    let (preview, last) = trial.run(r#"{"action":"bounce","from":"@a.test","dry_run":true}"#).await;
+    assert_eq!((&last["recipients"], &last["active"], &last["dry_run"]), (&json!(2), &json!(1), &json!(true)));
+    assert_eq!((trial.states(4).len(), trial.told()), (3, vec![]), "nothing was done");
+    let positions = |lines: &[Map<String, Value>]| -> Vec<Value> {
+        let recipients = lines.iter().filter_map(|line| line.get("recipients")?.as_array());
+        recipients.flatten().map(|one| one["position"].clone()).collect()
+    };
+    assert_eq!(positions(&preview), [0, 1]);
+    // One is being delivered, and another is taken by a connection before the dispatcher comes to it.
+    trial.set(4, 0, State { status: Status::Held, ..State::default() });
+    let (lines, last) = trial
+        .run(r#"{"action":"bounce","ids":["ID"],"reason":"closed"}"#.replace("ID", &id(4).to_string()).as_str())
+        .await;
+    assert_eq!(positions(&lines), [0], "held or not");
+    assert_eq!((&last["messages"], &last["recipients"], &last["active"]), (&json!(1), &json!(1), &json!(2)));
+    assert_eq!(trial.told(), ["bounce 1 Given up by the postmaster: closed"]);
+    assert_eq!(trial.states(4).len(), 2);
+    // One that cannot be read is said to be so; the others go.
+    trial.dispatcher.troubles.lock().unwrap().insert(id(1), Trouble::Unreadable("torn".to_owned()));
+    let (lines, last) = trial.run(r#"{"action":"bounce","all":true}"#).await;
+    assert!(lines.contains(&Map::from_iter([
+        ("unreadable".to_owned(), json!(id(1).to_string())),
+        ("trouble".to_owned(), json!("torn"))
+    ])));
+    assert_eq!((&last["messages"], &last["recipients"], &last["unreadable"]), (&json!(3), &json!(3), &json!(1)));
+    assert_eq!(trial.told(), ["bounce 4 Given up by the postmaster"], "side by side");
+    let deeds = trial.deeds.lock().unwrap();
+    assert!(
+        deeds[0].starts_with("Removed { action: Bounce, ") && deeds[0].contains("recipients: 1, uid: 7"),
+        "{deeds:?}"
+    );
+    assert_eq!(deeds[1], "Ended { action: Bounce, messages: 1, recipients: 1, uid: 7 }");
+    assert_eq!(deeds.len(), 2 + 4);
+}
+
+#[tokio::test]
+async fn bounces_go_some_at_a_time_and_stop_where_reports_find_no_room() {
+    // The envelope is one frame.
+    let trial = Trial::with(|config| config.segment_bytes = 4 << 20);
+    let addresses: Vec<String> = (0..10_001).map(|number| format!("r{number}@one.test")).collect();
+    trial.add(5, "<ann@a.test>", &addresses.iter().map(String::as_str).collect::<Vec<_>>());
+    let start = id(4).to_u64();
+    for number in 0..33 {
+        let envelope = Envelope { id: QueueId::from_u64(start + (number << 12)).unwrap(), ..envelope_of(4) };
+        let encoded = spool::envelope::Encoded::new(&envelope);
+        trial.spool.append(encoded.message(&encoded.recipients(), NewBody::Whole("x".into()))).unwrap().wait().unwrap();
+    }
+    let (_, last) = trial.run(r#"{"action":"bounce","from":"@a.test","limit":33}"#).await;
+    assert_eq!((&last["messages"], &last["recipients"], &last["more"]), (&json!(33), &json!(10_033), &json!(0)));
+    let sizes = |trial: &Trial| -> Vec<Vec<usize>> {
+        let bounces = std::mem::take(&mut *trial.dispatcher.bounces.lock().unwrap());
+        bounces.iter().map(|batch| batch.iter().map(|meant| meant.recipients.len()).collect()).collect()
+    };
+    assert_eq!(sizes(&trial), [vec![10_000], vec![1], vec![1; 32]]);
+    assert_eq!(trial.spool.statistics().messages, 1);
+    trial.add(3, "<ann@a.test>", &["x@one.test"]);
+    let last = QueueId::from_u64(start + (32 << 12)).unwrap();
+    trial.dispatcher.troubles.lock().unwrap().insert(last, Trouble::NotStored("full".to_owned()));
+    let command = Command::from_fields(serde_json::from_str(r#"{"action":"bounce","all":true}"#).unwrap()).unwrap();
+    let Answer::List(mut pieces) = trial.tools.answer(command, 0, Arc::new(|_: &Deed<'_>| {})) else { panic!() };
+    let mut failed = None;
+    while let Some(piece) = pieces.recv().await {
+        if let Piece::Failed { error, .. } = piece {
+            failed = Some(error);
+        }
+    }
+    let failed = failed.unwrap();
+    assert!(failed.starts_with("bounce: stopped after 1 recipients of 1 messages"), "{failed}");
+    assert!(failed.ends_with(": full") && failed.contains(&last.to_string()), "{failed}");
+    assert_eq!(trial.spool.messages(), [last]);
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 //! empties. When the asker goes away the channel is closed, and the command ends at the next message; what it did until
 //! then is made durable and stays done.
 
+use super::bounce::{Batch, Bounces, leave_active};
 use super::change::{Changes, Totals, changed};
 use super::command::{Action, By, Command};
 use super::nudge::Nudge;
@@ -34,8 +35,10 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// Something a command did, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed<'a> {
-    /// Recipients of a message were deleted.
-    Deleted {
+    /// Recipients of a message were deleted or bounced.
+    Removed {
+        /// Which of the two.
+        action: Action,
         /// The message.
         id: QueueId,
         /// Its sender; empty for the null sender, and where the envelope cannot be read.
@@ -171,6 +174,7 @@ impl Run<'_> {
             Action::Stragglers => self.stragglers(now_us),
             Action::List | Action::Show => self.list(now_us),
             action if self.command.dry_run => self.preview(action, now_us),
+            Action::Bounce => self.bounce(now_us),
             action => self.change(action, now_us),
         };
         // Who has gone hears nothing of the end.
@@ -186,6 +190,11 @@ impl Run<'_> {
 
     fn send(&self, line: Map<String, Value>) -> Result<(), Gone> {
         self.to.blocking_send(Piece::Line(line)).map_err(|_| Gone)
+    }
+
+    fn send_unreadable(&self, id: QueueId, trouble: &str) -> Result<(), Gone> {
+        let fields = [("unreadable", json!(id.to_string())), ("trouble", json!(trouble))];
+        self.send(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
     fn walk(&self, now_us: u64, reads: bool) -> Walk<'_> {
@@ -238,16 +247,24 @@ impl Run<'_> {
     /// Shows what a command would change.
     fn preview(&self, action: Action, now_us: u64) -> Result<Piece, Gone> {
         let (view, now_s) = (View { nudge: self.nudge, now_us }, seconds(now_us));
-        let (mut unchanged, mut kept) = (0, 0);
+        let (mut unchanged, mut kept, mut active) = (0, 0, 0);
         let totals = self.each(now_us, true, &mut |mut found| {
             kept += self.keep(action, &mut found, now_us);
+            if action == Action::Bounce {
+                active += leave_active(&mut found);
+            }
             let before = found.recipients.len();
             found.recipients.retain(|one| changed(action, one, now_s).is_some());
             unchanged += before - found.recipients.len();
             view.all(&found).into_iter().try_for_each(|line| self.send(line))?;
             Ok(Outcome::of(found.recipients.len()))
         })?;
-        Ok(totals.into_piece([("unchanged", unchanged.into()), ("kept", kept.into()), ("dry_run", true.into())]))
+        let figures = [("unchanged", unchanged.into()), ("kept", kept.into()), ("active", active.into())];
+        let mut last = totals.into_piece(figures);
+        if let Piece::Last(fields) = &mut last {
+            fields.insert("dry_run".to_owned(), true.into());
+        }
+        Ok(last)
     }
 
     /// Changes what is meant. Lines only of what is deleted: nobody can look at that afterwards.
@@ -272,14 +289,14 @@ impl Run<'_> {
                     return Ok(Outcome::Stop);
                 }
                 let recorded = std::mem::take(&mut deleted);
-                self.log_deleted(&recorded);
-                self.show_deleted(&view, &recorded)?;
+                self.log_removed(action, &recorded);
+                self.show_removed(&view, &recorded)?;
             }
             Ok(outcome)
         });
         let finished = changes.finish(action, self.nudge);
         if failed.is_none() && finished.is_ok() {
-            self.log_deleted(&deleted);
+            self.log_removed(action, &deleted);
         }
         let Totals { messages, recipients, unchanged, active } = changes.totals;
         (self.tell)(&Deed::Ended { action, messages, recipients, uid: self.uid });
@@ -290,8 +307,49 @@ impl Run<'_> {
             );
             return Ok(Piece::Failed { reason: Reason::Failed, error });
         }
-        self.show_deleted(&view, &deleted)?;
+        self.show_removed(&view, &deleted)?;
         Ok(walked?.into_piece([("unchanged", unchanged.into()), ("kept", kept.into()), ("active", active.into())]))
+    }
+
+    /// Fails what is meant, and has its senders told.
+    fn bounce(&self, now_us: u64) -> Result<Piece, Gone> {
+        let view = View { nudge: self.nudge, now_us };
+        let why = match &self.command.reason {
+            Some(reason) => format!("Given up by the postmaster: {reason}"),
+            None => "Given up by the postmaster".to_owned(),
+        };
+        let mut bounces = Bounces::new(self.nudge, &why);
+        let (mut stops, mut unreadable) = (None, 0);
+        let mut settle = |bounces: &mut Bounces<'_>| -> Result<bool, Gone> {
+            let Batch { done, unreadable: these, stops: why } = bounces.settle();
+            self.log_removed(Action::Bounce, &done);
+            self.show_removed(&view, &done)?;
+            unreadable += these.len() as u64;
+            these.iter().try_for_each(|(id, trouble)| self.send_unreadable(*id, trouble))?;
+            stops = why;
+            Ok(stops.is_none())
+        };
+        let walked = self.each(now_us, true, &mut |found| {
+            let count = bounces.add(*found);
+            match bounces.is_full() && !settle(&mut bounces)? {
+                true => Ok(Outcome::Stop),
+                false => Ok(Outcome::of(count)),
+            }
+        });
+        // Who has gone is not asked any more; what was done until then stays done.
+        let settled = if walked.is_ok() { settle(&mut bounces).map(drop) } else { Ok(()) };
+        let Totals { messages, recipients, unchanged, active } = bounces.totals();
+        (self.tell)(&Deed::Ended { action: Action::Bounce, messages, recipients, uid: self.uid });
+        if let Some(why) = stops {
+            let error = format!(
+                "bounce: stopped after {recipients} recipients of {messages} messages, whose senders are told; the others stay in the queue: {why}"
+            );
+            return Ok(Piece::Failed { reason: Reason::Failed, error });
+        }
+        settled?;
+        let walked = walked?;
+        let walked = Walked { messages, recipients, unreadable: walked.unreadable + unreadable, ..walked };
+        Ok(walked.into_piece([("unchanged", unchanged.into()), ("kept", 0.into()), ("active", active.into())]))
     }
 
     /// Keeps the times to come that senders gave; of how many recipients. What waits is not retried before, and what is released
@@ -313,11 +371,12 @@ impl Run<'_> {
     }
 
     /// Logs what the spool has let go of: whoever looks for a message later finds what became of it.
-    fn log_deleted(&self, deleted: &[Found]) {
-        for found in deleted {
+    fn log_removed(&self, action: Action, removed: &[Found]) {
+        for found in removed {
             let sender = found.letter.as_ref().and_then(|letter| letter.envelope.sender.address());
             let from = sender.map(ToString::to_string).unwrap_or_default();
-            (self.tell)(&Deed::Deleted {
+            (self.tell)(&Deed::Removed {
+                action,
                 id: found.id,
                 from: &from,
                 recipients: found.recipients.len(),
@@ -326,8 +385,8 @@ impl Run<'_> {
         }
     }
 
-    fn show_deleted(&self, view: &View<'_>, deleted: &[Found]) -> Result<(), Gone> {
-        deleted.iter().flat_map(|found| view.all(found)).try_for_each(|line| self.send(line))
+    fn show_removed(&self, view: &View<'_>, removed: &[Found]) -> Result<(), Gone> {
+        removed.iter().flat_map(|found| view.all(found)).try_for_each(|line| self.send(line))
     }
 
     /// Hands every message that is meant to `take`, up to the limit, and counts the rest as far as that costs no reading.
@@ -366,8 +425,7 @@ impl Run<'_> {
                 }
                 Look::Unreadable(trouble) => {
                     walked.unreadable += 1;
-                    let fields = [("unreadable", json!(id.to_string())), ("trouble", json!(trouble))];
-                    self.send(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())?;
+                    self.send_unreadable(id, &trouble)?;
                 }
             }
         }

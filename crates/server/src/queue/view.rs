@@ -3,7 +3,7 @@
 //! Field names are part of the protocol, `docs/operation.md` lists them. Times are seconds since 1970, ages in seconds. What a
 //! field would say and nobody knows is not there.
 
-use super::nudge::{DestinationState, Nudge};
+use super::nudge::{DestinationState, Nudge, Waits};
 use super::selection::Standing;
 use super::walk::{Found, FoundRecipient, Letter};
 use mail::{Client, QueueId};
@@ -98,8 +98,11 @@ impl View<'_> {
             ("position".to_owned(), json!(one.position)),
             ("destination".to_owned(), json!(text(&one.destination))),
             ("state".to_owned(), json!(one.standing.name())),
-            ("tries".to_owned(), json!(one.state.tries())),
         ]);
+        // How often it was tried before it was delivered is not kept.
+        if one.state.owed().is_none() {
+            fields.insert("tries".to_owned(), json!(one.state.tries()));
+        }
         if let Some(recipient) = &one.recipient {
             fields.insert("to".to_owned(), json!(recipient.address.to_string()));
             let params = recipient.params.to_string();
@@ -115,7 +118,7 @@ impl View<'_> {
         if one.state.is_warned() {
             fields.insert("warned".to_owned(), json!(true));
         }
-        if one.state.due > 0 {
+        if one.state.due > 0 && one.state.owed().is_none() {
             fields.insert("due".to_owned(), json!(one.state.due));
         }
         if let Some(until) = found.letter.as_ref().and_then(|letter| letter.until(one.state, self.now_us)) {
@@ -138,8 +141,20 @@ impl View<'_> {
 
     /// How a destination is, if the dispatcher knows.
     pub(super) fn destination(&self, name: &[u8]) -> Option<Map<String, Value>> {
-        let DestinationState { down, connections, in_flight, site, is_slow, window, rate, pace } =
-            self.nudge.destination(name)?;
+        let state = self.nudge.destination(name)?;
+        let DestinationState {
+            down,
+            connections,
+            in_flight,
+            site,
+            is_slow,
+            window,
+            rate,
+            pace,
+            waits,
+            ready,
+            has_more,
+        } = state;
         let mut fields = Map::from_iter([
             ("connections".to_owned(), json!(connections)),
             ("in_flight".to_owned(), json!(in_flight)),
@@ -153,6 +168,24 @@ impl View<'_> {
         }
         if let Some(pace) = pace {
             fields.insert("learned_messages_per_second".to_owned(), json!(f64::from(pace) / 1_000.0));
+        }
+        if let Some(waits) = waits {
+            let name = match waits {
+                Waits::Connection { since, most } => {
+                    fields.insert("waits_since".to_owned(), json!(since.as_secs()));
+                    fields.insert("connections_max".to_owned(), json!(most));
+                    "connection"
+                }
+                Waits::Rate => "rate",
+                Waits::Pace => "pace",
+            };
+            fields.insert("waits_for".to_owned(), json!(name));
+        }
+        if ready > 0 {
+            fields.insert("ready".to_owned(), json!(ready));
+        }
+        if has_more {
+            fields.insert("has_more".to_owned(), json!(true));
         }
         if is_slow {
             fields.insert("lane".to_owned(), json!("slow"));

@@ -16,8 +16,8 @@ use route::class::{Class, Classes, Kind};
 use route::destination::{Hosts, NextHost, Protocol};
 use route::map::Limits;
 use route::resolve::{
-    At, CopyDsn, CopyTo, Generics, LocalMailer, Maps, Masquerade, Patterns, Precedence, Router, Rule, RuleAction,
-    Settings,
+    Acknowledge, At, CopyDsn, CopyTo, Generics, LocalMailer, Maps, Masquerade, Patterns, Precedence, Router, Rule,
+    RuleAction, Settings,
 };
 use route::tables::Fault;
 use route::tables::ldap_routing::{Detail, LdapRouting};
@@ -537,6 +537,12 @@ pub(crate) fn rules(config: &Config) -> Result<Vec<Rule>, Vec<BadRule>> {
             },
             hold: (!one.hold.is_empty()).then(|| one.hold.as_str().into()),
             queue_only: one.queue,
+            acknowledge: match one.acknowledge {
+                config::RuleAcknowledge::Listener => None,
+                config::RuleAcknowledge::Durable => Some(Acknowledge::Durable),
+                config::RuleAcknowledge::Race => Some(Acknowledge::Race),
+                config::RuleAcknowledge::Interactive => Some(Acknowledge::Interactive),
+            },
             source4: one.source.iter().find_map(|ip| if let std::net::IpAddr::V4(ip) = ip { Some(*ip) } else { None }),
             source6: one.source.iter().find_map(|ip| if let std::net::IpAddr::V6(ip) = ip { Some(*ip) } else { None }),
             hello: (!one.hello.is_empty()).then(|| one.hello.as_str().into()),

@@ -7,9 +7,10 @@
 //! Invariant: nobody is in two messages by the same way, however many recipients and lists led to him. Whoever is on two lists
 //! with owners has it from the list that was named first, as with sendmail.
 
+use crate::config;
 use mail::{Address, Envelope, Notify, QueueId, Recipient, RecipientParams, ReversePath};
 use route::destination::{Destination, To};
-use route::resolve::{CopyDsn, Delivery, Failed};
+use route::resolve::{Acknowledge, CopyDsn, Delivery, Failed};
 use std::collections::HashSet;
 
 /// Messages that one transaction may become; a recipient beyond is refused for now, and comes in another transaction.
@@ -29,6 +30,10 @@ pub(crate) struct Plan {
     pub(crate) is_discarded: bool,
     /// All of it is held, for this reason.
     pub(crate) quarantine: Option<Box<str>>,
+    /// The safest of what rules say of when it is said to be accepted.
+    acknowledge: Option<Acknowledge>,
+    /// For some of it no rule says that.
+    has_unruled: bool,
 }
 
 /// A message that a transaction becomes.
@@ -67,13 +72,16 @@ impl Plan {
     ) -> Result<(), TooMany> {
         let is_alone = deliveries.iter().filter(|one| !one.is_copy).count() + failed.len() == 1;
         let mut parts = Vec::with_capacity(deliveries.len() + failed.len());
+        let mut ruled = Vec::with_capacity(parts.capacity());
         for one in deliveries {
+            ruled.push(one.acknowledge);
             let kind = Kind { sender: one.sender, hold: one.hold, queue_only: one.queue_only };
             let copy = one.is_copy.then_some(one.copy_dsn);
             let params = params(recipient, is_alone, copy, kind.sender.is_some());
             parts.push((kind, one.address, params, one.destination));
         }
         for one in failed {
+            ruled.push(None);
             let kind = Kind { sender: one.sender, ..Kind::default() };
             let params = params(recipient, is_alone, one.copy, kind.sender.is_some());
             let (status, text) = (one.refusal.status, one.refusal.text.into());
@@ -88,6 +96,8 @@ impl Plan {
         if kinds.len() > MESSAGES_MAX {
             return Err(TooMany);
         }
+        self.acknowledge = self.acknowledge.into_iter().chain(ruled.iter().flatten().copied()).min();
+        self.has_unruled |= ruled.contains(&None);
         for (kind, address, params, destination) in parts {
             let who = destination.who(&address);
             let destination = destination.to_bytes();
@@ -98,6 +108,20 @@ impl Plan {
             }
         }
         Ok(())
+    }
+
+    /// When all of it is said to be accepted, where the listener says this: the safest for anybody.
+    pub(crate) fn acknowledge(&self, listener: config::Acknowledge) -> config::Acknowledge {
+        let by_rules = self.acknowledge.map(|acknowledge| match acknowledge {
+            Acknowledge::Durable => config::Acknowledge::Durable,
+            Acknowledge::Race => config::Acknowledge::Race,
+            Acknowledge::Interactive => config::Acknowledge::Interactive,
+        });
+        match by_rules {
+            Some(by_rules) if self.has_unruled => by_rules.min(listener),
+            Some(by_rules) => by_rules,
+            None => listener,
+        }
     }
 
     /// An accepted recipient is dropped.

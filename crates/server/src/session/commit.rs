@@ -56,6 +56,7 @@ impl Connection {
         let class = class_of(&envelope.params, sort, bulk_precedence);
         let rest = self.kept_small(&mut contents, rest).await;
         let dropped = self.plan.take_discarded();
+        let how = self.plan.acknowledge(self.lane.listen.acknowledge);
         let outgoing = match self.outside_failure() {
             Some(why) => Err(why),
             None => self.outgoing(&envelope, &contents, class).await,
@@ -66,7 +67,7 @@ impl Connection {
                 self.report_discarded(&envelope, sort.precedence);
                 Verdict::AcceptWith(accepted(&id.to_string()))
             }
-            Ok(messages) => match self.store(contents, &messages, rest, class).await {
+            Ok(messages) => match self.store(contents, &messages, rest, class, how).await {
                 Ok(in_line) => {
                     self.report_accepted(id, &envelope, sort.precedence);
                     self.service.tell_discarded(id, &dropped);
@@ -166,9 +167,9 @@ impl Connection {
         messages: &[Outgoing],
         rest: Vec<u8>,
         class: Class,
+        how: Acknowledge,
     ) -> Result<Option<u64>, Error> {
         let live = self.service.live.load_full();
-        let how = self.lane.listen.acknowledge;
         if let ([only], [content]) = (messages, contents.as_slice()) {
             let is_early = how != Acknowledge::Durable
                 && content.is_small()

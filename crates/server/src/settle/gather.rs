@@ -1,19 +1,22 @@
 //! One report for all that a sender has to hear of a message within a few seconds, whichever hosts say it.
 //!
-//! A list has recipients at many hosts, and some of them fail at the same time as others, or grow too old with them. What is
-//! to be told of one is kept here for [`GATHER`], and its recipient waits in the spool as if nothing had been said; then all go into
-//! one report, which is durable before they are done. A crash in between forgets what was kept: the recipients are tried
-//! again after [`PARKED`] beyond that, and fail again. A message with one recipient, or all at one host, is reported at once.
-//! What is kept is bounded, in recipients and in octets of what was said of them.
+//! A list has recipients at many hosts, and some of them fail at the same time as others, or grow too old with them, or are
+//! delivered, of which the sender wants to hear. What is to be told of one is kept here for [`GATHER`], and its recipient waits
+//! in the spool as if nothing had been said, or as one whose report is [owed](super::receipt); then all go into one report, which
+//! is durable before they are done. A crash in between forgets what was kept: recipients that failed are tried again after
+//! [`PARKED`] beyond that, and fail again; of those that were delivered a walk finds that their report is owed ([`report_owed`]).
+//! A message with one recipient, or all at one host, is reported at once. What is kept is bounded, in recipients and in octets of
+//! what was said of them.
 //!
-//! A large list takes hours, and its failures come all the while: each further report on a message waits twice as long for others as
+//! A large list takes hours, and its news come all the while: each further report on a message waits twice as long for others as
 //! the one before, up to [`GATHER_MAX`].
 //!
-//! Until the report is recorded a failure stands: it was logged and counted, so nobody looks at its recipient again
-//! ([`Gathering::shows`]). A warning keeps nobody from the next attempt. Where the report cannot be stored it is made again
-//! after [`TELL_AGAIN`], of the same.
+//! Until the report is recorded a failure stands, as does a delivery: it was logged and counted, so nobody looks at its
+//! recipient again ([`Gathering::shows`]). A warning keeps nobody from the next attempt. Where the report cannot be stored it is
+//! made again after [`TELL_AGAIN`], of the same.
 
-use super::{Attempt, Cause, Fate, TELL_AGAIN};
+use super::receipt::{owed, owing};
+use super::{Attempt, Cause, Fate, Receipt, TELL_AGAIN};
 use crate::deliver::{Outgoing, Unfit};
 use crate::dispatch::{Dispatch, Owed};
 use crate::resolve;
@@ -34,9 +37,9 @@ const GATHER_MAX: Duration = Duration::from_secs(300);
 const PARKED: Duration = Duration::from_secs(115);
 /// Messages of which it is known that there was a report; of others the next one is taken for the first.
 const REPORTED_MAX: usize = 10_000;
-/// Recipients that are kept; beyond them reports are made at once.
+/// Recipients that are kept; beyond them reports on bad news are made at once, and good news is owed until there is room.
 const RECIPIENTS_MAX: usize = 100_000;
-/// Octets of what was said of them, each counted as if none were shared; beyond them reports are made at once.
+/// Octets of what was said of them, each counted as if none were shared; beyond them it is the same.
 const OCTETS_MAX: usize = 32 << 20;
 
 /// What is to be told.
@@ -80,14 +83,22 @@ pub(crate) enum Word {
     Failed,
     /// That he waits for longer.
     Delayed,
+    /// That he has it, or the next hop on the way to him.
+    Delivered,
 }
 
 impl Word {
     const fn of(fate: &Fate) -> Self {
         match fate {
             Fate::Failed(_) => Self::Failed,
-            Fate::Delivered(_) | Fate::Deferred(_) => Self::Delayed,
+            Fate::Deferred(_) => Self::Delayed,
+            Fate::Delivered(_) | Fate::Receipt(_) => Self::Delivered,
         }
+    }
+
+    /// Whether he is not tried again.
+    pub(crate) const fn is_last(self) -> bool {
+        matches!(self, Self::Failed | Self::Delivered)
     }
 }
 
@@ -144,10 +155,11 @@ impl Gathering {
 
     /// How long a report on this message waits for others.
     fn patience(&self, id: QueueId) -> Duration {
-        GATHER.saturating_mul(1 << self.reports(id, Kind::Failed).min(8)).min(GATHER_MAX)
+        let reports = self.reports(id, Kind::Failed).saturating_add(self.reports(id, Kind::Delivered));
+        GATHER.saturating_mul(1 << reports.min(8)).min(GATHER_MAX)
     }
 
-    /// How long after a failure its recipient is tried again if no report comes about.
+    /// How long after a failure its recipient is tried again, or a delivery is looked for, if no report comes about.
     pub(super) fn parked(&self, id: QueueId) -> Duration {
         self.patience(id) + PARKED
     }
@@ -157,8 +169,8 @@ impl Gathering {
         self.kept().word(id, position)
     }
 
-    /// Changes entries of the spool's list to what they are in the light of what is kept: who failed is out of reach, as if
-    /// he were held, and of a delay that is about to be told nobody is told again.
+    /// Changes entries of the spool's list to what they are in the light of what is kept: who failed, or was delivered, is out of
+    /// reach, as if he were held, and of a delay that is about to be told nobody is told again.
     pub(crate) fn shows(&self, entries: &mut [schedule::Waiting]) {
         let kept = self.kept();
         if kept.messages.is_empty() && kept.told.is_empty() {
@@ -166,7 +178,7 @@ impl Gathering {
         }
         for entry in entries {
             match kept.word(entry.message, entry.recipient) {
-                Some(Word::Failed) => entry.held = true,
+                Some(Word::Failed | Word::Delivered) => entry.held = true,
                 Some(Word::Delayed) => entry.warned = true,
                 None => {}
             }
@@ -207,6 +219,7 @@ impl Kept {
 fn octets_of(fate: &Fate) -> usize {
     let said = match fate {
         Fate::Delivered(reply) => reply.text_octets(),
+        Fate::Receipt(receipt) => receipt.octets(),
         Fate::Deferred(cause) | Fate::Failed(cause) => {
             let reply = cause.reply.as_ref().map_or(0, mail::Reply::text_octets);
             cause.text.len() + reply + cause.host.as_ref().map_or(0, |host| host.len())
@@ -242,7 +255,7 @@ fn report_after(service: &Arc<Service>, id: QueueId, pause: Duration) {
 }
 
 /// Reports all that was kept of a message, and records it.
-async fn report(service: &Arc<Service>, id: QueueId) {
+pub(super) async fn report(service: &Arc<Service>, id: QueueId) {
     let Some(dispatch) = &service.dispatch else { return };
     let (fates, owed) = taken(dispatch, id);
     let positions: Vec<u32> = fates.keys().copied().collect();
@@ -291,12 +304,19 @@ async fn tell(
 ) -> Result<BTreeMap<u32, Fate>, Unread> {
     let (Some(dispatch), Some(spool)) = (&service.dispatch, service.spool()) else { return Ok(fates) };
     let positions: Vec<u32> = fates.keys().copied().collect();
-    // What was held, deleted or delivered meanwhile is not told of.
-    let outgoing = match Outgoing::load(dispatch, id, &Positions::from(positions.as_slice())).await {
+    // What was held, deleted or delivered meanwhile is not told of. Nor is a delivery that is not recorded yet: a walk finds it.
+    let mut outgoing = match Outgoing::load_to_tell(dispatch, id, &Positions::from(positions.as_slice())).await {
         Ok(outgoing) => outgoing,
         Err(Unfit::Nothing) => return Ok(BTreeMap::new()),
         Err(_) => return Err(Unread),
     };
+    outgoing.retain(|position, state| {
+        let is_owed = matches!(fates.get(&position), Some(Fate::Receipt(_)));
+        is_owed == state.owed().is_some()
+    });
+    if outgoing.positions.is_empty() {
+        return Ok(BTreeMap::new());
+    }
     let there: Vec<Fate> = outgoing.positions.iter().filter_map(|(position, _)| fates.get(position).cloned()).collect();
     let mailer = resolve::mailer(&service.live.load().config.route);
     let attempt = outgoing.attempt(NextHop::None, mailer, Duration::ZERO, false);
@@ -307,11 +327,43 @@ async fn tell(
     }
     let is_untold = |change: &&spool::Change| {
         let word = fates.get(&change.recipient).map(Word::of);
-        change.state.status == Status::Waiting && (word == Some(Word::Failed) || !change.state.is_warned())
+        let waits = change.state.status == Status::Waiting;
+        change.state.status == Status::Owed || waits && (word == Some(Word::Failed) || !change.state.is_warned())
     };
     let untold: BTreeSet<u32> = changes.iter().filter(is_untold).map(|change| change.recipient).collect();
     fates.retain(|position, _| untold.contains(position));
     Ok(fates)
+}
+
+/// Sees to what is owed of recipients of whom nothing is kept, as after a start, or where there was no room: they go into one
+/// report with others. Returns how long it makes no sense to look at them again; not at all if the report comes by itself.
+pub(crate) fn report_owed(service: &Arc<Service>, id: QueueId, recipients: &Positions) -> Duration {
+    let Some(dispatch) = &service.dispatch else { return TELL_AGAIN };
+    let mut is_first = false;
+    let mut crowded = Vec::new();
+    for position in recipients.iter().filter(|position| dispatch.gathering.word(id, *position).is_none()) {
+        match dispatch.gathering.add(id, position, Fate::Receipt(Receipt::default())) {
+            Gathered::First => is_first = true,
+            Gathered::More => {}
+            Gathered::No => crowded.push(position),
+        }
+    }
+    if is_first {
+        report_later(service, id);
+    }
+    if crowded.is_empty() {
+        return Duration::ZERO;
+    }
+    // Not each walk is to find them again.
+    let later = service.unix_now() + TELL_AGAIN;
+    let change = |(entry, _): (spool::Entry, bytes::Bytes)| {
+        let state = owing(entry.state, owed(entry.state)?, later)?;
+        Some(spool::Change { id, recipient: entry.recipient, state, destination: None })
+    };
+    let changes: Vec<_> = dispatch.spool.states_of(id, crowded).into_iter().filter_map(change).collect();
+    // If that cannot be recorded, each walk does.
+    drop(dispatch.spool.record(&changes));
+    TELL_AGAIN
 }
 
 /// How a report names the host of an attempt, for all of its recipients.

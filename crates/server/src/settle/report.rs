@@ -4,14 +4,15 @@
 //! the spool has nothing but the room that is kept for small messages, a report tells of fewer and returns less. A report is a
 //! message like any other, from the null sender.
 
-use super::{Attempt, Fate, Judged, deadline, report_time};
+use super::receipt::FORGOTTEN;
+use super::{Attempt, Fate, Judged, Receipt, deadline, report_time};
 use crate::commit;
 use crate::deliver::Outgoing;
 use crate::service::Service;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
 use mail::report::{Addressee, Kind, Original, RECIPIENTS_MAX, RecipientReport, Report, fitting, returns_content};
-use mail::{EnhancedCode, Outcome};
+use mail::{EnhancedCode, Outcome, Reply};
 use observe::{Event, NextHop, Reason, ReportKind, Severity};
 use std::sync::Arc;
 
@@ -97,6 +98,17 @@ pub(super) async fn to_sender(
         let (status, reply, text, host, reason) = match &one.fate {
             Fate::Delivered(reply) => {
                 (reply.status().unwrap_or(EnhancedCode::of(Outcome::Success, 0, 0)), Some(reply), "", None, None)
+            }
+            Fate::Receipt(Receipt { reply, host }) => {
+                let status = reply.as_ref().and_then(Reply::status);
+                let text = if reply.is_some() { "" } else { FORGOTTEN };
+                (
+                    status.unwrap_or(EnhancedCode::of(Outcome::Success, 0, 0)),
+                    reply.as_ref(),
+                    text,
+                    host.as_deref(),
+                    None,
+                )
             }
             // The other server's own words say more than ours for them.
             Fate::Deferred(cause) | Fate::Failed(cause) => {

@@ -21,19 +21,35 @@ struct Trial {
 
 impl Trial {
     fn new() -> Self {
-        let (service, dispatch, spool) = Service::trial_with_spool(crate::config::Config::default());
+        Self::with(crate::config::Config::default())
+    }
+
+    fn with(config: crate::config::Config) -> Self {
+        let (service, dispatch, spool) = Service::trial_with_spool(config);
         Self { service, dispatch, spool, ids: QueueIds::new(Node::default()).into() }
     }
 
     /// Stores a message to so many people, each at a domain of a hundred.
     fn store(&self, recipients: u32) -> Envelope {
+        self.store_from(ReversePath::Null, "BY=3600;R", recipients, |_| ())
+    }
+
+    /// The same with another sender, and what he asks for.
+    fn store_from(
+        &self,
+        sender: ReversePath,
+        params: &str,
+        recipients: u32,
+        asks: impl Fn(&mut Recipient),
+    ) -> Envelope {
         let id = self.ids.borrow_mut().next(clock::unix_us());
         let received = Received { at_us: 0, client: Client::Internal, helo: None, protocol: Protocol::Local };
         let recipients =
             (0..recipients).map(|one| Recipient::new(format!("u{one}@d{}.test", one % 100).parse().unwrap()));
-        let params = "BY=3600;R".parse().unwrap();
-        let recipients = recipients.collect();
-        let envelope = Envelope { id, sender: ReversePath::Null, params, received, recipients };
+        let params = params.parse().unwrap();
+        let mut recipients: Vec<Recipient> = recipients.collect();
+        recipients.iter_mut().for_each(asks);
+        let envelope = Envelope { id, sender, params, received, recipients };
         let encoded = Encoded::new(&envelope);
         let body = NewBody::Whole("Subject: x\r\n\r\n".into());
         self.spool.append(encoded.message(&encoded.recipients(), body)).unwrap().wait().unwrap();
@@ -42,10 +58,27 @@ impl Trial {
 
     /// Defers one recipient of a message, and says how he is then.
     async fn defer(&self, envelope: &Envelope, position: u32) -> Status {
-        let one = envelope.recipients.get(position as usize).unwrap().clone();
+        let states = self.defer_all(envelope, &[(position, State::default())]).await;
+        states.first().unwrap().status
+    }
+
+    /// Defers what was in one transaction, and says how they are then.
+    async fn defer_all(&self, envelope: &Envelope, positions: &[(u32, State)]) -> Vec<State> {
+        let later = Cause::new(EnhancedCode::of(Outcome::Transient, 7, 1), "greylisted", None);
+        self.settle(envelope, positions, &Fate::Deferred(later), false)
+            .await
+            .changes
+            .iter()
+            .map(|one| one.state)
+            .collect()
+    }
+
+    /// Settles what was in one transaction and had one fate.
+    async fn settle(&self, envelope: &Envelope, positions: &[(u32, State)], fate: &Fate, is_final: bool) -> Settled {
+        let recipients = positions.iter().map(|(one, _)| envelope.recipients.get(*one as usize).unwrap().clone());
         let attempt = Attempt {
-            envelope: &Envelope { recipients: vec![one], ..envelope.clone() },
-            positions: &[(position, State::default())],
+            envelope: &Envelope { recipients: recipients.collect(), ..envelope.clone() },
+            positions,
             content_bytes: 14,
             recipients_left: envelope.recipients.len(),
             next_hop: NextHop::None,
@@ -55,13 +88,11 @@ impl Trial {
             passes_by: false,
             is_try: true,
             is_told: false,
-            is_final: false,
+            is_final,
             name: None,
             owner: None,
         };
-        let later = Cause::new(EnhancedCode::of(Outcome::Transient, 7, 1), "greylisted", None);
-        let settled = settle(&self.service, &attempt, vec![Fate::Deferred(later)]).await;
-        settled.changes.first().unwrap().state.status
+        settle(&self.service, &attempt, vec![fate.clone(); positions.len()]).await
     }
 }
 
@@ -111,4 +142,101 @@ async fn a_time_costs_the_same_however_long_its_list_is_and_in_proportion_to_its
     assert!(of_long < 50 * of_short, "{of_short:?} for one of 2 recipients, {of_long:?} for one of {MANY}");
     let (some, all) = (expect(&long, MANY / 30).await, expect(&long, MANY).await);
     assert!(all < 150 * some, "{some:?} for a thirtieth of {MANY} recipients, {all:?} for all");
+}
+
+#[tokio::test]
+async fn what_was_deferred_together_comes_again_at_other_times_but_for_one_transaction() {
+    const PAUSE: Duration = Duration::from_secs(1_000);
+    let mut config = crate::config::Config::default();
+    (config.delivery.retry_first, config.delivery.retry_max) = (PAUSE, PAUSE);
+    let trial = Trial::with(config);
+    let list = trial.store(40);
+    let now = trial.service.unix_now();
+    let due = async |positions: &[u32], tries: u8| {
+        let before = State { attempts: tries, ..State::default() };
+        let positions: Vec<_> = positions.iter().map(|one| (*one, before)).collect();
+        let states = trial.defer_all(&list, &positions).await;
+        let mut dues: Vec<u64> = states.iter().map(|state| u64::from(state.due) - now.as_secs()).collect();
+        dues.dedup();
+        assert!(dues.len() == 1 && (750..=1_252).contains(dues.first().unwrap()), "in one transaction: {dues:?}");
+        *dues.first().unwrap()
+    };
+    // A quarter less to a quarter more: of so many some are early and some are late.
+    let spread = |dues: &[u64]| dues.iter().max().unwrap() - dues.iter().min().unwrap();
+    let (mut attempts, mut jobs) = (Vec::new(), Vec::new());
+    for one in 0..20_u8 {
+        attempts.push(due(&[0, 1], one).await);
+        jobs.push(due(&[u32::from(one) * 2, u32::from(one) * 2 + 1], 0).await);
+    }
+    assert!(spread(&attempts) > 250, "attempts of one job: {attempts:?}");
+    assert!(spread(&jobs) > 250, "jobs of one message: {jobs:?}");
+}
+
+#[tokio::test]
+async fn a_delivery_that_is_to_be_told_of_with_others_is_owed_until_its_report_is_durable() {
+    let trial = Trial::new();
+    let sender: ReversePath = "<a@d0.test>".parse().unwrap();
+    let asks = |one: &mut Recipient| one.params.notify = Some(mail::Notify::SUCCESS);
+    let fresh = State::default();
+    let owed_of = |change: &Change| (change.state.status, change.state.owed());
+    let list = trial.store_from(sender.clone(), "", 4, asks);
+    let delivered = Fate::Delivered(Reply::parse(b"250 2.0.0 it is there\r\n", 512).unwrap());
+    // One in a mailbox, one at a next hop.
+    let local = trial.settle(&list, &[(0, fresh)], &delivered, true).await;
+    let remote = trial.settle(&list, &[(1, fresh)], &delivered, false).await;
+    assert!(local.retry.is_some() && remote.retry.is_some(), "a walk finds them if no report comes about");
+    let changes = [local.changes, remote.changes].concat();
+    assert_eq!(changes.iter().map(owed_of).collect::<Vec<_>>(), [(Status::Owed, Some(1)), (Status::Owed, Some(2))]);
+    // What is not recorded is not told of: it might not be so after a crash.
+    gather::report(&trial.service, list.id).await;
+    assert_eq!(trial.spool.messages().len(), 1, "no report");
+    drop(trial.spool.record(&changes).unwrap().await);
+    for position in [0, 1] {
+        assert_eq!(trial.dispatch.gathering.word(list.id, position), None);
+    }
+    assert_eq!(report_owed(&trial.service, list.id, &[0, 1].as_slice().into()), Duration::ZERO);
+    assert_eq!(trial.dispatch.gathering.word(list.id, 1), Some(Word::Delivered));
+    gather::report(&trial.service, list.id).await;
+    assert_eq!(trial.dispatch.gathering.word(list.id, 1), None);
+    let left: Vec<u32> = trial.spool.states(list.id).iter().map(|(entry, _)| entry.recipient).collect();
+    assert_eq!((left, trial.spool.messages().len()), (vec![2, 3], 2), "one report on both");
+    let report = trial.spool.messages().into_iter().find(|id| *id != list.id).unwrap();
+    let text = trial.spool.body(report).unwrap().concat();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("Action: delivered") && text.contains("Action: relayed"), "{text}");
+    assert!(text.contains(receipt::FORGOTTEN.split(' ').next().unwrap()), "{text}");
+    // Alone in his message: at once.
+    let one = trial.store_from(sender, "", 1, asks);
+    let settled = trial.settle(&one, &[(0, fresh)], &delivered, true).await;
+    assert_eq!(settled.changes.iter().map(owed_of).collect::<Vec<_>>(), [(Status::Done, None)]);
+    assert_eq!(trial.spool.messages().len(), 4, "he and his report");
+}
+
+#[tokio::test]
+async fn a_delivery_that_there_is_no_room_to_remember_is_owed_and_is_told_of_later() {
+    let trial = Trial::new();
+    let asks = |one: &mut Recipient| one.params.notify = Some(mail::Notify::SUCCESS);
+    let list = trial.store_from("<a@d0.test>".parse().unwrap(), "", 4, asks);
+    let other = trial.store(1).id;
+    let said = "x".repeat(100_000);
+    let gone = || Fate::Failed(Cause::new(EnhancedCode::of(Outcome::Permanent, 1, 1), said.as_str(), None));
+    // Nearly all of it, and then what is left.
+    for position in 1..2_000 {
+        let fate = if position < 1_000 { gone() } else { Fate::Receipt(Receipt::default()) };
+        trial.dispatch.gathering.add(other, position, fate);
+    }
+    let delivered = Fate::Delivered(Reply::parse(b"250 2.0.0 it is there\r\n", 512).unwrap());
+    let settled = trial.settle(&list, &[(0, State::default())], &delivered, false).await;
+    assert_eq!(settled.changes.first().unwrap().state.owed(), Some(2));
+    assert_eq!(trial.dispatch.gathering.word(list.id, 0), None, "there is no room");
+    assert_eq!(trial.spool.messages().len(), 2, "no report on one alone");
+    drop(trial.spool.record(&settled.changes).unwrap().await);
+    let due = || trial.spool.states_of(list.id, [0]).first().unwrap().0.state.due;
+    let before = due();
+    assert_eq!(report_owed(&trial.service, list.id, &Positions::One(0)), TELL_AGAIN);
+    assert!(due() > before + 100, "not each walk asks again");
+    gather::report(&trial.service, other).await;
+    assert_eq!(report_owed(&trial.service, list.id, &Positions::One(0)), Duration::ZERO, "there is room again");
+    gather::report(&trial.service, list.id).await;
+    assert_eq!((trial.spool.states(list.id).len(), trial.spool.messages().len()), (3, 3));
 }

@@ -24,6 +24,8 @@ const TAKEN_MAX: usize = 4_000;
 pub(super) enum Point {
     Greeting,
     Hello,
+    /// EHLO was answered, and the client has sent nothing behind it yet.
+    Ready,
     Mail,
     Rcpt,
     Data,
@@ -88,6 +90,8 @@ pub(super) struct Manners {
     pub(super) soft_rcpt: u64,
     /// Says 354 although it took no recipient.
     pub(super) is_generous: bool,
+    /// It takes one message in so long, and says 421 to others.
+    pub(super) interval: Option<Duration>,
     /// First comes the client again after this time.
     pub(super) greylist: Option<Duration>,
     /// It never refuses for good what has no sender, nor mail for the postmaster.
@@ -108,6 +112,8 @@ pub(super) struct Host {
     pub(super) random: Mutex<Random>,
     /// When it saw whom first, for greylisting.
     pub(super) seen: Mutex<std::collections::HashMap<String, Duration>>,
+    /// When it takes the next message.
+    free_from: Mutex<Duration>,
 }
 
 impl Host {
@@ -126,6 +132,7 @@ impl Host {
             hard_rcpt: random.pick(&[0, 0, 50, 300]),
             soft_rcpt: random.pick(&[0, 0, 50, 500]),
             is_generous: random.chance(50),
+            interval: None,
             greylist: random.chance(10).then_some(Duration::from_secs(300)),
             latency: Duration::from_millis(random.pick(&[0, 5, 50, 400])),
         };
@@ -145,6 +152,7 @@ impl Host {
             book: Arc::clone(book),
             random: Mutex::new(random),
             seen: Mutex::default(),
+            free_from: Mutex::default(),
         }
     }
 
@@ -155,14 +163,24 @@ impl Host {
 
     /// Has no trouble at any time and refuses nobody.
     pub(super) fn is_always_good(&self) -> bool {
-        let Manners { hard_rcpt, soft_rcpt, greylist, size, .. } = self.manners;
+        let Manners { hard_rcpt, soft_rcpt, greylist, interval, size, .. } = self.manners;
         // What is sent behind a message to a server that closes after it may be lost, and is tried later.
         let bears_all = self.manners.messages_max == u32::MAX
             && hard_rcpt == 0
             && soft_rcpt == 0
             && greylist.is_none()
+            && interval.is_none()
             && size != Some(60_000);
         !self.is_dead && self.days.is_empty() && bears_all && self.manners.eight_bit && self.manners.esmtp
+    }
+
+    /// Whether it takes a message now.
+    pub(super) fn bears(&self) -> bool {
+        let Some(interval) = self.manners.interval else { return true };
+        let (now, mut free_from) = (self.book.now(), self.free_from.lock().unwrap());
+        let is_free = *free_from <= now;
+        *free_from = if is_free { now + interval } else { *free_from };
+        is_free
     }
 
     /// It may leave connections without an answer.

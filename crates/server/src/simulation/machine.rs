@@ -62,6 +62,8 @@ struct Works {
     random: Random,
     /// How long a write takes at most.
     latency: Duration,
+    /// How long each one takes, if that is not left to chance.
+    flush: Option<Duration>,
 }
 
 impl Works {
@@ -108,7 +110,8 @@ impl Machine {
         let mut random = Random::new(seed, 2);
         let disk = SimDisk::with_config(seed, SimConfig { costs: Costs::NONE, ..SimConfig::default() });
         let latency = Duration::from_millis(random.pick(&[1, 10, 40]));
-        let works = Works { disk, stepper: None, due: None, is_busy: false, cut_at: None, random, latency };
+        let (flush, latency) = (plan.flush, plan.flush.unwrap_or(latency));
+        let works = Works { disk, stepper: None, due: None, is_busy: false, cut_at: None, random, latency, flush };
         Arc::new(Self {
             book: Arc::clone(book),
             works: Mutex::new(works),
@@ -309,8 +312,8 @@ impl Machine {
             let latency = {
                 let mut works = self.works.lock().unwrap();
                 works.is_busy = true;
-                let most = works.latency;
-                works.random.time(Duration::ZERO, most)
+                let (most, flush) = (works.latency, works.flush);
+                flush.unwrap_or_else(|| works.random.time(Duration::ZERO, most))
             };
             tokio::time::sleep(latency).await;
             let mut works = self.works.lock().unwrap();

@@ -5,7 +5,7 @@ use super::host::{Fault, Mood, Point};
 use super::run;
 use super::sabotage::Sabotage;
 use super::scene::Scene;
-use crate::config::{Config, DnsOverride, Host as Name};
+use crate::config::{Config, DnsOverride, Host as Name, LogPath};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -190,6 +190,49 @@ fn a_host_that_fails_in_a_message_holds_up_nobody_else() {
     for (point, fault) in [(Mail, Close), (Mail, Dismiss), (Rcpt, Garbage), (Data, Dismiss), (Content, Close)] {
         check(Mood::Faulty(point, fault, 1), [2, 10]);
     }
+}
+
+/// No message has had its attempt there: all of them go to another host at once, and where there is none the log has what it said.
+#[test]
+fn a_host_that_ends_before_the_first_message_holds_up_nobody() {
+    for (fault, said) in [
+        (Fault::Dismiss, "dsn=4.3.2, reply=421 4.3.2 closing, stat=Deferred: 421 4.3.2 closing"),
+        (Fault::Close, "dsn=4.4.2, stat=Deferred: [10.0.0.1] closed the connection during client MAIL"),
+    ] {
+        let bad = || always(Mood::Faulty(Point::Ready, fault, 1));
+        let sites: [Site; 3] = [
+            vec![vec![bad()], vec![GOOD]],
+            vec![vec![bad(), GOOD]],
+            vec![vec![bad()], vec![bad()], vec![bad()], vec![GOOD]],
+        ];
+        for site in sites {
+            let Lived { delays, dials, wrong } = lived_with(&site, None, from_disk);
+            println!("{fault:?}: {:?}, dials {dials:?}", &delays[..3]);
+            assert!(wrong.is_empty(), "{fault:?}: {wrong:#?}");
+            assert!(delays[0] <= 5 * SECOND, "{fault:?}: {delays:?}");
+            let bad_dials = &dials[..dials.len() - 2];
+            assert!(bad_dials.iter().all(|dials| *dials <= DIALS_FEW), "{fault:?}: {dials:?}");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
+        let Lived { dials, .. } = lived_with(&vec![vec![bad()]], None, |config| {
+            from_disk(config);
+            config.log.path = LogPath::File(log.clone());
+        });
+        assert!(dials[0] <= DIALS_MAX, "{fault:?}: {dials:?}");
+        let log = std::fs::read_to_string(log).unwrap();
+        let deferred: Vec<&str> =
+            log.lines().filter(|line| line.contains("@d.test>") && line.contains("stat=Deferred")).collect();
+        assert!(deferred.len() >= COUNT && deferred.iter().any(|line| line.ends_with(said)), "{deferred:#?}");
+        // Whoever came while it was down has the same reason.
+        let (_, why) = said.split_once("stat=").unwrap();
+        assert!(deferred.iter().all(|line| line.ends_with(why)), "{deferred:#?}");
+    }
+}
+
+/// Each message is read when a connection is ready for it, which takes a moment.
+fn from_disk(config: &mut Config) {
+    config.spool.cache_bytes = 1;
 }
 
 /// What is given up with its first attempt gives its host no time for which it is spared.

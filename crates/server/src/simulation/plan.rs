@@ -40,6 +40,8 @@ pub(super) struct Plan {
     pub(super) is_one_destination: bool,
     /// Jobs in memory, if not as many as usual.
     pub(super) ready_max: Option<usize>,
+    /// How long the disk takes for each write, if that is not left to chance.
+    pub(super) flush: Option<Duration>,
 }
 
 /// What the hosts of the first site bear, where there are sites. Without it some of the seeds of a usual test go beyond.
@@ -136,7 +138,10 @@ impl Plan {
             false => Vec::new(),
         };
         let most = traffic + trouble + 3 * give_up + 2 * DAY;
-        (Self { config, hosts, deaths, commands, traffic, most, is_one_destination, ready_max: None }, book)
+        (
+            Self { config, hosts, deaths, commands, traffic, most, is_one_destination, ready_max: None, flush: None },
+            book,
+        )
     }
 }
 

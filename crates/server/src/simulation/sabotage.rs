@@ -13,8 +13,14 @@ pub(crate) enum Sabotage {
     ForgetOutcome,
     /// A recipient that was deferred is never looked at again.
     DropDeferred,
+    /// What is bounced is tried until it is done.
+    Unclaimed,
     /// A report is not stored, and its recipient is done all the same.
     DropReport,
+    /// Nobody looks for reports that are owed of what was delivered before a start.
+    ForgetOwed,
+    /// What is delivered waits as before until its sender is told.
+    OweDelivery,
     /// Of several reports on one message none is recorded before all are stored.
     RecordLate,
     /// Limits of destinations are not told to the scheduler.
@@ -29,8 +35,16 @@ pub(crate) enum Sabotage {
     KeepPosts,
     /// Mail that a host put off goes there again, whoever else would take it.
     SameHostAgain,
-    /// After a 421 to the first MAIL the next message knocks at once, and nothing is learned from it.
+    /// After a 421 to the first MAIL the next message knocks at once.
     KnockAgain,
+    /// Nothing is learned of how much a site takes that turns mail away.
+    NoPace,
+    /// Transactions of a list follow each other on a connection before the first is answered.
+    ListsAhead,
+    /// However many recipients are on their way over a connection, more follow.
+    SendAhead,
+    /// TLS is tried with each host each time.
+    ForgetTls,
     /// No host is passed over for what it did.
     PassOverNobody,
     /// A site that is down is tried every few seconds.

@@ -58,6 +58,17 @@ impl Scene {
     pub(super) fn plan(self, traffic: Duration, most: Duration) -> (Plan, Arc<Book>) {
         let Self { book, hosts, config } = self;
         let (deaths, commands) = (Vec::new(), Vec::new());
-        (Plan { config, hosts, deaths, commands, traffic, most, is_one_destination: false, ready_max: None }, book)
+        let plan = Plan {
+            config,
+            hosts,
+            deaths,
+            commands,
+            traffic,
+            most,
+            is_one_destination: false,
+            ready_max: None,
+            flush: None,
+        };
+        (plan, book)
     }
 }

@@ -5,6 +5,9 @@ use super::host::{Fault, Host, Mood, Point};
 use super::wire::Wire;
 use std::time::Duration;
 
+/// Turns of all tasks in which a client reads what was said to it.
+const TURNS: usize = 20;
+
 /// One conversation.
 pub(super) struct Talk<'a> {
     host: &'a Host,
@@ -141,7 +144,7 @@ impl<'a> Talk<'a> {
 
     /// Plays the fault of this point, if it is the one.
     async fn fault(&mut self, point: Point) -> On {
-        let is_early = matches!(point, Point::Greeting | Point::Hello);
+        let is_early = matches!(point, Point::Greeting | Point::Hello | Point::Ready);
         let fault = match self.mood {
             Mood::Faulty(at, fault, nth) if at == point && (is_early || nth == self.transactions) => fault,
             _ => return On::Fine,
@@ -162,9 +165,16 @@ impl<'a> Talk<'a> {
             }
             Fault::Soft | Fault::Hard => self.refuse(point, "451 4.3.0 not now").await,
             Fault::Dismiss => {
-                // In the middle of content, too.
-                let latency = self.host.manners.latency;
-                self.wire.pause(latency).await;
+                if point == Point::Ready {
+                    // The client reads what was said, and then its message: it has no time to send something.
+                    for _ in 0..TURNS {
+                        tokio::task::yield_now().await;
+                    }
+                } else {
+                    // In the middle of content, too.
+                    let latency = self.host.manners.latency;
+                    self.wire.pause(latency).await;
+                }
                 self.wire.output.extend_from_slice(b"421 4.3.2 closing\r\n");
                 self.flush().await;
                 On::Over
@@ -245,7 +255,10 @@ impl<'a> Talk<'a> {
             other => return other,
         }
         if verb == "HELO" {
-            return self.answer("250 host").await;
+            return match self.answer("250 host").await {
+                On::Fine => self.fault(Point::Ready).await,
+                other => other,
+            };
         }
         let mut lines = vec!["host".to_owned()];
         for (name, is_offered) in [
@@ -263,7 +276,7 @@ impl<'a> Talk<'a> {
         text.push_str(&format!("250 {last}"));
         let on = self.answer(&text).await;
         self.is_extended = true;
-        on
+        if on == On::Fine { self.fault(Point::Ready).await } else { on }
     }
 
     async fn mail(&mut self, text: &str) -> On {
@@ -281,6 +294,10 @@ impl<'a> Talk<'a> {
             if !path.len().is_multiple_of(2) {
                 self.say("421 4.3.2 that was enough").await;
             }
+            return On::Over;
+        }
+        if !self.host.bears() {
+            self.say("421 4.7.0 too many messages").await;
             return On::Over;
         }
         self.transactions += 1;

@@ -4,8 +4,9 @@
 use crate::disk::{Call, HookedDisk};
 use crate::{append, append_chunks, body, change, done, give, id, open, small, work};
 use spool::disk::sim::SimDisk;
-use spool::{NewBody, State, Status, Store};
+use spool::{Change, NewBody, State, Status, Store};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 #[test]
 fn a_repeated_change_is_durable_no_sooner_than_the_first() {
@@ -179,4 +180,26 @@ fn held_recipients_are_counted() {
     drop((spool, stepper));
     let (spool, _stepper, _) = open(disk.crash(1), &small(20));
     assert_eq!((spool.statistics().held, spool.statistics().recipients), (1, 4), "known again after a crash");
+}
+
+#[test]
+fn what_is_owed_outlives_a_crash_and_is_not_finished() {
+    let disk = SimDisk::new(1);
+    let (spool, mut stepper, _) = open(disk.clone(), &small(20));
+    drop(append(&spool, 1, 100).expect("room"));
+    stepper.commit(0);
+    let owing = State { attempts: 7, ..State::default() }.of_class(2, true).warned().owing(3, Duration::from_secs(90));
+    assert_eq!((owing.owed(), owing.class(), owing.is_marked(), owing.is_warned()), (Some(3), 2, true, true));
+    assert_eq!((owing.due, State::default().owed()), (90, None));
+    let most = State::default().owing(u8::MAX, Duration::ZERO);
+    assert_eq!((most.owed(), most.class(), most.is_warned()), (Some(State::OWED_MAX), 0, false));
+    let owed = Change { state: owing, ..change(1, 0, Status::Owed) };
+    drop(spool.record(&[owed, change(1, 1, Status::Done)]).expect("recorded"));
+    work(&disk, &mut stepper);
+    drop((spool, stepper));
+    let (spool, _stepper, _) = open(disk.crash(1), &small(20));
+    let left = spool.envelope(id(1)).expect("there").recipients;
+    assert_eq!(left.iter().map(|one| (one.position, one.state)).collect::<Vec<_>>(), [(0, owing)]);
+    assert_eq!(spool.by_destination(&left[0].destination, None, 9).len(), 1, "it is found in its list");
+    assert_eq!(spool.statistics().recipients, 1);
 }

@@ -296,6 +296,8 @@ impl World {
                     Status::Done
                 } else if roll < 40 {
                     Status::Held
+                } else if roll < 50 {
+                    Status::Owed
                 } else {
                     Status::Waiting
                 };

@@ -95,6 +95,12 @@ fn mail_is_held_queued_refused_or_leaves_by_another_address() {
         ),
         rule(
             At::First,
+            &["soon@corp.example"],
+            &[],
+            RuleAction { acknowledge: Some(Acknowledge::Race), ..RuleAction::default() },
+        ),
+        rule(
+            At::First,
             &["bulk@corp.example"],
             &[],
             RuleAction {
@@ -121,6 +127,7 @@ fn mail_is_held_queued_refused_or_leaves_by_another_address() {
             "x@partner.test → partner.test (smtp:[10.1.1.1]:25) held: look at it queued",
         ),
         ("<held@corp.example>", "joe@v.test", "joe@v.test → local: held: look at it queued"),
+        ("<soon@corp.example>", "joe@v.test", "joe@v.test → local: Race"),
         (
             "<held@corp.example>",
             "no@partner.test",

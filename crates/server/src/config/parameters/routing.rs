@@ -3,7 +3,7 @@
 use super::super::choice::Choice as _;
 use super::super::parameter::{Group, Parameter, Preset, Section, at};
 use super::super::value::Value;
-use super::super::{BadLine, Config, CopyDsn, DelayChecks, RuleAt, blank};
+use super::super::{BadLine, Config, CopyDsn, DelayChecks, RuleAcknowledge, RuleAt, blank};
 use super::{HOUR, Kind, NETWORKS, PATH, fixed, list, seconds};
 use std::time::Duration;
 
@@ -398,6 +398,16 @@ pub(super) static ROUTE_RULE: Section = Section {
             "true",
             "mail waits for mailrace queue retry",
             "delivery.mode = \"queue\" for some of it.",
+        ),
+        fixed(
+            "route.rule.acknowledge",
+            at!(rules[].acknowledge),
+            Kind::Choice(RuleAcknowledge::WORDS),
+            "listener",
+            "race",
+            "when a message is said to be accepted, as listen.acknowledge",
+            "A message whose recipients are under different rules, or some under none, takes the safest of what is said: \
+             durable before race before interactive. What recipients without such a rule say is listen.acknowledge.",
         ),
         fixed(
             "route.rule.source",

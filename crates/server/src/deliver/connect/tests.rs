@@ -8,7 +8,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, duplex};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader, duplex,
+};
 
 /// How a host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,8 @@ enum Mood {
     OnlyTls,
     /// The same, and the handshake hangs.
     HungTls,
+    /// It offers TLS, and is silent when it is to begin.
+    MuteTls,
 }
 
 /// The name of the host, its address, its mood.
@@ -78,19 +82,25 @@ async fn talk(stream: impl AsyncRead + AsyncWrite, mood: Mood, number: usize) {
     while let Ok(Some(line)) = lines.next_line().await {
         let reply: &[u8] = match line.split(' ').next() {
             Some("EHLO") if mood == Mood::Deaf => continue,
-            Some("EHLO") if matches!(mood, Mood::BrokenTls | Mood::OnlyTls | Mood::HungTls) => {
+            Some("EHLO") if matches!(mood, Mood::BrokenTls | Mood::OnlyTls | Mood::HungTls | Mood::MuteTls) => {
                 b"250-mx.test\r\n250 STARTTLS\r\n"
             }
             Some("EHLO") => b"250 mx.test\r\n",
-            // No handshake can be done over this kind of connection.
+            Some("STARTTLS") if mood == Mood::MuteTls => continue,
             Some("STARTTLS") => b"220 go on\r\n",
             _ => b"500 what?\r\n",
         };
         if output.write_all(reply).await.is_err() {
             return;
         }
-        if mood == Mood::HungTls && line == "STARTTLS" {
-            pending().await
+        match mood {
+            Mood::HungTls if line == "STARTTLS" => pending().await,
+            _ if line == "STARTTLS" => {
+                // What it hears then is no line.
+                drop(lines.into_inner().read_u8().await);
+                return drop(output.write_all(b"454 4.7.0 out of order\r\n").await);
+            }
+            _ => {}
         }
     }
 }
@@ -177,6 +187,12 @@ impl World {
 
     fn may_try(&self, address: &str) -> bool {
         self.service.hosts.look(|hosts| hosts.may_try(address.parse().unwrap(), self.service.unix_now()))
+    }
+
+    /// Whether TLS is not to be tried with a host so much later.
+    fn tls_is_broken(&self, address: SocketAddr, later: Duration) -> bool {
+        let then = self.service.unix_now() + later;
+        self.service.hosts.look(|hosts| hosts.tls_is_broken(address, then))
     }
 }
 
@@ -301,25 +317,65 @@ async fn a_map_that_cannot_be_asked_ends_the_search() {
     }
 }
 
-/// Where TLS is demanded it costs its time once.
-#[tokio::test]
-async fn a_handshake_that_hangs_is_held_against_the_host() {
+/// A host on a socket of its own with whom each handshake hangs, for 50 ms.
+async fn hung_tls() -> (World, SocketAddr) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address: &'static str = listener.local_addr().unwrap().to_string().leak();
+    let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
-        let (stream, _) = listener.accept().await.unwrap();
-        talk(stream, Mood::HungTls, 0).await;
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(talk(stream, Mood::HungTls, 0));
+        }
     });
-    let mut world = World::new(&[("one", address, Mood::HungTls)]);
+    let mut world = World::new(&[("one", address.to_string().leak(), Mood::HungTls)]);
     Arc::get_mut(&mut world.service).unwrap().internet = None;
     let mut config = world.service.live.load().config.clone();
     config.tls.handshake_time_max = Duration::from_millis(50);
     world.service.live.store(Arc::new(crate::service::Live::new(config, None)));
+    (world, address)
+}
+
+/// Where TLS is demanded it costs its time once.
+#[tokio::test]
+async fn a_handshake_that_hangs_is_held_against_the_host() {
+    let (mut world, address) = hung_tls().await;
     world.rule.tls = RouteTls::Required;
     let trouble = world.open(Lane::Fast).await.0.unwrap_err();
     assert!(trouble.text.starts_with("TLS handshake with one failed: "), "{}", trouble.text);
     assert_eq!(trouble.failure, Failure::Silent);
-    assert!(!world.may_try(address));
+    assert!(!world.may_try(&address.to_string()));
+    assert!(!world.tls_is_broken(address, Duration::ZERO));
+}
+
+#[tokio::test]
+async fn a_handshake_that_hangs_is_not_begun_again_for_an_hour() {
+    let (world, address) = hung_tls().await;
+    for is_known in [false, true, true] {
+        assert_eq!(world.tls_is_broken(address, Duration::ZERO), is_known);
+        let link = world.open(Lane::Fast).await.0.unwrap();
+        assert!(link.tls.is_none() && link.session.is_greeted());
+    }
+    assert!(!world.tls_is_broken(address, Duration::from_secs(3_600)));
+}
+
+/// The silence costs its time once, is remembered for less long than a refusal, and is not how long the host takes.
+#[tokio::test(start_paused = true)]
+async fn a_host_that_is_silent_about_tls_is_spoken_to_in_clear_for_an_hour() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let address = ONE.parse().unwrap();
+    for (lane, silence) in [(Lane::Fast, 20_000), (Lane::Slow, 120_000)] {
+        let world = World::new(&[("one", ONE, Mood::MuteTls)]);
+        for (connections, took) in [(2, silence), (1, 0), (1, 0)] {
+            let (opened, time) = world.open(lane).await;
+            assert!(opened.is_ok());
+            assert_eq!((world.dialled().len(), time), (connections, took), "{lane:?}");
+        }
+        assert!(world.tls_is_broken(address, 59 * MINUTE) && !world.tls_is_broken(address, 60 * MINUTE));
+        let expected = world.service.hosts.look(|hosts| hosts.expected(address));
+        assert!(expected < Some(Duration::from_secs(1)), "{expected:?}");
+    }
+    let world = World::new(&[("one", ONE, Mood::BrokenTls)]);
+    assert!(world.open(Lane::Fast).await.0.is_ok());
+    assert!(world.tls_is_broken(address, 23 * 60 * MINUTE));
 }
 
 #[tokio::test(start_paused = true)]
@@ -439,8 +495,7 @@ async fn tls_is_broken_only_where_clear_text_works() {
     let world = World::new(&[("one", ONE, Mood::OnlyTls)]);
     for _ in 0..2 {
         assert!(world.open(Lane::Fast).await.0.is_err());
-        let now = world.service.unix_now();
-        assert!(!world.service.hosts.look(|hosts| hosts.tls_is_broken(ONE.parse().unwrap(), now)));
+        assert!(!world.tls_is_broken(ONE.parse().unwrap(), Duration::ZERO));
     }
 }
 

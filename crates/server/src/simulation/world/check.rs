@@ -24,12 +24,13 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// Recipients up to which a message goes before lists.
 const SMALL: usize = 20;
 /// Transactions of a connection at a time.
 const FLIGHTS: usize = 4;
-/// Recipients of a transaction behind which none is sent before its answer.
+/// Recipients of a transaction of a list behind which none is sent before its answer, if the list has few at the site.
 const HEAVY: usize = 16;
 /// While mail waits for a live site, one is served after this at most, if nothing else is in its way.
 const PROMPT: Duration = Duration::from_secs(30);
@@ -49,6 +50,8 @@ const RATE_WINDOW: Duration = Duration::from_secs(60);
 /// Attempts at a host that takes nothing: those of the first hour after a start, and of each hour after it.
 const ATTEMPTS_FIRST: f64 = 16.0;
 const ATTEMPTS_HOUR: f64 = 3.0;
+/// Connections that a site may have before one of its hosts took something.
+const WINDOW_START: usize = 5;
 /// The longest that a connection to such a host lasts: the greeting and EHLO in the slow lane.
 const HELD_MAX: Duration = Duration::from_secs(11 * 60);
 /// Octets that a host may say before it is left: what a reply may have, and what wires hold.
@@ -119,6 +122,7 @@ pub(super) fn check(facts: &Facts, seen: &Seen, world: &World, terms: &Terms<'_>
         }
     }
     checker.cost();
+    checker.tls();
     checker.wrong
 }
 
@@ -346,14 +350,15 @@ impl Checker<'_> {
         let here: Vec<&Taken> = self.seen.taken.iter().filter(|taken| hosts.contains(&taken.host)).collect();
         let of = |taken: &Taken| str::from_utf8(&taken.token).unwrap().parse::<usize>().unwrap();
         let is_list = |number: usize| facts.sent[number].recipients.len() > SMALL;
+        // With so many here that it does not go before lists.
+        let is_list_here = |number: usize| {
+            let here = facts.sent[number].recipients.iter().filter(|(name, _)| self.site_of(name) == site);
+            here.count() > SMALL
+        };
+        let lists_here: Vec<bool> = (0..facts.sent.len()).map(is_list_here).collect();
         // Of its class: a list of a better one goes before, and one of a worse one has its share.
-        let of_class = |of_what: &Sent, list: bool, least: usize| -> Vec<Duration> {
-            let fits = |taken: &Taken| {
-                let number = of(taken);
-                is_list(number) == list
-                    && taken.recipients.len() >= least
-                    && class_of(&facts.sent[number]) == class_of(of_what)
-            };
+        let of_class = |of_what: &Sent, is_it: &dyn Fn(&Taken) -> bool| -> Vec<Duration> {
+            let fits = |taken: &Taken| is_it(taken) && class_of(&facts.sent[of(taken)]) == class_of(of_what);
             here.iter().filter(|taken| fits(taken)).map(|taken| taken.at).collect()
         };
         let within = |times: &[Duration], from: Duration, to: Duration| {
@@ -383,19 +388,45 @@ impl Checker<'_> {
             if is_list(number) || accepted <= up || !self.terms.has_room {
                 continue;
             }
-            let lists = within(&of_class(sent, true, 0), since, taken.at);
-            let heavy = within(&of_class(sent, true, HEAVY), since, taken.at);
-            let small = within(&of_class(sent, false, 0), since, taken.at);
+            let is_heavy = |one: &Taken| is_list(of(one)) && (one.recipients.len() >= HEAVY || lists_here[of(one)]);
+            let lists = within(&of_class(sent, &|one| is_list(of(one))), since, taken.at);
+            let heavy = within(&of_class(sent, &is_heavy), since, taken.at);
+            let small = within(&of_class(sent, &|one| !is_list(of(one))), since, taken.at);
             let connections = limits.connections as usize;
-            if lists > FLIGHTS * connections + small / 4 + 2 || heavy > connections + small / 4 + 2 {
-                wrong.push(format!(
-                    "BEHIND A LIST: message {number} was accepted at {accepted:?} and came to site {site} at {:?} after {lists} \
-                     transactions of lists, {heavy} of them large, and {small} small ones: {limits:?}",
-                    taken.at
-                ));
+            let what = format!(
+                "message {number} was accepted at {accepted:?} and came to site {site} at {:?} after {lists} transactions \
+                 of lists, {heavy} of which others were to wait for, and {small} small ones: {limits:?}",
+                taken.at
+            );
+            if lists > FLIGHTS * connections + small / 4 + 2 {
+                wrong.push(format!("BEHIND A LIST: {what}"));
+            }
+            if heavy > connections + small / 4 + 2 {
+                wrong.push(format!("BEHIND A LIST: more than one for each connection: {what}"));
             }
         }
         self.wrong.extend(wrong);
+    }
+
+    /// A host whose TLS is broken, and that takes mail without it, is asked for it once a day: over the connections that there are
+    /// at that time.
+    fn tls(&mut self) {
+        let starts = 1 + self.facts.downs.len();
+        let days = (self.facts.ended.as_secs_f64() / DAY.as_secs_f64()).ceil() as usize;
+        for (number, host) in (0_u32..).zip(self.world.hosts()) {
+            let is_broken = matches!(host.script.base, Character::BrokenTls | Character::Hostile(Hostility::TlsCut));
+            if !is_broken || !host.script.episodes.is_empty() {
+                continue;
+            }
+            let connections = self.terms.limits[self.world.site_of(number) as usize].connections as usize;
+            let tried = self.seen.handshakes.iter().filter(|host| **host == number).count();
+            let most = (starts + days) * connections.min(WINDOW_START);
+            if tried > most {
+                self.say(format!(
+                    "COSTLY: {tried} handshakes with host {number}, whose TLS is broken; {most} are the most"
+                ));
+            }
+        }
     }
 
     /// Who never takes mail costs little.

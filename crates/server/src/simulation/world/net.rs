@@ -50,6 +50,8 @@ pub(super) struct Seen {
     pub(super) taken: Vec<Taken>,
     /// Each MAIL command: when, and at which host.
     pub(super) began: Vec<(Duration, u32)>,
+    /// Each STARTTLS, at which host.
+    pub(super) handshakes: Vec<u32>,
     /// Connections that are over.
     pub(super) held: Vec<Held>,
     /// Connection attempts at each host.
@@ -173,6 +175,9 @@ impl Line {
         self.net.world().input(&mut self.mailhost, input, now);
         let more = self.mailhost.transactions() - before;
         self.net.seen().began.extend((0..more).map(|_| (now, host)));
+        if *input == b"STARTTLS\r\n" {
+            self.net.seen().handshakes.push(host);
+        }
         if input.ends_with(b"QUIT\r\n") {
             self.counted = None;
         }

@@ -88,6 +88,7 @@ impl Script {
             most: traffic + trouble + 3 * give_up + 2 * DAY,
             is_one_destination: false,
             ready_max: random.pick(&[Some(16), Some(64), None]),
+            flush: None,
         };
         Self { plan, world, home, book, limits, trouble }
     }

@@ -1,0 +1,114 @@
+//! What an operator bounces: recipients fail at his word, their senders are told, and then they are done.
+//!
+//! The order is that of [`settle`]: a report is durable before those it tells of are done. In between nobody tries them ([`Claim`]).
+//! What a connection has at that moment stays, and so does whom somebody is about to report anyway.
+
+use super::Dispatch;
+use super::claims::Claim;
+use super::errands::Errand;
+use crate::deliver::{Outgoing, Unfit};
+use crate::queue::{Bounced, Meant, Trouble};
+use crate::resolve;
+use crate::service::Service;
+use crate::settle::{self, Attempt, Cause, Fate};
+use mail::{EnhancedCode, Envelope, Outcome};
+use observe::{NextHop, Reason};
+use spool::{Status, Store as _};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+impl Dispatch {
+    /// Has recipients bounced. What is heard comes when all of it is durable; nothing, if the server ends before it begins.
+    pub(crate) fn bounce_some(&self, meant: Vec<Meant>, why: Arc<str>) -> oneshot::Receiver<Vec<Bounced>> {
+        let (answer, heard) = oneshot::channel();
+        self.send(Errand::Bounce { meant, why, answer });
+        heard
+    }
+}
+
+/// Bounces recipients of several messages, each message for itself: their reports go to the disk together.
+pub(super) async fn bounce(
+    service: &Arc<Service>,
+    dispatch: &Arc<Dispatch>,
+    meant: Vec<Meant>,
+    why: &Arc<str>,
+) -> Vec<Bounced> {
+    let mut tasks = JoinSet::new();
+    for meant in meant {
+        let (service, dispatch, why) = (Arc::clone(service), Arc::clone(dispatch), Arc::clone(why));
+        tasks.spawn(async move {
+            // Closed never.
+            let _permit = dispatch.tellings.acquire().await;
+            one(&service, &dispatch, &meant, &why).await
+        });
+    }
+    let mut all = Vec::new();
+    while let Some(ended) = tasks.join_next().await {
+        // What broke off left its recipients waiting.
+        all.extend(ended.ok());
+    }
+    all
+}
+
+async fn one(service: &Arc<Service>, dispatch: &Arc<Dispatch>, meant: &Meant, why: &Arc<str>) -> Bounced {
+    let id = meant.id;
+    let claim = Claim::bounce(dispatch, id, &meant.recipients);
+    let active = (meant.recipients.len() - claim.recipients.len()) as u64;
+    let mut bounced = Bounced { id, done: Vec::new(), active, held: 0, trouble: None };
+    if claim.recipients.is_empty() {
+        return bounced;
+    }
+    let outgoing = match Outgoing::load_claimed(dispatch, id, &claim.recipients).await {
+        Ok(outgoing) => outgoing,
+        Err(Unfit::Nothing) => return bounced,
+        Err(Unfit::Unread(why)) => {
+            bounced.trouble = Some(Trouble::Unreadable(why.to_string()));
+            return bounced;
+        }
+    };
+    // RFC 3463 §3.1: other undefined status
+    let status = EnhancedCode::of(Outcome::Permanent, 0, 0);
+    let fate = Fate::Failed(Cause::new(status, Arc::clone(why), None).because(Reason::Other));
+    let fates = vec![fate.clone(); outgoing.positions.len()];
+    let live = service.live.load_full();
+    let mailer = resolve::mailer(&live.config.route);
+    let attempt = outgoing.attempt(NextHop::None, mailer, Duration::ZERO, false);
+    // Logged below, when it is known who is done.
+    let attempt = Attempt { is_try: false, is_told: true, ..attempt };
+    let changes = settle::settle(service, &attempt, fates).await.changes;
+    let recorded = match dispatch.spool.record(&changes) {
+        Ok(commit) => commit.await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = recorded {
+        bounced.trouble = Some(Trouble::NotStored(error.to_string()));
+        return bounced;
+    }
+    // Changes, positions and recipients are in the same order, one for each.
+    let (mut positions, mut recipients) = (Vec::new(), Vec::new());
+    let postmaster = live.config.postmaster();
+    for ((change, place), recipient) in changes.iter().zip(&outgoing.positions).zip(&outgoing.envelope.recipients) {
+        let is_last = outgoing.envelope.sender.address().is_none() && recipient.address.key() == postmaster.key();
+        match change.state.status {
+            Status::Done => {
+                bounced.done.push(change.recipient);
+                positions.push(*place);
+                recipients.push(recipient.clone());
+            }
+            // A report to the postmaster that fails is held for a person, whatever it was before.
+            Status::Held if is_last => bounced.held += 1,
+            Status::Held | Status::Waiting | Status::Owed => {
+                let why = "the report on it found no room in the spool; the log says more";
+                bounced.trouble = Some(Trouble::NotStored(why.to_owned()));
+            }
+        }
+    }
+    let envelope = Envelope { recipients, ..outgoing.envelope.clone() };
+    settle::log_fate(service, &Attempt { envelope: &envelope, positions: &positions, ..attempt }, &fate);
+    if bounced.trouble.is_none() {
+        claim.fulfilled();
+    }
+    bounced
+}

@@ -1,0 +1,174 @@
+//! Recipients whose senders are being told although nobody is trying them: whoever has one in hand keeps others from it.
+//!
+//! Between a report and the record that its recipient is done the spool says that he waits. What an operator bounces is not
+//! tried in that time; what grew too old is not bounced, and the other way round. Claims are in memory alone: a crash leaves
+//! a recipient who waits, or one who is done and reported.
+
+use super::Dispatch;
+use crate::settle::Word;
+#[cfg(test)]
+use crate::simulation::{Sabotage, is_sabotaged};
+use mail::QueueId;
+use schedule::Positions;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Recipients of whom it is asked at a time whether a connection has them; deliveries wait for that.
+const ASKED_MAX: usize = 64;
+/// When lists are looked through again whose recipients were claimed and wait on. What took one of them from a list meanwhile
+/// has put it down by then.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// What a recipient was claimed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// An operator bounces it: no attempt is made any more.
+    Bounce,
+    /// It is overdue. An attempt may begin all the same.
+    Overdue,
+}
+
+/// All that is claimed.
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    /// Messages.
+    count: AtomicUsize,
+    claimed: Mutex<HashMap<QueueId, BTreeMap<u32, Purpose>>>,
+}
+
+impl Claims {
+    fn lock(&self) -> MutexGuard<'_, HashMap<QueueId, BTreeMap<u32, Purpose>>> {
+        self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those of the recipients that may be tried.
+    pub(crate) fn open<'a>(&self, id: QueueId, recipients: &'a Positions) -> Cow<'a, [u32]> {
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::Unclaimed) {
+            return Cow::Borrowed(recipients.as_slice());
+        }
+        // Nobody bounces anything, most of the time.
+        if self.count.load(Ordering::Acquire) == 0 {
+            return Cow::Borrowed(recipients.as_slice());
+        }
+        let claimed = self.lock();
+        let Some(message) = claimed.get(&id) else { return Cow::Borrowed(recipients.as_slice()) };
+        let is_open = |position: &u32| message.get(position) != Some(&Purpose::Bounce);
+        Cow::Owned(recipients.iter().filter(is_open).collect())
+    }
+
+    /// Claims those who are nobody else's yet and for whom `is_free`.
+    fn take(
+        &self,
+        id: QueueId,
+        recipients: impl Iterator<Item = u32>,
+        purpose: Purpose,
+        is_free: impl Fn(u32) -> bool,
+    ) -> Vec<u32> {
+        let mut claimed = self.lock();
+        let message = claimed.entry(id).or_default();
+        let mut taken = Vec::new();
+        for position in recipients {
+            if !message.contains_key(&position) && is_free(position) {
+                message.insert(position, purpose);
+                taken.push(position);
+            }
+        }
+        if message.is_empty() {
+            claimed.remove(&id);
+        }
+        self.count.store(claimed.len(), Ordering::Release);
+        taken
+    }
+
+    /// `recipients` are in their order.
+    fn release(&self, id: QueueId, recipients: &[u32]) {
+        let mut claimed = self.lock();
+        if let Some(message) = claimed.get_mut(&id) {
+            message.retain(|position, _| recipients.binary_search(position).is_err());
+            if message.is_empty() {
+                claimed.remove(&id);
+            }
+        }
+        self.count.store(claimed.len(), Ordering::Release);
+    }
+}
+
+/// Recipients of a message that are claimed until this is dropped.
+#[must_use]
+pub(super) struct Claim {
+    dispatch: Arc<Dispatch>,
+    id: QueueId,
+    /// In their order.
+    pub(super) recipients: Vec<u32>,
+    /// Attempts were kept from recipients who wait on.
+    is_left: bool,
+}
+
+impl Claim {
+    /// For telling that they are overdue; those that somebody else tells of are left out.
+    pub(super) fn overdue(dispatch: &Arc<Dispatch>, id: QueueId, recipients: &[u32]) -> Self {
+        let recipients = dispatch.claims.take(id, recipients.iter().copied(), Purpose::Overdue, |_| true);
+        Self { dispatch: Arc::clone(dispatch), id, recipients, is_left: false }
+    }
+
+    /// For bouncing them; those that a connection has, and those of whom somebody is being told, are left out.
+    pub(super) fn bounce(dispatch: &Arc<Dispatch>, id: QueueId, recipients: &[u32]) -> Self {
+        let mut claim = Self { dispatch: Arc::clone(dispatch), id, recipients: Vec::new(), is_left: true };
+        for some in recipients.chunks(ASKED_MAX) {
+            // Under the lock by which connections take jobs: whoever takes one from now on sees the claim.
+            let state = dispatch.lock();
+            let is_free = |position: u32| {
+                !state.scheduler.is_in_flight(id, position)
+                    && !dispatch.gathering.word(id, position).is_some_and(Word::is_last)
+            };
+            claim.recipients.extend(dispatch.claims.take(id, some.iter().copied(), Purpose::Bounce, is_free));
+            drop(state);
+        }
+        claim
+    }
+
+    /// None of them waits any more.
+    pub(super) fn fulfilled(mut self) {
+        self.is_left = false;
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.dispatch.claims.release(self.id, &self.recipients);
+        if self.is_left && !self.recipients.is_empty() {
+            let (dispatch, id) = (Arc::clone(&self.dispatch), self.id);
+            self.dispatch.spawn(Box::pin(async move {
+                tokio::time::sleep(LOOK_AGAIN).await;
+                dispatch.look_at(id);
+            }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_bounced_is_not_tried_and_told_of_by_nobody_else() {
+        let claims = Claims::default();
+        let all = Positions::from([0, 1, 2, 3].as_slice());
+        let take = |purpose, positions: &[u32]| {
+            claims.take(QueueId::MIN, positions.iter().copied(), purpose, |position| position != 3)
+        };
+        assert_eq!(take(Purpose::Bounce, &[0, 1, 3]), [0, 1]);
+        assert_eq!(take(Purpose::Overdue, &[1, 2]), [2]);
+        assert!(take(Purpose::Bounce, &[1, 2, 3]).is_empty());
+        assert_eq!(*claims.open(QueueId::MIN, &all), [2, 3]);
+        assert_eq!(*claims.open(QueueId::MAX, &all), [0, 1, 2, 3]);
+        claims.release(QueueId::MIN, &[0, 1]);
+        assert_eq!(*claims.open(QueueId::MIN, &all), [0, 1, 2, 3]);
+        claims.release(QueueId::MIN, &[2]);
+        assert!(claims.lock().is_empty() && claims.count.load(Ordering::Acquire) == 0);
+    }
+}

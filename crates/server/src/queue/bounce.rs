@@ -1,0 +1,136 @@
+//! Bouncing: recipients that are meant go to the dispatcher some messages at a time, which fails them and has their senders told
+//! ([`super::Nudge::bounce`]).
+//!
+//! What is said of a message is said when it is durable. Who is being delivered is left alone, here as far as it is known, and
+//! for good by the dispatcher.
+
+use super::change::Totals;
+use super::nudge::{Bounced, Meant, Nudge, Trouble};
+use super::selection::Standing;
+use super::walk::Found;
+use mail::QueueId;
+use std::collections::{HashMap, HashSet};
+
+/// Messages that are bounced side by side, and recipients of them. A message with more is bounced in parts.
+const MESSAGES_MAX: usize = 32;
+pub(super) const RECIPIENTS_MAX: usize = 10_000;
+
+/// Messages on their way to the dispatcher.
+#[derive(Debug)]
+pub(super) struct Bounces<'a> {
+    nudge: &'a dyn Nudge,
+    why: &'a str,
+    pending: Vec<Found>,
+    recipients: usize,
+    totals: Totals,
+}
+
+/// What was done of a batch.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// Messages with those of their recipients that are done.
+    pub(super) done: Vec<Found>,
+    /// Messages that cannot be read, and why.
+    pub(super) unreadable: Vec<(QueueId, String)>,
+    /// Why the rest of the queue is not gone through any more.
+    pub(super) stops: Option<String>,
+}
+
+impl<'a> Bounces<'a> {
+    pub(super) fn new(nudge: &'a dyn Nudge, why: &'a str) -> Self {
+        Self { nudge, why, pending: Vec::new(), recipients: 0, totals: Totals::default() }
+    }
+
+    /// What was done so far. Recipients that nobody is left to be told of are unchanged; active are those that were left alone.
+    pub(super) const fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Takes what was found, without those that are being delivered. Returns how many recipients that are.
+    pub(super) fn add(&mut self, mut found: Found) -> usize {
+        self.totals.active += leave_active(&mut found);
+        let count = found.recipients.len();
+        self.recipients += count;
+        if count > 0 {
+            self.pending.push(found);
+        }
+        count
+    }
+
+    /// Whether enough has come together.
+    pub(super) fn is_full(&self) -> bool {
+        self.pending.len() >= MESSAGES_MAX || self.recipients >= RECIPIENTS_MAX
+    }
+
+    /// Has bounced what has come together; what is said to be done is durable.
+    pub(super) fn settle(&mut self) -> Batch {
+        self.recipients = 0;
+        let mut batch = Batch::default();
+        let mut small = Vec::new();
+        for found in std::mem::take(&mut self.pending) {
+            let parts = found
+                .recipients
+                .chunks(RECIPIENTS_MAX)
+                .map(|some| Meant { id: found.id, recipients: some.iter().map(|one| one.position).collect() });
+            let mut parts: Vec<Meant> = parts.collect();
+            match parts.pop() {
+                Some(only) if parts.is_empty() => small.push((found, only)),
+                Some(last) => {
+                    // One after the other, so that each report knows of those before.
+                    parts.push(last);
+                    let mut heard = Vec::new();
+                    for part in parts {
+                        if batch.stops.is_none() {
+                            heard.extend(self.ask(vec![part], &mut batch));
+                        }
+                    }
+                    self.hear(vec![found], heard, &mut batch);
+                }
+                None => {}
+            }
+        }
+        if batch.stops.is_none() && !small.is_empty() {
+            let (found, meant) = small.into_iter().unzip();
+            let heard = self.ask(meant, &mut batch);
+            self.hear(found, heard, &mut batch);
+        }
+        batch
+    }
+
+    fn ask(&self, meant: Vec<Meant>, batch: &mut Batch) -> Vec<Bounced> {
+        self.nudge.bounce(meant, self.why).unwrap_or_else(|| {
+            batch.stops = Some("the server is going down, or does not deliver".to_owned());
+            Vec::new()
+        })
+    }
+
+    fn hear(&mut self, found: Vec<Found>, heard: Vec<Bounced>, batch: &mut Batch) {
+        let mut done: HashMap<QueueId, HashSet<u32>> = HashMap::new();
+        for Bounced { id, done: these, active, held, trouble } in heard {
+            self.totals.active += active;
+            self.totals.unchanged += held;
+            done.entry(id).or_default().extend(these);
+            match trouble {
+                None => {}
+                Some(Trouble::Unreadable(why)) => batch.unreadable.push((id, why)),
+                Some(Trouble::NotStored(why)) => batch.stops = Some(format!("{id}: {why}")),
+            }
+        }
+        for mut found in found {
+            let these = done.remove(&found.id).unwrap_or_default();
+            found.recipients.retain(|one| these.contains(&one.position));
+            if !found.recipients.is_empty() {
+                self.totals.messages += 1;
+                self.totals.recipients += found.recipients.len() as u64;
+                batch.done.push(found);
+            }
+        }
+    }
+}
+
+/// Takes out who is being delivered; how many that are.
+pub(super) fn leave_active(found: &mut Found) -> u64 {
+    let before = found.recipients.len();
+    found.recipients.retain(|one| one.standing != Standing::Active);
+    (before - found.recipients.len()) as u64
+}
