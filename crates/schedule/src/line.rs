@@ -79,6 +79,7 @@ enum Place {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot {
     place: Place,
+    is_list: bool,
     since: Duration,
 }
 
@@ -273,7 +274,7 @@ impl Line {
 
     /// Puts a part back that was taken out: where it stood.
     pub(crate) fn put_back(&mut self, message: QueueId, part: Part, spot: Option<Spot>, now: Duration) {
-        let Some(Spot { place, since }) = spot else { return self.push_front(message, part, now) };
+        let Some(Spot { place, is_list, since }) = spot else { return self.push_front(message, part, now) };
         self.count_in(&part);
         if let Some(rank) = self.again.rank_of(message, &part.recipients) {
             return self.again.push(message, part, rank, since);
@@ -294,8 +295,8 @@ impl Line {
                 tier.large.insert((start, number), message);
             }
         }
-        let (class, recipients) = (part.class, part.recipients.len());
-        self.groups.insert(message, Group { class, head: Some(part), rest: VecDeque::new(), recipients, place, since });
+        let (class, group) = (part.class, Group::new(part, place, since));
+        self.groups.insert(message, Group { is_list: is_list || group.is_list, ..group });
         self.tidy(class);
     }
 
@@ -394,7 +395,7 @@ impl Line {
         out: &mut Vec<(Part, Option<Spot>)>,
     ) {
         let Some(group) = self.groups.get_mut(&message) else { return };
-        let (class, spot) = (group.class, Spot { place: group.place, since: group.since });
+        let (class, spot) = (group.class, Spot { place: group.place, is_list: group.is_list, since: group.since });
         let mut stay = VecDeque::new();
         while let Some(part) = group.pop() {
             if is_it(&part) {
