@@ -78,6 +78,7 @@ enum Place {
 /// Where a part stood that comes back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot {
+    class: Class,
     place: Place,
     is_list: bool,
     since: Duration,
@@ -274,7 +275,7 @@ impl Line {
 
     /// Puts a part back that was taken out: where it stood.
     pub(crate) fn put_back(&mut self, message: QueueId, part: Part, spot: Option<Spot>, now: Duration) {
-        let Some(Spot { place, is_list, since }) = spot else { return self.push_front(message, part, now) };
+        let Some(Spot { class, place, is_list, since }) = spot else { return self.push_front(message, part, now) };
         self.count_in(&part);
         if let Some(rank) = self.again.rank_of(message, &part.recipients) {
             return self.again.push(message, part, rank, since);
@@ -282,7 +283,7 @@ impl Line {
         if let Some(group) = self.groups.get_mut(&message) {
             return group.push_front(part);
         }
-        let tier = self.wake(part.class);
+        let tier = self.wake(class);
         match place {
             Place::Small(number) => {
                 let at = tier.small.partition_point(|(other, _)| *other < number);
@@ -295,8 +296,8 @@ impl Line {
                 tier.large.insert((start, number), message);
             }
         }
-        let (class, group) = (part.class, Group::new(part, place, since));
-        self.groups.insert(message, Group { is_list: is_list || group.is_list, ..group });
+        let group = Group::new(part, place, since);
+        self.groups.insert(message, Group { class, is_list: is_list || group.is_list, ..group });
         self.tidy(class);
     }
 
@@ -395,7 +396,7 @@ impl Line {
         out: &mut Vec<(Part, Option<Spot>)>,
     ) {
         let Some(group) = self.groups.get_mut(&message) else { return };
-        let (class, spot) = (group.class, Spot { place: group.place, is_list: group.is_list, since: group.since });
+        let spot = Spot { class: group.class, place: group.place, is_list: group.is_list, since: group.since };
         let mut stay = VecDeque::new();
         while let Some(part) = group.pop() {
             if is_it(&part) {
@@ -409,12 +410,12 @@ impl Line {
         }
         if group.head.is_none() {
             self.groups.remove(&message);
-            let tier = tier(&mut self.tiers, class);
+            let tier = tier(&mut self.tiers, spot.class);
             tier.groups -= 1;
             if let Place::Large(start, number) = spot.place {
                 tier.large.remove(&(start, number));
             }
-            self.tidy(class);
+            self.tidy(spot.class);
         }
     }
 
