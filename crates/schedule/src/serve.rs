@@ -369,13 +369,20 @@ impl Scheduler {
     /// Whether a lane has more than its budget, or a site more of it than is fair.
     fn is_over(&self, lane: Lane, connection: &Connection, site: &Site, now: Duration) -> bool {
         let (count, closing, most) = (self.pool.count(lane), self.pool.closing(lane), self.budget.of(lane));
-        // Who has two connections more than the first in line gives one up, and who had his turn if that one has none.
-        let had_turn = connection.taken > 0 && now >= connection.greeted.saturating_add(self.settings.turn);
+        // Who has two connections more than the first in line gives one up, and who had his turn if that one has none; but not before
+        // it had a job, and not for one before whom its site would stand the moment after.
+        let had_turn = now >= connection.greeted.saturating_add(self.settings.turn);
         let first = self.stands.first(lane, self.room_for_quiet() > 0).and_then(|first| self.sites.get(&first));
-        let gives_way = count >= most
+        let goes_before =
+            |stand: &Stand| stand.want != Want::More && site.open() > 1 || stand.at <= site.stands_at(now);
+        let gives_way = connection.taken > 0
+            && count >= most
             && self.wanted(lane) > closing
             && self.pool.longest_idle(lane).is_none()
-            && first.is_some_and(|first| site.open() >= 2 + first.open() || had_turn && first.open() == 0);
+            && first.is_some_and(|first| {
+                (site.open() >= 2 + first.open() || had_turn && first.open() == 0)
+                    && first.stand.as_ref().is_some_and(goes_before)
+            });
         count - closing > most || gives_way
     }
 }

@@ -72,6 +72,35 @@ fn urgent_mail_does_not_stand_behind_all_who_want_a_connection() {
     assert!(came_after(Class::Normal) > 40 * SECOND, "{:?}", came_after(Class::Normal));
 }
 
+/// A site that is known to be fast stands before others as soon as it has given a place up.
+#[test]
+fn who_gives_a_place_up_had_a_job_and_does_not_get_it_back_at_once() {
+    let mut scheduler = Scheduler::new(Settings { connections_max: 5, ..Settings::default() }, 1);
+    (0..100).for_each(|number| add(&mut scheduler, "known-fast", number));
+    let all = opened(&act(&mut scheduler, LIMITS, START));
+    let [(first, _), (second, _), (third, _), _] = all[..] else { panic!("{all:?}") };
+    (100..140).for_each(|number| add(&mut scheduler, "other", number));
+    assert_eq!(act(&mut scheduler, LIMITS, START), []);
+    for connection in [first, second, third] {
+        taken(&mut scheduler, connection, START);
+    }
+    // For one that has none it gives way at once, but not before it had a job.
+    assert_eq!(scheduler.take(first, START), Take::Close);
+    assert_eq!(scheduler.closed(first, START), []);
+    let (other, _) = opens_one(&mut scheduler, LIMITS, START);
+    taken(&mut scheduler, other, START);
+    assert_eq!(act(&mut scheduler, LIMITS, START), []);
+    // The other one wants a second connection, and stands behind: it would get none.
+    taken(&mut scheduler, second, START);
+    let later = START + SECOND / 2;
+    assert_eq!(scheduler.take(third, later), Take::Close);
+    assert_eq!(scheduler.closed(third, later), []);
+    let actions = act(&mut scheduler, LIMITS, later);
+    let [Action::Open { site, connection, .. }] = actions[..] else { panic!("{actions:?}") };
+    assert_eq!(scheduler.site_name(site).map(|name| &**name), Some(b"other".as_slice()));
+    taken(&mut scheduler, connection, later);
+}
+
 /// Twelve sites with eight places, and a message for each of them in each gap.
 fn burst(gap: Duration) -> usize {
     let mut rig = rig(8, 12, 3 * MS);
