@@ -10,11 +10,33 @@ use std::collections::{BTreeMap, BTreeSet};
 const PAGE: &str = include_str!("../../../../docs/operation.md");
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
 /// Commands and values that stand among the fields.
-const WORDS: [&str; 8] = ["list", "show", "stragglers", "retry", "true", "slow", "urgent", "bulk"];
+const WORDS: [&str; 12] = [
+    "list",
+    "show",
+    "stragglers",
+    "retry",
+    "true",
+    "slow",
+    "urgent",
+    "bulk",
+    "connection",
+    "rate",
+    "pace",
+    "delivery.connections_max",
+];
 /// What takes another queue than that of this test: an envelope that rotted, hosts that were silent, refuse some of the mail or
-/// are being tried, a guest who asks.
-const ELSEWHERE: [(&str, &[&str]); 3] =
-    [("id", &["trouble"]), ("destination", &["lane", "learned_messages_per_second", "trying"]), ("ok", &["own"])];
+/// are being tried, or stand in line, a guest who asks.
+const ELSEWHERE: [(&str, &[&str]); 3] = [("id", &["trouble"]), ("destination", OF_DESTINATION), ("ok", &["own"])];
+const OF_DESTINATION: &[&str] = &[
+    "lane",
+    "learned_messages_per_second",
+    "trying",
+    "waits_for",
+    "waits_since",
+    "connections_max",
+    "ready",
+    "has_more",
+];
 
 type Fields = BTreeMap<&'static str, BTreeSet<String>>;
 
