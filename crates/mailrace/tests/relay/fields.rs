@@ -25,18 +25,11 @@ const WORDS: [&str; 12] = [
     "delivery.connections_max",
 ];
 /// What takes another queue than that of this test: an envelope that rotted, hosts that were silent, refuse some of the mail or
-/// are being tried, or stand in line, a guest who asks.
-const ELSEWHERE: [(&str, &[&str]); 3] = [("id", &["trouble"]), ("destination", OF_DESTINATION), ("ok", &["own"])];
-const OF_DESTINATION: &[&str] = &[
-    "lane",
-    "learned_messages_per_second",
-    "trying",
-    "waits_for",
-    "waits_since",
-    "connections_max",
-    "ready",
-    "has_more",
-];
+/// are being tried, a guest who asks.
+const ELSEWHERE: [(&str, &[&str]); 3] =
+    [("id", &["trouble"]), ("destination", &["lane", "learned_messages_per_second", "trying"]), ("ok", &["own"])];
+/// What a destination has only in the moment in which mail for it stands in line.
+const FOR_A_MOMENT: [&str; 5] = ["waits_for", "waits_since", "connections_max", "ready", "has_more"];
 
 type Fields = BTreeMap<&'static str, BTreeSet<String>>;
 
@@ -120,7 +113,14 @@ fn every_field_is_written_down_and_every_one_that_is_written_down_is_given() {
         for name in elsewhere.into_iter().flat_map(|(_, names)| *names) {
             assert!(written.remove(*name), "{row}: {name} is not written down any more");
         }
-        assert_eq!(fields[row], written, "{row}: given, and written in docs/operation.md");
+        let mut given = fields[row].clone();
+        if matches!(row, "destination" | "host") {
+            for name in FOR_A_MOMENT {
+                assert!(written.remove(name), "{row}: {name} is not written down any more");
+                given.remove(name);
+            }
+        }
+        assert_eq!(given, written, "{row}: given, and written in docs/operation.md");
     }
 }
 
