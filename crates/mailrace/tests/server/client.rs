@@ -93,6 +93,8 @@ impl<S: Read + Write> Client<S> {
                     return None;
                 }
                 Ok(octets) => self.received.extend_from_slice(&piece[..octets]),
+                // A signal to this process says nothing of the peer.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
                 // TLS without a close_notify.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return None,

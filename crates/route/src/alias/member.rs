@@ -314,6 +314,9 @@ fn user_or_address(item: &str, text: &str) -> Read2 {
         return (address(item, &local, domain), None);
     }
     if let Some((host, user)) = text.split_once('!').filter(|(host, _)| host.contains('.') && !text.contains('"')) {
+        if user.trim().is_empty() {
+            return (bad(item, "a user is missing behind the !"), None);
+        }
         return (address(item, user, host), None);
     }
     let name = unquoted(text);

@@ -50,6 +50,7 @@ fn members_are_what_they_are_in_sendmail() {
         ("@a.example", &["bad a user is missing before the @"]),
         ("a.example!joe", &["address joe@a.example"]),
         ("a.example!b!joe", &["address b!joe@a.example"]),
+        ("a.example!", &["bad a user is missing behind the !"]),
         ("host!joe", &["user host!joe"]),
         ("joe@a.example., \"j\"@a.example.", &["address joe@a.example", "address j@a.example"]),
         ("team: joe, ann;, eve", &["user joe", "user ann", "user eve"]),
