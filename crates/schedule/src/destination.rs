@@ -206,7 +206,9 @@ impl Destination {
             site.arrivals.comes(now);
             &mut site.line
         });
-        self.line_up(job.message, job.recipients, class, (Wait::FRESH, true), line, settings, now);
+        // It is tried first, also where nothing may wait.
+        let wait = Wait { rest: now + LAST_TRY, ..Wait::FRESH };
+        self.line_up(job.message, job.recipients, class, (wait, true), line, settings, now);
         Added::Ready
     }
 

@@ -46,6 +46,18 @@ fn pass(rig: &mut Rig, span: Duration) {
 }
 
 #[test]
+fn fresh_mail_is_tried_although_nothing_may_wait() {
+    let settings = Settings { give_up_after: Duration::ZERO, warn_after: None, ..Settings::default() };
+    let mut rig = Rig::new(settings, Manner { service: 5 * SECOND, ..Manner::default() }, vec![Host::Alive], 7);
+    rig.limits[0].connections = 1;
+    for _ in 0..8 {
+        rig.add(0, 1, false);
+    }
+    rig.run(60 * SECOND);
+    assert_eq!((rig.delivered.len(), rig.given_up.len()), (8, 0));
+}
+
+#[test]
 fn senders_hear_in_time_of_what_waits_for_its_turn() {
     for why in SLOW {
         let settings = Settings { give_up_after: 12 * HOUR, ..Settings::default() };
