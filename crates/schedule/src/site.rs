@@ -415,8 +415,8 @@ impl Site {
         let max = if is_dismissed && self.pace.is_stopped(now) { first * 2 } else { settings.down_max };
         let until = on_grid(now, back_off(doublings, first, max, chance.next()));
         self.down = Some(Box::new(Down { why: kept(why), until, greets }));
-        // Who turned away is asked by one connection, also when it takes something again.
-        self.window = if greets { ONE } else { u64::from(settings.window_start.max(1)) * ONE };
+        // What waits for who is back begins over one connection: it may be weak yet, and others knock as well.
+        self.window = ONE;
         self.crowded_until = None;
         true
     }

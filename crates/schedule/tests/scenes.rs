@@ -529,7 +529,55 @@ fn the_first_job_after_a_failure_is_a_probe_and_then_the_rest_comes() {
         None,
         until,
     );
-    assert_eq!(scheduler.state(b"a").map(|view| view.window), Some(5));
+    assert_eq!(scheduler.state(b"a").map(|view| view.window), Some(2), "one more for the first good answer");
+}
+
+/// Connections that are open after each round in which a host that is back takes one message over each of them.
+fn connections_to_a_host_that_is_back(messages: u64, settings: Settings) -> Vec<usize> {
+    let mut scheduler = Scheduler::new(settings, 1);
+    scheduler.add(b"a", job(1), Class::Normal, START);
+    let Some(Action::Open { connection, .. }) = next(&mut scheduler, LIMITS, START) else { panic!("it opens") };
+    let deferred = scheduler.unreachable(connection, Failure::Refused, "Connection refused", START);
+    assert_eq!(deferred, [job(1)]);
+    let list: Vec<Waiting> = (1..=messages).map(|number| waiting(number, 0)).collect();
+    let mut now = START + 80 * SECOND;
+    let (mut open, mut done, mut rounds) = (Vec::new(), 0, Vec::new());
+    while done < list.len() {
+        assert!(rounds.len() <= list.len(), "{rounds:?}");
+        while let Some(action) = next(&mut scheduler, LIMITS, now) {
+            match action {
+                Action::Load { destination, after, limit } => {
+                    let from = list.iter().position(|one| after.is_none_or(|after| one.message > after.message));
+                    let page = &list[from.unwrap_or(list.len())..];
+                    scheduler.loaded(destination, &page[..limit.min(page.len())], page.len() <= limit, now);
+                }
+                Action::Open { connection, .. } => {
+                    scheduler.ready(connection, now);
+                    open.push(connection);
+                }
+                _ => {}
+            }
+        }
+        now += SECOND / 100;
+        for connection in &open {
+            if let Take::Job(job) = scheduler.take(*connection, now) {
+                scheduler.done(*connection, &job, Feedback::Good, None, now);
+                done += 1;
+            }
+        }
+        rounds.push(open.len());
+    }
+    rounds
+}
+
+#[test]
+fn a_host_that_is_back_drains_over_one_connection_until_that_is_not_enough() {
+    let few = connections_to_a_host_that_is_back(16, Settings::default());
+    assert_eq!(few, [1; 16]);
+    let many = connections_to_a_host_that_is_back(400, Settings::default());
+    assert_eq!(many[..2], [1, 2], "{many:?}");
+    assert!(many.windows(2).all(|round| round[1] <= round[0] + 1), "never several at once: {many:?}");
+    assert!(many.iter().max() >= Some(&6), "{many:?}");
 }
 
 #[test]
