@@ -77,7 +77,8 @@ fn remove_earlier(dir: &Path, disk: &dyn Disk) -> Result<(), Failure> {
     for name in names {
         let path = dir.join(&name);
         match name.as_str() {
-            "SPOOL" | "SPOOL.tmp" | "epoch" | "epoch.tmp" | "lock" | "hosts" | "hosts.tmp" | MARKER => files.push(path),
+            "SPOOL" | "SPOOL.tmp" | "epoch" | "epoch.tmp" | "lock" | MARKER => files.push(path),
+            "hosts" | "hosts.tmp" | "replies" | "replies.tmp" => files.push(path),
             _ if is_shard(&name) && path.is_dir() => {
                 files.extend(segments(&path, disk)?);
                 shards.push(path);

@@ -291,7 +291,8 @@ impl Scheduler {
                 destination.is_young(message, again, now);
                 let (left, mut site) = ((again, true), site_of(&mut self.sites, destination));
                 if !destination.is_told(message, recipients, left, site.as_deref_mut(), &self.settings, now) {
-                    destination.look_by(again);
+                    // It may be due before its age counts. Where there was no room to know that, the walk would ask again.
+                    destination.look_by(if destination.is_young_at(message, now) { now } else { again });
                 }
                 if let (Some(site), Some(id)) = (site, destination.site) {
                     self.marks.site(id, site);

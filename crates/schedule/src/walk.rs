@@ -357,8 +357,7 @@ impl Destination {
         let age = now.saturating_sub(Duration::from_micros(entry.message.unix_us()));
         // Nobody has tried it, and it is for later: it was given that time when it came, and grows no older before.
         let is_ahead = due > now && entry.attempts == 0;
-        let young = self.times.as_ref().and_then(|times| times.young_until(entry.message, now));
-        if is_ahead || young.is_some() || due <= now && !is_down {
+        if is_ahead || self.is_young_at(entry.message, now) || due <= now && !is_down {
             None
         } else if age >= settings.give_up_after {
             Some(Overdue::GiveUp)
@@ -425,6 +424,11 @@ impl Destination {
         } else if let Some(times) = &mut self.times {
             times.is_young(message, until, now);
         }
+    }
+
+    /// Whether it is known that nobody is told of the age of a message now.
+    pub(crate) fn is_young_at(&self, message: QueueId, now: Duration) -> bool {
+        self.times.as_ref().is_some_and(|times| times.young_until(message, now).is_some())
     }
 
     /// Puts what `sort` found to be due in line. Says how many jobs that makes.

@@ -171,8 +171,10 @@ fn a_message_that_is_younger_than_was_thought_is_asked_for_once_and_tried_meanwh
     let mut trial = Trial::new(Settings::default(), std::iter::once(waiting(0, now - SECOND, false)));
     trial.now = now;
     let until = START + 24 * HOUR;
-    // Whatever has the list read, it is asked for once.
-    for hour in 6..=24 {
+    // Whatever has the list read, it is asked for once, and tried when that is due.
+    trial.pass(START + 12 * HOUR, |_, _| Some(until));
+    assert!(trial.opened > 6, "it was tried {} times", trial.opened);
+    for hour in 13..=24 {
         trial.scheduler.retry_now(Some(b"d"), trial.now);
         trial.pass(START + HOUR * hour, |_, _| Some(until));
     }

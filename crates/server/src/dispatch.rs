@@ -218,8 +218,13 @@ fn waiting(entry: &Entry) -> Waiting {
 }
 
 impl Dispatch {
-    /// Dispatches what `spool` holds. Nothing happens before [`run`].
-    pub(crate) fn new(spool: Arc<Spool>, config: &Config, routing: Arc<Routing>) -> Arc<Self> {
+    /// Dispatches what `spool` holds, for some of which it is known why it waits. Nothing happens before [`run`].
+    pub(crate) fn knowing(
+        reasons: settle::Reasons,
+        spool: Arc<Spool>,
+        config: &Config,
+        routing: Arc<Routing>,
+    ) -> Arc<Self> {
         let (errands, inbox) = mpsc::unbounded_channel();
         let epoch = Duration::from_micros(clock::unix_us());
         let seed = u64::try_from(epoch.as_nanos() & u128::from(u64::MAX)).unwrap_or(0);
@@ -242,7 +247,7 @@ impl Dispatch {
             sleeps_until: AtomicU64::new(u64::MAX),
             gathering: settle::Gathering::default(),
             claims: Claims::default(),
-            reasons: settle::Reasons::default(),
+            reasons,
             conversions: Semaphore::new(CONVERSIONS_MAX),
             rehomes_again: AtomicBool::new(false),
             #[cfg(test)]
@@ -251,6 +256,12 @@ impl Dispatch {
             epoch,
             began: clock::now(),
         })
+    }
+
+    /// The same, and nobody knows why mail waits.
+    #[cfg(test)]
+    pub(crate) fn new(spool: Arc<Spool>, config: &Config, routing: Arc<Routing>) -> Arc<Self> {
+        Self::knowing(settle::Reasons::default(), spool, config, routing)
     }
 
     /// Time since 1970.

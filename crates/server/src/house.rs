@@ -13,7 +13,7 @@ use crate::dispatch::{self, Renewal};
 use crate::dns::{DnsNote, Resolver};
 use crate::env::accounts::Accounts;
 use crate::env::{blocking, clock, machine, signals, systemd};
-use crate::hosts;
+use crate::kept_file;
 use crate::log;
 use crate::lookup::Lookups;
 use crate::pickup;
@@ -250,7 +250,7 @@ impl House {
     /// Delivers what is accepted, and what the spool holds from before.
     pub(crate) fn deliver(self: &Arc<Self>) {
         *lock(&self.deliveries) = Some(tokio::spawn(dispatch::run(Arc::clone(&self.service))));
-        lock(&self.tasks).spawn(hosts::keep(Arc::clone(&self.service)));
+        lock(&self.tasks).spawn(kept_file::keep(Arc::clone(&self.service)));
         lock(&self.tasks).spawn(routing::watch::run(Arc::clone(&self.service)));
     }
 
@@ -318,7 +318,7 @@ impl House {
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
         tasks.abort_all();
         while tasks.join_next().await.is_some() {}
-        hosts::save(service).await;
+        kept_file::save(service).await;
         service.tell(&Event::Stopped { cut_off: ended.cut_off, deliveries_cut_off });
         ended
     }

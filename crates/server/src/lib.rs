@@ -2,7 +2,7 @@
 //!
 //! The files follow the way of a message: [`accept`] takes connections, `session` drives the protocol, [`admit`] decides
 //! who may send to whom, [`commit`] makes messages durable. [`serve`] is the life of the whole, `house` what runs, `service`
-//! what all connections share, `hosts` what is known of next hops. [`config`], [`log`], [`control`], [`queue`], [`auth`], [`tls`], [`dns`] and [`env`]
+//! what all connections share, `hosts` what is known of next hops, `kept_file` what helps and may be lost. [`config`], [`log`], [`control`], [`queue`], [`auth`], [`tls`], [`dns`] and [`env`]
 //! serve them. [`submit`] and `pickup` are the two ends of the directory where programs of this machine hand mail in.
 
 #![deny(unsafe_code)]
@@ -20,6 +20,7 @@ pub mod env;
 pub mod explain;
 mod hosts;
 mod house;
+mod kept_file;
 pub mod log;
 mod lookup;
 mod outcome;

@@ -26,6 +26,7 @@ use crate::outcome::Outcomes;
 use crate::pickup;
 use crate::routing::{self, Routing};
 use crate::service::{Live, Service, Stop};
+use crate::settle::Reasons;
 use crate::sink::Behaviour;
 use crate::tally::Tally;
 use crate::tls::{Acceptor, Connector};
@@ -264,7 +265,12 @@ impl Prepared {
             Keeper::Nothing { .. } => routing::load::Loaded { routing: Routing::plain(), notes: Vec::new() },
         };
         let maps = Arc::new(loaded.routing);
-        let dispatch = spool.as_ref().map(|spool| Dispatch::new(Arc::clone(spool), &config, Arc::clone(&maps)));
+        let mut unknown = None;
+        let dispatch = spool.as_ref().map(|spool| {
+            let (reasons, problem) = Reasons::open(&config.spool.path, spool);
+            unknown = problem;
+            Dispatch::knowing(reasons, Arc::clone(spool), &config, Arc::clone(&maps))
+        });
         let service = Arc::new(Service {
             keeper,
             log,
@@ -292,7 +298,7 @@ impl Prepared {
         for note in &bound.notes {
             service.tell(&Event::ConfigWarning { text: &note.to_string() });
         }
-        if let Some(text) = &forgotten {
+        for text in forgotten.iter().chain(&unknown) {
             service.tell(&Event::Spool { severity: Severity::Warning, text });
         }
         say_started(&service, opened.as_ref().map(|(_, recovery)| recovery), bound.listeners.len());

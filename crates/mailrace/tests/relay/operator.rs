@@ -63,6 +63,45 @@ fn accepting_alone_keeps_mail_until_it_is_told() {
     assert_eq!(hop.count(), 3);
 }
 
+/// Who asks after a restart hears what was said before it, and so does the sender when it is too late.
+#[test]
+fn why_mail_waits_is_known_after_a_restart() {
+    let mut hop = Hop::new(Manners::default().script(|moment| match moment.at {
+        At::Rcpt if moment.line.contains("<later") => Act::Say("451 4.7.1 not yet"),
+        _ => Act::Well,
+    }));
+    let mut server = patient(relay(&[&hop])).start();
+    let id = send(&server, "a@client.test", &["later@d.test", "later2@d.test", "now@d.test"], CONTENT);
+    wait_line(&mut server, &["to=<later@d.test>", "stat=Deferred: 451"]);
+    hop.wait(1);
+    server.rests();
+    let (_, setup) = stopped(server);
+    hop.shut();
+    let file = setup.path("spool").join("replies");
+    let kept = std::fs::read_to_string(&file).expect("it is there");
+    assert_eq!(kept.lines().count(), 3, "{kept}");
+    let server = setup.start();
+    let said = queue(&server, &["show", &id]);
+    assert_eq!(said.matches("451 4.7.1 not yet").count(), 2, "{said}");
+    let said = queue(&server, &["stragglers", "--older", "0s", "--by", "recipient"]);
+    assert_eq!(said.matches("451 4.7.1 not yet").count(), 2, "{said}");
+    // Without its file, or with one that makes no sense, mail goes all the same.
+    let (_, setup) = stopped(server);
+    std::fs::write(&file, "x").expect("written");
+    let mut server = setup.start();
+    let line = any_line(&mut server, &["why mail waits", "is forgotten"]);
+    assert!(line.contains(&format!("{}: ", file.display())) && line.contains("mail goes all the same"), "{line}");
+    assert!(!queue(&server, &["show", &id]).contains("451"));
+    hop.reopen();
+    hop.behave(Manners::default());
+    queue(&server, &["retry", "--all"]);
+    let mails = hop.wait(2);
+    let mut all = mails[1].all_to();
+    all.sort_unstable();
+    assert_eq!(all, ["later2@d.test", "later@d.test"]);
+    ends_empty(server);
+}
+
 #[test]
 fn a_command_does_not_wait_for_the_time() {
     let hop = Hop::new(Manners::default().script(|moment| match moment.at {

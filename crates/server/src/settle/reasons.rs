@@ -1,23 +1,39 @@
 //! Why recipients were deferred last, for people who ask: `mailrace queue show`, and the report when it is given up.
 //!
-//! Kept in memory and bounded; the oldest go first. After a start nothing is known until the next attempt.
+//! Kept in memory and bounded, the oldest go first, and over restarts in the file `replies` of the spool directory. Beneath its
+//! first line it has one for each recipient, in the order of their first mention: queue id, position, reason in a word, and
+//! in words where these are not those of the line before. What fits none of this is left out.
 
+use crate::kept_file::KeptFile;
 use mail::QueueId;
 use observe::Reason;
-use spool::Status;
+use spool::{Spool, Status};
 use std::collections::{HashMap, VecDeque};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Reasons that are kept.
-const REASONS_MAX: usize = 20_000;
+const REASONS_MAX: usize = 50_000;
 /// Octets of one.
 const REASON_BYTES_MAX: usize = 512;
+/// The file, in the spool directory.
+const FILE: &str = "replies";
+/// What is lost without it.
+const WHAT: &str = "why mail waits, in the words of other servers, is";
+/// Its first line.
+const HEAD: &str = "mailrace replies 1";
+/// Octets of a line without the words, at most: an id, a position, a reason, spaces.
+const LINE_BYTES_MAX: usize = 64;
 
 type Key = (QueueId, u32);
+type Line = (Key, Reason, Arc<str>);
 
 /// The last reasons.
 #[derive(Debug, Default)]
-pub(crate) struct Reasons(Mutex<Kept>);
+pub(crate) struct Reasons {
+    kept: Mutex<Kept>,
+    file: KeptFile,
+}
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -28,10 +44,57 @@ struct Kept {
     last: Option<Arc<str>>,
 }
 
+impl Kept {
+    fn remember(&mut self, key: Key, reason: Reason, text: &str) {
+        let text = text.get(..text.floor_char_boundary(REASON_BYTES_MAX)).unwrap_or_default();
+        let text = match &self.last {
+            Some(last) if **last == *text => Arc::clone(last),
+            _ => Arc::from(text),
+        };
+        self.last = Some(Arc::clone(&text));
+        if self.texts.insert(key, (reason, text)).is_none() {
+            self.order.push_back(key);
+        }
+        while self.order.len() > REASONS_MAX {
+            if let Some(oldest) = self.order.pop_front() {
+                self.texts.remove(&oldest);
+            }
+        }
+    }
+
+    /// All of them, in order.
+    fn all(&self) -> Vec<Line> {
+        let known = |key: &Key| self.texts.get(key).map(|(reason, text)| (*key, *reason, Arc::clone(text)));
+        self.order.iter().filter_map(known).collect()
+    }
+}
+
 impl Reasons {
+    /// What the last server knew of those who still wait in `spool`; what to tell the operator, if the file cannot be used.
+    pub(crate) fn open(directory: &Path, spool: &Spool) -> (Self, Option<String>) {
+        let file = KeptFile::new(directory, FILE, WHAT);
+        let mut kept = Kept::default();
+        let problem = match file.read(REASONS_MAX * (REASON_BYTES_MAX + LINE_BYTES_MAX)) {
+            Ok(Some(bytes)) => {
+                let (lines, damage) = parse(&bytes);
+                for ((id, recipient), reason, text) in lines {
+                    if !spool.states_of(id, [recipient]).is_empty() {
+                        kept.remember((id, recipient), reason, &text);
+                    }
+                }
+                damage.map(|why| file.problem(&why))
+            }
+            Ok(None) => None,
+            Err(problem) => Some(problem),
+        };
+        (Self { kept: Mutex::new(kept), file }, problem)
+    }
+
     /// Forgets the reason of a recipient that is done.
     pub(crate) fn forget(&self, id: QueueId, recipient: u32) {
-        self.kept().texts.remove(&(id, recipient));
+        if self.kept().texts.remove(&(id, recipient)).is_some() {
+            self.file.changed();
+        }
     }
 
     /// Keeps the reason of a recipient that waits or is held, and forgets that of one that is done.
@@ -39,21 +102,8 @@ impl Reasons {
         if status == Status::Done {
             return self.forget(id, recipient);
         }
-        let mut kept = self.kept();
-        let text = text.get(..text.floor_char_boundary(REASON_BYTES_MAX)).unwrap_or_default();
-        let text = match &kept.last {
-            Some(last) if **last == *text => Arc::clone(last),
-            _ => Arc::from(text),
-        };
-        kept.last = Some(Arc::clone(&text));
-        if kept.texts.insert((id, recipient), (reason, text)).is_none() {
-            kept.order.push_back((id, recipient));
-        }
-        while kept.order.len() > REASONS_MAX {
-            if let Some(oldest) = kept.order.pop_front() {
-                kept.texts.remove(&oldest);
-            }
-        }
+        self.kept().remember((id, recipient), reason, text);
+        self.file.changed();
     }
 
     /// The reason of a recipient, if it is known, in a word and in words.
@@ -61,9 +111,73 @@ impl Reasons {
         self.kept().texts.get(&(id, recipient)).cloned()
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Writes the file if something changed.
+    ///
+    /// # Errors
+    /// As [`KeptFile::save`].
+    pub(crate) fn save(&self) -> Result<(), String> {
+        self.file.save(|| {
+            // Who delivers does not wait for the text to be made.
+            let all = self.kept().all();
+            lines(&all)
+        })
     }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn lines(all: &[Line]) -> Vec<u8> {
+    use std::io::Write as _;
+    let mut to = Vec::new();
+    let mut last: Option<&str> = None;
+    // Writing to memory does not fail.
+    drop(writeln!(to, "{HEAD}"));
+    for ((id, recipient), reason, text) in all {
+        drop(write!(to, "{id} {recipient} {reason}"));
+        if last != Some(&**text) {
+            to.push(b' ');
+            to.extend(text.bytes().map(|byte| if byte.is_ascii_control() { b' ' } else { byte }));
+            last = Some(text);
+        }
+        to.push(b'\n');
+    }
+    to
+}
+
+/// What the lines say, and what is wrong with the first one that makes no sense.
+fn parse(bytes: &[u8]) -> (Vec<Line>, Option<String>) {
+    let mut all = Vec::new();
+    let mut damage = None;
+    let mut last: Option<Arc<str>> = None;
+    // The last line has an end too, or is not whole.
+    for (at, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        let line = line.strip_suffix(b"\n").and_then(|line| str::from_utf8(line).ok());
+        let read = match at {
+            0 if line == Some(HEAD) => continue,
+            0 => {
+                damage = Some(format!("line 1 is not \"{HEAD}\""));
+                break;
+            }
+            _ => line.and_then(|line| parse_line(line, last.as_ref())),
+        };
+        last = read.as_ref().map(|(_, _, text)| Arc::clone(text));
+        match read {
+            Some(one) => all.push(one),
+            None => damage = damage.or_else(|| Some(format!("line {} makes no sense, as if cut off", at + 1))),
+        }
+    }
+    (all, damage)
+}
+
+fn parse_line(line: &str, last: Option<&Arc<str>>) -> Option<Line> {
+    let mut fields = line.splitn(4, ' ');
+    let id = fields.next()?.parse().ok()?;
+    let recipient = fields.next()?.parse().ok()?;
+    let reason = Reason::from_name(fields.next()?)?;
+    let text = fields.next().map(Arc::from).or_else(|| last.cloned())?;
+    Some(((id, recipient), reason, text))
 }
 
 #[cfg(test)]
@@ -89,5 +203,87 @@ mod tests {
         assert_eq!(reasons.of(id(0), 1), None, "the oldest went");
         assert_eq!(reasons.of(id(REASONS_MAX as u64), 1).map(|(_, text)| text.len()), Some(REASON_BYTES_MAX));
         assert!(reasons.kept().texts.len() <= REASONS_MAX);
+    }
+
+    /// A message for two recipients.
+    fn stored(spool: &Spool) -> QueueId {
+        use mail::{Client, Envelope, MailParams, Protocol, Received, Recipient, ReversePath};
+        use spool::Store as _;
+        let received = Received { at_us: 1, client: Client::Internal, helo: None, protocol: Protocol::Local };
+        let recipients = ["one@a.test", "two@a.test"].map(|to| Recipient::new(to.parse().unwrap())).to_vec();
+        let (sender, params) = (ReversePath::Null, MailParams::default());
+        let envelope = Envelope { id: id(5), sender, params, received, recipients };
+        let encoded = spool::envelope::Encoded::new(&envelope);
+        let recipients = encoded.recipients();
+        let body = spool::NewBody::Whole("a: b\r\n\r\nc\r\n".into());
+        spool.append(encoded.message(&recipients, body)).unwrap().wait().unwrap();
+        envelope.id
+    }
+
+    fn all_of(reasons: &Reasons) -> Vec<Line> {
+        reasons.kept().all()
+    }
+
+    #[test]
+    fn lines_are_read_as_they_were_written() {
+        let reasons = Reasons::default();
+        let said =
+            [(7, 0, "451 4.7.1 later"), (7, 1, "451 4.7.1 later"), (8, 0, ""), (8, 1, ""), (9, 70_000, "a\u{20ac} b")];
+        for (number, recipient, text) in said {
+            reasons.remember(id(number), recipient, Status::Waiting, Reason::Greylist, text);
+        }
+        let bytes = lines(&all_of(&reasons));
+        let text = String::from_utf8(bytes.clone()).unwrap();
+        assert_eq!(text.lines().count(), 6);
+        assert_eq!(text.matches("451 4.7.1 later").count(), 1, "{text}");
+        assert_eq!(parse(&bytes), (all_of(&reasons), None));
+        let of_two_lines = [((id(1), 0), Reason::Rate, Arc::from("450 one\r\n450 two"))];
+        assert_eq!(parse(&lines(&of_two_lines)).0[0].2, "450 one  450 two".into());
+    }
+
+    #[test]
+    fn a_damaged_file_is_used_as_far_as_it_makes_sense() {
+        let text = |rest: &str| format!("{HEAD}\n{} 0 rate one\n{rest}", id(0)).into_bytes();
+        let (first, next) = (((id(0), 0), Reason::Rate, Arc::from("one")), format!("{} 5 block two\n", id(1)));
+        let second = ((id(1), 5), Reason::Block, Arc::from("two"));
+        for broken in
+            ["\n", "\0\0\0\n", "x 0 rate y\n", &format!("{} -1 rate y\n", id(2)), &format!("{} 1 frob y\n", id(2))]
+        {
+            let (all, damage) = parse(&text(&format!("{broken}{next}")));
+            assert_eq!(all, [first.clone(), second.clone()], "{broken}");
+            assert_eq!(damage, Some("line 3 makes no sense, as if cut off".to_owned()), "{broken}");
+        }
+        // The words of a line that is gone belong to nobody.
+        assert_eq!(parse(&text(&format!("\n{} 5 block\n", id(1)))).0, std::slice::from_ref(&first));
+        let whole = text(&next);
+        for cut in HEAD.len() + 2..whole.len() {
+            let (all, _) = parse(&whole[..cut]);
+            assert!(all.is_empty() || all == [first.clone()], "{cut}");
+        }
+        for foreign in [&b"mailrace replies 2\nx"[..], b"\xff", b"mailrace replies"] {
+            assert_eq!(parse(foreign), (Vec::new(), Some(format!("line 1 is not \"{HEAD}\""))));
+        }
+        assert_eq!(parse(b""), (Vec::new(), None));
+    }
+
+    #[test]
+    fn the_next_server_knows_the_reasons_of_those_who_wait() {
+        let spool = crate::simulation::spool_with(|_| {});
+        let stored = stored(&spool);
+        let directory = tempfile::tempdir().unwrap();
+        let (reasons, problem) = Reasons::open(directory.path(), &spool);
+        assert_eq!(problem, None);
+        reasons.remember(stored, 1, Status::Waiting, Reason::Greylist, "451 4.7.1 later");
+        reasons.remember(stored, 2, Status::Waiting, Reason::Rate, "there is no such recipient");
+        reasons.remember(id(1), 0, Status::Waiting, Reason::Rate, "there is no such message");
+        reasons.save().unwrap();
+        let (reasons, problem) = Reasons::open(directory.path(), &spool);
+        assert_eq!(problem, None);
+        assert_eq!(all_of(&reasons), [((stored, 1), Reason::Greylist, "451 4.7.1 later".into())]);
+        std::fs::write(directory.path().join(FILE), "rubbish\n").unwrap();
+        let (reasons, problem) = Reasons::open(directory.path(), &spool);
+        assert!(all_of(&reasons).is_empty());
+        let problem = problem.unwrap();
+        assert!(problem.contains("/replies: why mail waits") && problem.contains("line 1 is not"), "{problem}");
     }
 }

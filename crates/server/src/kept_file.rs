@@ -1,0 +1,160 @@
+//! A file beside the mail in the spool directory, with what helps and may be lost: `hosts`, `replies`.
+//!
+//! It is read at the start, replaced once a minute when something changed, and at the end of the server, and not synced. One
+//! that is lost or damaged costs no mail, so nothing here stops the server.
+//!
+//! Not here: what stands in it.
+
+use crate::env::blocking;
+use crate::service::Service;
+use observe::{Event, Severity};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often they are written.
+const SAVE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Where it is, and whether it is to be written.
+#[derive(Debug, Default)]
+pub(crate) struct KeptFile {
+    /// Nowhere without a spool.
+    path: Option<PathBuf>,
+    /// What is lost without it: "what is known of next hops is".
+    what: &'static str,
+    has_changed: AtomicBool,
+    /// The operator knows that it cannot be written.
+    is_told: AtomicBool,
+}
+
+impl KeptFile {
+    /// The file with this name in the spool directory. `what` is lost without it, with its verb.
+    pub(crate) fn new(directory: &Path, name: &str, what: &'static str) -> Self {
+        Self { path: Some(directory.join(name)), what, ..Self::default() }
+    }
+
+    /// Its octets, at most `max`; a longer one is cut. None if there is none.
+    ///
+    /// # Errors
+    /// Why it cannot be read, for the operator.
+    pub(crate) fn read(&self, max: usize) -> Result<Option<Vec<u8>>, String> {
+        match self.path.as_ref().map(|path| read(path, max)) {
+            Some(Ok(bytes)) => Ok(Some(bytes)),
+            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => Err(self.problem(&error.to_string())),
+            None | Some(Err(_)) => Ok(None),
+        }
+    }
+
+    /// What to tell the operator if it makes no sense.
+    pub(crate) fn problem(&self, why: &str) -> String {
+        let (path, what) = (self.path.as_deref().unwrap_or_else(|| Path::new("")).display(), self.what);
+        format!("{path}: {what} forgotten: {why}; mail goes all the same, and the file is replaced")
+    }
+
+    /// What is to stand in it is not what it was.
+    pub(crate) fn changed(&self) {
+        self.has_changed.store(true, Ordering::Relaxed);
+    }
+
+    /// Writes it if something changed.
+    ///
+    /// # Errors
+    /// It cannot be written; the one before is still there. What to tell the operator, once until it can be written again.
+    pub(crate) fn save(&self, bytes: impl FnOnce() -> Vec<u8>) -> Result<(), String> {
+        let Some(path) = self.path.as_ref().filter(|_| self.has_changed.swap(false, Ordering::Relaxed)) else {
+            return Ok(());
+        };
+        match replace(path, &bytes()) {
+            Ok(()) => {
+                self.is_told.store(false, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(error) => {
+                self.changed();
+                let is_told = self.is_told.swap(true, Ordering::Relaxed);
+                let (path, what) = (path.display(), self.what);
+                let text = format!(
+                    "{path} cannot be written: {error}; {what} lost at the end of the server: make room, or see who owns the directory"
+                );
+                if is_told { Ok(()) } else { Err(text) }
+            }
+        }
+    }
+}
+
+/// Writes all of them once a minute until the server ends.
+pub(crate) async fn keep(service: Arc<Service>) {
+    loop {
+        tokio::select! {
+            () = service.stop.begun() => return,
+            () = tokio::time::sleep(SAVE_INTERVAL) => save(&service).await,
+        }
+    }
+}
+
+/// Writes them now.
+///
+/// # Cancel safety
+/// Each file is the old one or the new one.
+pub(crate) async fn save(service: &Arc<Service>) {
+    let saver = Arc::clone(service);
+    let saved = blocking::run(move || {
+        let replies = saver.dispatch.as_ref().map_or(Ok(()), |dispatch| dispatch.reasons.save());
+        [saver.hosts.save(), replies]
+    });
+    // A panic was told where it happened.
+    for text in saved.await.into_iter().flatten().filter_map(Result::err) {
+        service.tell(&Event::Spool { severity: Severity::Warning, text: &text });
+    }
+}
+
+fn read(path: &Path, max: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(u64::try_from(max).unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Replaces a file. It is not synced: after a power cut it may be damaged, which its reader finds out.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("tmp");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(bytes)?;
+    drop(file);
+    Ok(rustix::fs::rename(&new, path)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_written_when_something_changed_and_told_of_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let within = directory.path().join("gone");
+        let kept = KeptFile::new(&within, "facts", "all facts are");
+        assert_eq!((kept.read(9), kept.save(|| unreachable!())), (Ok(None), Ok(())));
+        kept.changed();
+        let text = kept.save(|| b"one".to_vec()).unwrap_err();
+        assert!(text.contains("gone/facts cannot be written: ") && text.contains("all facts are lost"), "{text}");
+        assert_eq!(kept.save(|| b"one".to_vec()), Ok(()), "told");
+        std::fs::create_dir(&within).unwrap();
+        assert_eq!(kept.save(|| b"one".to_vec()), Ok(()));
+        assert_eq!(kept.read(9), Ok(Some(b"one".to_vec())));
+        assert_eq!(kept.read(2), Ok(Some(b"on".to_vec())));
+        assert_eq!(kept.save(|| unreachable!("nothing has changed")), Ok(()));
+        std::fs::remove_dir_all(&within).unwrap();
+        kept.changed();
+        assert!(kept.save(Vec::new).is_err(), "it could be written meanwhile");
+    }
+
+    #[test]
+    fn what_is_nowhere_is_not_written() {
+        let kept = KeptFile::default();
+        kept.changed();
+        assert_eq!((kept.save(|| unreachable!()), kept.read(9)), (Ok(()), Ok(None)));
+    }
+}
