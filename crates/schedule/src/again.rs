@@ -134,20 +134,35 @@ impl Again {
         Some((message, part, rank))
     }
 
-    /// Takes out what waits of a message for which this holds.
-    pub(crate) fn remove(&mut self, message: QueueId, mut is_it: impl FnMut(&Part) -> bool) -> Vec<Part> {
+    /// The places of what waits of a message.
+    fn places(&self, message: QueueId) -> Vec<(Rank, u64)> {
         let of_message = self.places.range((message, 0, 0)..=(message, u64::MAX, u64::MAX));
-        let places: Vec<(Rank, u64)> = of_message.map(|(_, rank, number)| (*rank, *number)).collect();
+        of_message.map(|(_, rank, number)| (*rank, *number)).collect()
+    }
+
+    /// Takes out what waits of a message for which this holds, with its rank, and since when it waits.
+    pub(crate) fn remove(
+        &mut self,
+        message: QueueId,
+        mut is_it: impl FnMut(&Part) -> bool,
+    ) -> Vec<(Part, Rank, Duration)> {
         let mut out = Vec::new();
-        for place in places {
+        for place in self.places(message) {
             if self.waiting.get(&place).is_some_and(|(_, part, _)| is_it(part))
-                && let Some((_, part, _)) = self.waiting.remove(&place)
+                && let Some((_, part, since)) = self.waiting.remove(&place)
             {
                 self.places.remove(&(message, place.0, place.1));
-                out.push(part);
+                out.push((part, place.0, since));
             }
         }
         out
+    }
+
+    /// Changes what waits of a message: not who it is.
+    pub(crate) fn change(&mut self, message: QueueId, mut change: impl FnMut(&mut Part)) {
+        for place in self.places(message) {
+            self.waiting.get_mut(&place).into_iter().for_each(|(_, part, _)| change(part));
+        }
     }
 
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = (QueueId, Part)> + use<> {

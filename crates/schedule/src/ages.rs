@@ -31,6 +31,8 @@ pub(crate) const LAST_TRY: Duration = Duration::from_secs(60);
 pub(crate) const ASK_AFTER: Duration = Duration::from_secs(20);
 /// The least time between two looks through what is in line.
 const LOOK_REST: Duration = Duration::from_secs(10);
+/// And so much for each part that was looked at.
+const LOOK_REST_PER_PART: Duration = Duration::from_micros(100);
 
 /// Parts that are out of the line since their senders are being told.
 #[derive(Debug, Default)]
@@ -134,8 +136,13 @@ impl Destination {
         let (kind, next) = self.judge(message, wait, settings, now);
         let at = if kind.is_some() { now + LOOK_REST } else { next };
         if at < Duration::MAX {
-            self.line_look = Some(self.line_look.map_or(at, |before| before.min(at)));
+            self.looks_by(at);
         }
+    }
+
+    /// Has what is in line looked through by then.
+    pub(crate) fn looks_by(&mut self, at: Duration) {
+        self.line_look = Some(self.line_look.map_or(at, |before| before.min(at)));
     }
 
     /// Whether it or its site is down.
@@ -166,6 +173,7 @@ impl Destination {
             self.line_look = (self.ready() > 0).then_some(now + TELL_AGAIN);
             return;
         }
+        let rest = LOOK_REST + LOOK_REST_PER_PART.saturating_mul(u32::try_from(self.ready()).unwrap_or(u32::MAX));
         let pending = std::mem::take(&mut self.pending);
         let (mut stay, mut found) = (VecDeque::new(), Vec::new());
         let mut next = Duration::MAX;
@@ -181,8 +189,8 @@ impl Destination {
         if let Some(site) = site.as_deref_mut() {
             for message in self.active.messages() {
                 let mut kinds = VecDeque::new();
-                let parts = site.line.take_out(message, |part| {
-                    let kind = if part.destination == self.id { judge(message, part) } else { None };
+                let parts = site.line.take_out(message, self.id, |part| {
+                    let kind = judge(message, part);
                     kinds.extend(kind);
                     kind.is_some()
                 });
@@ -196,7 +204,7 @@ impl Destination {
             }
         }
         self.pending = stay;
-        self.line_look = (next < Duration::MAX).then(|| next.max(now + LOOK_REST));
+        self.line_look = (next < Duration::MAX).then(|| next.max(now.saturating_add(rest)));
         for (message, part, spot, kind) in found {
             let line = site.as_deref_mut().map(|site| &mut site.line);
             *told += 1;
@@ -258,12 +266,9 @@ impl Destination {
 
     /// Takes the parts of a message out that wait and have some of these recipients, which are in ascending order.
     fn take_out(&mut self, message: QueueId, whom: &[u32], site: Option<&mut Site>) -> Vec<(Part, Option<Spot>)> {
-        let id = self.id;
-        let is_it = |part: &Part| {
-            part.destination == id && part.recipients.iter().any(|recipient| whom.binary_search(&recipient).is_ok())
-        };
+        let is_it = |part: &Part| part.recipients.iter().any(|recipient| whom.binary_search(&recipient).is_ok());
         if let Some(site) = site {
-            return site.line.take_out(message, is_it);
+            return site.line.take_out(message, self.id, is_it);
         }
         let (out, stay): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut self.pending).into_iter().partition(|(of, part)| *of == message && is_it(part));

@@ -356,6 +356,16 @@ impl Destination {
         self.goes_back(message, part, None, site, settings, now);
     }
 
+    /// Recipients of a message are in another list now.
+    pub(crate) fn moved(&mut self, message: QueueId, recipients: &Positions) {
+        if self.is_loading {
+            self.ended.insert(message);
+        }
+        if let Some(times) = &mut self.times {
+            times.forget(message, recipients);
+        }
+    }
+
     /// Frees recipients that were active.
     pub(crate) fn release(&mut self, message: QueueId, recipients: &Positions) {
         self.active.remove(message, recipients);

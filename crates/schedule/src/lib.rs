@@ -42,6 +42,7 @@ mod ages;
 mod attempts;
 mod chance;
 mod destination;
+mod group;
 mod hosts;
 mod job;
 mod late;

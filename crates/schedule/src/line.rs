@@ -16,6 +16,7 @@ use mail::QueueId;
 
 use crate::again::{AT_ONCE, Again, Rank};
 use crate::chance::ById;
+use crate::group::Group;
 use crate::job::{Class, DestinationId, Positions};
 
 /// Recipients that a message may have here and still go before lists; what a transaction costs at least.
@@ -69,34 +70,20 @@ pub(crate) struct Taken {
     pub(crate) is_list: bool,
 }
 
+/// Where the message stands among those of its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+pub(crate) enum Place {
     Small(i64),
     Large(u64, i64),
 }
 
 /// Where a part stood that comes back.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spot {
-    class: Class,
-    place: Place,
-    is_list: bool,
-    since: Duration,
-}
-
-/// What waits of one message.
-#[derive(Debug)]
-struct Group {
-    class: Class,
-    /// The next part, and those behind it: most messages have one.
-    head: Option<Part>,
-    rest: VecDeque<Part>,
-    recipients: usize,
-    /// More of them waited at a time than go before lists.
-    is_list: bool,
-    place: Place,
-    /// Since when it waits for its turn.
-    since: Duration,
+pub(crate) enum Spot {
+    /// Among others.
+    InTurn { class: Class, place: Place, is_list: bool, since: Duration },
+    /// Among those that were lost before.
+    Alone { rank: Rank, since: Duration },
 }
 
 #[derive(Debug, Default)]
@@ -139,42 +126,6 @@ impl Class {
             Self::Normal => 1,
             Self::Bulk => 2,
         }
-    }
-}
-
-impl Group {
-    fn new(part: Part, place: Place, since: Duration) -> Self {
-        let recipients = part.recipients.len();
-        let (class, is_list) = (part.class, recipients > QUANTUM);
-        Self { class, head: Some(part), rest: VecDeque::new(), recipients, is_list, place, since }
-    }
-
-    fn pop(&mut self) -> Option<Part> {
-        let part = self.head.take();
-        self.head = self.rest.pop_front();
-        self.recipients -= part.as_ref().map_or(0, |part| part.recipients.len());
-        part
-    }
-
-    fn push_front(&mut self, part: Part) {
-        self.count(part.recipients.len());
-        if let Some(before) = self.head.replace(part) {
-            self.rest.push_front(before);
-        }
-    }
-
-    fn push_back(&mut self, part: Part) {
-        self.count(part.recipients.len());
-        if self.head.is_none() {
-            self.head = Some(part);
-        } else {
-            self.rest.push_back(part);
-        }
-    }
-
-    const fn count(&mut self, more: usize) {
-        self.recipients += more;
-        self.is_list |= self.recipients > QUANTUM;
     }
 }
 
@@ -275,11 +226,17 @@ impl Line {
 
     /// Puts a part back that was taken out: where it stood.
     pub(crate) fn put_back(&mut self, message: QueueId, part: Part, spot: Option<Spot>, now: Duration) {
-        let Some(Spot { class, place, is_list, since }) = spot else { return self.push_front(message, part, now) };
-        self.count_in(&part);
-        if let Some(rank) = self.again.rank_of(message, &part.recipients) {
+        let Some(spot) = spot else { return self.push_front(message, part, now) };
+        if let Some(marked) = self.again.rank_of(message, &part.recipients) {
+            self.count_in(&part);
+            let (rank, since) = match spot {
+                Spot::Alone { rank, since } => (rank, since),
+                Spot::InTurn { since, .. } => (marked, since),
+            };
             return self.again.push(message, part, rank, since);
         }
+        let Spot::InTurn { class, place, is_list, since } = spot else { return self.push_front(message, part, now) };
+        self.count_in(&part);
         if let Some(group) = self.groups.get_mut(&message) {
             return group.push_front(part);
         }
@@ -296,8 +253,10 @@ impl Line {
                 tier.large.insert((start, number), message);
             }
         }
-        let group = Group::new(part, place, since);
-        self.groups.insert(message, Group { class, is_list: is_list || group.is_list, ..group });
+        let mut group = Group::new(part, place, since);
+        group.class = class;
+        group.is_list |= is_list;
+        self.groups.insert(message, group);
         self.tidy(class);
     }
 
@@ -322,7 +281,7 @@ impl Line {
         }
         let mut others = Vec::new();
         let mut count = first.recipients.len();
-        while let Some(part) = group.head.as_ref()
+        while let Some(part) = group.head()
             && count + part.recipients.len() <= most
             && let Some(part) = group.pop()
         {
@@ -330,7 +289,7 @@ impl Line {
             others.push(part);
         }
         let cost = u64::try_from(count.max(QUANTUM)).unwrap_or(u64::MAX);
-        let (is_over, is_list) = (group.head.is_none(), group.is_list);
+        let (is_over, is_list) = (group.is_empty(), group.is_list);
         self.next += 1;
         let number = self.next;
         let price = PRICES.get(class.index()).copied().unwrap_or(1);
@@ -373,49 +332,45 @@ impl Line {
         Taken { message, first, others: Vec::new(), split, is_alone: true, is_list: false }
     }
 
-    /// Takes out those parts of a message for which this holds, and says where they stood.
+    /// Takes out those parts of a message at a destination for which this holds, and says where they stood.
     pub(crate) fn take_out(
         &mut self,
         message: QueueId,
+        destination: DestinationId,
         mut is_it: impl FnMut(&Part) -> bool,
     ) -> Vec<(Part, Option<Spot>)> {
-        let alone = self.again.remove(message, &mut is_it);
-        let mut out: Vec<_> = alone.into_iter().map(|part| (part, None)).collect();
-        self.take_out_group(message, is_it, &mut out);
+        let alone = self.again.remove(message, |part| part.destination == destination && is_it(part)).into_iter();
+        let mut out: Vec<_> = alone.map(|(part, rank, since)| (part, Some(Spot::Alone { rank, since }))).collect();
+        if let Some(group) = self.groups.get_mut(&message) {
+            let Group { class, place, is_list, since, .. } = *group;
+            let parts = group.take_out(destination, is_it).into_iter();
+            out.extend(parts.map(|part| (part, Some(Spot::InTurn { class, place, is_list, since }))));
+            if group.is_empty() {
+                self.groups.remove(&message);
+                let tier = tier(&mut self.tiers, class);
+                tier.groups -= 1;
+                if let Place::Large(start, number) = place {
+                    tier.large.remove(&(start, number));
+                }
+                self.tidy(class);
+            }
+        }
         for (part, _) in &out {
             self.count_out(part);
         }
         out
     }
 
-    /// The same of those that were not lost before.
-    fn take_out_group(
-        &mut self,
-        message: QueueId,
-        mut is_it: impl FnMut(&Part) -> bool,
-        out: &mut Vec<(Part, Option<Spot>)>,
-    ) {
-        let Some(group) = self.groups.get_mut(&message) else { return };
-        let spot = Spot { class: group.class, place: group.place, is_list: group.is_list, since: group.since };
-        let mut stay = VecDeque::new();
-        while let Some(part) = group.pop() {
-            if is_it(&part) {
-                out.push((part, Some(spot)));
-            } else {
-                stay.push_back(part);
+    /// Has it asked at `at` by when a message is to be delivered, where nobody was to ask any more.
+    pub(crate) fn ask(&mut self, message: QueueId, destination: DestinationId, at: Duration) {
+        let ask = |part: &mut Part| {
+            if part.destination == destination && part.wait.ask == Duration::MAX {
+                part.wait.ask = at;
             }
-        }
-        for part in stay {
-            group.push_back(part);
-        }
-        if group.head.is_none() {
-            self.groups.remove(&message);
-            let tier = tier(&mut self.tiers, spot.class);
-            tier.groups -= 1;
-            if let Place::Large(start, number) = spot.place {
-                tier.large.remove(&(start, number));
-            }
-            self.tidy(spot.class);
+        };
+        self.again.change(message, ask);
+        if let Some(group) = self.groups.get_mut(&message) {
+            group.change(destination, ask);
         }
     }
 
@@ -453,7 +408,7 @@ impl Line {
         let tier = self.tiers.get(class.index())?;
         let small = tier.small.front().map(|(_, message)| message);
         let message = small.or_else(|| tier.large.first_key_value().map(|(_, message)| message))?;
-        self.groups.get(message)?.head.as_ref().map(|part| part.destination)
+        self.groups.get(message)?.head().map(|part| part.destination)
     }
 
     fn count_in(&mut self, part: &Part) {

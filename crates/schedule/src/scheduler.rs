@@ -22,7 +22,7 @@ use crate::settings::Settings;
 use crate::site::Site;
 use crate::stands::Stands;
 use crate::view::{Health, SiteView, View};
-use crate::walk::OVERDUE_MAX_ALL;
+use crate::walk::{OVERDUE_MAX, OVERDUE_MAX_ALL};
 
 /// Decides which message goes to which connection, and when.
 ///
@@ -152,6 +152,18 @@ impl Scheduler {
         }
     }
 
+    /// The spool has moved recipients, of whom none is active, from the list of a destination to another's. Call it before anybody
+    /// else tells or asks the scheduler something: a page that was read before shows them still.
+    ///
+    /// Their new destination is to be looked at ([`restore`](Self::restore)).
+    pub fn moved(&mut self, from: &[u8], message: QueueId, recipients: &Positions) {
+        let found = self.names.get(from).and_then(|id| self.destinations.get_mut(&id));
+        if let Some(destination) = found {
+            destination.moved(message, recipients);
+            self.marks.destination(destination);
+        }
+    }
+
     /// Answers [`Action::Resolve`]: where the mail of a destination goes. May also be called unasked, to move it.
     ///
     /// Returns the jobs that left memory because that site is down, to be logged as deferred.
@@ -263,7 +275,8 @@ impl Scheduler {
         }
         let mut site = site_of(&mut self.sites, destination);
         let mut room = destination.room(site.as_deref(), &self.settings, now);
-        room.tells = OVERDUE_MAX_ALL.saturating_sub(self.overdue);
+        let of_one = OVERDUE_MAX.saturating_sub(destination.overdue);
+        room.tells = OVERDUE_MAX_ALL.saturating_sub(self.overdue).min(of_one);
         let before = destination.overdue;
         let line = site.as_deref_mut().map(|site| &mut site.line);
         destination.page((entries, is_end), room, line, &self.settings, now, &mut self.actions);
@@ -466,7 +479,7 @@ impl Scheduler {
         let Some(destination) = self.destinations.get_mut(&id) else { return };
         let Some(site) = site_of(&mut self.sites, destination) else { return };
         for message in destination.active.messages() {
-            let parts = site.line.take_out(message, |part| part.destination == id).into_iter();
+            let parts = site.line.take_out(message, id, |_| true).into_iter();
             destination.pending.extend(parts.map(|(part, _)| (message, part)));
         }
         site.members -= 1;

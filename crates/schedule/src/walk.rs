@@ -67,7 +67,7 @@ pub(crate) struct Room {
     work_from: Option<Duration>,
     /// That is that jobs leave memory.
     is_full: bool,
-    /// `Overdue` actions there may be.
+    /// `Overdue` actions there may be more.
     pub(crate) tells: usize,
 }
 
@@ -113,6 +113,8 @@ struct Sorted {
     warn: Vec<u32>,
     ask: Vec<u32>,
     owed: Vec<u32>,
+    /// Some are in line whose time is not known.
+    has_untimed: bool,
 }
 
 impl Destination {
@@ -187,6 +189,13 @@ impl Destination {
                 }
             }
         }
+        let is_telling = self.overdue >= OVERDUE_MAX;
+        if is_telling && !room.is_full && room.down.is_none() && self.walk.as_ref().is_some_and(|walk| walk.is_look) {
+            // It waits for senders to be told, and the site for mail.
+            self.walk = None;
+            (self.more, self.unseen, self.rest_until) = (true, true, now + LOOK_REST);
+            return self.next_page(room, now);
+        }
         let walk = self.walk.as_ref()?;
         let limit = match room.down {
             None if walk.is_look => PAGE,
@@ -195,7 +204,8 @@ impl Destination {
             Some(_) if walk.is_probe => (walk.seen as usize).max(PAGE_PROBE),
             Some(_) => PAGE,
         };
-        if self.is_loading || self.overdue >= OVERDUE_MAX {
+        // A walk for work at a site that is up leaves to others what is to be told.
+        if self.is_loading || is_telling && (walk.is_look || room.down.is_some()) {
             return None;
         }
         let is_active = |entry: &Waiting| self.active.contains(entry.message, entry.recipient);
@@ -235,6 +245,12 @@ impl Destination {
             } else {
                 sorted.class = first.class;
                 self.sort(group, &mut sorted, &mut walk, &room, settings, now);
+                if std::mem::take(&mut sorted.has_untimed)
+                    && let Some(line) = line.as_deref_mut()
+                {
+                    line.ask(first.message, self.id, now);
+                    self.looks_by(now + LOOK_REST);
+                }
                 if let Some(line) = line.as_ref().filter(|_| room.down.is_some()) {
                     self.more |= walk.set_aside(first.message, &mut sorted, &line.again);
                 }
@@ -290,6 +306,7 @@ impl Destination {
             if self.active.contains(entry.message, entry.recipient) {
                 // At a site that is up it is asked for in line.
                 self.unseen |= is_untimed && room.down.is_some();
+                sorted.has_untimed |= is_untimed && room.down.is_none();
                 continue;
             }
             walk.anchor = Some(*entry);

@@ -216,6 +216,100 @@ fn times_for_which_there_is_no_room_are_not_asked_for_by_each_walk_and_are_acted
     assert_eq!(late.count(), 0);
 }
 
+/// What goes to the site waits in line, as it takes a message in a thousand seconds.
+fn paced(settings: Settings, messages: impl Iterator<Item = Waiting>) -> Trial {
+    let mut trial = Trial::new(settings, messages);
+    trial.limits.messages_per_second = Some(1);
+    trial.act();
+    trial
+}
+
+#[test]
+fn a_time_that_others_crowded_out_is_acted_on_while_its_message_waits_for_its_turn() {
+    let settings = Settings { warn_after: None, ..Settings::default() };
+    let mut trial = paced(settings, std::iter::empty());
+    // The connection is there and asks for nothing: all waits.
+    let end = START + HOUR;
+    for number in 0..=10_000 {
+        let entry = waiting(number, Duration::ZERO, true);
+        trial.list.insert(entry.message, entry);
+        let job = Job { message: entry.message, recipients: ONE, probe: false };
+        trial.scheduler.add(b"d", job, Class::Normal, trial.now);
+        let before = SECOND * u32::try_from(number).unwrap() / 10;
+        trial.scheduler.expect(b"d", entry.message, &ONE, end - before);
+    }
+    let held = std::mem::take(&mut trial.open);
+    assert!(held.len() <= 1, "{held:?}");
+    while trial.now < end + 60 * SECOND {
+        trial.act();
+        for (destination, message, kind) in std::mem::take(&mut trial.unanswered) {
+            assert_eq!(kind, Overdue::ByTime);
+            trial.list.remove(&message);
+            trial.scheduler.timed(destination, message, &ONE, None, trial.now);
+        }
+        trial.open.clear();
+        trial.act();
+        trial.now = trial.scheduler.wake_at().unwrap_or(end + HOUR).max(trial.now + SECOND / 100);
+    }
+    assert!(trial.list.is_empty(), "{} were not told of", trial.list.len());
+}
+
+#[test]
+fn mail_goes_to_a_site_that_has_room_while_senders_are_being_told() {
+    // The sender of the first ones, which are in line, was told before.
+    let old = |number| Waiting { warned: number < 64, ..waiting(number, START, false) };
+    let mut trial = Trial::new(Settings { ready_max: 64, ..Settings::default() }, (0..4_000).map(old));
+    trial.limits.messages_per_connection = 1_000;
+    trial.act();
+    trial.now = START + 5 * HOUR;
+    trial.act();
+    assert!(trial.unanswered.len() >= 1_000, "{}", trial.unanswered.len());
+    let [connection] = trial.open[..] else { panic!("{:?}", trial.open) };
+    trial.scheduler.ready(connection, trial.now);
+    // The driver answers none of them, and the site takes what it is given.
+    let mut done = 0;
+    for _ in 0..400 {
+        trial.now += SECOND;
+        trial.act();
+        if let Take::Job(job) = trial.scheduler.take(connection, trial.now) {
+            trial.list.remove(&job.message);
+            trial.scheduler.done(connection, &job, Feedback::Good, None, trial.now);
+            done += 1;
+        }
+    }
+    assert!(done > 300, "{done} went");
+}
+
+/// A page that was read before mail was moved to another list shows it still.
+#[test]
+fn what_was_moved_is_not_taken_from_where_it_was() {
+    for tells in [true, false] {
+        let mut scheduler = Scheduler::new(Settings::default(), 1);
+        let mut loads = Vec::new();
+        let mut act = |scheduler: &mut Scheduler| {
+            while let Some(action) = scheduler.poll(START) {
+                if let Action::Load { destination, .. } = action {
+                    loads.push(destination);
+                }
+            }
+            std::mem::take(&mut loads)
+        };
+        scheduler.restore(b"old", START);
+        let [old] = act(&mut scheduler)[..] else { panic!("its list is read") };
+        scheduler.expect(b"old", id(1), &ONE, START + HOUR);
+        assert!(!scheduler.is_active(b"old", id(1), 0));
+        if tells {
+            scheduler.moved(b"old", id(1), &ONE);
+        }
+        scheduler.restore(b"new", START);
+        scheduler.loaded(old, &[waiting(1, Duration::ZERO, false)], true, START);
+        let later = act(&mut scheduler);
+        scheduler.loaded(later[0], &[waiting(1, Duration::ZERO, false)], true, START);
+        assert_eq!(scheduler.is_active(b"old", id(1), 0), !tells, "without being told it would be sent twice");
+        assert!(scheduler.is_active(b"new", id(1), 0) || later[0] == old);
+    }
+}
+
 #[test]
 fn what_is_delivered_is_not_tried_and_does_not_age_and_what_is_owed_for_it_is_told_when_it_is_due() {
     let owed = |number, due| Waiting { owed: true, ..waiting(number, due, false) };

@@ -171,8 +171,7 @@ proptest! {
                     line.put_back(message, part, spot, START);
                 }
                 Op::TakeOut { message, destination } => {
-                    let is_it = |part: &Part| part.destination == DestinationId(destination);
-                    for (part, spot) in line.take_out(id(message), is_it) {
+                    for (part, spot) in line.take_out(id(message), DestinationId(destination), |_| true) {
                         prop_assert_eq!(part.destination, DestinationId(destination));
                         out(&mut inside, id(message), &part);
                         away.push((id(message), part, spot));
@@ -205,6 +204,50 @@ proptest! {
 }
 
 #[test]
+fn what_was_lost_before_and_comes_back_stands_where_it_stood() {
+    let mut line = Line::default();
+    let lost: Positions = Positions::One(0);
+    for number in 0..3 {
+        line.again.mark(id(number), &lost, false, false);
+    }
+    for number in 0..3 {
+        line.push(id(number), part(0, 0..1, Class::Normal), START);
+    }
+    list(&mut line, 9, Class::Normal, 3, 1);
+    for number in [0, 2] {
+        let (part, spot) = line.take_out(id(number), DestinationId(0), |_| true).remove(0);
+        line.put_back(id(number), part, spot, START);
+    }
+    let order: Vec<_> = turns(&mut line, 1, 100).into_iter().map(|(message, _)| message).collect();
+    assert_eq!(order, [9, 9, 9, 0, 1, 2].map(id));
+}
+
+/// Who looks for the parts of each of a thousand destinations does not pay for all the others each time.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "it measures time")]
+fn parts_of_a_list_at_many_destinations_are_taken_out_as_fast_as_messages() {
+    const COUNT: u64 = 4_000;
+    // The least of many rounds: what else the machine does counts in few of them.
+    let least = |message: &dyn Fn(u64) -> QueueId| {
+        let round = |_| {
+            let mut line = Line::default();
+            for number in 0..COUNT {
+                line.push(message(number), part(number, 0..1, Class::Normal), START);
+            }
+            let start = std::time::Instant::now();
+            for number in (0..COUNT).rev() {
+                assert_eq!(line.take_out(message(number), DestinationId(number), |_| true).len(), 1);
+            }
+            assert!(line.is_empty());
+            start.elapsed()
+        };
+        (0..5).map(round).min().unwrap()
+    };
+    let (messages, list) = (least(&id), least(&|_| id(0)));
+    assert!(list < 10 * messages, "{messages:?} for {COUNT} messages, {list:?} for as many parts of one");
+}
+
+#[test]
 fn what_comes_back_stands_where_it_stood() {
     let order = |line: &mut Line| turns(line, 1_000, 100).into_iter().map(|(message, _)| message).collect::<Vec<_>>();
     let fill = |line: &mut Line| {
@@ -219,7 +262,8 @@ fn what_comes_back_stands_where_it_stood() {
     for (away, back) in [([1, 2, 3], [2, 1, 3]), ([0, 1, 4], [1, 4, 0]), ([5, 4, 0], [4, 5, 0])] {
         let mut line = Line::default();
         fill(&mut line);
-        let mut out: Vec<_> = away.iter().map(|one| (*one, line.take_out(id(*one), |_| true).remove(0))).collect();
+        let mut out: Vec<_> =
+            away.iter().map(|one| (*one, line.take_out(id(*one), DestinationId(0), |_| true).remove(0))).collect();
         assert_eq!(line.len(), 3);
         for number in back {
             let (_, (part, spot)) = out.remove(out.iter().position(|(one, _)| *one == number).unwrap());

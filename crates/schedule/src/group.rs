@@ -1,0 +1,121 @@
+//! What waits of one message at a site: its parts in their order. Those of one destination are found without looking at the
+//! others, of which a list has thousands.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::job::{Class, DestinationId};
+use crate::line::{Part, Place, QUANTUM};
+
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) class: Class,
+    /// The next part: most messages have one.
+    head: Option<Part>,
+    /// Those behind it, by number.
+    rest: BTreeMap<i64, Part>,
+    /// The same by destination.
+    places: BTreeSet<(DestinationId, i64)>,
+    pub(crate) recipients: usize,
+    /// More of them waited at a time than go before lists.
+    pub(crate) is_list: bool,
+    pub(crate) place: Place,
+    /// Since when it waits for its turn.
+    pub(crate) since: Duration,
+}
+
+impl Group {
+    pub(crate) fn new(part: Part, place: Place, since: Duration) -> Self {
+        let recipients = part.recipients.len();
+        let (class, is_list) = (part.class, recipients > QUANTUM);
+        let (rest, places) = (BTreeMap::new(), BTreeSet::new());
+        Self { class, head: Some(part), rest, places, recipients, is_list, place, since }
+    }
+
+    /// The next part.
+    pub(crate) const fn head(&self) -> Option<&Part> {
+        self.head.as_ref()
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.head.is_none()
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Part> {
+        let part = self.head.take()?;
+        self.recipients -= part.recipients.len();
+        self.advance();
+        Some(part)
+    }
+
+    /// The first of those behind it is next.
+    fn advance(&mut self) {
+        if let Some((number, part)) = self.rest.pop_first() {
+            self.places.remove(&(part.destination, number));
+            self.head = Some(part);
+        }
+    }
+
+    pub(crate) fn push_front(&mut self, part: Part) {
+        self.count(part.recipients.len());
+        if let Some(before) = self.head.replace(part) {
+            let number = self.rest.first_key_value().map_or(0, |(first, _)| first - 1);
+            self.insert(number, before);
+        }
+    }
+
+    pub(crate) fn push_back(&mut self, part: Part) {
+        self.count(part.recipients.len());
+        if self.head.is_none() {
+            self.head = Some(part);
+        } else {
+            let number = self.rest.last_key_value().map_or(0, |(last, _)| last + 1);
+            self.insert(number, part);
+        }
+    }
+
+    fn insert(&mut self, number: i64, part: Part) {
+        self.places.insert((part.destination, number));
+        self.rest.insert(number, part);
+    }
+
+    const fn count(&mut self, more: usize) {
+        self.recipients += more;
+        self.is_list |= self.recipients > QUANTUM;
+    }
+
+    /// The numbers of the parts of a destination behind the head.
+    fn numbers(&self, destination: DestinationId) -> Vec<i64> {
+        let places = self.places.range((destination, i64::MIN)..=(destination, i64::MAX));
+        places.map(|(_, number)| *number).collect()
+    }
+
+    /// Takes out those parts of a destination for which this holds, in their order.
+    pub(crate) fn take_out(&mut self, destination: DestinationId, mut is_it: impl FnMut(&Part) -> bool) -> Vec<Part> {
+        let mut out = Vec::new();
+        let is_head = self.head.as_ref().is_some_and(|part| part.destination == destination && is_it(part));
+        if is_head {
+            out.extend(self.head.take());
+        }
+        for number in self.numbers(destination) {
+            if self.rest.get(&number).is_some_and(&mut is_it) {
+                self.places.remove(&(destination, number));
+                out.extend(self.rest.remove(&number));
+            }
+        }
+        if is_head {
+            self.advance();
+        }
+        self.recipients -= out.iter().map(|part| part.recipients.len()).sum::<usize>();
+        out
+    }
+
+    /// Changes the parts of a destination: not who they are.
+    pub(crate) fn change(&mut self, destination: DestinationId, mut change: impl FnMut(&mut Part)) {
+        let numbers = self.numbers(destination);
+        self.head.iter_mut().filter(|part| part.destination == destination).for_each(&mut change);
+        for number in numbers {
+            self.rest.get_mut(&number).into_iter().for_each(&mut change);
+        }
+    }
+}
