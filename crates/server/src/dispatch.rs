@@ -65,6 +65,8 @@ const TELLINGS_MAX: usize = 32;
 /// Destinations that are remembered as down, at most, before those the scheduler has forgotten are.
 const DOWN_MAX: usize = 10_000;
 
+/// How long after it was stored a message may be put in line: its recipients may have been moved meanwhile.
+const MOVES_ARE_SEEN: Duration = Duration::from_secs(600);
 /// Recipients whose states are asked for at a time: others wait for the spool meanwhile.
 const STATES_MAX: usize = 1_024;
 
@@ -137,6 +139,8 @@ pub(crate) struct Dispatch {
     pub(crate) reasons: settle::Reasons,
     /// Messages that are made 7-bit at a time.
     pub(crate) conversions: Semaphore,
+    /// Until when what comes may have been moved to another list since it was stored, in microseconds since 1970.
+    moves_until: AtomicU64,
     /// One more pass over mail that belongs elsewhere is to come.
     rehomes_again: AtomicBool,
     /// Passes over mail that belongs elsewhere so far.
@@ -249,6 +253,7 @@ impl Dispatch {
             claims: Claims::default(),
             reasons,
             conversions: Semaphore::new(CONVERSIONS_MAX),
+            moves_until: AtomicU64::new(0),
             rehomes_again: AtomicBool::new(false),
             #[cfg(test)]
             passes: AtomicU64::new(0),
@@ -330,6 +335,9 @@ impl Dispatch {
                 Added::Down { why, .. } => lined.deferred.push((recipients, why)),
             }
         };
+        let is_meant = |scheduler: &Scheduler, name: &[u8], position, now| {
+            is_meant(scheduler, name, position) && !self.is_elsewhere(message, position, name, now)
+        };
         if let [_] = envelope.recipients.as_slice() {
             let name = encoded.destination(0);
             #[cfg(test)]
@@ -340,7 +348,7 @@ impl Dispatch {
                 return lined;
             }
             self.tell(|scheduler, now| {
-                if is_meant(scheduler, name, 0) {
+                if is_meant(scheduler, name, 0, now) {
                     add(scheduler, name, Positions::One(0), now);
                 }
             });
@@ -352,13 +360,30 @@ impl Dispatch {
         }
         self.tell(|scheduler, now| {
             for (name, mut positions) in jobs {
-                positions.retain(|position| is_meant(scheduler, name, *position));
+                positions.retain(|position| is_meant(scheduler, name, *position, now));
                 if !positions.is_empty() {
                     add(scheduler, name, Positions::from(positions.as_slice()), now);
                 }
             }
         });
         lined
+    }
+
+    /// Whether the spool has a recipient in another list than `name`, where he was when he was stored.
+    fn is_elsewhere(&self, message: QueueId, position: u32, name: &[u8], now: Duration) -> bool {
+        // Nobody is moved, most of the time.
+        if micros(now) >= self.moves_until.load(Ordering::Acquire) {
+            return false;
+        }
+        self.spool.states_of(message, [position]).first().is_some_and(|(_, list)| **list != *name)
+    }
+
+    /// Moves recipients to other lists, while nobody takes any from a list or puts some in line.
+    fn moves(&self, step: &mut dyn FnMut(&mut Scheduler)) {
+        self.tell(|scheduler, now| {
+            self.moves_until.store(micros(now + MOVES_ARE_SEEN), Ordering::Release);
+            step(scheduler);
+        });
     }
 
     /// Everything the spool holds is looked at, and destinations that are down are tried, as at the start.

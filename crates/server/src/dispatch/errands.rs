@@ -16,7 +16,7 @@ use crate::simulation::{Sabotage, is_sabotaged};
 use bytes::Bytes;
 use mail::{EnhancedCode, Outcome, QueueId};
 use observe::{Event, Severity};
-use schedule::{ConnectionId, DestinationId, Job, Overdue, Positions, Waiting};
+use schedule::{ConnectionId, DestinationId, Job, Overdue, Positions, Scheduler, Waiting};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
@@ -106,8 +106,8 @@ async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>, all: bool) {
     let (live, spool) = (service.live.load_full(), Arc::clone(&dispatch.spool));
     let (config, routing) = (live.config.clone(), service.routing.load_full());
     let dispatcher = Arc::clone(dispatch);
-    let is_active = move |name: &[u8], id: QueueId, one: u32| dispatcher.lock().scheduler.is_active(name, id, one);
-    let moved = blocking::run(move || rehome::rehome(&spool, &config, &routing, &is_active)).await;
+    let alone = move |step: &mut dyn FnMut(&mut Scheduler)| dispatcher.moves(step);
+    let moved = blocking::run(move || rehome::rehome(&spool, &config, &routing, &alone)).await;
     let moved = match moved {
         Ok(Ok(moved)) => moved,
         Ok(Err(error)) => {

@@ -1,6 +1,6 @@
 //! Mail that waits where the configuration and the maps would not put it any more is given other destinations.
 
-use super::{READY_MAX, STATES_MAX};
+use super::READY_MAX;
 use crate::config::Config;
 use crate::resolve;
 use crate::routing::{Admission, Routing, Way};
@@ -8,8 +8,15 @@ use bytes::Bytes;
 use mail::{Address, QueueId, ReversePath};
 use route::destination::{Destination, To};
 use route::resolve::{Outcome, Request};
+use schedule::{Positions, Scheduler};
 use spool::{Change, Entry, Spool, State, Status, Store as _, StoredRecipient};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Recipients that are moved at a time: deliveries wait for that.
+const MOVES_MAX: usize = 64;
+
+/// Has something done while nobody takes mail from a list, puts some in line or hands it to a connection.
+pub(super) type Alone<'a> = &'a dyn Fn(&mut dyn FnMut(&mut Scheduler));
 
 /// What became of mail that belongs elsewhere.
 #[derive(Debug, Default)]
@@ -31,31 +38,35 @@ pub(super) fn rehome(
     spool: &Spool,
     config: &Config,
     routing: &Routing,
-    is_active: &dyn Fn(&[u8], QueueId, u32) -> bool,
+    alone: Alone<'_>,
 ) -> Result<Moved, spool::Error> {
     let mut moved = Moved::default();
     let mover = Mover::new(config, routing);
     for (name, count) in spool.destinations().iter().filter(|(name, _)| mover.is_old(name)) {
         for (id, positions) in by_message(&all_of(spool, name, *count)) {
             let homes = mover.homes(spool, name, id, &positions);
-            for some in homes.chunks(STATES_MAX) {
-                move_some(spool, name, id, some, is_active, &mut moved)?;
+            for some in homes.chunks(MOVES_MAX) {
+                let mut outcome = Ok(());
+                alone(&mut |scheduler| outcome = move_some(spool, name, id, some, scheduler, &mut moved));
+                outcome?;
             }
         }
     }
     Ok(moved)
 }
 
-/// Moves some recipients of one message from a queue to where they belong.
+/// Moves some recipients of one message from a queue to where they belong. Whom the scheduler has stays: his attempt goes by the list
+/// that he is in, and would be made a second time from the other one.
 fn move_some(
     spool: &Spool,
     name: &[u8],
     id: QueueId,
     homes: &[(u32, Vec<u8>)],
-    is_active: &dyn Fn(&[u8], QueueId, u32) -> bool,
+    scheduler: &mut Scheduler,
     moved: &mut Moved,
 ) -> Result<(), spool::Error> {
-    let idle: Vec<&(u32, Vec<u8>)> = homes.iter().filter(|(position, _)| !is_active(name, id, *position)).collect();
+    let idle: Vec<&(u32, Vec<u8>)> =
+        homes.iter().filter(|(position, _)| !scheduler.is_active(name, id, *position)).collect();
     moved.left += homes.len() - idle.len();
     // The states as they are now: somebody may have held one since the list was read.
     let states = spool.states_of(id, idle.iter().map(|(position, _)| *position));
@@ -63,9 +74,10 @@ fn move_some(
     let is_here = |(entry, at): &&(Entry, Bytes)| **at == *name && entry.state.status != Status::Owed;
     let here: HashMap<u32, State> =
         states.iter().filter(is_here).map(|(entry, _)| (entry.recipient, entry.state)).collect();
-    let mut changes = Vec::new();
+    let (mut changes, mut gone) = (Vec::new(), Vec::new());
     for (recipient, home) in idle {
         let Some(state) = here.get(recipient) else { continue };
+        gone.push(*recipient);
         changes.push(Change { id, recipient: *recipient, state: *state, destination: Some(home.clone()) });
         if !moved.to.contains(home) {
             moved.to.insert(home.clone());
@@ -73,6 +85,8 @@ fn move_some(
     }
     if !changes.is_empty() {
         drop(spool.record(&changes)?);
+        gone.sort_unstable();
+        scheduler.moved(name, id, &Positions::from(gone.as_slice()));
     }
     Ok(())
 }
@@ -181,6 +195,7 @@ mod tests {
     use mail::{Client, Envelope, MailParams, Node, Protocol, Received, Recipient};
     use spool::NewBody;
     use spool::disk::sim::SimDisk;
+    use spool::envelope::Encoded;
     use std::sync::Arc;
 
     /// Hosts of before.
@@ -194,29 +209,50 @@ mod tests {
         (config, routing)
     }
 
-    /// A spool on this disk with a message for so many at `d.test` in the queue [`OLD`], of which nothing is in memory.
-    fn spool(disk: &SimDisk, recipients: u32) -> Arc<Spool> {
-        let spool = spool_on(disk, |config| (config.state_delay_ms, config.cache_bytes) = (0, 0));
-        let envelope = Envelope {
+    fn envelope(recipients: u32) -> Envelope {
+        Envelope {
             id: QueueId::new(1_800_000_000_000_000, Node::default()).unwrap(),
             sender: "<a@s.test>".parse().unwrap(),
             params: MailParams::default(),
             received: Received { at_us: 1, client: Client::Internal, helo: None, protocol: Protocol::Local },
             recipients: (0..recipients).map(|one| Recipient::new(format!("b{one}@d.test").parse().unwrap())).collect(),
-        };
-        let encoded = spool::envelope::Encoded::new(&envelope);
-        let mut recipients = encoded.recipients();
-        recipients.iter_mut().for_each(|one| one.destination = OLD.as_bytes());
+        }
+    }
+
+    /// A message for so many at `d.test` in the queue [`OLD`].
+    fn store(spool: &Spool, recipients: u32) -> Encoded {
+        let encoded = Encoded::to(&envelope(recipients), |_| OLD.as_bytes().to_vec());
+        let recipients = encoded.recipients();
         spool.append(encoded.message(&recipients, NewBody::Whole("x".into()))).unwrap().wait().unwrap();
+        encoded
+    }
+
+    /// A spool on this disk with such a message, of which nothing is in memory.
+    fn spool(disk: &SimDisk, recipients: u32) -> Arc<Spool> {
+        let spool = spool_on(disk, |config| (config.state_delay_ms, config.cache_bytes) = (0, 0));
+        store(&spool, recipients);
         spool
+    }
+
+    /// A scheduler that has these recipients of [`OLD`] in line.
+    fn alone_with(id: QueueId, active: &[u32]) -> impl Fn(&mut dyn FnMut(&mut Scheduler)) + use<> {
+        let mut scheduler = Scheduler::new(schedule::Settings::default(), 1);
+        let job = schedule::Job { message: id, recipients: Positions::from(active), probe: false };
+        if !active.is_empty() {
+            scheduler.add(OLD.as_bytes(), job, schedule::Class::Normal, std::time::Duration::from_secs(1));
+        }
+        let scheduler = std::cell::RefCell::new(scheduler);
+        move |step| step(&mut scheduler.borrow_mut())
     }
 
     #[test]
     fn what_is_under_way_where_it_belongs_is_not_left_behind() {
         let (config, routing) = rule();
         let spool = spool(&SimDisk::new(1), 1);
+        let id = *spool.messages().first().unwrap();
         let moved = |is_active| {
-            let moved = rehome(&spool, &config, &routing, &|_, _, _| is_active).unwrap();
+            let alone = alone_with(id, &if is_active { vec![0] } else { vec![] });
+            let moved = rehome(&spool, &config, &routing, &alone).unwrap();
             (moved.to.len(), moved.left)
         };
         assert_eq!(moved(true), (0, 1), "it belongs elsewhere");
@@ -235,7 +271,7 @@ mod tests {
         let change = Change { id, recipient: 2_000, state: held, destination: None };
         spool.record(&[change]).unwrap().wait().unwrap();
         let before = disk.counters().reads;
-        let moved = rehome(&spool, &config, &routing, &|_, _, position| position % 1_000 == 7).unwrap();
+        let moved = rehome(&spool, &config, &routing, &alone_with(id, &[7, 1_007, 2_007])).unwrap();
         let reads = disk.counters().reads - before;
         assert!(reads <= 4, "{reads} reads for {COUNT} recipients of one message");
         assert_eq!((moved.to.len(), moved.left), (1, 3));
@@ -245,5 +281,25 @@ mod tests {
         assert_eq!((states.len(), left), (COUNT as usize, vec![7, 1_007, 2_007]));
         let is_held = |(entry, _): &&(Entry, Bytes)| entry.state.status == Status::Held;
         assert_eq!(states.iter().find(is_held).map(|(entry, _)| entry.recipient), Some(2_000), "it is held there too");
+    }
+
+    /// What was stored before a configuration came into force may go in line behind it.
+    #[test]
+    fn who_is_moved_before_he_is_in_line_is_in_one_line_only() {
+        let (_service, dispatch, spool) = crate::service::Service::trial_with_spool(Config::default());
+        let encoded = store(&spool, 2);
+        let envelope = envelope(2);
+        let (id, homes) = (envelope.id, [(1, b"smtp:[192.0.2.1]".to_vec())]);
+        let mut moved = Moved::default();
+        dispatch.moves(&mut |scheduler| move_some(&spool, OLD.as_bytes(), id, &homes, scheduler, &mut moved).unwrap());
+        assert_eq!((moved.to.len(), moved.left), (1, 0));
+        dispatch.accepted(&envelope, &encoded, schedule::Class::Normal);
+        let is_active = |position| dispatch.lock().scheduler.is_active(OLD.as_bytes(), id, position);
+        assert!(is_active(0) && !is_active(1));
+        // Who is in line stays.
+        let homes = [(0, b"smtp:[192.0.2.1]".to_vec())];
+        dispatch.moves(&mut |scheduler| move_some(&spool, OLD.as_bytes(), id, &homes, scheduler, &mut moved).unwrap());
+        assert_eq!(moved.left, 1);
+        assert_eq!(spool.by_destination(OLD.as_bytes(), None, 9).len(), 1);
     }
 }
