@@ -140,7 +140,7 @@ fn deferrals(offers: &[&'static str]) {
     let mut setup = by_literal(&hops);
     // Nobody but who hangs takes as long, on a machine that is busy too.
     for key in ["greeting_time", "command_time", "data_time", "block_time", "end_time"] {
-        setup = setup.set(&format!("delivery.{key}"), "\"5s\"");
+        setup = setup.set(&format!("delivery.{key}"), "\"12s\"");
     }
     let server = setup.start();
     let mut client = greeted(server.address());
