@@ -9,7 +9,7 @@
 //! The parts of one message that are of several destinations join in one transaction. What was lost without an answer stands in a
 //! line of its own ([`Again`]) and joins with nothing. Nothing here knows of connections, rates or back-off.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use mail::QueueId;
@@ -361,10 +361,12 @@ impl Line {
         out
     }
 
-    /// Has it asked at `at` by when a message is to be delivered, where nobody was to ask any more.
-    pub(crate) fn ask(&mut self, message: QueueId, destination: DestinationId, at: Duration) {
+    /// Has it asked at `at` by when recipients of a message are to be delivered, where nobody was to ask any more.
+    pub(crate) fn ask(&mut self, message: QueueId, destination: DestinationId, whom: &[u32], at: Duration) {
+        let whom: BTreeSet<u32> = whom.iter().copied().collect();
         let ask = |part: &mut Part| {
-            if part.destination == destination && part.wait.ask == Duration::MAX {
+            let is_it = part.destination == destination && part.wait.ask == Duration::MAX;
+            if is_it && part.recipients.iter().any(|recipient| whom.contains(&recipient)) {
                 part.wait.ask = at;
             }
         };

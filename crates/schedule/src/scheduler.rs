@@ -22,7 +22,7 @@ use crate::settings::Settings;
 use crate::site::Site;
 use crate::stands::Stands;
 use crate::view::{Health, SiteView, View};
-use crate::walk::{OVERDUE_MAX, OVERDUE_MAX_ALL};
+use crate::walk::OVERDUE_MAX_ALL;
 
 /// Decides which message goes to which connection, and when.
 ///
@@ -275,8 +275,7 @@ impl Scheduler {
         }
         let mut site = site_of(&mut self.sites, destination);
         let mut room = destination.room(site.as_deref(), &self.settings, now);
-        let of_one = OVERDUE_MAX.saturating_sub(destination.overdue);
-        room.tells = OVERDUE_MAX_ALL.saturating_sub(self.overdue).min(of_one);
+        room.tells = OVERDUE_MAX_ALL.saturating_sub(self.overdue);
         let before = destination.overdue;
         let line = site.as_deref_mut().map(|site| &mut site.line);
         destination.page((entries, is_end), room, line, &self.settings, now, &mut self.actions);
@@ -287,7 +286,7 @@ impl Scheduler {
         }
     }
 
-    /// Answers [`Action::Overdue`]: the sender was told and the spool knows it; or neither, and it will be tried again.
+    /// Answers [`Action::Overdue`] by age: the sender was told and the spool knows it; or neither, and it will be tried again.
     /// The list is looked at again at the time `again`: now, or later when he could not be told, or is not to be told before.
     /// Until then nobody is told of the age of this message.
     pub fn settled(
@@ -313,6 +312,26 @@ impl Scheduler {
             }
             self.marks.destination(destination);
         }
+    }
+
+    /// Answers [`Overdue::Owed`](crate::Overdue::Owed): the sender was told, or it is to be tried again at the time `again`.
+    pub fn reported(
+        &mut self,
+        destination: DestinationId,
+        message: QueueId,
+        recipients: &Positions,
+        again: Duration,
+        now: Duration,
+    ) {
+        let Some(destination) = self.destinations.get_mut(&destination) else { return };
+        if destination.active.has_any(message, recipients) {
+            self.overdue = self.overdue.saturating_sub(1);
+            // Nobody has it in line.
+            let left = (again, false);
+            destination.is_told(message, recipients, left, None, &self.settings, now);
+            destination.look_by(again);
+        }
+        self.marks.destination(destination);
     }
 
     /// Says by when recipients are to be delivered. If they still wait at that time, and no connection has them,

@@ -113,8 +113,8 @@ struct Sorted {
     warn: Vec<u32>,
     ask: Vec<u32>,
     owed: Vec<u32>,
-    /// Some are in line whose time is not known.
-    has_untimed: bool,
+    /// Those in line, or in flight, whose time is not known.
+    untimed: Vec<u32>,
 }
 
 impl Destination {
@@ -147,7 +147,8 @@ impl Destination {
             // One for work pauses: what it has not read may be older than it should be.
             let known = [walk.kept, self.look_at].into_iter().flatten().min();
             let look = if walk.keeps && !self.unseen { known } else { Some(Duration::ZERO) };
-            return look.filter(|_| room.is_full && !walk.is_look).map(|at| at.max(self.rest_until));
+            let may_look = room.is_full && !walk.is_look && self.overdue < OVERDUE_MAX;
+            return look.filter(|_| may_look).map(|at| at.max(self.rest_until));
         }
         let may_look = room.down.is_some() || room.work_from.is_some() || room.is_full;
         let look = if room.is_full && self.unseen { Some(Duration::ZERO) } else { self.look_at };
@@ -231,6 +232,9 @@ impl Destination {
         walk.is_probe &= room.down.is_some();
         if walk.is_look {
             room.limit = 0;
+        } else if room.down.is_none() {
+            // It does not wait until senders are told.
+            room.tells = room.tells.min(OVERDUE_MAX.saturating_sub(self.overdue));
         }
         let is_last = is_end || entries.is_empty();
         let whole = if is_last { entries } else { without_last_group(entries) };
@@ -245,12 +249,11 @@ impl Destination {
             } else {
                 sorted.class = first.class;
                 self.sort(group, &mut sorted, &mut walk, &room, settings, now);
-                if std::mem::take(&mut sorted.has_untimed)
-                    && let Some(line) = line.as_deref_mut()
-                {
-                    line.ask(first.message, self.id, now);
+                if let Some(line) = line.as_deref_mut().filter(|_| !sorted.untimed.is_empty()) {
+                    line.ask(first.message, self.id, &sorted.untimed, now);
                     self.looks_by(now + LOOK_REST);
                 }
+                sorted.untimed.clear();
                 if let Some(line) = line.as_ref().filter(|_| room.down.is_some()) {
                     self.more |= walk.set_aside(first.message, &mut sorted, &line.again);
                 }
@@ -306,7 +309,7 @@ impl Destination {
             if self.active.contains(entry.message, entry.recipient) {
                 // At a site that is up it is asked for in line.
                 self.unseen |= is_untimed && room.down.is_some();
-                sorted.has_untimed |= is_untimed && room.down.is_none();
+                sorted.untimed.extend((is_untimed && room.down.is_none()).then_some(entry.recipient));
                 continue;
             }
             walk.anchor = Some(*entry);

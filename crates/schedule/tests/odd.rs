@@ -41,6 +41,22 @@ fn pick<T: Clone>(from: &[T], number: u64) -> Option<T> {
     from.get(at).cloned()
 }
 
+/// Answers that a sender was told.
+fn answer(scheduler: &mut Scheduler, seen: &Seen, name: &[u8], now: Duration, (one, two): (u64, u64)) {
+    let Some((destination, message, recipients)) = pick(&seen.told, one) else { return };
+    let soon = now.saturating_add(Duration::from_secs(one % 100));
+    match two % 4 {
+        0 if two / 4 % 2 == 0 => scheduler.settled(destination, message, &recipients, soon, now),
+        0 => scheduler.reported(destination, message, &recipients, soon, now),
+        1 => scheduler.timed(destination, message, &recipients, None, now),
+        _ => {
+            let again = now.saturating_add(Duration::from_secs(two / 4));
+            scheduler.timed(destination, message, &recipients, Some(again), now);
+            scheduler.expect(name, message, &recipients, again);
+        }
+    }
+}
+
 fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, one, two): Call) {
     let name = format!("d{}", one % 5).into_bytes();
     let class = Class::from_bits(u8::try_from(two % 4).unwrap());
@@ -112,22 +128,7 @@ fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, 
                 .collect();
             scheduler.loaded(destination, &page, two.is_multiple_of(2), *now);
         }
-        (16, ..) => {
-            if let Some((destination, message, recipients)) = pick(&seen.told, one) {
-                match two % 4 {
-                    0 => {
-                        let again = now.saturating_add(Duration::from_secs(one % 100));
-                        scheduler.settled(destination, message, &recipients, again, *now);
-                    }
-                    1 => scheduler.timed(destination, message, &recipients, None, *now),
-                    _ => {
-                        let again = now.saturating_add(Duration::from_secs(two / 4));
-                        scheduler.timed(destination, message, &recipients, Some(again), *now);
-                        scheduler.expect(&name, message, &recipients, again);
-                    }
-                }
-            }
-        }
+        (16, ..) => answer(scheduler, seen, &name, *now, (one, two)),
         (17, ..) => scheduler.retry_now(two.is_multiple_of(2).then_some(&*name), *now),
         (18, ..) => {
             let settings = Settings {

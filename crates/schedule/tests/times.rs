@@ -95,6 +95,9 @@ impl Trial {
                 }
                 match kind {
                     Overdue::ByTime => self.scheduler.timed(destination, message, &ONE, again, self.now),
+                    Overdue::Owed => {
+                        self.scheduler.reported(destination, message, &ONE, again.unwrap_or(self.now), self.now);
+                    }
                     _ => self.scheduler.settled(destination, message, &ONE, again.unwrap_or(self.now), self.now),
                 }
             }
@@ -278,6 +281,37 @@ fn mail_goes_to_a_site_that_has_room_while_senders_are_being_told() {
         }
     }
     assert!(done > 300, "{done} went");
+}
+
+/// However the answers come.
+#[test]
+fn senders_of_a_long_list_are_told_without_reading_it_over_and_over() {
+    let list = || (0..6_000).map(|number| waiting(number, START, false));
+    let mut trial = Trial::new(Settings::default(), list());
+    trial.pass(START + 60 * SECOND, |_, _| panic!("nobody is late"));
+    trial.now = START + 4 * HOUR + SECOND;
+    let begun = trial.now;
+    while trial.told.len() < 6_000 {
+        trial.act();
+        for connection in std::mem::take(&mut trial.open) {
+            drop(trial.scheduler.unreachable(connection, Failure::Refused, "refused", trial.now));
+        }
+        if let Some((destination, message, _)) = trial.unanswered.pop() {
+            trial.list.get_mut(&message).unwrap().warned = true;
+            trial.scheduler.settled(destination, message, &ONE, trial.now, trial.now);
+        } else {
+            trial.now = trial.scheduler.wake_at().unwrap().max(trial.now);
+        }
+        assert!(trial.now < begun + 3 * SECOND, "{} of 6,000 were told", trial.told.len());
+    }
+}
+
+#[test]
+fn a_report_that_cannot_be_stored_is_tried_again_when_its_driver_says() {
+    let mut trial =
+        Trial::new(Settings::default(), std::iter::once(Waiting { owed: true, ..waiting(0, START, false) }));
+    trial.pass(START + HOUR, |trial, _| Some(trial.now + 300 * SECOND));
+    assert!((11..=13).contains(&trial.told.len()), "{}", trial.told.len());
 }
 
 /// A page that was read before mail was moved to another list shows it still.

@@ -335,9 +335,6 @@ impl Dispatch {
                 Added::Down { why, .. } => lined.deferred.push((recipients, why)),
             }
         };
-        let is_meant = |scheduler: &Scheduler, name: &[u8], position, now| {
-            is_meant(scheduler, name, position) && !self.is_elsewhere(message, position, name, now)
-        };
         if let [_] = envelope.recipients.as_slice() {
             let name = encoded.destination(0);
             #[cfg(test)]
@@ -348,7 +345,7 @@ impl Dispatch {
                 return lined;
             }
             self.tell(|scheduler, now| {
-                if is_meant(scheduler, name, 0, now) {
+                if is_meant(scheduler, name, 0) && !self.here(message, vec![0], name, now).is_empty() {
                     add(scheduler, name, Positions::One(0), now);
                 }
             });
@@ -360,7 +357,8 @@ impl Dispatch {
         }
         self.tell(|scheduler, now| {
             for (name, mut positions) in jobs {
-                positions.retain(|position| is_meant(scheduler, name, *position, now));
+                positions.retain(|position| is_meant(scheduler, name, *position));
+                let positions = self.here(message, positions, name, now);
                 if !positions.is_empty() {
                     add(scheduler, name, Positions::from(positions.as_slice()), now);
                 }
@@ -369,13 +367,16 @@ impl Dispatch {
         lined
     }
 
-    /// Whether the spool has a recipient in another list than `name`, where he was when he was stored.
-    fn is_elsewhere(&self, message: QueueId, position: u32, name: &[u8], now: Duration) -> bool {
+    /// Those recipients of a stored message that are still in the list `name`.
+    fn here(&self, message: QueueId, positions: Vec<u32>, name: &[u8], now: Duration) -> Vec<u32> {
         // Nobody is moved, most of the time.
         if micros(now) >= self.moves_until.load(Ordering::Acquire) {
-            return false;
+            return positions;
         }
-        self.spool.states_of(message, [position]).first().is_some_and(|(_, list)| **list != *name)
+        let states = self.spool.states_of(message, positions.iter().copied());
+        let gone = states.iter().filter(|(_, list)| **list != *name).map(|(entry, _)| entry.recipient);
+        let gone: BTreeSet<u32> = gone.collect();
+        positions.into_iter().filter(|position| !gone.contains(position)).collect()
     }
 
     /// Moves recipients to other lists, while nobody takes any from a list or puts some in line.
@@ -581,16 +582,20 @@ impl Dispatch {
         jobs
     }
 
-    /// Those that were overdue were settled, or are to be looked at again.
+    /// Those that were overdue were settled, reported if that was owed, or are to be looked at again.
     /// `pause`: how long it makes no sense to look.
     pub(crate) fn settled(
         &self,
         destination: DestinationId,
         message: QueueId,
         recipients: &Positions,
+        is_owed: bool,
         pause: Duration,
     ) {
-        self.tell(|scheduler, now| scheduler.settled(destination, message, recipients, now + pause, now));
+        self.tell(|scheduler, now| match is_owed {
+            true => scheduler.reported(destination, message, recipients, now + pause, now),
+            false => scheduler.settled(destination, message, recipients, now + pause, now),
+        });
     }
 
     /// A message that was in line waits in the spool now: somebody looks when the time is over by which it was to be

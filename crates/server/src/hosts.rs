@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The file, in the spool directory.
 const FILE: &str = "hosts";
 /// What is lost without it.
-const WHAT: &str = "what was known of next hops is";
+const WHAT: &str = "what was known of next hops";
 /// Hosts that are remembered.
 const HOSTS_MAX: usize = 20_000;
 /// The first time a host is passed over, if `delivery.retry_first` is no shorter; it doubles up to `delivery.retry_max`.
@@ -56,7 +56,7 @@ impl HostTable {
         let (hosts, problem) = match file.read(Hosts::bytes_max(&settings)) {
             Ok(Some(bytes)) => {
                 let (hosts, damage) = Hosts::from_bytes(&bytes, settings, now_us, Duration::from_micros(now_us));
-                (hosts, damage.map(|damage| file.problem(&damage.to_string())))
+                (hosts, damage.map(|damage| file.problem(false, &damage.to_string())))
             }
             Ok(None) => (Hosts::new(settings, now_us), None),
             Err(problem) => (Hosts::new(settings, now_us), Some(problem)),

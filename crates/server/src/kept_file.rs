@@ -12,8 +12,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How often they are written.
@@ -24,15 +24,17 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 pub(crate) struct KeptFile {
     /// Nowhere without a spool.
     path: Option<PathBuf>,
-    /// What is lost without it: "what is known of next hops is".
+    /// What is lost without it: "what was known of next hops".
     what: &'static str,
     has_changed: AtomicBool,
+    /// One writes at a time.
+    writes: Mutex<()>,
     /// The operator knows that it cannot be written.
     is_told: AtomicBool,
 }
 
 impl KeptFile {
-    /// The file with this name in the spool directory. `what` is lost without it, with its verb.
+    /// The file with this name in the spool directory. `what` is lost without it.
     pub(crate) fn new(directory: &Path, name: &str, what: &'static str) -> Self {
         Self { path: Some(directory.join(name)), what, ..Self::default() }
     }
@@ -44,15 +46,17 @@ impl KeptFile {
     pub(crate) fn read(&self, max: usize) -> Result<Option<Vec<u8>>, String> {
         match self.path.as_ref().map(|path| read(path, max)) {
             Some(Ok(bytes)) => Ok(Some(bytes)),
-            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => Err(self.problem(&error.to_string())),
+            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => Err(self.problem(false, &error.to_string())),
             None | Some(Err(_)) => Ok(None),
         }
     }
 
-    /// What to tell the operator if it makes no sense.
-    pub(crate) fn problem(&self, why: &str) -> String {
+    /// What to tell the operator if it makes no sense, or some of it does not. It is replaced soon.
+    pub(crate) fn problem(&self, is_partial: bool, why: &str) -> String {
+        self.changed();
         let (path, what) = (self.path.as_deref().unwrap_or_else(|| Path::new("")).display(), self.what);
-        format!("{path}: {what} forgotten: {why}; mail goes all the same, and the file is replaced")
+        let how = if is_partial { "is known in part" } else { "is forgotten" };
+        format!("{path}: {what} {how}: {why}; mail goes all the same, and the file is replaced")
     }
 
     /// What is to stand in it is not what it was.
@@ -68,6 +72,7 @@ impl KeptFile {
         let Some(path) = self.path.as_ref().filter(|_| self.has_changed.swap(false, Ordering::Relaxed)) else {
             return Ok(());
         };
+        let _turn = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
         match replace(path, &bytes()) {
             Ok(()) => {
                 self.is_told.store(false, Ordering::Relaxed);
@@ -78,7 +83,7 @@ impl KeptFile {
                 let is_told = self.is_told.swap(true, Ordering::Relaxed);
                 let (path, what) = (path.display(), self.what);
                 let text = format!(
-                    "{path} cannot be written: {error}; {what} lost at the end of the server: make room, or see who owns the directory"
+                    "{path} cannot be written: {error}; {what} is lost at the end of the server: make room, or see who owns the directory"
                 );
                 if is_told { Ok(()) } else { Err(text) }
             }
@@ -122,9 +127,14 @@ fn read(path: &Path, max: usize) -> io::Result<Vec<u8>> {
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("tmp");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(bytes)?;
+    let written = file.write_all(bytes);
     drop(file);
-    Ok(rustix::fs::rename(&new, path)?)
+    let replaced = written.and_then(|()| Ok(rustix::fs::rename(&new, path)?));
+    if replaced.is_err() {
+        // It would take room where there is none.
+        drop(std::fs::remove_file(&new));
+    }
+    replaced
 }
 
 #[cfg(test)]
@@ -135,11 +145,11 @@ mod tests {
     fn it_is_written_when_something_changed_and_told_of_once() {
         let directory = tempfile::tempdir().unwrap();
         let within = directory.path().join("gone");
-        let kept = KeptFile::new(&within, "facts", "all facts are");
+        let kept = KeptFile::new(&within, "facts", "what we knew");
         assert_eq!((kept.read(9), kept.save(|| unreachable!())), (Ok(None), Ok(())));
         kept.changed();
         let text = kept.save(|| b"one".to_vec()).unwrap_err();
-        assert!(text.contains("gone/facts cannot be written: ") && text.contains("all facts are lost"), "{text}");
+        assert!(text.contains("gone/facts cannot be written: ") && text.contains("what we knew is lost"), "{text}");
         assert_eq!(kept.save(|| b"one".to_vec()), Ok(()), "told");
         std::fs::create_dir(&within).unwrap();
         assert_eq!(kept.save(|| b"one".to_vec()), Ok(()));

@@ -145,6 +145,22 @@ fn reports_on_held_mail_tell_what_was_asked_and_when_it_ends() {
     ends_empty(server);
 }
 
+/// It is older than mail whose sender hears of a delay when it is tried first, and that is no reason not to try it again.
+#[test]
+fn held_mail_is_tried_as_other_mail_is_once_its_time_has_come() {
+    let (hop, gate) = gated(&["PIPELINING"]);
+    let setup = relay(&[&hop]).set("delivery.warn_after", "\"6s\"");
+    let server = setup.listen("protocol = \"submission\", auth_required = false").start();
+    send(&server, "<a@client.test> HOLDFOR=7", &["b@d.test"], CONTENT);
+    // Six seconds after the first try its sender hears of the delay.
+    Report::of(&hop.wait(1)[0]).expect(&[("final-recipient", "rfc822; b@d.test"), ("action", "delayed")]);
+    let tries = hop.talks().concat().iter().filter(|line| line.starts_with("RCPT TO:<b@d.test>")).count();
+    assert!(tries >= 3, "{tries}");
+    gate.store(true, Ordering::Release);
+    hop.wait(2);
+    ends_empty(server);
+}
+
 // RFC 6710 §4.1 (test), RFC 6710 §4.2 (test), RFC 6710 §4.6 (test)
 #[test]
 fn a_priority_goes_on_and_is_traced_logged_and_that_of_reports() {

@@ -98,7 +98,10 @@ impl Rig {
             };
             assert!(told.is_none(), "told twice: {kind:?}");
         }
-        self.scheduler.settled(destination, message, whom, now, now);
+        match kind {
+            Overdue::Owed => self.scheduler.reported(destination, message, whom, now, now),
+            _ => self.scheduler.settled(destination, message, whom, now, now),
+        }
     }
 
     /// Gives a recipient back that was tried in vain, if the time of his message is over. Says whether.

@@ -20,7 +20,7 @@ use schedule::{ConnectionId, DestinationId, Job, Overdue, Positions, Scheduler, 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -107,16 +107,15 @@ async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>, all: bool) {
     let (config, routing) = (live.config.clone(), service.routing.load_full());
     let dispatcher = Arc::clone(dispatch);
     let alone = move |step: &mut dyn FnMut(&mut Scheduler)| dispatcher.moves(step);
-    let moved = blocking::run(move || rehome::rehome(&spool, &config, &routing, &alone)).await;
-    let moved = match moved {
-        Ok(Ok(moved)) => moved,
-        Ok(Err(error)) => {
-            let text = format!("mail that waits for old hosts cannot be given new destinations: {error}");
-            service.tell(&Event::Spool { severity: Severity::Error, text: &text });
-            rehome::Moved::default()
-        }
-        Err(_) => rehome::Moved::default(),
-    };
+    let moved = Arc::new(Mutex::new(rehome::Moved::default()));
+    let counts = Arc::clone(&moved);
+    // What was moved before an error or a panic is known all the same.
+    let outcome = blocking::run(move || rehome::rehome(&spool, &config, &routing, &alone, &counts));
+    if let Ok(Err(error)) = outcome.await {
+        let text = format!("mail that waits for old hosts cannot be given new destinations: {error}");
+        service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+    }
+    let moved = std::mem::take(&mut *moved.lock().unwrap_or_else(PoisonError::into_inner));
     // With `delivery.mode = "queue"` the scheduler leaves alone what nobody has released.
     if all {
         dispatch.restore();
@@ -202,7 +201,7 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
                         let again = dispatch.now() + settle::TELL_AGAIN;
                         return dispatch.timed(destination, message, &recipients, Some(again));
                     }
-                    dispatch.settled(destination, message, &recipients, settle::TELL_AGAIN);
+                    dispatch.settled(destination, message, &recipients, kind == Overdue::Owed, settle::TELL_AGAIN);
                 }
             });
             tasks.spawn(async move {
@@ -217,7 +216,7 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
                 let pause = overdue::settle(&service, &dispatch, &name, message, &recipients, kind).await;
                 drop(permit);
                 owed.paid();
-                dispatch.settled(destination, message, &recipients, pause);
+                dispatch.settled(destination, message, &recipients, kind == Overdue::Owed, pause);
             });
         }
     }

@@ -11,6 +11,7 @@ use route::resolve::{Outcome, Request};
 use schedule::{Positions, Scheduler};
 use spool::{Change, Entry, Spool, State, Status, Store as _, StoredRecipient};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
 
 /// Recipients that are moved at a time: deliveries wait for that.
 const MOVES_MAX: usize = 64;
@@ -32,27 +33,34 @@ pub(super) struct Moved {
 /// Mail for a domain goes to other hosts by itself when mailertable or the smart hosts change. What waits for hosts by their
 /// names, or for a domain whose users are here now, is read to know its senders and recipients. A copy stays where it is.
 ///
+/// `moved` says what was moved also after an error.
+///
 /// # Errors
-/// The spool cannot record it; the mail stays where it is.
+/// The spool cannot record it; the mail that was not moved stays where it is.
 pub(super) fn rehome(
     spool: &Spool,
     config: &Config,
     routing: &Routing,
     alone: Alone<'_>,
-) -> Result<Moved, spool::Error> {
-    let mut moved = Moved::default();
+    moved: &Mutex<Moved>,
+) -> Result<(), spool::Error> {
     let mover = Mover::new(config, routing);
-    for (name, count) in spool.destinations().iter().filter(|(name, _)| mover.is_old(name)) {
+    let mut lists = spool.destinations();
+    lists.retain(|(name, _)| mover.is_old(name));
+    // In an order that a second run would take too.
+    lists.sort_unstable();
+    for (name, count) in &lists {
         for (id, positions) in by_message(&all_of(spool, name, *count)) {
             let homes = mover.homes(spool, name, id, &positions);
             for some in homes.chunks(MOVES_MAX) {
                 let mut outcome = Ok(());
+                let mut moved = moved.lock().unwrap_or_else(PoisonError::into_inner);
                 alone(&mut |scheduler| outcome = move_some(spool, name, id, some, scheduler, &mut moved));
                 outcome?;
             }
         }
     }
-    Ok(moved)
+    Ok(())
 }
 
 /// Moves some recipients of one message from a queue to where they belong. Whom the scheduler has stays: his attempt goes by the list
@@ -252,7 +260,9 @@ mod tests {
         let id = *spool.messages().first().unwrap();
         let moved = |is_active| {
             let alone = alone_with(id, &if is_active { vec![0] } else { vec![] });
-            let moved = rehome(&spool, &config, &routing, &alone).unwrap();
+            let moved = Mutex::default();
+            rehome(&spool, &config, &routing, &alone, &moved).unwrap();
+            let moved: Moved = moved.into_inner().unwrap();
             (moved.to.len(), moved.left)
         };
         assert_eq!(moved(true), (0, 1), "it belongs elsewhere");
@@ -271,7 +281,9 @@ mod tests {
         let change = Change { id, recipient: 2_000, state: held, destination: None };
         spool.record(&[change]).unwrap().wait().unwrap();
         let before = disk.counters().reads;
-        let moved = rehome(&spool, &config, &routing, &alone_with(id, &[7, 1_007, 2_007])).unwrap();
+        let moved = Mutex::default();
+        rehome(&spool, &config, &routing, &alone_with(id, &[7, 1_007, 2_007]), &moved).unwrap();
+        let moved: Moved = moved.into_inner().unwrap();
         let reads = disk.counters().reads - before;
         assert!(reads <= 4, "{reads} reads for {COUNT} recipients of one message");
         assert_eq!((moved.to.len(), moved.left), (1, 3));

@@ -19,7 +19,7 @@ const REASON_BYTES_MAX: usize = 512;
 /// The file, in the spool directory.
 const FILE: &str = "replies";
 /// What is lost without it.
-const WHAT: &str = "why mail waits, in the words of other servers, is";
+const WHAT: &str = "why mail waits, in the words of other servers,";
 /// Its first line.
 const HEAD: &str = "mailrace replies 1";
 /// Octets of a line without the words, at most: an id, a position, a reason, spaces.
@@ -77,12 +77,13 @@ impl Reasons {
         let problem = match file.read(REASONS_MAX * (REASON_BYTES_MAX + LINE_BYTES_MAX)) {
             Ok(Some(bytes)) => {
                 let (lines, damage) = parse(&bytes);
+                let is_partial = !lines.is_empty();
                 for ((id, recipient), reason, text) in lines {
                     if !spool.states_of(id, [recipient]).is_empty() {
                         kept.remember((id, recipient), reason, &text);
                     }
                 }
-                damage.map(|why| file.problem(&why))
+                damage.map(|why| file.problem(is_partial, &why))
             }
             Ok(None) => None,
             Err(problem) => Some(problem),
