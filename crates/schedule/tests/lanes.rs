@@ -7,32 +7,16 @@ mod rig;
 use std::time::Duration;
 
 use mail::QueueId;
-use rig::hands::{act, add, id, job, opened, taken};
+use rig::hands::{act, add, id, job, opened, taken, waiting};
 use rig::{Host, LAG, LIMITS, Manner, Rig, START};
 use schedule::{
     Action, Added, Class, ConnectionId, Failure, Feedback, Health, Job, Lane, Limits, Overdue, Place, Scheduler,
-    Settings, Take, Waiting,
+    Settings, Take,
 };
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
-
-/// A message that nobody has tried yet, as the spool lists it.
-fn waiting(number: u64) -> Waiting {
-    let (message, class) = (id(number), Class::Normal);
-    Waiting {
-        message,
-        recipient: 0,
-        due_s: 0,
-        attempts: 0,
-        warned: false,
-        held: false,
-        class,
-        timed: false,
-        owed: false,
-    }
-}
 
 #[test]
 fn a_message_to_many_domains_of_one_site_is_one_transaction() {
@@ -204,7 +188,7 @@ fn who_never_answers_is_down_and_stays_in_the_slow_lane() {
     for number in 0..2 {
         let mut actions = act(&mut scheduler, LIMITS, now);
         if let [Action::Load { destination, .. }] = actions[..] {
-            scheduler.loaded(destination, &[waiting(number)], true, now);
+            scheduler.loaded(destination, &[waiting(number, 0)], true, now);
             actions = act(&mut scheduler, LIMITS, now);
         }
         let [(connection, lane)] = opened(&actions)[..] else { panic!("{actions:?}") };
@@ -406,7 +390,7 @@ fn lists(scheduler: &mut Scheduler, now: Duration) -> Vec<Action> {
         };
         let name = String::from_utf8(scheduler.name(destination).unwrap().to_vec()).unwrap();
         let number = name.strip_prefix("dead-").unwrap().parse().unwrap();
-        scheduler.loaded(destination, &[waiting(number)], true, now);
+        scheduler.loaded(destination, &[waiting(number, 0)], true, now);
         actions.extend(act(scheduler, LIMITS, now));
     }
     others
@@ -582,18 +566,7 @@ fn a_site_that_is_never_what_it_is_said_to_be_is_not_asked_without_end_and_its_m
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     add(&mut scheduler, "a", 0);
     let (mut now, mut opens, mut deferred) = (START, 0, 0);
-    let (message, class) = (id(0), Class::Normal);
-    let one = Waiting {
-        message,
-        recipient: 0,
-        due_s: 0,
-        attempts: 0,
-        warned: false,
-        held: false,
-        class,
-        timed: false,
-        owed: false,
-    };
+    let one = waiting(0, 0);
     let told = 'told: loop {
         let actions = act(&mut scheduler, LIMITS, now);
         if actions.is_empty() {

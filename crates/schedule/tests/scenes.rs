@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use mail::QueueId;
-use rig::hands::{id, job, next_at};
+use rig::hands::{id, job, next_at, waiting};
 use rig::{Host, LIMITS, Manner, Rig, START};
 use schedule::{
     Action, Added, Blame, Class, ConnectionId, DestinationId, Failure, Feedback, Health, Job, Limits, Overdue,
@@ -21,21 +21,6 @@ const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 fn rig(settings: Settings, hosts: Vec<Host>) -> Rig {
     Rig::new(settings, Manner::default(), hosts, 7)
-}
-
-fn waiting(number: u64, due_s: u32) -> Waiting {
-    let (attempts, class) = (u8::from(due_s > 0), Class::Normal);
-    Waiting {
-        message: id(number),
-        recipient: 0,
-        due_s,
-        attempts,
-        warned: false,
-        held: false,
-        class,
-        timed: false,
-        owed: false,
-    }
 }
 
 /// What is next to do when all mail goes to one site.

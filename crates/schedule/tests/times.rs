@@ -114,19 +114,7 @@ impl Trial {
 }
 
 fn waiting(number: u64, due: Duration, timed: bool) -> Waiting {
-    let due_s = u32::try_from(due.as_secs()).unwrap();
-    let (attempts, class) = (u8::from(due_s > 0), Class::Normal);
-    Waiting {
-        message: id(number),
-        recipient: 0,
-        due_s,
-        attempts,
-        warned: false,
-        held: false,
-        class,
-        timed,
-        owed: false,
-    }
+    Waiting { timed, ..rig::hands::waiting(number, u32::try_from(due.as_secs()).unwrap()) }
 }
 
 #[test]

@@ -5,8 +5,7 @@ use crate::hop::{Act, At, Hop, Manners};
 use crate::report::Report;
 use crate::world::{any_line, ends_empty, lines, relay, send, wait_line, waiting};
 use serde_json::Value;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
 
@@ -97,14 +96,7 @@ fn who_wants_to_hear_nothing_hears_nothing_and_the_null_sender_is_the_postmaster
 
 #[test]
 fn what_is_being_delivered_is_left_alone() {
-    let gate = Arc::new(AtomicBool::new(false));
-    let is_open = Arc::clone(&gate);
-    let hop = Hop::new(Manners::default().script(move |moment| {
-        if moment.at == At::Dot {
-            poll("the gate", || is_open.load(Ordering::Acquire).then_some(()));
-        }
-        Act::Well
-    }));
+    let (hop, gate) = Hop::gated_at_dot();
     let mut server = relay(&[&hop]).set("delivery.pipelining", "false").start();
     send(&server, "a@client.test", &["b@d.test"], CONTENT);
     poll("it is being delivered", || {

@@ -3,11 +3,11 @@
 //! A [`Script`] is asked at each [`At`] of each connection and says what to do; what it leaves alone is done as a good server
 //! does it. Every hop has a loopback address of its own, so that it can close its port and open it again.
 
-use crate::harness::{SOON, pause};
+use crate::harness::{SOON, pause, poll};
 use crate::wire::Wire;
 use rustls::ServerConfig;
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -213,6 +213,19 @@ impl Hop {
     /// A good server.
     pub(crate) fn good() -> Self {
         Self::new(Manners::default())
+    }
+
+    /// A server that has a message whole and says nothing to it until the gate is open.
+    pub(crate) fn gated_at_dot() -> (Self, Arc<AtomicBool>) {
+        let gate = Arc::new(AtomicBool::new(false));
+        let is_open = Arc::clone(&gate);
+        let hop = Self::new(Manners::default().script(move |moment| {
+            if moment.at == At::Dot {
+                poll("the gate", || is_open.load(Ordering::Acquire).then_some(()));
+            }
+            Act::Well
+        }));
+        (hop, gate)
     }
 
     /// A hop at this address; `None` if it is taken.

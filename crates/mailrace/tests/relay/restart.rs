@@ -138,14 +138,7 @@ fn sigterm_loses_nothing_and_repeats_nothing() {
 /// The end comes between the final dot and its reply: the reply is waited for.
 #[test]
 fn sigterm_waits_for_the_answer_to_a_message() {
-    let gate = Arc::new(AtomicBool::new(false));
-    let is_open = Arc::clone(&gate);
-    let hop = Hop::new(Manners::default().script(move |moment| {
-        if moment.at == At::Dot {
-            poll("the gate", || is_open.load(Ordering::Acquire).then_some(()));
-        }
-        Act::Well
-    }));
+    let (hop, gate) = Hop::gated_at_dot();
     let mut server = relay(&[&hop]).start();
     send(&server, "a@client.test", &["b@d.test"], b"Subject: x\r\n\r\n");
     poll("no DATA", || hop.talks().concat().contains(&"DATA".to_owned()).then_some(()));

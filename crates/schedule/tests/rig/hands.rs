@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use mail::{Node, QueueId};
-use schedule::{Action, Added, Class, ConnectionId, Job, Lane, Limits, Place, Positions, Scheduler, Take};
+use schedule::{Action, Added, Class, ConnectionId, Job, Lane, Limits, Place, Positions, Scheduler, Take, Waiting};
 
 use super::START;
 
@@ -18,6 +18,21 @@ pub fn id(number: u64) -> QueueId {
 /// One recipient of a message.
 pub fn job(number: u64) -> Job {
     Job { message: id(number), recipients: Positions::One(0), probe: false }
+}
+
+/// Its recipient as the spool lists him, due at this second; nobody has tried him if that is 0.
+pub fn waiting(number: u64, due_s: u32) -> Waiting {
+    Waiting {
+        message: id(number),
+        recipient: 0,
+        due_s,
+        attempts: u8::from(due_s > 0),
+        warned: false,
+        held: false,
+        class: Class::Normal,
+        timed: false,
+        owed: false,
+    }
 }
 
 /// Adds a job for a site that is named as its destination.
