@@ -345,7 +345,7 @@ impl Dispatch {
                 return lined;
             }
             self.tell(|scheduler, now| {
-                if is_meant(scheduler, name, 0) && !self.here(message, vec![0], name, now).is_empty() {
+                if is_meant(scheduler, name, 0) && (!self.moves(now) || !self.here(message, vec![0], name).is_empty()) {
                     add(scheduler, name, Positions::One(0), now);
                 }
             });
@@ -358,7 +358,7 @@ impl Dispatch {
         self.tell(|scheduler, now| {
             for (name, mut positions) in jobs {
                 positions.retain(|position| is_meant(scheduler, name, *position));
-                let positions = self.here(message, positions, name, now);
+                let positions = if self.moves(now) { self.here(message, positions, name) } else { positions };
                 if !positions.is_empty() {
                     add(scheduler, name, Positions::from(positions.as_slice()), now);
                 }
@@ -367,12 +367,13 @@ impl Dispatch {
         lined
     }
 
+    /// Whether what was stored before now may have been moved since then: most of the time nobody is moved.
+    fn moves(&self, now: Duration) -> bool {
+        micros(now) < self.moves_until.load(Ordering::Acquire)
+    }
+
     /// Those recipients of a stored message that are still in the list `name`.
-    fn here(&self, message: QueueId, positions: Vec<u32>, name: &[u8], now: Duration) -> Vec<u32> {
-        // Nobody is moved, most of the time.
-        if micros(now) >= self.moves_until.load(Ordering::Acquire) {
-            return positions;
-        }
+    fn here(&self, message: QueueId, positions: Vec<u32>, name: &[u8]) -> Vec<u32> {
         let states = self.spool.states_of(message, positions.iter().copied());
         let gone = states.iter().filter(|(_, list)| **list != *name).map(|(entry, _)| entry.recipient);
         let gone: BTreeSet<u32> = gone.collect();
@@ -380,7 +381,7 @@ impl Dispatch {
     }
 
     /// Moves recipients to other lists, while nobody takes any from a list or puts some in line.
-    fn moves(&self, step: &mut dyn FnMut(&mut Scheduler)) {
+    fn move_alone(&self, step: &mut dyn FnMut(&mut Scheduler)) {
         self.tell(|scheduler, now| {
             self.moves_until.store(micros(now + MOVES_ARE_SEEN), Ordering::Release);
             step(scheduler);

@@ -106,7 +106,7 @@ async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>, all: bool) {
     let (live, spool) = (service.live.load_full(), Arc::clone(&dispatch.spool));
     let (config, routing) = (live.config.clone(), service.routing.load_full());
     let dispatcher = Arc::clone(dispatch);
-    let alone = move |step: &mut dyn FnMut(&mut Scheduler)| dispatcher.moves(step);
+    let alone = move |step: &mut dyn FnMut(&mut Scheduler)| dispatcher.move_alone(step);
     let moved = Arc::new(Mutex::new(rehome::Moved::default()));
     let counts = Arc::clone(&moved);
     // What was moved before an error or a panic is known all the same.

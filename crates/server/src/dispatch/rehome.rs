@@ -303,14 +303,16 @@ mod tests {
         let envelope = envelope(2);
         let (id, homes) = (envelope.id, [(1, b"smtp:[192.0.2.1]".to_vec())]);
         let mut moved = Moved::default();
-        dispatch.moves(&mut |scheduler| move_some(&spool, OLD.as_bytes(), id, &homes, scheduler, &mut moved).unwrap());
+        dispatch
+            .move_alone(&mut |scheduler| move_some(&spool, OLD.as_bytes(), id, &homes, scheduler, &mut moved).unwrap());
         assert_eq!((moved.to.len(), moved.left), (1, 0));
         dispatch.accepted(&envelope, &encoded, schedule::Class::Normal);
         let is_active = |position| dispatch.lock().scheduler.is_active(OLD.as_bytes(), id, position);
         assert!(is_active(0) && !is_active(1));
         // Who is in line stays.
         let homes = [(0, b"smtp:[192.0.2.1]".to_vec())];
-        dispatch.moves(&mut |scheduler| move_some(&spool, OLD.as_bytes(), id, &homes, scheduler, &mut moved).unwrap());
+        dispatch
+            .move_alone(&mut |scheduler| move_some(&spool, OLD.as_bytes(), id, &homes, scheduler, &mut moved).unwrap());
         assert_eq!(moved.left, 1);
         assert_eq!(spool.by_destination(OLD.as_bytes(), None, 9).len(), 1);
     }
