@@ -1,5 +1,6 @@
 //! What senders ask of time and priority, on the way to the next hop and in what they hear.
 
+use crate::harness::pause;
 use crate::hop::{Act, At, Hop, Manners, Moment};
 use crate::report::{Fields, Report};
 use crate::world::{by_literal, ends_empty, relay, send, stopped, wait_line};
@@ -7,6 +8,7 @@ use spool::disk::real::RealDisk;
 use spool::{Change, Config, Entry, Spool, State, Store as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 const CONTENT: &[u8] = b"Subject: lunch\r\nFrom: a@client.test\r\n\r\nAt noon.\r\n";
 const LATER: &str = "451 4.7.1 Greylisted, come back";
@@ -145,19 +147,30 @@ fn reports_on_held_mail_tell_what_was_asked_and_when_it_ends() {
     ends_empty(server);
 }
 
-/// It is older than mail whose sender hears of a delay when it is tried first, and that is no reason not to try it again.
+/// It is older than mail whose sender hears of a delay when it is tried first. That is no reason not to try it again, although its list
+/// was read meanwhile for the mail beside it.
 #[test]
 fn held_mail_is_tried_as_other_mail_is_once_its_time_has_come() {
-    let (hop, gate) = gated(&["PIPELINING"]);
+    let gate = Arc::new(AtomicBool::new(false));
+    let (is_open, is_known) = (Arc::clone(&gate), AtomicBool::new(false));
+    let hop = Hop::new(Manners::offering(&["PIPELINING"]).script(move |moment| match moment.at {
+        At::Rcpt if moment.line.contains("<beside@") && !is_known.swap(true, Ordering::AcqRel) => Act::Say(LATER),
+        At::Rcpt if moment.line.contains("<held@") && !is_open.load(Ordering::Acquire) => Act::Say(LATER),
+        _ => Act::Well,
+    }));
     let setup = relay(&[&hop]).set("delivery.warn_after", "\"6s\"");
+    let setup = setup.set("delivery.retry_first", "\"2s\"").set("delivery.retry_max", "\"2s\"");
     let server = setup.listen("protocol = \"submission\", auth_required = false").start();
-    send(&server, "<a@client.test> HOLDFOR=7", &["b@d.test"], CONTENT);
+    send(&server, "<a@client.test> HOLDFOR=7", &["held@d.test"], CONTENT);
+    pause(Duration::from_secs(6));
+    send(&server, "a@client.test", &["beside@d.test"], CONTENT);
+    assert_eq!(hop.wait(1)[0].to(), "beside@d.test");
     // Six seconds after the first try its sender hears of the delay.
-    Report::of(&hop.wait(1)[0]).expect(&[("final-recipient", "rfc822; b@d.test"), ("action", "delayed")]);
-    let tries = hop.talks().concat().iter().filter(|line| line.starts_with("RCPT TO:<b@d.test>")).count();
+    Report::of(&hop.wait(2)[1]).expect(&[("final-recipient", "rfc822; held@d.test"), ("action", "delayed")]);
+    let tries = hop.talks().concat().iter().filter(|line| line.starts_with("RCPT TO:<held@d.test>")).count();
     assert!(tries >= 3, "{tries}");
     gate.store(true, Ordering::Release);
-    hop.wait(2);
+    hop.wait(3);
     ends_empty(server);
 }
 
