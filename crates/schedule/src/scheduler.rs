@@ -297,21 +297,13 @@ impl Scheduler {
         again: Duration,
         now: Duration,
     ) {
-        if let Some(destination) = self.destinations.get_mut(&destination) {
-            if destination.active.has_any(message, recipients) {
-                self.overdue = self.overdue.saturating_sub(1);
-                destination.is_young(message, again, now);
-                let (left, mut site) = ((again, true), site_of(&mut self.sites, destination));
-                if !destination.is_told(message, recipients, left, site.as_deref_mut(), &self.settings, now) {
-                    // It may be due before its age counts. Where there was no room to know that, the walk would ask again.
-                    destination.look_by(if destination.is_young_at(message, now) { now } else { again });
-                }
-                if let (Some(site), Some(id)) = (site, destination.site) {
-                    self.marks.site(id, site);
-                }
+        self.answers(destination, message, recipients, |destination, site, settings| {
+            destination.is_young(message, again, now);
+            if !destination.is_told(message, recipients, (again, true), site, settings, now) {
+                // It may be due before its age counts. Where there was no room to know that, the walk would ask again.
+                destination.look_by(if destination.is_young_at(message, now) { now } else { again });
             }
-            self.marks.destination(destination);
-        }
+        });
     }
 
     /// Answers [`Overdue::Owed`](crate::Overdue::Owed): the sender was told, or it is to be tried again at the time `again`.
@@ -323,15 +315,10 @@ impl Scheduler {
         again: Duration,
         now: Duration,
     ) {
-        let Some(destination) = self.destinations.get_mut(&destination) else { return };
-        if destination.active.has_any(message, recipients) {
-            self.overdue = self.overdue.saturating_sub(1);
-            // Nobody has it in line.
-            let left = (again, false);
-            destination.is_told(message, recipients, left, None, &self.settings, now);
+        self.answers(destination, message, recipients, |destination, site, settings| {
+            destination.is_told(message, recipients, (again, false), site, settings, now);
             destination.look_by(again);
-        }
-        self.marks.destination(destination);
+        });
     }
 
     /// Says by when recipients are to be delivered. If they still wait at that time, and no connection has them,
@@ -354,26 +341,41 @@ impl Scheduler {
         again: Option<Duration>,
         now: Duration,
     ) {
-        let Some(destination) = self.destinations.get_mut(&destination) else { return };
-        if destination.active.has_any(message, recipients) {
-            self.overdue = self.overdue.saturating_sub(1);
-            let (left, mut site) = ((now, again.is_some()), site_of(&mut self.sites, destination));
-            if !destination.is_told(message, recipients, left, site.as_deref_mut(), &self.settings, now) {
+        self.answers(destination, message, recipients, |destination, site, settings| {
+            if !destination.is_told(message, recipients, (now, again.is_some()), site, settings, now) {
                 // Walks stepped over them meanwhile.
                 destination.more = true;
-                let ages = [false, true].map(|warned| check_at(message, Duration::MAX, warned, &self.settings));
+                let ages = [false, true].map(|warned| check_at(message, Duration::MAX, warned, settings));
                 if let Some(at) = ages.into_iter().find(|at| *at > now).filter(|_| again.is_some()) {
                     destination.look_by(at);
                 }
             }
-            if let (Some(site), Some(id)) = (site, destination.site) {
-                self.marks.site(id, site);
-            }
-        }
+        });
+        let Some(destination) = self.destinations.get_mut(&destination) else { return };
         match (again, &mut destination.times) {
             (Some(at), _) => destination.expect(message, recipients, at),
             (None, Some(times)) => times.forget(message, recipients),
             (None, None) => {}
+        }
+        self.marks.destination(destination);
+    }
+
+    /// A sender was told, or is not to be told now: `does` what follows for recipients that are out of everybody's way until then.
+    fn answers(
+        &mut self,
+        destination: DestinationId,
+        message: QueueId,
+        recipients: &Positions,
+        does: impl FnOnce(&mut Destination, Option<&mut Site>, &Settings),
+    ) {
+        let Some(destination) = self.destinations.get_mut(&destination) else { return };
+        if destination.active.has_any(message, recipients) {
+            self.overdue = self.overdue.saturating_sub(1);
+            let mut site = site_of(&mut self.sites, destination);
+            does(destination, site.as_deref_mut(), &self.settings);
+            if let (Some(site), Some(id)) = (site, destination.site) {
+                self.marks.site(id, site);
+            }
         }
         self.marks.destination(destination);
     }
