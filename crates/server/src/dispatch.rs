@@ -7,6 +7,7 @@
 //!
 //! A crash forgets everything here. At the start each destination that the spool has recipients for is due.
 
+mod accepted;
 mod bounce;
 mod claims;
 mod errands;
@@ -26,7 +27,7 @@ use crate::routing::Routing;
 use crate::service::Service;
 use crate::settle;
 #[cfg(test)]
-use crate::simulation::{Sabotage, Sizes, hold_back, is_sabotaged, let_go};
+use crate::simulation::{Sabotage, Sizes, is_sabotaged, let_go};
 pub(crate) use claims::Claims;
 use errands::{Errand, Task};
 pub(crate) use errands::{reconfigure, run};
@@ -36,10 +37,9 @@ pub(crate) use owed::Owed;
 pub(crate) use renewal::Renewal;
 use resolve::Site;
 use schedule::{
-    Action, Added, Blame, Class, ConnectionId, DestinationId, Feedback, Health, Job, Lag, Place, Positions, Scheduler,
-    Settings, Take, Waiting,
+    Action, Blame, Class, ConnectionId, DestinationId, Feedback, Health, Job, Lag, Overdue, Place, Positions,
+    Scheduler, Settings, Take, Waiting,
 };
-use spool::envelope::Encoded;
 use spool::{Entry, Spool, Status, Store as _};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -65,8 +65,6 @@ const TELLINGS_MAX: usize = 32;
 /// Destinations that are remembered as down, at most, before those the scheduler has forgotten are.
 const DOWN_MAX: usize = 10_000;
 
-/// How long after it was stored a message may be put in line: its recipients may have been moved meanwhile.
-const MOVES_ARE_SEEN: Duration = Duration::from_secs(600);
 /// Recipients whose states are asked for at a time: others wait for the spool meanwhile.
 const STATES_MAX: usize = 1_024;
 
@@ -103,15 +101,6 @@ impl Post {
             self.bell.notified().await;
         }
     }
-}
-
-/// What became of a message that went in line.
-#[derive(Default)]
-struct Lined {
-    /// Recipients whose destination is down, and why.
-    deferred: Vec<(Positions, Arc<str>)>,
-    /// Some wait in the spool until there is room.
-    waits: bool,
 }
 
 /// The scheduler with what it needs around it.
@@ -272,120 +261,6 @@ impl Dispatch {
     /// Time since 1970.
     pub(crate) fn now(&self) -> Duration {
         self.epoch + clock::now().saturating_duration_since(self.began)
-    }
-
-    /// A message is durable: its recipients go in line. Returns those that are deferred at once, since their destination is
-    /// down, with the reason.
-    pub(crate) fn accepted(&self, envelope: &Envelope, encoded: &Encoded, class: Class) -> Vec<(Positions, Arc<str>)> {
-        if envelope.release_at().is_some_and(|at| at > self.now()) {
-            // It is not due yet: a walk over the list of the spool finds out when it is.
-            self.accepted_for_later(envelope, encoded);
-            return Vec::new();
-        }
-        self.line_up(envelope, encoded, class, |_, _, _| true).deferred
-    }
-
-    /// A message is durable and waits for an operator: its destinations are looked at when that time is over.
-    pub(crate) fn accepted_for_later(&self, envelope: &Envelope, encoded: &Encoded) {
-        let names: BTreeSet<&[u8]> = (0..envelope.recipients.len()).map(|at| encoded.destination(at)).collect();
-        self.tell(|scheduler, now| names.iter().for_each(|name| scheduler.restore(name, now)));
-    }
-
-    /// A message that is not in the spool goes in line. False: for some of it that is of no use, it has to be stored.
-    pub(crate) fn early_accepted(&self, envelope: &Envelope, encoded: &Encoded, class: Class) -> bool {
-        let lined = self.line_up(envelope, encoded, class, |_, _, _| true);
-        lined.deferred.is_empty() && !lined.waits
-    }
-
-    /// A message is durable of which these are left: those of them that are not in line go there.
-    pub(crate) fn rest_accepted(
-        &self,
-        envelope: &Envelope,
-        encoded: &Encoded,
-        class: Class,
-        is_left: &dyn Fn(u32) -> bool,
-    ) -> Vec<(Positions, Arc<str>)> {
-        let is_idle = |scheduler: &Scheduler, name: &[u8], position| {
-            is_left(position)
-                && !scheduler.is_active(name, envelope.id, position)
-                && !self.gathering.word(envelope.id, position).is_some_and(settle::Word::is_last)
-        };
-        self.line_up(envelope, encoded, class, is_idle).deferred
-    }
-
-    fn line_up(
-        &self,
-        envelope: &Envelope,
-        encoded: &Encoded,
-        class: Class,
-        is_meant: impl Fn(&Scheduler, &[u8], u32) -> bool,
-    ) -> Lined {
-        let message = envelope.id;
-        let by_time = settle::deadline::to_come(envelope);
-        let mut lined = Lined::default();
-        let mut add = |scheduler: &mut Scheduler, name: &[u8], recipients: Positions, now| {
-            let job = Job { message, recipients: recipients.clone(), probe: false };
-            let added = scheduler.add(name, job, class, now);
-            if let Some(at) = by_time {
-                scheduler.expect(name, message, &recipients, at);
-            }
-            match added {
-                Added::Ready => {}
-                Added::Waits => lined.waits = true,
-                Added::Down { why, .. } => lined.deferred.push((recipients, why)),
-            }
-        };
-        if let [_] = envelope.recipients.as_slice() {
-            let name = encoded.destination(0);
-            #[cfg(test)]
-            if is_sabotaged(Sabotage::SinglesLast)
-                && self.lock().scheduler.state(name).is_some_and(|view| view.ready > 0)
-            {
-                hold_back(name);
-                return lined;
-            }
-            self.tell(|scheduler, now| {
-                if is_meant(scheduler, name, 0) && (!self.moves(now) || !self.here(message, vec![0], name).is_empty()) {
-                    add(scheduler, name, Positions::One(0), now);
-                }
-            });
-            return lined;
-        }
-        let mut jobs: BTreeMap<&[u8], Vec<u32>> = BTreeMap::new();
-        for (number, position) in (0..envelope.recipients.len()).zip(0_u32..) {
-            jobs.entry(encoded.destination(number)).or_default().push(position);
-        }
-        self.tell(|scheduler, now| {
-            for (name, mut positions) in jobs {
-                positions.retain(|position| is_meant(scheduler, name, *position));
-                let positions = if self.moves(now) { self.here(message, positions, name) } else { positions };
-                if !positions.is_empty() {
-                    add(scheduler, name, Positions::from(positions.as_slice()), now);
-                }
-            }
-        });
-        lined
-    }
-
-    /// Whether what was stored before now may have been moved since then: most of the time nobody is moved.
-    fn moves(&self, now: Duration) -> bool {
-        micros(now) < self.moves_until.load(Ordering::Acquire)
-    }
-
-    /// Those recipients of a stored message that are still in the list `name`.
-    fn here(&self, message: QueueId, positions: Vec<u32>, name: &[u8]) -> Vec<u32> {
-        let states = self.spool.states_of(message, positions.iter().copied());
-        let gone = states.iter().filter(|(_, list)| **list != *name).map(|(entry, _)| entry.recipient);
-        let gone: BTreeSet<u32> = gone.collect();
-        positions.into_iter().filter(|position| !gone.contains(position)).collect()
-    }
-
-    /// Moves recipients to other lists, while nobody takes any from a list or puts some in line.
-    fn move_alone(&self, step: &mut dyn FnMut(&mut Scheduler)) {
-        self.tell(|scheduler, now| {
-            self.moves_until.store(micros(now + MOVES_ARE_SEEN), Ordering::Release);
-            step(scheduler);
-        });
     }
 
     /// Everything the spool holds is looked at, and destinations that are down are tried, as at the start.
@@ -590,12 +465,12 @@ impl Dispatch {
         destination: DestinationId,
         message: QueueId,
         recipients: &Positions,
-        is_owed: bool,
+        kind: Overdue,
         pause: Duration,
     ) {
-        self.tell(|scheduler, now| match is_owed {
-            true => scheduler.reported(destination, message, recipients, now + pause, now),
-            false => scheduler.settled(destination, message, recipients, now + pause, now),
+        self.tell(|scheduler, now| match kind {
+            Overdue::Owed => scheduler.reported(destination, message, recipients, now + pause, now),
+            _ => scheduler.settled(destination, message, recipients, now + pause, now),
         });
     }
 

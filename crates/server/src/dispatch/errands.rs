@@ -201,7 +201,7 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
                         let again = dispatch.now() + settle::TELL_AGAIN;
                         return dispatch.timed(destination, message, &recipients, Some(again));
                     }
-                    dispatch.settled(destination, message, &recipients, kind == Overdue::Owed, settle::TELL_AGAIN);
+                    dispatch.settled(destination, message, &recipients, kind, settle::TELL_AGAIN);
                 }
             });
             tasks.spawn(async move {
@@ -216,7 +216,7 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
                 let pause = overdue::settle(&service, &dispatch, &name, message, &recipients, kind).await;
                 drop(permit);
                 owed.paid();
-                dispatch.settled(destination, message, &recipients, kind == Overdue::Owed, pause);
+                dispatch.settled(destination, message, &recipients, kind, pause);
             });
         }
     }

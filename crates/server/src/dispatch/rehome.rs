@@ -1,6 +1,6 @@
 //! Mail that waits where the configuration and the maps would not put it any more is given other destinations.
 
-use super::READY_MAX;
+use super::{Dispatch, READY_MAX, micros};
 use crate::config::Config;
 use crate::resolve;
 use crate::routing::{Admission, Routing, Way};
@@ -11,10 +11,15 @@ use route::resolve::{Outcome, Request};
 use schedule::{Positions, Scheduler};
 use spool::{Change, Entry, Spool, State, Status, Store as _, StoredRecipient};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// Recipients that are moved at a time: deliveries wait for that.
 const MOVES_MAX: usize = 64;
+
+/// How long after it was stored a message may be put in line: its recipients may have been moved meanwhile.
+const MOVES_ARE_SEEN: Duration = Duration::from_secs(600);
 
 /// Has something done while nobody takes mail from a list, puts some in line or hands it to a connection.
 pub(super) type Alone<'a> = &'a dyn Fn(&mut dyn FnMut(&mut Scheduler));
@@ -26,6 +31,29 @@ pub(super) struct Moved {
     pub(super) to: BTreeSet<Vec<u8>>,
     /// Recipients that belong elsewhere and stay, as they are in memory or under way.
     pub(super) left: usize,
+}
+
+impl Dispatch {
+    /// Whether what was stored before now may have been moved since then: most of the time nobody is moved.
+    pub(super) fn moves(&self, now: Duration) -> bool {
+        micros(now) < self.moves_until.load(Ordering::Acquire)
+    }
+
+    /// Those recipients of a stored message that are still in the list `name`.
+    pub(super) fn here(&self, message: QueueId, positions: Vec<u32>, name: &[u8]) -> Vec<u32> {
+        let states = self.spool.states_of(message, positions.iter().copied());
+        let gone = states.iter().filter(|(_, list)| **list != *name).map(|(entry, _)| entry.recipient);
+        let gone: BTreeSet<u32> = gone.collect();
+        positions.into_iter().filter(|position| !gone.contains(position)).collect()
+    }
+
+    /// Moves recipients to other lists, while nobody takes any from a list or puts some in line.
+    pub(super) fn move_alone(&self, step: &mut dyn FnMut(&mut Scheduler)) {
+        self.tell(|scheduler, now| {
+            self.moves_until.store(micros(now + MOVES_ARE_SEEN), Ordering::Release);
+            step(scheduler);
+        });
+    }
 }
 
 /// Mail of queues whose name is no longer what the configuration gives is moved to the queue it belongs to now.
@@ -247,7 +275,7 @@ mod tests {
         let mut scheduler = Scheduler::new(schedule::Settings::default(), 1);
         let job = schedule::Job { message: id, recipients: Positions::from(active), probe: false };
         if !active.is_empty() {
-            scheduler.add(OLD.as_bytes(), job, schedule::Class::Normal, std::time::Duration::from_secs(1));
+            scheduler.add(OLD.as_bytes(), job, schedule::Class::Normal, Duration::from_secs(1));
         }
         let scheduler = std::cell::RefCell::new(scheduler);
         move |step| step(&mut scheduler.borrow_mut())

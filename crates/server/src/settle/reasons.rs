@@ -37,9 +37,11 @@ pub(crate) struct Reasons {
 
 #[derive(Debug, Default)]
 struct Kept {
-    texts: HashMap<Key, (Reason, Arc<str>)>,
-    /// In order of their first mention; may name what has gone.
-    order: VecDeque<Key>,
+    /// Each with its number in the order of their first mention.
+    texts: HashMap<Key, (u64, Reason, Arc<str>)>,
+    /// That order; may name what has gone.
+    order: VecDeque<(u64, Key)>,
+    mentions: u64,
     /// The text given last: most failures come in rows.
     last: Option<Arc<str>>,
 }
@@ -52,19 +54,38 @@ impl Kept {
             _ => Arc::from(text),
         };
         self.last = Some(Arc::clone(&text));
-        if self.texts.insert(key, (reason, text)).is_none() {
-            self.order.push_back(key);
+        let number = self.texts.get(&key).map_or(self.mentions, |(number, ..)| *number);
+        if self.texts.insert(key, (number, reason, text)).is_none() {
+            self.mentions += 1;
+            self.order.push_back((number, key));
         }
-        while self.order.len() > REASONS_MAX {
-            if let Some(oldest) = self.order.pop_front() {
-                self.texts.remove(&oldest);
+        self.tidy();
+    }
+
+    /// The oldest go where there are too many, and what names nobody any more.
+    fn tidy(&mut self) {
+        let stands = |texts: &HashMap<Key, (u64, Reason, Arc<str>)>, (number, key): &(u64, Key)| {
+            texts.get(key).is_some_and(|(known, ..)| known == number)
+        };
+        while self.texts.len() > REASONS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            if stands(&self.texts, &oldest) {
+                self.texts.remove(&oldest.1);
             }
+        }
+        if self.order.len() > 2 * self.texts.len() + 64 {
+            let texts = &self.texts;
+            self.order.retain(|one| stands(texts, one));
         }
     }
 
     /// All of them, in order.
     fn all(&self) -> Vec<Line> {
-        let known = |key: &Key| self.texts.get(key).map(|(reason, text)| (*key, *reason, Arc::clone(text)));
+        let known = |(number, key): &(u64, Key)| {
+            let (_, reason, text) = self.texts.get(key).filter(|(known, ..)| known == number)?;
+            Some((*key, *reason, Arc::clone(text)))
+        };
         self.order.iter().filter_map(known).collect()
     }
 }
@@ -109,7 +130,7 @@ impl Reasons {
 
     /// The reason of a recipient, if it is known, in a word and in words.
     pub(crate) fn of(&self, id: QueueId, recipient: u32) -> Option<(Reason, Arc<str>)> {
-        self.kept().texts.get(&(id, recipient)).cloned()
+        self.kept().texts.get(&(id, recipient)).map(|(_, reason, text)| (*reason, Arc::clone(text)))
     }
 
     /// Writes the file if something changed.
@@ -204,6 +225,24 @@ mod tests {
         assert_eq!(reasons.of(id(0), 1), None, "the oldest went");
         assert_eq!(reasons.of(id(REASONS_MAX as u64), 1).map(|(_, text)| text.len()), Some(REASON_BYTES_MAX));
         assert!(reasons.kept().texts.len() <= REASONS_MAX);
+    }
+
+    #[test]
+    fn those_who_are_done_take_no_room() {
+        let reasons = Reasons::default();
+        let say = |number, status| reasons.remember(id(number), 0, status, Reason::Rate, "later");
+        say(0, Status::Waiting);
+        for number in 1..2 * REASONS_MAX as u64 {
+            say(number, Status::Waiting);
+            say(number, Status::Done);
+        }
+        assert!(reasons.of(id(0), 0).is_some(), "it is the only one that waits");
+        assert!(reasons.kept().order.len() < 200);
+        // Who was forgotten and is put off again stands behind the others, and once.
+        say(1, Status::Waiting);
+        say(0, Status::Done);
+        say(0, Status::Waiting);
+        assert_eq!(all_of(&reasons).iter().map(|(key, ..)| key.0).collect::<Vec<_>>(), [id(1), id(0)]);
     }
 
     /// A message for two recipients.

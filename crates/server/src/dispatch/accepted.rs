@@ -1,0 +1,115 @@
+//! What was accepted goes in line: at once, when it is due, or again when what was in memory is stored.
+
+use super::Dispatch;
+use crate::settle;
+#[cfg(test)]
+use crate::simulation::{Sabotage, hold_back, is_sabotaged};
+use mail::Envelope;
+use schedule::{Added, Class, Job, Positions, Scheduler};
+use spool::envelope::Encoded;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What became of a message that went in line.
+#[derive(Default)]
+struct Lined {
+    /// Recipients whose destination is down, and why.
+    deferred: Vec<(Positions, Arc<str>)>,
+    /// Some wait in the spool until there is room.
+    waits: bool,
+}
+
+impl Dispatch {
+    /// A message is durable: its recipients go in line. Returns those that are deferred at once, since their destination is
+    /// down, with the reason.
+    pub(crate) fn accepted(&self, envelope: &Envelope, encoded: &Encoded, class: Class) -> Vec<(Positions, Arc<str>)> {
+        if envelope.release_at().is_some_and(|at| at > self.now()) {
+            // It is not due yet: a walk over the list of the spool finds out when it is.
+            self.accepted_for_later(envelope, encoded);
+            return Vec::new();
+        }
+        self.line_up(envelope, encoded, class, |_, _, _| true).deferred
+    }
+
+    /// A message is durable and waits for an operator: its destinations are looked at when that time is over.
+    pub(crate) fn accepted_for_later(&self, envelope: &Envelope, encoded: &Encoded) {
+        let names: BTreeSet<&[u8]> = (0..envelope.recipients.len()).map(|at| encoded.destination(at)).collect();
+        self.tell(|scheduler, now| names.iter().for_each(|name| scheduler.restore(name, now)));
+    }
+
+    /// A message that is not in the spool goes in line. False: for some of it that is of no use, it has to be stored.
+    pub(crate) fn early_accepted(&self, envelope: &Envelope, encoded: &Encoded, class: Class) -> bool {
+        let lined = self.line_up(envelope, encoded, class, |_, _, _| true);
+        lined.deferred.is_empty() && !lined.waits
+    }
+
+    /// A message is durable of which these are left: those of them that are not in line go there.
+    pub(crate) fn rest_accepted(
+        &self,
+        envelope: &Envelope,
+        encoded: &Encoded,
+        class: Class,
+        is_left: &dyn Fn(u32) -> bool,
+    ) -> Vec<(Positions, Arc<str>)> {
+        let is_idle = |scheduler: &Scheduler, name: &[u8], position| {
+            is_left(position)
+                && !scheduler.is_active(name, envelope.id, position)
+                && !self.gathering.word(envelope.id, position).is_some_and(settle::Word::is_last)
+        };
+        self.line_up(envelope, encoded, class, is_idle).deferred
+    }
+
+    fn line_up(
+        &self,
+        envelope: &Envelope,
+        encoded: &Encoded,
+        class: Class,
+        is_meant: impl Fn(&Scheduler, &[u8], u32) -> bool,
+    ) -> Lined {
+        let message = envelope.id;
+        let by_time = settle::deadline::to_come(envelope);
+        let mut lined = Lined::default();
+        let mut add = |scheduler: &mut Scheduler, name: &[u8], recipients: Positions, now| {
+            let job = Job { message, recipients: recipients.clone(), probe: false };
+            let added = scheduler.add(name, job, class, now);
+            if let Some(at) = by_time {
+                scheduler.expect(name, message, &recipients, at);
+            }
+            match added {
+                Added::Ready => {}
+                Added::Waits => lined.waits = true,
+                Added::Down { why, .. } => lined.deferred.push((recipients, why)),
+            }
+        };
+        if let [_] = envelope.recipients.as_slice() {
+            let name = encoded.destination(0);
+            #[cfg(test)]
+            if is_sabotaged(Sabotage::SinglesLast)
+                && self.lock().scheduler.state(name).is_some_and(|view| view.ready > 0)
+            {
+                hold_back(name);
+                return lined;
+            }
+            self.tell(|scheduler, now| {
+                if is_meant(scheduler, name, 0) && (!self.moves(now) || !self.here(message, vec![0], name).is_empty()) {
+                    add(scheduler, name, Positions::One(0), now);
+                }
+            });
+            return lined;
+        }
+        let mut jobs: BTreeMap<&[u8], Vec<u32>> = BTreeMap::new();
+        for (number, position) in (0..envelope.recipients.len()).zip(0_u32..) {
+            jobs.entry(encoded.destination(number)).or_default().push(position);
+        }
+        self.tell(|scheduler, now| {
+            for (name, mut positions) in jobs {
+                positions.retain(|position| is_meant(scheduler, name, *position));
+                let positions = if self.moves(now) { self.here(message, positions, name) } else { positions };
+                if !positions.is_empty() {
+                    add(scheduler, name, Positions::from(positions.as_slice()), now);
+                }
+            }
+        });
+        lined
+    }
+}
