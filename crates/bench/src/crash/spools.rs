@@ -3,7 +3,7 @@
 use crate::crash::findings::Findings;
 use clap::{Args, ValueEnum};
 use spool::disk::real::RealDisk;
-use spool::{Config, OpenError, Recovery, Sabotage, Spool, Store};
+use spool::{Config, OpenError, Recovery, Sabotage, Spool};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ impl SpoolArguments {
 ///
 /// # Errors
 /// As the spool says.
-pub(crate) fn open(arguments: &SpoolArguments) -> Result<(Arc<dyn Store>, Recovery), OpenError> {
+pub(crate) fn open(arguments: &SpoolArguments) -> Result<(Arc<Spool>, Recovery), OpenError> {
     let (spool, recovery) = Spool::open(arguments.config(), Arc::new(RealDisk::new()))?;
     Ok((Arc::new(spool), recovery))
 }

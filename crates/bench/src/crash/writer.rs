@@ -11,7 +11,7 @@ use crate::crash::spools::{self, SpoolArguments};
 use bytes::Bytes;
 use clap::Args;
 use mail::QueueId;
-use spool::{Change, Chunk, Commit, Error, NewBody, NewMessage, NewRecipient, State, Status, Store};
+use spool::{Change, Chunk, Commit, Error, NewBody, NewMessage, NewRecipient, Spool, State, Status, Store};
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -64,7 +64,7 @@ struct Tally {
 
 #[derive(Debug)]
 struct Writer {
-    store: Arc<dyn Store>,
+    store: Arc<Spool>,
     ledger: Ledger,
     tally: Tally,
     waiting: Mutex<VecDeque<(QueueId, u32, State)>>,
@@ -269,7 +269,11 @@ impl Writer {
             let done = !self.arguments.hoard && random.percent(70) && !straggles;
             let pushed_out = !self.arguments.hoard && straggles && random.percent(if surplus > 0 { 30 } else { 2 });
             if done || pushed_out {
-                batch.push((id, recipient, State { status: Status::Done, ..state }));
+                // What the spool has lost cannot be delivered, and stays promised.
+                match self.store.states(id).is_empty() {
+                    true => waiting.push_back((id, recipient, state)),
+                    false => batch.push((id, recipient, State { status: Status::Done, ..state })),
+                }
             } else if straggles && random.percent(90) || self.arguments.hoard {
                 waiting.push_back((id, recipient, state));
             } else {
