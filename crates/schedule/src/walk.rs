@@ -245,7 +245,7 @@ impl Destination {
                 break;
             }
             if ended.contains(&first.message) {
-                self.more = true;
+                self.passes_by(group, &mut walk, settings, now);
             } else {
                 sorted.class = first.class;
                 self.sort(group, &mut sorted, &mut walk, &room, settings, now);
@@ -291,6 +291,25 @@ impl Destination {
         self.again_from = now + AGAIN_PER_ENTRY.saturating_mul(walk.seen);
         if let Some(next) = walk.next {
             self.look_by(next);
+        }
+    }
+
+    /// Leaves what is told of a message of which something ended since: another walk is to take it, and until then it is known when
+    /// to look at it.
+    fn passes_by(&mut self, group: &[Waiting], walk: &mut Walk, settings: &Settings, now: Duration) {
+        self.more = true;
+        for entry in group {
+            if entry.held || settings.fresh_waits && entry.due_s == 0 {
+                continue;
+            }
+            self.unseen |= entry.timed && !self.knows_time(entry);
+            let due = Duration::from_secs(u64::from(entry.due_s));
+            let at = match due > now {
+                _ if entry.owed => due,
+                true => self.next_look(entry.message, due, entry.warned, settings, now),
+                false => self.next_look(entry.message, Duration::MAX, entry.warned, settings, now),
+            };
+            walk.look_at(at.max(now + TELL_AGAIN));
         }
     }
 

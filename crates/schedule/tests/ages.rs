@@ -7,8 +7,9 @@ mod rig;
 
 use std::time::Duration;
 
-use rig::{Host, LIMITS, Manner, Rig};
-use schedule::{Limits, Settings};
+use rig::hands::{act, id, next_at, opens_one, taken, waiting};
+use rig::{Host, LIMITS, Manner, Rig, START};
+use schedule::{Action, Feedback, Limits, Overdue, Scheduler, Settings, Take, Waiting};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -156,4 +157,49 @@ fn a_server_that_was_off_for_some_hours_tells_of_no_delay_before_it_had_an_hour(
     assert_eq!(rig.warned.len(), 0);
     pass(&mut rig, 10 * MINUTE);
     assert!(rig.warned.len() > 150 && rig.warned.len() + rig.delivered.len() >= 200, "{}", rig.warned.len());
+}
+
+/// A recipient that stays behind in the spool when another one of its message ended while the page was read.
+#[test]
+fn who_is_passed_by_since_his_message_changed_is_told_of_in_time() {
+    let settings = Settings { ready_max: 2, ..Settings::default() };
+    let limits = Limits { messages_per_second: Some(1), ..LIMITS };
+    let mut scheduler = Scheduler::new(settings, 1);
+    let second = |span: u64| u32::try_from((START + SECOND * u32::try_from(span).unwrap()).as_secs()).unwrap();
+    let load = |actions: &[Action]| {
+        let of = |action: &Action| match action {
+            Action::Load { destination, .. } => Some(*destination),
+            _ => None,
+        };
+        actions.iter().find_map(of)
+    };
+    // Of one message a recipient is tried now, the other one in a minute.
+    let later = Waiting { recipient: 1, ..waiting(0, second(60)) };
+    scheduler.restore(b"a", START);
+    let destination = load(&act(&mut scheduler, limits, START)).unwrap();
+    scheduler.loaded(destination, &[waiting(0, second(0)), later], true, START);
+    let (connection, _) = opens_one(&mut scheduler, limits, START);
+    let first = taken(&mut scheduler, connection, START);
+    let now = START + MINUTE;
+    assert_eq!(load(&act(&mut scheduler, limits, now)), Some(destination));
+    // The first one is delivered while the page is read. Others, found beside the second, fill the line.
+    scheduler.done(connection, &first, Feedback::Good, None, now);
+    let page = [later, waiting(1, second(60)), waiting(2, second(60))];
+    scheduler.loaded(destination, &page, true, now);
+    assert_eq!(scheduler.take(connection, now), Take::Idle, "there is no token");
+    // The site takes nothing for as long as it takes.
+    let mut told = Vec::new();
+    for minute in 2..=(4 * 60 + 3) {
+        let now = START + MINUTE * minute;
+        while let Some(action) = next_at(&mut scheduler, None, limits, now) {
+            match action {
+                Action::Load { destination, .. } => scheduler.loaded(destination, &page, true, now),
+                Action::Overdue { message, kind: Overdue::Warn, .. } => told.push((message, minute)),
+                _ => {}
+            }
+        }
+    }
+    told.sort_unstable();
+    assert_eq!(told.iter().map(|(message, _)| *message).collect::<Vec<_>>(), [id(0), id(1), id(2)]);
+    assert!(told.iter().all(|(_, minute)| (240..=242).contains(minute)), "{told:?}");
 }
