@@ -103,6 +103,9 @@ struct Shares {
     /// Greet and never answer EHLO
     #[arg(long, value_name = "SHARE", default_value = "0%", hide_default_value = true)]
     hung_hello: Share,
+    /// Answer EHLO and nothing behind it
+    #[arg(long, value_name = "SHARE", default_value = "0%", hide_default_value = true)]
+    hung_mail: Share,
     /// Take the content and never answer it
     #[arg(long, value_name = "SHARE", default_value = "0%", hide_default_value = true)]
     hung_data: Share,
@@ -193,6 +196,7 @@ impl Arguments {
                 (Character::Drop, shares.drop),
                 (Character::Hung, shares.hung),
                 (Character::HungHello, shares.hung_hello),
+                (Character::HungMail, shares.hung_mail),
                 (Character::HungData, shares.hung_data),
                 (Character::Slow, shares.slow),
                 (Character::Greylist, shares.greylist),

@@ -60,11 +60,25 @@ impl Scheduler {
 
     /// Says that the first job of a connection is with its server whole, and that no answer came for a short while: nothing goes
     /// behind it until that job is over, and others may be opened in its place. Then the driver asks for work again by itself.
-    pub fn stalling(&mut self, connection: ConnectionId, _now: Duration) {
+    ///
+    /// It is [`silent`](Self::silent) as well.
+    pub fn stalling(&mut self, connection: ConnectionId, now: Duration) {
+        let has_job = |found: &&Connection| !found.flights.is_empty();
+        let Some(id) = self.pool.get(connection).filter(has_job).map(|found| found.site) else { return };
+        if let Some(site) = self.sites.get_mut(&id) {
+            self.pool.stall(connection, true, &mut site.counts);
+        }
+        self.silent(connection, now);
+    }
+
+    /// Says that the server of a connection has said nothing for a short while in the first of its jobs: its place in the fast lane
+    /// is for others until that job is over, as long as there are less than [`Settings::silent_max`](crate::Settings) of those, and
+    /// nothing goes behind it. Then the driver asks for work again by itself. That says nothing against the site.
+    pub fn silent(&mut self, connection: ConnectionId, _now: Duration) {
         let Some(found) = self.pool.get(connection).filter(|found| !found.flights.is_empty()) else { return };
         let (id, phase) = (found.site, found.phase);
         let Some(site) = self.sites.get_mut(&id) else { return };
-        self.pool.stall(connection, true, &mut site.counts);
+        self.pool.falls_silent(connection, &self.budget);
         if matches!(phase, Phase::Idle | Phase::Awake) {
             self.pool.turn(connection, Phase::Busy, &mut site.counts, &mut site.idle);
         }
@@ -85,6 +99,11 @@ impl Scheduler {
         if self.pool.get(connection).is_some_and(|found| found.phase.is_opening()) {
             self.ready(connection, now);
         }
+        if let Some(lane) =
+            self.pool.get(connection).and_then(|found| self.sites.get(&found.site)).map(|site| site.lane)
+        {
+            self.pool.returns(connection, lane, &self.budget);
+        }
         let must_close = self.must_close(connection, now);
         let Some(found) = self.pool.get_mut(connection) else { return Take::Close };
         if let Some(woken) = found.woken.take() {
@@ -93,7 +112,7 @@ impl Scheduler {
         let id = found.site;
         let Some(site) = self.sites.get_mut(&id) else { return Take::Close };
         self.marks.site(id, site);
-        if !must_close && (found.stalls || found.flights.iter().any(|flight| flight.is_alone)) {
+        if !must_close && (found.is_silent || found.stalls || found.flights.iter().any(|flight| flight.is_alone)) {
             self.pool.turn(connection, Phase::Busy, &mut site.counts, &mut site.idle);
             return Take::Later;
         }
@@ -281,6 +300,7 @@ impl Scheduler {
         let found = self.pool.get_mut(connection)?;
         let at = found.flights.iter().position(|flight| flight.is(job))?;
         let flight = found.flights.remove(at)?;
+        found.is_silent &= at > 0;
         let id = found.site;
         if let Some(site) = self.sites.get_mut(&id) {
             site.in_flight -= 1;

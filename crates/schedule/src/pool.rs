@@ -3,10 +3,11 @@
 //! A connection is *opening* until it is greeted, then *awake* (about to ask for work), *busy* (it got a job and will ask
 //! again when it can), *idle* (it asked and got nothing; only a wake brings it back) or *closing*; one that is to close before it is
 //! greeted is *dropping*. All of them count until
-//! they are over, each in one *purse*: those of the fast lane, those of the slow lane, and *extra* ones, which were of the
-//! fast lane until they lagged. So what hangs takes no place from what is fast; but all together have a bound, and beyond
+//! they are over, each in one *purse*: those of the fast lane, those of the slow lane, *silent* ones, which were of the
+//! fast lane until their peer said nothing for a while in a transaction, and *extra* ones, which were so until they lagged. So what
+//! hangs takes no place from what is fast. Silent ones have a bound of their own; all others together have one too, and beyond
 //! it those that have lagged for longest are called off: first those whose peer has no whole message, which would be taken
-//! twice. Those that may have one keep up to half of all places.
+//! twice. Those that may have one stay among the silent ones as long as there is room, and beyond that keep up to half of all places.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -45,7 +46,17 @@ impl Phase {
 pub(crate) enum Purse {
     Fast,
     Slow,
+    Silent,
     Extra,
+}
+
+impl Purse {
+    const fn of(lane: Lane) -> Self {
+        match lane {
+            Lane::Fast => Self::Fast,
+            Lane::Slow => Self::Slow,
+        }
+    }
 }
 
 /// How many connections there may be.
@@ -54,15 +65,17 @@ pub(crate) struct Budget {
     pub(crate) fast: usize,
     pub(crate) slow: usize,
     pub(crate) all: usize,
+    /// Beside all these, with peers that say nothing in a transaction.
+    pub(crate) silent: usize,
     /// Of the fast lane, for sites that were quiet when they were asked before.
     pub(crate) quiet: usize,
 }
 
 impl Budget {
-    pub(crate) fn new(connections_max: usize) -> Self {
+    pub(crate) fn new(connections_max: usize, silent: usize) -> Self {
         let slow = (connections_max / 10).max(1);
         let fast = connections_max.saturating_sub(slow).max(1);
-        Self { fast, slow, all: connections_max.max(1), quiet: (fast / 2).max(1) }
+        Self { fast, slow, all: connections_max.max(1), silent, quiet: (fast / 2).max(1) }
     }
 
     /// Whether the lanes share what is too little for both, and take turns.
@@ -118,6 +131,8 @@ pub(crate) struct Connection {
     pub(crate) is_excused: bool,
     /// The first of its jobs is whole and has no answer: nothing goes behind it.
     pub(crate) stalls: bool,
+    /// Nothing came of it for a while, and nothing goes behind it.
+    pub(crate) is_silent: bool,
     /// When it was woken, until it asks for work.
     pub(crate) woken: Option<Duration>,
     /// It was told once that there is nothing to do.
@@ -138,6 +153,8 @@ pub(crate) struct Connection {
     pub(crate) is_apart: bool,
     /// Its place among those that lag and can be called off.
     lags: Option<u64>,
+    /// Its place among those that lag and are silent ones still; whether its peer may have a whole message, and when.
+    stays: Option<(bool, u64)>,
 }
 
 impl Connection {
@@ -213,7 +230,10 @@ pub(crate) struct Pool {
     connections: ById<ConnectionId, Connection>,
     fast: Held,
     slow: Held,
+    silent: Held,
     extra: Held,
+    /// Silent ones that lag, longest first; those whose peer may have a whole message behind all others.
+    staying: BTreeMap<(bool, u64), ConnectionId>,
     /// Those that lag and were not called off, longest first; apart those whose peer may have a whole message.
     lagging: BTreeMap<u64, ConnectionId>,
     whole: BTreeMap<u64, ConnectionId>,
@@ -226,6 +246,11 @@ pub(crate) struct Pool {
 impl Pool {
     pub(crate) fn len(&self) -> usize {
         self.connections.len()
+    }
+
+    /// All that `connections_max` is about: those that are not silent.
+    pub(crate) fn counted(&self) -> usize {
+        self.len() - self.silent.all
     }
 
     /// The jobs of all connections.
@@ -242,7 +267,7 @@ impl Pool {
         self.lane(lane).closing
     }
 
-    /// All that were told to close.
+    /// All of those that were told to close.
     pub(crate) fn all_closing(&self) -> usize {
         self.fast.closing + self.slow.closing + self.extra.closing
     }
@@ -253,7 +278,7 @@ impl Pool {
     }
 
     pub(crate) fn may_open(&self, lane: Lane, budget: &Budget) -> bool {
-        !self.is_full(lane, budget) && self.len() < budget.all
+        !self.is_full(lane, budget) && self.counted() < budget.all
     }
 
     /// Whether a lane has all the connections it may have.
@@ -322,10 +347,7 @@ impl Pool {
         let id = ConnectionId(self.next);
         self.next += 1;
         counts.opening += 1;
-        let purse = match place {
-            Lane::Fast => Purse::Fast,
-            Lane::Slow => Purse::Slow,
-        };
+        let purse = Purse::of(place);
         self.held(purse).all += 1;
         let connection = Connection {
             site,
@@ -337,6 +359,7 @@ impl Pool {
             has_lost: false,
             is_excused: false,
             stalls: false,
+            is_silent: false,
             woken: None,
             idled: false,
             probe,
@@ -347,6 +370,7 @@ impl Pool {
             lagged: false,
             is_apart: false,
             lags: None,
+            stays: None,
         };
         self.connections.insert(id, connection);
         id
@@ -414,6 +438,14 @@ impl Pool {
         if connection.purse == Purse::Slow || has_lagged && !lag.is_whole {
             return;
         }
+        if connection.purse == Purse::Silent {
+            let (_, place) = connection.stays.take().unwrap_or((false, self.next_place));
+            self.next_place += 1;
+            self.staying.remove(&(false, place));
+            connection.stays = Some((lag.is_whole, place));
+            self.staying.insert((lag.is_whole, place), id);
+            return;
+        }
         let place = connection.lags.take().unwrap_or_else(|| {
             self.stuck += usize::from(connection.phase.is_closing());
             self.next_place += 1;
@@ -426,11 +458,36 @@ impl Pool {
         self.shift(id, Purse::Extra);
     }
 
+    /// The peer of a connection says nothing: its place in the fast lane is free, if there is room for one more of those, or one
+    /// that lags gives way, which counts among all again.
+    pub(crate) fn falls_silent(&mut self, id: ConnectionId, budget: &Budget) {
+        let Some(found) = self.connections.get_mut(&id) else { return };
+        found.is_silent = true;
+        if found.purse != Purse::Fast {
+            return;
+        }
+        if self.silent.all >= budget.silent {
+            let Some(((is_whole, place), late)) = self.staying.pop_first() else { return };
+            if let Some(found) = self.connections.get_mut(&late) {
+                (found.stays, found.lags) = (None, Some(place));
+                self.stuck += usize::from(found.phase.is_closing());
+            }
+            let list = if is_whole { &mut self.whole } else { &mut self.lagging };
+            list.insert(place, late);
+            self.shift(late, Purse::Extra);
+        }
+        if self.silent.all < budget.silent {
+            self.shift(id, Purse::Silent);
+        }
+    }
+
     /// A job of a connection was answered. Says whether it lagged; now it does not.
     pub(crate) fn recover(&mut self, id: ConnectionId, budget: &Budget) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return false };
         let lagged = std::mem::take(&mut connection.lagged);
-        if let Some(place) = connection.lags.take() {
+        if let Some(place) = connection.stays.take() {
+            self.staying.remove(&place);
+        } else if let Some(place) = connection.lags.take() {
             self.lagging.remove(&place);
             self.whole.remove(&place);
             self.stuck -= usize::from(connection.phase.is_closing());
@@ -443,10 +500,20 @@ impl Pool {
 
     /// Counts a connection in the fast lane, if there is a place.
     pub(crate) fn hurry(&mut self, id: ConnectionId, budget: &Budget) {
-        let is_other =
-            self.connections.get(&id).is_some_and(|found| found.purse != Purse::Fast && found.lags.is_none());
+        let is_other = self
+            .connections
+            .get(&id)
+            .is_some_and(|found| !matches!(found.purse, Purse::Fast | Purse::Silent) && found.lags.is_none());
         if is_other && self.fast.all < budget.fast {
             self.shift(id, Purse::Fast);
+        }
+    }
+
+    /// A connection that was silent is of a lane again, if that has a place.
+    pub(crate) fn returns(&mut self, id: ConnectionId, lane: Lane, budget: &Budget) {
+        let is_back = |found: &Connection| found.purse == Purse::Silent && !found.is_silent;
+        if self.connections.get(&id).is_some_and(is_back) && self.may_open(lane, budget) {
+            self.shift(id, Purse::of(lane));
         }
     }
 
@@ -470,6 +537,9 @@ impl Pool {
             self.lagging.remove(&place);
             self.whole.remove(&place);
             self.stuck -= usize::from(connection.phase.is_closing());
+        }
+        if let Some(place) = connection.stays {
+            self.staying.remove(&place);
         }
         if connection.phase == Phase::Idle {
             idle.retain(|&other| other != id);
@@ -500,6 +570,7 @@ impl Pool {
         match purse {
             Purse::Fast => &mut self.fast,
             Purse::Slow => &mut self.slow,
+            Purse::Silent => &mut self.silent,
             Purse::Extra => &mut self.extra,
         }
     }

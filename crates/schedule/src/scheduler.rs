@@ -73,7 +73,7 @@ impl Scheduler {
     #[must_use]
     pub fn new(settings: Settings, seed: u64) -> Self {
         Self {
-            budget: Budget::new(settings.connections_max),
+            budget: Budget::new(settings.connections_max, settings.silent_max),
             wanted: settings.clone(),
             settings,
             pool: Pool::default(),
@@ -104,7 +104,7 @@ impl Scheduler {
     /// If fresh mail no longer waits, call [`restore`](Self::restore) for the destinations of the spool: one whose mail
     /// all waited for a person is not known here.
     pub fn set(&mut self, settings: Settings, now: Duration) {
-        self.budget = Budget::new(settings.connections_max);
+        self.budget = Budget::new(settings.connections_max, settings.silent_max);
         self.wanted = settings.clone();
         self.settings = settings;
         self.share();
@@ -435,6 +435,12 @@ impl Scheduler {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.pool.len()
+    }
+
+    /// Those of them that only wait for a silent server, and hold no place ([`Settings::silent_max`](crate::Settings)).
+    #[must_use]
+    pub fn silent_connections(&self) -> usize {
+        self.pool.len() - self.pool.counted()
     }
 
     /// Whether a recipient of a destination is in memory, in flight, or overdue and not settled.

@@ -153,7 +153,7 @@ impl Scheduler {
     fn make_room(&mut self, lane: Lane) -> Option<Action> {
         let wanted = self.wanted(lane);
         let (count, most) = (self.pool.count(lane), self.budget.of(lane));
-        let (all, all_most) = (self.pool.len(), self.budget.all);
+        let (all, all_most) = (self.pool.counted(), self.budget.all);
         let connection = if wanted == 0 {
             None
         } else if count >= most {
@@ -204,7 +204,7 @@ impl Scheduler {
     fn overstays(&self) -> Option<(Duration, ConnectionId)> {
         let others = self.stands.len(Lane::Fast);
         let (count, most) = (self.pool.count(Lane::Fast), self.budget.fast);
-        let (all, all_most) = (self.pool.len(), self.budget.all);
+        let (all, all_most) = (self.pool.counted(), self.budget.all);
         let is_coming = if count >= most {
             self.pool.closing(Lane::Fast) + most >= others + count
         } else {
@@ -357,7 +357,9 @@ impl Scheduler {
         let is_over = match found.purse {
             Purse::Fast => self.is_over(Lane::Fast, found, site, now),
             Purse::Slow => self.is_over(Lane::Slow, found, site, now),
-            Purse::Extra => self.pool.len() - self.pool.all_closing() > self.budget.all,
+            // What there was of the lane is somebody else's.
+            Purse::Silent => !found.is_silent,
+            Purse::Extra => self.pool.counted() - self.pool.all_closing() > self.budget.all,
         };
         found.phase == Phase::Closing
             || found.taken >= site.limits.messages_per_connection.max(1)

@@ -10,6 +10,9 @@ pub struct Settings {
     /// Connections of the whole server, opening ones included, at least one. A tenth of them, at least one, is the slow lane's,
     /// the rest the fast lane's; if there is only one, the lanes take turns. Those that lag take from the fast lane until it needs them. 1,000.
     pub connections_max: usize,
+    /// Connections beside these whose peers have said nothing for a while in a transaction: they hold no place of the fast lane,
+    /// into which they come back with an answer. 2,000.
+    pub silent_max: usize,
     /// Connections a site may have before anything is known of it; its own limit is [`Limits`](crate::Limits). 5.
     pub window_start: u32,
     /// Jobs that wait for each connection of a site before one more is opened: half a second of work at a host 30 ms away. 16.
@@ -52,6 +55,7 @@ impl Default for Settings {
         const HOUR: u64 = 60 * MINUTE;
         Self {
             connections_max: 1_000,
+            silent_max: 2_000,
             window_start: 5,
             jobs_per_connection: 16,
             patience: Duration::from_millis(500),

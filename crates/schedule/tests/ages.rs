@@ -28,11 +28,11 @@ enum Slow {
 const SLOW: [Slow; 3] = [Slow::Rate, Slow::Pace, Slow::Budget];
 
 fn slow(why: Slow, settings: Settings) -> Rig {
-    let connections_max = if matches!(why, Slow::Budget) { 1 } else { settings.connections_max };
-    let manner =
-        Manner { service: if matches!(why, Slow::Budget) { 15 * SECOND } else { SECOND / 100 }, ..Manner::default() };
+    let is_short = matches!(why, Slow::Budget);
+    let (connections_max, silent_max) = if is_short { (1, 0) } else { (settings.connections_max, settings.silent_max) };
+    let manner = Manner { service: if is_short { 15 * SECOND } else { SECOND / 100 }, ..Manner::default() };
     let host = if matches!(why, Slow::Pace) { Host::Paces(MINUTE) } else { Host::Alive };
-    let mut rig = Rig::new(Settings { connections_max, ..settings }, manner, vec![host; 2], 7);
+    let mut rig = Rig::new(Settings { connections_max, silent_max, ..settings }, manner, vec![host; 2], 7);
     if matches!(why, Slow::Rate) {
         rig.limits = vec![Limits { messages_per_second: Some(10), ..LIMITS }; 2];
     }

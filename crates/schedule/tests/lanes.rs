@@ -63,7 +63,7 @@ fn hung_sites_do_not_delay_live_ones() {
     let mut hosts = vec![Host::Hung; hung / 2];
     hosts.resize(hung, Host::Stalls);
     hosts.resize(hung + live, Host::Alive);
-    let settings = Settings { connections_max: 20, ..Settings::default() };
+    let settings = Settings { connections_max: 20, silent_max: 5, ..Settings::default() };
     let mut rig = Rig::new(settings, Manner::default(), hosts, 7);
     for to in 0..hung {
         rig.add(to, 1, false);
@@ -239,7 +239,7 @@ fn who_was_called_off_is_blamed() {
 #[test]
 fn one_or_two_connections_serve_both_lanes_and_are_never_more() {
     for most in [1, 2] {
-        let settings = Settings { connections_max: most, ..Settings::default() };
+        let settings = Settings { connections_max: most, silent_max: 0, ..Settings::default() };
         let hosts = vec![Host::Alive, Host::Crawls, Host::Hung, Host::Alive, Host::Crawls];
         let mut rig = Rig::new(settings, Manner::default(), hosts, 7);
         rig.limits.iter_mut().for_each(|limits| limits.messages_per_connection = 50);

@@ -133,6 +133,7 @@ fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, 
         (18, ..) => {
             let settings = Settings {
                 connections_max: usize::try_from(one % 6).unwrap(),
+                silent_max: usize::try_from(two % 4).unwrap(),
                 ready_max: usize::try_from(two % 30).unwrap(),
                 resolves_max: usize::try_from(two % 3).unwrap(),
                 patience: Duration::from_millis(one % 3_000),
@@ -141,6 +142,8 @@ fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, 
             };
             scheduler.set(settings, *now);
         }
+        (19, Some(connection), ..) => scheduler.silent(connection, *now),
+        (20, Some(connection), ..) => scheduler.stalling(connection, *now),
         _ => {}
     }
 }

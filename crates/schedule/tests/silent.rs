@@ -15,7 +15,12 @@ const LIVE: usize = 200;
 
 /// A list to live hosts, and to others between them; two connections for the slow lane and eighteen for the fast one.
 fn list(others: &[Host], seed: u64) -> Rig {
-    let settings = Settings { connections_max: 20, ..Settings::default() };
+    list_beside(Settings::default().silent_max, others, seed)
+}
+
+/// The same with so many connections beside these for hosts that are silent in a transaction.
+fn list_beside(silent_max: usize, others: &[Host], seed: u64) -> Rig {
+    let settings = Settings { connections_max: 20, silent_max, ..Settings::default() };
     let mut hosts = vec![Host::Alive; LIVE];
     hosts.extend(others);
     let mut rig = Rig::new(settings, Manner::default(), hosts, seed);
@@ -44,6 +49,26 @@ fn a_list_with_many_silent_hosts_takes_little_longer_to_the_live_ones() {
         let among = time_of(&mut list(&[Host::Hung; 90], seed), 0..LIVE);
         // Each of the 90 costs a place what a live host usually takes, and not a time-out.
         assert!(among < alone + 2 * SECOND, "{among:?}, {alone:?}");
+    }
+}
+
+#[test]
+fn hosts_that_are_silent_in_a_transaction_cost_the_live_ones_a_second_of_a_place() {
+    for seed in 1..4 {
+        let alone = time_of(&mut list(&[], seed), 0..LIVE);
+        let others = [[Host::Stalls; 45], [Host::Crawls; 45]].concat();
+        let mut rig = list(&others, seed);
+        let among = time_of(&mut rig, 0..LIVE);
+        // Ninety seconds of eighteen places.
+        assert!(among < alone + 6 * SECOND, "{among:?}, {alone:?}");
+        assert!(rig.peak <= 20 + 90, "{}", rig.peak);
+        assert!(rig.called_off.iter().all(|times| *times == 0), "nobody is hung up on: {:?}", rig.called_off);
+        // Those that are only slow have their mail, by the connection that waited for them.
+        time_of(&mut rig, LIVE + 45..LIVE + 90);
+        assert!(rig.opened[LIVE + 45..].iter().all(|times| *times == 1), "{:?}", rig.opened);
+        // With no room beside the lanes, the live ones wait for the time-outs.
+        let among = time_of(&mut list_beside(0, &others, seed), 0..LIVE);
+        assert!(among > alone + 20 * SECOND, "{among:?}, {alone:?}");
     }
 }
 

@@ -174,6 +174,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
     let (learns_pace, lists_go_alone) = (true, true);
     Settings {
         connections_max: count(delivery.connections_max),
+        silent_max: count(delivery.connections_silent_max),
         window_start: WINDOW_START.min(delivery.connections_per_destination),
         ready_max: READY_MAX,
         jobs_max: count(delivery.jobs_max),
@@ -350,8 +351,21 @@ impl Dispatch {
         self.lock().posts.remove(&connection);
     }
 
+    /// The peer of a connection is silent in a transaction: nothing goes behind it, and its place is for others.
+    pub(crate) fn silent(&self, connection: ConnectionId) {
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::OneLane) {
+            return;
+        }
+        self.tell(|scheduler, now| scheduler.silent(connection, now));
+    }
+
     /// A connection has a whole message out that is not answered: nothing goes behind it.
     pub(crate) fn stalling(&self, connection: ConnectionId) {
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::OneLane) {
+            return;
+        }
         self.tell(|scheduler, now| scheduler.stalling(connection, now));
     }
 
@@ -367,6 +381,15 @@ impl Dispatch {
             let down = self.now().saturating_sub(since);
             service.tell(&Event::DestinationUp { destination: &String::from_utf8_lossy(name), down });
         }
+    }
+
+    /// Connections to next hops; those that hold a place, and those that wait for a silent one beside these.
+    pub(crate) fn connections(&self) -> [u64; 2] {
+        let (all, silent) = {
+            let state = self.lock();
+            (state.scheduler.connections(), state.scheduler.silent_connections())
+        };
+        [all - silent, silent].map(|number| u64::try_from(number).unwrap_or(u64::MAX))
     }
 
     /// Transactions that are under way.

@@ -9,7 +9,7 @@ use crate::accept::{door, limits};
 use crate::commit::Keeper;
 use crate::config::{self, Acknowledge, Config, Listen, ListenProtocol, ListenTls, Loaded, Machine};
 use crate::control::{self, Answer, ControlSocket, Gate, Handler, Peer, Reason, Request, Rights, Status};
-use crate::dispatch::{self, Renewal};
+use crate::dispatch::{self, Dispatch, Renewal};
 use crate::dns::{DnsNote, Resolver};
 use crate::env::accounts::Accounts;
 use crate::env::{blocking, clock, machine, signals, systemd};
@@ -495,12 +495,7 @@ impl House {
             connections_refused: self.connections_refused(),
             messages_accepted: count(Counter::Messages),
             accepted_rate: lock(&self.accepted).per_second(clock::now(), count(Counter::Messages)),
-            deliveries: service.dispatch.as_ref().map(|_| control::Deliveries {
-                sent: count(SENT),
-                deferred: count(Counter::DeliveryRecipients(observe::counters::Outcome::Deferred)),
-                failed: count(Counter::DeliveryRecipients(observe::counters::Outcome::Failed)),
-                sent_rate: lock(&self.sent).per_second(clock::now(), count(SENT)),
-            }),
+            deliveries: service.dispatch.as_ref().map(|dispatch| self.deliveries(dispatch, &live.config.delivery)),
             queues_only: live.queues_only(),
             fullest: self.queue.as_ref().map(|tools| tools.fullest(FULLEST)).unwrap_or_default(),
             messages_refused: count(Counter::TransactionsRefused),
@@ -515,6 +510,22 @@ impl House {
             volatile: space.is_ok_and(|space| space.volatile),
             pressure: service.keeper.pressure(),
             spool: service.keeper.statistics(),
+        }
+    }
+
+    /// What became of recipients, and what holds connections.
+    fn deliveries(&self, dispatch: &Dispatch, limits: &config::Delivery) -> control::Deliveries {
+        let count = |counter| self.service.log.counter(counter);
+        let [connections, silent] = dispatch.connections();
+        control::Deliveries {
+            sent: count(SENT),
+            deferred: count(Counter::DeliveryRecipients(observe::counters::Outcome::Deferred)),
+            failed: count(Counter::DeliveryRecipients(observe::counters::Outcome::Failed)),
+            sent_rate: lock(&self.sent).per_second(clock::now(), count(SENT)),
+            connections,
+            connections_max: limits.connections_max.into(),
+            silent,
+            silent_max: limits.connections_silent_max.into(),
         }
     }
 

@@ -176,7 +176,8 @@ impl Prepared {
     fn bare(config: Config) -> Result<Self, StartError> {
         let handover = systemd::Handover::take()?;
         let open_files_max = files::raise_open_files();
-        let (accept_max, delivery_max) = (config.accept.connections_max, config.delivery.connections_max);
+        let delivery_max = [config.delivery.connections_max, config.delivery.connections_silent_max];
+        let accept_max = config.accept.connections_max;
         let warnings = files::open_files_warning(open_files_max, accept_max, delivery_max).into_iter().collect();
         let sockets_each = usize::from(threads(&config));
         let bound = listener::bind(&config.listen, handover.listeners, config.accept.backlog, sockets_each)

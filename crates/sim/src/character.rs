@@ -19,6 +19,8 @@ pub enum Character {
     Hung,
     /// Greets and never answers EHLO.
     HungHello,
+    /// Answers EHLO and nothing behind it.
+    HungMail,
     /// Takes the content and never answers it.
     HungData,
     /// Waits long before each flight of replies.
@@ -89,12 +91,13 @@ pub enum Door {
     Drops,
 }
 
-const NAMES: [(Character, &str); 23] = [
+const NAMES: [(Character, &str); 24] = [
     (Character::Live, "live"),
     (Character::Dead, "dead"),
     (Character::Drop, "drop"),
     (Character::Hung, "hung"),
     (Character::HungHello, "hung-hello"),
+    (Character::HungMail, "hung-mail"),
     (Character::HungData, "hung-data"),
     (Character::Slow, "slow"),
     (Character::Greylist, "greylist"),

@@ -409,6 +409,7 @@ impl Mailhost {
         self.transactions = self.transactions.saturating_add(1);
         match side.character {
             Character::Busy => self.refuse(side, 451, "4.3.0 busy, try again later"),
+            Character::HungMail => self.state = State::Deaf,
             Character::Throttle if !side.host.bears(side.plan.throttle_interval, side.now) => {
                 self.refuse(side, 421, "4.7.0 too many messages, try again later");
                 self.end(Then::Close);

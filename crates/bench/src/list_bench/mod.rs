@@ -102,6 +102,8 @@ enum Part {
     Ten,
     /// Two hundred of them, with 0 and 10 %
     Twohundred,
+    /// One message to 8,000 live recipients on 4,000 hosts, with 1,000 more that are bad in one way: more than there are places
+    Beyond,
     /// One message to 100,000 recipients on 10,000 hosts, and how often its body is in the spool
     Large,
     /// The same with kill -9 in the middle, and killed while all of it is held, beside no kill
@@ -113,12 +115,13 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Single,
         Self::Share,
         Self::Slow,
         Self::Ten,
         Self::Twohundred,
+        Self::Beyond,
         Self::Large,
         Self::Restart,
         Self::Stragglers,
@@ -132,6 +135,7 @@ impl Part {
             Self::Slow => "One list, by share of slow hosts",
             Self::Ten => "Ten lists in a row",
             Self::Twohundred => "Two hundred lists in a row",
+            Self::Beyond => "More bad hosts than places",
             Self::Large => "A large list",
             Self::Restart => "A large list and a restart",
             Self::Stragglers => "Stragglers",

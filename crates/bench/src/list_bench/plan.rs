@@ -21,6 +21,18 @@ use std::time::Duration;
 const LIVE_HOSTS: u32 = 1_000;
 const RECIPIENTS: u32 = 2;
 
+/// Live hosts of the part "beyond", and bad ones: a fifth of all, and more than the fast lane of mailrace has places (900).
+const BEYOND: [u32; 2] = [4_000, 1_000];
+/// What those do.
+const BEYOND_WAYS: [(&str, &str); 6] = [
+    ("drop", "drop packets"),
+    ("hung", "never greet"),
+    ("hung-hello", "never answer EHLO"),
+    ("hung-mail", "answer nothing behind EHLO"),
+    ("hung-data", "never answer the content"),
+    (SLOW, "take 5 s for each flight"),
+];
+
 /// Hosts that drop packets, and as many that never greet.
 fn bad(hosts: u32) -> Vec<(&'static str, u32)> {
     vec![("drop", hosts / 2), ("hung", hosts - hosts / 2)]
@@ -155,6 +167,16 @@ pub(super) fn cases(part: Part, arguments: &Arguments) -> Vec<Case> {
         Part::Slow => [(0, 0), (10, 5), (30, 5), (10, 19), (30, 19)].map(slow).into(),
         Part::Ten => [0, 10, 30].map(|percent| share(10, percent, 200)).into(),
         Part::Twohundred => [0, 10].map(|percent| share(200, percent, 600)).into(),
+        Part::Beyond => {
+            let [live, more] = BEYOND;
+            let one = |bad: Vec<(&'static str, u32)>, what: &str| {
+                let hosts = live + bad.iter().map(|(_, hosts)| hosts).sum::<u32>();
+                case(format!("8,000 live recipients, {what}"), 1, world(hosts, bad, 5), 120)
+            };
+            let ways =
+                BEYOND_WAYS.iter().map(|(way, what)| one(vec![(*way, more)], &format!("{more} hosts more {what}")));
+            std::iter::once(one(Vec::new(), "no bad hosts")).chain(ways).collect()
+        }
         Part::Large => {
             let hosts = arguments.large_hosts;
             let name = format!("one message to {} recipients on {hosts} hosts, 2 % of them bad", 10 * hosts);
@@ -169,7 +191,7 @@ fn takes_part(kind: &Kind, part: Part) -> bool {
     match (kind, part) {
         (kind, part) if kind.is_mailrace() || part == Part::Single => true,
         (Kind::Peer(_) | Kind::Untuned(_), Part::Share | Part::Ten) => true,
-        (Kind::Peer(name), Part::Large | Part::Slow) => name == "postfix",
+        (Kind::Peer(name), Part::Large | Part::Slow | Part::Beyond) => name == "postfix",
         _ => false,
     }
 }
@@ -254,9 +276,10 @@ mod tests {
 
     #[test]
     fn what_is_compared_has_the_same_live_recipients() {
-        for part in [Part::Share, Part::Slow, Part::Ten, Part::Twohundred] {
+        let parts = [Part::Share, Part::Slow, Part::Ten, Part::Twohundred].map(|part| (part, 2_000));
+        for (part, live) in parts.into_iter().chain([(Part::Beyond, 8_000)]) {
             for Case { name, world, .. } in cases(part, &arguments(&[])) {
-                assert_eq!(world.live(), 2_000, "{name}");
+                assert_eq!(world.live(), live, "{name}");
             }
         }
         let shares: Vec<f64> = cases(Part::Share, &arguments(&[]))
@@ -283,7 +306,7 @@ mod tests {
         let peers = [Kind::Peer("exim".to_owned()), Kind::Untuned("postfix".to_owned()), Kind::Serve];
         let doing = |part| peers.iter().map(|kind| takes_part(kind, part)).collect::<Vec<_>>();
         let postfix = Kind::Peer("postfix".to_owned());
-        assert!(takes_part(&postfix, Part::Large) && takes_part(&postfix, Part::Slow));
+        assert!([Part::Large, Part::Slow, Part::Beyond].iter().all(|part| takes_part(&postfix, *part)));
         assert!(!takes_part(&postfix, Part::Twohundred));
         assert_eq!(doing(Part::Single), [true, true, true]);
         assert_eq!(doing(Part::Ten), [true, true, true]);
@@ -291,5 +314,6 @@ mod tests {
         assert_eq!(doing(Part::Large), [false, false, true]);
         assert_eq!(doing(Part::Slow), [false, false, true]);
         assert_eq!(doing(Part::Twohundred), [false, false, true]);
+        assert_eq!(doing(Part::Beyond), [false, false, true]);
     }
 }

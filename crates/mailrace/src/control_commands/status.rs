@@ -51,6 +51,7 @@ pub(super) fn lines(output: &mut Output, answer: &Value) {
             thousands(number("/deliveries/failed")),
             rate("/deliveries/sent_per_second"),
         ));
+        output.line(format_args!("  next hops    {}", next_hops(answer)));
     }
     queue(output, answer);
     let handed_in = number("/pickup/files");
@@ -91,6 +92,17 @@ pub(super) fn lines(output: &mut Output, answer: &Value) {
             count(dropped, "line")
         ));
     }
+}
+
+/// Connections to next hops.
+fn next_hops(answer: &Value) -> String {
+    let number = |name: &str| answer.pointer(&format!("/deliveries/connections/{name}")).and_then(Value::as_u64);
+    let at = |name: &str| thousands(number(name).unwrap_or(0));
+    let silent = match number("silent") {
+        None | Some(0) => String::new(),
+        Some(_) => format!("; {} more, of {}, wait for hosts that are silent", at("silent"), at("silent_max")),
+    };
+    format!("{} of {} connections{silent}", at("open"), at("max"))
 }
 
 /// What is in the queue, and where most of it goes.

@@ -17,6 +17,8 @@ const FAST_TIME: Duration = Duration::from_secs(20);
 const PASSED_OVER: Duration = Duration::from_secs(60);
 /// After so long without an answer to a whole message it says that the connection stalls.
 const STALL_TIME: Duration = Duration::from_millis(500);
+/// After so long without an answer to anything it says that it is silent.
+const SILENT_TIME: Duration = Duration::from_secs(1);
 /// After so long it gives up.
 const REPLY_TIME: Duration = Duration::from_secs(600);
 
@@ -55,6 +57,7 @@ impl Rig {
             has_delivered: false,
             is_bad,
             stuck_until: Duration::ZERO,
+            is_silent: false,
         };
         assert!(self.links.insert(connection, link).is_none(), "ids are not used twice");
         let after = match self.hosts[to] {
@@ -74,7 +77,11 @@ impl Rig {
             if link.closing || link.flights.len() >= self.manner.ahead {
                 return;
             }
-            match self.scheduler.take(connection, self.now) {
+            let next = self.scheduler.take(connection, self.now);
+            if matches!(next, Take::Job(_) | Take::Idle) {
+                self.links.get_mut(&connection).unwrap().is_silent = false;
+            }
+            match next {
                 Take::Job(job) => self.start(connection, to, job),
                 Take::Idle => {
                     self.sequence += 1;
@@ -137,6 +144,9 @@ impl Rig {
             Host::Crawls => FAST_TIME * 3 / 2,
             _ => service,
         };
+        if service > SILENT_TIME {
+            self.later(SILENT_TIME, Event::Silent(connection, over));
+        }
         if service > FAST_TIME {
             self.later(FAST_TIME, Event::Lags(connection, over));
         }
@@ -216,11 +226,16 @@ impl Rig {
     }
 
     pub(super) fn stalls(&mut self, connection: ConnectionId, over: u64) {
-        if self.links.get(&connection).is_some_and(|link| link.over == over) {
-            self.scheduler.stalling(connection, self.now);
-            let parked = self.links.get_mut(&connection).map(|link| std::mem::take(&mut link.parked));
-            assert!(parked.is_some());
-        }
+        let Some(link) = self.links.get_mut(&connection).filter(|link| link.over == over) else { return };
+        (link.parked, link.is_silent) = (0, true);
+        self.scheduler.stalling(connection, self.now);
+    }
+
+    pub(super) fn silent(&mut self, connection: ConnectionId, over: u64) {
+        let link = self.links.get_mut(&connection).filter(|link| link.over == over && !link.flights.is_empty());
+        let Some(link) = link else { return };
+        (link.parked, link.is_silent) = (0, true);
+        self.scheduler.silent(connection, self.now);
     }
 
     /// Jobs that had no answer, and the end of their connection.

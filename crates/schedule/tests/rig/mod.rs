@@ -100,6 +100,7 @@ enum Event {
     Lags(ConnectionId, u64),
     /// The same for a moment, about a whole message.
     Stalls(ConnectionId, u64),
+    Silent(ConnectionId, u64),
 }
 
 /// What a host does at a single recipient, whatever it is otherwise.
@@ -129,6 +130,8 @@ struct Link {
     is_bad: bool,
     /// Nothing is answered before.
     stuck_until: Duration,
+    /// That was told, and it has not asked for work since.
+    is_silent: bool,
 }
 
 /// What is asked of the rig besides the settings.
@@ -460,8 +463,16 @@ impl Rig {
         let of = |lane: Lane| self.links.values().filter(move |link| link.lane == lane);
         let most = self.settings.connections_max;
         let slow = (most / 10).max(1);
-        assert!(self.links.len() <= most.max(1).max(self.lowered), "all: {}", self.links.len());
-        assert!(of(Lane::Fast).filter(|link| !link.lagged).count() <= most.max(self.lowered), "fast");
+        // Those that were set aside while they were silent have a bound of their own.
+        let (aside, all) = (self.links.values().filter(|link| link.is_silent).count(), self.links.len());
+        let both = most.max(1) + self.settings.silent_max;
+        assert!(
+            all <= both.max(self.lowered) && all - aside <= most.max(1).max(self.lowered),
+            "all: {all}, {aside} of {most}, {}",
+            self.lowered
+        );
+        let is_there = |link: &&Link| !link.lagged && !link.is_silent;
+        assert!(of(Lane::Fast).filter(is_there).count() <= most.max(self.lowered), "fast");
         let are_slow = of(Lane::Slow).filter(|link| link.over == 0).count();
         self.slow_peak = self.slow_peak.max(are_slow);
         assert!(are_slow <= slow.max(self.lowered), "slow");
@@ -545,6 +556,7 @@ impl Rig {
             Event::Resolved(destination, to) => self.resolved(destination, to),
             Event::Lags(connection, over) => self.lags(connection, over),
             Event::Stalls(connection, over) => self.stalls(connection, over),
+            Event::Silent(connection, over) => self.silent(connection, over),
         }
         self.settle();
     }

@@ -188,6 +188,7 @@ fn delivery(n: u8) -> Delivery {
     Delivery {
         mode: if n == 1 { DeliveryMode::Queue } else { DeliveryMode::Background },
         connections_max: n.into(),
+        connections_silent_max: n.into(),
         jobs_max: n.into(),
         connections_per_destination: n.into(),
         recipients_per_transaction: n.into(),

@@ -458,6 +458,8 @@ pub struct Delivery {
     pub mode: DeliveryMode,
     /// Connections to next hops at once.
     pub connections_max: u32,
+    /// Connections beside these whose hosts are silent in a transaction.
+    pub connections_silent_max: u32,
     /// Jobs in memory that wait for a connection.
     pub jobs_max: u32,
     /// Connections at once to one destination.

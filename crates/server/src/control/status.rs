@@ -91,6 +91,14 @@ pub struct Deliveries {
     pub failed: u64,
     /// Recipients taken by a next hop per second, over the last minute.
     pub sent_rate: f64,
+    /// Connections to next hops that hold a place of `delivery.connections_max`.
+    pub connections: u64,
+    /// That limit.
+    pub connections_max: u64,
+    /// Connections beside these whose hosts are silent.
+    pub silent: u64,
+    /// And their limit, `delivery.connections_silent_max`.
+    pub silent_max: u64,
 }
 
 impl Status {
@@ -128,8 +136,11 @@ impl Status {
                 "accepted_per_second": self.accepted_rate,
             },
             "recipients": { "refused": self.recipients_refused },
-            "deliveries": self.deliveries.map(|Deliveries { sent, deferred, failed, sent_rate }| {
-                json!({ "sent": sent, "deferred": deferred, "failed": failed, "sent_per_second": sent_rate })
+            "deliveries": self.deliveries.map(|Deliveries { sent, deferred, failed, sent_rate, connections, connections_max, silent, silent_max }| {
+                json!({
+                    "sent": sent, "deferred": deferred, "failed": failed, "sent_per_second": sent_rate,
+                    "connections": { "open": connections, "max": connections_max, "silent": silent, "silent_max": silent_max },
+                })
             }),
             "queue": {
                 "messages": spool.messages,

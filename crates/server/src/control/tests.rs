@@ -317,7 +317,7 @@ fn a_status_is_one_line() {
         log_failing: None,
         log_waiting: 0,
         accepted_rate: 0.5,
-        deliveries: Some(Deliveries { sent: 30, deferred: 4, failed: 1, sent_rate: 0.25 }),
+        deliveries: Some(Deliveries { sent: 30, deferred: 4, failed: 1, silent: 7, ..Deliveries::default() }),
         queues_only: true,
         fullest: vec![json!({ "destination": "b.test", "recipients": 9 })],
         log_dropped: 0,
@@ -336,5 +336,6 @@ fn a_status_is_one_line() {
     assert_eq!((&value["spool"]["messages"], &value["connections"]["open"]), (&json!(12), &json!(3)));
     assert_eq!((&value["queue"]["waiting"], &value["queue"]["held"]), (&json!(17), &json!(3)));
     assert_eq!(value["queue"]["fullest"][0]["destination"], "b.test");
+    assert_eq!(value["deliveries"]["connections"]["silent"], 7);
     assert_eq!((&value["deliveries"]["sent"], &value["messages"]["accepted_per_second"]), (&json!(30), &json!(0.5)));
 }

@@ -470,7 +470,7 @@ impl Opening<'_> {
                     return Err(Unready::Other(trouble));
                 }
                 Next::Stopping => return Err(Unready::Other(self.stopping(&candidate))),
-                Next::Rung | Next::Idle | Next::Lagging | Next::Stalling { .. } => {}
+                Next::Rung | Next::Idle | Next::Lagging | Next::Silent | Next::Stalling { .. } => {}
             }
         }
     }

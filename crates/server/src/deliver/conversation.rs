@@ -181,6 +181,7 @@ impl Conversation<'_> {
                         Next::Idle | Next::Stopping => self.appetite = Appetite::Leaving,
                         // It is waited for: dispatch rings when others need the place.
                         Next::Lagging => self.lags(),
+                        Next::Silent => self.falls_silent(),
                         Next::Stalling { is_long } => self.stall(is_long),
                     }
                 }
@@ -223,6 +224,13 @@ impl Conversation<'_> {
     /// Whether the host is to be passed over for how the connection ended.
     pub(super) fn has_failed(&self) -> bool {
         self.is_broken_off || self.link.has_failed(self.answered) || self.is_over_early()
+    }
+
+    /// The peer says nothing: its place is for others until it does.
+    fn falls_silent(&mut self) {
+        self.waits = true;
+        self.asks_again();
+        self.work.dispatch.silent(self.work.connection);
     }
 
     /// The peer does not answer the end of a message: others are not to wait for that.

@@ -27,7 +27,9 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// Silences of a transaction together are late after so many times what a single one may take.
 const SILENCES: u32 = 2;
 
-/// After a silence of this length about a whole message nothing more is sent behind it.
+/// After a silence of this length in a transaction nothing more is sent behind it.
+const SILENT_AFTER: Duration = Duration::from_secs(1);
+/// After one of this length about a whole message others are opened in its place.
 const STALLS_AFTER: Duration = Duration::from_secs(1);
 /// And after this one what was sent behind it, and cannot have been taken, goes elsewhere.
 const WITHDRAWS_AFTER: Duration = Duration::from_secs(5);
@@ -55,6 +57,8 @@ pub(super) struct Link {
     told: Option<Duration>,
     /// Since when an answer was missing of which it was told that it stalls the connection, and whether that was told twice.
     stalls: Option<(Duration, bool)>,
+    /// It was told that the peer is silent in the transaction at hand.
+    is_silent: bool,
     /// How long the peer was silent in the transaction at hand, in silences that are worth to be counted.
     silent: Duration,
     began: Instant,
@@ -80,6 +84,8 @@ pub(super) enum Next {
     /// In the slow lane, or if it may have a message whole, it is waited for all the same; otherwise the next step is its
     /// end. Told once for each reply.
     Lagging,
+    /// The peer says nothing in a transaction: nothing is to go behind it. Told once, and not when it is [`Next::Stalling`].
+    Silent,
     /// The peer may have a message whole and says nothing: nothing is to go behind it. Told twice, the second time after
     /// so long that what stands behind it is better off elsewhere.
     Stalling {
@@ -100,8 +106,22 @@ impl Link {
     ) -> Self {
         let began = clock::now();
         let (tls, routing) = (None, None);
-        let (is_deaf, told, stalls, silent) = (false, None, None, Duration::ZERO);
-        Self { session, transport, is_lmtp, peer, tls, routing, is_deaf, lags_after, told, stalls, silent, began }
+        let (is_deaf, told, stalls, is_silent, silent) = (false, None, None, false, Duration::ZERO);
+        Self {
+            session,
+            transport,
+            is_lmtp,
+            peer,
+            tls,
+            routing,
+            is_deaf,
+            lags_after,
+            told,
+            stalls,
+            is_silent,
+            silent,
+            began,
+        }
     }
 
     /// The time of the session.
@@ -139,8 +159,8 @@ impl Link {
                     return Poll::Ready(Next::Rung);
                 }
                 let (limit, late) = (self.limit(), self.late());
-                let stalls = self.stalls_at();
-                let until = [idle_until, late, stalls].into_iter().flatten().fold(limit, Instant::min);
+                let (stalls, silent) = (self.stalls_at(), self.silent_at());
+                let until = [idle_until, late, stalls, silent].into_iter().flatten().fold(limit, Instant::min);
                 if wait.poll(context, until).is_pending() {
                     return Poll::Pending;
                 }
@@ -155,6 +175,9 @@ impl Link {
                     let is_long = self.stalls.is_some_and(|(since, _)| self.session.unanswered_since() == Some(since));
                     self.stalls = self.session.unanswered_since().map(|since| (since, is_long));
                     return Poll::Ready(Next::Stalling { is_long });
+                } else if silent.is_some_and(|silent| now >= silent) {
+                    self.is_silent = true;
+                    return Poll::Ready(Next::Silent);
                 } else if idle_until.is_some_and(|idle| now >= idle) {
                     return Poll::Ready(Next::Idle);
                 } else {
@@ -181,6 +204,13 @@ impl Link {
         if self.told == Some(since) { None } else { self.began.checked_add(since.saturating_add(after)) }
     }
 
+    /// When it is to be told that the peer is silent in a transaction, if that is to come.
+    fn silent_at(&self) -> Option<Instant> {
+        let is_known = self.is_silent || self.session.in_flight() == 0 || self.session.unanswered_since().is_some();
+        let since = self.session.owed_since().filter(|_| !is_known)?;
+        self.began.checked_add(since.saturating_add(SILENT_AFTER))
+    }
+
     /// When it is to be told that a whole message has no answer, if that is to come.
     fn stalls_at(&self) -> Option<Instant> {
         let since = self.session.unanswered_since()?;
@@ -194,7 +224,7 @@ impl Link {
 
     /// A transaction is over: its silences are not held against the next one.
     pub(super) fn forget_silences(&mut self) {
-        self.silent = Duration::ZERO;
+        (self.silent, self.is_silent) = (Duration::ZERO, false);
     }
 
     /// Whether the connection ended in a way for which its host is passed over for a while: it was silent, or carried not one

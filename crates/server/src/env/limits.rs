@@ -19,15 +19,17 @@ pub fn raise_open_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// What to tell the operator when `limit` does not suffice for the connections of clients and to next hops.
+/// What to tell the operator when `limit` does not suffice for the connections of clients and to next hops, and beside these to
+/// silent ones.
 #[must_use]
-pub fn open_files_warning(limit: u64, accept_max: u32, delivery_max: u32) -> Option<String> {
-    let wanted = u64::from(accept_max) + u64::from(delivery_max) + RESERVED;
+pub fn open_files_warning(limit: u64, accept_max: u32, [delivery_max, silent_max]: [u32; 2]) -> Option<String> {
+    let delivery = u64::from(delivery_max) + u64::from(silent_max);
+    let wanted = u64::from(accept_max) + delivery + RESERVED;
     (limit < wanted).then(|| {
-        let room = limit.saturating_sub(RESERVED).saturating_sub(delivery_max.into());
+        let room = limit.saturating_sub(RESERVED).saturating_sub(delivery);
         format!(
-            "{limit} open files are allowed, accept.connections_max = {accept_max} and delivery.connections_max = \
-             {delivery_max} need {wanted}; set LimitNOFILE={wanted} in the service unit (or \"ulimit -Hn {wanted}\" before \
+            "{limit} open files are allowed, accept.connections_max = {accept_max}, delivery.connections_max = {delivery_max} \
+             and delivery.connections_silent_max = {silent_max} need {wanted}; set LimitNOFILE={wanted} in the service unit (or \"ulimit -Hn {wanted}\" before \
              the start), or accept.connections_max = {room}"
         )
     })
@@ -46,10 +48,10 @@ mod tests {
 
     #[test]
     fn the_warning_names_numbers_and_the_next_step() {
-        assert_eq!(open_files_warning(1300, 1000, 200), None);
-        assert_eq!(open_files_warning(u64::MAX, u32::MAX, u32::MAX), None);
-        let warning = open_files_warning(1299, 1000, 200).unwrap();
+        assert_eq!(open_files_warning(1300, 1000, [150, 50]), None);
+        assert_eq!(open_files_warning(u64::MAX, u32::MAX, [u32::MAX; 2]), None);
+        let warning = open_files_warning(1299, 1000, [150, 50]).unwrap();
         assert!(warning.contains("LimitNOFILE=1300") && warning.contains("connections_max = 999"), "{warning}");
-        assert!(open_files_warning(10, 1000, 200).unwrap().ends_with("connections_max = 0"));
+        assert!(open_files_warning(10, 1000, [150, 50]).unwrap().ends_with("connections_max = 0"));
     }
 }

@@ -268,7 +268,7 @@ impl Life {
             warn_after: delivery.warn_after,
             give_up_after: delivery.give_up_after,
             slack: 2 * 60 * MINUTE,
-            connections_max: delivery.connections_max as usize,
+            connections_max: (delivery.connections_max + delivery.connections_silent_max) as usize,
             connections_each: delivery.connections_per_destination as usize,
             is_one_destination: self.plan.is_one_destination,
             answer: Duration::from_secs(20) + waits,

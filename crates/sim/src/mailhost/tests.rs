@@ -86,6 +86,7 @@ fn characters() {
         (Drop, "open"),
         (Hung, "open"),
         (HungHello, "220 open"),
+        (HungMail, "220 250 open"),
         (HungData, "220 250 250 250 354 open"),
         (Greylist, "220 250 250 450 554 502 502 221 Close"),
         (Busy, "220 250 451 503 503 502 502 221 Close"),

@@ -3,7 +3,7 @@
 use super::super::choice::Choice as _;
 use super::super::parameter::{Section, at};
 use super::super::{AddressFamily, DeliveryMode, Precedence, RouteProtocol, RouteTls};
-use super::{DAY, HOUR, Kind, count_from_1, fixed, list, seconds};
+use super::{DAY, HOUR, Kind, count, count_from_1, fixed, list, seconds};
 use std::time::Duration;
 
 pub(super) static ROUTE: Section = Section {
@@ -103,6 +103,18 @@ pub(super) static DELIVERY: Section = Section {
             "When all are in use, destinations take turns. Each takes a file descriptor and some memory. The default \
              feeds hundreds of slow destinations from a small machine; raise it for mass mail to many domains, together with \
              LimitNOFILE.",
+        ),
+        fixed(
+            "delivery.connections_silent_max",
+            at!(delivery.connections_silent_max),
+            count("connections"),
+            "2000",
+            "500",
+            "connections beside these whose hosts have been silent in a transaction for a second",
+            "Such a connection only waits for an answer: it holds no place of delivery.connections_max, nothing is sent over it, and \
+             with the answer it comes back, or ends if others need all places. So many hosts that hang do not hold up those that \
+             do not. Each takes a file descriptor and some memory. With 0 there are never more connections than \
+             delivery.connections_max.",
         ),
         fixed(
             "delivery.jobs_max",

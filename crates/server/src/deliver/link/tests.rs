@@ -35,12 +35,12 @@ async fn up_to_data(stream: DuplexStream) -> BufReader<DuplexStream> {
     }
 }
 
-/// Sends a message of so many octets. What became of it, when, and how often its answer was late.
-async fn send(theirs: DuplexStream, octets: usize) -> (Finished, Duration, usize) {
+/// Sends a message of so many octets. What became of it, when, how often its answer was late, and the peer told to be silent.
+async fn send(theirs: DuplexStream, octets: usize) -> (Finished, Duration, [usize; 2]) {
     send_to(theirs, octets, 1).await
 }
 
-async fn send_to(theirs: DuplexStream, octets: usize, recipients: usize) -> (Finished, Duration, usize) {
+async fn send_to(theirs: DuplexStream, octets: usize, recipients: usize) -> (Finished, Duration, [usize; 2]) {
     let service = Service::trial(crate::config::Config::default(), Behaviour::default());
     let timer = pin!(timer());
     let stopping = pin!(service.stop.begun());
@@ -51,7 +51,7 @@ async fn send_to(theirs: DuplexStream, octets: usize, recipients: usize) -> (Fin
     let session = Session::new(Arc::new(settings));
     let mut link = Link::new(session, Transport::Memory(theirs), peer, false, Some(LATE));
     let mut nobody = pin!(pending());
-    let (mut left, mut lags, mut has_begun) = (octets, 0, false);
+    let (mut left, mut lags, mut silences, mut has_begun) = (octets, 0, 0, false);
     loop {
         let now = link.now();
         match link.next(&mut wait, nobody.as_mut(), has_begun, None).await {
@@ -76,9 +76,10 @@ async fn send_to(theirs: DuplexStream, octets: usize, recipients: usize) -> (Fin
             Next::Step(Step::Done(finished)) => {
                 let is_lost = matches!(finished.outcomes[0].answer, Answer::Lost(_));
                 assert_eq!(link.has_failed(0), is_lost, "{:?}", link.session.closing());
-                return (finished, link.now(), lags);
+                return (finished, link.now(), [lags, silences]);
             }
             Next::Lagging => lags += 1,
+            Next::Silent => silences += 1,
             Next::Stalling { .. } => {}
             other => panic!("{other:?}"),
         }
@@ -95,11 +96,13 @@ async fn a_peer_that_takes_an_octet_now_and_then_is_cut_off() {
             after(2 * MINUTE).await;
         }
     });
-    let (finished, took, lags) = send(theirs, 1 << 20).await;
+    let (finished, took, [lags, silences]) = send(theirs, 1 << 20).await;
     assert_eq!(finished.outcomes[0].answer, Answer::Lost(Loss::TooLong));
     assert_eq!(took, 30 * MINUTE);
     // For each of its octets it was late.
     assert!((10..=16).contains(&lags), "{lags}");
+    // And silent, for the first.
+    assert_eq!(silences, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,9 +114,9 @@ async fn an_answer_to_the_content_is_waited_for_and_told_to_be_late_once() {
         stream.write_all(b"250 taken\r\n").await.unwrap();
         pending::<()>().await;
     });
-    let (finished, took, lags) = send(theirs, 1 << 10).await;
+    let (finished, took, told) = send(theirs, 1 << 10).await;
     assert!(finished.outcomes[0].is_delivered(), "{finished:?}");
-    assert_eq!((took, lags), (9 * MINUTE, 1));
+    assert_eq!((took, told), (9 * MINUTE, [1, 0]));
 }
 
 /// Whoever hears of it can put the site into the slow lane before the connection ends.
@@ -127,9 +130,9 @@ async fn who_is_given_up_was_late() {
         stream.write_all(b"250 ok\r\n").await.unwrap();
         pending::<()>().await;
     });
-    let (finished, took, lags) = send(theirs, 1 << 10).await;
+    let (finished, took, told) = send(theirs, 1 << 10).await;
     assert_eq!(finished.outcomes[0].answer, Answer::Lost(Loss::TimedOut));
-    assert_eq!((took, lags), (LATE, 1));
+    assert_eq!((took, told), (LATE, [1, 1]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,9 +144,9 @@ async fn a_prompt_peer_is_never_late() {
         stream.write_all(b"250 taken\r\n").await.unwrap();
         pending::<()>().await;
     });
-    let (finished, took, lags) = send(theirs, 1 << 10).await;
+    let (finished, took, told) = send(theirs, 1 << 10).await;
     assert!(finished.outcomes[0].is_delivered(), "{finished:?}");
-    assert_eq!((took, lags), (LATE / 2, 0));
+    assert_eq!((took, told), (LATE / 2, [0, 0]));
 }
 
 /// Each of its silences would do, and together they hold the place of a fast one for minutes.
@@ -174,9 +177,9 @@ async fn silences_of_a_transaction_are_counted_together() {
             stream.write_all(b"250 taken\r\n").await.unwrap();
             pending::<()>().await;
         });
-        let (finished, took, lags) = send_to(theirs, 16, recipients).await;
+        let (finished, took, [lags, silences]) = send_to(theirs, 16, recipients).await;
         assert!(finished.outcomes[0].is_delivered(), "{finished:?}");
         assert!(took >= Duration::from_secs(each * recipients as u64), "{took:?}");
-        assert_eq!(lags > 0, late, "{recipients}: {lags}");
+        assert_eq!((lags > 0, silences), (late, usize::from(each > 0)), "{recipients}: {lags}");
     }
 }

@@ -439,6 +439,7 @@ impl Checker<'_> {
                     | Character::Drop
                     | Character::Hung
                     | Character::HungHello
+                    | Character::HungMail
                     | Character::HungData
                     | Character::Cut
                     | Character::CutTaken

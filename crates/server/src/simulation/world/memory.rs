@@ -40,13 +40,15 @@ pub(super) struct Bounds {
     /// Jobs of each destination that came fresh, and as many that walks found.
     pub(super) ready_max: usize,
     pub(super) connections_max: usize,
+    /// And beside these, of silent hosts.
+    pub(super) silent_max: usize,
 }
 
 impl Bounds {
     /// What is too much.
     fn broken_by(self, sizes: &Sizes) -> Option<&'static str> {
         // Each lane has one place at least.
-        let connections = self.connections_max.max(2);
+        let connections = self.connections_max.max(2) + self.silent_max;
         // And what connections had, which comes back when they end, a job for each transaction.
         let most = |destinations: usize, connections: usize| 2 * self.ready_max * destinations + FLIGHTS * connections;
         let is_long = |(ready, destinations, each): &(usize, usize, usize)| *ready > most(*destinations, *each);

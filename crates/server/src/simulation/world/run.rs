@@ -40,6 +40,7 @@ pub(super) fn run(seed: u64, sabotage: Option<Sabotage>) -> Lived {
             sites,
             ready_max: plan.ready_max.unwrap_or(READY_MAX),
             connections_max: plan.config.delivery.connections_max as usize,
+            silent_max: plan.config.delivery.connections_silent_max as usize,
         };
         note(&book, seed, &world, &limits);
         let net = Net::new(world, home, &book);
