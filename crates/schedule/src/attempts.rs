@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::job::{ConnectionId, Failure, Feedback, Job, Lag, Lane, Positions, SiteId, Take};
 use crate::line::{Part, Taken};
-use crate::pool::{Connection, Flight, Phase};
+use crate::pool::{Connection, Flight, Phase, Purse};
 use crate::scheduler::{Scheduler, jobs_of, site_of};
 
 impl Scheduler {
@@ -44,7 +44,7 @@ impl Scheduler {
     pub fn lagging(&mut self, connection: ConnectionId, lag: Lag, _now: Duration) {
         let Some(id) = self.pool.get(connection).map(|found| found.site) else { return };
         let Some(site) = self.sites.get_mut(&id) else { return };
-        self.pool.lag(connection, lag);
+        self.pool.lag(connection, lag, &self.budget);
         if let Some(found) = self.pool.get_mut(connection) {
             site.counts.sets(found, |found| found.is_apart = lag.has_others);
             let (phase, has_work) = (found.phase, !found.flights.is_empty());
@@ -99,11 +99,7 @@ impl Scheduler {
         if self.pool.get(connection).is_some_and(|found| found.phase.is_opening()) {
             self.ready(connection, now);
         }
-        if let Some(lane) =
-            self.pool.get(connection).and_then(|found| self.sites.get(&found.site)).map(|site| site.lane)
-        {
-            self.pool.returns(connection, lane, &self.budget);
-        }
+        self.comes_back(connection);
         let must_close = self.must_close(connection, now);
         let Some(found) = self.pool.get_mut(connection) else { return Take::Close };
         if let Some(woken) = found.woken.take() {
@@ -121,6 +117,8 @@ impl Scheduler {
         } else {
             site.line.take(site.limits.recipients_per_transaction, now)
         };
+        // Who came back and found no place does not wait for work.
+        let must_close = must_close || taken.is_none() && found.purse == Purse::Silent;
         let phase = match &taken {
             _ if must_close => Phase::Closing,
             None => Phase::Idle,

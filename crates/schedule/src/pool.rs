@@ -431,13 +431,18 @@ impl Pool {
     }
 
     /// A connection waits for longer than the fast lane allows: its place there is free.
-    pub(crate) fn lag(&mut self, id: ConnectionId, lag: Lag) {
+    pub(crate) fn lag(&mut self, id: ConnectionId, lag: Lag, budget: &Budget) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let has_lagged = std::mem::replace(&mut connection.lagged, true);
         // One that was called off ends, unless it is the answer to a whole message that it waits for.
         if connection.purse == Purse::Slow || has_lagged && !lag.is_whole {
             return;
         }
+        if connection.purse == Purse::Fast && connection.is_silent && lag.is_whole && self.silent.all < budget.silent {
+            // There was no room when it fell silent.
+            self.shift(id, Purse::Silent);
+        }
+        let Some(connection) = self.connections.get_mut(&id) else { return };
         if connection.purse == Purse::Silent {
             let (_, place) = connection.stays.take().unwrap_or((false, self.next_place));
             self.next_place += 1;
@@ -466,7 +471,7 @@ impl Pool {
         if found.purse != Purse::Fast {
             return;
         }
-        if self.silent.all >= budget.silent {
+        if self.silent.all == budget.silent {
             let Some(((is_whole, place), late)) = self.staying.pop_first() else { return };
             if let Some(found) = self.connections.get_mut(&late) {
                 (found.stays, found.lags) = (None, Some(place));
@@ -509,11 +514,16 @@ impl Pool {
         }
     }
 
-    /// A connection that was silent is of a lane again, if that has a place.
+    /// A connection that was silent is of a lane again, if that has a place; one that is slow may be beside its lane while others need
+    /// none of all places.
     pub(crate) fn returns(&mut self, id: ConnectionId, lane: Lane, budget: &Budget) {
-        let is_back = |found: &Connection| found.purse == Purse::Silent && !found.is_silent;
-        if self.connections.get(&id).is_some_and(is_back) && self.may_open(lane, budget) {
+        if self.connections.get(&id).is_none_or(|found| found.purse != Purse::Silent || found.is_silent) {
+            return;
+        }
+        if self.may_open(lane, budget) {
             self.shift(id, Purse::of(lane));
+        } else if lane == Lane::Slow && self.counted() < budget.all {
+            self.shift(id, Purse::Extra);
         }
     }
 
@@ -550,6 +560,9 @@ impl Pool {
     fn shift(&mut self, id: ConnectionId, to: Purse) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let from = std::mem::replace(&mut connection.purse, to);
+        if let Some(place) = connection.stays.take_if(|_| from == Purse::Silent) {
+            self.staying.remove(&place);
+        }
         let is_closing = usize::from(connection.phase.is_closing());
         let spare = connection.spare.map(|place| (place, connection.rests_until));
         let before = self.held(from);

@@ -357,15 +357,29 @@ impl Scheduler {
         let is_over = match found.purse {
             Purse::Fast => self.is_over(Lane::Fast, found, site, now),
             Purse::Slow => self.is_over(Lane::Slow, found, site, now),
-            // What there was of the lane is somebody else's.
-            Purse::Silent => !found.is_silent,
+            Purse::Silent => self.is_guest_over(found, site.lane, now),
             Purse::Extra => self.pool.counted() - self.pool.all_closing() > self.budget.all,
         };
-        found.phase == Phase::Closing
-            || found.taken >= site.limits.messages_per_connection.max(1)
-            || site.has_too_many()
-            || site.doubts(found)
-            || is_over
+        is_over || is_used_up(found, site)
+    }
+
+    /// Whether a connection that came back to a full lane is to end: others need places, and it had its turn.
+    fn is_guest_over(&self, connection: &Connection, lane: Lane, now: Duration) -> bool {
+        !connection.is_silent
+            && self.had_turn(connection, now)
+            && self.wanted(lane) > self.pool.closing(lane)
+            && self.pool.longest_idle(lane).is_none()
+    }
+
+    /// A connection that was silent asks for work: it is of its lane again, if that has a place.
+    pub(crate) fn comes_back(&mut self, connection: ConnectionId) {
+        let Some(found) = self.pool.get(connection) else { return };
+        let Some(site) = self.sites.get(&found.site).filter(|site| !is_used_up(found, site)) else { return };
+        self.pool.returns(connection, site.lane, &self.budget);
+    }
+
+    fn had_turn(&self, connection: &Connection, now: Duration) -> bool {
+        now >= connection.greeted.saturating_add(self.settings.turn)
     }
 
     /// Whether a lane has more than its budget, or a site more of it than is fair.
@@ -373,7 +387,7 @@ impl Scheduler {
         let (count, closing, most) = (self.pool.count(lane), self.pool.closing(lane), self.budget.of(lane));
         // Who has two connections more than the first in line gives one up, and who had his turn if that one has none; but not before
         // it had a job, and not for one before whom its site would stand the moment after.
-        let had_turn = now >= connection.greeted.saturating_add(self.settings.turn);
+        let had_turn = self.had_turn(connection, now);
         let first = self.stands.first(lane, self.room_for_quiet() > 0).and_then(|first| self.sites.get(&first));
         let goes_before =
             |stand: &Stand| stand.want != Want::More && site.open() > 1 || stand.at <= site.stands_at(now);
@@ -387,4 +401,12 @@ impl Scheduler {
             });
         count - closing > most || gives_way
     }
+}
+
+/// Whether a connection ends before its next job, whoever needs its place.
+fn is_used_up(connection: &Connection, site: &Site) -> bool {
+    connection.phase == Phase::Closing
+        || connection.taken >= site.limits.messages_per_connection.max(1)
+        || site.has_too_many()
+        || site.doubts(connection)
 }

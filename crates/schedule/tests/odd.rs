@@ -204,7 +204,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_order_of_calls_panics(calls in prop::collection::vec((0_u8..19, 0_u64..1_000, 0_u64..1_000), 1..400)) {
+    fn no_order_of_calls_panics(calls in prop::collection::vec((0_u8..21, 0_u64..1_000, 0_u64..1_000), 1..400)) {
         play(&calls);
     }
 }

@@ -73,6 +73,23 @@ fn hosts_that_are_silent_in_a_transaction_cost_the_live_ones_a_second_of_a_place
 }
 
 #[test]
+fn hosts_that_look_at_each_message_for_long_have_several_over_a_connection() {
+    // More sites than the fast lane has places, twice; two seconds for each message.
+    const EACH: usize = 20;
+    let settings = Settings { connections_max: 20, ..Settings::default() };
+    let manner = Manner { service: 2 * SECOND, ..Manner::default() };
+    let mut rig = Rig::new(settings, manner, vec![Host::Alive; 40], 1);
+    rig.limits.iter_mut().for_each(|limits| limits.connections = 1);
+    for number in 0..40 * EACH {
+        rig.add(number % 40, 1, false);
+    }
+    let took = time_of(&mut rig, 0..40);
+    let opened: usize = rig.opened.iter().sum();
+    assert!(opened <= 40 * EACH / 2, "{opened} connections");
+    assert!(took < 2 * SECOND * 2 * u32::try_from(EACH).unwrap(), "{took:?}");
+}
+
+#[test]
 fn mail_that_comes_behind_such_a_list_waits_no_longer() {
     let mut rig = list(&[Host::Hung; 90], 1);
     for second in 0..60 {

@@ -270,7 +270,7 @@ impl Writer {
             let pushed_out = !self.arguments.hoard && straggles && random.percent(if surplus > 0 { 30 } else { 2 });
             if done || pushed_out {
                 // What the spool has lost cannot be delivered, and stays promised.
-                match self.store.states(id).is_empty() {
+                match self.store.states_of(id, [recipient]).is_empty() {
                     true => waiting.push_back((id, recipient, state)),
                     false => batch.push((id, recipient, State { status: Status::Done, ..state })),
                 }

@@ -51,7 +51,7 @@ pub(super) fn lines(output: &mut Output, answer: &Value) {
             thousands(number("/deliveries/failed")),
             rate("/deliveries/sent_per_second"),
         ));
-        output.line(format_args!("  next hops    {}", next_hops(answer)));
+        next_hops(answer).into_iter().for_each(|text| output.line(format_args!("  next hops    {text}")));
     }
     queue(output, answer);
     let handed_in = number("/pickup/files");
@@ -94,15 +94,16 @@ pub(super) fn lines(output: &mut Output, answer: &Value) {
     }
 }
 
-/// Connections to next hops.
-fn next_hops(answer: &Value) -> String {
+/// Connections to next hops; an older server does not say.
+fn next_hops(answer: &Value) -> Option<String> {
     let number = |name: &str| answer.pointer(&format!("/deliveries/connections/{name}")).and_then(Value::as_u64);
-    let at = |name: &str| thousands(number(name).unwrap_or(0));
-    let silent = match number("silent") {
-        None | Some(0) => String::new(),
-        Some(_) => format!("; {} more, of {}, wait for hosts that are silent", at("silent"), at("silent_max")),
+    let silent = match number("silent")? {
+        0 => String::new(),
+        some => {
+            format!("; {} more, of {}, to hosts that were silent", thousands(some), thousands(number("silent_max")?))
+        }
     };
-    format!("{} of {} connections{silent}", at("open"), at("max"))
+    Some(format!("{} of {} connections{silent}", thousands(number("open")?), thousands(number("max")?)))
 }
 
 /// What is in the queue, and where most of it goes.

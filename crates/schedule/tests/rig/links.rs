@@ -78,7 +78,7 @@ impl Rig {
                 return;
             }
             let next = self.scheduler.take(connection, self.now);
-            if matches!(next, Take::Job(_) | Take::Idle) {
+            if matches!(next, Take::Idle) {
                 self.links.get_mut(&connection).unwrap().is_silent = false;
             }
             match next {

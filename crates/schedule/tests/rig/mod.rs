@@ -130,7 +130,7 @@ struct Link {
     is_bad: bool,
     /// Nothing is answered before.
     stuck_until: Duration,
-    /// That was told, and it has not asked for work since.
+    /// It was silent, and had something to do ever since.
     is_silent: bool,
 }
 
@@ -463,7 +463,7 @@ impl Rig {
         let of = |lane: Lane| self.links.values().filter(move |link| link.lane == lane);
         let most = self.settings.connections_max;
         let slow = (most / 10).max(1);
-        // Those that were set aside while they were silent have a bound of their own.
+        // Those that were set aside when they were silent have a bound of their own.
         let (aside, all) = (self.links.values().filter(|link| link.is_silent).count(), self.links.len());
         let both = most.max(1) + self.settings.silent_max;
         assert!(
