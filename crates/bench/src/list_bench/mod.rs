@@ -72,6 +72,9 @@ pub struct Arguments {
     /// What those hosts do
     #[arg(long, value_enum, default_value_t = stragglers::Bad::Dead)]
     stragglers: stragglers::Bad,
+    /// Every server does every part with lists, also those that need many minutes for it; --longest bounds each sample
+    #[arg(long)]
+    all_servers: bool,
     /// One round
     #[arg(long)]
     quick: bool,

@@ -211,7 +211,8 @@ pub(super) struct Tables {
 }
 
 fn tables(site: &Site, servers: &[Kind], part: Part, arguments: &Arguments) -> Tables {
-    let servers: Vec<Kind> = servers.iter().filter(|kind| takes_part(kind, part)).cloned().collect();
+    let does = |kind: &&Kind| arguments.all_servers || takes_part(kind, part);
+    let servers: Vec<Kind> = servers.iter().filter(does).cloned().collect();
     let rows = || servers.iter().map(|kind| Row::new(kind.name())).collect();
     let mut all: Vec<Table> = cases(part, arguments).into_iter().map(|case| Table { case, rows: rows() }).collect();
     for round in 0..arguments.rounds() {

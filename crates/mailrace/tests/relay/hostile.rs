@@ -142,6 +142,10 @@ fn deferrals(offers: &[&'static str]) {
     for key in ["greeting_time", "command_time", "data_time", "block_time", "end_time"] {
         setup = setup.set(&format!("delivery.{key}"), "\"12s\"");
     }
+    // Nor is anything delivered before the line about its first attempt was written.
+    for key in ["retry_first", "retry_max"] {
+        setup = setup.set(&format!("delivery.{key}"), "\"4s\"");
+    }
     let server = setup.start();
     let mut client = greeted(server.address());
     for hop in &hops {
