@@ -214,9 +214,9 @@ fn apply(rig: &mut Rig, op: &Op) {
 }
 
 /// How late a sender may hear of a delay or a failure, and of the end of a time that he gave: a look through what is in line, or a walk, with
-/// their rests, 10 s, and the driver's answers, 3 s; what comes back untried has a minute, and who is the probe waits for its end, two
-/// minutes in the slow lane.
-const LATE_MAX: [Duration; 2] = [Duration::from_secs(195), Duration::from_secs(140)];
+/// their rests, and the driver's answers; what comes back untried has a minute, and who is the probe waits for its end, two minutes in
+/// the slow lane.
+const LATE_MAX: [Duration; 2] = [Duration::from_secs(180), Duration::from_secs(140)];
 
 fn assert_in_time(rig: &Rig) {
     let late = rig.lateness();
