@@ -451,14 +451,19 @@ impl Pool {
             self.staying.insert((lag.is_whole, place), id);
             return;
         }
-        let place = connection.lags.take().unwrap_or_else(|| {
+        let place = connection.lags.unwrap_or(self.next_place);
+        self.next_place += 1;
+        self.can_be_called_off(id, place, lag.is_whole);
+    }
+
+    /// One that lags counts among all, at this place among those that can be called off.
+    fn can_be_called_off(&mut self, id: ConnectionId, place: u64, is_whole: bool) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if connection.lags.replace(place).is_none() {
             self.stuck += usize::from(connection.phase.is_closing());
-            self.next_place += 1;
-            self.next_place - 1
-        });
-        connection.lags = Some(place);
+        }
         self.lagging.remove(&place);
-        let list = if lag.is_whole { &mut self.whole } else { &mut self.lagging };
+        let list = if is_whole { &mut self.whole } else { &mut self.lagging };
         list.insert(place, id);
         self.shift(id, Purse::Extra);
     }
@@ -473,13 +478,7 @@ impl Pool {
         }
         if self.silent.all == budget.silent {
             let Some(((is_whole, place), late)) = self.staying.pop_first() else { return };
-            if let Some(found) = self.connections.get_mut(&late) {
-                (found.stays, found.lags) = (None, Some(place));
-                self.stuck += usize::from(found.phase.is_closing());
-            }
-            let list = if is_whole { &mut self.whole } else { &mut self.lagging };
-            list.insert(place, late);
-            self.shift(late, Purse::Extra);
+            self.can_be_called_off(late, place, is_whole);
         }
         if self.silent.all < budget.silent {
             self.shift(id, Purse::Silent);
@@ -517,9 +516,6 @@ impl Pool {
     /// A connection that was silent is of a lane again, if that has a place; one that is slow may be beside its lane while others need
     /// none of all places.
     pub(crate) fn returns(&mut self, id: ConnectionId, lane: Lane, budget: &Budget) {
-        if self.connections.get(&id).is_none_or(|found| found.purse != Purse::Silent || found.is_silent) {
-            return;
-        }
         if self.may_open(lane, budget) {
             self.shift(id, Purse::of(lane));
         } else if lane == Lane::Slow && self.counted() < budget.all {

@@ -365,17 +365,20 @@ impl Scheduler {
 
     /// Whether a connection that came back to a full lane is to end: others need places, and it had its turn.
     fn is_guest_over(&self, connection: &Connection, lane: Lane, now: Duration) -> bool {
-        !connection.is_silent
-            && self.had_turn(connection, now)
-            && self.wanted(lane) > self.pool.closing(lane)
-            && self.pool.longest_idle(lane).is_none()
+        !connection.is_silent && self.had_turn(connection, now) && self.is_short(lane)
     }
 
     /// A connection that was silent asks for work: it is of its lane again, if that has a place.
     pub(crate) fn comes_back(&mut self, connection: ConnectionId) {
-        let Some(found) = self.pool.get(connection) else { return };
+        let is_back = |found: &&Connection| found.purse == Purse::Silent && !found.is_silent;
+        let Some(found) = self.pool.get(connection).filter(is_back) else { return };
         let Some(site) = self.sites.get(&found.site).filter(|site| !is_used_up(found, site)) else { return };
         self.pool.returns(connection, site.lane, &self.budget);
+    }
+
+    /// Whether more want a place of a lane than are about to have one, and none is idle.
+    fn is_short(&self, lane: Lane) -> bool {
+        self.wanted(lane) > self.pool.closing(lane) && self.pool.longest_idle(lane).is_none()
     }
 
     fn had_turn(&self, connection: &Connection, now: Duration) -> bool {
@@ -393,8 +396,7 @@ impl Scheduler {
             |stand: &Stand| stand.want != Want::More && site.open() > 1 || stand.at <= site.stands_at(now);
         let gives_way = connection.taken > 0
             && count >= most
-            && self.wanted(lane) > closing
-            && self.pool.longest_idle(lane).is_none()
+            && self.is_short(lane)
             && first.is_some_and(|first| {
                 (site.open() >= 2 + first.open() || had_turn && first.open() == 0)
                     && first.stand.as_ref().is_some_and(goes_before)
