@@ -29,8 +29,8 @@ pub fn open_files_warning(limit: u64, accept_max: u32, [delivery_max, silent_max
         let room = limit.saturating_sub(RESERVED).saturating_sub(delivery);
         format!(
             "{limit} open files are allowed, accept.connections_max = {accept_max}, delivery.connections_max = {delivery_max} \
-             and delivery.connections_silent_max = {silent_max} need {wanted}; set LimitNOFILE={wanted} in the service unit (or \"ulimit -Hn {wanted}\" before \
-             the start), or accept.connections_max = {room}, or less for the other two"
+             and delivery.connections_silent_max = {silent_max} need {wanted}; set LimitNOFILE={wanted} in the service unit \
+             (or \"ulimit -Hn {wanted}\" before the start), or accept.connections_max = {room}, or less for the other two"
         )
     })
 }
