@@ -110,11 +110,11 @@ pub(super) static DELIVERY: Section = Section {
             count("connections"),
             "2000",
             "500",
-            "connections beside these whose hosts have been silent in a transaction for a second",
-            "Such a connection waits for an answer: it holds no place of delivery.connections_max until its transaction is over. Then \
-             it comes back, or goes on beside those that hold one until others need places and it had its turn of five \
-             seconds. So many hosts that hang do not hold up those that do not. Each takes a file descriptor and some memory. \
-             With 0 there are never more connections than delivery.connections_max.",
+            "connections beside delivery.connections_max, to hosts silent in a transaction",
+            "A host is silent after a second without an answer. Its connection holds no place of delivery.connections_max until \
+             its transaction is over. Then it comes back, or goes on beside those that hold one until others need places and \
+             it had its turn of five seconds. So many hosts that hang do not hold up those that do not. Each takes a file \
+             descriptor and some memory. With 0 there are never more connections than delivery.connections_max.",
         ),
         fixed(
             "delivery.jobs_max",
