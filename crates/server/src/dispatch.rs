@@ -264,15 +264,18 @@ impl Dispatch {
         self.epoch + clock::now().saturating_duration_since(self.began)
     }
 
-    /// Everything the spool holds is looked at, and destinations that are down are tried, as at the start.
-    pub(crate) fn restore(&self) {
+    /// Everything the spool holds is looked at. With `anew` the configuration may lead to other hosts now: what is down is tried,
+    /// and what is opening is not waited for.
+    fn restore(&self, anew: bool) {
         let mut names = self.spool.destinations();
         // In an order that a second start would take too.
         names.sort_unstable();
         self.tell(|scheduler, now| {
             names.iter().for_each(|(name, _)| scheduler.restore(name, now));
-            // The configuration may lead to other hosts now, also to some that were down when nobody needed them any more.
-            scheduler.retry_now(None, now);
+            // Also those that were down when nobody needed them any more.
+            if anew {
+                scheduler.retry_now(None, now);
+            }
         });
     }
 

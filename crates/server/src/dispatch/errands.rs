@@ -79,7 +79,7 @@ pub(crate) async fn run(service: Arc<Service>) {
     let Some(dispatch) = service.dispatch.clone() else { return };
     let taken = dispatch.inbox.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(mut inbox) = taken else { return };
-    restore(&service, &dispatch, true).await;
+    restore(&service, &dispatch, Pass::First).await;
     let mut tasks = JoinSet::new();
     loop {
         let pause = dispatch.pause();
@@ -98,9 +98,19 @@ pub(crate) async fn run(service: Arc<Service>) {
     while tasks.join_next().await.is_some() {}
 }
 
-/// Mail goes to the destinations that it belongs to now, and is due there; with `all` whatever waits is: at the start, and when the
-/// configuration has changed where it goes.
-async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>, all: bool) {
+/// What is looked at when mail went to the destinations that it belongs to now.
+#[derive(Clone, Copy)]
+enum Pass {
+    /// Whatever waits, at the start. What came since is on its way already.
+    First,
+    /// Whatever waits, and every host: the configuration has changed where it goes.
+    Anew,
+    /// What was moved.
+    Moved,
+}
+
+/// Mail goes to the destinations that it belongs to now, and is due there.
+async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>, pass: Pass) {
     #[cfg(test)]
     dispatch.passes.fetch_add(1, Ordering::Relaxed);
     let (live, spool) = (service.live.load_full(), Arc::clone(&dispatch.spool));
@@ -117,11 +127,13 @@ async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>, all: bool) {
     }
     let moved = std::mem::take(&mut *moved.lock().unwrap_or_else(PoisonError::into_inner));
     // With `delivery.mode = "queue"` the scheduler leaves alone what nobody has released.
-    if all {
-        dispatch.restore();
-    } else {
-        let names: Vec<Bytes> = moved.to.into_iter().map(Bytes::from).collect();
-        dispatch.retry(Destinations::These(&names));
+    match pass {
+        Pass::First => dispatch.restore(false),
+        Pass::Anew => dispatch.restore(true),
+        Pass::Moved => {
+            let names: Vec<Bytes> = moved.to.into_iter().map(Bytes::from).collect();
+            dispatch.retry(Destinations::These(&names));
+        }
     }
     // Whoever passes next goes by the configuration of that time: one is enough for all that asked.
     let is_left = moved.left > 0;
@@ -156,11 +168,11 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
     match errand {
         Errand::Restore => {
             let dispatch = Arc::clone(dispatch);
-            tasks.spawn(async move { restore(&service, &dispatch, true).await });
+            tasks.spawn(async move { restore(&service, &dispatch, Pass::Anew).await });
         }
         Errand::Rehome => {
             let dispatch = Arc::clone(dispatch);
-            tasks.spawn(async move { restore(&service, &dispatch, false).await });
+            tasks.spawn(async move { restore(&service, &dispatch, Pass::Moved).await });
         }
         Errand::Load { destination, name, after, limit } => dispatch.load(destination, &name, after, limit),
         Errand::Task(task) => {

@@ -127,3 +127,17 @@ async fn mail_whose_telling_breaks_off_is_told_of_later() {
         assert!(!trial.is_active(id), "{params}");
     }
 }
+
+#[tokio::test]
+async fn the_start_leaves_alone_what_is_on_its_way() {
+    for (pass, opened) in [(Pass::First, 1), (Pass::Anew, 2)] {
+        let mut trial = Trial::new();
+        let id = trial.store(micros(trial.dispatch.now()), "");
+        let job = Job { message: id, recipients: Positions::One(0), probe: false };
+        // Nobody is asked where that is.
+        trial.dispatch.tell(|scheduler, now| scheduler.add(b"[127.0.0.1]", job, Class::Normal, now));
+        restore(&trial.service, &trial.dispatch, pass).await;
+        let errands = std::iter::from_fn(|| trial.inbox.try_recv().ok());
+        assert_eq!(errands.filter(|errand| matches!(errand, Errand::Connect { .. })).count(), opened);
+    }
+}
