@@ -205,7 +205,7 @@ pub(crate) async fn settle(service: &Arc<Service>, attempt: &Attempt<'_>, fates:
     }
     let mut settled = Settled::default();
     let all = 0..judged.len();
-    keep_held(service, attempt, &mut judged, all);
+    keep_marks(service, attempt, &mut judged, all);
     for (one, place) in judged.iter().zip(attempt.positions) {
         let position = &place.0;
         let due = Duration::from_secs(one.state.due.into());
@@ -267,8 +267,9 @@ fn put_off_reports(service: &Arc<Service>, attempt: &Attempt<'_>, judged: &mut [
     }
 }
 
-/// What an operator held while it was tried stays held. `these` are numbers of recipients in the attempt.
-fn keep_held(service: &Service, attempt: &Attempt<'_>, judged: &mut [Judged], these: impl Iterator<Item = usize>) {
+/// What an operator held while it was tried stays held, and whose sender was warned meanwhile stays warned. `these` are numbers of
+/// recipients in the attempt.
+fn keep_marks(service: &Service, attempt: &Attempt<'_>, judged: &mut [Judged], these: impl Iterator<Item = usize>) {
     let Some(spool) = service.spool() else { return };
     let waits = |at: &usize| judged.get(*at).is_some_and(|one| one.state.status == Status::Waiting);
     let place = |at: usize| Some((attempt.positions.get(at)?.0, at));
@@ -276,7 +277,11 @@ fn keep_held(service: &Service, attempt: &Attempt<'_>, judged: &mut [Judged], th
     // A list may have very many others: only these are asked for.
     for (entry, _) in spool.states_of(attempt.envelope.id, waiting.keys().copied()) {
         let one = waiting.get(&entry.recipient).and_then(|at| judged.get_mut(*at));
-        if let (Status::Held, Some(one)) = (entry.state.status, one) {
+        let Some(one) = one else { continue };
+        if entry.state.is_warned() {
+            one.state = one.state.warned();
+        }
+        if entry.state.status == Status::Held {
             one.state.status = Status::Held;
         }
     }
@@ -384,7 +389,7 @@ async fn report_to_sender(service: &Arc<Service>, attempt: &Attempt<'_>, judged:
 /// Gives the spool what came of some of an attempt, so that it is durable no later than the next report.
 async fn record(service: &Service, attempt: &Attempt<'_>, judged: &mut [Judged], these: &[usize]) {
     let Some(spool) = service.spool() else { return };
-    keep_held(service, attempt, judged, these.iter().copied());
+    keep_marks(service, attempt, judged, these.iter().copied());
     let change = |at: &usize| Some(judged.get(*at)?.change(attempt, attempt.positions.get(*at)?));
     let changes: Vec<Change> = these.iter().filter_map(change).collect();
     // If it cannot be recorded they are tried again, and told of again.

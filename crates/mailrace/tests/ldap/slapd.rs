@@ -111,11 +111,11 @@ impl Slapd {
     pub(crate) fn searches(&self) -> u64 {
         let base = "cn=Search,cn=Operations,cn=Monitor";
         let output = Command::new("ldapsearch")
-            .args(["-x", "-LLL", "-H", &self.url(), "-b", base, "-s", "base", "monitorOpCompleted"])
+            .args(["-x", "-LLL", "-H", &self.url(), "-b", base, "-s", "base", "monitorOpInitiated"])
             .output()
             .expect("ldap-utils are installed");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let figure = text.lines().find_map(|line| line.strip_prefix("monitorOpCompleted: "));
+        let figure = text.lines().find_map(|line| line.strip_prefix("monitorOpInitiated: "));
         figure.and_then(|figure| figure.parse().ok()).unwrap_or_else(|| panic!("{text}"))
     }
 

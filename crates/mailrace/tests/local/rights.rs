@@ -115,6 +115,13 @@ fn helper_of(server: u32) -> Option<Pid> {
     })
 }
 
+/// Whether all that a process had is closed: nobody runs by that number, or somebody has to hear of its end.
+fn is_gone(pid: Pid) -> bool {
+    let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
+    std::fs::read_to_string(path)
+        .map_or(true, |stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))
+}
+
 #[test]
 fn mail_waits_when_the_helper_is_gone() {
     if is_skipped() {
@@ -130,6 +137,8 @@ fn mail_waits_when_the_helper_is_gone() {
     assert!(helper_of(server.pid()).is_some());
     kill_process(helper, Signal::KILL).expect("killed");
     poll("it does not end", || helper_of(server.pid()).is_none().then_some(()));
+    // It has no command line before its sockets are closed.
+    poll("it is not gone", || is_gone(helper).then_some(()));
     assert!(server.control(&["queue", "retry", "--all"], b"").status.success());
     for who in ["to=<nobody@x.test>", "to=<nobody+x@x.test>"] {
         line(&mut server, &[who, "stat=Deferred", "is gone", "restart mailrace"]);

@@ -1,6 +1,6 @@
 //! What senders ask of time and priority, on the way to the next hop and in what they hear.
 
-use crate::harness::pause;
+use crate::harness::{let_go, pause};
 use crate::hop::{Act, At, Hop, Manners, Moment};
 use crate::report::{Fields, Report};
 use crate::world::{by_literal, ends_empty, relay, send, stopped, wait_line};
@@ -31,7 +31,7 @@ fn a_sender_who_gave_a_time_hears_of_the_delay_then_and_of_the_relay_before() {
     let (hop, gate) = gated(&["PIPELINING", "DSN"]);
     let server = relay(&[&hop]).set("delivery.warn_after", "\"1s\"").start();
     send(&server, "<a@client.test> BY=100;N", &["soon@d.test", "<silent@d.test> NOTIFY=NEVER"], CONTENT);
-    send(&server, "<a@client.test> BY=4;N", &["<late@d.test> NOTIFY=DELAY"], CONTENT);
+    send(&server, "<a@client.test> BY=10;N", &["<late@d.test> NOTIFY=DELAY"], CONTENT);
     let delayed = Report::of(&hop.wait(1)[0]);
     delayed.expect(&[
         ("final-recipient", "rfc822; late@d.test"),
@@ -89,7 +89,8 @@ fn an_old_count_of_attempts_is_no_time_that_a_sender_gave() {
     let setup = by_literal(&hops).set("delivery.retry_first", "\"1h\"").set("delivery.retry_max", "\"1h\"");
     let mut server = setup.start();
     let from = hops[0].mailbox("a");
-    for (local, params) in [("bulk", "MT-PRIORITY=-4"), ("urgent", "MT-PRIORITY=4"), ("timed", "BY=3;R MT-PRIORITY=-4")]
+    for (local, params) in
+        [("bulk", "MT-PRIORITY=-4"), ("urgent", "MT-PRIORITY=4"), ("timed", "BY=12;R MT-PRIORITY=-4")]
     {
         send(&server, &format!("<{from}> {params}"), &[&hops[1].mailbox(local)], CONTENT);
     }
@@ -109,6 +110,7 @@ fn an_old_count_of_attempts_is_no_time_that_a_sender_gave() {
     assert_eq!(changes.len(), 3);
     spool.record(&changes).expect("taken").wait().expect("durable");
     drop(spool);
+    let_go(&setup.path("spool"));
     let server = setup.start();
     // The one who gave a time hears that it is over; nobody else hears anything.
     Report::of(&hops[0].wait(1)[0]).expect(&[("final-recipient", &format!("rfc822; {}", hops[1].mailbox("timed")))]);
@@ -158,14 +160,14 @@ fn held_mail_is_tried_as_other_mail_is_once_its_time_has_come() {
         At::Rcpt if moment.line.contains("<held@") && !is_open.load(Ordering::Acquire) => Act::Say(LATER),
         _ => Act::Well,
     }));
-    let setup = relay(&[&hop]).set("delivery.warn_after", "\"6s\"");
+    let setup = relay(&[&hop]).set("delivery.warn_after", "\"10s\"");
     let setup = setup.set("delivery.retry_first", "\"2s\"").set("delivery.retry_max", "\"2s\"");
     let server = setup.listen("protocol = \"submission\", auth_required = false").start();
-    send(&server, "<a@client.test> HOLDFOR=7", &["held@d.test"], CONTENT);
-    pause(Duration::from_secs(6));
+    send(&server, "<a@client.test> HOLDFOR=11", &["held@d.test"], CONTENT);
+    pause(Duration::from_secs(10));
     send(&server, "a@client.test", &["beside@d.test"], CONTENT);
     assert_eq!(hop.wait(1)[0].to(), "beside@d.test");
-    // Six seconds after the first try its sender hears of the delay.
+    // Ten seconds after the first try its sender hears of the delay.
     Report::of(&hop.wait(2)[1]).expect(&[("final-recipient", "rfc822; held@d.test"), ("action", "delayed")]);
     let tries = hop.talks().concat().iter().filter(|line| line.starts_with("RCPT TO:<held@d.test>")).count();
     assert!(tries >= 3, "{tries}");

@@ -144,7 +144,7 @@ fn deferrals(offers: &[&'static str]) {
     }
     // Nor is anything delivered before the line about its first attempt was written.
     for key in ["retry_first", "retry_max"] {
-        setup = setup.set(&format!("delivery.{key}"), "\"4s\"");
+        setup = setup.set(&format!("delivery.{key}"), "\"8s\"");
     }
     let server = setup.start();
     let mut client = greeted(server.address());
@@ -430,7 +430,12 @@ fn cut_off(tls: &str, offers: &[&'static str]) {
     };
     let hops = Hop::neighbours(cuts.iter().map(manners).collect());
     // Nobody is waited for: all of them have closed.
-    let mut server = by_literal(&hops).set("route.tls", format!("{tls:?}")).start();
+    let mut setup = by_literal(&hops).set("route.tls", format!("{tls:?}"));
+    // Nothing is delivered before the line about its first attempt was written.
+    for key in ["retry_first", "retry_max"] {
+        setup = setup.set(&format!("delivery.{key}"), "\"4s\"");
+    }
+    let mut server = setup.start();
     for hop in &hops {
         send(&server, "<>", &[&hop.mailbox("b")], CONTENT);
     }
@@ -539,7 +544,8 @@ fn a_host_that_takes_a_message_and_hangs_up_is_not_asked_again_at_once() {
     }));
     let setup = relay(&[&hop]).set("delivery.retry_first", "\"5m\"").set("delivery.retry_max", "\"5m\"");
     // Both go over one connection.
-    let mut server = setup.set("delivery.connections_per_destination", "1").start();
+    let setup = setup.set("delivery.connections_per_destination", "1").set("delivery.idle_time", "\"5m\"");
+    let mut server = setup.start();
     send(&server, "<>", &["a@d.test"], b"Subject: x\r\n\r\n1\r\n");
     send(&server, "<>", &["b@d.test"], b"Subject: x\r\n\r\n2\r\n");
     let line = wait_line(&mut server, &["to=<b@d.test>", "stat=Deferred: "]);

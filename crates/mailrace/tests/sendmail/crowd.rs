@@ -42,8 +42,8 @@ fn of_too_many_no_more_are_taken_until_there_is_room() {
     let dialog = "EHLO me\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\nSubject: z\r\n\r\n.\r\nQUIT\r\n";
     assert!(desk.sendmail(&["-bs"], dialog).out.contains("\n452 4.3.1 "));
     assert_eq!(desk.waiting().len(), 20);
-    let status = crate::harness::text(&server.control(&["status"], b""));
-    assert!(status.contains("pickup       20 messages not taken yet, TOO MANY"), "{status}");
+    let status = || crate::harness::text(&server.control(&["status"], b""));
+    until(&server, "status", || status().contains("pickup       20 messages not taken yet, TOO MANY"));
     server.wait_log("20 messages wait, of everybody: as many as submit.files_max allows");
     server.wait_log("is not taken: 451 ");
     std::fs::write(&list, "ann@x.test\n").expect("written");

@@ -114,6 +114,7 @@ fn what_is_queued_waits_for_a_queue_run() {
     assert_eq!(desk.sendmail(&["-odi", "-f", "ann@c.test", "now@a.test"], MESSAGE).exit, Some(0));
     let sent = server.wait_log("stat=Sent");
     assert!(sent.contains("to=<now@a.test>") && !sent.contains("ctladdr"), "{sent}");
+    server.rests();
     let queue = desk.run("mailq", &[], "").out;
     assert!(
         queue.contains("late@a.test") && queue.contains("later@a.test") && queue.contains("(2 requests)"),
@@ -123,5 +124,6 @@ fn what_is_queued_waits_for_a_queue_run() {
     let two = [server.wait_log("stat=Sent"), server.wait_log("stat=Sent")];
     let late = two.iter().find(|line| line.contains("to=<late@a.test>")).expect("it was sent");
     assert!(late.contains(", ctladdr=<root@mx.test> (0/0), delay="), "{late}");
+    server.rests();
     assert!(desk.run("mailq", &[], "").out.contains(" is empty\n"));
 }

@@ -90,7 +90,7 @@ async fn all_lists_are_asked() {
 async fn a_silent_list_holds_up_nobody_for_long() {
     let server = Server::start(vec![a("99.2.0.192.one.example", "127.0.0.2")]).await;
     server.silence(".dead.example.");
-    let time_max = Duration::from_millis(300);
+    let time_max = Duration::from_secs(2);
     let resolver = server.resolver(Duration::from_secs(20));
     let settings = settings(vec![list("dead.example", 5, &[]), list("one.example", 2, &[])], time_max);
     let began = Instant::now();
