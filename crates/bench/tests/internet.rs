@@ -131,7 +131,7 @@ fn a_host_goes_and_comes_back() {
     let millis = Duration::from_millis;
     // Time to see it up and down on a machine that is busy.
     let down =
-        Change { from: millis(1_500), to: millis(5_000), character: Character::Dead, share: Share::percent(100) };
+        Change { from: millis(4_000), to: millis(12_000), character: Character::Dead, share: Share::percent(100) };
     let internet = Internet::start(&options(Plan { changes: vec![down], ..Plan::new(3) })).unwrap();
     let at = SocketAddr::from(([127, 16, 0, 1], internet.port()));
     let mut open = TcpStream::connect_timeout(&at, LONG).unwrap();

@@ -85,7 +85,7 @@ impl Slapd {
         let conf = self.dir.path().join("conf").display().to_string();
         let is_started = Command::new(slapd).args(["-f", &conf, "-h", &urls]).status().expect("it runs").success();
         // Its ports are its own by now, and it listens a moment later.
-        is_started && (0..100_000).any(|_| TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok())
+        is_started && (0..1_000_000).any(|_| TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok())
     }
 
     /// Starts it anew where it was.
