@@ -159,8 +159,8 @@ async fn what_was_deferred_together_comes_again_at_other_times_but_for_one_trans
         let passed = trial.service.unix_now().as_secs() - now;
         let dues: Vec<u64> = states.iter().map(|state| u64::from(state.due) - now).collect();
         let (first, last) = (*dues.iter().min().unwrap(), *dues.iter().max().unwrap());
-        // A second may begin between the two.
-        assert!(last - first <= passed && first >= 750 && last <= 1_251 + passed, "in one transaction: {dues:?}");
+        // A second of the time when they are due may begin between the two.
+        assert!(last - first <= passed + 1 && first >= 750 && last <= 1_251 + passed, "in one transaction: {dues:?}");
         first
     };
     // A quarter less to a quarter more: of so many some are early and some are late.

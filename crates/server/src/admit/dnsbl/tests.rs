@@ -85,7 +85,7 @@ async fn all_lists_are_asked() {
     assert_eq!(server.asked(), asked, "kept answers and exempt clients cost no question");
 }
 
-/// In real time: the answering list has a second on loopback, the silent one is waited for that long.
+/// In real time: the answering list has two seconds on loopback, the silent one is waited for that long.
 #[tokio::test]
 async fn a_silent_list_holds_up_nobody_for_long() {
     let server = Server::start(vec![a("99.2.0.192.one.example", "127.0.0.2")]).await;
