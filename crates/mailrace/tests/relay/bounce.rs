@@ -3,7 +3,7 @@
 use crate::harness::{Server, Setup, poll, text};
 use crate::hop::{Act, At, Hop, Manners};
 use crate::report::Report;
-use crate::world::{any_line, ends_empty, lines, relay, send, wait_line, waiting};
+use crate::world::{any_line, ends_empty, lines, relay, retrying, send, wait_line, waiting};
 use serde_json::Value;
 use std::sync::atomic::Ordering;
 
@@ -23,7 +23,7 @@ fn putting_off() -> (Hop, Setup) {
         At::Rcpt if moment.line.contains("<later") => Act::Say("451 4.7.1 not yet"),
         _ => Act::Well,
     }));
-    let setup = relay(&[&hop]).set("delivery.retry_first", "\"1h\"").set("delivery.retry_max", "\"1h\"");
+    let setup = retrying(relay(&[&hop]), "1h");
     (hop, setup)
 }
 

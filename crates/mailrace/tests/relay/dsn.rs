@@ -5,7 +5,9 @@ use crate::harness::{Server, letters};
 use crate::hop::{Act, At, Hop, Mail, Manners, Moment};
 use crate::report::Report;
 use crate::restart::fill;
-use crate::world::{any_line, by_literal, ends_empty, killed, lines, relay, reload, send, send_over, wait_line};
+use crate::world::{
+    any_line, by_literal, ends_empty, killed, lines, relay, reload, retrying, send, send_over, wait_line,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -279,7 +281,7 @@ fn mail_of_several_destinations_is_tried_when_it_is_due_although_a_warning_came_
     });
     let hops = Hop::neighbours(vec![Manners::default(), late.clone(), late]);
     let setup = by_literal(&hops).set("delivery.warn_after", "\"2s\"");
-    let server = setup.set("delivery.retry_first", "\"8s\"").set("delivery.retry_max", "\"8s\"").start();
+    let server = retrying(setup, "8s").start();
     let from = hops[0].mailbox("a");
     send(&server, &from, &[&hops[1].mailbox("b"), &hops[2].mailbox("c")], CONTENT);
     let mails = hops[0].wait(1);
@@ -327,7 +329,7 @@ fn who_is_given_up_is_given_up_once() {
 fn the_end_of_a_given_time_is_told_when_it_comes_although_the_host_is_down() {
     let mut hops = Hop::neighbours(vec![Manners::default(), Manners::default()]);
     hops[1].shut();
-    let setup = by_literal(&hops).set("delivery.retry_first", "\"1h\"").set("delivery.retry_max", "\"1h\"");
+    let setup = retrying(by_literal(&hops), "1h");
     let mut server = setup.start();
     let from = hops[0].mailbox("a");
     let post = |server: &Server, to: &str, params: &str| {
@@ -411,7 +413,7 @@ fn a_time_that_the_next_hop_does_not_know_goes_back_or_is_told() {
 fn times_given_by_senders_are_known_after_a_start() {
     let mut hops = Hop::neighbours(vec![Manners::default(), Manners::default()]);
     hops[1].shut();
-    let setup = by_literal(&hops).set("delivery.retry_first", "\"1h\"").set("delivery.retry_max", "\"1h\"");
+    let setup = retrying(by_literal(&hops), "1h");
     let server = setup.start();
     let mut client = greeted(server.address());
     let sender = hops[0].mailbox("a");

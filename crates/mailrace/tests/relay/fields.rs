@@ -3,7 +3,7 @@
 
 use crate::harness::{Server, poll};
 use crate::hop::{Hop, Manners};
-use crate::world::{by_literal, send, wait_line};
+use crate::world::{by_literal, retrying, send, wait_line};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,7 +73,7 @@ fn every_field_is_written_down_and_every_one_that_is_written_down_is_given() {
     hops[0].shut();
     let rule = format!("[{{match = [\"{}\"], messages_per_second = 5}}]", hops[0].ip());
     let setup = by_literal(&hops).set("destination", rule).set("delivery.warn_after", "\"1s\"");
-    let setup = setup.set("delivery.retry_first", "\"1h\"").set("delivery.retry_max", "\"1h\"");
+    let setup = retrying(setup, "1h");
     let mut server = setup.listen("protocol = \"submission\", auth_required = false").start();
     let many: Vec<String> = (0..25).map(|number| hops[0].mailbox(&format!("r{number}"))).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();

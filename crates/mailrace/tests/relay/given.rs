@@ -3,7 +3,7 @@
 use crate::harness::{let_go, pause};
 use crate::hop::{Act, At, Hop, Manners, Moment};
 use crate::report::{Fields, Report};
-use crate::world::{by_literal, ends_empty, relay, send, stopped, wait_line};
+use crate::world::{by_literal, ends_empty, relay, retrying, send, stopped, wait_line};
 use spool::disk::real::RealDisk;
 use spool::{Change, Config, Entry, Spool, State, Store as _};
 use std::sync::Arc;
@@ -86,7 +86,7 @@ fn an_old_count_of_attempts_is_no_time_that_a_sender_gave() {
     const OLD: u8 = 20;
     let mut hops = Hop::neighbours(vec![Manners::default(), Manners::default()]);
     hops[1].shut();
-    let setup = by_literal(&hops).set("delivery.retry_first", "\"1h\"").set("delivery.retry_max", "\"1h\"");
+    let setup = retrying(by_literal(&hops), "1h");
     let mut server = setup.start();
     let from = hops[0].mailbox("a");
     for (local, params) in
@@ -161,7 +161,7 @@ fn held_mail_is_tried_as_other_mail_is_once_its_time_has_come() {
         _ => Act::Well,
     }));
     let setup = relay(&[&hop]).set("delivery.warn_after", "\"10s\"");
-    let setup = setup.set("delivery.retry_first", "\"2s\"").set("delivery.retry_max", "\"2s\"");
+    let setup = retrying(setup, "2s");
     let server = setup.listen("protocol = \"submission\", auth_required = false").start();
     send(&server, "<a@client.test> HOLDFOR=11", &["held@d.test"], CONTENT);
     pause(Duration::from_secs(10));

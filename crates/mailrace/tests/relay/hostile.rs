@@ -4,7 +4,7 @@ use crate::client::greeted;
 use crate::harness::{Ended, poll};
 use crate::hop::{Act, At, Hop, Manners, Moment};
 use crate::report::Report;
-use crate::world::{any_line, by_literal, ends_empty, lines, relay, send, send_over, wait_line};
+use crate::world::{any_line, by_literal, ends_empty, lines, relay, retrying, send, send_over, wait_line};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -143,10 +143,7 @@ fn deferrals(offers: &[&'static str]) {
         setup = setup.set(&format!("delivery.{key}"), "\"12s\"");
     }
     // Nor is anything delivered before the line about its first attempt was written.
-    for key in ["retry_first", "retry_max"] {
-        setup = setup.set(&format!("delivery.{key}"), "\"8s\"");
-    }
-    let server = setup.start();
+    let server = retrying(setup, "8s").start();
     let mut client = greeted(server.address());
     for hop in &hops {
         send_over(&mut client, "<>", &[&hop.mailbox("b")], CONTENT);
@@ -271,7 +268,7 @@ fn a_host_that_breaks_each_transaction_off_is_not_hammered() {
             scope.spawn(move || {
                 let script = move |moment: &Moment<'_>| if moment.at == at { act.clone() } else { Act::Well };
                 let hop = Hop::new(Manners::offering(&["PIPELINING"]).script(script));
-                let setup = relay(&[&hop]).set("delivery.retry_first", "\"60s\"").set("delivery.retry_max", "\"60s\"");
+                let setup = retrying(relay(&[&hop]), "60s");
                 let mut server = setup.set("delivery.data_time", "\"4s\"").start();
                 let mut client = greeted(server.address());
                 for number in 0..40 {
@@ -430,11 +427,8 @@ fn cut_off(tls: &str, offers: &[&'static str]) {
     };
     let hops = Hop::neighbours(cuts.iter().map(manners).collect());
     // Nobody is waited for: all of them have closed.
-    let mut setup = by_literal(&hops).set("route.tls", format!("{tls:?}"));
     // Nothing is delivered before the line about its first attempt was written.
-    for key in ["retry_first", "retry_max"] {
-        setup = setup.set(&format!("delivery.{key}"), "\"4s\"");
-    }
+    let setup = retrying(by_literal(&hops), "4s").set("route.tls", format!("{tls:?}"));
     let mut server = setup.start();
     for hop in &hops {
         send(&server, "<>", &[&hop.mailbox("b")], CONTENT);
@@ -503,7 +497,7 @@ fn a_host_of_many_words_costs_little_memory() {
         At::Rcpt if moment.line.contains("<never") => Act::Say(to_rcpt),
         _ => Act::Well,
     }));
-    let mut server = relay(&[&hop]).set("delivery.retry_first", "\"1h\"").set("delivery.retry_max", "\"1h\"").start();
+    let mut server = retrying(relay(&[&hop]), "1h").start();
     send(&server, "before@client.test", &["never@d.test"], CONTENT);
     hop.wait(1);
     let before = server.memory_kib("VmHWM");
@@ -542,7 +536,7 @@ fn a_host_that_takes_a_message_and_hangs_up_is_not_asked_again_at_once() {
         At::Dot if moment.taken == 1 => Act::TakeAndClose,
         _ => Act::Well,
     }));
-    let setup = relay(&[&hop]).set("delivery.retry_first", "\"5m\"").set("delivery.retry_max", "\"5m\"");
+    let setup = retrying(relay(&[&hop]), "5m");
     // Both go over one connection.
     let setup = setup.set("delivery.connections_per_destination", "1").set("delivery.idle_time", "\"5m\"");
     let mut server = setup.start();

@@ -5,7 +5,8 @@ use crate::harness::{SLACK, Setup, text, time};
 use crate::hop::{Act, At, Hop, Manners, Moment};
 use crate::names::{Names, Record};
 use crate::world::{
-    any_line, by_literal, ends_empty, impatient, killed, lines, relay, reload, send, send_over, stopped, wait_line,
+    any_line, by_literal, ends_empty, impatient, killed, lines, relay, reload, retrying, send, send_over, stopped,
+    wait_line,
 };
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -238,10 +239,8 @@ fn a_peer_that_takes_an_octet_now_and_then_is_cut_off() {
         b"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abc.\r\n".repeat(500_000),
     ]
     .concat();
-    let mut server = relay(&[&hop])
+    let mut server = retrying(relay(&[&hop]), "1h")
         .set("delivery.transaction_time", format!("\"{}s\"", LIMIT.as_secs()))
-        .set("delivery.retry_first", "\"1h\"")
-        .set("delivery.retry_max", "\"1h\"")
         .set("message.size_max", "\"40MiB\"")
         .set("spool.size_max", "\"128MiB\"")
         .start();

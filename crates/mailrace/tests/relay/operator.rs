@@ -4,7 +4,8 @@ use crate::client::greeted;
 use crate::harness::{Server, Setup, pause, poll};
 use crate::hop::{Act, At, Hop, Manners};
 use crate::world::{
-    any_line, by_literal, ends_empty, impatient, killed, relay, reload, send, send_over, stopped, wait_line, waiting,
+    any_line, by_literal, ends_empty, impatient, killed, relay, reload, retrying, send, send_over, stopped, wait_line,
+    waiting,
 };
 use serde_json::Value;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ fn states(server: &Server) -> Vec<String> {
 
 /// Long pauses: whatever happens soon was caused.
 fn patient(setup: Setup) -> Setup {
-    setup.set("delivery.retry_first", "\"1h\"").set("delivery.retry_max", "\"1h\"")
+    retrying(setup, "1h")
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::hop::{Act, At, Hop, Manners};
 use crate::names::{Names, Record};
 use crate::report::Report;
 use crate::wire::tls_config;
-use crate::world::{any_line, ends_empty, impatient, lines, relay, send, send_over, wait_line};
+use crate::world::{any_line, ends_empty, impatient, lines, relay, retrying, send, send_over, wait_line};
 use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::process::{Child, Stdio};
@@ -333,7 +333,7 @@ fn a_host_that_takes_few_recipients_at_once() {
         _ => Act::Well,
     }));
     // The others are not made to wait: they were one too many, and nobody said that they should come later.
-    let server = relay(&[&hop]).set("delivery.retry_first", "\"1h\"").set("delivery.retry_max", "\"1h\"").start();
+    let server = retrying(relay(&[&hop]), "1h").start();
     let to: Vec<String> = (0..12).map(|number| format!("r{number:03}@d.test")).collect();
     let to: Vec<&str> = to.iter().map(String::as_str).collect();
     send(&server, "a@client.test", &to, CONTENT);

@@ -29,6 +29,12 @@ pub(crate) fn impatient() -> Setup {
         .set("dns.servers", "[\"127.0.0.1:1\"]")
 }
 
+/// With this pause before each attempt but the first.
+pub(crate) fn retrying(setup: Setup, pause: &str) -> Setup {
+    let pause = format!("{pause:?}");
+    setup.set("delivery.retry_first", pause.as_str()).set("delivery.retry_max", pause.as_str())
+}
+
 /// Sends a message; its queue id.
 #[track_caller]
 pub(crate) fn send(server: &Server, from: &str, to: &[&str], content: &[u8]) -> String {
