@@ -317,8 +317,8 @@ pub(crate) fn meant(full: &str) -> String {
         keys => {
             let keys: Vec<String> = keys.iter().map(|key| format!("\"{key}\"")).collect();
             let meant = format!("did you mean {}?", keys.join(" or "));
-            // Keys of a [[table]] are about one of several things; the same name elsewhere may be something else.
-            if group_of(full).is_some() { format!("{meant} {}", list()) } else { meant }
+            // The same name elsewhere may be something else.
+            if is_table(table) { format!("{meant} {}", list()) } else { meant }
         }
     }
 }
