@@ -3,22 +3,30 @@
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET_DIR)/release
+QUICK := $(TARGET_DIR)/quick
 XTASK := $(CARGO) run --quiet --locked --package xtask --
 # A part that hangs is ended after so many minutes, and named: twice what it takes on two slow cores.
 WITHIN := ./.ci/within
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 
+# Seconds of each part of `make test`.
+export MAILRACE_TEST_TIMES := $(abspath $(TARGET_DIR))/test-times
+
 .DEFAULT_GOAL := help
-.PHONY: help run test setup fmt tidy rfc licences clippy lint unit clients interop oracle crash-short crash bench bench-spool bench-accept bench-relay bench-list fuzz
+.PHONY: help run test times setup fmt tidy rfc licences clippy lint unit clients interop oracle crash-short crash bench bench-spool bench-accept bench-relay bench-list fuzz
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-run: $(RELEASE)/mailrace ## Build the program, show a relay under a storm and a kill -9, and leave it up on 127.0.0.1:2525
-	$(RELEASE)/mailrace demo
+run: $(QUICK)/mailrace ## Build the program, show a relay under a storm and a kill -9, and leave it up on 127.0.0.1:2525
+	$(QUICK)/mailrace demo
 
-test: setup lint unit clients interop oracle crash-short ## Run every check: lints, tests, RFC marks, licences, real clients and servers, sendmail's answers, short crash rigs
+test: times setup lint unit clients interop oracle crash-short ## Run every check: lints, tests, RFC marks, licences, real clients and servers, sendmail's answers, short crash rigs
+	@awk '{ printf "%-12s %5d s\n", $$1, $$2; all += $$2 } END { printf "%-12s %5d s\n", "all parts", all }' "$$MAILRACE_TEST_TIMES"
+
+times:
+	@mkdir -p $(TARGET_DIR) && rm -f "$$MAILRACE_TEST_TIMES"
 
 setup: ## Install the programs the checks use that are not Rust (as root on Debian)
 	@$(WITHIN) 15 setup ./.ci/setup
@@ -29,7 +37,7 @@ fmt:
 	$(CARGO) fmt --all --check
 
 tidy:
-	$(XTASK) tidy
+	@$(WITHIN) 10 tidy $(XTASK) tidy
 
 rfc:
 	@$(XTASK) rfc-check
@@ -42,9 +50,14 @@ clippy:
 	$(WITHIN) 10 clippy $(CARGO) clippy --package mailrace-bench --all-targets --locked -- -D warnings
 
 unit: ## Run the tests of all crates, documentation examples included
+	@$(WITHIN) 30 unit-build $(CARGO) test --no-run --workspace --features mailrace-bench/rigs --locked
 	$(WITHIN) 45 unit $(CARGO) test --workspace --no-fail-fast --features mailrace-bench/rigs --locked
-	$(WITHIN) 20 unit $(CARGO) test --locked --package mailrace-bench --features engines --test reference
+	$(WITHIN) 20 reference $(CARGO) test --locked --package mailrace-bench --features engines --test reference
 
+$(QUICK)/mailrace: FORCE
+	@$(WITHIN) 30 build $(CARGO) build --profile quick --locked --package mailrace
+$(QUICK)/mailrace-bench: FORCE
+	@$(WITHIN) 30 build $(CARGO) build --profile quick --locked --package mailrace-bench --features rigs
 $(RELEASE)/mailrace: FORCE
 	$(CARGO) build --release --locked --package mailrace
 $(RELEASE)/mailrace-bench: FORCE
@@ -52,22 +65,22 @@ $(RELEASE)/mailrace-bench: FORCE
 .PHONY: FORCE
 FORCE:
 
-clients: setup $(RELEASE)/mailrace ## Have every real client that is installed send to the server, and look for its mail; run list managers beside it
-	@$(WITHIN) 12 clients ./bench/clients/against-mailrace.sh $(RELEASE)/mailrace
-	@$(WITHIN) 8 lists ./bench/lists/against-mailrace.py $(RELEASE)/mailrace
+clients: setup $(QUICK)/mailrace ## Have every real client that is installed send to the server, and look for its mail; run list managers beside it
+	@$(WITHIN) 12 clients ./bench/clients/against-mailrace.sh $(QUICK)/mailrace
+	@$(WITHIN) 8 lists ./bench/lists/against-mailrace.py $(QUICK)/mailrace
 
-interop: setup $(RELEASE)/mailrace ## Relay to and from every other mail server that is installed, and compare each octet
-	@$(WITHIN) 15 interop ./bench/interop/against-peers.py $(RELEASE)/mailrace
+interop: setup $(QUICK)/mailrace ## Relay to and from every other mail server that is installed, and compare each octet
+	@$(WITHIN) 15 interop ./bench/interop/against-peers.py $(QUICK)/mailrace
 
 oracle: setup ## Ask the real sendmail again what its recorded answers are (bench/oracle)
 	@$(WITHIN) 8 oracle ./bench/oracle/sendmail install || echo "oracle: sendmail is not asked again"
 	@$(WITHIN) 8 oracle ./bench/oracle/record --check
 
-crash-short: $(RELEASE)/mailrace $(RELEASE)/mailrace-bench ## Cut the power and kill the process a few times; no acknowledged message may be lost
-	$(WITHIN) 12 crash-short $(RELEASE)/mailrace-bench crash --short
+crash-short: $(QUICK)/mailrace $(QUICK)/mailrace-bench ## Cut the power and kill the process a few times; no acknowledged message may be lost
+	$(WITHIN) 12 crash-short $(QUICK)/mailrace-bench crash --short
 
-crash: setup $(RELEASE)/mailrace $(RELEASE)/mailrace-bench ## The same, a thousand times
-	$(RELEASE)/mailrace-bench crash
+crash: setup $(QUICK)/mailrace $(QUICK)/mailrace-bench ## The same, a thousand times
+	$(QUICK)/mailrace-bench crash
 
 bench: bench-spool bench-accept bench-relay bench-list ## Measure the spool beside storage engines; accepting, relaying and lists beside other servers
 
