@@ -102,6 +102,7 @@ impl<'a> Event<'a> {
         let (name, level, severity, stop) = match *self {
             Self::Started { volatile: true, .. } => ("started", 0, Warning, None),
             Self::Started { .. } => ("started", 0, Info, None),
+            Self::Hardening { severity, .. } => ("hardening", 0, severity, None),
             Self::Listening { .. } => ("listening", 0, Info, None),
             Self::Stopping { .. } => ("stopping", 0, Info, None),
             Self::Stopped { .. } => ("stopped", 0, Info, None),

@@ -405,6 +405,7 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
         Event::QueueCommand { .. } => one(Counter::QueueCommands),
         Event::LogDropped { lines } => [Some((Counter::LogDropped, lines)), None, None, None, None],
         Event::Started { .. }
+        | Event::Hardening { .. }
         | Event::Listening { .. }
         | Event::Stopping { .. }
         | Event::Stopped { .. }

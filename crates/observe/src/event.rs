@@ -32,6 +32,13 @@ pub enum Event<'a> {
         /// How many there are.
         listeners: usize,
     },
+    /// What the process has given up after its start: files and system calls.
+    Hardening {
+        /// `Notice` if the kernel lacks something.
+        severity: Severity,
+        /// What is in force.
+        text: &'a str,
+    },
     /// A listener takes connections.
     Listening {
         /// Its name: `MTA`, `MSA`, `LMTP`.

@@ -306,7 +306,9 @@ impl<'a> Event<'a> {
                 v.text("file", path);
                 (v.0)("errors", Value::Texts(errors));
             }
-            Self::ConfigWarning { text } | Self::Spool { text, .. } => v.text("text", text),
+            Self::ConfigWarning { text } | Self::Spool { text, .. } | Self::Hardening { text, .. } => {
+                v.text("text", text);
+            }
             Self::CertificateLoaded { path, names, not_after } => {
                 v.text("file", path);
                 v.text("names", names);

@@ -288,6 +288,7 @@ fn write_process(event: &Event<'_>, out: &mut String) {
                 out.push_str(", volatile: the spool lies in memory and a power cut loses mail");
             }
         }
+        Event::Hardening { text, .. } => end(out, "hardening: ", text),
         Event::Listening { daemon, address, protocol, tls } => {
             word(out, "listening: daemon=", daemon);
             put(out, format_args!(", address={address}"));

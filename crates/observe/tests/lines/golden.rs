@@ -220,6 +220,15 @@ fn process_lines() -> Vec<(Event<'static>, &'static str)> {
              power cut loses mail",
         ),
         (
+            Event::Hardening {
+                severity: Severity::Info,
+                text: "seccomp in force: 50 system calls refused; landlock in force, version 4: writes below /var/spool/mailrace; \
+                       reads below /etc",
+            },
+            "hardening: seccomp in force: 50 system calls refused; landlock in force, version 4: writes below \
+             /var/spool/mailrace; reads below /etc",
+        ),
+        (
             Event::Listening { daemon: "MTA", address: "[::]:25".parse().unwrap(), protocol: "smtp", tls: "starttls" },
             "listening: daemon=MTA, address=[::]:25, protocol=smtp, tls=starttls",
         ),

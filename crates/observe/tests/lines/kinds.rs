@@ -26,12 +26,13 @@ pub(crate) fn queue_id() -> QueueId {
 }
 
 /// How many kinds there are.
-pub(crate) const COUNT: usize = 41;
+pub(crate) const COUNT: usize = 42;
 
 /// The number of the event's kind. No `_` here: a new event has to be added below too.
 pub(crate) fn kind(event: &Event<'_>) -> usize {
     match event {
         Event::Started { .. } => 0,
+        Event::Hardening { .. } => 41,
         Event::Listening { .. } => 1,
         Event::Stopping { .. } => 2,
         Event::Stopped { .. } => 3,
@@ -90,6 +91,7 @@ pub(crate) fn event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<
     let (a, b, protocol) = (v.a.as_str(), v.b.as_str(), Protocol::Smtp);
     match kind {
         0 => Event::Started { version: b, spool: a, volatile: v.flag, listeners: count },
+        41 => Event::Hardening { severity: Severity::Notice, text: a },
         1 => Event::Listening { daemon: b, address: (v.address, small).into(), protocol: a, tls: b },
         2 => Event::Stopping { why: a, connections: count },
         3 => Event::Stopped { cut_off: count, deliveries_cut_off: v.number },
