@@ -13,6 +13,7 @@ use crate::dispatch::{self, Dispatch, Renewal};
 use crate::dns::{DnsNote, Resolver};
 use crate::env::accounts::Accounts;
 use crate::env::{blocking, clock, machine, signals, systemd};
+use crate::hardening::Hardening;
 use crate::kept_file;
 use crate::log;
 use crate::lookup::Lookups;
@@ -92,6 +93,8 @@ pub(crate) struct House {
     listeners: Mutex<Vec<Arc<Listener>>>,
     tls: Mutex<Option<Arc<Acceptor>>>,
     source: Option<Source>,
+    /// What was given up besides root; nothing in a sink.
+    hardening: Option<Hardening>,
     manager: Arc<systemd::Manager>,
     tasks: Mutex<JoinSet<()>>,
     /// Deliveries, until the end waits for them.
@@ -113,6 +116,7 @@ impl House {
         service: Arc<Service>,
         tls: Option<Arc<Acceptor>>,
         source: Option<Source>,
+        hardening: Option<Hardening>,
         manager: Arc<systemd::Manager>,
     ) -> Self {
         let queue = match &service.keeper {
@@ -131,6 +135,7 @@ impl House {
             listeners: Mutex::default(),
             tls: Mutex::new(tls),
             source,
+            hardening,
             manager,
             tasks: Mutex::default(),
             deliveries: Mutex::default(),
@@ -366,6 +371,10 @@ impl House {
         let old = self.service.live.load_full();
         let differences = config::differences(&old.config, &loaded.config);
         if let Some(why) = config::refuses_reload(&differences) {
+            return Err(Refused::because(why));
+        }
+        let hardening = self.hardening.as_ref();
+        if let Some(why) = hardening.and_then(|hardening| hardening.refuses(&loaded.config, source.path.as_deref())) {
             return Err(Refused::because(why));
         }
         let config = loaded.config.clone();

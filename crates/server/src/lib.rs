@@ -18,6 +18,7 @@ mod dispatch;
 pub mod dns;
 pub mod env;
 pub mod explain;
+pub mod hardening;
 mod hosts;
 mod house;
 mod kept_file;

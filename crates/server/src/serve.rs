@@ -17,6 +17,7 @@ use crate::deliver::local::Office;
 use crate::dispatch::Dispatch;
 use crate::dns::Resolver;
 use crate::env::{accounts, clock, limits as files, machine, privileges, signals, systemd};
+use crate::hardening::Hardening;
 use crate::hosts::HostTable;
 use crate::house::Source;
 use crate::house::{Ended, House};
@@ -33,6 +34,7 @@ use crate::tls::{Acceptor, Connector};
 use arc_swap::ArcSwap;
 use mail::{Node, QueueId, QueueIds};
 use observe::{Event, Severity};
+use spool::disk::Disk as _;
 use spool::disk::real::RealDisk;
 use spool::{Recovery, Spool};
 use std::fmt;
@@ -98,6 +100,8 @@ pub struct Prepared {
     keeps_nothing: bool,
     /// Where values were set, for complaints; not in a sink.
     loaded: Option<Box<Loaded>>,
+    /// What was given up besides root; nothing in a sink.
+    hardening: Option<Hardening>,
 }
 
 impl Prepared {
@@ -158,6 +162,10 @@ impl Prepared {
         if let Some(account) = account {
             privileges::drop_to(account)?;
         }
+        // A rule is for a directory that is there. If this fails, opening the spool says why.
+        drop(RealDisk::new().create_dir(&config.spool.path));
+        let config_file = prepared.source.as_ref().and_then(|source| source.path.as_deref());
+        prepared.hardening = Some(Hardening::apply(config, config_file, prepared.office.is_some()));
         Ok(prepared)
     }
 
@@ -197,6 +205,7 @@ impl Prepared {
             office: None,
             keeps_nothing: false,
             loaded: None,
+            hardening: None,
         })
     }
 
@@ -242,6 +251,7 @@ impl Prepared {
             behaviour,
             office,
             loaded: from_file,
+            hardening,
             ..
         } = self;
         let office = office.unwrap_or_else(|| Office::new(&config));
@@ -303,9 +313,12 @@ impl Prepared {
             service.tell(&Event::Spool { severity: Severity::Warning, text });
         }
         say_started(&service, opened.as_ref().map(|(_, recovery)| recovery), bound.listeners.len());
+        if let Some(hardening) = &hardening {
+            service.tell(&Event::Hardening { severity: hardening.severity(), text: hardening.text() });
+        }
 
         let manager = Arc::new(manager);
-        let house = Arc::new(House::new(service, tls, source, Arc::clone(&manager)));
+        let house = Arc::new(House::new(service, tls, source, hardening, Arc::clone(&manager)));
         let addresses: Vec<_> = bound.listeners.iter().map(|listener| listener.address).collect();
         house.open_all(bound.listeners).map_err(StartError::Unavailable)?;
         house.watch(spool);

@@ -20,7 +20,16 @@ pub(super) fn config(n: u8) -> Config {
     let networks = vec![IpAddr::from(Ipv4Addr::LOCALHOST).into(); n.into()];
     Config {
         hostname: text.clone(),
-        server: Server { threads: n.into(), user: text.clone(), group: text.clone(), shutdown_grace: time },
+        server: Server {
+            threads: n.into(),
+            user: text.clone(),
+            group: text.clone(),
+            shutdown_grace: time,
+            landlock: n == 1,
+            landlock_read: vec![PathBuf::from(&text); n.into()],
+            landlock_write: vec![PathBuf::from(&text); n.into()],
+            seccomp: n == 1,
+        },
         spool: Spool {
             path: PathBuf::from(&text),
             size_max: n.into(),
@@ -109,6 +118,12 @@ pub(super) fn config(n: u8) -> Config {
         control: Control { path: PathBuf::from(&text), mailq: if n == 1 { Mailq::Everyone } else { Mailq::Operators } },
         submit: submit(n),
     }
+}
+
+/// Every field that may be empty holds something.
+#[cfg(test)]
+pub(crate) fn filled() -> Config {
+    config(1)
 }
 
 fn access(n: u8) -> AccessRules {

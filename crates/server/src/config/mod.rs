@@ -31,6 +31,7 @@ mod open;
 mod overrides;
 mod parameter;
 mod parameters;
+mod paths;
 mod problem;
 mod reader;
 mod reasons;
@@ -44,6 +45,8 @@ mod tests;
 mod toml_text;
 mod value;
 
+#[cfg(test)]
+pub(crate) use blank::filled;
 pub use build::{Loaded, Origin, load};
 pub use destination::{DestinationRule, EffectiveRule, MxPattern, NextHop, NoNextHop};
 pub use difference::{Difference, differences, refuses_reload};
@@ -55,6 +58,7 @@ pub use machine::Machine;
 pub use next_host::{Host, HostPort, NoHost};
 pub use number::{Rate, time};
 pub use open::{DEFAULT_PATH, VARIABLE, choose, open};
+pub(crate) use paths::paths;
 pub use problem::{Problem, Severity, render};
 pub use reasons::read_reasons;
 pub use routing::{
@@ -135,6 +139,14 @@ pub struct Server {
     pub group: String,
     /// How long open transactions may go on after SIGTERM.
     pub shutdown_grace: Duration,
+    /// Close files that the configuration does not name.
+    pub landlock: bool,
+    /// Further files and directories that may be read, and run.
+    pub landlock_read: Vec<PathBuf>,
+    /// Further directories that may be written to.
+    pub landlock_write: Vec<PathBuf>,
+    /// Refuse system calls that mail never needs.
+    pub seccomp: bool,
 }
 
 /// Where accepted mail is kept. Sizes in bytes.

@@ -210,6 +210,14 @@ impl Accounts {
         (!name.is_empty()).then_some(home)
     }
 
+    /// Number and home directory of every user.
+    pub fn homes(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.passwd.lines().filter_map(|line| {
+            let mut fields = line.split(':').skip(2);
+            Some((id(fields.next()?)?, fields.nth(2)?))
+        })
+    }
+
     /// The name and the shell of the first user with this number.
     #[must_use]
     pub fn name_and_shell(&self, uid: u32) -> Option<(&str, &str)> {

@@ -1,7 +1,8 @@
-//! The addresses of this machine, from what the kernel shows in `/proc/net`.
+//! The addresses of this machine, from what the kernel shows in `/proc/self/net` (`/proc/net` is not there under systemd's
+//! `ProcSubset=pid`).
 //!
-//! They serve to notice that a name in the DNS leads back to us. A service that may not see `/proc/net` (systemd's
-//! `ProcSubset=pid`, other systems than Linux) knows of its listeners' addresses and its names only.
+//! They serve to notice that a name in the DNS leads back to us. A service that may not see them (other systems than Linux) knows of
+//! its listeners' addresses and its names only.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,8 +12,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 #[must_use]
 pub fn of_this_machine() -> Vec<IpAddr> {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
-    let mut addresses: Vec<IpAddr> = ipv4(&read("/proc/net/fib_trie")).map(IpAddr::V4).collect();
-    addresses.extend(ipv6(&read("/proc/net/if_inet6")).map(IpAddr::V6));
+    let mut addresses: Vec<IpAddr> = ipv4(&read("/proc/self/net/fib_trie")).map(IpAddr::V4).collect();
+    addresses.extend(ipv6(&read("/proc/self/net/if_inet6")).map(IpAddr::V6));
     addresses.retain(|address| !address.is_loopback());
     addresses.sort_unstable();
     addresses.dedup();

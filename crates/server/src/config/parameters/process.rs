@@ -4,7 +4,7 @@ use super::super::choice::{Choice as _, FACILITIES};
 use super::super::field::Field as _;
 use super::super::parameter::{Preset, Section, at};
 use super::super::{LogFormat, Mailq};
-use super::{Kind, PATH, fixed, seconds};
+use super::{Kind, PATH, fixed, list, seconds};
 
 pub(super) static TOP: Section = Section {
     key: "",
@@ -71,6 +71,51 @@ pub(super) static SERVER: Section = Section {
             "New transactions are refused at once with 421. Transactions that take longer end without a reply to DATA; \
              their clients keep the message and try again. Keep it below systemd's TimeoutStopSec (90 seconds).",
         ),
+        fixed(
+            "server.landlock",
+            at!(server.landlock),
+            Kind::Flag,
+            "true",
+            "false",
+            "close all files that the configuration does not name, by the kernel's Landlock",
+            "After its start the server reads /etc, /usr, /proc, /sys and the directories of files that it is configured with, and \
+             writes to the spool, the pickup directory, and the directories of the control socket and the log. auth.program \
+             and other programs that it starts itself are bound too. A reload that names files elsewhere is refused and needs a \
+             restart. The log says at the start what is in force; a kernel before 5.13 has nothing.",
+        )
+        .restart(),
+        fixed(
+            "server.landlock_read",
+            at!(server.landlock_read),
+            list(&PATH),
+            "[]",
+            "[\"/opt/checkpw\"]",
+            "further directories that may be read, and whose programs may be run",
+            "For what programs of auth.program need besides /usr and /etc.",
+        )
+        .restart(),
+        fixed(
+            "server.landlock_write",
+            at!(server.landlock_write),
+            list(&PATH),
+            "[]",
+            "[\"/var/lib/checkpw\"]",
+            "further directories that may be written to",
+            "For programs that write. The directory must be there when the server starts.",
+        )
+        .restart(),
+        fixed(
+            "server.seccomp",
+            at!(server.seccomp),
+            Kind::Flag,
+            "true",
+            "false",
+            "refuse system calls that mail never needs, by the kernel's seccomp",
+            "Looking into other processes, mounts, namespaces, BPF, keys, io_uring, modules and the clock answer EPERM, also to \
+             auth.program, which must not be a program of 32 bits. Workers that write mailboxes have the same list; programs that they \
+             run for users have not.",
+        )
+        .restart(),
     ],
 };
 

@@ -13,6 +13,7 @@ use super::program::into_program;
 use crate::config;
 use crate::env::accounts::{Kept, Login};
 use crate::env::privileges::{self, Account};
+use crate::env::seccomp;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -125,6 +126,10 @@ impl Agent {
         match self.login.get() {
             None => {
                 become_user(login).map_err(|error| Verdict::deferred((3, 0), error.to_string()))?;
+                // What a user's own program needs is not known; all else that is done for him is. A kernel may not have it.
+                if self.settings.has_seccomp && !place.is_program() {
+                    drop(seccomp::apply());
+                }
                 self.login.get_or_init(|| login.clone());
                 Ok(())
             }

@@ -240,6 +240,8 @@ pub(crate) struct Settings {
     pub(crate) accounts: PathBuf,
     /// The C library is asked for those who are not in it.
     pub(crate) has_nss: bool,
+    /// Those that write mailboxes have few system calls.
+    pub(crate) has_seccomp: bool,
 }
 
 impl Settings {
@@ -264,6 +266,7 @@ impl Settings {
             uid_min: local.uid_min,
             accounts: local.accounts.clone(),
             has_nss: local.has_nss(),
+            has_seccomp: config.server.seccomp,
         }
     }
 
@@ -290,7 +293,7 @@ impl Settings {
             "programs": self.programs.iter().map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>(),
             "program_ms": millis(self.program_time), "processes_max": self.processes_max, "files": self.files,
             "default_user": self.default_user, "uid_min": self.uid_min,
-            "accounts": self.accounts.to_string_lossy(), "nss": self.has_nss,
+            "accounts": self.accounts.to_string_lossy(), "nss": self.has_nss, "seccomp": self.has_seccomp,
         })
         .to_string()
     }
@@ -322,6 +325,7 @@ impl Settings {
             uid_min: small("uid_min")?,
             accounts: text("accounts")?.into(),
             has_nss: flag("nss")?,
+            has_seccomp: flag("seccomp")?,
         })
     }
 
@@ -426,6 +430,8 @@ mod tests {
                 uid_min: _,
                 accounts: _,
                 has_nss: _,
+                // Of another table, and for a restart as well.
+                has_seccomp: _,
             } = Settings::new(&config);
             assert_ne!(Settings::new(&config), Settings::new(&usual), "{text}");
             let refused =

@@ -31,6 +31,7 @@ use super::order::{Settings, Verdict};
 use super::person::Rights;
 use super::stream;
 use crate::env::accounts::Kept;
+use crate::env::capabilities::{OF_HELPER, keep_only};
 use crate::env::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
@@ -191,6 +192,7 @@ impl Child {
 pub fn run_helper(settings: &str) -> Result<(), String> {
     let settings = read_settings(settings)?;
     rustix::process::umask(Mode::from_raw_mode(0o077));
+    keep_only(OF_HELPER).map_err(|error| format!("capabilities: {error}"))?;
     // A service manager says to all processes of a service that it ends. The server then still waits for deliveries.
     let _ignored = ignore(&[SignalKind::terminate(), SignalKind::interrupt()])?;
     let control = io::stdin();

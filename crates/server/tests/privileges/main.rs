@@ -1,4 +1,4 @@
-//! Becoming another user, and taking the sockets of a service manager: what needs a process with one thread.
+//! Becoming another user, giving up files and system calls, and taking the sockets of a service manager: what needs a process with one thread.
 //!
 //! The parent starts this program again in a role and reads its exit status; a role that is not as it should be panics. Without
 //! root, which CI may lack, the first part is skipped and says so.
@@ -22,6 +22,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+mod hardening;
+
 const USER: &str = "nobody";
 
 fn main() {
@@ -31,9 +33,13 @@ fn main() {
         ["role", "half"] => drop_half(),
         ["role", "listen", "one"] => listen(),
         ["role", "listen", "wrong"] => refuse_what_is_no_listener(),
+        ["role", "calls"] => hardening::start_with_refused_calls(),
+        ["role", "files", dir] => hardening::try_closed_files(Path::new(dir)),
+        ["role", "bounded"] => hardening::give_up_capabilities(),
         _ => {
             check_drop();
             check_listen();
+            hardening::check();
         }
     }
 }

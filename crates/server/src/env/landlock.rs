@@ -1,0 +1,75 @@
+//! Landlock: the kernel refuses the calling thread, and all that come from it, every file that no rule names.
+//!
+//! Rules only ever become fewer: neither this process nor a program that it starts gets rid of them. They do not bind descriptors that are
+//! open already, connections, nor the kernel's own doing. A kernel knows the kinds of access of its version (ABI) and checks
+//! those alone; the log says which it is (<https://docs.kernel.org/userspace-api/landlock.html>).
+
+use crate::hardening::needs;
+use crate::hardening::roots::Roots;
+use landlock::{
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, LandlockStatus, PathBeneath, PathFd, Ruleset,
+    RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus,
+};
+
+/// The newest version whose kinds of access are used.
+const NEWEST: ABI = ABI::V5;
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// The rules are in force, by this version of the kernel's.
+    InForce {
+        /// The version.
+        abi: i32,
+    },
+    /// The kernel does not have it, was started without it, or has a version that would keep files from being moved.
+    Missing,
+}
+
+/// Puts rules in force for this thread and for all that it starts from now on.
+///
+/// `moves`: files are moved from one directory to another, as for a Maildir. Version 1 refuses that whatever the rules say, so there
+/// are none then. A root that has gone meanwhile has no rule.
+/// # Errors
+/// The kernel can, and refused.
+pub fn apply(roots: &Roots, moves: bool) -> Result<Applied, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("Landlock: {error}");
+    let mut ruleset = Ruleset::default();
+    if moves {
+        ruleset = match ruleset.set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::Refer) {
+            Ok(ruleset) => ruleset.set_compatibility(CompatLevel::BestEffort),
+            Err(_) => return Ok(Applied::Missing),
+        };
+    }
+    let ruleset = ruleset.handle_access(AccessFs::from_all(NEWEST)).map_err(|error| failed(&error))?;
+    let mut ruleset = ruleset.create().map_err(|error| failed(&error))?;
+    for (root, access) in roots.iter() {
+        let Ok(opened) = PathFd::new(root) else { continue };
+        let mut rights = rights(access);
+        if !root.is_dir() {
+            rights &= AccessFs::from_file(NEWEST);
+        }
+        ruleset = ruleset.add_rule(PathBeneath::new(opened, rights)).map_err(|error| failed(&error))?;
+    }
+    let status = ruleset.restrict_self().map_err(|error| failed(&error))?;
+    Ok(match (status.ruleset, status.landlock) {
+        (RulesetStatus::NotEnforced, _) => Applied::Missing,
+        (_, LandlockStatus::Available { effective_abi, kernel_abi }) => {
+            Applied::InForce { abi: kernel_abi.unwrap_or(effective_abi as i32) }
+        }
+        (_, LandlockStatus::NotEnabled | LandlockStatus::NotImplemented) => Applied::Missing,
+    })
+}
+
+fn rights(access: needs::Access) -> BitFlags<AccessFs> {
+    let mut rights = AccessFs::ReadFile | AccessFs::ReadDir;
+    if access.execute {
+        rights |= AccessFs::Execute;
+    }
+    if access.write {
+        // Neither devices, nor what ioctl does with them.
+        let never = AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev;
+        rights |= AccessFs::from_write(NEWEST) & !never;
+    }
+    rights
+}
