@@ -14,6 +14,7 @@ mod harness;
 
 mod disk;
 mod dovecot;
+mod hardening;
 mod holder;
 mod locks;
 mod office;

@@ -170,10 +170,12 @@ fn system(config: &Config) -> Vec<Need> {
     needs
 }
 
-/// Whether mail for this machine exists at all.
+/// Whether there may be mail for this machine: by its domains, or by a map that names the mailer `local`.
 pub(super) fn is_local(config: &Config) -> bool {
-    let local = &config.local;
-    local.own_name || !local.domains.is_empty() || !local.domain_files.is_empty()
+    let (local, maps) = (&config.local, &config.maps);
+    let of_maps =
+        [&maps.aliases, &maps.mailertable, &maps.virtusertable].into_iter().any(|sources| !sources.is_empty());
+    local.own_name || !local.domains.is_empty() || !local.domain_files.is_empty() || of_maps
 }
 
 /// What a server does itself that cannot start workers: it reads the files of users, and delivers as its own user.
