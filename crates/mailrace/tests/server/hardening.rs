@@ -152,3 +152,42 @@ fn system_calls_are_refused_unless_a_key_says_otherwise() {
     assert!(server.wait_log("hardening: ").contains("seccomp off by server.seccomp"));
     assert!(filtered(&server, "0") && !is_right(&server), "the control");
 }
+
+/// The files of `packaging/systemd`, as systemd reads them: no mistake, and not more open than we say.
+#[test]
+fn the_units_are_as_closed_as_the_documents_say() {
+    let Some(analyze) = needs::program("systemd-analyze") else { return };
+    let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
+    let place = tempfile::tempdir().expect("a directory");
+    let (unit, drop_ins) = (place.path().join("mailrace.service"), place.path().join("mailrace.service.d"));
+    // The program and the page are not installed here.
+    let text = fs::read_to_string(packaging.join("mailrace.service")).expect("ours");
+    let program = Path::new(env!("CARGO_BIN_EXE_mailrace")).to_str().expect("a plain name");
+    let is_of_page = |line: &&str| !line.starts_with("Documentation=");
+    let text: String =
+        text.lines().filter(is_of_page).map(|line| line.replace("/usr/bin/mailrace", program) + "\n").collect();
+    fs::write(&unit, text).expect("written");
+    let run = |arguments: &[&str]| {
+        let output = std::process::Command::new(&analyze).args(arguments).arg(&unit).output().expect("it runs");
+        (output.status.success(), text_of(&output))
+    };
+    let exposure = || {
+        let said = run(&["security", "--offline=true"]).1;
+        let line =
+            said.lines().find(|line| line.contains("Overall exposure level")).unwrap_or_else(|| panic!("{said}"));
+        let number = line.split(' ').find_map(|word| word.parse::<f64>().ok());
+        number.unwrap_or_else(|| panic!("{line}"))
+    };
+    let (is_good, said) = run(&["verify"]);
+    assert!(is_good && said.is_empty(), "{said}");
+    assert!(exposure() <= 1.9, "{}", run(&["security", "--offline=true"]).1);
+    fs::create_dir(&drop_ins).expect("made");
+    fs::copy(packaging.join("local-mail.conf"), drop_ins.join("local-mail.conf")).expect("copied");
+    let (is_good, said) = run(&["verify"]);
+    assert!(is_good && said.is_empty(), "{said}");
+    assert!((2.0..=3.4).contains(&exposure()), "{}", exposure());
+}
+
+fn text_of(output: &std::process::Output) -> String {
+    [output.stdout.as_slice(), output.stderr.as_slice()].map(String::from_utf8_lossy).concat()
+}
