@@ -66,7 +66,7 @@ fn keeps(course: &Course, taken: usize, percent: usize) -> bool {
 
 #[test]
 fn a_host_that_bears_so_much_gets_it_and_seldom_more() {
-    // Next to what comes of it: these are the figures of docs/delivery.md, "A learned pace".
+    // Next to what comes of it: these are the figures of docs/hosts.md, "A learned pace".
     for (host, messages, taken, percent) in [
         (Host::Paces(SECOND), 2_000, 555, 9),
         (Host::Paces(100 * MS), 12_000, 5_330, 1),

@@ -1,4 +1,4 @@
-//! The table of hosts as a file: `docs/delivery.md`, section Hosts, has the format.
+//! The table of hosts as a file: `docs/hosts.md`, section "The files", has the format.
 //!
 //! All numbers are little endian. Records stand in the order of their last use, the oldest first. Whatever is not exactly as
 //! it was written gives an empty table: it is an aid, and half of it is not worth a guess.
