@@ -2,7 +2,7 @@
 //!
 //! The command `mailrace-bench spool`: runs every store under the same load ([`load`]) in turns, round after round, in
 //! rotating order, and prints medians, spreads and paired ratios ([`report`]). Exact device figures come from a private
-//! file system ([`volume`]). `docs/benchmarks.md` says what the figures mean and keeps a set of them.
+//! file system ([`volume`]). `docs/benchmarking.md` explains the figures, `docs/benchmarks.md` keeps a set of them.
 //!
 //! Bounded: in time by `--minutes`, on disk by [`BYTES_MAX`] a store (one store at a time) and the size of the recovery
 //! run; everything made is removed. Not here: whether mail survives crashes (`crash`).
