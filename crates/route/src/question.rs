@@ -105,6 +105,23 @@ impl Answers {
         Self::default()
     }
 
+    /// All questions with their answers: what a decision depends on that was made with them, beside the maps in memory.
+    pub fn into_all(self) -> impl Iterator<Item = (Question, Answer)> {
+        self.0.into_iter()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nothing is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Keeps an answer.
     pub fn insert(&mut self, question: Question, answer: Answer) {
         self.0.insert(question, answer);
@@ -124,6 +141,8 @@ pub enum Stop {
     Open,
     /// What was asked cannot be said now: for a temporary failure.
     Trouble(Arc<str>),
+    /// The decision takes more work than [`Ask::with_work`] allows. The caller makes it where more is allowed.
+    TooMuchWork,
 }
 
 /// Where an entry stands, for people.
@@ -154,13 +173,35 @@ pub struct Ask<'a> {
     answers: &'a Answers,
     open: Vec<Question>,
     noted: HashSet<Question>,
+    /// Units of work that are left.
+    work: u64,
 }
 
 impl<'a> Ask<'a> {
-    /// With these answers.
+    /// With these answers, and as much work as it takes.
     #[must_use]
     pub fn new(answers: &'a Answers) -> Self {
-        Self { answers, open: Vec::new(), noted: HashSet::new() }
+        Self::with_work(answers, u64::MAX)
+    }
+
+    /// With these answers and at most so much work: a unit is an address or a member that is looked at, or 64 octets of a list.
+    #[must_use]
+    pub fn with_work(answers: &'a Answers, work: u64) -> Self {
+        Self { answers, open: Vec::new(), noted: HashSet::new(), work }
+    }
+
+    /// Counts work before it is done.
+    ///
+    /// # Errors
+    /// [`Stop::TooMuchWork`] if more is done than was allowed.
+    pub const fn work(&mut self, units: u64) -> Result<(), Stop> {
+        match self.work.checked_sub(units) {
+            Some(left) => {
+                self.work = left;
+                Ok(())
+            }
+            None => Err(Stop::TooMuchWork),
+        }
     }
 
     /// The entry of a key in the first of these sources that has one. `map`: what people call the map.
@@ -216,6 +257,14 @@ impl<'a> Ask<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_beyond_what_is_allowed_stops() {
+        let answers = Answers::new();
+        let mut ask = Ask::with_work(&answers, 3);
+        assert_eq!((ask.work(2), ask.work(1), ask.work(1)), (Ok(()), Ok(()), Err(Stop::TooMuchWork)));
+        assert_eq!(Ask::new(&answers).work(1 << 60), Ok(()));
+    }
 
     #[test]
     fn a_question_is_asked_once_and_trouble_is_not_nothing() {

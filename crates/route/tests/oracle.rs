@@ -143,6 +143,7 @@ impl Site {
                 Ok(done) => return Ok(done),
                 Err(Stop::Trouble(why)) => return Err(why),
                 Err(Stop::Open) => {}
+                Err(Stop::TooMuchWork) => unreachable!("any work is allowed"),
             }
             for question in ask.into_open() {
                 let answer = self.reply(&question);

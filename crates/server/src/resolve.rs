@@ -204,7 +204,8 @@ fn target(config: &Config, routing: &Routing, ask: &mut Ask<'_>, destination: &[
                 text,
                 is_ours: false,
             })),
-            Err(Stop::Open) => Err(NoTarget::Open),
+            // The hosts of a domain are found with any amount of work; if not, they are asked for again.
+            Err(Stop::Open | Stop::TooMuchWork) => Err(NoTarget::Open),
             Err(Stop::Trouble(why)) => {
                 let status = EnhancedCode::of(Outcome::Transient, 4, 3);
                 Err(NoTarget::NoHosts(NoHosts { permanent: false, status, text: why.to_string(), is_ours: false }))

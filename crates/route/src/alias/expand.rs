@@ -245,6 +245,7 @@ impl Run<'_, '_> {
     }
 
     fn one(&mut self, work: Work) -> Result<(), Stop> {
+        self.ask.work(1)?;
         match work {
             Work::Name(user, origin) => self.name(user, origin),
             Work::Account { user, origin, forward } => self.account(user, origin, forward),
@@ -473,6 +474,7 @@ impl Run<'_, '_> {
             Err(Stop::Open) => is_open = true,
             Err(trouble) => return Err(trouble),
         }
+        self.ask.work(work_of(&found.value))?;
         self.members(value_members(&found.value), &inner, is_open)
     }
 
@@ -484,6 +486,7 @@ impl Run<'_, '_> {
         mut is_open: bool,
     ) -> Result<(), Stop> {
         for member in members {
+            self.ask.work(1)?;
             match self.member(member, origin) {
                 Ok(()) => {}
                 Err(Stop::Open) => is_open = true,
@@ -585,6 +588,7 @@ impl Run<'_, '_> {
     /// The members of a `.forward`. Whether the user has the mail in his mailbox all the same: if there are none, or all of them
     /// lead back.
     fn forward(&mut self, text: &str, file: &str, whole: &str, inner: &Origin) -> Result<bool, Stop> {
+        self.ask.work(work_of(text))?;
         let mut members = list_members(text).peekable();
         if members.peek().is_none() {
             return Ok(true);
@@ -621,6 +625,7 @@ impl Run<'_, '_> {
             (Controller::Default, Some(owner)) => Controller::User(owner),
         };
         let inner = origin.through(Stage::Include, path, None, controller);
+        self.ask.work(work_of(&text))?;
         let before = self.recipients.len() + self.work.len();
         let done = self.members(list_members(&text), &inner, false);
         let new = (self.recipients.len() + self.work.len()).saturating_sub(before);
@@ -635,6 +640,11 @@ fn redirected(address: &Address) -> Option<String> {
     let name = address.domain().name()?.as_str();
     let (new, word) = name.split_at_checked(name.len().checked_sub(WORD.len())?)?;
     word.eq_ignore_ascii_case(WORD).then(|| format!("{}@{new}", address.local_part()))
+}
+
+/// The work of reading a list, whatever stands in it.
+const fn work_of(text: &str) -> u64 {
+    text.len() as u64 / 64
 }
 
 fn folded(name: &str) -> Box<str> {

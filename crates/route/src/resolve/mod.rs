@@ -55,6 +55,7 @@ use crate::refusal::Refusal;
 use crate::step::Step;
 use crate::tables::ldap_routing::LdapRouting;
 use crate::tables::mailer::MailerValue;
+use crate::tables::{Entry, smarttable};
 use mail::{Address, Domain, DomainName, ReversePath};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -204,6 +205,15 @@ pub struct Request<'a> {
     pub is_local_submission: bool,
 }
 
+/// What a resolution depends on of sender and client ([`Router::sender_class`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SenderClass {
+    /// The rules that are for them, by their numbers.
+    rules: Vec<usize>,
+    /// The entry of smarttable for the sender.
+    host: Option<Box<str>>,
+}
+
 /// What becomes of a recipient, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolution {
@@ -270,8 +280,26 @@ impl Router {
     ///
     /// # Errors
     /// [`Stop::Open`] if something has to be asked first, [`Stop::Trouble`] if it cannot be said now: the client is to try again.
+    /// [`Stop::TooMuchWork`] if it takes more work than `ask` allows.
     pub fn resolve(&self, ask: &mut Ask<'_>, request: &Request<'_>) -> Result<Resolution, Stop> {
         run::Run::new(self, ask, request).all()
+    }
+
+    /// What takes part in a resolution of the sender and the client of a request. Two requests for the same recipient with the
+    /// same answer have the same resolution, as long as maps and answers are the same.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`], for the entry of smarttable.
+    pub fn sender_class(&self, ask: &mut Ask<'_>, request: &Request<'_>) -> Result<SenderClass, Stop> {
+        let delimiter = self.settings.delimiter;
+        let fits = |rule: &Rule| rule.fits(request.sender, request.client, delimiter);
+        let rules = self.rules.iter().enumerate().filter(|(_, rule)| fits(rule)).map(|(number, _)| number).collect();
+        let entry = smarttable::find(ask, &self.maps.smarttable, request.sender, delimiter)?;
+        let host = entry.map(|Entry { found, value }| {
+            let line = found.place.line.unwrap_or_default();
+            format!("{}\n{line}\n{}\n{}\n{value}", found.place.file, found.key, found.value).into()
+        });
+        Ok(SenderClass { rules, host })
     }
 
     /// Whether a host is this one.

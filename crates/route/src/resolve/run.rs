@@ -133,6 +133,7 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
         };
         loop {
             // Depth first, as sendmail goes: of two who lead to each other one is found to be in a loop, and not both to be done.
+            self.ask.work(1)?;
             let job = self.jobs.pop_back();
             let before = self.jobs.len();
             let done = match job {

@@ -92,6 +92,7 @@ fn told(resolution: &Result<Resolution, Stop>) -> String {
     match resolution {
         Err(Stop::Trouble(why)) => format!("trouble: {why}"),
         Err(Stop::Open) => "open".to_owned(),
+        Err(Stop::TooMuchWork) => "too much work".to_owned(),
         Ok(Resolution { outcome: Outcome::Refuse(refusal), .. }) => refusal.to_string(),
         Ok(Resolution { outcome: Outcome::Discard, .. }) => "discarded".to_owned(),
         Ok(Resolution { outcome: Outcome::Deliver(deliveries), failed, .. }) => {

@@ -72,6 +72,7 @@ fn first<'k>(
             // Behind an open question it may not matter.
             Err(Stop::Trouble(why)) if !is_open => return Err(Stop::Trouble(why)),
             Err(Stop::Trouble(_)) => {}
+            Err(Stop::TooMuchWork) => return Err(Stop::TooMuchWork),
         }
     }
     if is_open { Err(Stop::Open) } else { Ok(None) }

@@ -27,6 +27,8 @@ use std::sync::Arc;
 
 /// How often questions may lead to others for one recipient.
 const ROUNDS_MAX: usize = 64;
+/// The work that a recipient may take on a thread of the runtime, in units of [`Ask::with_work`]: one to three milliseconds.
+pub(crate) const WORK_AT_ONCE: u64 = 256;
 
 /// What decides where mail goes.
 #[derive(Debug, Default)]
@@ -140,16 +142,29 @@ impl Routing {
     /// Why it cannot be decided now.
     /// # Cancel safety
     /// Yes.
-    pub(crate) async fn decide<T>(
+    pub(crate) async fn decide<T>(&self, decide: impl FnMut(&mut Ask<'_>) -> Result<T, Stop>) -> Result<T, Arc<str>> {
+        let decided = self.decide_within(u64::MAX, decide).await?;
+        decided.ok_or_else(|| "it takes too much work".into())
+    }
+
+    /// The same, if a look at the answers takes no more than this work ([`Ask::with_work`]); `None`: it takes more.
+    ///
+    /// # Errors
+    /// Why it cannot be decided now.
+    /// # Cancel safety
+    /// Yes.
+    pub(crate) async fn decide_within<T>(
         &self,
+        work: u64,
         mut decide: impl FnMut(&mut Ask<'_>) -> Result<T, Stop>,
-    ) -> Result<T, Arc<str>> {
+    ) -> Result<Option<T>, Arc<str>> {
         let mut answers = Answers::new();
         for _ in 0..ROUNDS_MAX {
-            let mut ask = Ask::new(&answers);
+            let mut ask = Ask::with_work(&answers, work);
             match decide(&mut ask) {
-                Ok(decided) => return Ok(decided),
+                Ok(decided) => return Ok(Some(decided)),
                 Err(Stop::Trouble(why)) => return Err(why),
+                Err(Stop::TooMuchWork) => return Ok(None),
                 Err(Stop::Open) => {}
             }
             for question in ask.into_open() {
@@ -160,7 +175,7 @@ impl Routing {
         Err("one look-up leads to another without end".into())
     }
 
-    /// Decides what can be decided at once; `None`: somebody has to be asked.
+    /// Decides what can be decided at once with little work; `None`: somebody has to be asked, or it takes more work.
     ///
     /// # Errors
     /// Why it cannot be decided now.
@@ -168,10 +183,10 @@ impl Routing {
         decide: impl FnOnce(&mut Ask<'_>) -> Result<T, Stop>,
     ) -> Option<Result<T, Arc<str>>> {
         let answers = Answers::new();
-        match decide(&mut Ask::new(&answers)) {
+        match decide(&mut Ask::with_work(&answers, WORK_AT_ONCE)) {
             Ok(decided) => Some(Ok(decided)),
             Err(Stop::Trouble(why)) => Some(Err(why)),
-            Err(Stop::Open) => None,
+            Err(Stop::Open | Stop::TooMuchWork) => None,
         }
     }
 }

@@ -118,6 +118,7 @@ impl World {
                     came.trouble = Some(why.to_string());
                     return came;
                 }
+                Err(Stop::TooMuchWork) => unreachable!("any work is allowed"),
             }
         }
     }

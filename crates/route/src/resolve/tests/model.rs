@@ -195,6 +195,37 @@ proptest! {
         }
     }
 
+    /// Senders of one class have the same resolution, so one of them may have what was found for another.
+    #[test]
+    fn senders_of_a_class_share_their_resolution(world in world(), senders in (address(), address()), recipient in address()) {
+        let router = router_of(&world);
+        let class = |sender: &str| {
+            let sender: ReversePath = format!("<{sender}>").parse().unwrap();
+            let recipient: Address = recipient.parse().unwrap();
+            let client = "192.0.2.99".parse().ok();
+            let request = Request { sender: &sender, recipient: &recipient, client, is_local_submission: false };
+            router.sender_class(&mut Ask::new(&Answers::new()), &request).unwrap()
+        };
+        if class(&senders.0) == class(&senders.1) {
+            let of = |sender: &str| resolve(&router, &format!("<{sender}>"), &recipient);
+            prop_assert_eq!(of(&senders.0), of(&senders.1));
+        }
+    }
+
+    /// Less work than a resolution takes stops it, and changes nothing of what it finds otherwise.
+    #[test]
+    fn a_limit_of_work_stops_and_changes_nothing(world in world(), recipient in address(), work in 0_u64..30) {
+        let router = router_of(&world);
+        let sender = ReversePath::Null;
+        let recipient: Address = recipient.parse().unwrap();
+        let request = Request { sender: &sender, recipient: &recipient, client: None, is_local_submission: false };
+        let answers = Answers::new();
+        let limited = router.resolve(&mut Ask::with_work(&answers, work), &request);
+        if limited != Err(Stop::TooMuchWork) {
+            prop_assert_eq!(limited, router.resolve(&mut Ask::new(&answers), &request));
+        }
+    }
+
     /// Without rules and for a recipient elsewhere: with precedence of the sender his entry decides, if he has one.
     #[test]
     fn precedence_is_as_said(world in world(), sender in address(), host in "[a-z]{1,3}") {

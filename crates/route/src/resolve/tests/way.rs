@@ -346,3 +346,24 @@ fn senders_have_other_names_outside() {
     }
     assert_eq!(ask(&router, "<ann@oracle.example>", SenderKind::Header), "<ann@corp.example>");
 }
+
+/// A list of many members stops where little work is allowed, by its members or by its text alone; a single user does not.
+#[test]
+fn a_long_list_is_more_work_than_a_user() {
+    let members: Vec<String> = (0..1_000).map(|number| format!("user{number}@elsewhere.test")).collect();
+    let long = members.join(", ");
+    let blank = format!("a@elsewhere.test{}, b@elsewhere.test", " ".repeat(100_000));
+    let router = router(&[("aliases", &[("list", &long), ("blank", &blank), ("one", "a@elsewhere.test")])]);
+    let found = |recipient: &str, work| {
+        let (sender, recipient) = (ReversePath::Null, recipient.parse().unwrap());
+        let request = Request { sender: &sender, recipient: &recipient, client: None, is_local_submission: false };
+        router.resolve(&mut Ask::with_work(&Answers::new(), work), &request).map(|resolution| match resolution.outcome {
+            Outcome::Deliver(deliveries) => deliveries.len(),
+            _ => 0,
+        })
+    };
+    assert_eq!(found("list@v.test", 500), Err(Stop::TooMuchWork));
+    assert_eq!(found("blank@v.test", 500), Err(Stop::TooMuchWork));
+    assert_eq!(found("list@v.test", 1_000_000), Ok(1_000));
+    assert_eq!((found("one@v.test", 20), found("x@elsewhere.test", 20)), (Ok(1), Ok(1)));
+}
