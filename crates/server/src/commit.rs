@@ -15,7 +15,8 @@ mod own;
 pub(crate) use class::{Sort, class_of};
 pub(crate) use own::submit;
 
-use crate::env::clock;
+use crate::env::{blocking, clock};
+use crate::routing::expansions::MEMBERS_AT_ONCE;
 use crate::settle::deadline;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
@@ -200,7 +201,7 @@ impl Content {
     pub async fn commit(
         mut self,
         keeper: &Keeper,
-        envelope: &Encoded,
+        envelope: &Arc<Encoded>,
         rest: Vec<u8>,
         first: State,
     ) -> Result<u64, Error> {
@@ -282,17 +283,32 @@ pub(crate) fn first_state(envelope: &Envelope, class: Class) -> State {
     }
 }
 
-async fn append(spool: &Spool, encoded: &Encoded, body: NewBody, state: State, reserved: bool) -> Result<(), Error> {
-    let recipients = encoded.recipients();
+async fn append(
+    spool: &Arc<Spool>,
+    encoded: &Arc<Encoded>,
+    body: NewBody,
+    state: State,
+    reserved: bool,
+) -> Result<(), Error> {
+    let hand_over = move |spool: &Spool, encoded: &Encoded, body: NewBody| {
+        let recipients = encoded.recipients();
+        spool.append(spool::NewMessage { reserved, state, ..encoded.message(&recipients, body) })
+    };
     loop {
-        let message = spool::NewMessage { reserved, state, ..encoded.message(&recipients, body.clone()) };
-        let id = message.id;
-        match spool.append(message) {
+        let handed_over = if encoded.len() > MEMBERS_AT_ONCE {
+            let (spool, encoded, body) = (Arc::clone(spool), Arc::clone(encoded), body.clone());
+            let done = blocking::run(move || hand_over(&spool, &encoded, body)).await;
+            // It panicked: nobody knows whether it is in the spool, as after a write that failed.
+            done.unwrap_or(Err(Error::Failed))
+        } else {
+            hand_over(spool, encoded, body.clone())
+        };
+        match handed_over {
             #[cfg(test)]
             Ok(_) if is_sabotaged(Sabotage::AnswerEarly) => return Ok(()),
             Ok(commit) => return commit.await,
             // The disk is behind: this client waits, and with it the network.
-            Err(Error::Busy) => spool.room(id).await?,
+            Err(Error::Busy) => spool.room(encoded.id()).await?,
             Err(error) => return Err(error),
         }
     }

@@ -511,6 +511,7 @@ impl House {
             recipients_refused: refused_at_rcpt(Temporary::Yes) + refused_at_rcpt(Temporary::No),
             pickup_files: service.pickup.files(),
             pickup_full: service.pickup.is_full(),
+            expansions: service.expansions.figures(),
             log_dropped: service.log.counter(Counter::LogDropped),
             log_failing: service.log.trouble(),
             log_waiting: u64::try_from(service.log.waiting()).unwrap_or(u64::MAX),

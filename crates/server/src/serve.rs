@@ -25,6 +25,7 @@ use crate::log::{self, Log};
 use crate::lookup::Lookups;
 use crate::outcome::Outcomes;
 use crate::pickup;
+use crate::routing::expansions::Expansions;
 use crate::routing::{self, Routing};
 use crate::service::{Live, Service, Stop};
 use crate::settle::Reasons;
@@ -292,6 +293,7 @@ impl Prepared {
             limits,
             outcomes: Outcomes::default(),
             tally: Tally::default(),
+            expansions: Expansions::new(),
             pickup: pickup::Waiting::default(),
             stop: Stop::default(),
             behaviour,

@@ -17,6 +17,7 @@ use crate::log::Log;
 use crate::outcome::Outcomes;
 use crate::resolve;
 use crate::routing::Routing;
+use crate::routing::expansions::Expansions;
 use crate::sink::Behaviour;
 use crate::tally::Tally;
 use crate::tls::{Acceptor, Connector};
@@ -65,6 +66,8 @@ pub(crate) struct Service {
     pub(crate) outcomes: Outcomes,
     /// What went through which mailer.
     pub(crate) tally: Tally,
+    /// What long lists become.
+    pub(crate) expansions: Arc<Expansions>,
     /// Messages that programs have handed in and that are not taken yet.
     pub(crate) pickup: crate::pickup::Waiting,
     /// The end.
@@ -387,6 +390,7 @@ impl Service {
             limits: Limits::new(limits, began),
             outcomes: Outcomes::default(),
             tally: Tally::default(),
+            expansions: Expansions::new(),
             pickup: crate::pickup::Waiting::default(),
             stop: Stop::default(),
             behaviour: Some(behaviour).filter(|behaviour| !behaviour.is_plain()),

@@ -87,6 +87,24 @@ impl Encoded {
         Self { id: envelope.id, head: encode_head(envelope), recipients }
     }
 
+    /// The name of the message.
+    #[must_use]
+    pub const fn id(&self) -> QueueId {
+        self.id
+    }
+
+    /// How many recipients there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.recipients.len()
+    }
+
+    /// Whether there are no recipients.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.recipients.is_empty()
+    }
+
     /// The destination of the recipient at `position`.
     #[must_use]
     pub fn destination(&self, position: usize) -> &[u8] {

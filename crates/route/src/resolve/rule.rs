@@ -107,7 +107,7 @@ pub enum CopyTo {
 }
 
 /// Whether the sender hears of a copy that cannot be delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum CopyDsn {
     /// Never.
     #[default]

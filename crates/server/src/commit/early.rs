@@ -232,7 +232,7 @@ impl Drop for Guard {
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) envelope: Envelope,
-    pub(crate) encoded: Encoded,
+    pub(crate) encoded: Arc<Encoded>,
     /// Up to [`super::PIECE_BYTES`].
     pub(crate) content: Bytes,
     pub(crate) class: Class,

@@ -6,14 +6,17 @@
 
 use super::{Content, PIECE_BYTES, append, class_of, first_state};
 use crate::commit::Sort;
-use crate::routing::plan::{Kind, Plan, TooMany};
-use crate::routing::{Admission, Routing};
+use crate::routing::Routing;
+use crate::routing::expansions::{
+    ClientKey, ExpandError, Expanded, PlannedMessage, PlannedMessages, Resolved, Settings, Wanted,
+};
+use crate::routing::plan::{Kind, NotAdded, Plan};
 use crate::service::Service;
 use bytes::Bytes;
 use mail::report::{Original, Report, compose, fitting};
-use mail::{Envelope, QueueId, Recipient};
+use mail::{Envelope, QueueId};
 use observe::Event;
-use route::resolve::{Delivery, Failed, Outcome, Request, Resolution};
+use route::resolve::{Failed, Outcome, Resolution};
 use schedule::Class;
 use spool::envelope::Encoded;
 use spool::{Error, NewBody, Spool, Status, Store as _};
@@ -97,72 +100,74 @@ async fn give(service: &Service, envelope: &Envelope, content: Vec<u8>) -> Resul
     let content = Bytes::from(content);
     let class = class_of(&envelope.params, Sort::default(), false);
     let routing = service.routing.load_full();
-    let Some(admission) = routing.admission() else {
-        let encoded = service.live.load().encode(envelope);
+    if routing.is_plain() {
+        let encoded = Arc::new(service.live.load().encode(envelope));
         return store(service, spool, envelope, &encoded, &Kind::default(), content, class).await;
-    };
-    let mut plan = plan(&routing, admission, envelope).await?;
+    }
+    let mut plan = plan(service, &routing, envelope).await?;
     service.tell_discarded(envelope.id, &plan.take_discarded());
     if plan.is_nothing() {
         service.tell(&Event::Discarded { id: envelope.id });
         return Ok(());
     }
-    let id_of = |number| if number == 0 { envelope.id } else { service.keeper.next_id() };
-    for (envelope, destinations, kind) in plan.into_messages(envelope, id_of) {
-        let encoded = Encoded::with(&envelope, destinations);
+    let more = (1..plan.len()).map(|_| service.keeper.next_id());
+    let ids = std::iter::once(envelope.id).chain(more).collect();
+    let made = service.expansions.messages(ClientKey::Internal, plan, envelope.clone(), ids).await;
+    let PlannedMessages { messages, turn: _turn } = made.map_err(not_now)?;
+    for PlannedMessage { envelope, encoded, kind } in messages {
         store(service, spool, &envelope, &encoded, &kind, content.clone(), class).await?;
     }
     Ok(())
 }
 
+fn not_now(error: ExpandError) -> NotStored {
+    NotStored::Map(error.to_string().into())
+}
+
 /// What the recipients of a message of ours become. Whoever is refused is in it as one who fails: then the postmaster hears of it.
-async fn plan(routing: &Routing, admission: &Admission, envelope: &Envelope) -> Result<Plan, NotStored> {
+async fn plan(service: &Service, routing: &Arc<Routing>, envelope: &Envelope) -> Result<Plan, NotStored> {
+    // RFC 5321 §4.5.5: a report has the null sender
     let mut plan = Plan::default();
+    plan.is_report = true;
+    let settings = Settings::of(&service.live.load().config.maps);
     for recipient in &envelope.recipients {
-        let request = Request {
-            sender: &envelope.sender,
-            recipient: &recipient.address,
-            client: None,
+        let wanted = Wanted {
+            client: ClientKey::Internal,
+            sender: envelope.sender.clone(),
+            recipient: recipient.address.clone(),
+            ip: None,
             is_local_submission: false,
         };
-        let resolved = routing.decide(|ask| admission.router.resolve(ask, &request)).await;
-        let Resolution { outcome, failed, .. } = resolved.map_err(NotStored::Map)?;
-        let added = match outcome {
-            Outcome::Deliver(deliveries) => add(&mut plan, recipient, deliveries, failed),
-            Outcome::Refuse(refusal) => {
-                let address = recipient.address.clone();
-                add(&mut plan, recipient, Vec::new(), vec![Failed { address, refusal, sender: None, copy: None }])
+        let resolved = service.expansions.resolve(routing, &wanted, &settings).await.map_err(not_now)?;
+        let added = match resolved {
+            Resolved::Short(Resolution { outcome: Outcome::Deliver(deliveries), failed, .. }) => {
+                plan.add(recipient, deliveries, failed)
             }
-            Outcome::Discard => {
+            Resolved::Long(Expanded::Members(members)) => plan.add_members(recipient, members),
+            Resolved::Short(Resolution { outcome: Outcome::Refuse(refusal), .. })
+            | Resolved::Long(Expanded::Refused(refusal)) => {
+                let address = recipient.address.clone();
+                plan.add(recipient, Vec::new(), vec![Failed { address, refusal, sender: None, copy: None }])
+            }
+            Resolved::Short(Resolution { outcome: Outcome::Discard, .. }) | Resolved::Long(Expanded::Discarded) => {
                 plan.discard(recipient);
                 Ok(())
             }
         };
-        added.map_err(|TooMany| {
+        // A report has few recipients.
+        added.map_err(|_: NotAdded| {
             NotStored::Map(format!("rules make too many messages of <{}>", recipient.address).into())
         })?;
     }
     Ok(plan)
 }
 
-fn add(
-    plan: &mut Plan,
-    recipient: &Recipient,
-    mut deliveries: Vec<Delivery>,
-    mut failed: Vec<Failed>,
-) -> Result<(), TooMany> {
-    // RFC 5321 §4.5.5: a report has the null sender
-    deliveries.iter_mut().for_each(|one| one.sender = None);
-    failed.iter_mut().for_each(|one| one.sender = None);
-    plan.add(recipient, deliveries, failed)
-}
-
 /// Makes a message durable, and puts it in line if it is not held.
 async fn store(
     service: &Service,
-    spool: &Spool,
+    spool: &Arc<Spool>,
     envelope: &Envelope,
-    encoded: &Encoded,
+    encoded: &Arc<Encoded>,
     kind: &Kind,
     content: Bytes,
     class: Class,

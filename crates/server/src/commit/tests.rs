@@ -43,7 +43,12 @@ impl Trial {
         while let Some(piece) = pieces.next() {
             if pieces.peek().is_none() {
                 let stored = content
-                    .commit(&self.keeper, &Encoded::new(&envelope(id).unwrap()), piece.to_vec(), State::default())
+                    .commit(
+                        &self.keeper,
+                        &Arc::new(Encoded::new(&envelope(id).unwrap())),
+                        piece.to_vec(),
+                        State::default(),
+                    )
                     .await?;
                 assert_eq!(stored, body.len() as u64);
                 return Ok(id);
@@ -127,7 +132,7 @@ async fn a_busy_disk_is_waited_for() {
             tokio::spawn(async move {
                 let id = keeper.next_id();
                 Content::new(id)
-                    .commit(&keeper, &Encoded::new(&envelope(id).unwrap()), body(50_000), State::default())
+                    .commit(&keeper, &Arc::new(Encoded::new(&envelope(id).unwrap())), body(50_000), State::default())
                     .await
             })
         })

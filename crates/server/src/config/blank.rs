@@ -264,6 +264,7 @@ fn maps(n: u8) -> Maps {
         bad_line: if n == 1 { BadLine::KeepOld } else { BadLine::Skip },
         interval: Duration::from_secs(n.into()),
         size_max: n.into(),
+        expansions_size_max: n.into(),
     }
 }
 

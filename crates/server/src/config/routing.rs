@@ -77,6 +77,8 @@ pub struct Maps {
     pub interval: Duration,
     /// The most octets of one file.
     pub size_max: u64,
+    /// The most octets of memory for what long lists become.
+    pub expansions_size_max: u64,
 }
 
 /// When the access map is asked about clients and senders.

@@ -26,7 +26,7 @@ pub use rate::Rate;
 pub use request::{LINE_BYTES_MAX, Request, RequestError};
 pub use serve::{CONNECTIONS_MAX, GUEST_CONNECTIONS_MAX, GUESTS_MAX, Handler, LINE_TIME_MAX, RESERVED, serve};
 pub use socket::{BindError, ControlSocket};
-pub use status::{Deliveries, Status, Stopping};
+pub use status::{Deliveries, ExpansionFigures, Status, Stopping};
 
 #[cfg(test)]
 mod tests;

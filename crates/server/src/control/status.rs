@@ -62,6 +62,8 @@ pub struct Status {
     pub pickup_files: u64,
     /// So many that somebody may hand in no more.
     pub pickup_full: bool,
+    /// What long lists become.
+    pub expansions: ExpansionFigures,
     /// Lines the log had to drop since the start.
     pub log_dropped: u64,
     /// Why the log cannot be written now.
@@ -78,6 +80,23 @@ pub struct Status {
     pub pressure: Pressure,
     /// What it holds.
     pub spool: Statistics,
+}
+
+/// Expansions of long lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExpansionFigures {
+    /// Expansions since the start.
+    pub made: u64,
+    /// RCPTs since the start that were answered from one that was kept.
+    pub shared: u64,
+    /// RCPTs since the start that were answered 451 since too many waited.
+    pub refused: u64,
+    /// RCPTs that wait for a thread.
+    pub waiting: u64,
+    /// Expansions that are kept.
+    pub kept: u64,
+    /// About how many octets of memory those take.
+    pub kept_bytes: u64,
 }
 
 /// What became of recipients since the start.
@@ -152,6 +171,14 @@ impl Status {
                 "fullest": self.fullest,
             },
             "pickup": { "files": self.pickup_files, "full": self.pickup_full },
+            "expansions": {
+                "made": self.expansions.made,
+                "shared": self.expansions.shared,
+                "refused": self.expansions.refused,
+                "waiting": self.expansions.waiting,
+                "kept": self.expansions.kept,
+                "kept_bytes": self.expansions.kept_bytes,
+            },
             "log": {
                 "dropped": self.log_dropped,
                 "failing": self.log_failing.as_ref().map(|why| json!({ "target": why.target, "reason": why.reason })),

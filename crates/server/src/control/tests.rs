@@ -323,6 +323,7 @@ fn a_status_is_one_line() {
         log_dropped: 0,
         pickup_files: 0,
         pickup_full: false,
+        expansions: ExpansionFigures::default(),
         spool_path: "/var/spool".into(),
         file_system: "tmpfs".into(),
         volatile: true,

@@ -10,6 +10,9 @@ use spool::envelope::Encoded;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// Destinations of one message that go in line while the scheduler is locked: with hundreds of thousands that would take long.
+const NAMES_IN_A_ROW: usize = 500;
+
 /// What became of a message that went in line.
 #[derive(Default)]
 struct Lined {
@@ -34,7 +37,10 @@ impl Dispatch {
     /// A message is durable and waits for an operator: its destinations are looked at when that time is over.
     pub(crate) fn accepted_for_later(&self, envelope: &Envelope, encoded: &Encoded) {
         let names: BTreeSet<&[u8]> = (0..envelope.recipients.len()).map(|at| encoded.destination(at)).collect();
-        self.tell(|scheduler, now| names.iter().for_each(|name| scheduler.restore(name, now)));
+        let names: Vec<&[u8]> = names.into_iter().collect();
+        for some in names.chunks(NAMES_IN_A_ROW) {
+            self.tell(|scheduler, now| some.iter().for_each(|name| scheduler.restore(name, now)));
+        }
     }
 
     /// A message that is not in the spool goes in line. False: for some of it that is of no use, it has to be stored.
@@ -101,15 +107,19 @@ impl Dispatch {
         for (number, position) in (0..envelope.recipients.len()).zip(0_u32..) {
             jobs.entry(encoded.destination(number)).or_default().push(position);
         }
-        self.tell(|scheduler, now| {
-            for (name, mut positions) in jobs {
-                positions.retain(|position| is_meant(scheduler, name, *position));
-                let positions = if self.moves(now) { self.here(message, positions, name) } else { positions };
-                if !positions.is_empty() {
-                    add(scheduler, name, Positions::from(positions.as_slice()), now);
+        let mut jobs = jobs.into_iter().peekable();
+        while jobs.peek().is_some() {
+            // The others need the scheduler too.
+            self.tell(|scheduler, now| {
+                for (name, mut positions) in jobs.by_ref().take(NAMES_IN_A_ROW) {
+                    positions.retain(|position| is_meant(scheduler, name, *position));
+                    let positions = if self.moves(now) { self.here(message, positions, name) } else { positions };
+                    if !positions.is_empty() {
+                        add(scheduler, name, Positions::from(positions.as_slice()), now);
+                    }
                 }
-            }
-        });
+            });
+        }
         lined
     }
 }

@@ -29,3 +29,4 @@ pub mod seccomp;
 pub mod signals;
 pub mod systemd;
 pub(crate) mod threads;
+pub(crate) mod turns;

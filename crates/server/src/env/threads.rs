@@ -31,6 +31,8 @@ pub(crate) enum Undone {
 pub(crate) struct Threads {
     name: &'static str,
     threads_max: usize,
+    /// How much the threads stand back where processors are short ([`Threads::nice`]).
+    niceness: i32,
     shared: Arc<Shared>,
     /// The system gives no thread.
     #[cfg(test)]
@@ -64,10 +66,18 @@ impl Threads {
         Self {
             name,
             threads_max,
+            niceness: 0,
             shared: Arc::default(),
             #[cfg(test)]
             is_short: std::sync::atomic::AtomicBool::default(),
         }
+    }
+
+    /// The same, which stand back behind all other threads where processors are short: `nice(2)`, which on Linux is for a thread.
+    /// Only for work that holds no lock that others wait for.
+    pub(crate) fn nice(mut self, niceness: i32) -> Self {
+        self.niceness = niceness;
+        self
     }
 
     /// Does `work` when it is its turn.
@@ -120,8 +130,15 @@ impl Threads {
         if self.is_short.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(std::io::ErrorKind::WouldBlock.into());
         }
-        let shared = Arc::clone(&self.shared);
-        std::thread::Builder::new().name(self.name.to_owned()).spawn(move || shared.work()).map(drop)
+        let (shared, niceness) = (Arc::clone(&self.shared), self.niceness);
+        let life = move || {
+            if niceness != 0 {
+                // Where it is not allowed the work is done all the same.
+                rustix::process::nice(niceness).ok();
+            }
+            shared.work();
+        };
+        std::thread::Builder::new().name(self.name.to_owned()).spawn(life).map(drop)
     }
 }
 

@@ -9,7 +9,11 @@ use super::courier::Carried;
 use super::file::Handed;
 use crate::commit::{Content, PIECE_BYTES, Sort, class_of, first_state};
 use crate::env::blocking;
-use crate::routing::plan::{Kind, Plan, TooMany};
+use crate::routing::expansions::{
+    ClientKey, ExpandError, Expanded, HeldTurn, PlannedMessage, Resolved, Settings, Wanted,
+};
+use crate::routing::members::Members;
+use crate::routing::plan::{Kind, Plan};
 use crate::routing::{Admission, Routing};
 use crate::service::Service;
 use crate::settle;
@@ -17,7 +21,7 @@ use crate::submit::adoption::Adopted;
 use mail::header::{HeaderSection, Item, LineEnd};
 use mail::{Address, Client, Envelope, Protocol, QueueId, Received, Recipient, ReversePath};
 use observe::{Event, Relay, Severity};
-use route::resolve::{Failed, Outcome, Request, SenderKind};
+use route::resolve::{Failed, Outcome, Resolution, SenderKind};
 use schedule::Class;
 use spool::envelope::Encoded;
 use spool::{Change, Pressure, State, Status, Store as _};
@@ -43,8 +47,8 @@ pub(super) struct Adoption {
 
 /// A message as it is stored.
 struct Outgoing {
-    envelope: Envelope,
-    encoded: Encoded,
+    envelope: Arc<Envelope>,
+    encoded: Arc<Encoded>,
     first: State,
     kind: Kind,
 }
@@ -68,7 +72,7 @@ impl Adoption {
         let said = self.header().await;
         let live = self.service.live.load_full();
         let class = class_of(&self.handed.submission.params, said.sort, live.config.delivery.bulk_precedence);
-        let (messages, dropped) = match self.outgoing(class).await {
+        let (messages, dropped, _turns) = match self.outgoing(class).await {
             Ok(outgoing) => outgoing,
             Err(why) => return Carried::Later(why.to_string(), Vec::new()),
         };
@@ -110,11 +114,11 @@ impl Adoption {
     }
 
     /// The messages that it becomes by the maps in force, nothing if they drop all of it; and the recipients that they drop.
-    async fn outgoing(&self, class: Class) -> Result<(Vec<Outgoing>, Vec<Address>), Arc<str>> {
+    async fn outgoing(&self, class: Class) -> Result<(Vec<Outgoing>, Vec<Address>, HeldTurn), Arc<str>> {
         let routing = self.service.routing.load_full();
         let envelope = self.envelope();
         let recipients = &self.handed.submission.recipients;
-        let (parts, dropped) = match routing.admission() {
+        let (parts, dropped, turns) = match routing.admission() {
             Some(admission) => self.by_maps(&routing, admission, envelope).await?,
             None => {
                 let hold = self.adopted.hold.as_deref().map(Into::into);
@@ -122,54 +126,41 @@ impl Adoption {
                 let live = self.service.live.load();
                 let part = |(number, some): (usize, &[Recipient])| {
                     let part = Envelope { id: self.id_of(number), recipients: some.to_vec(), ..envelope.clone() };
-                    let encoded = live.encode(&part);
-                    (part, encoded, kind.clone())
+                    let encoded = Arc::new(live.encode(&part));
+                    PlannedMessage { envelope: Arc::new(part), encoded, kind: kind.clone() }
                 };
-                (recipients.chunks(RECIPIENTS_MAX).enumerate().map(part).collect(), Vec::new())
+                (recipients.chunks(RECIPIENTS_MAX).enumerate().map(part).collect(), Vec::new(), None)
             }
         };
-        let messages = parts.into_iter().map(|(envelope, encoded, kind): (Envelope, _, Kind)| {
+        let messages = parts.into_iter().map(|PlannedMessage { envelope, encoded, kind }| {
             let first = self.first_state(&envelope, class, &kind);
             Outgoing { envelope, encoded, first, kind }
         });
-        Ok((messages.collect(), dropped))
+        Ok((messages.collect(), dropped, turns))
     }
 
     async fn by_maps(
         &self,
-        routing: &Routing,
+        routing: &Arc<Routing>,
         admission: &Admission,
         mut envelope: Envelope,
-    ) -> Result<(Vec<(Envelope, Encoded, Kind)>, Vec<Address>), Arc<str>> {
+    ) -> Result<(Vec<PlannedMessage>, Vec<Address>, HeldTurn), Arc<str>> {
+        let text = |error: ExpandError| Arc::<str>::from(error.to_string());
+        let expansions = &self.service.expansions;
+        let client = ClientKey::Process(self.handed.uid);
+        let settings = Settings::of(&self.service.live.load().config.maps);
         let (mut plans, mut dropped) = (vec![self.plan()], Vec::new());
         for recipient in &self.handed.submission.recipients {
-            let request = Request {
-                sender: &envelope.sender,
-                recipient: &recipient.address,
-                client: None,
+            let wanted = Wanted {
+                client: client.clone(),
+                sender: envelope.sender.clone(),
+                recipient: recipient.address.clone(),
+                ip: None,
                 is_local_submission: true,
             };
-            let resolution = routing.decide(|ask| admission.router.resolve(ask, &request)).await?;
-            let (deliveries, failed) = match resolution.outcome {
-                Outcome::Deliver(deliveries) => (deliveries, resolution.failed),
-                Outcome::Discard => {
-                    dropped.push(recipient.address.clone());
-                    continue;
-                }
-                Outcome::Refuse(refusal) if refusal.code < 500 => {
-                    return Err(format!("{} {} <{}>", refusal.code, refusal.text, recipient.address).into());
-                }
-                Outcome::Refuse(refusal) => {
-                    let address = recipient.address.clone();
-                    (Vec::new(), vec![Failed { address, refusal, sender: None, copy: None }])
-                }
-            };
-            let fits = plans.last_mut().map(|plan| plan.add(recipient, deliveries.clone(), failed.clone()));
-            if !matches!(fits, Some(Ok(()))) {
-                let mut plan = self.plan();
-                plan.add(recipient, deliveries, failed)
-                    .map_err(|TooMany| Arc::<str>::from(format!("<{}> leads to too many lists", recipient.address)))?;
-                plans.push(plan);
+            let resolved = expansions.resolve(routing, &wanted, &settings).await.map_err(text)?;
+            if !self.add(&mut plans, recipient, resolved)? {
+                dropped.push(recipient.address.clone());
             }
         }
         if envelope.sender != ReversePath::Null {
@@ -178,19 +169,44 @@ impl Adoption {
             envelope.sender = known.await?;
         }
         let mut number = 0;
-        let mut made = Vec::new();
+        let (mut made, mut turns) = (Vec::new(), None);
         for plan in plans.into_iter().filter(|plan| !plan.is_nothing()) {
-            let id_of = |_| {
-                number += 1;
-                self.id_of(number - 1)
-            };
-            let messages = plan.into_messages(&envelope, id_of);
-            made.extend(messages.into_iter().map(|(envelope, destinations, kind)| {
-                let encoded = Encoded::with(&envelope, destinations);
-                (envelope, encoded, kind)
-            }));
+            let ids = (number..number + plan.len()).map(|number| self.id_of(number)).collect();
+            let part = expansions.messages(client.clone(), plan, envelope.clone(), ids).await.map_err(text)?;
+            number += part.messages.len();
+            made.extend(part.messages);
+            turns = turns.or(part.turn);
         }
-        Ok((made, dropped))
+        Ok((made, dropped, turns))
+    }
+
+    /// Puts a recipient into the last plan, or into one more; false: it is dropped.
+    fn add(&self, plans: &mut Vec<Plan>, recipient: &Recipient, resolved: Resolved) -> Result<bool, Arc<str>> {
+        let members = match resolved {
+            Resolved::Short(Resolution { outcome: Outcome::Discard, .. }) | Resolved::Long(Expanded::Discarded) => {
+                return Ok(false);
+            }
+            Resolved::Short(Resolution { outcome: Outcome::Refuse(refusal), .. })
+            | Resolved::Long(Expanded::Refused(refusal)) => {
+                if refusal.code < 500 {
+                    return Err(format!("{} {} <{}>", refusal.code, refusal.text, recipient.address).into());
+                }
+                let address = recipient.address.clone();
+                Arc::new(Members::new(Vec::new(), vec![Failed { address, refusal, sender: None, copy: None }]))
+            }
+            Resolved::Short(Resolution { outcome: Outcome::Deliver(deliveries), failed, .. }) => {
+                Arc::new(Members::new(deliveries, failed))
+            }
+            Resolved::Long(Expanded::Members(members)) => members,
+        };
+        let fits = plans.last_mut().map(|plan| plan.add_members(recipient, Arc::clone(&members)));
+        if fits != Some(Ok(())) {
+            let mut plan = self.plan();
+            plan.add_members(recipient, members)
+                .map_err(|_| Arc::<str>::from(format!("<{}> leads to too many lists", recipient.address)))?;
+            plans.push(plan);
+        }
+        Ok(true)
     }
 
     fn plan(&self) -> Plan {

@@ -6,12 +6,16 @@
 //! | File | Holds |
 //! |---|---|
 //! | `load` | from the configuration and its files to a routing |
+//! | `expansions` | what long lists become, shared by all sessions |
+//! | `members` | one such list |
 //! | `people` | accounts by name, for the log |
 //! | `plan` | the messages that a transaction becomes |
 //! | `watch` | files that change while the server runs |
 
 mod aliases;
+pub(crate) mod expansions;
 pub(crate) mod load;
+pub(crate) mod members;
 pub(crate) mod people;
 pub(crate) mod plan;
 pub(crate) mod watch;

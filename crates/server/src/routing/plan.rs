@@ -4,14 +4,21 @@
 //! the members of a list with an owner are a message of their own, and so is what is held. All messages of a transaction
 //! are durable before its one `250`.
 //!
+//! A recipient with few deliveries goes into the messages at once. Of a long list the plan holds the shared [`Members`] alone, and
+//! decides by their figures whether the transaction takes one more; [`Plan::merge`] makes messages of them at the end, where time
+//! that is linear in their number holds up nobody. What is named behind a long list waits for that too, so that the order stays.
+//!
 //! Invariant: nobody is in two messages by the same way, however many recipients and lists led to him. Whoever is on two lists
 //! with owners has it from the list that was named first, as with sendmail.
 
+use super::members::Members;
 use crate::config;
 use mail::{Address, Envelope, Notify, QueueId, Recipient, RecipientParams, ReversePath};
 use route::destination::{Destination, To};
-use route::resolve::{Acknowledge, CopyDsn, Delivery, Failed};
+use route::resolve::{Acknowledge, CopyDsn, Delivery, Failed, Outcome, Resolution};
+use std::borrow::Cow;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Messages that one transaction may become; a recipient beyond is refused for now, and comes in another transaction.
 pub(crate) const MESSAGES_MAX: usize = 16;
@@ -19,21 +26,36 @@ pub(crate) const MESSAGES_MAX: usize = 16;
 const RECIPIENTS_MAX: usize = 50_000;
 
 /// What the recipients so far become.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Plan {
     messages: Vec<Message>,
     /// Who is in `messages` already, and where his mail goes.
     known: HashSet<(Box<str>, Vec<u8>)>,
+    /// What was accepted after `messages` and is not in them yet, from the first long list on.
+    later: Vec<Later>,
+    /// How many recipients of each kind there are in all, those twice that two of `later` have.
+    totals: Vec<(Kind, usize)>,
     /// Recipients that were accepted and are dropped, as an entry demands.
     discarded: Vec<Address>,
     /// All of it is dropped, as an entry for client or sender demands.
     pub(crate) is_discarded: bool,
     /// All of it is held, for this reason.
     pub(crate) quarantine: Option<Box<str>>,
+    /// It is a report, which keeps the null sender on a list too.
+    pub(crate) is_report: bool,
     /// The safest of what rules say of when it is said to be accepted.
     acknowledge: Option<Acknowledge>,
     /// For some of it no rule says that.
     has_unruled: bool,
+    /// [`RECIPIENTS_MAX`], or fewer in a test.
+    recipients_max: usize,
+}
+
+/// A recipient whose members are in no message yet.
+#[derive(Debug)]
+struct Later {
+    params: RecipientParams,
+    members: Arc<Members>,
 }
 
 /// A message that a transaction becomes.
@@ -45,7 +67,7 @@ pub(crate) struct Message {
 }
 
 /// What the recipients of one message have in common.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Kind {
     /// The sender, where it is not that of the transaction.
     pub(crate) sender: Option<ReversePath>,
@@ -55,35 +77,73 @@ pub(crate) struct Kind {
     pub(crate) queue_only: bool,
 }
 
-/// There are too many messages already.
+impl Kind {
+    /// Of the message that a delivery goes into.
+    pub(super) fn of(delivery: &Delivery) -> Self {
+        Self { sender: delivery.sender.clone(), hold: delivery.hold.clone(), queue_only: delivery.queue_only }
+    }
+
+    /// Of the message in which somebody fails.
+    pub(super) fn of_failed(failed: &Failed) -> Self {
+        Self { sender: failed.sender.clone(), ..Self::default() }
+    }
+}
+
+/// Why a recipient is not in the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooMany;
+pub(crate) enum NotAdded {
+    /// The transaction would become too many messages.
+    TooMany,
+    /// That cannot be said before [`Plan::merge`]: long lists may have members in common.
+    Unmerged,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            messages: Vec::new(),
+            known: HashSet::new(),
+            later: Vec::new(),
+            totals: Vec::new(),
+            discarded: Vec::new(),
+            is_discarded: false,
+            quarantine: None,
+            is_report: false,
+            acknowledge: None,
+            has_unruled: false,
+            recipients_max: RECIPIENTS_MAX,
+        }
+    }
+}
 
 impl Plan {
     /// An accepted recipient becomes these deliveries.
     ///
     /// # Errors
-    /// The transaction would become too many messages; nothing of the recipient is in the plan then.
+    /// Nothing of the recipient is in the plan then.
     pub(crate) fn add(
         &mut self,
         recipient: &Recipient,
         deliveries: Vec<Delivery>,
         failed: Vec<Failed>,
-    ) -> Result<(), TooMany> {
+    ) -> Result<(), NotAdded> {
+        if !self.later.is_empty() {
+            return self.add_members(recipient, Arc::new(Members::new(deliveries, failed)));
+        }
         let is_alone = deliveries.iter().filter(|one| !one.is_copy).count() + failed.len() == 1;
         let mut parts = Vec::with_capacity(deliveries.len() + failed.len());
         let mut ruled = Vec::with_capacity(parts.capacity());
         for one in deliveries {
             ruled.push(one.acknowledge);
-            let kind = Kind { sender: one.sender, hold: one.hold, queue_only: one.queue_only };
+            let kind = self.kind_here(&Kind::of(&one)).into_owned();
             let copy = one.is_copy.then_some(one.copy_dsn);
-            let params = params(recipient, is_alone, copy, kind.sender.is_some());
+            let params = params(&recipient.params, is_alone, copy, kind.sender.is_some());
             parts.push((kind, one.address, params, one.destination));
         }
         for one in failed {
             ruled.push(None);
-            let kind = Kind { sender: one.sender, ..Kind::default() };
-            let params = params(recipient, is_alone, one.copy, kind.sender.is_some());
+            let kind = self.kind_here(&Kind::of_failed(&one)).into_owned();
+            let params = params(&recipient.params, is_alone, one.copy, kind.sender.is_some());
             let (status, text) = (one.refusal.status, one.refusal.text.into());
             parts.push((kind, one.address, params, Destination::new(To::Error { status, text })));
         }
@@ -94,7 +154,7 @@ impl Plan {
             }
         }
         if kinds.len() > MESSAGES_MAX {
-            return Err(TooMany);
+            return Err(NotAdded::TooMany);
         }
         self.acknowledge = self.acknowledge.into_iter().chain(ruled.iter().flatten().copied()).min();
         self.has_unruled |= ruled.contains(&None);
@@ -102,12 +162,122 @@ impl Plan {
             let who = destination.who(&address);
             let destination = destination.to_bytes();
             if self.known.insert((who, destination.clone())) {
-                let message = self.message_of(&kind);
-                message.recipients.push(Recipient { address, params });
-                message.destinations.push(destination);
+                self.push(&kind, Recipient { address, params }, destination);
             }
         }
         Ok(())
+    }
+
+    /// An accepted recipient becomes these members. The time does not depend on their number.
+    ///
+    /// # Errors
+    /// Nothing of the recipient is in the plan then.
+    pub(crate) fn add_members(&mut self, recipient: &Recipient, members: Arc<Members>) -> Result<(), NotAdded> {
+        self.judge(members.kinds().map(|(kind, _)| kind))?;
+        self.acknowledge = self.acknowledge.into_iter().chain(members.acknowledge).min();
+        self.has_unruled |= members.has_unruled;
+        // A list that was named before has nobody new.
+        if self.later.iter().any(|later| Arc::ptr_eq(&later.members, &members)) {
+            return Ok(());
+        }
+        if self.later.is_empty() {
+            self.totals = self.totals_of_messages();
+        }
+        // A kind of which all are duplicates has no message.
+        for (kind, count) in members.kinds().filter(|(_, count)| *count > 0) {
+            let kind = &*self.kind_here(kind);
+            match self.totals.iter_mut().find(|(known, _)| known == kind) {
+                Some((_, total)) => *total += count,
+                None => self.totals.push((kind.clone(), count)),
+            }
+        }
+        self.later.push(Later { params: recipient.params.clone(), members });
+        Ok(())
+    }
+
+    /// Whether there is room for recipients of these kinds, each of which stands here once: what [`Plan::add`] would say of them.
+    fn judge<'k>(&self, kinds: impl Iterator<Item = &'k Kind> + Clone) -> Result<(), NotAdded> {
+        let new = |is_known: &dyn Fn(&Kind) -> bool| {
+            kinds.clone().filter(|kind| !is_known(&self.kind_here(kind))).take(MESSAGES_MAX + 1).count()
+        };
+        let fewest = self.messages.len() + new(&|kind| self.messages.iter().any(|message| message.kind == *kind));
+        if fewest > MESSAGES_MAX {
+            return Err(NotAdded::TooMany);
+        }
+        if self.later.is_empty() {
+            return Ok(());
+        }
+        let most = self.len() + new(&|kind| self.totals.iter().any(|(known, _)| known == kind));
+        if most > MESSAGES_MAX { Err(NotAdded::Unmerged) } else { Ok(()) }
+    }
+
+    /// The kind of message that recipients of this kind go into.
+    fn kind_here<'k>(&self, kind: &'k Kind) -> Cow<'k, Kind> {
+        match self.is_report && kind.sender.is_some() {
+            true => Cow::Owned(Kind { sender: None, ..kind.clone() }),
+            false => Cow::Borrowed(kind),
+        }
+    }
+
+    /// Whether it takes [`Self::merge`] to say if there is room for what a recipient becomes.
+    pub(crate) fn may_have_to_merge(&self, resolution: &Resolution) -> bool {
+        let Outcome::Deliver(deliveries) = &resolution.outcome else { return false };
+        if self.later.is_empty() {
+            return false;
+        }
+        let mut kinds: Vec<Kind> = Vec::new();
+        let of = deliveries.iter().map(Kind::of).chain(resolution.failed.iter().map(Kind::of_failed));
+        for kind in of {
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        self.judge(kinds.iter()) == Err(NotAdded::Unmerged)
+    }
+
+    /// The same for members.
+    pub(crate) fn may_have_to_merge_members(&self, members: &Members) -> bool {
+        self.judge(members.kinds().map(|(kind, _)| kind)) == Err(NotAdded::Unmerged)
+    }
+
+    fn totals_of_messages(&self) -> Vec<(Kind, usize)> {
+        let mut totals: Vec<(Kind, usize)> = Vec::new();
+        for message in &self.messages {
+            match totals.iter_mut().find(|(kind, _)| *kind == message.kind) {
+                Some((_, total)) => *total += message.recipients.len(),
+                None => totals.push((message.kind.clone(), message.recipients.len())),
+            }
+        }
+        totals
+    }
+
+    /// Puts all into messages that is not in one yet. The time is linear in the number of members.
+    pub(crate) fn merge(&mut self) {
+        self.merge_later(false);
+    }
+
+    /// `is_last`: nothing is added any more.
+    fn merge_later(&mut self, is_last: bool) {
+        let later = std::mem::take(&mut self.later);
+        self.totals = Vec::new();
+        // Of a list that is alone nobody is known already, or is met again.
+        let is_only = is_last && self.messages.is_empty() && later.len() == 1;
+        for Later { params: of, members } in later {
+            for one in members.iter() {
+                if !is_only && !self.known.insert((one.destination.who(one.address), one.name.to_vec())) {
+                    continue;
+                }
+                let kind = self.kind_here(one.kind);
+                let params = params(&of, members.is_alone, one.copy, kind.sender.is_some());
+                self.push(&kind, Recipient { address: one.address.clone(), params }, one.name.to_vec());
+            }
+        }
+    }
+
+    /// How many recipients its messages have, at most.
+    pub(crate) fn recipients_max(&self) -> usize {
+        self.messages.iter().map(|message| message.recipients.len()).sum::<usize>()
+            + self.later.iter().map(|later| later.members.len()).sum::<usize>()
     }
 
     /// When all of it is said to be accepted, where the listener says this: the safest for anybody.
@@ -136,30 +306,38 @@ impl Plan {
 
     /// Whether nothing of the transaction goes anywhere.
     pub(crate) fn is_nothing(&self) -> bool {
-        self.is_discarded || self.messages.is_empty()
+        self.is_discarded || (self.messages.is_empty() && self.later.is_empty())
     }
 
-    fn message_of(&mut self, kind: &Kind) -> &mut Message {
-        let fits = |message: &Message| message.kind == *kind && message.recipients.len() < RECIPIENTS_MAX;
+    fn push(&mut self, kind: &Kind, recipient: Recipient, destination: Vec<u8>) {
+        let most = self.recipients_max;
+        let fits = |message: &Message| message.recipients.len() < most && message.kind == *kind;
         let at = self.messages.iter().rposition(fits).unwrap_or_else(|| {
             let (recipients, destinations) = (Vec::new(), Vec::new());
             self.messages.push(Message { kind: kind.clone(), recipients, destinations });
             self.messages.len() - 1
         });
-        self.messages.get_mut(at).expect("it was found or pushed")
+        let message = self.messages.get_mut(at).expect("it was found or pushed");
+        message.recipients.push(recipient);
+        message.destinations.push(destination);
     }
 
-    /// How many messages it becomes.
+    /// How many messages it becomes; at most so many, before [`Self::merge`] of lists that have members in common.
     pub(crate) fn len(&self) -> usize {
-        self.messages.len()
+        if self.later.is_empty() {
+            return self.messages.len();
+        }
+        self.totals.iter().map(|(_, total)| total.div_ceil(self.recipients_max)).sum()
     }
 
-    /// The messages, made from the transaction's own envelope; the first has its name, the others those of `next_id`.
+    /// The messages, made from the transaction's own envelope; the first has its name, the others those of `id_of`. The time is
+    /// linear in the number of recipients.
     pub(crate) fn into_messages(
         mut self,
         envelope: &Envelope,
         mut id_of: impl FnMut(usize) -> QueueId,
     ) -> Vec<(Envelope, Vec<Vec<u8>>, Kind)> {
+        self.merge_later(true);
         // What has the sender's own name comes first, and has the name that he is told.
         self.messages.sort_by_key(|message| message.kind != Kind::default());
         let quarantine = self.quarantine;
@@ -179,8 +357,8 @@ impl Plan {
 }
 
 /// What the sender asked for a recipient, as it holds for one of the addresses that he became.
-fn params(recipient: &Recipient, is_alone: bool, copy: Option<CopyDsn>, is_list: bool) -> RecipientParams {
-    let mut params = recipient.params.clone();
+fn params(of: &RecipientParams, is_alone: bool, copy: Option<CopyDsn>, is_list: bool) -> RecipientParams {
+    let mut params = of.clone();
     let notify = match copy {
         Some(CopyDsn::Never) => Some(Notify::NEVER),
         // RFC 3461 §5.2.7.3: reports go to the owner of the list, of what failed
@@ -193,3 +371,6 @@ fn params(recipient: &Recipient, is_alone: bool, copy: Option<CopyDsn>, is_list:
     }
     params
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,16 +6,20 @@
 
 use super::Connection;
 use super::answers::{accepted, not_stored, reply};
+use super::report::report_waiting;
 use crate::commit::{Content, PIECE_BYTES, Sort, class_of, early, first_state};
 use crate::config::Acknowledge;
+use crate::env::blocking;
+use crate::routing::expansions::{HeldTurn, MEMBERS_AT_ONCE, PlannedMessage, PlannedMessages};
 use crate::routing::plan::Kind;
+use crate::service::Service;
 use mail::{Envelope, ReversePath};
 use observe::Ruleset;
 use route::resolve::SenderKind;
 use schedule::Class;
 use smtp::server::Verdict;
 use spool::envelope::Encoded;
-use spool::{Change, Error, Pressure, State, Status, Store as _};
+use spool::{Change, Error, Pressure, Spool, State, Status, Store as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,9 +30,10 @@ const SLOW_DOWN: Duration = Duration::from_millis(100);
 const INLINE_BYTES_MAX: usize = 2 * PIECE_BYTES;
 
 /// A message as it is stored.
+#[derive(Clone)]
 struct Outgoing {
-    envelope: Envelope,
-    encoded: Encoded,
+    envelope: Arc<Envelope>,
+    encoded: Arc<Encoded>,
     first: State,
     kind: Kind,
 }
@@ -61,6 +66,10 @@ impl Connection {
             Some(why) => Err(why),
             None => self.outgoing(&envelope, &contents, class).await,
         };
+        let (outgoing, turn) = match outgoing {
+            Ok((messages, turn)) => (Ok(messages), turn),
+            Err(why) => (Err(why), None),
+        };
         let verdict = match outgoing {
             Ok(messages) if messages.is_empty() => {
                 contents.into_iter().for_each(|content| content.abandon(&self.service.keeper));
@@ -71,7 +80,7 @@ impl Connection {
                 Ok(in_line) => {
                     self.report_accepted(id, &envelope, sort.precedence);
                     self.service.tell_discarded(id, &dropped);
-                    self.dispatch(&messages, in_line, class);
+                    self.dispatch(messages, in_line, class, turn).await;
                     Verdict::AcceptWith(accepted(&id.to_string()))
                 }
                 Err(error) => {
@@ -116,15 +125,17 @@ impl Connection {
         envelope: &Envelope,
         contents: &[Content],
         class: Class,
-    ) -> Result<Vec<Outgoing>, Arc<str>> {
+    ) -> Result<(Vec<Outgoing>, HeldTurn), Arc<str>> {
         let Some(routing) = self.routing.take() else {
-            let encoded = self.service.live.load().encode(envelope);
+            let encoded = Arc::new(self.service.live.load().encode(envelope));
             let (mut first, mut kind) = (first_state(envelope, class), Kind::default());
             self.put_off(&mut first, &mut kind);
-            return Ok(vec![Outgoing { envelope: envelope.clone(), encoded, first, kind }]);
+            return Ok((vec![Outgoing { envelope: Arc::new(envelope.clone()), encoded, first, kind }], None));
         };
         let plan = std::mem::take(&mut self.plan);
-        let Some(admission) = routing.admission().filter(|_| !plan.is_nothing()) else { return Ok(Vec::new()) };
+        let Some(admission) = routing.admission().filter(|_| !plan.is_nothing()) else {
+            return Ok((Vec::new(), None));
+        };
         let mut envelope = Envelope { recipients: Vec::new(), ..envelope.clone() };
         if envelope.sender != ReversePath::Null {
             let sender = envelope.sender.clone();
@@ -133,9 +144,11 @@ impl Connection {
         }
         let give_up = self.service.live.load().config.delivery.give_up_after;
         let now = self.service.unix_now();
-        let id_of = |number: usize| contents.get(number).map_or(envelope.id, Content::id);
-        let made = plan.into_messages(&envelope, id_of).into_iter().map(|(envelope, destinations, mut kind)| {
-            let encoded = Encoded::with(&envelope, destinations);
+        let client = self.subject().key();
+        let ids = contents.iter().map(Content::id).collect();
+        let planned = self.service.expansions.messages(client, plan, envelope, ids).await;
+        let PlannedMessages { messages, turn } = planned.map_err(|error| Arc::<str>::from(error.to_string()))?;
+        let made = messages.into_iter().map(|PlannedMessage { envelope, encoded, mut kind }| {
             let mut first = first_state(&envelope, class);
             if kind.hold.is_some() {
                 first.status = Status::Held;
@@ -146,7 +159,7 @@ impl Connection {
             }
             Outgoing { envelope, encoded, first, kind }
         });
-        Ok(made.collect())
+        Ok((made.collect(), turn))
     }
 
     /// A message that was handed in to be queued waits, unless something else has it wait longer.
@@ -173,15 +186,21 @@ impl Connection {
         if let ([only], [content]) = (messages, contents.as_slice()) {
             let is_early = how != Acknowledge::Durable
                 && content.is_small()
+                && only.encoded.len() <= MEMBERS_AT_ONCE
                 && only.kind == Kind::default()
                 && !live.queues_only()
                 && self.service.keeper.pressure() == Pressure::None
                 && early::may_be_early(&only.envelope);
             if is_early {
-                let (envelope, encoded) = (only.envelope.clone(), only.encoded.clone());
+                let (envelope, encoded) = (Envelope::clone(&only.envelope), Arc::clone(&only.encoded));
                 let message = early::Message { envelope, encoded, content: rest.into(), class };
                 return early::commit(&self.service, how, message).await.map(|_| None);
             }
+        }
+        let mut contents = contents;
+        // Lists with members in common become fewer messages than was thought when the content began.
+        for content in contents.split_off(messages.len().min(contents.len())) {
+            content.abandon(&self.service.keeper);
         }
         let mut bytes = 0;
         let mut stored = Vec::new();
@@ -205,50 +224,72 @@ impl Connection {
         match failed {
             None => Ok(Some(bytes)),
             Some(error) => {
-                self.take_back(&stored);
+                let (spool, service) = (self.service.spool().cloned(), Arc::clone(&self.service));
+                let stored: Vec<Outgoing> = stored.into_iter().cloned().collect();
+                where_it_fits(stored, move |stored| take_back(&service, spool.as_deref(), stored)).await;
                 Err(error)
             }
         }
     }
 
-    /// What is stored of a transaction that was not taken is done, and nobody gets it.
-    fn take_back(&self, stored: &[&Outgoing]) {
-        let Some(spool) = self.service.spool() else { return };
-        for message in stored {
-            let id = message.envelope.id;
-            let done = |recipient| Change {
-                id,
-                recipient,
-                state: State { status: Status::Done, ..message.first },
-                destination: None,
-            };
-            let changes: Vec<Change> = (0..).zip(&message.envelope.recipients).map(|(at, _)| done(at)).collect();
-            if let Err(error) = spool.record(&changes) {
-                let text = format!("{id} was not taken and cannot be removed: {error}; it may be delivered twice");
-                self.service.tell(&observe::Event::Spool { severity: observe::Severity::Error, text: &text });
+    /// What is due goes in line. `bytes`: of the content; `None`: it is in line already.
+    async fn dispatch(&self, messages: Vec<Outgoing>, bytes: Option<u64>, class: Class, turn: HeldTurn) {
+        for (number, message) in messages.iter().enumerate() {
+            if number > 0 || message.kind.sender.is_some() {
+                self.report_clone(&message.envelope);
             }
+        }
+        let (service, octets) = (Arc::clone(&self.service), self.session.content_bytes());
+        let dispatch = move |messages: &[Outgoing]| {
+            messages.iter().for_each(|message| dispatch(&service, message, octets, bytes, class));
+        };
+        where_it_fits(messages, dispatch).await;
+        // They take memory up to here.
+        drop(turn);
+    }
+}
+
+/// Does something with messages: here and now if they have few recipients, else where it holds up nobody.
+async fn where_it_fits(messages: Vec<Outgoing>, what: impl FnOnce(&[Outgoing]) + Send + 'static) {
+    if messages.iter().map(|message| message.encoded.len()).sum::<usize>() <= MEMBERS_AT_ONCE {
+        return what(&messages);
+    }
+    // What it panics about is reported where panics are.
+    drop(blocking::run(move || what(&messages)).await);
+}
+
+/// What is stored of a transaction that was not taken is done, and nobody gets it.
+fn take_back(service: &Service, spool: Option<&Spool>, stored: &[Outgoing]) {
+    let Some(spool) = spool else { return };
+    for message in stored {
+        let id = message.envelope.id;
+        let done = |recipient| Change {
+            id,
+            recipient,
+            state: State { status: Status::Done, ..message.first },
+            destination: None,
+        };
+        let changes: Vec<Change> = (0..).zip(&message.envelope.recipients).map(|(at, _)| done(at)).collect();
+        if let Err(error) = spool.record(&changes) {
+            let text = format!("{id} was not taken and cannot be removed: {error}; it may be delivered twice");
+            service.tell(&observe::Event::Spool { severity: observe::Severity::Error, text: &text });
         }
     }
+}
 
-    /// What is due goes in line. `bytes`: of the content; `None`: it is in line already.
-    fn dispatch(&self, messages: &[Outgoing], bytes: Option<u64>, class: Class) {
-        for (number, message) in messages.iter().enumerate() {
-            let Outgoing { envelope, encoded, first, kind } = message;
-            if number > 0 || kind.sender.is_some() {
-                self.report_clone(envelope);
-            }
-            if let Some(reason) = &kind.hold {
-                self.report_held(envelope, reason);
-            } else if kind.queue_only {
-                self.report_queued(envelope);
-                if let Some(dispatch) = &self.service.dispatch {
-                    dispatch.accepted_for_later(envelope, encoded);
-                }
-            }
-            let is_due = first.status == Status::Waiting && !kind.queue_only;
-            if let Some(bytes) = bytes.filter(|_| is_due) {
-                self.service.dispatch(envelope, encoded, bytes, class);
-            }
+/// A message goes in line if it is due. `octets`: of what the client sent; `bytes`: of its content; `None`: it is in line already.
+fn dispatch(service: &Service, message: &Outgoing, octets: u64, bytes: Option<u64>, class: Class) {
+    let Outgoing { envelope, encoded, first, kind } = message;
+    if let Some(reason) = &kind.hold {
+        report_waiting(service, envelope, octets, 0, Some(reason));
+    } else if kind.queue_only {
+        report_waiting(service, envelope, octets, 0, None);
+        if let Some(dispatch) = &service.dispatch {
+            dispatch.accepted_for_later(envelope, encoded);
         }
+    }
+    let is_due = first.status == Status::Waiting && !kind.queue_only;
+    if let Some(bytes) = bytes.filter(|_| is_due) {
+        service.dispatch(envelope, encoded, bytes, class);
     }
 }

@@ -1,6 +1,7 @@
 //! What a session tells the log: events made of what it knows.
 
 use super::{Connection, End};
+use crate::service::Service;
 use crate::tls::HandshakeError;
 use mail::{Envelope, QueueId, ReplyClass};
 use observe::{Event, Limit, Relay, Ruleset, Severity};
@@ -101,18 +102,8 @@ impl Connection {
             relay,
         });
         if self.service.live.load().queues_only() {
-            self.report_waiting(envelope, class, None);
+            report_waiting(&self.service, envelope, self.session.content_bytes(), class, None);
         }
-    }
-
-    /// A message waits for a queue run.
-    pub(super) fn report_queued(&self, envelope: &Envelope) {
-        self.report_waiting(envelope, 0, None);
-    }
-
-    /// A message is held for a person.
-    pub(super) fn report_held(&self, envelope: &Envelope, reason: &str) {
-        self.report_waiting(envelope, 0, Some(reason));
     }
 
     /// The transaction became one more message.
@@ -127,17 +118,6 @@ impl Connection {
         self.report_accepted(id, envelope, class);
         self.service.tell_discarded(id, envelope.recipients.iter().map(|one| &one.address));
         self.service.tell(&Event::Discarded { id });
-    }
-
-    fn report_waiting(&self, envelope: &Envelope, class: i32, quarantine: Option<&str>) {
-        let id = envelope.id;
-        let recipients: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
-        let to: Vec<&str> = recipients.iter().map(String::as_str).collect();
-        let size = i64::try_from(self.session.content_bytes()).unwrap_or(i64::MAX);
-        // sendmail's formula.
-        let recipients = 30_000 * i64::try_from(to.len()).unwrap_or(0);
-        let priority = size.saturating_add(recipients).saturating_sub(1_800 * i64::from(class));
-        self.service.tell(&Event::Queued { id, to: &to, mailer: "esmtp", priority, quarantine });
     }
 
     /// The spool did not take the message. The refusal itself is logged with the reply.
@@ -267,6 +247,24 @@ impl Connection {
         }
         self.end_transaction();
     }
+}
+
+/// A message waits for a queue run; with a reason it is held for a person. `octets`: of its content, without trace lines.
+pub(super) fn report_waiting(
+    service: &Service,
+    envelope: &Envelope,
+    octets: u64,
+    class: i32,
+    quarantine: Option<&str>,
+) {
+    let id = envelope.id;
+    let recipients: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
+    let to: Vec<&str> = recipients.iter().map(String::as_str).collect();
+    let size = i64::try_from(octets).unwrap_or(i64::MAX);
+    // sendmail's formula.
+    let recipients = 30_000 * i64::try_from(to.len()).unwrap_or(0);
+    let priority = size.saturating_add(recipients).saturating_sub(1_800 * i64::from(class));
+    service.tell(&Event::Queued { id, to: &to, mailer: "esmtp", priority, quarantine });
 }
 
 /// Why the spool takes no more, with the next step, and the limit that was reached: its own, or the room that the file system has.

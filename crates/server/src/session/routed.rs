@@ -1,7 +1,8 @@
 //! Senders and recipients where there are maps: the access map judges, then the router says what becomes of a recipient.
 //!
 //! Maps in memory are asked while the input is still in its buffer; where somebody outside has to be asked, the question of the
-//! session stays open meanwhile. A transaction keeps the maps it began with.
+//! session stays open meanwhile. A transaction keeps the maps it began with. A recipient that is a long list is answered by
+//! [`Expansions`](expansions::Expansions), and costs the runtime no more than any other.
 //!
 //! | Entry | Client hears | Message |
 //! |---|---|---|
@@ -15,7 +16,8 @@ use super::Connection;
 use super::answers::reply;
 use crate::admit::Facts;
 use crate::dns::ClientName;
-use crate::routing::plan::{Plan, TooMany};
+use crate::routing::expansions::{self, ClientKey, Expanded, Resolved, Wanted};
+use crate::routing::plan::{NotAdded, Plan};
 use crate::routing::{Admission, Routing};
 use crate::tls::Shown;
 use mail::{Client, Recipient, Reply, ReplyCode, ReversePath};
@@ -39,7 +41,7 @@ pub(super) struct SenderRuled {
 pub(super) struct RecipientRuled {
     admitted: Ruled,
     /// `None`: he was refused before.
-    resolution: Option<Resolution>,
+    resolved: Option<Resolved>,
 }
 
 /// What a session knows that the maps judge; it outlives a look-up.
@@ -131,34 +133,54 @@ impl Subject {
         Ok(SenderRuled { client, sender })
     }
 
+    fn admit_recipient(&self, admission: &Admission, recipient: &Recipient, ask: &mut Ask<'_>) -> Result<Ruled, Stop> {
+        let Admission { router, access } = admission;
+        let sender = router.canonical_path(ask, &self.sender)?;
+        let address = router.canonical(ask, &recipient.address)?;
+        let admitted = access.recipient(ask, &self.client(), &sender, &address, &router.classes)?;
+        if matches!(admitted.ruling, Ruling::Refuse(_)) {
+            return Ok(admitted);
+        }
+        // Friends of spam are no friends of connections that others can read.
+        if access.options().delay_checks != DelayChecks::No
+            && let Some(refusal) = self.lacks(access, ask)?
+        {
+            return Ok(Ruled { ruling: Ruling::Refuse(refusal), ..admitted });
+        }
+        Ok(admitted)
+    }
+
+    fn resolve(&self, admission: &Admission, recipient: &Recipient, ask: &mut Ask<'_>) -> Result<Resolved, Stop> {
+        let request = Request {
+            sender: &self.sender,
+            recipient: &recipient.address,
+            client: self.ip(),
+            is_local_submission: self.is_local_submission(),
+        };
+        admission.router.resolve(ask, &request).map(Resolved::Short)
+    }
+
     fn judge_recipient(
         &self,
         admission: &Admission,
         recipient: &Recipient,
         ask: &mut Ask<'_>,
     ) -> Result<RecipientRuled, Stop> {
-        let Admission { router, access } = admission;
-        let sender = router.canonical_path(ask, &self.sender)?;
-        let address = router.canonical(ask, &recipient.address)?;
-        let admitted = access.recipient(ask, &self.client(), &sender, &address, &router.classes)?;
-        if matches!(admitted.ruling, Ruling::Refuse(_)) {
-            return Ok(RecipientRuled { admitted, resolution: None });
-        }
-        // Friends of spam are no friends of connections that others can read.
-        if access.options().delay_checks != DelayChecks::No
-            && let Some(refusal) = self.lacks(access, ask)?
-        {
-            let admitted = Ruled { ruling: Ruling::Refuse(refusal), ..admitted };
-            return Ok(RecipientRuled { admitted, resolution: None });
-        }
-        let request = Request {
-            sender: &self.sender,
-            recipient: &recipient.address,
-            client: self.ip(),
-            is_local_submission: matches!(self.client, Client::Process { .. }),
+        let admitted = self.admit_recipient(admission, recipient, ask)?;
+        let resolved = match admitted.ruling {
+            Ruling::Refuse(_) => None,
+            _ => Some(self.resolve(admission, recipient, ask)?),
         };
-        let resolution = router.resolve(ask, &request)?;
-        Ok(RecipientRuled { admitted, resolution: Some(resolution) })
+        Ok(RecipientRuled { admitted, resolved })
+    }
+
+    const fn is_local_submission(&self) -> bool {
+        matches!(self.client, Client::Process { .. })
+    }
+
+    /// For whom a list is expanded.
+    pub(super) fn key(&self) -> ClientKey {
+        ClientKey::new(&self.client, self.identity.as_deref())
     }
 }
 
@@ -192,12 +214,63 @@ impl Connection {
             self.rule_sender(ruled)
         } else {
             let Some(candidate) = self.session.candidate().cloned() else { return false };
+            if self.service.expansions.is_long(&candidate.address) {
+                return false;
+            }
             let ruled = Routing::decide_at_once(|ask| subject.judge_recipient(admission, &candidate, ask));
-            let Some(ruled) = ruled else { return false };
+            let Some(ruled) = ruled.filter(|ruled| !self.has_to_merge(ruled)) else { return false };
             self.rule_recipient(&candidate, ruled)
         };
         self.session.answer(verdict, now);
         true
+    }
+
+    /// Whether it cannot be said yet if one more recipient makes too many messages.
+    fn has_to_merge(&self, ruled: &Result<RecipientRuled, Arc<str>>) -> bool {
+        match ruled.as_ref().ok().and_then(|ruled| ruled.resolved.as_ref()) {
+            Some(Resolved::Short(resolution)) => self.plan.may_have_to_merge(resolution),
+            Some(Resolved::Long(Expanded::Members(members))) => self.plan.may_have_to_merge_members(members),
+            Some(Resolved::Long(Expanded::Refused(_) | Expanded::Discarded)) | None => false,
+        }
+    }
+
+    /// Judges a recipient; a long list is expanded off the runtime.
+    async fn judge_recipient_in_time(
+        &self,
+        routing: &Arc<Routing>,
+        admission: &Admission,
+        candidate: &Recipient,
+    ) -> Result<RecipientRuled, Arc<str>> {
+        let subject = self.subject();
+        let admitted = routing.decide(|ask| subject.admit_recipient(admission, candidate, ask)).await?;
+        if matches!(admitted.ruling, Ruling::Refuse(_)) {
+            return Ok(RecipientRuled { admitted, resolved: None });
+        }
+        let wanted = Wanted {
+            client: subject.key(),
+            sender: subject.sender.clone(),
+            recipient: candidate.address.clone(),
+            ip: subject.ip(),
+            is_local_submission: subject.is_local_submission(),
+        };
+        let settings = expansions::Settings::of(&self.service.live.load().config.maps);
+        let resolved = self.service.expansions.resolve(routing, &wanted, &settings).await;
+        let resolved = resolved.map_err(|error| Arc::from(error.to_string()))?;
+        Ok(RecipientRuled { admitted, resolved: Some(resolved) })
+    }
+
+    /// Makes messages of the recipients so far, off the runtime.
+    async fn merge_plan(&mut self) -> Result<(), Arc<str>> {
+        let mut plan = std::mem::take(&mut self.plan);
+        let client = self.subject().key();
+        let merge = move || {
+            plan.merge();
+            plan
+        };
+        let merged = self.service.expansions.in_turn(client, merge).await;
+        let (plan, _) = merged.map_err(|error| Arc::from(error.to_string()))?;
+        self.plan = plan;
+        Ok(())
     }
 
     /// The same, with waiting.
@@ -209,7 +282,12 @@ impl Connection {
             self.rule_sender(ruled)
         } else {
             let Some(candidate) = self.session.candidate().cloned() else { return };
-            let ruled = routing.decide(|ask| subject.judge_recipient(admission, &candidate, ask)).await;
+            let mut ruled = self.judge_recipient_in_time(routing, admission, &candidate).await;
+            if self.has_to_merge(&ruled)
+                && let Err(why) = self.merge_plan().await
+            {
+                ruled = Err(why);
+            }
             self.rule_recipient(&candidate, ruled)
         };
         let now = self.elapsed();
@@ -239,7 +317,7 @@ impl Connection {
     }
 
     fn rule_recipient(&mut self, candidate: &Recipient, ruled: Result<RecipientRuled, Arc<str>>) -> Verdict {
-        let RecipientRuled { admitted, resolution } = match ruled {
+        let RecipientRuled { admitted, resolved } = match ruled {
             Ok(ruled) => ruled,
             Err(why) => return self.cannot_say(Ruleset::Rcpt, &why),
         };
@@ -256,21 +334,30 @@ impl Connection {
                 return self.refuse(Ruleset::Rcpt, verdict);
             }
         }
-        let Some(resolution) = resolution else { return Verdict::Accept };
-        match resolution.outcome {
-            Outcome::Refuse(refusal) => self.refuse(Ruleset::Rcpt, refused(&refusal)),
-            Outcome::Discard => {
+        let added = match resolved {
+            None => return Verdict::Accept,
+            Some(
+                Resolved::Short(Resolution { outcome: Outcome::Refuse(refusal), .. })
+                | Resolved::Long(Expanded::Refused(refusal)),
+            ) => return self.refuse(Ruleset::Rcpt, refused(&refusal)),
+            Some(
+                Resolved::Short(Resolution { outcome: Outcome::Discard, .. }) | Resolved::Long(Expanded::Discarded),
+            ) => {
                 self.plan.discard(candidate);
-                Verdict::Accept
+                return Verdict::Accept;
             }
-            Outcome::Deliver(deliveries) => match self.plan.add(candidate, deliveries, resolution.failed) {
-                Ok(()) => Verdict::Accept,
-                // RFC 5321 §4.5.3.1.10: the client sends the others in another transaction
-                Err(TooMany) => {
-                    let text = format!("4.5.3 <{}>... Too many lists in one transaction", candidate.address);
-                    self.refuse(Ruleset::Rcpt, Verdict::Refuse(reply(452, &text)))
-                }
-            },
+            Some(Resolved::Short(Resolution { outcome: Outcome::Deliver(deliveries), failed, .. })) => {
+                self.plan.add(candidate, deliveries, failed)
+            }
+            Some(Resolved::Long(Expanded::Members(members))) => self.plan.add_members(candidate, members),
+        };
+        match added {
+            Ok(()) => Verdict::Accept,
+            // RFC 5321 §4.5.3.1.10: the client sends the others in another transaction
+            Err(NotAdded::TooMany | NotAdded::Unmerged) => {
+                let text = format!("4.5.3 <{}>... Too many lists in one transaction", candidate.address);
+                self.refuse(Ruleset::Rcpt, Verdict::Refuse(reply(452, &text)))
+            }
         }
     }
 

@@ -115,6 +115,7 @@ impl Rig {
             office: crate::deliver::local::Office::new(&config),
             outcomes: crate::outcome::Outcomes::default(),
             tally: crate::tally::Tally::default(),
+            expansions: crate::routing::expansions::Expansions::new(),
             pickup: crate::pickup::Waiting::default(),
             stop: Stop::default(),
             behaviour: None,

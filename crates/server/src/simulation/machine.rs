@@ -162,6 +162,7 @@ impl Machine {
             office: crate::deliver::local::Office::new(&config),
             outcomes: crate::outcome::Outcomes::default(),
             tally: crate::tally::Tally::default(),
+            expansions: crate::routing::expansions::Expansions::new(),
             pickup: crate::pickup::Waiting::default(),
             stop: Stop::default(),
             behaviour: None,

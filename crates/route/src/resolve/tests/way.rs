@@ -357,9 +357,11 @@ fn a_long_list_is_more_work_than_a_user() {
     let found = |recipient: &str, work| {
         let (sender, recipient) = (ReversePath::Null, recipient.parse().unwrap());
         let request = Request { sender: &sender, recipient: &recipient, client: None, is_local_submission: false };
-        router.resolve(&mut Ask::with_work(&Answers::new(), work), &request).map(|resolution| match resolution.outcome {
-            Outcome::Deliver(deliveries) => deliveries.len(),
-            _ => 0,
+        router.resolve(&mut Ask::with_work(&Answers::new(), work), &request).map(|resolution| {
+            match resolution.outcome {
+                Outcome::Deliver(deliveries) => deliveries.len(),
+                _ => 0,
+            }
         })
     };
     assert_eq!(found("list@v.test", 500), Err(Stop::TooMuchWork));

@@ -127,6 +127,16 @@ pub(super) static MAPS: Section = Section {
             "the largest file of a map",
             "Text and index are kept in memory. A million entries take some 50 to 100 MiB.",
         ),
+        fixed(
+            "maps.expansions_size_max",
+            at!(maps.expansions_size_max),
+            Kind::Bytes { min: 0, max: 1 << 36 },
+            "128MiB",
+            "1GiB",
+            "memory for what long lists become, so that they are not expanded for each message",
+            "A member takes some 150 octets, and the text of the list is kept with it. What was not used for the longest time \
+             goes first. A list that needs more is expanded for each RCPT.",
+        ),
     ],
 };
 

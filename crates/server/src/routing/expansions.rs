@@ -1,0 +1,756 @@
+//! Expansions of long lists: made once for each version of what they are made of, off the runtime, and shared by all sessions.
+//!
+//! A recipient whose resolution takes little work ([`WORK_AT_ONCE`]) never comes here. One that takes more is resolved on a thread of
+//! [`Expansions`], and what comes of it is kept with all that it depends on:
+//!
+//! | It depends on | That is checked |
+//! |---|---|
+//! | maps in memory, rules, settings | it belongs to one [`Routing`], and another one has nothing of it |
+//! | the recipient as it was written | part of the key |
+//! | rules for the sender or client, the smarttable entry of the sender | part of the key ([`SenderClass`]), and no more of them |
+//! | answers: texts of lists, directories, users, `.forward` files | asked again, see below |
+//!
+//! Up to [`CHECKED_MAX`] answers, texts of lists first, are asked again for every RCPT: a changed list counts for the next one. What
+//! is beyond (a list of ten thousand users has as many `.forward` files) is asked again every `maps.interval`. The first RCPT after
+//! that time is still answered by what is kept, while one task asks; after twice that time a RCPT waits for the answers. So a change of
+//! those counts after twice the interval at the latest.
+//!
+//! What may happen, and what follows:
+//!
+//! - **Many sessions name a list at once.** There is one expansion of a key at a time; the others wait for it.
+//! - **A client names the same list again and again.** It is answered from what is kept, which the transaction has already.
+//! - **A client names a hundred lists, or one in a hundred spellings.** Each is an expansion; it has its turn after those of other
+//!   clients ([`Turns`]). A session that waits for an expansion which somebody else asked for has a place among its own client's
+//!   requests too, so it never waits for the queue of another client. Beyond the limits a RCPT is answered `451 4.3.0`. Spellings
+//!   with the same members share their memory.
+//! - **A session ends while its expansion waits.** Its place is given up. An expansion that is under way is done to its end and
+//!   kept, unless it has to ask somebody something and nobody waits for it.
+//! - **A list changes while it is expanded.** A session that asked before has the old members. One that came later checks the
+//!   answers when the expansion is there, and has a new one made.
+//! - **Maps are loaded again meanwhile.** A transaction keeps the maps it began with; the expansion is kept for them, and goes with
+//!   them.
+//! - **Somebody does not answer.** The expansion ends with that trouble for all who wait, and nothing is kept. The threads are not
+//!   held meanwhile: a turn is given back before anybody is asked.
+//! - **An expansion is larger than `maps.expansions_size_max`.** It is used, and not kept.
+//!
+//! Threads stand back behind those of the runtime where processors are short; they hold no lock while they work.
+
+use super::members::Members;
+use super::plan::{Kind, Plan};
+use super::{Routing, WORK_AT_ONCE};
+use crate::config;
+use crate::control::ExpansionFigures;
+use crate::env::clock;
+use crate::env::threads::Threads;
+use crate::env::turns::{NoTurnError, Turn, TurnLimits, Turns};
+use mail::{Address, Client, Envelope, QueueId, ReversePath};
+use route::question::{Answer, Question};
+use route::resolve::{Outcome, Request, Resolution, SenderClass};
+use route::{Answers, Ask, Refusal, Stop};
+use spool::envelope::Encoded;
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// Members that are made into messages on a thread of the runtime; more are a matter for other threads.
+pub(crate) const MEMBERS_AT_ONCE: usize = 500;
+/// Answers that are asked again for every RCPT.
+const CHECKED_MAX: usize = 16;
+/// How often the others are asked again where `maps.interval` is 0.
+const INTERVAL_DEFAULT: Duration = Duration::from_secs(5);
+/// How often questions may lead to others for one recipient.
+const ROUNDS_MAX: usize = 64;
+/// How often a RCPT has a list expanded anew that changes all the time.
+const VERSIONS_MAX: usize = 4;
+/// Expansions that are kept, however small.
+const KEPT_MAX: usize = 1_024;
+/// Threads at most; half the processors, if those are fewer.
+const THREADS_MAX: usize = 4;
+/// How much they stand back.
+const NICENESS: i32 = 10;
+/// Questions that a task asks before it lets others have its thread.
+const QUESTIONS_IN_A_ROW: usize = 32;
+
+/// What waits for a thread: `expansions` in the answer to `status`.
+const LIMITS: TurnLimits =
+    TurnLimits { turns: 1, waiting_per_client: 20, waiting: 1_000, time: Duration::from_secs(60) };
+
+/// The expansions that are kept, and the threads that make them.
+#[derive(Debug)]
+pub(crate) struct Expansions {
+    threads: Threads,
+    turns: Turns<ClientKey>,
+    state: Mutex<State>,
+    /// Recipients in `state`, so that most need not look.
+    recipients: AtomicUsize,
+    made: AtomicU64,
+    shared: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// For whom something is expanded: each has its turns.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ClientKey {
+    /// A user who has logged in, from anywhere.
+    Identity(Box<str>),
+    /// An IPv4 address, or the network of an IPv6 address.
+    Network(IpAddr),
+    /// A user of this machine.
+    Process(u32),
+    /// This server: reports.
+    Internal,
+}
+
+/// A recipient that is to be expanded.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) client: ClientKey,
+    pub(crate) sender: ReversePath,
+    pub(crate) recipient: Address,
+    /// As rules see the client.
+    pub(crate) ip: Option<IpAddr>,
+    pub(crate) is_local_submission: bool,
+}
+
+/// What the configuration says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// `maps.interval`.
+    pub(crate) interval: Duration,
+    /// `maps.expansions_size_max`.
+    pub(crate) octets_max: u64,
+}
+
+/// What a recipient becomes.
+#[derive(Clone, Debug)]
+pub(crate) enum Expanded {
+    /// These.
+    Members(Arc<Members>),
+    /// The client is told.
+    Refused(Refusal),
+    /// It is accepted and dropped.
+    Discarded,
+}
+
+/// What a recipient becomes, found with little work or with much.
+pub(crate) enum Resolved {
+    /// With little.
+    Short(Resolution),
+    /// With much: what all share.
+    Long(Expanded),
+}
+
+/// The turn of a client, where it needs one.
+pub(crate) type HeldTurn = Option<Turn<ClientKey>>;
+
+/// A message that a plan becomes.
+pub(crate) struct PlannedMessage {
+    pub(crate) envelope: Arc<Envelope>,
+    pub(crate) encoded: Arc<Encoded>,
+    pub(crate) kind: Kind,
+}
+
+/// What a plan becomes.
+pub(crate) struct PlannedMessages {
+    pub(crate) messages: Vec<PlannedMessage>,
+    /// Held as long as many recipients are in memory for one transaction alone.
+    pub(crate) turn: HeldTurn,
+}
+
+/// Why a recipient is not expanded now. The client tries again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ExpandError {
+    /// Something cannot be looked up.
+    Trouble(Arc<str>),
+    /// Too much waits.
+    Busy(NoTurnError),
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By recipient.
+    kept: HashMap<Box<str>, Vec<Arc<Kept>>>,
+    under_way: HashMap<(Box<str>, usize, SenderClass), Weak<Flight>>,
+    /// The number of the next use.
+    uses: u64,
+}
+
+/// An expansion, and what it depends on.
+#[derive(Debug)]
+struct Kept {
+    expanded: Expanded,
+    routing: Weak<Routing>,
+    class: SenderClass,
+    /// Asked again each time.
+    often: Vec<(Question, Answer)>,
+    /// Asked again from time to time.
+    seldom: Vec<(Question, Answer)>,
+    seldom_at: Mutex<Instant>,
+    seldom_checks: tokio::sync::Mutex<()>,
+    is_stale: AtomicBool,
+    /// Without the members, which others may share.
+    octets: usize,
+    members_octets: usize,
+    last_use: AtomicU64,
+}
+
+type Made = Result<Arc<Kept>, Arc<str>>;
+
+/// An expansion that is under way, or waits for its turn.
+#[derive(Debug)]
+struct Flight {
+    result: watch::Sender<Option<Made>>,
+    is_begun: AtomicBool,
+}
+
+/// A flight that was begun: it ends with a result, whatever happens.
+struct Begun(Arc<Flight>);
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.0.result.send_if_modified(|result| {
+            let is_missing = result.is_none();
+            result.get_or_insert_with(|| Err("the expansion broke off".into()));
+            is_missing
+        });
+    }
+}
+
+impl fmt::Display for ExpandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Trouble(why) => f.write_str(why),
+            Self::Busy(why) => write!(f, "expansions of lists: {why}"),
+        }
+    }
+}
+
+impl Settings {
+    /// As configured.
+    pub(crate) const fn of(maps: &config::Maps) -> Self {
+        Self { interval: maps.interval, octets_max: maps.expansions_size_max }
+    }
+}
+
+impl ClientKey {
+    /// Of a session.
+    pub(crate) fn new(client: &Client, identity: Option<&str>) -> Self {
+        match (identity, client) {
+            (Some(identity), _) => Self::Identity(identity.into()),
+            (None, Client::Process { uid }) => Self::Process(*uid),
+            (None, Client::Internal) => Self::Internal,
+            (None, Client::Network(address)) => Self::Network(match address.ip().to_canonical() {
+                IpAddr::V4(ip) => ip.into(),
+                // One client has all of a network.
+                IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & (u128::MAX << 64)).into(),
+            }),
+        }
+    }
+}
+
+impl Wanted {
+    /// As the router takes it.
+    fn request(&self) -> Request<'_> {
+        Request {
+            sender: &self.sender,
+            recipient: &self.recipient,
+            client: self.ip,
+            is_local_submission: self.is_local_submission,
+        }
+    }
+}
+
+impl Expanded {
+    fn new(resolution: Resolution) -> Self {
+        match resolution.outcome {
+            Outcome::Deliver(deliveries) => Self::Members(Arc::new(Members::new(deliveries, resolution.failed))),
+            Outcome::Refuse(refusal) => Self::Refused(refusal),
+            Outcome::Discard => Self::Discarded,
+        }
+    }
+}
+
+impl Kept {
+    fn new(
+        wanted: &Wanted,
+        routing: &Arc<Routing>,
+        class: SenderClass,
+        expanded: Expanded,
+        answers: Answers,
+        at: Instant,
+    ) -> Self {
+        let (lists, others): (Vec<_>, Vec<_>) =
+            answers.into_all().partition(|(question, _)| matches!(question, Question::Include { .. }));
+        let mut often: Vec<_> = lists.into_iter().chain(others).collect();
+        let seldom = often.split_off(often.len().min(CHECKED_MAX));
+        let octets = often.iter().chain(&seldom).map(|(_, answer)| octets_of(answer)).sum::<usize>();
+        let members_octets = if let Expanded::Members(members) = &expanded { members.octets() } else { 0 };
+        Self {
+            expanded,
+            routing: Arc::downgrade(routing),
+            class,
+            often,
+            seldom,
+            seldom_at: Mutex::new(at),
+            seldom_checks: tokio::sync::Mutex::new(()),
+            is_stale: AtomicBool::new(false),
+            octets: octets + wanted.recipient.to_string().len() + size_of::<Self>(),
+            members_octets,
+            last_use: AtomicU64::new(0),
+        }
+    }
+
+    fn is_of(&self, routing: &Arc<Routing>, class: &SenderClass) -> bool {
+        // A weak reference keeps the address from being used again.
+        std::ptr::eq(self.routing.as_ptr(), Arc::as_ptr(routing)) && self.class == *class
+    }
+
+    fn age(&self) -> Duration {
+        clock::now().saturating_duration_since(*self.seldom_at.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether all answers are what they were.
+    async fn is_current(self: &Arc<Self>, routing: &Arc<Routing>, settings: &Settings) -> bool {
+        let lookups = routing.lookups();
+        for (question, answer) in &self.often {
+            if lookups.answer(question).await != *answer {
+                return false;
+            }
+        }
+        let interval = if settings.interval.is_zero() { INTERVAL_DEFAULT } else { settings.interval };
+        let age = self.age();
+        if !self.seldom.is_empty() && age >= interval {
+            if age >= 2 * interval {
+                self.check_seldom(routing, interval).await;
+            } else if let Ok(guard) = self.seldom_checks.try_lock() {
+                drop(guard);
+                let (kept, routing) = (Arc::clone(self), Arc::clone(routing));
+                tokio::spawn(async move { kept.check_seldom(&routing, interval).await });
+            }
+        }
+        !self.is_stale.load(Ordering::Acquire)
+    }
+
+    /// Asks the others again, unless somebody has done so meanwhile.
+    async fn check_seldom(&self, routing: &Arc<Routing>, interval: Duration) {
+        let _alone = self.seldom_checks.lock().await;
+        let began = clock::now();
+        if self.age() < interval || self.is_stale.load(Ordering::Acquire) {
+            return;
+        }
+        let lookups = routing.lookups();
+        for (number, (question, answer)) in self.seldom.iter().enumerate() {
+            if lookups.answer(question).await != *answer {
+                self.is_stale.store(true, Ordering::Release);
+                return;
+            }
+            if number % QUESTIONS_IN_A_ROW == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        *self.seldom_at.lock().unwrap_or_else(PoisonError::into_inner) = began;
+    }
+}
+
+/// About how many octets an answer takes.
+fn octets_of(answer: &Answer) -> usize {
+    /// Of a question with its answer, without texts.
+    const ENTRY: usize = 200;
+    ENTRY + if let Answer::Text { text, .. } = answer { text.len() } else { 0 }
+}
+
+impl State {
+    fn find(&mut self, recipient: &str, routing: &Arc<Routing>, class: &SenderClass) -> Option<Arc<Kept>> {
+        let found = self.kept.get(recipient)?.iter().find(|kept| kept.is_of(routing, class))?;
+        self.uses += 1;
+        found.last_use.store(self.uses, Ordering::Relaxed);
+        Some(Arc::clone(found))
+    }
+
+    fn remove(&mut self, recipient: &str, which: impl Fn(&Arc<Kept>) -> bool) -> Vec<Arc<Kept>> {
+        let Some(kept) = self.kept.get_mut(recipient) else { return Vec::new() };
+        let removed = kept.extract_if(.., |one| which(one)).collect();
+        if kept.is_empty() {
+            self.kept.remove(recipient);
+        }
+        removed
+    }
+
+    fn insert(&mut self, recipient: &str, kept: &Arc<Kept>) {
+        self.uses += 1;
+        kept.last_use.store(self.uses, Ordering::Relaxed);
+        self.kept.entry(recipient.into()).or_default().push(Arc::clone(kept));
+    }
+
+    /// How many are kept, and about how many octets they take.
+    fn size(&self) -> (usize, usize) {
+        let mut lists = std::collections::HashSet::new();
+        let (mut count, mut octets) = (0, 0);
+        for kept in self.kept.values().flatten() {
+            (count, octets) = (count + 1, octets + kept.octets);
+            if let Expanded::Members(members) = &kept.expanded
+                && lists.insert(Arc::as_ptr(members))
+            {
+                octets += kept.members_octets;
+            }
+        }
+        (count, octets)
+    }
+
+    /// Removes what belongs to maps that are gone, and then what was not used for the longest time, until the rest fits.
+    fn shrink(&mut self, octets_max: usize) -> Vec<Arc<Kept>> {
+        let mut removed = Vec::new();
+        self.kept.retain(|_, kept| {
+            removed.extend(kept.extract_if(.., |one| one.routing.strong_count() == 0));
+            !kept.is_empty()
+        });
+        loop {
+            let (count, octets) = self.size();
+            if count <= KEPT_MAX && octets <= octets_max {
+                return removed;
+            }
+            let uses = |kept: &Arc<Kept>| kept.last_use.load(Ordering::Relaxed);
+            let oldest = self.kept.iter().flat_map(|(name, all)| all.iter().map(move |one| (uses(one), name)));
+            let Some((last_use, name)) = oldest.min().map(|(last_use, name)| (last_use, name.clone())) else {
+                return removed;
+            };
+            removed.extend(self.remove(&name, |one| uses(one) == last_use));
+        }
+    }
+}
+
+impl Expansions {
+    /// Nothing is kept, and no thread runs.
+    pub(crate) fn new() -> Arc<Self> {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = (processors / 2).clamp(1, THREADS_MAX);
+        Arc::new(Self {
+            threads: Threads::new("expansion", threads).nice(NICENESS),
+            turns: Turns::new(TurnLimits { turns: threads, ..LIMITS }),
+            state: Mutex::default(),
+            recipients: AtomicUsize::new(0),
+            made: AtomicU64::new(0),
+            shared: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        })
+    }
+
+    /// Whether a recipient has taken much work before. Then it is not tried with little.
+    pub(crate) fn is_long(&self, recipient: &Address) -> bool {
+        self.recipients.load(Ordering::Acquire) > 0 && self.lock().kept.contains_key(recipient.to_string().as_str())
+    }
+
+    /// Figures for `status`.
+    pub(crate) fn figures(&self) -> ExpansionFigures {
+        let (kept, octets) = self.lock().size();
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        ExpansionFigures {
+            made: self.made.load(Ordering::Relaxed),
+            shared: self.shared.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
+            waiting: number(self.turns.waiting()),
+            kept: number(kept),
+            kept_bytes: number(octets),
+        }
+    }
+
+    /// Does work that is linear in the number of members on a thread of its own, when it is the turn of the client. `limits`: it
+    /// may be refused since too much waits. The turn that is returned is to be held as long as what was made takes memory.
+    ///
+    /// # Errors
+    /// A limit is reached, or the work broke off.
+    /// # Cancel safety
+    /// Yes: work that was begun goes on to its end, and its result is lost.
+    pub(crate) async fn in_turn<T: Send + 'static>(
+        &self,
+        client: ClientKey,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<(T, Turn<ClientKey>), ExpandError> {
+        let turn = self.turns.take(client).await.map_err(|why| self.busy(why))?;
+        match self.threads.run(work).await {
+            Ok(done) => Ok((done, turn)),
+            Err(_) => Err(ExpandError::Trouble("the thread for expansions broke off".into())),
+        }
+    }
+
+    fn busy(&self, why: NoTurnError) -> ExpandError {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        ExpandError::Busy(why)
+    }
+
+    /// What a recipient becomes, off the runtime where that is much work.
+    ///
+    /// # Errors
+    /// Something cannot be looked up, or too much waits.
+    /// # Cancel safety
+    /// As [`Self::expand`].
+    pub(crate) async fn resolve(
+        self: &Arc<Self>,
+        routing: &Arc<Routing>,
+        wanted: &Wanted,
+        settings: &Settings,
+    ) -> Result<Resolved, ExpandError> {
+        if let Some(admission) = routing.admission().filter(|_| !self.is_long(&wanted.recipient)) {
+            let resolve = |ask: &mut Ask<'_>| admission.router.resolve(ask, &wanted.request());
+            let resolved = routing.decide_within(WORK_AT_ONCE, resolve).await;
+            if let Some(resolution) = resolved.map_err(ExpandError::Trouble)? {
+                return Ok(Resolved::Short(resolution));
+            }
+        }
+        self.expand(routing, wanted, settings).await.map(Resolved::Long)
+    }
+
+    /// The messages of a plan, whose names are those of `ids`; off the runtime where they have many recipients.
+    ///
+    /// # Errors
+    /// Too much waits.
+    /// # Cancel safety
+    /// Yes.
+    pub(crate) async fn messages(
+        &self,
+        client: ClientKey,
+        plan: Plan,
+        envelope: Envelope,
+        ids: Vec<QueueId>,
+    ) -> Result<PlannedMessages, ExpandError> {
+        let make = move |plan: Plan| -> Vec<PlannedMessage> {
+            let id_of = |number| ids.get(number).copied().unwrap_or(envelope.id);
+            let made = plan.into_messages(&envelope, id_of).into_iter().map(|(envelope, destinations, kind)| {
+                let encoded = Arc::new(Encoded::with(&envelope, destinations));
+                PlannedMessage { envelope: Arc::new(envelope), encoded, kind }
+            });
+            made.collect()
+        };
+        if plan.recipients_max() <= MEMBERS_AT_ONCE {
+            return Ok(PlannedMessages { messages: make(plan), turn: None });
+        }
+        let (messages, turn) = self.in_turn(client, move || make(plan)).await?;
+        Ok(PlannedMessages { messages, turn: Some(turn) })
+    }
+
+    /// What a recipient becomes: what is kept if that still holds, else what an expansion finds.
+    ///
+    /// # Errors
+    /// Something cannot be looked up, or too much waits.
+    /// # Cancel safety
+    /// Yes: an expansion that was begun goes on for others.
+    pub(crate) async fn expand(
+        self: &Arc<Self>,
+        routing: &Arc<Routing>,
+        wanted: &Wanted,
+        settings: &Settings,
+    ) -> Result<Expanded, ExpandError> {
+        let Some(admission) = routing.admission() else {
+            return Err(ExpandError::Trouble("there are no maps".into()));
+        };
+        let class = routing.decide(|ask| admission.router.sender_class(ask, &wanted.request())).await;
+        let class = class.map_err(ExpandError::Trouble)?;
+        let recipient = wanted.recipient.to_string();
+        let mut last = None;
+        for _ in 0..VERSIONS_MAX {
+            let known = self.lock().find(&recipient, routing, &class);
+            if let Some(kept) = known {
+                if kept.is_current(routing, settings).await {
+                    self.shared.fetch_add(1, Ordering::Relaxed);
+                    return Ok(kept.expanded.clone());
+                }
+                drop(self.remove(&recipient, &kept));
+            }
+            let (made, is_own) = self.join(routing, wanted, &recipient, &class, settings).await?;
+            let made = made.map_err(ExpandError::Trouble)?;
+            if is_own || made.is_current(routing, settings).await {
+                return Ok(made.expanded.clone());
+            }
+            drop(self.remove(&recipient, &made));
+            last = Some(made.expanded.clone());
+        }
+        // It changes all the time: any version is as good as another.
+        last.ok_or_else(|| ExpandError::Trouble("the list changes while it is read".into()))
+    }
+
+    /// What the expansion finds that is under way, or one that is begun when it is the turn of the client; and whether it was the latter.
+    async fn join(
+        self: &Arc<Self>,
+        routing: &Arc<Routing>,
+        wanted: &Wanted,
+        recipient: &str,
+        class: &SenderClass,
+        settings: &Settings,
+    ) -> Result<(Made, bool), ExpandError> {
+        let flight = {
+            let mut state = self.lock();
+            let key = (recipient.into(), Arc::as_ptr(routing).addr(), class.clone());
+            let found = state.under_way.get(&key).and_then(Weak::upgrade);
+            found.unwrap_or_else(|| {
+                let flight = Arc::new(Flight { result: watch::channel(None).0, is_begun: AtomicBool::new(false) });
+                state.under_way.retain(|_, flight| flight.strong_count() > 0);
+                state.under_way.insert(key, Arc::downgrade(&flight));
+                flight
+            })
+        };
+        let mut waiting = flight.result.subscribe();
+        let mut is_own = false;
+        let turn = tokio::select! {
+            biased;
+            _ = waiting.wait_for(Option::is_some) => None,
+            turn = self.turns.take(wanted.client.clone()) => Some(turn.map_err(|why| self.busy(why))?),
+        };
+        if let Some(turn) = turn
+            && !flight.is_begun.swap(true, Ordering::AcqRel)
+        {
+            is_own = true;
+            let (expansions, routing, wanted) = (Arc::clone(self), Arc::clone(routing), wanted.clone());
+            let (begun, class, octets_max) = (Begun(Arc::clone(&flight)), class.clone(), settings.octets_max);
+            tokio::spawn(async move { expansions.fly(begun, &routing, wanted, class, octets_max, turn).await });
+        }
+        let made = waiting.wait_for(Option::is_some).await.ok().and_then(|made| made.clone());
+        Ok((made.unwrap_or_else(|| Err("the expansion broke off".into())), is_own))
+    }
+
+    /// Makes an expansion, keeps it, and tells those who wait.
+    async fn fly(
+        self: Arc<Self>,
+        begun: Begun,
+        routing: &Arc<Routing>,
+        wanted: Wanted,
+        class: SenderClass,
+        octets_max: u64,
+        turn: Turn<ClientKey>,
+    ) {
+        let key = (wanted.recipient.to_string().into_boxed_str(), Arc::as_ptr(routing).addr(), class.clone());
+        let made = self.make(&begun, routing, Arc::new(wanted), class, octets_max, turn).await;
+        self.lock().under_way.remove(&key);
+        begun.0.result.send_replace(Some(made));
+    }
+
+    async fn make(
+        self: &Arc<Self>,
+        begun: &Begun,
+        routing: &Arc<Routing>,
+        wanted: Arc<Wanted>,
+        class: SenderClass,
+        octets_max: u64,
+        turn: Turn<ClientKey>,
+    ) -> Made {
+        self.made.fetch_add(1, Ordering::Relaxed);
+        let lookups = routing.lookups();
+        let (mut answers, mut turn) = (Answers::new(), Some(turn));
+        let at = clock::now();
+        for _ in 0..ROUNDS_MAX {
+            let held = match turn.take() {
+                Some(turn) => Some(turn),
+                None => self.turns.take_again(wanted.client.clone()).await,
+            };
+            let (expansions, routing, wanted, class) =
+                (Arc::clone(self), Arc::clone(routing), Arc::clone(&wanted), class.clone());
+            let round = move || expansions.round(&routing, &wanted, class, octets_max, answers, at);
+            let done = self.threads.run(round).await;
+            drop(held);
+            let open = match done {
+                Ok(Round::Done(made)) => return made,
+                Ok(Round::Open(known, open)) => {
+                    answers = known;
+                    open
+                }
+                Err(_) => return Err("the thread for expansions broke off".into()),
+            };
+            for (number, question) in open.into_iter().enumerate() {
+                if begun.0.result.receiver_count() == 0 {
+                    return Err("nobody waits for it any more".into());
+                }
+                let answer = lookups.answer(&question).await;
+                answers.insert(question, answer);
+                if number % QUESTIONS_IN_A_ROW == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+        Err("one look-up leads to another without end".into())
+    }
+
+    /// Resolves with these answers, and keeps what comes of it. The time is linear in the number of members.
+    fn round(
+        &self,
+        routing: &Arc<Routing>,
+        wanted: &Wanted,
+        class: SenderClass,
+        octets_max: u64,
+        answers: Answers,
+        at: Instant,
+    ) -> Round {
+        let Some(admission) = routing.admission() else { return Round::Done(Err("there are no maps".into())) };
+        let mut ask = Ask::new(&answers);
+        let resolution = match admission.router.resolve(&mut ask, &wanted.request()) {
+            Ok(resolution) => resolution,
+            Err(Stop::Trouble(why)) => return Round::Done(Err(why)),
+            Err(Stop::Open | Stop::TooMuchWork) => {
+                let open = ask.into_open();
+                return Round::Open(answers, open);
+            }
+        };
+        let mut expanded = Expanded::new(resolution);
+        self.share(&mut expanded);
+        let kept = Arc::new(Kept::new(wanted, routing, class, expanded, answers, at));
+        self.keep(&wanted.recipient.to_string(), &kept, octets_max);
+        Round::Done(Ok(kept))
+    }
+
+    /// Uses the members of another expansion, if they are the same.
+    fn share(&self, expanded: &mut Expanded) {
+        let Expanded::Members(members) = expanded else { return };
+        let others: Vec<Arc<Members>> = {
+            let state = self.lock();
+            let same = state.kept.values().flatten().filter_map(|kept| match &kept.expanded {
+                Expanded::Members(other) if other.fingerprint() == members.fingerprint() => Some(Arc::clone(other)),
+                _ => None,
+            });
+            same.collect()
+        };
+        // Not under the lock: they may be many.
+        if let Some(same) = others.into_iter().find(|other| **other == **members) {
+            *members = same;
+        }
+    }
+
+    fn keep(&self, recipient: &str, kept: &Arc<Kept>, octets_max: u64) {
+        let octets_max = usize::try_from(octets_max).unwrap_or(usize::MAX);
+        let removed = {
+            let mut state = self.lock();
+            let mut removed = match kept.routing.upgrade() {
+                Some(routing) => state.remove(recipient, |one| one.is_of(&routing, &kept.class)),
+                None => Vec::new(),
+            };
+            if kept.octets + kept.members_octets <= octets_max {
+                state.insert(recipient, kept);
+            }
+            removed.extend(state.shrink(octets_max));
+            self.recipients.store(state.kept.len(), Ordering::Release);
+            removed
+        };
+        drop(removed);
+    }
+
+    fn remove(&self, recipient: &str, kept: &Arc<Kept>) -> Vec<Arc<Kept>> {
+        let mut state = self.lock();
+        let removed = state.remove(recipient, |one| Arc::ptr_eq(one, kept));
+        self.recipients.store(state.kept.len(), Ordering::Release);
+        removed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What came of an attempt with the answers that are known.
+enum Round {
+    Done(Made),
+    Open(Answers, Vec<Question>),
+}
+
+#[cfg(test)]
+mod tests;
