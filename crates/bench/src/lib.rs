@@ -10,6 +10,8 @@ mod clock;
 pub mod crash;
 #[cfg(feature = "rigs")]
 pub mod engines;
+#[cfg(feature = "rigs")]
+pub mod expand_bench;
 pub mod internet;
 #[cfg(feature = "rigs")]
 pub mod list_bench;

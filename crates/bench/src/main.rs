@@ -23,6 +23,8 @@ enum Command {
     Relay(bench::relay_bench::Arguments),
     /// Measure lists on a simulated internet with dead and hung hosts, beside other servers
     List(bench::list_bench::Arguments),
+    /// Measure RCPT to a long list, and what other mail feels of it
+    Expand(bench::expand_bench::Arguments),
     /// Measure how fast maps load and answer
     Maps(bench::maps_bench::Arguments),
     #[command(flatten)]
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         Command::Accept(arguments) => bench::accept_bench::run(&arguments),
         Command::Relay(arguments) => bench::relay_bench::run(&arguments),
         Command::List(arguments) => bench::list_bench::run(&arguments),
+        Command::Expand(arguments) => bench::expand_bench::run(&arguments),
         Command::Maps(arguments) => bench::maps_bench::run(&arguments),
         Command::Crash(part) => bench::crash::run(part),
     }

@@ -15,6 +15,7 @@ mod harness;
 mod bounce;
 mod dsn;
 mod early;
+mod expansions;
 mod extensions;
 mod fields;
 mod given;
