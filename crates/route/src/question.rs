@@ -17,6 +17,18 @@ pub enum Source {
     Outside(Arc<str>),
 }
 
+/// With whose rights a file is opened that a text names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reader {
+    /// The administrator names it: in an alias, or in a list that belongs to root.
+    #[default]
+    Aliases,
+    /// This user names it, and may see no more than this user's own programs may.
+    User(Arc<str>),
+    /// Several users could have written the text that names it: only a file that every user can read counts.
+    Anyone,
+}
+
 /// What only the caller knows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Question {
@@ -34,12 +46,12 @@ pub enum Question {
         /// `user@domain` or `@domain`.
         key: Arc<str>,
     },
-    /// The text of an `:include:` file: `Answer::Text`.
+    /// The text of an `:include:` file: `Answer::Text`, or `Answer::Nothing` if there is none that counts.
     Include {
         /// As the alias names it.
         path: Arc<str>,
-        /// The user with whose rights it is opened; `None`: the one of aliases.
-        user: Option<Arc<str>>,
+        /// With whose rights it is opened.
+        reader: Reader,
     },
     /// Whether there is an account of this name on this machine: `Answer::User`.
     User {

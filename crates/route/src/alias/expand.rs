@@ -5,6 +5,10 @@
 //! either has the mail already, or is on the way: then somebody on the way keeps it. (Breadth first, two that lead to each other
 //! could each leave it to the other.) While an answer is missing the others go on: then one round asks for all users of a list.
 //!
+//! What stands in a file of a user or of a list is never part of a refusal: a client, a sender and a report are told of the file
+//! and the line alone, since whoever writes the file may not be the one who may read it ([`Origin::first_file`]). Values of
+//! aliases are the administrator's own and are quoted.
+//!
 //! A name that leads to itself (`joe: joe, ann`) is the mailbox of that user; of several names that lead to each other the
 //! nearest that is an account keeps the mail.
 
@@ -12,9 +16,10 @@ use super::NAME;
 use super::file::shown;
 use super::member::{Member, list_members, value_members};
 use super::origin::{Controller, Link, Origin, Stage};
-use crate::question::{Answer, Ask, Found, Question, Source, Stop};
+use crate::question::{Answer, Ask, Found, Question, Reader, Source, Stop};
 use crate::refusal::Refusal;
 use crate::step::Step;
+use crate::tables::error_value::ErrorValue;
 use crate::tables::virtusertable::detail;
 use mail::{Address, AddressKey, Domain, DomainName, EnhancedCode, LocalPart, Outcome, ReversePath};
 use std::collections::{HashMap, HashSet};
@@ -132,7 +137,8 @@ enum Key {
     /// The user in lower case, and his detail.
     Mailbox(Box<str>, Option<Box<str>>),
     Address(AddressKey),
-    Include(Box<str>),
+    /// A file that is opened with the rights of one user may be none for another.
+    Include(Box<str>, Reader),
     Program(Box<str>, Controller),
     File(Box<str>, Controller),
 }
@@ -290,7 +296,7 @@ impl Run<'_, '_> {
             }
             Member::Address(address) => return self.address(address, origin),
             Member::Include(path) => {
-                if !self.is_too_deep(&Key::Include(path.clone()), origin) {
+                if !self.is_too_deep(&Key::Include(path.clone(), origin.reader()), origin) {
                     self.work.push(Work::Include(path, origin.clone()));
                 }
             }
@@ -305,14 +311,28 @@ impl Run<'_, '_> {
                 }
             }
             Member::Error(error) => {
-                self.push(Target::Refused(error.refusal(self.root.as_str(), None)), origin.clone());
+                let refusal = self.refused_by(&error, origin);
+                self.push(Target::Refused(refusal), origin.clone());
             }
             Member::Bad { text, why } => {
-                let text = format!("<{}>... {}: {why}", self.root, shown(&text));
-                self.push(Target::Refused(Refusal::new(553, permanent(1, 3), &text)), origin.clone());
+                let refusal = origin.wrong(self.root, permanent(2, 4)).unwrap_or_else(|| {
+                    let text = format!("<{}>... {}: {why}", self.root, shown(&text));
+                    Refusal::new(553, permanent(1, 3), &text)
+                });
+                self.push(Target::Refused(refusal), origin.clone());
             }
         }
         Ok(())
+    }
+
+    /// What an `error:` member demands: with its text if an alias has it, and else whether it is for good.
+    fn refused_by(&self, error: &ErrorValue, origin: &Origin) -> Refusal {
+        let Some((file, line)) = origin.first_file_name(self.root) else {
+            return error.refusal(self.root.as_str(), None);
+        };
+        let line = line.map(|line| format!(" in line {line}")).unwrap_or_default();
+        let code = if error.code < 500 { 450 } else { 550 };
+        Refusal::new(code, permanent(7, 1), &format!("<{}>... {file} refuses mail{line}", self.root))
     }
 
     /// A program or a file, if its text may name any.
@@ -320,7 +340,8 @@ impl Run<'_, '_> {
         let target = match origin.controller {
             Controller::Default | Controller::User(_) => target,
             Controller::Nobody => {
-                let text = format!("<{}>... Address {origin} is unsafe for mailing to {what}", self.root);
+                let way = origin.public();
+                let text = format!("<{}>... Address {way} is unsafe for mailing to {what}", self.root);
                 Target::Refused(Refusal::new(550, permanent(7, 1), &text))
             }
         };
@@ -364,7 +385,8 @@ impl Run<'_, '_> {
 
     fn address(&mut self, address: Address, origin: &Origin) -> Result<(), Stop> {
         if let Some(new) = redirected(&address) {
-            let text = format!("<{}>... User has moved; please try <{new}>", self.root);
+            let where_to = if origin.first_file().is_none() { format!("; please try <{new}>") } else { String::new() };
+            let text = format!("<{}>... User has moved{where_to}", self.root);
             self.push(Target::Refused(Refusal::new(551, permanent(1, 1), &text)), origin.clone());
             return Ok(());
         }
@@ -466,7 +488,8 @@ impl Run<'_, '_> {
             return Ok(());
         };
         self.step(|| Step::of(NAME, found.clone(), shorter(&found.value)));
-        let mut inner = origin.through(Stage::Alias, &name, Some(&user), Controller::Default);
+        let rights = (Controller::Default, Reader::Aliases);
+        let mut inner = origin.through(Stage::Alias, &name, Some(&user), rights);
         let mut is_open = false;
         match self.owner(&key) {
             Ok(Some(owner)) => inner.sender = Some(owner),
@@ -475,19 +498,21 @@ impl Run<'_, '_> {
             Err(trouble) => return Err(trouble),
         }
         self.ask.work(work_of(&found.value))?;
-        self.members(value_members(&found.value), &inner, is_open)
+        self.members(value_members(&found.value).map(|member| (None, member)), &inner, is_open)
     }
 
     /// The members of a list; that some of them are open does not stop the others.
     fn members(
         &mut self,
-        members: impl Iterator<Item = Member>,
+        members: impl Iterator<Item = (Option<u32>, Member)>,
         origin: &Origin,
         mut is_open: bool,
     ) -> Result<(), Stop> {
-        for member in members {
+        let mut origin = origin.clone();
+        for (line, member) in members {
             self.ask.work(1)?;
-            match self.member(member, origin) {
+            origin.line = line;
+            match self.member(member, &origin) {
                 Ok(()) => {}
                 Err(Stop::Open) => is_open = true,
                 Err(trouble) => return Err(trouble),
@@ -573,7 +598,8 @@ impl Run<'_, '_> {
                     Some(_) => Controller::User(name.as_str().into()),
                     None => Controller::Nobody,
                 };
-                let inner = origin.through(Stage::Forward, &whole, Some(&user), controller);
+                let rights = (controller, Reader::User(name.as_str().into()));
+                let inner = origin.through(Stage::Forward, &whole, Some(&user), rights);
                 if !self.forward(&text, &file, &whole, &inner)? {
                     return Ok(());
                 }
@@ -598,24 +624,33 @@ impl Run<'_, '_> {
         }
         self.step(|| Step::new("forward", format!("{whole} by {file}: {}", shorter(text))));
         let (mut count, before) = (0, self.loops);
-        self.members(members.inspect(|_| count += 1), inner, false)?;
+        self.members(members.inspect(|_| count += 1).map(|(line, member)| (Some(line), member)), inner, false)?;
         Ok(self.loops - before == count)
     }
 
     fn include(&mut self, path: &str, origin: &Origin) -> Result<(), Stop> {
-        if !self.opens(Key::Include(path.into()), origin) {
+        let reader = origin.reader();
+        if !self.opens(Key::Include(path.into(), reader.clone()), origin) {
             return Ok(());
         }
-        let question = Question::Include { path: path.into(), user: origin.controller().map(Into::into) };
+        let question = Question::Include { path: path.into(), reader: reader.clone() };
         let Answer::Text { text, owner, .. } = self.ask.answer(question)? else {
-            if origin.controller == Controller::Default {
-                let why = format!("{origin}: cannot open {path}: there is no such file");
-                return Err(Stop::Trouble(why.into()));
-            }
             // A user's mistake costs him his mail, and not the lists he is on.
-            let text = format!("<{}>... Cannot open {path}: No such file or directory", self.root);
-            self.push(Target::Refused(Refusal::new(550, permanent(2, 4), &text)), origin.clone());
-            return Ok(());
+            if reader != Reader::Aliases
+                && let Some(refusal) = origin.wrong(self.root, permanent(2, 4))
+            {
+                self.push(Target::Refused(refusal), origin.clone());
+                return Ok(());
+            }
+            let why = format!("{origin}: cannot open {path}: there is no such file");
+            return Err(Stop::Trouble(why.into()));
+        };
+        let reader = match (reader, &owner) {
+            (Reader::Aliases, None) => Reader::Anyone,
+            // The administrator's list names what the administrator wants.
+            (Reader::Aliases, Some(owner)) if **owner == *"root" => Reader::Aliases,
+            (Reader::Aliases, Some(owner)) => Reader::User(Arc::clone(owner)),
+            (reader, _) => reader,
         };
         let controller = match (&origin.controller, owner) {
             (_, None) | (Controller::Nobody, _) => Controller::Nobody,
@@ -624,10 +659,10 @@ impl Run<'_, '_> {
             (Controller::Default, Some(owner)) if &*owner == "root" => Controller::Default,
             (Controller::Default, Some(owner)) => Controller::User(owner),
         };
-        let inner = origin.through(Stage::Include, path, None, controller);
+        let inner = origin.through(Stage::Include, path, None, (controller, reader));
         self.ask.work(work_of(&text))?;
         let before = self.recipients.len() + self.work.len();
-        let done = self.members(list_members(&text), &inner, false);
+        let done = self.members(list_members(&text).map(|(line, member)| (Some(line), member)), &inner, false);
         let new = (self.recipients.len() + self.work.len()).saturating_sub(before);
         self.step(|| Step::new("include", format!("{inner}: {new} members not met before")));
         done

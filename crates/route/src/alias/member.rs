@@ -57,9 +57,9 @@ pub fn parse_list(text: &str) -> (Vec<Member>, Vec<Complaint>) {
     collect(lines(text).flat_map(|(line, text)| Items::new(text).map(move |item| (Some(line), read(item)))))
 }
 
-/// The members that an `:include:` file or a `.forward` names, one after the other.
-pub fn list_members(text: &str) -> impl Iterator<Item = Member> {
-    lines(text).flat_map(|(_, text)| Items::new(text)).filter_map(|item| read(item).0)
+/// The members that an `:include:` file or a `.forward` names, one after the other, with the lines in which they stand.
+pub fn list_members(text: &str) -> impl Iterator<Item = (u32, Member)> {
+    lines(text).flat_map(|(line, text)| Items::new(text).filter_map(move |item| Some((line, read(item).0?))))
 }
 
 /// The members of a value, one after the other.

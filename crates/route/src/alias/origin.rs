@@ -2,7 +2,9 @@
 //!
 //! Members of one list share one link, so a million members cost one.
 
-use mail::{LocalPart, ReversePath};
+use crate::question::Reader;
+use crate::refusal::Refusal;
+use mail::{EnhancedCode, LocalPart, ReversePath};
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,6 +14,8 @@ pub struct Origin {
     pub(super) link: Option<Arc<Link>>,
     pub(super) controller: Controller,
     pub(super) sender: Option<Arc<ReversePath>>,
+    /// The line of the member in the file that names it; `None` if an alias does.
+    pub(super) line: Option<u32>,
 }
 
 /// With whose rights programs run and files are written.
@@ -46,6 +50,8 @@ pub(super) struct Link {
     pub(super) from: Origin,
     /// How many come before it.
     pub(super) depth: usize,
+    /// With whose rights files are opened that its text names.
+    pub(super) reader: Reader,
 }
 
 impl Origin {
@@ -70,15 +76,76 @@ impl Origin {
         self.sender.as_deref()
     }
 
+    /// With whose rights files are opened that the text names in which this member stands.
+    pub(super) fn reader(&self) -> Reader {
+        self.link.as_ref().map(|link| link.reader.clone()).unwrap_or_default()
+    }
+
+    /// The first file on the way, a `.forward` or an `:include:` file of an alias, and the line in it that led here.
+    ///
+    /// What stands in that file belongs to a user, and no client, sender or report gets to see it; names on the way to the file
+    /// are the administrator's own.
+    pub(super) fn first_file(&self) -> Option<(&Arc<Link>, Option<u32>)> {
+        let mut first = None;
+        let mut here = self;
+        while let Some(link) = &here.link {
+            if link.stage != Stage::Alias {
+                first = Some((link, here.line));
+            }
+            here = &link.from;
+        }
+        first
+    }
+
+    /// The same for people: `.forward`, `.forward of joe`, `:include:/etc/mail/list`. `root`: the recipient whom the text is about.
+    pub(super) fn first_file_name(&self, root: &LocalPart) -> Option<(String, Option<u32>)> {
+        let (link, line) = self.first_file()?;
+        let name = match link.stage {
+            Stage::Forward if link.name.eq_ignore_ascii_case(root.as_str()) => ".forward".to_owned(),
+            Stage::Forward => format!(".forward of {}", link.name),
+            Stage::Alias | Stage::Include => format!(":include:{}", link.name),
+        };
+        Some((name, line))
+    }
+
+    /// The refusal for a member of a file that cannot be used: it names the file and the line. `None`: an alias names the member.
+    pub(crate) fn wrong(&self, root: &LocalPart, status: EnhancedCode) -> Option<Refusal> {
+        let (file, line) = self.first_file_name(root)?;
+        let line = line.map(|line| format!(" in line {line}")).unwrap_or_default();
+        Some(Refusal::new(550, status, &format!("<{root}>... {file} is wrong{line}")))
+    }
+
+    /// Whether a user's `.forward` is on the way.
+    pub(crate) fn has_forward(&self) -> bool {
+        self.links().any(|link| link.stage == Stage::Forward)
+    }
+
+    /// The way as far as the first file: what a client may be told.
+    pub(super) fn public(&self) -> String {
+        match self.first_file() {
+            Some((link, _)) => {
+                let way = Self { link: Some(Arc::clone(link)), ..Self::default() };
+                way.to_string()
+            }
+            None => self.to_string(),
+        }
+    }
+
     pub(super) fn links(&self) -> impl Iterator<Item = &Arc<Link>> {
         std::iter::successors(self.link.as_ref(), |link| link.from.link.as_ref())
     }
 
     /// The origin of what this user's alias or forward, or this file, names.
-    pub(super) fn through(&self, stage: Stage, name: &str, user: Option<&LocalPart>, controller: Controller) -> Self {
+    pub(super) fn through(
+        &self,
+        stage: Stage,
+        name: &str,
+        user: Option<&LocalPart>,
+        (controller, reader): (Controller, Reader),
+    ) -> Self {
         let depth = self.depth();
-        let link = Link { stage, name: name.into(), user: user.cloned(), from: self.clone(), depth };
-        Self { link: Some(Arc::new(link)), controller, sender: self.sender.clone() }
+        let link = Link { stage, name: name.into(), user: user.cloned(), from: self.clone(), depth, reader };
+        Self { link: Some(Arc::new(link)), controller, sender: self.sender.clone(), line: None }
     }
 }
 

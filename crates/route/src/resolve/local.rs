@@ -1,7 +1,7 @@
 //! Users of this machine: aliases, their forwards, their mailboxes; and who is to have the mail of those whom nobody knows.
 
 use super::LocalMailer;
-use super::run::{Flow, Job, Run};
+use super::run::{Flow, Job, Run, permanent};
 use crate::alias::{self, Expanded, Target};
 use crate::destination::{NextHost, To};
 use crate::question::{Answer, Question, Stop};
@@ -81,6 +81,13 @@ impl Run<'_, '_, '_> {
                 let user = child.origin.controller().unwrap_or_default().into();
                 self.step("local", || format!("file {path}"));
                 self.deliver(&child, child.address.clone(), To::File { user, path }, None)
+            }
+            // A report names the address that the client gave, and not what stands in the file of a user.
+            Target::Unknown { .. } if origin.has_forward() && self.router.settings.luser_relay.is_none() => {
+                match origin.wrong(root, permanent(1, 1)) {
+                    Some(refusal) => self.send_to(job, root, Target::Refused(refusal), origin),
+                    None => Ok(Flow::Done),
+                }
             }
             Target::Unknown { user } => self.unknown_user(member(job, &user, origin)?, root, &user),
             Target::Refused(refusal) => {

@@ -6,11 +6,12 @@
 mod file;
 mod member;
 mod oracle;
+mod quoting;
 mod random;
 mod speed;
 
 use super::{Origin, Settings, Target, expand, parse_aliases};
-use crate::question::{Answer, Answers, Ask, Question, Source, Stop};
+use crate::question::{Answer, Answers, Ask, Question, Reader, Source, Stop};
 use crate::step::Step;
 use mail::{Address, Domain, DomainName, LocalPart};
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -22,7 +23,7 @@ pub(super) struct World {
     pub(super) aliases: Vec<Source>,
     /// Those with a `.forward` of this text; whoever is only an account has an empty one.
     pub(super) accounts: BTreeMap<String, String>,
-    /// Text and owner.
+    /// Text and owner. Users cannot read those below `/admin`.
     pub(super) includes: BTreeMap<String, (Arc<str>, Option<String>)>,
     pub(super) depth_max: usize,
     pub(super) expansion_max: usize,
@@ -78,6 +79,7 @@ impl World {
                 },
                 _ => Answer::Nothing,
             },
+            Question::Include { path, reader: Reader::User(_) } if path.starts_with("/admin/") => Answer::Nothing,
             Question::Include { path, .. } => match self.includes.get(&**path) {
                 Some((text, owner)) => Answer::Text {
                     text: Arc::clone(text),
