@@ -169,13 +169,15 @@ impl Adoption {
             envelope.sender = known.await?;
         }
         let mut number = 0;
-        let (mut made, mut turns) = (Vec::new(), None);
+        let (mut made, mut turns): (_, HeldTurn) = (Vec::new(), None);
         for plan in plans.into_iter().filter(|plan| !plan.is_nothing()) {
+            // It may be the only one.
+            drop(turns.take());
             let ids = (number..number + plan.len()).map(|number| self.id_of(number)).collect();
             let part = expansions.messages(client.clone(), plan, envelope.clone(), ids).await.map_err(text)?;
             number += part.messages.len();
             made.extend(part.messages);
-            turns = turns.or(part.turn);
+            turns = part.turn;
         }
         Ok((made, dropped, turns))
     }

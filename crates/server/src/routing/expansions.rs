@@ -23,6 +23,7 @@
 //!   clients ([`Turns`]). A session that waits for an expansion which somebody else asked for has a place among its own client's
 //!   requests too, so it never waits for the queue of another client. Beyond the limits a RCPT is answered `451 4.3.0`. Spellings
 //!   with the same members share their memory.
+//!   A session that finds no place waits with those that have asked for the same list, if there are any.
 //! - **A session ends while its expansion waits.** Its place is given up. An expansion that is under way is done to its end and
 //!   kept, unless it has to ask somebody something and nobody waits for it.
 //! - **A list changes while it is expanded.** A session that asked before has the old members. One that came later checks the
@@ -74,6 +75,9 @@ const THREADS_MAX: usize = 4;
 const NICENESS: i32 = 10;
 /// Questions that a task asks before it lets others have its thread.
 const QUESTIONS_IN_A_ROW: usize = 32;
+
+/// A thread panicked, or the system gives none.
+const BROKE_OFF: &str = "the expansion of a list broke off";
 
 /// What waits for a thread: `expansions` in the answer to `status`.
 const LIMITS: TurnLimits =
@@ -214,7 +218,7 @@ impl Drop for Begun {
     fn drop(&mut self) {
         self.0.result.send_if_modified(|result| {
             let is_missing = result.is_none();
-            result.get_or_insert_with(|| Err("the expansion broke off".into()));
+            result.get_or_insert_with(|| Err(BROKE_OFF.into()));
             is_missing
         });
     }
@@ -356,6 +360,10 @@ impl Kept {
     }
 }
 
+fn broke_off() -> ExpandError {
+    ExpandError::Trouble(BROKE_OFF.into())
+}
+
 /// About how many octets an answer takes.
 fn octets_of(answer: &Answer) -> usize {
     /// Of a question with its answer, without texts.
@@ -458,23 +466,21 @@ impl Expansions {
         }
     }
 
-    /// Does work that is linear in the number of members on a thread of its own, when it is the turn of the client. `limits`: it
-    /// may be refused since too much waits. The turn that is returned is to be held as long as what was made takes memory.
+    /// Makes messages of the recipients of a plan so far, so that more can be judged.
     ///
     /// # Errors
-    /// A limit is reached, or the work broke off.
+    /// Too much waits, and the plan is as it was; or the work broke off, and the plan is lost and says so.
     /// # Cancel safety
-    /// Yes: work that was begun goes on to its end, and its result is lost.
-    pub(crate) async fn in_turn<T: Send + 'static>(
-        &self,
-        client: ClientKey,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<(T, Turn<ClientKey>), ExpandError> {
-        let turn = self.turns.take(client).await.map_err(|why| self.busy(why))?;
-        match self.threads.run(work).await {
-            Ok(done) => Ok((done, turn)),
-            Err(_) => Err(ExpandError::Trouble("the thread for expansions broke off".into())),
-        }
+    /// No: the plan may be lost.
+    pub(crate) async fn merge(&self, client: ClientKey, plan: &mut Plan) -> Result<(), ExpandError> {
+        let _turn = self.turns.take(client).await.map_err(|why| self.busy(why))?;
+        let mut merging = std::mem::replace(plan, Plan::lost());
+        let merge = move || {
+            merging.merge();
+            merging
+        };
+        *plan = self.threads.run(merge).await.map_err(|_| broke_off())?;
+        Ok(())
     }
 
     fn busy(&self, why: NoTurnError) -> ExpandError {
@@ -528,7 +534,8 @@ impl Expansions {
         if plan.recipients_max() <= MEMBERS_AT_ONCE {
             return Ok(PlannedMessages { messages: make(plan), turn: None });
         }
-        let (messages, turn) = self.in_turn(client, move || make(plan)).await?;
+        let turn = self.turns.take(client).await.map_err(|why| self.busy(why))?;
+        let messages = self.threads.run(move || make(plan)).await.map_err(|_| broke_off())?;
         Ok(PlannedMessages { messages, turn: Some(turn) })
     }
 
@@ -594,10 +601,27 @@ impl Expansions {
         };
         let mut waiting = flight.result.subscribe();
         let mut is_own = false;
-        let turn = tokio::select! {
-            biased;
-            _ = waiting.wait_for(Option::is_some) => None,
-            turn = self.turns.take(wanted.client.clone()) => Some(turn.map_err(|why| self.busy(why))?),
+        let asked = if flight.is_begun.load(Ordering::Acquire) {
+            None
+        } else {
+            tokio::select! {
+                biased;
+                _ = waiting.wait_for(Option::is_some) => None,
+                turn = self.turns.take(wanted.client.clone()) => Some(turn),
+            }
+        };
+        let turn = match asked {
+            None => None,
+            Some(Ok(turn)) => Some(turn),
+            // Others have it expanded, sessions of the same client perhaps: one place is enough for all.
+            Some(Err(why)) if flight.result.receiver_count() > 1 => {
+                let is_done = tokio::time::timeout(LIMITS.time, waiting.wait_for(Option::is_some)).await.is_ok();
+                if !is_done {
+                    return Err(self.busy(why));
+                }
+                None
+            }
+            Some(Err(why)) => return Err(self.busy(why)),
         };
         if let Some(turn) = turn
             && !flight.is_begun.swap(true, Ordering::AcqRel)
@@ -608,7 +632,7 @@ impl Expansions {
             tokio::spawn(async move { expansions.fly(begun, &routing, wanted, class, octets_max, turn).await });
         }
         let made = waiting.wait_for(Option::is_some).await.ok().and_then(|made| made.clone());
-        Ok((made.unwrap_or_else(|| Err("the expansion broke off".into())), is_own))
+        Ok((made.unwrap_or_else(|| Err(BROKE_OFF.into())), is_own))
     }
 
     /// Makes an expansion, keeps it, and tells those who wait.
@@ -656,7 +680,7 @@ impl Expansions {
                     answers = known;
                     open
                 }
-                Err(_) => return Err("the thread for expansions broke off".into()),
+                Err(_) => return Err(BROKE_OFF.into()),
             };
             for (number, question) in open.into_iter().enumerate() {
                 if begun.0.result.receiver_count() == 0 {

@@ -41,6 +41,8 @@ pub(crate) struct Plan {
     pub(crate) is_discarded: bool,
     /// All of it is held, for this reason.
     pub(crate) quarantine: Option<Box<str>>,
+    /// Recipients of it were lost: it becomes no message.
+    is_lost: bool,
     /// It is a report, which keeps the null sender on a list too.
     pub(crate) is_report: bool,
     /// The safest of what rules say of when it is said to be accepted.
@@ -108,6 +110,7 @@ impl Default for Plan {
             discarded: Vec::new(),
             is_discarded: false,
             quarantine: None,
+            is_lost: false,
             is_report: false,
             acknowledge: None,
             has_unruled: false,
@@ -117,6 +120,16 @@ impl Default for Plan {
 }
 
 impl Plan {
+    /// A plan whose recipients are elsewhere. If they do not come back it becomes no message.
+    pub(super) fn lost() -> Self {
+        Self { is_lost: true, ..Self::default() }
+    }
+
+    /// Whether recipients of it were lost, so that nothing of it may be accepted.
+    pub(crate) const fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
     /// An accepted recipient becomes these deliveries.
     ///
     /// # Errors
@@ -306,7 +319,7 @@ impl Plan {
 
     /// Whether nothing of the transaction goes anywhere.
     pub(crate) fn is_nothing(&self) -> bool {
-        self.is_discarded || (self.messages.is_empty() && self.later.is_empty())
+        self.is_discarded || (!self.is_lost && self.messages.is_empty() && self.later.is_empty())
     }
 
     fn push(&mut self, kind: &Kind, recipient: Recipient, destination: Vec<u8>) {

@@ -136,6 +136,9 @@ impl Connection {
         let Some(admission) = routing.admission().filter(|_| !plan.is_nothing()) else {
             return Ok((Vec::new(), None));
         };
+        if plan.is_lost() {
+            return Err("recipients of the transaction were lost when their lists were merged".into());
+        }
         let mut envelope = Envelope { recipients: Vec::new(), ..envelope.clone() };
         if envelope.sender != ReversePath::Null {
             let sender = envelope.sender.clone();

@@ -259,20 +259,6 @@ impl Connection {
         Ok(RecipientRuled { admitted, resolved: Some(resolved) })
     }
 
-    /// Makes messages of the recipients so far, off the runtime.
-    async fn merge_plan(&mut self) -> Result<(), Arc<str>> {
-        let mut plan = std::mem::take(&mut self.plan);
-        let client = self.subject().key();
-        let merge = move || {
-            plan.merge();
-            plan
-        };
-        let merged = self.service.expansions.in_turn(client, merge).await;
-        let (plan, _) = merged.map_err(|error| Arc::from(error.to_string()))?;
-        self.plan = plan;
-        Ok(())
-    }
-
     /// The same, with waiting.
     pub(super) async fn answer_routed_in_time(&mut self, routing: &Arc<Routing>, question: Question) {
         let Some(admission) = routing.admission() else { return };
@@ -284,9 +270,9 @@ impl Connection {
             let Some(candidate) = self.session.candidate().cloned() else { return };
             let mut ruled = self.judge_recipient_in_time(routing, admission, &candidate).await;
             if self.has_to_merge(&ruled)
-                && let Err(why) = self.merge_plan().await
+                && let Err(error) = self.service.expansions.merge(subject.key(), &mut self.plan).await
             {
-                ruled = Err(why);
+                ruled = Err(error.to_string().into());
             }
             self.rule_recipient(&candidate, ruled)
         };

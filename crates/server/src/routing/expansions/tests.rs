@@ -70,6 +70,18 @@ impl World {
         })
     }
 
+    /// So that nothing is expanded.
+    async fn all_turns(&self) -> Vec<Turn<ClientKey>> {
+        let mut held = Vec::new();
+        for _ in 0..THREADS_MAX {
+            let turn = self.expansions.turns.take(ClientKey::Internal);
+            if let Ok(Ok(turn)) = tokio::time::timeout(Duration::from_millis(1), turn).await {
+                held.push(turn);
+            }
+        }
+        held
+    }
+
     fn made(&self) -> u64 {
         self.expansions.figures().made
     }
@@ -174,14 +186,7 @@ async fn memory_is_bounded_and_the_same_members_are_kept_once() {
 #[tokio::test]
 async fn a_session_that_goes_away_leaves_nothing_that_waits() {
     let world = World::new(1_000, "");
-    // All threads are taken.
-    let mut held = Vec::new();
-    for _ in 0..THREADS_MAX {
-        let turn = world.expansions.turns.take(ClientKey::Internal);
-        if let Ok(Ok(turn)) = tokio::time::timeout(Duration::from_millis(1), turn).await {
-            held.push(turn);
-        }
-    }
+    let held = world.all_turns().await;
     let waits = tokio::time::timeout(Duration::from_millis(50), world.count("list@mx.test"));
     assert!(waits.await.is_err());
     assert_eq!((world.made(), world.expansions.figures().waiting), (0, 0));
@@ -192,13 +197,7 @@ async fn a_session_that_goes_away_leaves_nothing_that_waits() {
 #[tokio::test]
 async fn a_client_with_too_much_that_waits_is_told_to_come_again() {
     let world = Arc::new(World::new(1_000, ""));
-    let mut held = Vec::new();
-    for _ in 0..THREADS_MAX {
-        let turn = world.expansions.turns.take(ClientKey::Internal);
-        if let Ok(Ok(turn)) = tokio::time::timeout(Duration::from_millis(1), turn).await {
-            held.push(turn);
-        }
-    }
+    let held = world.all_turns().await;
     let ask = |number: usize, client: &str| {
         let (world, wanted) = (Arc::clone(&world), World::wanted(&format!("list+{number}@mx.test"), client));
         tokio::spawn(async move { world.expansions.expand(&world.routing, &wanted, &SETTINGS).await })
@@ -210,13 +209,44 @@ async fn a_client_with_too_much_that_waits_is_told_to_come_again() {
     let refused = ask(1_000, "greedy").await.unwrap().unwrap_err();
     assert_eq!(refused, ExpandError::Busy(NoTurnError::TooManyOfClient));
     assert_eq!(world.expansions.figures().refused, 1);
-    // Others have room, also for a list that the greedy one has asked for already.
-    let other = ask(7, "other");
+    // Others have room, and for a list that somebody waits for everybody has.
+    let (other, same) = (ask(7, "other"), ask(7, "greedy"));
     drop(held);
-    assert!(other.await.unwrap().is_ok());
+    assert!(other.await.unwrap().is_ok() && same.await.unwrap().is_ok());
     for one in greedy {
         assert!(one.await.unwrap().is_ok());
     }
+}
+
+#[tokio::test]
+async fn a_plan_that_cannot_be_merged_now_is_as_it_was() {
+    let world = World::new(1_000, "twin: list, more@elsewhere.test\n");
+    let mut plan = Plan::default();
+    for list in ["list@mx.test", "twin@mx.test"] {
+        let wanted = World::wanted(list, "client");
+        let Ok(Expanded::Members(members)) = world.expansions.expand(&world.routing, &wanted, &SETTINGS).await else {
+            panic!("a long list");
+        };
+        plan.add_members(&mail::Recipient::new(wanted.recipient), members).unwrap();
+    }
+    let held = world.all_turns().await;
+    let client = || ClientKey::Identity("client".into());
+    let waits: Vec<_> = (0..LIMITS.waiting_per_client)
+        .map(|_| {
+            let (expansions, client) = (Arc::clone(&world.expansions), client());
+            tokio::spawn(async move { expansions.turns.take(client).await.map(drop) })
+        })
+        .collect();
+    while world.expansions.figures().waiting < LIMITS.waiting_per_client as u64 {
+        tokio::task::yield_now().await;
+    }
+    let refused = world.expansions.merge(client(), &mut plan).await;
+    assert_eq!(refused, Err(ExpandError::Busy(NoTurnError::TooManyOfClient)));
+    assert_eq!((plan.recipients_max(), plan.is_lost(), plan.is_nothing()), (2_001, false, false));
+    waits.iter().for_each(tokio::task::JoinHandle::abort);
+    drop(held);
+    world.expansions.merge(client(), &mut plan).await.unwrap();
+    assert_eq!((plan.recipients_max(), plan.is_lost(), plan.len()), (1_001, false, 1));
 }
 
 /// Of many answers those beyond the first are asked again when the interval is over, while what is kept still counts.

@@ -134,7 +134,7 @@ fn envelope() -> Envelope {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_500))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn shared_lists_become_the_same_messages(steps in prop::collection::vec(step(), 0..12), most in 2..9_usize) {
