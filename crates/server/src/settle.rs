@@ -9,6 +9,7 @@
 //! |---|---|---|
 //! | delivered | done; or owed, until its report has gone out with others | if he asked for it, and the next hop does not tell him itself; or gave a time (BY) that it does not know |
 //! | refused for good | done | yes, unless he asked for nothing |
+//! | … since `Delivered-To:` of mail from outside says that it goes in a circle | done | no: it may be forged |
 //! | not now | waiting, due later; its age decides below | |
 //! | … older than `delivery.give_up_after` | done | yes |
 //! | … older than `delivery.warn_after`, the first time | waiting, marked as warned | that it takes longer |
@@ -26,6 +27,7 @@ pub(crate) use reasons::Reasons;
 pub(crate) use receipt::Receipt;
 pub(crate) use report::REPORT_OCTETS;
 
+use crate::deliver::local::loops::is_from_outside;
 use crate::env::clock;
 use crate::service::Service;
 #[cfg(test)]
@@ -116,6 +118,12 @@ impl Cause {
     /// The same, with the kind of reason.
     pub(crate) fn because(self, reason: Reason) -> Self {
         Self { reason: Some(reason), ..self }
+    }
+
+    /// The message goes in a circle.
+    // RFC 3463 §3.5: X.4.6
+    fn is_loop(&self) -> bool {
+        (self.status.subject(), self.status.detail()) == (4, 6)
     }
 
     /// The kind of reason: as it was found out, or by the words.
@@ -304,7 +312,12 @@ fn judge(service: &Service, attempt: &Attempt<'_>, recipient: &Recipient, fate: 
             };
             return Judged { fate, kind, state: done };
         }
-        Fate::Failed(_) => return Judged { fate, kind: Some(Kind::Failed), state: done },
+        Fate::Failed(cause) => {
+            // Fields that anybody can write do not make us send mail to whom he names as the sender.
+            let is_forgeable = attempt.is_final && cause.is_loop() && is_from_outside(attempt.envelope);
+            let kind = (!is_forgeable).then_some(Kind::Failed);
+            return Judged { fate: Fate::Failed(cause), kind, state: done };
+        }
         Fate::Deferred(cause) => cause,
     };
     let now = service.unix_now();

@@ -20,6 +20,7 @@ mod locks;
 mod office;
 mod programs;
 mod reload;
+mod repeats;
 mod rights;
 mod speed;
 mod workers;

@@ -322,6 +322,16 @@ impl Plan {
         self.is_discarded || (!self.is_lost && self.messages.is_empty() && self.later.is_empty())
     }
 
+    /// Whether this holds for each recipient with its destination, and there is at least one. Ends at the first for which
+    /// it does not.
+    pub(crate) fn is_all(&self, mut holds: impl FnMut(&Address, &[u8]) -> bool) -> bool {
+        let of_messages = self.messages.iter().flat_map(|one| one.recipients.iter().zip(&one.destinations));
+        let of_messages = of_messages.map(|(one, destination)| (&one.address, destination.as_slice()));
+        let of_lists = self.later.iter().flat_map(|later| later.members.iter().map(|one| (one.address, one.name)));
+        let mut recipients = of_messages.chain(of_lists).peekable();
+        recipients.peek().is_some() && recipients.all(|(address, destination)| holds(address, destination))
+    }
+
     fn push(&mut self, kind: &Kind, recipient: Recipient, destination: Vec<u8>) {
         let most = self.recipients_max;
         let fits = |message: &Message| message.recipients.len() < most && message.kind == *kind;

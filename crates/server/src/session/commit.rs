@@ -49,6 +49,9 @@ impl Connection {
             self.report_internal("session", "a message ended that had not begun");
             return self.session.finish(&[verdict], self.elapsed());
         };
+        if let Some(refusal) = self.loop_refusal() {
+            return self.refuse_loop(contents, refusal);
+        }
         let envelope = Envelope {
             id,
             sender: transaction.sender.clone(),

@@ -9,6 +9,7 @@
 
 mod answers;
 mod commit;
+mod loops;
 mod opening;
 mod outside;
 mod report;

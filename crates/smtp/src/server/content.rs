@@ -130,6 +130,10 @@ impl Content {
         self.header.has_list_id()
     }
 
+    pub(super) fn delivered_to(&self) -> &[Box<[u8]>] {
+        self.header.delivered_to()
+    }
+
     /// Uses octets that follow DATA. True when the end was found, behind the octets used.
     // RFC 5321 §4.1.1.4: CRLF.CRLF and nothing else ends the data
     // RFC 5321 §4.5.2: a dot at the beginning of a line is deleted

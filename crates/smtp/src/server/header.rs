@@ -1,4 +1,5 @@
-//! Watches the header section go by: how many fields, how many octets, how many hops, which Message-ID, which precedence.
+//! Watches the header section go by: how many fields, how many octets, how many hops, which Message-ID, which precedence, and to
+//! whom it was delivered before.
 //!
 //! It sees content in its stored form, cut anywhere, and keeps no more than the beginning of one line. The section ends
 //! at the first empty line, and also at the first line that can be no field, as sendmail has it: a message without any
@@ -10,6 +11,8 @@ use memchr::memchr;
 const LINE_OCTETS: usize = 320;
 /// Octets kept of a Message-ID.
 const MESSAGE_ID_OCTETS: usize = 256;
+/// `Delivered-To:` fields whose values are kept; further ones are not looked at.
+const DELIVERED_TO_FIELDS: usize = 100;
 
 /// What has been seen.
 #[derive(Debug)]
@@ -23,6 +26,9 @@ pub(super) struct HeaderWatch {
     message_id: MessageId,
     precedence: Option<i32>,
     has_list_id: bool,
+    delivered_to: Vec<Box<[u8]>>,
+    /// A `Delivered-To:` has begun and its value is on the next line.
+    is_delivered_to_folded: bool,
 }
 
 #[derive(Debug)]
@@ -44,6 +50,8 @@ impl HeaderWatch {
             message_id: MessageId::NotSeen,
             precedence: None,
             has_list_id: false,
+            delivered_to: Vec::new(),
+            is_delivered_to_folded: false,
         }
     }
 
@@ -83,6 +91,11 @@ impl HeaderWatch {
     /// There is a `List-Id:`.
     pub(super) const fn has_list_id(&self) -> bool {
         self.has_list_id
+    }
+
+    /// The values of the first `Delivered-To:` fields.
+    pub(super) fn delivered_to(&self) -> &[Box<[u8]>] {
+        &self.delivered_to
     }
 
     /// More octets, for the count of octets alone.
@@ -130,8 +143,12 @@ impl HeaderWatch {
             if matches!(self.message_id, MessageId::Folded) {
                 self.set_message_id(line);
             }
+            if self.is_delivered_to_folded {
+                self.add_delivered_to(line);
+            }
             return;
         }
+        self.is_delivered_to_folded = false;
         if matches!(self.message_id, MessageId::Folded) {
             self.message_id = MessageId::NotSeen;
         }
@@ -155,7 +172,19 @@ impl HeaderWatch {
         } else if name.eq_ignore_ascii_case(b"List-Id") {
             // RFC 2919 §2
             self.has_list_id = true;
+        } else if name.eq_ignore_ascii_case(b"Delivered-To") {
+            self.is_delivered_to_folded = true;
+            self.add_delivered_to(colon.and_then(|at| line.get(at + 1..)).unwrap_or_default());
         }
+    }
+
+    // RFC 9228 §2: the field as it is in use, one address in it
+    fn add_delivered_to(&mut self, value: &[u8]) {
+        let value = value.trim_ascii();
+        if !value.is_empty() && self.delivered_to.len() < DELIVERED_TO_FIELDS {
+            self.delivered_to.push(value.into());
+        }
+        self.is_delivered_to_folded &= value.is_empty();
     }
 
     fn set_message_id(&mut self, value: &[u8]) {
@@ -230,6 +259,24 @@ mod tests {
         for lines in [["Precedence: bulky", "", "List-Id: x"], ["X-Precedence: bulk", "", "Precedence: bulk"]] {
             assert_eq!(seen(&lines), (0, false), "{lines:?}");
         }
+    }
+
+    // RFC 9228 §2 (test)
+    #[test]
+    fn former_deliveries_are_seen() {
+        let seen = |lines: &[&str]| {
+            let watch = watch(lines);
+            let text = |value: &Box<[u8]>| String::from_utf8_lossy(value).into_owned();
+            watch.delivered_to().iter().map(text).collect::<Vec<_>>()
+        };
+        assert_eq!(seen(&["delivered-TO :\ta@b ", "X: y", "Delivered-To: <c@d>"]), ["a@b", "<c@d>"]);
+        assert_eq!(seen(&["Delivered-To:", " a@b", " c@d"]), ["a@b"]);
+        for lines in
+            [["Delivered-To:", "X: y", " a@b"], ["X: y", "", "Delivered-To: a@b"], ["X-Delivered-To: a@b", "", ""]]
+        {
+            assert_eq!(seen(&lines), [""; 0], "{lines:?}");
+        }
+        assert_eq!(seen(&["Delivered-To: a@b"; 1_000]).len(), DELIVERED_TO_FIELDS);
     }
 
     #[test]

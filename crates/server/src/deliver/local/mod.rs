@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`order`] | what is to be done, what came of it, and the settings |
 //! | [`person`] | as whom it is done, and whether it may be |
-//! | [`letter`] | the message as a mailbox or a program gets it |
+//! | [`letter`], [`loops`] | the message as a mailbox or a program gets it, and whether it had it before |
 //! | [`file`], [`lock`] | mailbox files and files of aliases |
 //! | [`maildir`], [`quota`] | Maildirs, and what they may have |
 //! | [`program`], [`command`], [`status`] | programs |
@@ -26,6 +26,7 @@ pub(crate) mod command;
 mod file;
 mod letter;
 mod lock;
+pub(crate) mod loops;
 mod maildir;
 mod office;
 mod order;
