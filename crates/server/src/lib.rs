@@ -39,6 +39,7 @@ pub mod sink;
 pub mod submit;
 mod tally;
 pub mod tls;
+mod user_share;
 
 pub use deliver::local::privileged as local_delivery;
 pub use house::{Ended, Source};

@@ -10,9 +10,9 @@ use super::peer::{Gate, Peer, Rights};
 use super::request::{LINE_BYTES_MAX, Request};
 use super::socket::ControlSocket;
 use crate::env::accounts::Accounts;
-use std::collections::HashMap;
+use crate::user_share::{UserPlace, UserShares};
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
@@ -91,35 +91,18 @@ pub async fn serve<H: Handler>(
 struct Rooms {
     ordinary: Arc<Semaphore>,
     reserved: Arc<Semaphore>,
-    guests: Arc<Semaphore>,
-    /// Connections by user.
-    users: Arc<Mutex<HashMap<u32, usize>>>,
+    guests: Arc<UserShares>,
 }
 
 /// A place that is free again when this is dropped.
-pub(super) struct Room {
-    _place: OwnedSemaphorePermit,
-    _user: Option<UserRoom>,
-}
-
-struct UserRoom {
-    users: Arc<Mutex<HashMap<u32, usize>>>,
-    uid: u32,
-}
-
-impl Drop for UserRoom {
-    fn drop(&mut self) {
-        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        match users.get_mut(&self.uid) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => drop(users.remove(&self.uid)),
-        }
-    }
+pub(super) enum Room {
+    Operator { _place: OwnedSemaphorePermit },
+    Guest { _place: UserPlace },
 }
 
 impl Room {
-    pub(super) fn of(place: OwnedSemaphorePermit) -> Self {
-        Self { _place: place, _user: None }
+    pub(super) const fn of(place: OwnedSemaphorePermit) -> Self {
+        Self::Operator { _place: place }
     }
 }
 
@@ -128,31 +111,22 @@ impl Default for Rooms {
         Self {
             ordinary: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             reserved: Arc::new(Semaphore::new(RESERVED)),
-            guests: Arc::new(Semaphore::new(GUESTS_MAX)),
-            users: Arc::default(),
+            guests: Arc::default(),
         }
     }
 }
 
 impl Rooms {
+    /// Whoever is not known to be an operator has the room of guests, also where there are none: that he is turned away is said to
+    /// him, which takes time, and the mode of the socket may let in more than it should.
     fn take(&self, gate: &Gate, peer: &Peer) -> Option<Room> {
         let take = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_owned().ok();
-        if gate.has_guests && !gate.admits(peer, None) {
-            let place = take(&self.guests)?;
-            return Some(Room { _place: place, _user: Some(self.user(peer.uid)?) });
+        if !gate.admits(peer, None) {
+            let place = self.guests.take(peer.uid, GUESTS_MAX, GUEST_CONNECTIONS_MAX).ok()?;
+            return Some(Room::Guest { _place: place });
         }
         let place = take(&self.ordinary).or_else(|| gate.is_keeper(peer).then(|| take(&self.reserved)).flatten());
         place.map(Room::of)
-    }
-
-    fn user(&self, uid: u32) -> Option<UserRoom> {
-        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = users.entry(uid).or_default();
-        if *count >= GUEST_CONNECTIONS_MAX {
-            return None;
-        }
-        *count += 1;
-        Some(UserRoom { users: Arc::clone(&self.users), uid })
     }
 }
 
@@ -322,22 +296,24 @@ mod tests {
 
     #[test]
     fn guests_take_no_room_of_operators() {
-        let gate = Gate { uid: 200, gid: 201, has_guests: true };
         let peer = |uid, gid| Peer { uid, gid, pid: 1 };
-        let rooms = Rooms::default();
-        let mut taken = Vec::new();
-        for uid in 1_000..2_000 {
-            taken.extend(std::iter::from_fn(|| rooms.take(&gate, &peer(uid, uid))));
+        // Without guests too: they are turned away, which takes time.
+        for has_guests in [true, false] {
+            let gate = Gate { uid: 200, gid: 201, has_guests };
+            let rooms = Rooms::default();
+            let mut taken = Vec::new();
+            for uid in 1_000..2_000 {
+                taken.extend(std::iter::from_fn(|| rooms.take(&gate, &peer(uid, uid))));
+            }
+            assert_eq!(taken.len(), GUESTS_MAX);
+            assert!(rooms.take(&gate, &peer(5_000, 201)).is_some(), "of the group");
+            drop(taken);
+            let own: Vec<_> = std::iter::from_fn(|| rooms.take(&gate, &peer(1_000, 1_000))).collect();
+            assert_eq!(own.len(), GUEST_CONNECTIONS_MAX, "one user does not take them all");
+            assert!(rooms.take(&gate, &peer(1_001, 1_001)).is_some());
+            drop(own);
+            let ordinary: Vec<_> = std::iter::from_fn(|| rooms.take(&gate, &peer(0, 0))).collect();
+            assert_eq!(ordinary.len(), CONNECTIONS_MAX + RESERVED);
         }
-        assert_eq!(taken.len(), GUESTS_MAX);
-        assert!(rooms.take(&gate, &peer(5_000, 201)).is_some(), "of the group");
-        drop(taken);
-        let own: Vec<_> = std::iter::from_fn(|| rooms.take(&gate, &peer(1_000, 1_000))).collect();
-        assert_eq!(own.len(), GUEST_CONNECTIONS_MAX, "one user does not take them all");
-        assert!(rooms.take(&gate, &peer(1_001, 1_001)).is_some());
-        drop(own);
-        assert!(rooms.users.lock().unwrap().is_empty());
-        let ordinary: Vec<_> = std::iter::from_fn(|| rooms.take(&gate, &peer(0, 0))).collect();
-        assert_eq!(ordinary.len(), CONNECTIONS_MAX + RESERVED);
     }
 }
