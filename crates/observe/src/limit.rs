@@ -40,12 +40,15 @@ pub enum Limit {
     SpoolSizeMax,
     SpoolFreeMin,
     ServerShutdownGrace,
+    SubmitFilesMax,
+    SubmitUserFilesMax,
+    SubmitUserCommandsMax,
     Other,
 }
 
 impl Limit {
     /// Every limit, in the order of their numbers.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 35] = [
         Self::AcceptConnectionsMax,
         Self::AcceptConnectionsPerClient,
         Self::AcceptRate,
@@ -77,6 +80,9 @@ impl Limit {
         Self::SpoolSizeMax,
         Self::SpoolFreeMin,
         Self::ServerShutdownGrace,
+        Self::SubmitFilesMax,
+        Self::SubmitUserFilesMax,
+        Self::SubmitUserCommandsMax,
         Self::Other,
     ];
 
@@ -116,6 +122,9 @@ impl Limit {
             Self::SpoolSizeMax => "spool.size_max",
             Self::SpoolFreeMin => "spool.free_min",
             Self::ServerShutdownGrace => "server.shutdown_grace",
+            Self::SubmitFilesMax => "submit.files_max",
+            Self::SubmitUserFilesMax => "submit.user_files_max",
+            Self::SubmitUserCommandsMax => "submit.user_commands_max",
             Self::Other => "other",
         }
     }

@@ -7,52 +7,67 @@
 //! A message that another server had taken before is not judged again (`adopt`).
 //! What cannot be taken now is tried again, later each time; what is no message is put aside, and the log says why (`complaints`).
 //!
-//! What a file is, and why nobody else can read, change or forge one, is written in [`crate::submit`].
+//! What a file is, and why nobody else can read, change or forge one, is written in [`crate::submit`]; what of it is believed, in
+//! `file` and `user`. Anybody may put anything there, so each user has a bounded share of everything:
+//!
+//! | Of what | One user | All | Beyond |
+//! |---|---|---|---|
+//! | files that count, and messages that are known | `submit.user_files_max` | `submit.files_max` | they wait in the directory; the command refuses (75) |
+//! | messages that are being stored | [`USER_AT_ONCE`] | [`AT_ONCE`] | they wait; users take turns (`turns`) |
+//! | commands that wait for an answer | `submit.user_commands_max` | [`calls::COMMANDS_MAX`] | they hear no more, and the message is taken |
+//! | memory for lists of recipients | that of all | [`file::HEADS_KIB`] | they wait for each other |
+//! | lines in the log of one reason | 10 a minute | | counted |
 
 mod adopt;
 mod asker;
+mod calls;
 mod complaints;
 mod courier;
 mod directory;
 mod file;
 mod look;
 mod report;
+mod turns;
+mod user;
 
 pub(crate) use directory::Directory;
 
 use crate::env::{blocking, clock};
 use crate::service::{Open, Service};
 use crate::submit::FULL;
+use crate::user_share::{UserPlace, UserShares};
 use adopt::Adoption;
 use asker::Asker;
-use complaints::{Complaints, Said};
+use complaints::{Complaints, Said, Unsaid};
 use courier::{Carried, Courier, Refused};
-use file::{Handed, Trouble};
-use look::{Found, Looker};
+use file::{Handed, Opened, Trouble};
+use look::{Found, Looker, Message, Waste};
 use mail::{EnhancedCode, Outcome, QueueId, Reply, ReplyCode};
-use observe::{Event, Severity};
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use observe::{Event, Limit, Relay, Severity};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tokio::net::UnixListener;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
+use turns::Turns;
 
 /// Messages that are stored at the same time: they share the flushes of the spool.
-const AT_ONCE: usize = 32;
-/// Commands that wait at the same time. Others are not heard, and their messages taken all the same.
-const ASKERS_MAX: usize = 256;
+const AT_ONCE: usize = 64;
+/// Of them, of one user: a message may take long, by its look-ups or by a command that does not answer.
+const USER_AT_ONCE: usize = 32;
 /// The first pause before a message is tried again; it doubles up to the longest.
 const AGAIN_FIRST: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(300);
-/// What a message that waits costs the others: with many, each is tried more rarely, so that all together are about a hundred a second.
+/// What a message that waits costs the others of its user: with many, each is tried more rarely, so that all of them together are
+/// about a hundred a second.
 const AGAIN_SHARE: Duration = Duration::from_millis(10);
 /// Messages that are tried at once when one was taken that had waited: why they waited may have gone.
 const HURRIED: usize = 2;
 
 const MAIL: &str = "mail.";
 const NEW: &str = "new.";
+const BAD: &str = "bad.";
 const RANDOM_DIGITS: usize = 32;
 
 /// A file by what its name says.
@@ -88,6 +103,8 @@ enum Ended {
     Gone(Option<(Asker, crate::outcome::Watch)>),
     /// It stays, and is tried again under this name; why. Of these recipients the sender was told: they are done.
     Later(Name, String, Vec<usize>),
+    /// It is no message, and has another name now, if it could get one.
+    Bad { why: String, aside: Option<String> },
     /// It stays, and this process leaves it alone.
     Stuck,
 }
@@ -112,8 +129,12 @@ impl Waiting {
 }
 
 /// A file that is ready, running or waiting.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Known {
+    /// Who wrote it, or asks for it: it counts for him.
+    uid: u32,
+    /// When this process saw it first.
+    since: Instant,
     /// How often it was tried.
     tries: u32,
     /// Recipients, by their places in the file, of whom the sender was told: they are tried no more.
@@ -121,20 +142,38 @@ struct Known {
     said: Option<Said>,
 }
 
+impl Known {
+    fn new(uid: u32) -> Self {
+        Self { uid, since: clock::now(), tries: 0, told: HashSet::new(), said: None }
+    }
+}
+
+/// A message with the command that waits for it, if one does.
+type Ready = (Name, Option<Asker>);
+
 /// Everything under way.
 struct Pickup {
     service: Arc<Service>,
     directory: Arc<Directory>,
-    looker: Looker,
+    /// There while nobody looks.
+    looker: Option<Looker>,
+    looking: JoinSet<(Looker, std::io::Result<Option<Found>>)>,
     complaints: Complaints,
     /// What was said last of the directory as a whole.
     said: Option<Said>,
     known: HashMap<String, Known>,
-    ready: VecDeque<(Name, Option<Asker>)>,
+    /// How many of them are of a user.
+    known_of: HashMap<u32, usize>,
+    ready: Turns<Ready>,
     waiting: BTreeSet<(Instant, String)>,
     /// Their names, and until when they wait.
     waiting_names: HashMap<String, (Name, Instant)>,
+    /// How many of them are of a user.
+    waiting_of: HashMap<u32, u32>,
     running: JoinSet<(String, Ended)>,
+    shares: Arc<UserShares>,
+    /// Memory for large heads, in KiB.
+    heads: Arc<Semaphore>,
     listening: JoinSet<()>,
 }
 
@@ -147,86 +186,60 @@ pub(crate) async fn run(service: Arc<Service>, directory: Directory) {
             format!("{path}: no socket: {error}; commands do not hear who is refused, the sender is told by mail");
         service.tell(&Event::ConfigWarning { text: &text });
     });
-    let (calls, mut called) = mpsc::channel(ASKERS_MAX);
-    let hear = hear_calls(Arc::clone(&service), listener.ok(), calls);
-    let take = async {
-        let mut pickup = Pickup {
-            service: Arc::clone(&service),
-            directory,
-            looker: Looker::default(),
-            complaints: Complaints::default(),
-            said: None,
-            known: HashMap::new(),
-            ready: VecDeque::new(),
-            waiting: BTreeSet::new(),
-            waiting_names: HashMap::new(),
-            running: JoinSet::new(),
-            listening: JoinSet::new(),
-        };
-        pickup.take(&mut called).await;
+    let (calls, mut called) = mpsc::channel(calls::COMMANDS_MAX);
+    let hear = async {
+        match listener {
+            Ok(listener) => calls::hear(Arc::clone(&service), listener, calls).await,
+            Err(()) => service.stop.begun().await,
+        }
     };
+    let take = async { Pickup::new(Arc::clone(&service), directory).take(&mut called).await };
     tokio::join!(hear, take);
 }
 
-/// Reads who asks for what.
-async fn hear_calls(service: Arc<Service>, listener: Option<UnixListener>, calls: mpsc::Sender<(Name, Asker)>) {
-    let Some(listener) = listener else { return service.stop.begun().await };
-    let mut reading = JoinSet::new();
-    loop {
-        tokio::select! {
-            () = service.stop.begun() => return,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) if reading.len() < ASKERS_MAX => {
-                    let calls = calls.clone();
-                    reading.spawn(async move {
-                        if let Some((asker, file)) = Asker::read(stream).await
-                            && let Some(name) = Name::read(&file).filter(|name| name.id.is_none())
-                        {
-                            // With too many waiting this one is not heard.
-                            drop(calls.try_send((name, asker)));
-                        }
-                    });
-                }
-                Ok(_) => {}
-                // Out of descriptors: a moment later there may be one.
-                Err(_) => tokio::time::sleep(AGAIN_FIRST).await,
-            },
-            Some(_) = reading.join_next() => {}
+impl Pickup {
+    fn new(service: Arc<Service>, directory: Arc<Directory>) -> Self {
+        Self {
+            service,
+            directory,
+            looker: Some(Looker::default()),
+            looking: JoinSet::new(),
+            complaints: Complaints::default(),
+            said: None,
+            known: HashMap::new(),
+            known_of: HashMap::new(),
+            ready: Turns::default(),
+            waiting: BTreeSet::new(),
+            waiting_names: HashMap::new(),
+            waiting_of: HashMap::new(),
+            running: JoinSet::new(),
+            shares: Arc::new(UserShares::default()),
+            heads: Arc::new(Semaphore::new(file::HEADS_KIB)),
+            listening: JoinSet::new(),
         }
     }
-}
 
-impl Pickup {
     async fn take(&mut self, called: &mut mpsc::Receiver<(Name, Asker)>) {
         let service = Arc::clone(&self.service);
-        let mut look_at = clock::now();
+        let (mut look_at, mut began) = (clock::now(), clock::now());
         while !service.stop.has_begun() {
-            if clock::now() >= look_at {
-                let begin = clock::now();
-                self.look().await;
-                let now = clock::now();
-                look_at = now + look::pause(now.saturating_duration_since(begin));
-                for (reason, messages) in self.complaints.counted(now) {
-                    let more = if reason.is_empty() { "for other reasons" } else { reason.as_str() };
-                    self.warn(&format!("{messages} more messages are not taken: {more}; they are tried again"));
-                }
+            if clock::now() >= look_at && self.looker.is_some() {
+                began = clock::now();
+                self.look();
+                self.tell_unsaid(began);
             }
             self.begin();
-            let next = self.waiting.first().map_or(look_at, |(at, _)| look_at.min(*at));
+            let next = self.waiting.first().map_or(clock::now() + look::INTERVAL, |(at, _)| *at);
+            let next = if self.looker.is_some() { next.min(look_at) } else { next };
             tokio::select! {
                 () = service.stop.begun() => break,
-                Some((name, asker)) = called.recv() => {
-                    if !self.known.contains_key(&name.base) {
-                        self.known.insert(name.base.clone(), Known::default());
-                        // Somebody waits: not behind what nobody waits for.
-                        self.ready.push_front((name, Some(asker)));
-                    } else if let Some((name, at)) = self.waiting_names.remove(&name.base) {
-                        // It was seen before its command asked.
-                        self.waiting.remove(&(at, name.base.clone()));
-                        self.ready.push_front((name, Some(asker)));
-                    }
-                }
+                Some((name, asker)) = called.recv() => self.call(name, asker),
                 Some(ended) = self.running.join_next() => self.end(ended),
+                Some(looked) = self.looking.join_next() => {
+                    let has_more = self.looked(looked);
+                    let now = clock::now();
+                    look_at = now + look::pause(now.saturating_duration_since(began), has_more);
+                }
                 Some(_) = self.listening.join_next() => {}
                 () = tokio::time::sleep_until(next.into()) => {}
             }
@@ -235,26 +248,74 @@ impl Pickup {
         while self.running.join_next().await.is_some() {}
     }
 
-    /// Looks for files that nobody has spoken of.
-    async fn look(&mut self) {
-        let (directory, mut looker) = (Arc::clone(&self.directory), std::mem::take(&mut self.looker));
-        let limits = look::Limits::of(&self.service.live.load().config.submit);
-        let looked = blocking::run(move || {
-            let found = looker.look(&directory, limits);
-            (looker, found)
+    /// A command waits for its message.
+    fn call(&mut self, name: Name, asker: Asker) {
+        let uid = asker.uid();
+        if !self.known.contains_key(&name.base) {
+            self.know(&name.base, uid);
+            // Somebody waits: not behind what nobody waits for.
+            self.ready.push_first(uid, (name, Some(asker)));
+        } else if let Some((name, _)) = self.wait_no_more(&name.base) {
+            // It was seen before its command asked.
+            self.ready.push_first(uid, (name, Some(asker)));
+        }
+    }
+
+    fn know(&mut self, base: &str, uid: u32) {
+        self.known.insert(base.to_owned(), Known::new(uid));
+        *self.known_of.entry(uid).or_default() += 1;
+    }
+
+    fn forget(&mut self, base: &str) -> Option<Known> {
+        let known = self.known.remove(base)?;
+        less(&mut self.known_of, known.uid);
+        Some(known)
+    }
+
+    fn tell_unsaid(&mut self, now: Instant) {
+        for Unsaid { uid, reason, messages } in self.complaints.counted(now) {
+            let more = if reason.is_empty() { "for other reasons" } else { reason.as_str() };
+            self.warn(&format!("{messages} more messages of user {uid} are not taken: {more}"));
+        }
+    }
+
+    /// Begins to look for files that nobody has spoken of.
+    fn look(&mut self) {
+        let Some(mut looker) = self.looker.take() else { return };
+        let directory = Arc::clone(&self.directory);
+        let limits = self.limits();
+        self.looking.spawn(async move {
+            let looked = blocking::run(move || {
+                let found = looker.look(&directory, limits);
+                (looker, found)
+            });
+            looked.await.unwrap_or_else(|error| (Looker::default(), Err(std::io::Error::other(error))))
         });
-        let Ok((looker, found)) = looked.await else { return };
-        self.looker = looker;
+    }
+
+    fn limits(&self) -> look::Limits {
+        look::Limits::new(&self.service.live.load().config.submit)
+    }
+
+    /// What came of looking. Whether there is more than is known.
+    fn looked(&mut self, looked: Result<(Looker, std::io::Result<Option<Found>>), tokio::task::JoinError>) -> bool {
+        let (looker, found) = looked.unwrap_or_else(|_| (Looker::default(), Ok(None)));
+        self.looker = Some(looker);
         match found {
-            Ok(Some(found)) => self.found(found),
+            Ok(Some(found)) => {
+                let has_more = found.has_more;
+                self.found(found);
+                return has_more;
+            }
             Ok(None) => {}
             Err(error) => {
                 let why = format!("cannot be listed: {error}");
-                if self.complaints.is_due(&why, &mut self.said, clock::now()) {
+                if self.complaints.is_due(0, &why, &mut self.said, clock::now()) {
                     self.warn(&format!("{why}; mail that is handed in waits"));
                 }
             }
         }
+        false
     }
 
     fn found(&mut self, found: Found) {
@@ -262,35 +323,74 @@ impl Pickup {
         self.service.pickup.files.store(files, Ordering::Relaxed);
         if let Some(why) = found.trouble {
             let why = format!("{FULL} cannot be written: {why}");
-            if self.complaints.is_due(&why, &mut self.said, clock::now()) {
+            if self.complaints.is_due(0, &why, &mut self.said, clock::now()) {
                 self.warn(&format!("{why}; whoever hands in too much does not hear of it"));
             }
         }
         if let Some(full) = found.full {
             self.tell_full(&full);
         }
-        for name in found.names {
-            if !self.known.contains_key(&name.base) {
-                self.known.insert(name.base.clone(), Known::default());
-                match found.fresh.contains(&name.base) {
-                    true => self.wait(name, clock::now() + look::FRESH),
-                    false => self.ready.push_back((name, None)),
-                }
+        self.tell_waste(found.waste);
+        let limits = self.limits();
+        for Message { name, uid } in found.messages {
+            let count = self.known_of.get(&uid).copied().unwrap_or_default();
+            if self.known.contains_key(&name.base) || count >= limits.known_of(uid) {
+                continue;
             }
+            self.know(&name.base, uid);
+            match found.fresh.contains(&name.base) {
+                true => self.wait(uid, name, clock::now() + look::FRESH),
+                false => self.ready.push(uid, (name, None)),
+            }
+        }
+    }
+
+    fn tell_waste(&mut self, Waste { removed, stays }: Waste) {
+        let days = look::BAD_MAX.as_secs() / (24 * 3_600);
+        if removed > 0 {
+            self.warn(&format!(
+                "{removed} files that were no messages are removed: unfinished ones after a day, others after {days}, sooner of users \
+                 who have more than submit.user_files_max"
+            ));
+        }
+        if let Some((name, why)) = stays
+            && self.complaints.is_due(0, "something that is no message stays", &mut None, clock::now())
+        {
+            self.warn(&format!("{name} is no message and cannot be removed: {why}; look at it, and remove it as root"));
         }
     }
 
     /// Tries some of those that wait for their time now.
     fn hurry(&mut self) {
         for _ in 0..HURRIED {
-            let Some((_, base)) = self.waiting.pop_first() else { return };
-            self.ready.extend(self.waiting_names.remove(&base).map(|(name, _)| (name, None)));
+            if !self.wait_over() {
+                return;
+            }
         }
     }
 
-    fn wait(&mut self, name: Name, until: Instant) {
+    fn wait(&mut self, uid: u32, name: Name, until: Instant) {
         self.waiting.insert((until, name.base.clone()));
+        *self.waiting_of.entry(uid).or_default() += 1;
         self.waiting_names.insert(name.base.clone(), (name, until));
+    }
+
+    /// It waits no more, if it does. With its user.
+    fn wait_no_more(&mut self, base: &str) -> Option<(Name, u32)> {
+        let (name, until) = self.waiting_names.remove(base)?;
+        self.waiting.remove(&(until, name.base.clone()));
+        let uid = self.known.get(base).map_or(0, |known| known.uid);
+        less(&mut self.waiting_of, uid);
+        Some((name, uid))
+    }
+
+    /// The first that waits is ready. Whether one waited.
+    fn wait_over(&mut self) -> bool {
+        let Some((_, base)) = self.waiting.first().cloned() else { return false };
+        if let Some((name, uid)) = self.wait_no_more(&base) {
+            self.ready.push(uid, (name, None));
+        }
+        true
     }
 
     /// Says who may hand in no more, when that begins and when others are meant.
@@ -303,13 +403,16 @@ impl Pickup {
             self.said = None;
             return;
         };
-        if !self.complaints.is_due(&format!("full {who}"), &mut self.said, clock::now()) {
+        if !self.complaints.is_due(0, &format!("full {who}"), &mut self.said, clock::now()) {
             return;
         }
-        let (what, limit) = match who {
-            "all" => (format!("{count} messages wait, of everybody"), "submit.files_max"),
-            uid => (format!("{count} messages of user {uid} wait"), "submit.user_files_max"),
+        let submit = self.service.live.load().config.submit.clone();
+        let (what, limit, max) = match who {
+            "all" => (format!("{count} messages wait, of everybody"), Limit::SubmitFilesMax, submit.files_max),
+            uid => (format!("{count} messages of user {uid} wait"), Limit::SubmitUserFilesMax, submit.user_files_max),
         };
+        self.service.tell(&Event::LimitReached { id: None, relay: Relay::Local { user: who }, limit, max: max.into() });
+        let limit = limit.name();
         let others = match full.lines().count() {
             1 => String::new(),
             users => format!(" (and those of {} more users)", users - 1),
@@ -322,19 +425,24 @@ impl Pickup {
     /// Begins with what is ready, as far as there is room.
     fn begin(&mut self) {
         let now = clock::now();
-        while self.waiting.first().is_some_and(|(at, _)| *at <= now) {
-            let Some((_, base)) = self.waiting.pop_first() else { break };
-            self.ready.extend(self.waiting_names.remove(&base).map(|(name, _)| (name, None)));
-        }
-        while self.running.len() < AT_ONCE {
-            let Some((name, asker)) = self.ready.pop_front() else { break };
-            let (service, directory) = (Arc::clone(&self.service), Arc::clone(&self.directory));
+        while self.waiting.first().is_some_and(|(at, _)| *at <= now) && self.wait_over() {}
+        let shares = Arc::clone(&self.shares);
+        let place = |uid| shares.take(uid, AT_ONCE, USER_AT_ONCE).ok();
+        while let Some((place, _, (name, asker))) = self.ready.next(place) {
             let known = self.known.get(&name.base);
-            let is_again = known.is_some_and(|known| known.tries > 0);
-            let told = known.map(|known| known.told.clone()).unwrap_or_default();
+            let file = CarriedFile {
+                service: Arc::clone(&self.service),
+                directory: Arc::clone(&self.directory),
+                heads: Arc::clone(&self.heads),
+                is_again: known.is_some_and(|known| known.tries > 0),
+                told: known.map(|known| known.told.clone()).unwrap_or_default(),
+                since: known.map_or(now, |known| known.since),
+                name,
+                _place: place,
+            };
             self.running.spawn(async move {
-                let base = name.base.clone();
-                (base, carry(service, directory, name, asker, is_again, told).await)
+                let base = file.name.base.clone();
+                (base, file.carry(asker).await)
             });
         }
     }
@@ -344,27 +452,53 @@ impl Pickup {
         let Ok((base, ended)) = ended else { return };
         match ended {
             Ended::Gone(told) => {
-                if self.known.remove(&base).is_some_and(|known| known.tries > 0) {
+                if self.forget(&base).is_some_and(|known| known.tries > 0) {
                     self.hurry();
                 }
-                if let Some((asker, watch)) = told.filter(|_| self.listening.len() < ASKERS_MAX) {
+                if let Some((asker, watch)) = told {
                     self.listening.spawn(courier::tell_outcomes(Arc::clone(&self.service), asker, watch));
                 }
             }
             Ended::Later(name, why, told) => {
                 let now = clock::now();
-                let known = self.known.entry(base).or_default();
-                let share = AGAIN_SHARE.saturating_mul(u32::try_from(self.waiting.len()).unwrap_or(u32::MAX));
+                let Some(known) = self.known.get_mut(&base) else { return };
+                let uid = known.uid;
+                let waiting = self.waiting_of.get(&uid).copied().unwrap_or_default();
+                let share = AGAIN_SHARE.saturating_mul(waiting);
                 let pause = AGAIN_FIRST.saturating_mul(1 << known.tries.min(16)).min(AGAIN_MAX).max(share);
                 known.tries += 1;
                 known.told.extend(told);
-                let is_due = self.complaints.is_due(&why, &mut known.said, now);
+                let is_due = self.complaints.is_due(uid, &why, &mut known.said, now);
                 if is_due && !self.service.stop.has_begun() {
                     self.warn(&format!("{} is not taken: {why}; it is tried again", name.text()));
                 }
-                self.wait(name, now + pause);
+                self.wait(uid, name, now + pause);
             }
+            Ended::Bad { why, aside } => self.bad(&base, &why, aside),
             Ended::Stuck => {}
+        }
+    }
+
+    /// Something was handed in and is no message.
+    fn bad(&mut self, base: &str, why: &str, aside: Option<String>) {
+        let uid = self.known.get(base).map_or(0, |known| known.uid);
+        let is_due = self.complaints.is_due(uid, "they are no messages, and put aside", &mut None, clock::now());
+        let days = look::BAD_MAX.as_secs() / (24 * 3_600);
+        match aside {
+            Some(aside) => {
+                self.forget(base);
+                if is_due {
+                    self.warn(&format!(
+                        "{aside} was handed in by user {uid} and is no message: {why}; look at it: sendmail writes no such file, so it was \
+                         written by hand or is damaged; it is removed after {days} days"
+                    ));
+                }
+            }
+            // It stays known, so that it is not looked at again and again.
+            None if is_due => self.warn(&format!(
+                "{base} was handed in by user {uid} and is no message: {why}; it cannot be put aside either: remove it as root"
+            )),
+            None => {}
         }
     }
 
@@ -378,28 +512,117 @@ fn warn(service: &Service, directory: &Directory, what: &str) {
     service.tell(&Event::Spool { severity: Severity::Warning, text: &text });
 }
 
-/// Brings one file as far as it goes.
-async fn carry(
+fn less<C>(counts: &mut HashMap<u32, C>, uid: u32)
+where
+    C: Copy + PartialOrd + From<u8> + std::ops::SubAssign,
+{
+    match counts.get_mut(&uid) {
+        Some(count) if *count > C::from(1) => *count -= C::from(1),
+        _ => drop(counts.remove(&uid)),
+    }
+}
+
+/// A file whose turn it is.
+struct CarriedFile {
     service: Arc<Service>,
     directory: Arc<Directory>,
+    heads: Arc<Semaphore>,
     name: Name,
-    asker: Option<Asker>,
+    /// It was tried before.
     is_again: bool,
+    /// Recipients of whom the sender was told before.
     told: HashSet<usize>,
-) -> Ended {
-    // Counted as a session until its file is gone: the end of the server waits for it.
-    let _open = Open::new(&service);
-    if let (Some(id), Some(spool)) = (name.id, service.spool())
-        && !spool.states(id).is_empty()
-    {
-        // A crash came between the message and the end of its file.
-        return remove(&service, &directory, &name, None).await;
+    /// When this process saw it first.
+    since: Instant,
+    _place: UserPlace,
+}
+
+impl CarriedFile {
+    /// Brings it as far as it goes.
+    async fn carry(self, asker: Option<Asker>) -> Ended {
+        let Self { service, directory, name, .. } = &self;
+        // Counted as a session until its file is gone: the end of the server waits for it.
+        let _open = Open::new(service);
+        if let (Some(id), Some(spool)) = (name.id, service.spool())
+            && !spool.states(id).is_empty()
+        {
+            // A crash came between the message and the end of its file.
+            return remove(service, directory, name, None).await;
+        }
+        let opened = match self.open().await {
+            Ok(opened) => opened,
+            Err(ended) => return ended,
+        };
+        // Held until the message is stored or given up.
+        let _memory = match opened.large_kib() {
+            Some(kib) => Arc::clone(&self.heads).acquire_many_owned(kib).await.ok(),
+            None => None,
+        };
+        let (mut handed, tried, id) = match self.read(opened).await {
+            Ok(read) => read,
+            Err(ended) => return ended,
+        };
+        let places = handed.leave_out(&self.told);
+        let handed = Arc::new(handed);
+        let asker = asker.filter(|asker| asker.may_hear_of(handed.uid));
+        let user = user::find(service, handed.uid, &handed.submission.sender).await;
+        let (there, whole) = (Arc::clone(service), Arc::clone(&handed));
+        let carried = match handed.submission.adopted.clone() {
+            Some(adopted) => {
+                Box::pin(Adoption { service: there, handed: whole, adopted, id, user: user.name }.run()).await
+            }
+            None => {
+                let is_again = self.is_again;
+                Courier { service: there, handed: whole, id, user, is_again, asker, told: Vec::new() }.run().await
+            }
+        };
+        let (why, mut told) = match carried {
+            Carried::Done(told) => return remove(service, directory, &tried, told).await,
+            Carried::Divide(apart) => {
+                let (there, whole) = (Arc::clone(directory), Arc::clone(&handed));
+                match blocking::run(move || whole.divide(there.path(), &apart)).await {
+                    Ok(Ok(())) => return remove(service, directory, &tried, None).await,
+                    Ok(Err(error)) => (format!("it cannot be divided: {error}"), Vec::new()),
+                    Err(_) => return Ended::Stuck,
+                }
+            }
+            Carried::Later(why, told) => (why, told),
+        };
+        if self.age(&handed) > service.live.load().config.delivery.give_up_after {
+            let reply = expired(&why);
+            let left = (0..places.len()).filter(|position| !told.contains(position));
+            let left: Vec<Refused> = left.map(|position| (position, reply.clone())).collect();
+            told.extend(report::to_sender(service, &handed, id, &left).await);
+            if told.len() == places.len() {
+                return remove(service, directory, &tried, None).await;
+            }
+        }
+        let told = told.into_iter().filter_map(|position| places.get(position).copied());
+        Ended::Later(tried, why, told.collect())
     }
-    let content_max = service.live.load().config.message.size_max;
-    let opened = {
-        let (service, directory, name) = (Arc::clone(&service), Arc::clone(&directory), name.clone());
-        blocking::run(move || {
-            let handed = Handed::open(rustix::fd::AsFd::as_fd(&*directory), &name.text(), content_max)?;
+
+    /// How long it waits. The time of the file is what its owner has set, who may not let it wait for ever.
+    fn age(&self, handed: &Handed) -> Duration {
+        let written = Duration::from_secs((clock::unix_us() / 1_000_000).saturating_sub(handed.finished));
+        written.max(clock::now().saturating_duration_since(self.since))
+    }
+
+    async fn open(&self) -> Result<Opened, Ended> {
+        let content_max = self.service.live.load().config.message.size_max;
+        let (directory, text) = (Arc::clone(&self.directory), self.name.text());
+        let open = move || Opened::open(rustix::fd::AsFd::as_fd(&*directory), &text, content_max);
+        match blocking::run(open).await {
+            Ok(Ok(opened)) => Ok(opened),
+            Ok(Err(trouble)) => Err(self.ended(trouble).await),
+            Err(_) => Err(Ended::Stuck),
+        }
+    }
+
+    /// Reads it, and gives it the name with which it is tried.
+    async fn read(&self, opened: Opened) -> Result<(Handed, Name, QueueId), Ended> {
+        let (service, directory, name) = (Arc::clone(&self.service), Arc::clone(&self.directory), self.name.clone());
+        let read = blocking::run(move || {
+            let handed = opened.read()?;
             // An id that was used for an attempt is not used again: the spool may have declared it done.
             let id = match &handed.submission.adopted {
                 Some(adopted) => service.keeper.past_id(adopted.arrived.saturating_mul(1_000_000)),
@@ -408,56 +631,28 @@ async fn carry(
             let tried = Name { base: name.base.clone(), id: Some(id) };
             directory.rename(&name.text(), &tried.text())?;
             Ok::<_, Trouble>((handed, tried, id))
-        })
-        .await
-    };
-    let (mut handed, tried, id) = match opened {
-        Ok(Ok(opened)) => opened,
-        Ok(Err(Trouble::Gone)) => return Ended::Gone(None),
-        Ok(Err(Trouble::Bad(why))) => return put_aside(&service, &directory, &name, &why).await,
-        Ok(Err(Trouble::Io(error))) => {
-            return Ended::Later(name, format!("it cannot be read: {error}"), Vec::new());
-        }
-        Err(_) => return Ended::Stuck,
-    };
-    let places = handed.leave_out(&told);
-    let handed = Arc::new(handed);
-    let asker = asker.filter(|asker| asker.may_hear_of(handed.uid));
-    let (user, is_trusted) = who(&service, handed.uid).await;
-    let carried = match handed.submission.adopted.clone() {
-        Some(adopted) => {
-            let (service, handed) = (Arc::clone(&service), Arc::clone(&handed));
-            Box::pin(Adoption { service, handed, adopted, id, user }.run()).await
-        }
-        None => {
-            let (service, handed) = (Arc::clone(&service), Arc::clone(&handed));
-            Courier { service, handed, id, user, is_trusted, is_again, asker, told: Vec::new() }.run().await
-        }
-    };
-    let (why, mut told) = match carried {
-        Carried::Done(told) => return remove(&service, &directory, &tried, told).await,
-        Carried::Divide(apart) => {
-            let (there, whole) = (Arc::clone(&directory), Arc::clone(&handed));
-            match blocking::run(move || whole.divide(there.path(), &apart)).await {
-                Ok(Ok(())) => return remove(&service, &directory, &tried, None).await,
-                Ok(Err(error)) => (format!("it cannot be divided: {error}"), Vec::new()),
-                Err(_) => return Ended::Stuck,
-            }
-        }
-        Carried::Later(why, told) => (why, told),
-    };
-    let age = Duration::from_secs((clock::unix_us() / 1_000_000).saturating_sub(handed.finished));
-    if age > service.live.load().config.delivery.give_up_after {
-        let reply = expired(&why);
-        let left = (0..places.len()).filter(|position| !told.contains(position));
-        let left: Vec<Refused> = left.map(|position| (position, reply.clone())).collect();
-        told.extend(report::to_sender(&service, &handed, id, &left).await);
-        if told.len() == places.len() {
-            return remove(&service, &directory, &tried, None).await;
+        });
+        match read.await {
+            Ok(Ok(read)) => Ok(read),
+            Ok(Err(trouble)) => Err(self.ended(trouble).await),
+            Err(_) => Err(Ended::Stuck),
         }
     }
-    let told = told.into_iter().filter_map(|position| places.get(position).copied());
-    Ended::Later(tried, why, told.collect())
+
+    async fn ended(&self, trouble: Trouble) -> Ended {
+        match trouble {
+            Trouble::Gone => Ended::Gone(None),
+            Trouble::Bad(why) => Ended::Bad { why, aside: self.put_aside().await },
+            Trouble::Io(error) => Ended::Later(self.name.clone(), format!("it cannot be read: {error}"), Vec::new()),
+        }
+    }
+
+    /// Gives it a name that the server does not look at. `None`: it has its name.
+    async fn put_aside(&self) -> Option<String> {
+        let aside = self.name.base.replacen(MAIL, BAD, 1);
+        let (there, name) = (Arc::clone(&self.directory), self.name.text());
+        blocking::run(move || there.put_aside(&name, aside)).await.ok().and_then(Result::ok)
+    }
 }
 
 /// What its sender is told of a message that nobody took for days.
@@ -484,27 +679,6 @@ async fn remove(
         }
         _ => Ended::Gone(told),
     }
-}
-
-async fn put_aside(service: &Service, directory: &Arc<Directory>, name: &Name, why: &str) -> Ended {
-    let aside = name.base.replacen(MAIL, "bad.", 1);
-    let (there, from, to) = (Arc::clone(directory), name.text(), aside.clone());
-    let renamed = blocking::run(move || there.rename(&from, &to)).await;
-    let what = match renamed {
-        Ok(Ok(())) => format!("{aside} was handed in and is no message: {why}; look at it, and remove it"),
-        _ => format!("{} was handed in and is no message: {why}; it cannot be put aside either", name.text()),
-    };
-    warn(service, directory, &what);
-    if matches!(renamed, Ok(Ok(()))) { Ended::Gone(None) } else { Ended::Stuck }
-}
-
-/// The name of a user, and whether he may choose his sender without a word.
-async fn who(service: &Service, uid: u32) -> (String, bool) {
-    let read = blocking::run(crate::env::accounts::Accounts::read).await.ok().and_then(Result::ok);
-    let user = read.and_then(|accounts| accounts.user(&uid.to_string()));
-    let name = user.map_or_else(|| uid.to_string(), |user| user.name);
-    let is_trusted = uid == 0 || service.live.load().config.submit.trusted.contains(&name);
-    (name, is_trusted)
 }
 
 #[cfg(test)]

@@ -204,6 +204,9 @@ impl Live {
             Limit::SpoolSizeMax => self.config.spool.size_max,
             Limit::SpoolFreeMin => self.config.spool.free_min,
             Limit::ServerShutdownGrace => self.config.server.shutdown_grace.as_secs(),
+            Limit::SubmitFilesMax => self.config.submit.files_max.into(),
+            Limit::SubmitUserFilesMax => self.config.submit.user_files_max.into(),
+            Limit::SubmitUserCommandsMax => self.config.submit.user_commands_max.into(),
             // Belongs to one listener or one client, or is no key.
             Limit::ListenConnectionsMax | Limit::AccessClientConn | Limit::AccessClientRate | Limit::Other => 0,
         }

@@ -10,12 +10,12 @@
 //! | `mail.R` | a message; the server has not begun with it |
 //! | `mail.R.ID` | the same; the server tried to store it as ID |
 //! | `wait.R` | a message that is taken over from another server and is still there too; see [`adoption`] |
-//! | `bad.R` | a file that is no message, put aside; the log says why |
+//! | `bad.R` | a file that is no message, put aside; the log says why, and it is removed after seven days |
 //! | `full` | who may hand in no more: a line `all COUNT`, lines `UID COUNT` |
 //! | `socket` | where a command asks what became of its message |
 //!
-//! The bytes of a file: `MRPICKUP`, version, flags, two octets for later, the octets of the head and the number of recipients
-//! (32 bits each, little endian); the head: sender, parameters, the
+//! The bytes of a file: `MRPICKUP`, version, flags (1: the caller chose the sender), two octets for later, the octets of the head
+//! and the number of recipients (32 bits each, little endian); the head: sender, parameters, the
 //! user in whose name the server hands it in (with flag 2 only), where it waited before (with flag 4 only: file, time of
 //! arrival in seconds since 1970, tries, `w` if its sender was told of the delay, why it is held or nothing), terms (with flag 8 only: `queue`, `tag=…`, with blanks between them),
 //! then address and parameters of each recipient, each text behind
@@ -24,7 +24,8 @@
 //! Why the directory protects what is in it: mode 3733 and owned by the user of the server. Everybody can make files in it, nobody
 //! but the server can list it, names cannot be guessed, nobody can rename or remove a file of another (the sticky bit),
 //! and a file belongs to the directory's group (the set-group-id bit of the *directory*) with mode 0640: its writer and the
-//! server read it. No program needs rights of its own. Who wrote a file is what the kernel says of its owner.
+//! server read it. No program needs rights of its own. Who wrote a file is what the kernel says of its owner. Whatever a file says
+//! is the word of its owner and no more: `pickup` has a table of what is believed.
 
 pub mod adoption;
 
@@ -47,6 +48,8 @@ pub const PREAMBLE_BYTES: usize = 20;
 pub(crate) const TRAILER_BYTES: usize = 8 + 32;
 /// The most octets of a head: a million recipients of forty octets.
 pub const HEAD_BYTES_MAX: usize = 64 << 20;
+/// The most recipients of a message.
+pub const RECIPIENTS_MAX: u32 = 1_000_000;
 /// The mode of the directory.
 pub const DIRECTORY_MODE: u32 = 0o3733;
 /// The mode of a file.
@@ -66,7 +69,8 @@ pub const TAG_CHARS_MAX: usize = 32;
 pub struct Submission {
     /// The envelope's sender.
     pub sender: ReversePath,
-    /// The caller chose it (`-f`), and it is not simply the caller.
+    /// The caller chose it (`-f`), and it is not simply the caller, as the command says. The server sees for itself: anybody can
+    /// write a file.
     pub is_chosen: bool,
     /// The user in whose name it is handed in: only the server does that, when it divides a message.
     pub on_behalf_of: Option<u32>,
@@ -133,7 +137,7 @@ impl Submission {
     /// Preamble and head.
     ///
     /// # Errors
-    /// The head is larger than [`HEAD_BYTES_MAX`].
+    /// The head is larger than [`HEAD_BYTES_MAX`], or there are more than [`RECIPIENTS_MAX`].
     pub fn encode(&self) -> Result<Vec<u8>, Malformed> {
         let mut head = Vec::new();
         let mut field = |text: String| {
@@ -156,7 +160,8 @@ impl Submission {
             field(recipient.params.to_string());
         }
         let octets = u32::try_from(head.len()).ok().filter(|_| head.len() <= HEAD_BYTES_MAX);
-        let Some(octets) = octets else {
+        let count = u32::try_from(self.recipients.len()).ok().filter(|count| *count <= RECIPIENTS_MAX);
+        let (Some(octets), Some(count)) = (octets, count) else {
             return Err(Malformed(format!("{} recipients are more than one message can have", self.recipients.len())));
         };
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
@@ -167,9 +172,15 @@ impl Submission {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&[VERSION, flags, 0, 0]);
         bytes.extend_from_slice(&octets.to_le_bytes());
-        bytes.extend_from_slice(&u32::try_from(self.recipients.len()).unwrap_or(u32::MAX).to_le_bytes());
+        bytes.extend_from_slice(&count.to_le_bytes());
         bytes.append(&mut head);
         Ok(bytes)
+    }
+
+    /// How many recipients a preamble speaks of.
+    #[must_use]
+    pub const fn recipients_in(preamble: &[u8; PREAMBLE_BYTES]) -> u32 {
+        u32::from_le_bytes([preamble[16], preamble[17], preamble[18], preamble[19]])
     }
 
     /// The octets of the head, from a preamble.
@@ -200,8 +211,10 @@ impl Submission {
         if Self::head_bytes(preamble)? != head.len() {
             return Err(Malformed("its head is cut off".to_owned()));
         }
-        let (flags, count) =
-            (preamble[9], u32::from_le_bytes([preamble[16], preamble[17], preamble[18], preamble[19]]));
+        let (flags, count) = (preamble[9], Self::recipients_in(preamble));
+        if count > RECIPIENTS_MAX {
+            return Err(Malformed(format!("it has {count} recipients, of {RECIPIENTS_MAX} allowed")));
+        }
         if flags & !(CHOSEN | ON_BEHALF | ADOPTED | TERMS) != 0 || preamble[10..12] != [0, 0] {
             return Err(Malformed("its head has flags that this version does not know".to_owned()));
         }

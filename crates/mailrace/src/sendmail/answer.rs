@@ -1,10 +1,12 @@
 //! What the running server says of a message that was handed in: who is refused, and with `-odi` what became of it.
 //!
-//! No answer is no failure. The file is durable, and the server takes it when it runs.
+//! No answer is no failure. The file is durable, and the server takes it when it runs. Only the server is asked: while it is down,
+//! any user may have made a socket of that name, who would learn the name of the file and could say what he likes.
 
 use serde_json::{Value, json};
 use server::submit::SOCKET;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -54,6 +56,10 @@ pub(super) fn ask(directory: &Path, file: &str, wait: Wait, is_heard: bool) -> T
 
 fn converse(directory: &Path, file: &str, wait: Wait, is_heard: bool) -> std::io::Result<Told> {
     let stream = UnixStream::connect(directory.join(SOCKET))?;
+    let peer = server::control::Peer::of(&stream)?;
+    if ![0, directory.metadata()?.uid()].contains(&peer.uid) {
+        return Err(ErrorKind::PermissionDenied.into());
+    }
     stream.set_read_timeout(Some(TAKEN_TIME_MAX))?;
     stream.set_write_timeout(Some(TAKEN_TIME_MAX))?;
     let mut stream = BufReader::new(stream);

@@ -11,6 +11,7 @@ mod crash;
 mod crowd;
 mod desk;
 mod flags;
+mod forged;
 mod lists;
 mod reports;
 mod submission;

@@ -146,6 +146,7 @@ fn submit(n: u8) -> Submit {
         queue_time: time,
         files_max: n.into(),
         user_files_max: n.into(),
+        user_commands_max: n.into(),
     }
 }
 

@@ -580,6 +580,8 @@ pub struct Submit {
     pub files_max: u32,
     /// Of them, files of one user other than root.
     pub user_files_max: u32,
+    /// Commands of one user that wait for an answer.
+    pub user_commands_max: u32,
 }
 
 /// The socket for `mailrace reload` and its like.

@@ -4,12 +4,14 @@
 //! back: `refused` with the recipients that are refused, to which the command answers `ok` when its caller hears it, or something
 //! else when the sender is to be told by mail; `taken`
 //! with the queue id; with `"wait":"done"` then a line with `to`, `stat`, `status` and `text` for each outcome; `later` with the
-//! reason, when the message stays in the directory. Anybody may connect, and hears only of files of his own.
+//! reason, when the message stays in the directory, or when this user has as many commands waiting as one may have. Anybody may
+//! connect, and hears only of files of his own.
 
 use super::courier::Refused;
 use crate::control::Peer;
 use crate::outcome::Outcome;
 use crate::submit::Submission;
+use crate::user_share::UserPlace;
 use mail::QueueId;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -21,6 +23,8 @@ use tokio::time::timeout;
 const LINE_TIME_MAX: Duration = Duration::from_secs(5);
 /// Octets of the request.
 const LINE_BYTES_MAX: u64 = 512;
+/// For the command to hear of all who are refused.
+const REFUSED_TIME_MAX: Duration = Duration::from_secs(20);
 /// Refused recipients on one line.
 const LISTED_MAX: usize = 1_000;
 
@@ -30,12 +34,13 @@ pub(super) struct Asker {
     stream: BufReader<UnixStream>,
     peer: Peer,
     waits_for_delivery: bool,
+    /// It counts for its user until it is gone.
+    _place: UserPlace,
 }
 
 impl Asker {
     /// Reads the request: who asks, and for which file.
-    pub(super) async fn read(stream: UnixStream) -> Option<(Self, String)> {
-        let peer = Peer::of(&stream).ok()?;
+    pub(super) async fn read(stream: UnixStream, peer: Peer, place: UserPlace) -> Option<(Self, String)> {
         let mut stream = BufReader::new(stream);
         let mut line = Vec::new();
         let mut limited = (&mut stream).take(LINE_BYTES_MAX);
@@ -43,7 +48,12 @@ impl Asker {
         let request: Value = serde_json::from_slice(&line).ok()?;
         let file = request.get("file")?.as_str()?.to_owned();
         let waits_for_delivery = request.get("wait").and_then(Value::as_str) == Some("done");
-        Some((Self { stream, peer, waits_for_delivery }, file))
+        Some((Self { stream, peer, waits_for_delivery, _place: place }, file))
+    }
+
+    /// The user of the command.
+    pub(super) fn uid(&self) -> u32 {
+        self.peer.uid
     }
 
     /// Whether it may hear of a file of this user.
@@ -55,8 +65,13 @@ impl Asker {
         self.waits_for_delivery
     }
 
-    /// Tells who is refused. True: the command has said that it heard it all.
+    /// Tells who is refused. True: the command has said that it heard it all. Otherwise nothing more can be told to it.
     pub(super) async fn refused(&mut self, submission: &Submission, refused: &[Refused]) -> bool {
+        // Many lines, each answered at the last moment, would hold the message up for hours.
+        timeout(REFUSED_TIME_MAX, self.all_refused(submission, refused)).await.unwrap_or(false)
+    }
+
+    async fn all_refused(&mut self, submission: &Submission, refused: &[Refused]) -> bool {
         for some in refused.chunks(LISTED_MAX) {
             let list: Vec<Value> = some
                 .iter()

@@ -1,5 +1,6 @@
-//! Says why messages are not taken: once for each message and reason, again after an hour, and of many messages with the same
-//! reason only some, with a line that counts the others.
+//! Says why messages are not taken: once for each message and reason, again after an hour, and of many messages of one user with
+//! the same reason only some, with a line that counts the others. Reasons are counted by user: one who makes up many leaves room
+//! for those of others.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -10,8 +11,8 @@ const AGAIN: Duration = Duration::from_secs(3_600);
 const WINDOW: Duration = Duration::from_secs(60);
 /// Lines of one reason in that time.
 const LINES_MAX: u32 = 10;
-/// Reasons that are told apart.
-const REASONS_MAX: usize = 100;
+/// Reasons of one user that are told apart.
+const REASONS_MAX: usize = 20;
 
 /// What was said of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,23 +28,33 @@ struct Reason {
     unsaid: u64,
 }
 
-/// What was said of late.
+/// What was said of late, by user.
 #[derive(Debug, Default)]
 pub(super) struct Complaints {
-    reasons: HashMap<String, Reason>,
+    users: HashMap<u32, HashMap<String, Reason>>,
+}
+
+/// Messages of which nothing was said.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Unsaid {
+    pub(super) uid: u32,
+    /// Empty: several.
+    pub(super) reason: String,
+    pub(super) messages: u64,
 }
 
 impl Complaints {
-    /// Whether the reason of a message is to be said now. `before` is what was said of it.
-    pub(super) fn is_due(&mut self, reason: &str, before: &mut Option<Said>, now: Instant) -> bool {
+    /// Whether the reason of a message of this user is to be said now. `before` is what was said of it.
+    pub(super) fn is_due(&mut self, uid: u32, reason: &str, before: &mut Option<Said>, now: Instant) -> bool {
         let this = Said { reason: hash(reason), at: now };
         if before.is_some_and(|said| said.reason == this.reason && now.saturating_duration_since(said.at) < AGAIN) {
             return false;
         }
         *before = Some(this);
+        let reasons = self.users.entry(uid).or_default();
         // All others count as one reason.
-        let key = if self.reasons.contains_key(reason) || self.reasons.len() < REASONS_MAX { reason } else { "" };
-        let known = self.reasons.entry(key.to_owned()).or_insert(Reason { since: now, lines: 0, unsaid: 0 });
+        let key = if reasons.contains_key(reason) || reasons.len() < REASONS_MAX { reason } else { "" };
+        let known = reasons.entry(key.to_owned()).or_insert(Reason { since: now, lines: 0, unsaid: 0 });
         if known.lines < LINES_MAX {
             known.lines += 1;
             return true;
@@ -53,14 +64,17 @@ impl Complaints {
     }
 
     /// Reasons whose time is over, with the messages of which nothing was said.
-    pub(super) fn counted(&mut self, now: Instant) -> Vec<(String, u64)> {
+    pub(super) fn counted(&mut self, now: Instant) -> Vec<Unsaid> {
         let mut counted = Vec::new();
-        self.reasons.retain(|reason, known| {
-            let is_over = now.saturating_duration_since(known.since) >= WINDOW;
-            if is_over && known.unsaid > 0 {
-                counted.push((reason.clone(), known.unsaid));
-            }
-            !is_over
+        self.users.retain(|uid, reasons| {
+            reasons.retain(|reason, known| {
+                let is_over = now.saturating_duration_since(known.since) >= WINDOW;
+                if is_over && known.unsaid > 0 {
+                    counted.push(Unsaid { uid: *uid, reason: reason.clone(), messages: known.unsaid });
+                }
+                !is_over
+            });
+            !reasons.is_empty()
         });
         counted.sort_unstable();
         counted
@@ -84,7 +98,7 @@ mod tests {
         let at = |seconds| begin + Duration::from_secs(seconds);
         let (mut complaints, mut said) = (Complaints::default(), None);
         let mut is_due =
-            |complaints: &mut Complaints, reason, seconds| complaints.is_due(reason, &mut said, at(seconds));
+            |complaints: &mut Complaints, reason, seconds| complaints.is_due(7, reason, &mut said, at(seconds));
         let said: Vec<bool> = [
             ("full", 0),
             ("full", 1),
@@ -107,13 +121,20 @@ mod tests {
     fn of_many_some_are_said_and_the_others_counted() {
         let begin = crate::env::clock::now();
         let mut complaints = Complaints::default();
-        let said = (0..100_000).filter(|_| complaints.is_due("full", &mut None, begin)).count();
+        let said = (0..100_000).filter(|_| complaints.is_due(7, "full", &mut None, begin)).count();
         assert_eq!((said, complaints.counted(begin + WINDOW / 2)), (10, vec![]));
-        assert_eq!(complaints.counted(begin + WINDOW), [("full".to_owned(), 99_990)]);
-        assert!(complaints.is_due("full", &mut None, begin + WINDOW));
-        for number in 0..1_000 {
-            complaints.is_due(&number.to_string(), &mut None, begin);
-        }
-        assert!(complaints.reasons.len() <= REASONS_MAX + 1);
+        let unsaid = Unsaid { uid: 7, reason: "full".to_owned(), messages: 99_990 };
+        assert_eq!(complaints.counted(begin + WINDOW), [unsaid]);
+        assert!(complaints.users.is_empty() && complaints.is_due(7, "full", &mut None, begin + WINDOW));
+    }
+
+    #[test]
+    fn reasons_that_one_user_makes_up_silence_nobody_else() {
+        let begin = crate::env::clock::now();
+        let mut complaints = Complaints::default();
+        let said = (0..1_000).filter(|number| complaints.is_due(7, &number.to_string(), &mut None, begin)).count();
+        assert_eq!(said, REASONS_MAX + 10);
+        assert_eq!(complaints.users.get(&7).unwrap().len(), REASONS_MAX + 1);
+        assert!(complaints.is_due(8, "full", &mut None, begin));
     }
 }

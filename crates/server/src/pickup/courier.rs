@@ -8,6 +8,7 @@
 use super::asker::Asker;
 use super::file::Handed;
 use super::report;
+use super::user::User;
 use crate::env::{blocking, clock};
 use crate::house::process_listen;
 use crate::outcome::Watch;
@@ -48,10 +49,8 @@ pub(super) struct Courier {
     pub(super) handed: Arc<Handed>,
     /// The name it will have in the spool.
     pub(super) id: QueueId,
-    /// Login name or number of who wrote it.
-    pub(super) user: String,
-    /// He may choose any sender without a word about it.
-    pub(super) is_trusted: bool,
+    /// Who wrote it.
+    pub(super) user: User,
     /// It was tried before.
     pub(super) is_again: bool,
     /// Who waits to hear what becomes of it.
@@ -134,7 +133,7 @@ impl Courier {
         limits.rate_bytes = 0;
         let lane = Arc::new(Lane { listen, settings: Arc::new(settings), tls: None, handshake_time: Duration::ZERO });
         let session = Session::new(Arc::clone(&lane.settings), Client::Process { uid: self.handed.uid }, None);
-        let opening = Opening::process(&self.user);
+        let opening = Opening::process(&self.user.name);
         let queue_time = terms.queue.then_some(config.submit.queue_time);
         Connection::new(Arc::clone(&self.service), lane, session, opening, clock::now())
             .with_id(self.id)
@@ -226,23 +225,23 @@ impl Courier {
     }
 
     async fn send_content(&self, peer: &mut Peer) -> io::Result<()> {
-        let submission = &self.handed.submission;
-        if submission.is_chosen && !self.is_trusted {
+        // By what the server knows of the user, not by what the file says of its sender.
+        if !self.user.may_send {
             let host = self.service.live.load().config.hostname.clone();
-            let sender = submission.sender.to_string();
-            peer.send(&mail::submission::warning(&host, &self.user, &sender)).await?;
+            let sender = self.handed.submission.sender.to_string();
+            peer.send(&mail::submission::warning(&host, &self.user.name, &sender)).await?;
         }
+        let mut same = self.handed.again();
         let (mut at, mut is_line_start) = (0, true);
         while at < self.handed.content_bytes {
             let handed = Arc::clone(&self.handed);
             let piece = blocking::run(move || handed.piece(at)).await.map_err(io::Error::other)??;
             at += piece.len() as u64;
+            same.take(&piece)?;
             peer.send(&stuffed(&piece, &mut is_line_start)).await?;
         }
-        if !is_line_start {
-            // Its owner has changed it since it was checked.
-            return Err(io::Error::other("the file has changed while it was read"));
-        }
+        // Without the last dot nothing is stored.
+        same.finish()?;
         peer.send(b".\r\n").await
     }
 

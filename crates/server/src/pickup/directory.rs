@@ -1,13 +1,23 @@
 //! The pickup directory and the socket in it: made with the rights that protect what others put there.
+//!
+//! Anybody can make files, links, FIFOs and directories in it, under any name, also under one that is ours. Names are octets, none
+//! is followed, and what stands where something of ours belongs is removed, or renamed where it cannot be removed: the directory is
+//! ours, so that nobody can keep a name.
 
+use super::BAD;
 use crate::submit::{DIRECTORY_MODE, FULL, SOCKET};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, fchown, openat, renameat, unlinkat};
+use rustix::io::Errno;
+use std::ffi::{CStr, CString};
 use std::fs::{DirBuilder, File, Permissions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+
+/// How often the socket is made where somebody else makes its name.
+const BIND_TRIES: usize = 100;
 
 /// The directory, open.
 #[derive(Debug)]
@@ -51,16 +61,37 @@ impl Directory {
 
     /// Makes the socket, for the runtime: when the spool is open, whose lock keeps a second server away from the same mail.
     pub(super) fn listener(&self) -> io::Result<tokio::net::UnixListener> {
-        let socket = bind(&self.path)?;
+        let socket = self.bind()?;
         socket.set_nonblocking(true)?;
         tokio::net::UnixListener::from_std(socket)
     }
 
+    /// One that a killed server left is replaced, and whatever else is there.
+    fn bind(&self) -> io::Result<UnixListener> {
+        let path = self.path.join(SOCKET);
+        let mut bound = Err(io::ErrorKind::AddrInUse.into());
+        // Somebody may make the name again and again.
+        for _ in 0..BIND_TRIES {
+            self.free(SOCKET)?;
+            bound = UnixListener::bind(&path);
+            if bound.as_ref().err().is_none_or(|error| error.kind() != io::ErrorKind::AddrInUse) {
+                break;
+            }
+        }
+        let listener = bound?;
+        // Everybody may ask; of what, is decided by who he is. From here on nobody else can replace it.
+        std::fs::set_permissions(&path, Permissions::from_mode(0o666))?;
+        Ok(listener)
+    }
+
     /// The names in it, one after the other. Blocks.
-    pub(super) fn names(&self) -> io::Result<impl Iterator<Item = io::Result<String>>> {
+    pub(super) fn names(&self) -> io::Result<impl Iterator<Item = io::Result<CString>>> {
         let entries = rustix::fs::Dir::read_from(&self.opened)?;
-        let names = entries.map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()));
-        Ok(names.map(|name| name.map_err(io::Error::from)))
+        let names = entries.map(|entry| entry.map(|entry| entry.file_name().to_owned()));
+        let is_other = |name: &rustix::io::Result<CString>| {
+            !name.as_ref().is_ok_and(|name| [&b"."[..], b".."].contains(&name.as_bytes()))
+        };
+        Ok(names.filter(is_other).map(|name| name.map_err(io::Error::from)))
     }
 
     /// When a name in it was last made, changed or removed: seconds since 1970, and nanoseconds. Blocks.
@@ -69,32 +100,59 @@ impl Directory {
         Ok((found.st_mtime, i64::try_from(found.st_mtime_nsec).unwrap_or(0)))
     }
 
-    /// The owner of a file in it. Blocks.
-    pub(super) fn owner(&self, name: &str) -> io::Result<u32> {
-        Ok(rustix::fs::statat(&self.opened, name, AtFlags::SYMLINK_NOFOLLOW)?.st_uid)
+    /// Who owns what has a name in it, and when it was last changed. Blocks.
+    pub(super) fn entry(&self, name: &CStr) -> io::Result<Entry> {
+        let found = rustix::fs::statat(&self.opened, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(Entry { uid: found.st_uid, changed: u64::try_from(found.st_ctime).unwrap_or(0) })
+    }
+
+    /// Removes what has a name in it, whatever it is. Blocks.
+    ///
+    /// # Errors
+    /// A directory of somebody that is not empty stays, among others.
+    pub(super) fn remove_any(&self, name: &CStr) -> io::Result<()> {
+        match unlinkat(&self.opened, name, AtFlags::empty()) {
+            Err(Errno::ISDIR | Errno::PERM) => Ok(unlinkat(&self.opened, name, AtFlags::REMOVEDIR)?),
+            Err(Errno::NOENT) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
+    /// Gives what has a name another one that the server does not look at: this, or one that nobody else can have taken. Blocks.
+    pub(super) fn put_aside(&self, name: &str, aside: String) -> io::Result<String> {
+        if self.rename(name, &aside).is_ok() {
+            return Ok(aside);
+        }
+        let other = format!("{BAD}{}", random_digits()?);
+        self.rename(name, &other).map(|()| other)
+    }
+
+    /// Makes a name free. Blocks.
+    fn free(&self, name: &str) -> io::Result<()> {
+        let octets = CString::new(name)?;
+        match self.remove_any(&octets) {
+            Ok(()) => Ok(()),
+            // A directory that somebody has filled: it may have any other name.
+            Err(_) => self.rename(name, &format!("{BAD}{}", random_digits()?)),
+        }
     }
 
     /// Says who may hand in no more; with nothing to say, everybody may. Blocks.
     ///
     /// Whatever somebody else has put under that name is replaced: the directory is ours.
     pub(super) fn set_full(&self, text: &str) -> io::Result<()> {
-        let gone = |name: &str| match unlinkat(&self.opened, name, AtFlags::empty()) {
-            Err(rustix::io::Errno::ISDIR) => unlinkat(&self.opened, name, AtFlags::REMOVEDIR),
-            Err(rustix::io::Errno::NOENT) => Ok(()),
-            done => done,
-        };
         if text.is_empty() {
-            return Ok(gone(FULL)?);
+            return self.free(FULL);
         }
         let new = format!("{FULL}.new");
-        gone(&new)?;
+        self.free(&new)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(openat(&self.opened, &new, flags, Mode::from_raw_mode(0o644))?);
         // Whatever the umask says: everybody reads it.
         file.set_permissions(Permissions::from_mode(0o644))?;
         file.write_all(text.as_bytes())?;
         if renameat(&self.opened, &new, &self.opened, FULL).is_err() {
-            gone(FULL)?;
+            self.free(FULL)?;
             renameat(&self.opened, &new, &self.opened, FULL)?;
         }
         Ok(())
@@ -109,12 +167,6 @@ impl Directory {
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
         Ok(unlinkat(&self.opened, name, AtFlags::empty())?)
     }
-
-    /// When a file in it was last written, in seconds since 1970. Blocks.
-    pub(super) fn written(&self, name: &str) -> io::Result<u64> {
-        let found = rustix::fs::statat(&self.opened, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok(u64::try_from(found.st_mtime).unwrap_or(0))
-    }
 }
 
 impl AsFd for Directory {
@@ -123,32 +175,35 @@ impl AsFd for Directory {
     }
 }
 
-/// One that a killed server left is replaced.
-fn bind(directory: &Path) -> io::Result<UnixListener> {
-    let path = directory.join(SOCKET);
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let listener = UnixListener::bind(&path)?;
-    // Everybody may ask; of what, is decided by who he is.
-    std::fs::set_permissions(&path, Permissions::from_mode(0o666))?;
-    Ok(listener)
+/// What is known of a name in the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) uid: u32,
+    /// Seconds since 1970; nobody can set this time back or ahead.
+    pub(super) changed: u64,
+}
+
+/// Thirty-two digits that nobody can guess.
+fn random_digits() -> io::Result<String> {
+    let mut random = [0_u8; 16];
+    File::open("/dev/urandom")?.read_exact(&mut random)?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStrExt as _;
 
     #[test]
     fn the_directory_has_its_mode_whatever_was_there() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("pickup");
         for _ in 0..2 {
-            Directory::open(&path, None).unwrap();
+            let directory = Directory::open(&path, None).unwrap();
             assert_eq!(path.metadata().unwrap().permissions().mode() & 0o7777, DIRECTORY_MODE);
             for _ in 0..2 {
-                bind(&path).unwrap();
+                directory.bind().unwrap();
             }
             std::fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
         }
@@ -165,10 +220,11 @@ mod tests {
         let path = place.path().join("pickup");
         let directory = Directory::open(&path, None).unwrap();
         let full = path.join(FULL);
-        for squatter in ["nothing", "file", "directory", "link"] {
+        for squatter in ["nothing", "file", "directory", "filled directory", "link"] {
             match squatter {
                 "file" => std::fs::write(&full, "all 1\n").unwrap(),
                 "directory" => std::fs::create_dir(&full).unwrap(),
+                "filled directory" => std::fs::create_dir_all(full.join("of somebody")).unwrap(),
                 "link" => std::os::unix::fs::symlink("/etc/passwd", &full).unwrap(),
                 _ => {}
             }
@@ -179,5 +235,41 @@ mod tests {
             assert!(!full.exists());
             directory.set_full("").unwrap();
         }
+    }
+
+    #[test]
+    fn the_socket_is_ours_to_make() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("pickup");
+        let directory = Directory::open(&path, None).unwrap();
+        let socket = path.join(SOCKET);
+        std::fs::create_dir_all(socket.join("of somebody")).unwrap();
+        let listener = directory.bind().unwrap();
+        let filled = |name: &CString| path.join(name.to_str().unwrap()).join("of somebody").exists();
+        assert!(directory.names().unwrap().map(Result::unwrap).any(|name| filled(&name)), "it has another name");
+        drop(listener);
+        std::fs::remove_file(&socket).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", &socket).unwrap();
+        directory.bind().unwrap();
+        assert_eq!(socket.symlink_metadata().unwrap().permissions().mode() & 0o777, 0o666);
+    }
+
+    #[test]
+    fn any_name_can_be_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("pickup");
+        let directory = Directory::open(&path, None).unwrap();
+        let odd = std::ffi::OsStr::from_bytes(b"mail.\xff\n\x1b[2J");
+        std::fs::write(path.join(odd), "").unwrap();
+        std::fs::create_dir(path.join("directory")).unwrap();
+        std::os::unix::fs::symlink("/", path.join("link")).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, path.join("fifo"), rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let names: Vec<CString> = directory.names().unwrap().map(Result::unwrap).collect();
+        assert_eq!(names.len(), 4);
+        for name in names {
+            assert_eq!(directory.entry(&name).unwrap().uid, crate::env::machine::uid());
+            directory.remove_any(&name).unwrap();
+        }
+        assert_eq!(directory.names().unwrap().count(), 0);
     }
 }

@@ -1,12 +1,23 @@
 //! A file of the pickup directory, looked at before a word of it is believed.
 //!
-//! It is opened below the open directory and no link is followed; what was opened is asked for its owner, not the name. All of
-//! it is read once before anything of it is used, and it must be whole to the last octet. Its owner may still change it
-//! afterwards: what he then sends is his own mail, and the checks of the session hold for it like for any other.
+//! Anybody on this machine can write one by hand. It is opened below the open directory, without following a link and without
+//! waiting for the other end of a FIFO; what was opened is asked for its type, its owner, its group and its names, not the name.
+//! A file that was made elsewhere and linked or moved here has another group than the directory gives to what is made in it. All of
+//! it is read once before anything of it is used, it must be whole to the last octet, and the octets that are stored must be the
+//! same again: a file that changes meanwhile is not taken. Nothing in it says who wrote it, except in files of root and of the
+//! server itself.
+//!
+//! | In the file | Believed |
+//! |---|---|
+//! | sender chosen by the caller (flag 1) | no: the server compares the sender with the owner |
+//! | in the name of a user (flag 2), waited elsewhere (flag 4) | of root and the server's user; else the file is bad |
+//! | octets, number of recipients | as far as the size of the file and the limits allow |
+//! | parameters of MAIL and RCPT | as in any session of a process |
 
 use crate::submit::{Filing, HEAD_BYTES_MAX, Malformed, PREAMBLE_BYTES, Submission, TRAILER_BYTES};
 use aws_lc_rs::digest::{Context, SHA256};
-use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
+use rustix::io::Errno;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
@@ -16,6 +27,27 @@ use std::path::Path;
 
 /// What is read at once.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
+/// A file with a larger head, or more recipients, takes room of [`HEADS_KIB`] while it is being stored.
+const LARGE_HEAD_BYTES: usize = 64 << 10;
+const LARGE_RECIPIENTS: u32 = 1_000;
+/// KiB of large heads that are in memory at the same time: as much as one head may have.
+pub(super) const HEADS_KIB: usize = HEAD_BYTES_MAX >> 10;
+/// Octets of a SHA-256.
+const DIGEST_BYTES: usize = 32;
+/// Recipients that count as a KiB: many short ones take more memory than their octets.
+const RECIPIENTS_PER_KIB: u32 = 16;
+
+/// A file that was opened, of which nothing but the preamble was read.
+#[derive(Debug)]
+pub(super) struct Opened {
+    file: File,
+    /// Who wrote it, as the kernel says.
+    owner: u32,
+    finished: u64,
+    bytes: u64,
+    preamble: [u8; PREAMBLE_BYTES],
+    head_bytes: usize,
+}
 
 /// A message that was handed in.
 #[derive(Debug)]
@@ -23,11 +55,12 @@ pub(super) struct Handed {
     pub(super) submission: Submission,
     /// Who wrote it, as the kernel says.
     pub(super) uid: u32,
-    /// When it was finished, in seconds since 1970.
+    /// When it was finished, in seconds since 1970, as its owner says.
     pub(super) finished: u64,
     file: File,
     content_at: u64,
     pub(super) content_bytes: u64,
+    digest: [u8; DIGEST_BYTES],
 }
 
 /// Why there is no message.
@@ -57,16 +90,17 @@ impl From<Malformed> for Trouble {
     }
 }
 
-impl Handed {
-    /// Opens a file of the directory and checks all of it. Blocks.
+impl Opened {
+    /// Opens a file of the directory. Blocks, but not on what its owner does.
     ///
     /// # Errors
     /// Why it is no message.
     pub(super) fn open(directory: BorrowedFd<'_>, name: &str, content_max: u64) -> Result<Self, Trouble> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let opened = openat(directory, name, flags, Mode::empty()).map_err(|error| match error {
-            rustix::io::Errno::LOOP => Trouble::Bad("it is a symbolic link".to_owned()),
-            rustix::io::Errno::NXIO | rustix::io::Errno::NODEV => Trouble::Bad("it is no file".to_owned()),
+            Errno::LOOP => Trouble::Bad("it is a symbolic link".to_owned()),
+            Errno::NXIO | Errno::NODEV => Trouble::Bad("it is no file".to_owned()),
+            Errno::ACCESS => is_closed(directory, name).unwrap_or_else(|| io::Error::from(error).into()),
             error => io::Error::from(error).into(),
         })?;
         let found = fstat(&opened).map_err(io::Error::from)?;
@@ -76,6 +110,15 @@ impl Handed {
         if found.st_nlink != 1 {
             return Err(Trouble::Bad(format!("it has {} names", found.st_nlink)));
         }
+        let group = fstat(directory).map_err(io::Error::from)?.st_gid;
+        if found.st_gid != group && !is_ours(found.st_uid) {
+            let text = format!(
+                "its group is {}, and what is made here has {group}: it was made elsewhere, or before the directory had that group (then \
+                 chgrp it and give it its name with mail. again)",
+                found.st_gid
+            );
+            return Err(Trouble::Bad(text));
+        }
         let bytes = u64::try_from(found.st_size).unwrap_or(0);
         let most = content_max.saturating_add((PREAMBLE_BYTES + HEAD_BYTES_MAX + TRAILER_BYTES) as u64);
         if bytes > most {
@@ -84,43 +127,82 @@ impl Handed {
         let file = File::from(opened);
         let mut preamble = [0; PREAMBLE_BYTES];
         file.read_exact_at(&mut preamble, 0)?;
-        let mut head = vec![0; Submission::head_bytes(&preamble)?];
+        let head_bytes = Submission::head_bytes(&preamble)?;
+        if (PREAMBLE_BYTES + head_bytes + TRAILER_BYTES) as u64 > bytes {
+            return Err(Trouble::Bad("it is cut off".to_owned()));
+        }
+        let finished = u64::try_from(found.st_mtime).unwrap_or(0);
+        Ok(Self { file, owner: found.st_uid, finished, bytes, preamble, head_bytes })
+    }
+
+    /// KiB of [`HEADS_KIB`] that it takes; `None` for the many that are small.
+    pub(super) fn large_kib(&self) -> Option<u32> {
+        let recipients = Submission::recipients_in(&self.preamble);
+        let is_large = self.head_bytes > LARGE_HEAD_BYTES || recipients > LARGE_RECIPIENTS;
+        is_large.then(|| {
+            let octets = u32::try_from(self.head_bytes >> 10).unwrap_or(u32::MAX);
+            let most = u32::try_from(HEADS_KIB).unwrap_or(u32::MAX);
+            octets.max(recipients / RECIPIENTS_PER_KIB).clamp(1, most)
+        })
+    }
+
+    /// Reads and checks all of it. Blocks.
+    ///
+    /// # Errors
+    /// Why it is no message.
+    pub(super) fn read(self) -> Result<Handed, Trouble> {
+        let Self { file, owner, finished, bytes, preamble, head_bytes } = self;
+        let mut head = vec![0; head_bytes];
         file.read_exact_at(&mut head, PREAMBLE_BYTES as u64)?;
         let submission = Submission::decode(&preamble, &head)?;
-        let ours = crate::env::machine::uid();
         let uid = match submission.on_behalf_of {
-            None => found.st_uid,
-            Some(uid) if [0, ours].contains(&found.st_uid) => uid,
+            None => owner,
+            Some(uid) if is_ours(owner) => uid,
             Some(_) => return Err(Trouble::Bad("it is in the name of another user".to_owned())),
         };
-        if submission.adopted.is_some() && ![0, ours].contains(&found.st_uid) {
+        if submission.adopted.is_some() && !is_ours(owner) {
             return Err(Trouble::Bad("it says that it waited elsewhere, and its writer may not say so".to_owned()));
         }
         let content_at = (PREAMBLE_BYTES + head.len()) as u64;
         let content_bytes = bytes
             .checked_sub(content_at + TRAILER_BYTES as u64)
             .ok_or_else(|| Trouble::Bad("it is cut off".to_owned()))?;
-        let handed = Self {
-            submission,
-            uid,
-            finished: u64::try_from(found.st_mtime).unwrap_or(0),
-            file,
-            content_at,
-            content_bytes,
-        };
+        let digest = [0; DIGEST_BYTES];
+        let mut handed = Handed { submission, uid, finished, file, content_at, content_bytes, digest };
         let mut hash = Context::new(&SHA256);
         hash.update(&preamble);
         hash.update(&head);
         handed.verify(hash)?;
         Ok(handed)
     }
+}
 
-    fn verify(&self, mut hash: Context) -> Result<(), Trouble> {
+/// Whether a file of this user may speak for others: it is root's or the server's own.
+fn is_ours(uid: u32) -> bool {
+    [0, crate::env::machine::uid()].contains(&uid)
+}
+
+/// Whether a file that may not be read was made so by its owner: then it is bad. Otherwise something else of this machine forbids it,
+/// and the message waits.
+fn is_closed(directory: BorrowedFd<'_>, name: &str) -> Option<Trouble> {
+    let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+    let mode = found.st_mode & 0o777;
+    if is_file && mode & 0o040 != 0 {
+        return None;
+    }
+    Some(Trouble::Bad(format!("its mode is {mode:03o}, which does not let the server read it")))
+}
+
+impl Handed {
+    fn verify(&mut self, mut hash: Context) -> Result<(), Trouble> {
         let mut lines = LineEnds::default();
+        let mut content = Context::new(&SHA256);
         let mut at = 0;
         while at < self.content_bytes {
             let piece = self.piece(at)?;
             hash.update(&piece);
+            content.update(&piece);
             lines.take(&piece);
             at += piece.len() as u64;
         }
@@ -134,7 +216,13 @@ impl Handed {
         if !lines.are_right() {
             return Err(Trouble::Bad("its lines do not all end with CRLF".to_owned()));
         }
+        self.digest = digest_of(content);
         Ok(())
+    }
+
+    /// A check that content which is read again is what it was.
+    pub(super) fn again(&self) -> SameContent {
+        SameContent { lines: LineEnds::default(), content: Context::new(&SHA256), digest: self.digest }
     }
 
     /// A piece of the content from this octet on; empty at its end. Blocks.
@@ -190,6 +278,44 @@ impl Handed {
     }
 }
 
+/// Sees whether content that is read a second time has been changed since the first.
+pub(super) struct SameContent {
+    lines: LineEnds,
+    content: Context,
+    digest: [u8; DIGEST_BYTES],
+}
+
+impl SameContent {
+    /// Takes the next piece, before it goes anywhere.
+    ///
+    /// # Errors
+    /// It has line ends that no message has: it was changed.
+    pub(super) fn take(&mut self, piece: &[u8]) -> io::Result<()> {
+        self.content.update(piece);
+        self.lines.take(piece);
+        if self.lines.is_wrong { Err(has_changed()) } else { Ok(()) }
+    }
+
+    /// All of it has come.
+    ///
+    /// # Errors
+    /// It was changed.
+    pub(super) fn finish(self) -> io::Result<()> {
+        let is_same = self.lines.are_right() && digest_of(self.content) == self.digest;
+        if is_same { Ok(()) } else { Err(has_changed()) }
+    }
+}
+
+fn has_changed() -> io::Error {
+    io::Error::other("the file has changed while it was read")
+}
+
+fn digest_of(content: Context) -> [u8; DIGEST_BYTES] {
+    let mut digest = [0; DIGEST_BYTES];
+    digest.copy_from_slice(content.finish().as_ref());
+    digest
+}
+
 /// Whether CR and LF come in pairs only, and last.
 #[derive(Debug, Default)]
 struct LineEnds {
@@ -237,7 +363,7 @@ mod tests {
 
     fn open(place: &Path, name: &str) -> Result<Handed, String> {
         let directory = File::open(place).unwrap();
-        Handed::open(directory.as_fd(), name, 1 << 20).map_err(|trouble| match trouble {
+        Opened::open(directory.as_fd(), name, 1 << 20).and_then(Opened::read).map_err(|trouble| match trouble {
             Trouble::Gone => "gone".to_owned(),
             Trouble::Bad(text) => text,
             Trouble::Io(error) => panic!("{error}"),
@@ -327,6 +453,13 @@ mod tests {
             std::fs::write(path("mail.x"), &whole[..at]).unwrap();
             assert!(open(place.path(), "mail.x").is_err(), "{at}");
         }
+        // A large one that takes no room on the disk.
+        std::fs::File::create(path("mail.holes")).unwrap().set_len(10 << 30).unwrap();
+        assert!(open(place.path(), "mail.holes").unwrap_err().contains("10737418240 octets"));
+        rustix::fs::mknodat(rustix::fs::CWD, path("mail.fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+        assert!(open(place.path(), "mail.fifo").unwrap_err().contains("no file"), "nobody waits for a writer");
+        let _socket = std::os::unix::net::UnixListener::bind(path("mail.socket")).unwrap();
+        assert!(open(place.path(), "mail.socket").unwrap_err().contains("no file"));
         for content in [&b"a\nb\r\n"[..], b"a\rb\r\n", b"a", b"a\r\n\r"] {
             assert!(open(place.path(), &filed(place.path(), content)).unwrap_err().contains("CRLF"));
         }
@@ -334,5 +467,58 @@ mod tests {
         let large = vec![b'x'; (1 << 20) + HEAD_BYTES_MAX + 100];
         std::fs::write(path("mail.large"), &large).unwrap();
         assert!(open(place.path(), "mail.large").unwrap_err().contains("allowed"));
+    }
+
+    #[test]
+    fn what_was_made_elsewhere_is_not_taken() {
+        if !crate::env::machine::is_root() {
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let name = filed(place.path(), b"x\r\n");
+        let path = place.path().join(&name);
+        std::os::unix::fs::chown(&path, Some(1_000), None).unwrap();
+        assert_eq!(open(place.path(), &name).unwrap().uid, 1_000);
+        // As it is when somebody moves or links a file of another user here: a file that is made here has the group of the directory.
+        std::os::unix::fs::chown(&path, Some(1_000), Some(1_000)).unwrap();
+        assert!(open(place.path(), &name).unwrap_err().contains("its group is 1000"));
+        std::os::unix::fs::chown(&path, Some(0), Some(1_000)).unwrap();
+        assert!(open(place.path(), &name).is_ok(), "root may put there what was kept elsewhere");
+    }
+
+    #[test]
+    fn content_that_changes_after_it_was_checked_is_seen() {
+        let place = tempfile::tempdir().unwrap();
+        let content = b"Subject: x\r\n\r\nbody\r\n";
+        for (from, to, is_seen) in [("body", "Body", true), ("y\r\n", "y\n.", true), ("x\r\n", "x\r\n", false)] {
+            let name = filed(place.path(), content);
+            let handed = open(place.path(), &name).unwrap();
+            let path = place.path().join(&name);
+            let mut bytes = std::fs::read(&path).unwrap();
+            let at = bytes.windows(from.len()).rposition(|part| part == from.as_bytes()).unwrap();
+            bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+            std::fs::write(&path, bytes).unwrap();
+            let mut same = handed.again();
+            let seen = same.take(&handed.piece(0).unwrap()).and_then(|()| same.finish());
+            assert_eq!(seen.is_err(), is_seen, "{from:?} {to:?}");
+        }
+    }
+
+    #[test]
+    fn large_lists_take_room_by_octets_and_by_recipients() {
+        let place = tempfile::tempdir().unwrap();
+        let kib = |head: u32, recipients: u32| {
+            let mut bytes = b"MRPICKUP\x01\0\0\0".to_vec();
+            bytes.extend_from_slice(&head.to_le_bytes());
+            bytes.extend_from_slice(&recipients.to_le_bytes());
+            std::fs::write(place.path().join("mail.x"), bytes).unwrap();
+            File::options().write(true).open(place.path().join("mail.x")).unwrap().set_len(100 << 20).unwrap();
+            let directory = File::open(place.path()).unwrap();
+            Opened::open(directory.as_fd(), "mail.x", 1 << 30).unwrap().large_kib()
+        };
+        let most = u32::try_from(HEAD_BYTES_MAX).unwrap();
+        assert_eq!((kib(100, 1), kib(64 << 10, 1_000)), (None, None));
+        assert_eq!((kib(65 << 10, 1), kib(100, 16_000)), (Some(65), Some(1_000)));
+        assert_eq!((kib(most, 1), kib(100, u32::MAX)), (Some(65_536), Some(65_536)));
     }
 }

@@ -1,23 +1,31 @@
-//! Looking through the directory: which messages are there, and whether there are too many.
+//! Looking through the directory: which messages are there, who has too many, and what is to be removed.
+//!
+//! Anybody can fill the directory. So everything in it counts for its owner, by any name; of one user at most
+//! `submit.user_files_max` messages are known to the server at a time, and count for `submit.files_max`: the others wait until
+//! those have gone, and take no room from other users. What is no message and nobody needs any more is removed when it is old
+//! ([`Waste`]). All names are read, and no more are kept than the limits allow.
 //!
 //! A directory that has not changed since it was looked through is not looked through again, and one that takes long is looked
-//! through more rarely: the looking costs a twentieth of a core at most. Names beyond a bound wait until others have gone, so that
-//! memory is bounded too.
+//! through more rarely: the looking costs a twentieth of a core at most, and has a thread of its own.
 //!
 //! Files are counted here and nowhere else, since nobody but the server can list them. Of whom there are too many
 //! is written down beside them (`full`), where the sendmail command reads it before it writes.
 
-use super::directory::Directory;
-use super::{MAIL, NEW, Name};
+use super::directory::{Directory, Entry};
+use super::{BAD, NEW, Name};
 use crate::config::Submit;
 use crate::env::clock;
+use crate::submit::{FULL, SOCKET};
 use std::collections::{HashMap, HashSet};
+use std::ffi::CStr;
 use std::fmt::Write as _;
 use std::io;
 use std::time::Duration;
 
 /// How often the directory is looked through.
-const INTERVAL: Duration = Duration::from_secs(5);
+pub(super) const INTERVAL: Duration = Duration::from_secs(5);
+/// The same while it has more messages than are known.
+const INTERVAL_MORE: Duration = Duration::from_secs(1);
 /// The part of the time that may go into looking: one in so many.
 const SHARE: u32 = 20;
 /// A directory that changed so short a time before may change again without its time telling.
@@ -26,10 +34,19 @@ const SETTLED: Duration = Duration::from_secs(2);
 pub(super) const FRESH: Duration = Duration::from_secs(2);
 /// How often files are looked for that nobody finished.
 const TIDY_INTERVAL: Duration = Duration::from_secs(600);
-/// How old a file is that nobody writes any more.
+/// How long a file stays that is being written.
 const UNFINISHED_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// How long a file stays that is no message, for somebody to look at it, and whatever else users put into the directory.
+pub(super) const BAD_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// How long either stays of a user who has more in the directory than `submit.user_files_max`.
+const EXCESS_MAX: Duration = Duration::from_secs(3_600);
+/// Messages that are known at a time however low the limits are.
+const KNOWN_MIN: usize = 1_000;
 /// Users who are named in `full`; it is for a few, and everybody would be `all`.
 const USERS_MAX: usize = 1_000;
+
+/// The name of [`FULL`] while it is written.
+const FULL_NEW: &str = "full.new";
 
 /// How many files there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,37 +58,92 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    pub(super) fn of(submit: &Submit) -> Self {
+    pub(super) fn new(submit: &Submit) -> Self {
         let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         Self { all: count(submit.files_max), user: count(submit.user_files_max) }
     }
+
+    /// Files of one user that count.
+    fn of(self, uid: u32) -> usize {
+        if uid == 0 || self.user == 0 { self.all } else { self.user.min(self.all) }
+    }
+
+    /// Messages of one user that are known at a time.
+    pub(super) fn known_of(self, uid: u32) -> usize {
+        self.of(uid).max(KNOWN_MIN)
+    }
+
+    /// Messages that are known at a time.
+    fn known(self) -> usize {
+        self.all.saturating_mul(2).max(10 * KNOWN_MIN)
+    }
+
+    fn is_excessive(self, uid: u32, files: usize) -> bool {
+        uid != 0 && self.user > 0 && files > self.user
+    }
+}
+
+/// A message in the directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    pub(super) name: Name,
+    /// Who wrote the file.
+    pub(super) uid: u32,
 }
 
 /// What came of looking.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Messages, in no order.
-    pub(super) names: Vec<Name>,
+    /// Messages, in no order: of each user as many as he may have there.
+    pub(super) messages: Vec<Message>,
     /// Those of them that were written a moment ago.
     pub(super) fresh: HashSet<String>,
-    /// Files that count for the limits. There may be more where names were left out.
+    /// Messages, and files that are being written, those beyond limits too.
     pub(super) files: usize,
+    /// There are messages beyond the limits, for the next look.
+    pub(super) has_more: bool,
     /// Who may hand in no more, where that has changed; empty: everybody may.
     pub(super) full: Option<String>,
     /// Why that could not be written down. Mail is taken all the same.
     pub(super) trouble: Option<String>,
+    pub(super) waste: Waste,
+}
+
+/// What was old enough to be removed, and is no message.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Waste {
+    pub(super) removed: usize,
+    /// Some could not be, and why.
+    pub(super) stays: Option<(String, String)>,
 }
 
 /// What is known from one look to the next.
 #[derive(Debug, Default)]
 pub(super) struct Looker {
-    /// Who has written what is there; only while somebody may have too much.
+    /// Who has written the messages that were found.
     owners: HashMap<String, u32>,
-    /// When the directory was changed before the last look that saw all of it, if nothing can have been missed.
-    seen: Option<(i64, i64)>,
+    /// Who had more than `submit.user_files_max`.
+    excessive: HashSet<u32>,
+    /// When the directory was changed before the last look, and the limits then, if nothing can have been missed.
+    seen: Option<((i64, i64), Limits)>,
     /// Since 1970.
     tidied: Duration,
     full: Option<String>,
+}
+
+/// What one look counts.
+#[derive(Default)]
+struct Count {
+    messages: Vec<Message>,
+    fresh: HashSet<String>,
+    files: usize,
+    /// Everything in the directory, by owner.
+    users: HashMap<u32, usize>,
+    /// Messages in `messages`, by owner.
+    kept: HashMap<u32, usize>,
+    owners: HashMap<String, u32>,
+    has_more: bool,
+    waste: Waste,
 }
 
 impl Looker {
@@ -80,45 +152,46 @@ impl Looker {
     /// # Errors
     /// The directory cannot be listed.
     pub(super) fn look(&mut self, directory: &Directory, limits: Limits) -> io::Result<Option<Found>> {
-        let now = Duration::from_micros(clock::unix_us());
+        self.look_at(directory, limits, Duration::from_micros(clock::unix_us()))
+    }
+
+    /// The same at this time, since 1970.
+    fn look_at(&mut self, directory: &Directory, limits: Limits, now: Duration) -> io::Result<Option<Found>> {
         let changed = directory.changed()?;
         let is_tidying = now.saturating_sub(self.tidied) >= TIDY_INTERVAL;
-        if !is_tidying && self.seen == Some(changed) {
+        if !is_tidying && self.seen == Some((changed, limits)) {
             return Ok(None);
         }
-        let most = limits.all.saturating_mul(2).max(1_000);
-        let (mut names, mut files, mut is_cut) = (Vec::new(), 0, false);
+        let at = Duration::new(u64::try_from(changed.0).unwrap_or(0), u32::try_from(changed.1).unwrap_or(0));
+        let may_be_fresh = now.saturating_sub(at) <= FRESH;
+        let mut count = Count::default();
         for name in directory.names()? {
             let name = name?;
-            if name.starts_with(NEW) {
-                files += 1;
-                let is_old = |at| now.as_secs().saturating_sub(at) > UNFINISHED_MAX.as_secs();
-                if is_tidying && directory.written(&name).is_ok_and(is_old) {
-                    drop(directory.remove(&name));
-                }
-            } else if name.starts_with(MAIL) {
-                files += 1;
-                names.extend(Name::read(&name));
+            let text = name.to_str().unwrap_or_default();
+            if [FULL, FULL_NEW, SOCKET].contains(&text) {
+                continue;
             }
-            is_cut = files >= most;
-            if is_cut {
-                break;
+            match Name::read(text) {
+                Some(message) => {
+                    self.count_message(directory, &mut count, limits, message, may_be_fresh.then_some(now))
+                }
+                None => self.count_other(directory, &mut count, &name, is_tidying.then_some(now)),
             }
         }
         if is_tidying {
             self.tidied = now;
         }
-        let at = Duration::new(u64::try_from(changed.0).unwrap_or(0), u32::try_from(changed.1).unwrap_or(0));
-        self.seen = (!is_cut && now.saturating_sub(at) > SETTLED).then_some(changed);
-        let full = self.count(directory, &names, files, limits);
-        let mut found = Found { names, files, ..Found::default() };
-        if now.saturating_sub(at) <= FRESH {
-            let is_fresh = |name: &&Name| {
-                directory.written(&name.text()).is_ok_and(|at| now.as_secs().saturating_sub(at) <= FRESH.as_secs())
-            };
-            let young = found.names.iter().filter(|name| name.id.is_none()).filter(is_fresh);
-            found.fresh = young.map(|name| name.base.clone()).collect();
-        }
+        self.seen = (now.saturating_sub(at) > SETTLED).then_some((changed, limits));
+        self.owners = std::mem::take(&mut count.owners);
+        let full = full(&count.users, limits);
+        self.excessive = count
+            .users
+            .iter()
+            .filter(|(uid, files)| limits.is_excessive(**uid, **files))
+            .map(|(uid, _)| *uid)
+            .collect();
+        let Count { messages, fresh, files, has_more, waste, .. } = count;
+        let mut found = Found { messages, fresh, files, has_more, waste, ..Found::default() };
         if self.full.as_ref() != Some(&full) {
             match directory.set_full(&full) {
                 Ok(()) => {
@@ -131,38 +204,97 @@ impl Looker {
         Ok(Some(found))
     }
 
-    /// Who has too many.
-    fn count(&mut self, directory: &Directory, names: &[Name], files: usize, limits: Limits) -> String {
-        let mut text = String::new();
-        if files >= limits.all {
-            text.push_str(&format!("all {files}\n"));
+    /// `now`: something may be fresh.
+    fn count_message(
+        &self,
+        directory: &Directory,
+        count: &mut Count,
+        limits: Limits,
+        name: Name,
+        now: Option<Duration>,
+    ) {
+        let entry = || {
+            let text = std::ffi::CString::new(name.text()).ok()?;
+            directory.entry(&text).ok()
+        };
+        let known = self.owners.get(&name.base).copied();
+        let asked = if known.is_none() || now.is_some() { entry() } else { None };
+        // It has gone meanwhile.
+        let Some(uid) = known.or_else(|| asked.map(|entry| entry.uid)) else { return };
+        count.files += 1;
+        *count.users.entry(uid).or_default() += 1;
+        let kept = count.kept.entry(uid).or_default();
+        if *kept >= limits.known_of(uid) || count.messages.len() >= limits.known() {
+            count.has_more = true;
+            return;
         }
-        if limits.user == 0 || names.len() < limits.user {
-            self.owners = HashMap::new();
-            return text;
+        *kept += 1;
+        count.owners.insert(name.base.clone(), uid);
+        let is_fresh = |now: Duration, entry: Entry| now.as_secs().saturating_sub(entry.changed) <= FRESH.as_secs();
+        if name.id.is_none() && now.zip(asked).is_some_and(|(now, entry)| is_fresh(now, entry)) {
+            count.fresh.insert(name.base.clone());
         }
-        let mut owners = HashMap::with_capacity(names.len());
-        let mut counts: HashMap<u32, usize> = HashMap::new();
-        for name in names {
-            let known = self.owners.get(&name.base).copied();
-            let Some(uid) = known.or_else(|| directory.owner(&name.text()).ok()) else { continue };
-            *counts.entry(uid).or_default() += 1;
-            owners.insert(name.base.clone(), uid);
+        count.messages.push(Message { name, uid });
+    }
+
+    /// `now`: what is old goes.
+    fn count_other(&self, directory: &Directory, count: &mut Count, name: &CStr, now: Option<Duration>) {
+        let octets = name.to_bytes();
+        let Ok(entry) = directory.entry(name) else { return };
+        if let Some(now) = now
+            && let Some(most) = self.time_of(octets, entry.uid)
+            && now.as_secs().saturating_sub(entry.changed) > most.as_secs()
+        {
+            match directory.remove_any(name) {
+                Ok(()) => {
+                    count.waste.removed += 1;
+                    return;
+                }
+                Err(error) => {
+                    count.waste.stays = Some((name.to_string_lossy().into_owned(), error.to_string()));
+                }
+            }
         }
-        self.owners = owners;
-        let mut many: Vec<(u32, usize)> =
-            counts.into_iter().filter(|(uid, count)| *uid != 0 && *count >= limits.user).collect();
-        many.sort_unstable_by_key(|(uid, count)| (std::cmp::Reverse(*count), *uid));
-        for (uid, count) in many.into_iter().take(USERS_MAX) {
-            writeln!(text, "{uid} {count}").expect("a string takes everything");
-        }
-        text
+        count.files += usize::from(octets.starts_with(NEW.as_bytes()));
+        *count.users.entry(entry.uid).or_default() += 1;
+    }
+
+    /// How long something stays that is no message; `None`: it is not ours to remove.
+    fn time_of(&self, name: &[u8], uid: u32) -> Option<Duration> {
+        let most = match name {
+            _ if name.starts_with(NEW.as_bytes()) => UNFINISHED_MAX,
+            _ if name.starts_with(BAD.as_bytes()) => BAD_MAX,
+            // What is taken over from another server, and whatever an operator has put there.
+            _ if [0, crate::env::machine::uid()].contains(&uid) => return None,
+            _ => BAD_MAX,
+        };
+        Some(if self.excessive.contains(&uid) { most.min(EXCESS_MAX) } else { most })
     }
 }
 
+/// Who has too many, as [`FULL`] says it.
+fn full(users: &HashMap<u32, usize>, limits: Limits) -> String {
+    let mut text = String::new();
+    // What a user has beyond his limit takes no room from others.
+    let all: usize = users.iter().map(|(uid, files)| (*files).min(limits.of(*uid))).sum();
+    if all >= limits.all {
+        writeln!(text, "all {all}").expect("a string takes everything");
+    }
+    let mut many: Vec<(u32, usize)> = users
+        .iter()
+        .filter(|(uid, files)| limits.user > 0 && **uid != 0 && **files >= limits.user)
+        .map(|(uid, files)| (*uid, *files))
+        .collect();
+    many.sort_unstable_by_key(|(uid, files)| (std::cmp::Reverse(*files), *uid));
+    for (uid, files) in many.into_iter().take(USERS_MAX) {
+        writeln!(text, "{uid} {files}").expect("a string takes everything");
+    }
+    text
+}
+
 /// How long after a look that took `took` the next one is.
-pub(super) fn pause(took: Duration) -> Duration {
-    INTERVAL.max(took.saturating_mul(SHARE))
+pub(super) fn pause(took: Duration, has_more: bool) -> Duration {
+    if has_more { INTERVAL_MORE } else { INTERVAL }.max(took.saturating_mul(SHARE))
 }
 
 #[cfg(test)]
@@ -194,14 +326,15 @@ mod tests {
         std::fs::write(path.join("bad.x"), "").unwrap();
         let mut looker = Looker::default();
         let found = looker.look(&directory, limits).unwrap().unwrap();
-        assert_eq!((found.names.len(), found.files, found.full), (3, 3, Some(String::new())));
+        assert_eq!((found.messages.len(), found.files, found.full), (3, 3, Some(String::new())));
         assert_eq!(found.fresh.len(), 3, "somebody may be about to ask for them");
         assert!(looker.look(&directory, limits).unwrap().is_some(), "it changed a moment ago");
         settle(&path);
         assert!(looker.look(&directory, limits).unwrap().unwrap().fresh.is_empty());
         assert_eq!(looker.look(&directory, limits).unwrap(), None);
+        assert!(looker.look(&directory, Limits { all: 2, user: 0 }).unwrap().is_some(), "other limits");
         std::fs::write(path.join(name(3)), "").unwrap();
-        assert_eq!(looker.look(&directory, limits).unwrap().unwrap().names.len(), 4);
+        assert_eq!(looker.look(&directory, limits).unwrap().unwrap().messages.len(), 4);
     }
 
     #[test]
@@ -247,27 +380,101 @@ mod tests {
         assert_eq!(full(&mut looker, 2), Some("1000 2\n".to_owned()));
         assert_eq!(full(&mut looker, 1), Some("1000 2\n1001 1\n".to_owned()));
         assert_eq!((looker.owners.len(), full(&mut looker, 0)), (6, Some(String::new())));
-        assert!(looker.owners.is_empty());
     }
 
     #[test]
-    fn names_beyond_the_bound_wait() {
+    fn of_one_user_no_more_are_known_than_he_may_have() {
+        if crate::env::machine::uid() != 0 {
+            return;
+        }
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("pickup");
         let directory = Directory::open(&path, None).unwrap();
-        (0..1_100).for_each(|number| std::fs::write(path.join(name(number)), "").unwrap());
+        let (flood, one) = (KNOWN_MIN + 500, KNOWN_MIN + 501);
+        for number in 0..one {
+            std::fs::write(path.join(name(number)), "").unwrap();
+            let uid = if number < flood { 1_000 } else { 1_001 };
+            std::os::unix::fs::chown(path.join(name(number)), Some(uid), None).unwrap();
+        }
         let mut looker = Looker::default();
-        settle(&path);
-        for _ in 0..2 {
-            let found = looker.look(&directory, Limits { all: 10, user: 0 }).unwrap().unwrap();
-            assert_eq!(found.files, 1_000, "looked through again, for not all was seen");
-            settle(&path);
+        let limits = Limits { all: 20, user: 10 };
+        let found = looker.look(&directory, limits).unwrap().unwrap();
+        let of = |uid| found.messages.iter().filter(|message| message.uid == uid).count();
+        assert_eq!((of(1_000), of(1_001), found.files, found.has_more), (KNOWN_MIN, 1, one, true));
+        assert_eq!(found.full.as_deref(), Some(format!("1000 {flood}\n").as_str()), "not all: others have room");
+        assert_eq!(looker.owners.len(), KNOWN_MIN + 1, "no more names are kept");
+        let found = looker.look(&directory, Limits { all: 11, user: 10 }).unwrap().unwrap();
+        assert_eq!(found.full.as_deref(), Some(format!("all 11\n1000 {flood}\n").as_str()));
+    }
+
+    #[test]
+    fn what_is_no_message_counts_for_its_owner_and_goes_when_it_is_old() {
+        if crate::env::machine::uid() != 0 {
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("pickup");
+        let directory = Directory::open(&path, None).unwrap();
+        let give = |name: &str, uid| std::os::unix::fs::lchown(path.join(name), Some(uid), None).unwrap();
+        for (name, uid) in [
+            ("new.1", 1_000),
+            ("bad.1", 1_000),
+            ("odd \n\u{202e}", 1_000),
+            ("mail.x", 1_000),
+            ("wait.1", 0),
+            ("wait.2", 1_000),
+            ("notes", 0),
+        ] {
+            std::fs::write(path.join(name), "").unwrap();
+            give(name, uid);
+        }
+        std::fs::create_dir_all(path.join("filled/inner")).unwrap();
+        std::fs::create_dir(path.join("empty")).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", path.join("link")).unwrap();
+        ["filled", "empty", "link"].into_iter().for_each(|name| give(name, 1_001));
+        let now = Duration::from_micros(clock::unix_us());
+        let (day, limits) = (Duration::from_secs(24 * 3_600), Limits { all: 100, user: 50 });
+        let left = |after: Duration, limits| {
+            let mut looker = Looker::default();
+            let found = looker.look_at(&directory, limits, now + after).unwrap().unwrap();
+            let mut names: Vec<_> =
+                directory.names().unwrap().map(|name| name.unwrap().into_string().unwrap()).collect();
+            names.sort();
+            names.retain(|name| name != FULL);
+            (names.join(","), found.waste, found.full.unwrap_or_default())
+        };
+        let all = "bad.1,empty,filled,link,mail.x,new.1,notes,odd \n\u{202e},wait.1,wait.2";
+        assert_eq!(left(day / 2, limits), (all.to_owned(), Waste::default(), String::new()));
+        let (names, waste, full) = left(day * 2, Limits { all: 100, user: 4 });
+        assert_eq!((names, waste.removed), (all.replace("new.1,", ""), 1));
+        assert_eq!(full, "1000 4\n", "a message or not, it is one of his files");
+        let (names, waste, _) = left(day * 8, limits);
+        assert_eq!((names.as_str(), waste.removed), ("filled,notes,wait.1", 6), "what root has put there stays");
+        assert_eq!(waste.stays.unwrap().0, "filled", "nobody but its owner can empty it");
+    }
+
+    #[test]
+    fn waste_of_who_has_too_much_goes_soon() {
+        let looker = Looker { excessive: HashSet::from([1_000]), ..Looker::default() };
+        for (name, uid, time) in [
+            (&b"new.x"[..], 1_000, Some(EXCESS_MAX)),
+            (b"bad.x", 1_000, Some(EXCESS_MAX)),
+            (b"\xff", 1_000, Some(EXCESS_MAX)),
+            (b"new.x", 1_001, Some(UNFINISHED_MAX)),
+            (b"bad.x", 1_001, Some(BAD_MAX)),
+            (b"bad.x", 0, Some(BAD_MAX)),
+            (b"wait.x", 1_001, Some(BAD_MAX)),
+            (b"wait.x", 0, None),
+            (b"lost+found", 0, None),
+        ] {
+            assert_eq!(looker.time_of(name, uid), time, "{} {uid}", name.escape_ascii());
         }
     }
 
     #[test]
     fn long_looks_are_rare() {
-        assert_eq!(pause(Duration::from_millis(1)), INTERVAL);
-        assert_eq!(pause(Duration::from_secs(2)), Duration::from_secs(40));
+        assert_eq!(pause(Duration::from_millis(1), false), INTERVAL);
+        assert_eq!(pause(Duration::from_millis(1), true), INTERVAL_MORE);
+        assert_eq!(pause(Duration::from_secs(2), true), Duration::from_secs(40));
     }
 }

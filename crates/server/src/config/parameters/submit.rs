@@ -58,7 +58,8 @@ pub(super) static SUBMIT: Section = Section {
             "1000000",
             "messages in the pickup directory that are not taken yet",
             "With more the sendmail command refuses (exit status 75), and whoever hands in tries again later. Files are counted by the \
-             running server; while it is down nobody counts.",
+             running server; while it is down nobody counts. What a user has beyond submit.user_files_max does not count here, so that \
+             no one user takes the room of the others.",
         ),
         fixed(
             "submit.user_files_max",
@@ -67,7 +68,18 @@ pub(super) static SUBMIT: Section = Section {
             "10000",
             "1000",
             "the same for the messages of one user; 0 for no limit",
-            "Not for root.",
+            "Not for root. All files that the user has in the directory count, messages or not. Messages beyond the limit, which only a \
+             program that is not our sendmail command puts there, wait until others of the user are taken.",
+        ),
+        fixed(
+            "submit.user_commands_max",
+            at!(submit.user_commands_max),
+            count_from_1("commands"),
+            "64",
+            "200",
+            "sendmail commands of one user that wait for an answer at the same time",
+            "A command beyond does not hear what becomes of its message: the message is taken all the same, and whoever is refused is \
+             reported to the sender by mail. All users together have 512.",
         ),
     ],
 };

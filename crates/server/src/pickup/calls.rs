@@ -1,0 +1,89 @@
+//! The socket in the pickup directory: which commands wait to hear what becomes of their messages.
+//!
+//! Anybody on this machine may connect, as often as he likes and without a word. A connection counts for its user, as the kernel
+//! names him, from the moment it is accepted until it is closed: while its request is read, while its message waits for its turn,
+//! and while the outcomes of a delivery are awaited. One user has at most `submit.user_commands_max`, all together
+//! [`COMMANDS_MAX`]. A command beyond is told so and hears no more; its message is in the directory, and is taken all the same.
+
+use super::Name;
+use super::asker::Asker;
+use crate::control::Peer;
+use crate::env::clock;
+use crate::service::Service;
+use crate::user_share::{ShareError, UserShares};
+use observe::{Event, Limit, Relay};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+/// Commands that wait at the same time.
+pub(super) const COMMANDS_MAX: usize = 512;
+/// How long the log does not say again that a user has too many.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
+/// After the system had no descriptor for a connection: a moment later there may be one.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Reads who asks for what, until the server stops.
+///
+/// # Cancel safety
+/// Yes: a command that is cut off hears nothing, and its message is taken.
+pub(super) async fn hear(service: Arc<Service>, listener: UnixListener, calls: mpsc::Sender<(Name, Asker)>) {
+    let shares = Arc::new(UserShares::default());
+    let (mut reading, mut told) = (JoinSet::new(), HashMap::new());
+    loop {
+        tokio::select! {
+            () = service.stop.begun() => return,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    let Ok(peer) = Peer::of(&stream) else { continue };
+                    let user_max = service.live.load().config.submit.user_commands_max;
+                    let count = usize::try_from(user_max).unwrap_or(usize::MAX);
+                    match shares.take(peer.uid, COMMANDS_MAX, count) {
+                        Ok(place) => {
+                            let calls = calls.clone();
+                            reading.spawn(async move {
+                                if let Some((asker, file)) = Asker::read(stream, peer, place).await
+                                    && let Some(name) = Name::read(&file).filter(|name| name.id.is_none())
+                                {
+                                    // With too many waiting this one is not heard.
+                                    drop(calls.try_send((name, asker)));
+                                }
+                            });
+                        }
+                        Err(error) => turn_away(&service, &stream, peer.uid, error, user_max, &mut told),
+                    }
+                }
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            },
+            Some(_) = reading.join_next() => {}
+        }
+    }
+}
+
+/// Says that there is no room, without waiting: the line fits into the socket's buffer.
+fn turn_away(
+    service: &Service,
+    stream: &UnixStream,
+    uid: u32,
+    error: ShareError,
+    user_max: u32,
+    told: &mut HashMap<u32, Instant>,
+) {
+    let why = match error {
+        ShareError::User => format!("{user_max} commands of user {uid} wait for an answer (submit.user_commands_max)"),
+        ShareError::All => format!("{COMMANDS_MAX} commands wait for an answer"),
+    };
+    let line = format!("{}\n", serde_json::json!({ "later": format!("{why}; the message is taken without one") }));
+    stream.try_write(line.as_bytes()).unwrap_or(0);
+    let now = clock::now();
+    told.retain(|_, at| now.saturating_duration_since(*at) < TOLD_AGAIN);
+    if error == ShareError::User && !told.contains_key(&uid) {
+        told.insert(uid, now);
+        let relay = Relay::Local { user: &uid.to_string() };
+        let limit = Limit::SubmitUserCommandsMax;
+        service.tell(&Event::LimitReached { id: None, relay, limit, max: user_max.into() });
+    }
+}
