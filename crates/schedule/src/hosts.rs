@@ -37,14 +37,17 @@ pub struct HostSettings {
     pub first: Duration,
     /// The longest that it is. 1 hour.
     pub longest: Duration,
-    /// How long a host whose TLS broke is spoken to in clear, where that is allowed. 1 day.
+    /// How long a host whose TLS failed is spoken to in clear, where that is allowed. 1 hour.
     pub tls_memory: Duration,
+    /// How long it is remembered that a handshake with a host succeeded. 30 days.
+    pub tls_seen_memory: Duration,
 }
 
 impl Default for HostSettings {
     fn default() -> Self {
         const HOUR: Duration = Duration::from_secs(3_600);
-        Self { max: 20_000, first: Duration::from_secs(60), longest: HOUR, tls_memory: 24 * HOUR }
+        let tls_seen_memory = 30 * 24 * HOUR;
+        Self { max: 20_000, first: Duration::from_secs(60), longest: HOUR, tls_memory: HOUR, tls_seen_memory }
     }
 }
 
@@ -74,6 +77,11 @@ struct Host {
     /// Until when mail that it put off may have been tried elsewhere. Forgotten with the server.
     spared_until: u64,
     tls_broken_until: u64,
+    /// When a handshake succeeded last; 0: never, or it no longer counts.
+    tls_worked_at: u64,
+    /// Since when TLS has failed after that, and when it failed last; 0: it has not.
+    tls_fails_since: u64,
+    tls_failed_at: u64,
     seen: u64,
     /// The number of its last use.
     used: u64,
@@ -88,6 +96,17 @@ pub enum Standing {
     Aside,
     /// It failed a short while ago.
     Failed,
+}
+
+/// What is known of TLS with a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsRecord {
+    /// No handshake succeeded, and none failed a short while ago.
+    Unknown,
+    /// TLS failed a short while ago and clear text worked: TLS is not tried for now.
+    Broken,
+    /// A handshake succeeded within [`HostSettings::tls_seen_memory`]: clear text instead of TLS is suspicious.
+    Worked,
 }
 
 /// What a person sees of a host.
@@ -105,6 +124,10 @@ pub struct HostView {
     pub transaction: Option<Duration>,
     /// Until when it is spoken to in clear because its TLS broke, since 1970.
     pub tls_broken_until: Option<Duration>,
+    /// When a TLS handshake succeeded last, since 1970, if that is remembered.
+    pub tls_worked_at: Option<Duration>,
+    /// Since when TLS fails although it worked before, since 1970.
+    pub tls_fails_since: Option<Duration>,
     /// When something was learnt of it last, since 1970.
     pub seen: Duration,
 }
@@ -230,23 +253,63 @@ impl Hosts {
         host.transaction = smoothed(host.transaction, took);
     }
 
-    /// A host offers TLS and it does not work, while in clear it does.
+    /// A host's TLS does not work, while clear text does. A host that had TLS lately keeps that: only
+    /// [`Self::tls_given_up`] takes it away.
     pub fn tls_failed(&mut self, address: SocketAddr, now: Duration) {
         let until = micros(now.saturating_add(self.settings.tls_memory));
         self.touch(address, now).tls_broken_until = until;
     }
 
-    /// TLS with a host works.
-    pub fn tls_worked(&mut self, address: SocketAddr) {
+    /// A handshake with a host succeeded.
+    pub fn tls_worked(&mut self, address: SocketAddr, now: Duration) {
+        let host = self.touch(address, now);
+        (host.tls_broken_until, host.tls_fails_since, host.tls_failed_at) = (0, 0, 0);
+        host.tls_worked_at = micros(now);
+    }
+
+    /// TLS with a host that had it lately does not come about. Returns since when that is so. A pause of more than `gap` between
+    /// two failures begins a new period: failures far apart are no evidence that the host has lost TLS.
+    pub fn tls_missing(&mut self, address: SocketAddr, gap: Duration, now: Duration) -> Duration {
+        let (now_us, gap_us) = (micros(now), micros(gap));
+        let host = self.touch(address, now);
+        let is_new = host.tls_fails_since == 0 || now_us.saturating_sub(host.tls_failed_at) > gap_us;
+        if is_new || host.tls_fails_since > now_us {
+            host.tls_fails_since = now_us;
+        }
+        host.tls_failed_at = now_us;
+        Duration::from_micros(host.tls_fails_since)
+    }
+
+    /// A host that had TLS lately has lost it as far as can be told, and clear text works: it is as one that never had TLS.
+    pub fn tls_given_up(&mut self, address: SocketAddr, now: Duration) {
+        self.tls_failed(address, now);
+        let host = self.touch(address, now);
+        (host.tls_worked_at, host.tls_fails_since, host.tls_failed_at) = (0, 0, 0);
+    }
+
+    /// The next connection tries TLS, whatever failed before.
+    pub fn try_tls(&mut self, address: SocketAddr) {
         if let Some(host) = self.known.get_mut(&plain(address)) {
             host.tls_broken_until = 0;
+        }
+    }
+
+    /// What is known of TLS with a host.
+    #[must_use]
+    pub fn tls(&self, address: SocketAddr, now: Duration) -> TlsRecord {
+        let memory = micros(self.settings.tls_seen_memory);
+        match self.known.get(&plain(address)) {
+            // Before what broke: a connection that failed beside one that succeeded proves nothing.
+            Some(host) if host.has_tls(memory, micros(now)) => TlsRecord::Worked,
+            Some(host) if micros(now) < host.tls_broken_until => TlsRecord::Broken,
+            _ => TlsRecord::Unknown,
         }
     }
 
     /// Whether TLS is not to be tried with a host.
     #[must_use]
     pub fn tls_is_broken(&self, address: SocketAddr, now: Duration) -> bool {
-        self.known.get(&plain(address)).is_some_and(|host| micros(now) < host.tls_broken_until)
+        self.tls(address, now) == TlsRecord::Broken
     }
 
     /// How long a first message to a host takes from connecting to its answer, as it did before; at least 10 s for one that
@@ -265,6 +328,8 @@ impl Hosts {
     pub fn views(&self, now: Duration) -> impl Iterator<Item = HostView> {
         let now = micros(now);
         let future = move |at: u64| (at > now).then(|| Duration::from_micros(at));
+        let past = |at: u64| (at > 0).then(|| Duration::from_micros(at));
+        let memory = micros(self.settings.tls_seen_memory);
         let known = |took: u32| (took > 0).then(|| Duration::from_micros(took.into()));
         self.known.iter().map(move |(address, host)| HostView {
             address: *address,
@@ -273,6 +338,8 @@ impl Hosts {
             greeting: known(host.greeting),
             transaction: known(host.transaction),
             tls_broken_until: future(host.tls_broken_until),
+            tls_worked_at: host.has_tls(memory, now).then(|| Duration::from_micros(host.tls_worked_at)),
+            tls_fails_since: past(host.tls_fails_since).filter(|_| host.has_tls(memory, now)),
             seen: Duration::from_micros(host.seen),
         })
     }
@@ -311,6 +378,13 @@ impl Hosts {
                 }
             }
         }
+    }
+}
+
+impl Host {
+    /// Whether a handshake succeeded within `memory` microseconds.
+    const fn has_tls(&self, memory: u64, now: u64) -> bool {
+        self.tls_worked_at > 0 && now.saturating_sub(self.tls_worked_at) < memory
     }
 }
 

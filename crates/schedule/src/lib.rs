@@ -63,7 +63,7 @@ mod view;
 mod walk;
 
 pub use destination::MISPLACED;
-pub use hosts::{HostSettings, HostView, Hosts, HostsDamage, Standing};
+pub use hosts::{HostSettings, HostView, Hosts, HostsDamage, Standing, TlsRecord};
 pub use job::{
     Action, Added, Blame, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Lag, Lane, Limits, Overdue,
     Place, Positions, SiteId, Take, Waiting,

@@ -21,10 +21,13 @@ const WHAT: &str = "what was known of next hops";
 const HOSTS_MAX: usize = 20_000;
 /// The first time a host is passed over, if `delivery.retry_first` is no shorter; it doubles up to `delivery.retry_max`.
 const PASSED_OVER_FIRST: Duration = Duration::from_secs(60);
-/// How long a host whose TLS broke is spoken to in clear.
-pub(crate) const TLS_MEMORY: Duration = Duration::from_secs(24 * 3_600);
-/// How long one that said nothing about it is: it may only have been slow.
-pub(crate) const TLS_SILENCE_MEMORY: Duration = Duration::from_secs(3_600);
+/// How long a host whose TLS failed is spoken to in clear. Somebody on the way can make any handshake fail, so it is short: it spares
+/// hosts whose TLS does not work a second connection for each message.
+const TLS_MEMORY: Duration = Duration::from_secs(3_600);
+/// How long it is remembered that a handshake with a host succeeded: longer than most pauses between two messages to it.
+const TLS_SEEN_MEMORY: Duration = Duration::from_secs(TLS_SEEN_DAYS * 24 * 3_600);
+/// The same in days, for log lines.
+pub(crate) const TLS_SEEN_DAYS: u64 = 30;
 
 /// The table of all connections.
 #[derive(Debug)]
@@ -40,6 +43,7 @@ fn settings(config: &Config) -> HostSettings {
         first: PASSED_OVER_FIRST.min(delivery.retry_first),
         longest: delivery.retry_max,
         tls_memory: TLS_MEMORY,
+        tls_seen_memory: TLS_SEEN_MEMORY,
     }
 }
 

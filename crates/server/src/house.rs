@@ -550,6 +550,9 @@ impl House {
                     "ago": now.saturating_sub(view.seen).as_secs(),
                     "failures": view.failures,
                     "retry_in": view.retry_at.map(|at| at.saturating_sub(now).as_secs()),
+                    "tls_worked_ago": view.tls_worked_at.map(|at| now.saturating_sub(at).as_secs()),
+                    "tls_fails_for": view.tls_fails_since.map(|at| now.saturating_sub(at).as_secs()),
+                    "in_clear_for": view.tls_broken_until.map(|at| at.saturating_sub(now).as_secs()),
                 })
             };
             hosts.views(now).map(host).collect()

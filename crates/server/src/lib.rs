@@ -40,6 +40,7 @@ pub mod submit;
 mod tally;
 pub mod tls;
 mod user_share;
+mod windows;
 
 pub use deliver::local::privileged as local_delivery;
 pub use house::{Ended, Source};

@@ -84,7 +84,7 @@ pub(crate) struct Manners {
     /// Extensions of EHLO.
     pub(crate) offers: Vec<&'static str>,
     pub(crate) lmtp: bool,
-    /// For STARTTLS, which must be among `offers`.
+    /// For STARTTLS, which must be among `offers`. Without it each handshake fails, by an alert.
     pub(crate) tls: Option<Arc<ServerConfig>>,
     pub(crate) script: Script,
 }
@@ -519,8 +519,7 @@ impl<'a> Visit<'a> {
                     match self.manners().tls {
                         Some(config) => self.wire.start_tls(&config, octets),
                         None => {
-                            self.wire.say("this is no TLS");
-                            self.wire.flush();
+                            self.wire.break_handshake();
                             return Err(Over);
                         }
                     }

@@ -444,7 +444,7 @@ fn cut_off(tls: &str, offers: &[&'static str]) {
         let deferred = lines(&ended.log, &[&format!("to=<{}>", hop.mailbox("b")), "stat=Deferred"]);
         let is_clear = *at == At::StartTls && tls == "opportunistic";
         if is_clear {
-            let reason = format!("reason={said}; it is spoken to in clear for 24 hours");
+            let reason = format!("reason={said}; it is spoken to in clear for an hour");
             assert_eq!(lines(&ended.log, &["STARTTLS=client, error: ", &reason]).len(), 1, "{what}: {:#?}", ended.log);
         }
         if is_clear || said.is_empty() {

@@ -107,6 +107,14 @@ impl Wire {
         }
     }
 
+    /// Reads the beginning of a handshake and refuses it.
+    // RFC 8446 §6: a record with the alert handshake_failure
+    pub(crate) fn break_handshake(&mut self) {
+        drop(self.octets(1));
+        self.output.extend_from_slice(b"\x15\x03\x03\x00\x02\x02\x28");
+        self.flush();
+    }
+
     /// The next line with its end. What was said leaves before it waits.
     pub(crate) fn line(&mut self) -> Option<Vec<u8>> {
         let mut searched = self.at;

@@ -10,9 +10,12 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 const MAGIC: &[u8; 8] = b"mrhosts\0";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+/// The version before, without what is known of TLS that worked. It is still read.
+const VERSION_1: u16 = 1;
 const HEAD_BYTES: usize = 16;
-const RECORD_BYTES: usize = 56;
+const RECORD_BYTES: usize = 80;
+const RECORD_BYTES_1: usize = 56;
 const CHECKSUM_BYTES: usize = 8;
 
 /// Why bytes are no table.
@@ -90,12 +93,15 @@ impl Hosts {
             return Err(HostsDamage::Foreign);
         }
         let version = reader.u16();
-        if version != Some(VERSION) {
-            return Err(version.map_or(HostsDamage::Foreign, HostsDamage::Version));
-        }
+        let record_bytes = match version {
+            Some(VERSION) => RECORD_BYTES,
+            Some(VERSION_1) => RECORD_BYTES_1,
+            _ => return Err(version.map_or(HostsDamage::Foreign, HostsDamage::Version)),
+        };
+        let is_version_1 = version == Some(VERSION_1);
         let count = reader.u16().and_then(|_| reader.u32()).and_then(|count| usize::try_from(count).ok());
         let count = count.ok_or(HostsDamage::Foreign)?;
-        let should = count.saturating_mul(RECORD_BYTES).saturating_add(HEAD_BYTES + CHECKSUM_BYTES);
+        let should = count.saturating_mul(record_bytes).saturating_add(HEAD_BYTES + CHECKSUM_BYTES);
         let length = HostsDamage::Length { is: bytes.len(), should };
         if bytes.len() != should {
             return Err(length);
@@ -107,7 +113,7 @@ impl Hosts {
         // What is more than fits was used longest ago.
         let left_out = count.saturating_sub(self.settings.max.max(1));
         for number in 1..=count {
-            let (address, mut host) = record(&mut reader).ok_or(HostsDamage::Record(number))?;
+            let (address, mut host) = record(&mut reader, is_version_1).ok_or(HostsDamage::Record(number))?;
             if number <= left_out {
                 continue;
             }
@@ -129,6 +135,10 @@ impl Hosts {
         host.retry_at = host.retry_at.min(micros(now.saturating_add(longest).saturating_add(longest / 4)));
         host.tls_broken_until = host.tls_broken_until.min(micros(now.saturating_add(tls_memory)));
         host.seen = host.seen.min(micros(now));
+        // What is said to come has not happened, as far as this clock knows.
+        host.tls_worked_at = host.tls_worked_at.min(micros(now));
+        host.tls_fails_since = host.tls_fails_since.min(micros(now));
+        host.tls_failed_at = host.tls_failed_at.min(micros(now));
     }
 }
 
@@ -146,9 +156,12 @@ fn write(bytes: &mut Vec<u8>, address: SocketAddr, host: &Host) {
     bytes.extend_from_slice(&host.retry_at.to_le_bytes());
     bytes.extend_from_slice(&host.tls_broken_until.to_le_bytes());
     bytes.extend_from_slice(&host.seen.to_le_bytes());
+    for at in [host.tls_worked_at, host.tls_fails_since, host.tls_failed_at] {
+        bytes.extend_from_slice(&at.to_le_bytes());
+    }
 }
 
-fn record(reader: &mut Reader<'_>) -> Option<(SocketAddr, Host)> {
+fn record(reader: &mut Reader<'_>, is_version_1: bool) -> Option<(SocketAddr, Host)> {
     let ip = Ipv6Addr::from_octets(*reader.take()?);
     let address = plain(SocketAddr::new(ip.into(), reader.u16()?));
     let mut host = Host { failures: reader.u16()?, ..Host::default() };
@@ -158,6 +171,11 @@ fn record(reader: &mut Reader<'_>) -> Option<(SocketAddr, Host)> {
     host.retry_at = reader.u64()?;
     host.tls_broken_until = reader.u64()?;
     host.seen = reader.u64()?;
+    if !is_version_1 {
+        host.tls_worked_at = reader.u64()?;
+        host.tls_fails_since = reader.u64()?;
+        host.tls_failed_at = reader.u64()?;
+    }
     Some((address, host))
 }
 

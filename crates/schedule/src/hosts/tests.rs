@@ -15,7 +15,8 @@ fn at(number: u8) -> SocketAddr {
 }
 
 fn settings(max: usize) -> HostSettings {
-    HostSettings { max, first: 60 * SECOND, longest: 3_600 * SECOND, tls_memory: 86_400 * SECOND }
+    let (tls_memory, tls_seen_memory) = (86_400 * SECOND, 30 * 86_400 * SECOND);
+    HostSettings { max, first: 60 * SECOND, longest: 3_600 * SECOND, tls_memory, tls_seen_memory }
 }
 
 fn ms(count: u64) -> Duration {
@@ -159,6 +160,51 @@ fn a_clock_that_was_wrong_does_not_ban_a_host_for_years() {
 }
 
 #[test]
+fn that_tls_worked_is_remembered_for_its_time_and_over_a_restart() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let mut hosts = Hosts::new(settings(10), 1);
+    assert_eq!(hosts.tls(at(1), START), TlsRecord::Unknown);
+    hosts.tls_worked(at(1), START);
+    // A handshake that failed beside it proves nothing.
+    hosts.tls_failed(at(1), START);
+    for hosts in [round_trip(&hosts, START), hosts] {
+        assert_eq!(hosts.tls(at(1), START + 29 * DAY), TlsRecord::Worked);
+        assert_eq!(hosts.tls(at(1), START + 30 * DAY), TlsRecord::Unknown);
+    }
+}
+
+#[test]
+fn failures_of_tls_that_lie_far_apart_are_two_periods() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let mut hosts = Hosts::new(settings(10), 1);
+    hosts.tls_worked(at(1), START);
+    for (hours, since) in [(0, 0), (1, 0), (3, 0), (6, 6), (7, 6)] {
+        assert_eq!(hosts.tls_missing(at(1), 2 * HOUR, START + hours * HOUR), START + since * HOUR, "{hours}");
+        hosts = round_trip(&hosts, START + hours * HOUR);
+    }
+    hosts.tls_worked(at(1), START + 8 * HOUR);
+    assert_eq!(hosts.tls_missing(at(1), 2 * HOUR, START + 9 * HOUR), START + 9 * HOUR, "it worked in between");
+    hosts.tls_given_up(at(1), START + 9 * HOUR);
+    assert_eq!(hosts.tls(at(1), START + 10 * HOUR), TlsRecord::Broken);
+    assert_eq!(hosts.tls(at(1), START + 33 * HOUR), TlsRecord::Unknown);
+}
+
+/// What the version before this one has written.
+#[test]
+fn a_table_of_version_1_is_read() {
+    let mut hosts = Hosts::new(settings(10), 1);
+    hosts.failed(at(1), START);
+    hosts.greeted(at(2), ms(5), START);
+    let bytes = hosts.to_bytes();
+    let mut old = b"mrhosts\0\x01\0\0\0\x02\0\0\0".to_vec();
+    bytes[16..16 + 160].chunks(80).for_each(|record| old.extend_from_slice(&record[..56]));
+    let sum = bytes::checksum(&old);
+    old.extend_from_slice(&sum.to_le_bytes());
+    let (again, damage) = Hosts::from_bytes(&old, settings(10), 7, START);
+    assert_eq!((damage, again.to_bytes()), (None, bytes));
+}
+
+#[test]
 fn what_was_used_last_outlives_a_smaller_table() {
     let mut hosts = Hosts::new(settings(100), 1);
     for number in 1..=50 {
@@ -196,8 +242,8 @@ fn damage_is_named() {
     let short = HostsDamage::Length { is: whole.len() - 1, should: whole.len() };
     assert_eq!(read(&whole[..whole.len() - 1]), short);
     let mut newer = whole.clone();
-    newer[8] = 2;
-    assert_eq!(read(&newer), HostsDamage::Version(2));
+    newer[8] = 3;
+    assert_eq!(read(&newer), HostsDamage::Version(3));
     for place in 16..whole.len() {
         let mut flipped = whole.clone();
         flipped[place] ^= 1;
@@ -205,7 +251,7 @@ fn damage_is_named() {
     }
     // The same host twice, with a checksum that fits.
     let mut twice = whole;
-    twice.copy_within(16..72, 72);
+    twice.copy_within(16..96, 96);
     let end = twice.len() - 8;
     let sum = bytes::checksum(&twice[..end]);
     twice[end..].copy_from_slice(&sum.to_le_bytes());
@@ -226,7 +272,13 @@ struct Known {
     greeting: Option<u64>,
     transaction: Option<u64>,
     tls: Option<Duration>,
+    tls_worked: Option<Duration>,
+    /// Since when TLS fails, and when it failed last.
+    tls_fails: Option<(Duration, Duration)>,
 }
+
+/// Failures that lie further apart are two periods.
+const GAP: Duration = Duration::from_secs(4_000);
 
 impl Model {
     fn touch(&mut self, address: SocketAddr, max: usize) -> &mut Known {
@@ -255,6 +307,9 @@ enum Call {
     Delivered(u8, u32),
     TlsFailed(u8),
     TlsWorked(u8),
+    TlsMissing(u8),
+    TlsGivenUp(u8),
+    TryTls(u8),
     Restart,
 }
 
@@ -267,6 +322,9 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
         (0..12_u8, 1..9_000_000_u32).prop_map(|(host, took)| Call::Delivered(host, took)),
         (0..12_u8).prop_map(Call::TlsFailed),
         (0..12_u8).prop_map(Call::TlsWorked),
+        (0..12_u8).prop_map(Call::TlsMissing),
+        (0..12_u8).prop_map(Call::TlsGivenUp),
+        (0..12_u8).prop_map(Call::TryTls),
         Just(Call::Restart),
     ];
     prop::collection::vec(one, 0..200)
@@ -322,7 +380,24 @@ fn check(calls: Vec<Call>, max: usize, seed: u64) {
                 model.touch(at(host), max).tls = Some(now + 86_400 * SECOND);
             }
             Call::TlsWorked(host) => {
-                hosts.tls_worked(at(host));
+                hosts.tls_worked(at(host), now);
+                let known = model.touch(at(host), max);
+                (known.tls, known.tls_worked, known.tls_fails) = (None, Some(now), None);
+            }
+            Call::TlsMissing(host) => {
+                let since = hosts.tls_missing(at(host), GAP, now);
+                let known = model.touch(at(host), max);
+                let begun = known.tls_fails.filter(|(_, last)| *last + GAP >= now).map_or(now, |(since, _)| since);
+                known.tls_fails = Some((begun, now));
+                assert_eq!(since, begun);
+            }
+            Call::TlsGivenUp(host) => {
+                hosts.tls_given_up(at(host), now);
+                let known = model.touch(at(host), max);
+                (known.tls, known.tls_worked, known.tls_fails) = (Some(now + 86_400 * SECOND), None, None);
+            }
+            Call::TryTls(host) => {
+                hosts.try_tls(at(host));
                 if let Some((_, known)) = model.hosts.iter_mut().find(|(one, _)| *one == at(host)) {
                     known.tls = None;
                 }
@@ -343,7 +418,12 @@ fn compare(hosts: &Hosts, model: &Model, now: Duration) {
         let (address, known) = (at(number), model.of(at(number)));
         let is_over = |until: Option<Duration>| until.is_none_or(|until| until <= now);
         assert_eq!(hosts.may_try(address, now), is_over(known.retry_at) && is_over(known.trial_until), "{address}");
-        assert_eq!(hosts.tls_is_broken(address, now), !is_over(known.tls), "{address}");
+        let tls = match known.tls_worked {
+            Some(_) => TlsRecord::Worked,
+            None if !is_over(known.tls) => TlsRecord::Broken,
+            None => TlsRecord::Unknown,
+        };
+        assert_eq!(hosts.tls(address, now), tls, "{address}");
         let took = known.greeting.unwrap_or(0) + known.transaction.unwrap_or(0);
         let took = (took > 0).then(|| Duration::from_micros(took));
         let expected = if known.failures > 0 { took.max(Some(FAILED_TAKES)) } else { took };
@@ -365,10 +445,10 @@ proptest! {
 
     /// Whatever stands in records, with a head and a checksum that fit: never a panic, never more than fit.
     #[test]
-    fn hostile_records(count in 0..12_usize, filling in prop::collection::vec(any::<u8>(), 12 * 56), now in any::<u64>()) {
-        let mut bytes = b"mrhosts\0\x01\0\0\0".to_vec();
+    fn hostile_records(count in 0..12_usize, filling in prop::collection::vec(any::<u8>(), 12 * 80), now in any::<u64>()) {
+        let mut bytes = b"mrhosts\0\x02\0\0\0".to_vec();
         bytes.extend_from_slice(&u32::try_from(count).unwrap().to_le_bytes());
-        bytes.extend_from_slice(&filling[..count * 56]);
+        bytes.extend_from_slice(&filling[..count * 80]);
         let sum = bytes::checksum(&bytes);
         bytes.extend_from_slice(&sum.to_le_bytes());
         let now = Duration::from_micros(now);

@@ -12,11 +12,9 @@
 //! and what such a client wins is one fresh burst.
 //!
 //! What the access map says of a client ([`Own`]) counts in the place of the limits for all clients. Its rate is one of
-//! connections in a window, which [`windows`] counts.
+//! connections in a window, which [`Windows`] counts.
 //!
 //! Time is given; nothing here reads a clock.
-
-mod windows;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,9 +22,9 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::windows::Windows;
+pub use crate::windows::{KEYS_MAX as RATED_CLIENTS_MAX, SLOTS};
 use ipnet::IpNet;
-use windows::Windows;
-pub use windows::{RATED_CLIENTS_MAX, SLOTS};
 
 /// Clients without connections whose rate is remembered. About 2 MB.
 pub const IDLE_CLIENTS_MAX: usize = 65_536;
@@ -189,13 +187,14 @@ pub struct Counts {
 
 /// Who shares the limits per client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Key {
+pub(crate) enum Key {
     V4(u32),
     V6(u64),
 }
 
 impl Key {
-    fn new(ip: IpAddr) -> Self {
+    /// The client that has this address.
+    pub(crate) fn new(ip: IpAddr) -> Self {
         match ip.to_canonical() {
             IpAddr::V4(ip) => Self::V4(ip.to_bits()),
             IpAddr::V6(ip) => Self::V6(u64::try_from(ip.to_bits() >> 64).expect("64 bits are left")),
@@ -247,7 +246,7 @@ struct State {
     young: HashMap<Key, Bucket>,
     old: HashMap<Key, Bucket>,
     rotated: u64,
-    windows: Windows,
+    windows: Windows<Key>,
 }
 
 impl State {

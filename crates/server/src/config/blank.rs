@@ -227,6 +227,7 @@ fn delivery(n: u8) -> Delivery {
         fast_command_time: time,
         transaction_time: time,
         interactive_time: time,
+        tls_fallback_after: time,
         pipelining: n == 1,
         chunking: n == 1,
         address_family: if n == 1 { AddressFamily::Ipv4 } else { AddressFamily::Any },

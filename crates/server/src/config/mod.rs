@@ -516,6 +516,8 @@ pub struct Delivery {
     pub transaction_time: Duration,
     /// How long a sender waits for next hops before his message is stored, where the listener says "interactive".
     pub interactive_time: Duration,
+    /// After how long without TLS a host that had it lately is spoken to in clear; 0: never.
+    pub tls_fallback_after: Duration,
     /// Use PIPELINING where it is offered.
     pub pipelining: bool,
     /// Use CHUNKING where it is offered.

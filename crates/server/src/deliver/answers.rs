@@ -59,6 +59,8 @@ fn judge(rules: &Rules, peer: &Candidate, stage: Stage, answer: Answer) -> (Fate
                 }
                 Loss::Closed => format!("Connection closed by {name} during {stage}"),
                 Loss::Protocol(what) => format!("{name} does not speak SMTP during {stage}: {what}"),
+                // Before the first transaction, so it is nobody's answer.
+                Loss::Injected => format!("{loss} with {name}"),
             };
             (deferred(text), feedback)
         }

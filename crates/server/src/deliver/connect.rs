@@ -3,30 +3,28 @@
 //! Addresses are tried in their order, those that failed a short while ago last ([`schedule::Hosts`]). A server that refuses at
 //! the greeting counts as one that cannot be reached: another host may take the mail, and a host that is closed today is a
 //! deferral. How long each step may take depends on the lane: seconds in the fast one, so that a host that hangs holds up
-//! nobody for long; the minutes of RFC 5321 §4.5.3.2 in the slow one. A TLS handshake that fails is repeated in clear where
-//! that is allowed, on a new connection; if that works, the host is spoken to in clear from then on, for a day; for an hour if it
-//! was only silent.
+//! nobody for long; the minutes of RFC 5321 §4.5.3.2 in the slow one. What is done where TLS does not come about: [`tls`].
 //!
 //! Not here: which addresses a site has (`resolve`), sockets ([`dial`](super::dial)), what becomes of mail.
 
+mod tls;
+
+use super::Candidate;
 use super::dial::{Dialler, Miss, Raced};
 use super::link::{Link, Next};
-use super::peer::{Peer, Unmet};
-use super::{Candidate, Where};
-use crate::config::{Config, Delivery, EffectiveRule, RouteProtocol, RouteTls};
+use super::peer::Peer;
+use crate::config::{Config, Delivery, EffectiveRule, RouteProtocol};
 use crate::dispatch::Post;
 use crate::dns::NoHosts;
 use crate::env::clock;
-use crate::hosts::{TLS_MEMORY, TLS_SILENCE_MEMORY};
 use crate::routing::Routing;
 use crate::service::Service;
 use crate::session::{Transport, Wait};
 use crate::settle::Cause;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
-use crate::tls::TlsInfo;
 use mail::{EnhancedCode, Outcome, Reply};
-use observe::{Event, NextHop};
+use observe::NextHop;
 use schedule::{Failure, Hosts, Lane};
 use smtp::client::{Closing, Dialect, Limits, Loss, Session, Settings, Stage, Step, TlsUse};
 use std::collections::VecDeque;
@@ -35,8 +33,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_rustls::client::TlsStream;
+use tls::Unready;
 
 /// After this the slow lane begins no further host: its places are few.
 const SLOW_ALL: Duration = Duration::from_secs(15 * 60);
@@ -107,32 +104,6 @@ impl Trouble {
     /// As *settle* takes it.
     pub(super) fn cause(&self) -> Cause {
         Cause::new(self.status, self.text.clone(), self.reply.clone())
-    }
-}
-
-/// Whether a host is spoken to under TLS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TlsPolicy {
-    /// Never.
-    None,
-    /// Where it is offered and works.
-    Opportunistic,
-    /// Always, or not at all.
-    Required,
-}
-
-/// Says what holds for a host. The only place that does: DANE (RFC 7672) and MTA-STS (RFC 8461) are asked here once they are
-/// there, and then [`TlsPolicy::Required`] says what the certificate must be. What the access map demands is looked at when TLS is
-/// there ([`Peer::unmet`]).
-const fn policy_of(rule: &EffectiveRule, host: &Candidate, peer: &Peer) -> TlsPolicy {
-    match rule.tls {
-        // Nobody is between two processes of a machine.
-        _ if matches!(host.address, Where::Unix(_)) => TlsPolicy::None,
-        _ if peer.in_clear.is_some() => TlsPolicy::Required,
-        RouteTls::None => TlsPolicy::None,
-        RouteTls::Opportunistic if peer.is_without_tls => TlsPolicy::None,
-        RouteTls::Opportunistic => TlsPolicy::Opportunistic,
-        RouteTls::Required => TlsPolicy::Required,
     }
 }
 
@@ -260,22 +231,6 @@ fn since(began: Instant) -> Duration {
     clock::now().saturating_duration_since(began)
 }
 
-/// Why a server is not ready for mail.
-enum Unready {
-    /// The handshake failed; in clear it might work.
-    Tls(Trouble),
-    /// TLS is there and not what is demanded: nothing against the host, and no reason to go on in clear.
-    Unmet(Trouble),
-    Other(Trouble),
-}
-
-impl Unready {
-    fn into_trouble(self) -> Trouble {
-        let (Self::Tls(trouble) | Self::Unmet(trouble) | Self::Other(trouble)) = self;
-        trouble
-    }
-}
-
 /// A connection that is to be.
 #[derive(Clone, Copy)]
 struct Opening<'a> {
@@ -299,36 +254,18 @@ impl Opening<'_> {
         self.learn(&candidate, Hosts::trying);
         let (candidate, transport) = self.connect(candidate, left).await?;
         let said = Peer::ask(self.routing, self.config, &candidate).await?;
-        let policy = policy_of(self.rule, &candidate, &said);
         let peer = candidate.clone();
-        let greeted = match policy {
-            TlsPolicy::None => self.greet(candidate, transport, TlsUse::Never, &said, wait).await,
-            TlsPolicy::Required => self.greet(candidate, transport, TlsUse::Required, &said, wait).await,
-            TlsPolicy::Opportunistic if self.tls_is_broken(&peer) => {
-                self.greet(candidate, transport, TlsUse::Never, &said, wait).await
-            }
-            TlsPolicy::Opportunistic => {
-                match self.greet(candidate.clone(), transport, TlsUse::IfOffered, &said, wait).await {
-                    Err(Unready::Tls(trouble)) => {
-                        // How long the handshake took is nothing that the next connection is expected to take.
-                        began = clock::now();
-                        self.greet_in_clear(candidate, trouble, &said, wait).await
-                    }
-                    other => other,
-                }
-            }
-        };
+        let greeted = self.greet_by_policy(candidate, transport, &said, &mut began, wait).await;
         match &greeted {
-            Ok(link) => {
-                let (took, is_encrypted) = (since(began), matches!(link.transport, Transport::TlsOut(_)));
-                self.learn(&peer, |hosts, address, now| {
-                    hosts.greeted(address, took, now);
-                    if is_encrypted {
-                        hosts.tls_worked(address);
-                    }
-                });
+            Ok(_) => {
+                let took = since(began);
+                self.learn(&peer, |hosts, address, now| hosts.greeted(address, took, now));
             }
-            Err(Unready::Other(trouble)) if !trouble.is_ours => self.learn(&peer, Hosts::failed),
+            Err(Unready::Other(trouble) | Unready::Declined(trouble) | Unready::Injected(trouble))
+                if !trouble.is_ours =>
+            {
+                self.learn(&peer, Hosts::failed);
+            }
             Err(Unready::Tls(trouble)) if trouble.failure == Failure::Silent => self.learn(&peer, Hosts::failed),
             // That it lacks TLS is nothing to those who do not need it.
             Err(_) => {}
@@ -383,42 +320,6 @@ impl Opening<'_> {
         Trouble { peer: Some(candidate), failure: miss.failure(), ..Trouble::deferral(status, text) }
     }
 
-    /// After a handshake that failed: the same host on a new connection, in clear.
-    // RFC 7435 §3: opportunistic security falls back to clear text
-    async fn greet_in_clear<N: Future<Output = ()>>(
-        self,
-        candidate: Candidate,
-        trouble: Trouble,
-        said: &Peer,
-        wait: &mut Wait<'_, N>,
-    ) -> Result<Box<Link>, Unready> {
-        let dialled = tokio::select! {
-            biased;
-            dialled = self.dialler().one(&candidate.address) => dialled,
-            () = self.service.stop.begun() => return Err(Unready::Other(self.stopping(&candidate))),
-        };
-        let greeted = match dialled {
-            Ok(transport) => self.greet(candidate.clone(), transport, TlsUse::Never, said, wait).await,
-            Err(miss) => Err(Unready::Other(self.missed(candidate.clone(), &miss))),
-        };
-        let mut reason = trouble.text;
-        if greeted.is_ok() {
-            // What was only slow may work soon; until then its silence is not to be waited for by each connection.
-            let (memory, words) = match trouble.failure {
-                Failure::Silent => (TLS_SILENCE_MEMORY, "an hour"),
-                _ => (TLS_MEMORY, "24 hours"),
-            };
-            // The table knows one length: a silence counts as what broke so much earlier.
-            let tls_failed = |hosts: &mut Hosts, address: SocketAddr, now: Duration| {
-                hosts.tls_failed(address, (now + memory).saturating_sub(TLS_MEMORY));
-            };
-            self.learn(&candidate, tls_failed);
-            reason.push_str(&format!("; it is spoken to in clear for {words}"));
-        }
-        self.service.tell(&Event::TlsClientFailed { relay: next_hop(&candidate), reason: &reason });
-        greeted
-    }
-
     /// Waits until a server is ready for mail.
     async fn greet<N: Future<Output = ()>>(
         self,
@@ -438,107 +339,14 @@ impl Opening<'_> {
         let mut nobody = pin!(pending::<()>());
         loop {
             match link.next(wait, nobody.as_mut(), false, None).await {
-                Next::Step(Step::StartTls) => {
-                    if let Err((text, failure)) = self.start_tls(&mut link, said).await {
-                        let text = format!("TLS handshake with {} failed: {text}", candidate.name);
-                        let trouble = Trouble { peer: Some(candidate), failure, ..Trouble::deferral((7, 5), text) };
-                        return Err(self.tls_failed(tls, trouble));
-                    }
-                    // Before EHLO, and above all before a password is said.
-                    if let Err(trouble) = self.judge(&link, said).await {
-                        self.service
-                            .tell(&Event::TlsClientFailed { relay: next_hop(&candidate), reason: &trouble.text });
-                        return Err(Unready::Unmet(trouble));
-                    }
-                }
+                Next::Step(Step::StartTls) => self.secure(&mut link, said).await?,
                 Next::Step(Step::Ready) => return Ok(link),
                 Next::Step(_) => {
-                    let closing = link.session.closing();
-                    let mut trouble = refused(closing, &candidate);
-                    match closing.map(|closing| (closing.stage, &closing.loss)) {
-                        Some((Stage::Auth, _)) => said.explain(&candidate, &mut trouble),
-                        Some((Stage::StartTls, Some(Loss::Protocol(_)))) if !link.session.offers().starttls => {
-                            trouble = said.in_clear.as_ref().map_or(trouble, |unmet| missing(unmet, &candidate));
-                        }
-                        _ => {}
-                    }
-                    // A server that offers STARTTLS and then breaks off, or talks on in clear.
-                    let is_broken = |closing: &Closing| closing.stage == Stage::StartTls && closing.loss.is_some();
-                    if closing.is_some_and(is_broken) {
-                        return Err(self.tls_failed(tls, trouble));
-                    }
-                    return Err(Unready::Other(trouble));
+                    return Err(self.unready(&link, said));
                 }
                 Next::Stopping => return Err(Unready::Other(self.stopping(&candidate))),
                 Next::Rung | Next::Idle | Next::Lagging | Next::Silent | Next::Stalling { .. } => {}
             }
-        }
-    }
-
-    /// TLS did not come about. Where clear text is allowed, the log says it when that is known to work.
-    fn tls_failed(self, tls: TlsUse, trouble: Trouble) -> Unready {
-        if tls == TlsUse::Required
-            && let Some(peer) = &trouble.peer
-        {
-            self.service.tell(&Event::TlsClientFailed { relay: next_hop(peer), reason: &trouble.text });
-        }
-        Unready::Tls(trouble)
-    }
-
-    /// Puts TLS under the session.
-    async fn start_tls(self, link: &mut Link, said: &Peer) -> Result<(), (String, Failure)> {
-        let transport = std::mem::replace(&mut link.transport, Transport::Closed);
-        let name = link.peer.server_name.clone();
-        let nowhere = ("not on this kind of connection".to_owned(), Failure::Refused);
-        let (stream, info) = match transport {
-            Transport::Plain(stream) => self.shake_hands(stream, &name, said).await?,
-            // It fails as over a socket; none of those that tests hold works.
-            #[cfg(test)]
-            Transport::Memory(stream) => {
-                return Box::pin(self.shake_hands(stream, &name, said)).await.and(Err(nowhere));
-            }
-            _ => return Err(nowhere),
-        };
-        let TlsInfo { version, cipher, bits, verify, .. } = &info;
-        let relay = next_hop(&link.peer);
-        self.service.tell(&Event::StartTlsClient { relay, version, cipher, bits: *bits, verify });
-        link.transport = Transport::TlsOut(Box::new(stream));
-        link.tls = Some(Box::new(info));
-        let now = link.now();
-        link.session.tls_started(now);
-        Ok(())
-    }
-
-    /// Does the handshake.
-    async fn shake_hands<S>(
-        self,
-        stream: S,
-        name: &str,
-        said: &Peer,
-    ) -> Result<(TlsStream<S>, TlsInfo), (String, Failure)>
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-    {
-        let deadline = clock::now() + self.config.tls.handshake_time_max.min(self.patience.command);
-        let connector = &self.service.connector;
-        let shaken = if said.is_judged {
-            Box::pin(connector.connect_and_judge(stream, name, deadline, &self.config.tls.ca_files)).await
-        } else {
-            connector.connect(stream, name, deadline).await
-        };
-        shaken.map_err(|error| {
-            let failure = if error.has_timed_out() { Failure::Silent } else { Failure::Refused };
-            (error.to_string(), failure)
-        })
-    }
-
-    /// Whether a connection under TLS is what is demanded of it.
-    async fn judge(self, link: &Link, said: &Peer) -> Result<(), Trouble> {
-        let Some(info) = &link.tls else { return Ok(()) };
-        match said.unmet(self.routing, &link.peer, info).await {
-            Ok(None) => Ok(()),
-            Ok(Some(unmet)) => Err(missing(&unmet, &link.peer)),
-            Err(why) => Err(Trouble::map(&link.peer, &why)),
         }
     }
 
@@ -594,28 +402,8 @@ impl Opening<'_> {
         Trouble { is_ours: true, peer: Some(candidate.clone()), ..Trouble::deferral((4, 1), text) }
     }
 
-    fn tls_is_broken(self, peer: &Candidate) -> bool {
-        #[cfg(test)]
-        if is_sabotaged(Sabotage::ForgetTls) {
-            return false;
-        }
-        let now = self.service.unix_now();
-        let address = peer.address.socket();
-        address.is_some_and(|address| self.service.hosts.look(|hosts| hosts.tls_is_broken(address, now)))
-    }
-
     fn learn(self, peer: &Candidate, happens: impl FnOnce(&mut Hosts, SocketAddr, Duration)) {
         super::learn(self.service, peer, happens);
-    }
-}
-
-/// What a connection lacks that the access map demands.
-fn missing(unmet: &Unmet, candidate: &Candidate) -> Trouble {
-    Trouble {
-        status: unmet.status,
-        is_permanent: unmet.status.outcome() == Outcome::Permanent,
-        peer: Some(candidate.clone()),
-        ..Trouble::deferral((7, 0), unmet.text.clone())
     }
 }
 
@@ -651,6 +439,7 @@ pub(super) fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Troub
             }
             Some(Loss::Protocol(what)) if closing.stage == Stage::Auth => (*what).to_owned(),
             Some(Loss::Protocol(what)) => format!("{} speaks no SMTP {during}: {what}", candidate.name),
+            Some(Loss::Injected) => tls::injected(&candidate.name),
             _ => format!("{} closed the connection {during}", candidate.name),
         };
     }

@@ -383,7 +383,7 @@ impl Conversation<'_> {
     /// Somebody needs TLS: where it broke, or was not tried, the next connection shows whether it works now.
     fn try_tls_again(&mut self) {
         if self.link.tls.is_none() && self.link.session.offers().starttls {
-            learn(self.work.service, &self.link.peer, |hosts, address, _| hosts.tls_worked(address));
+            learn(self.work.service, &self.link.peer, |hosts, address, _| hosts.try_tls(address));
             self.appetite = Appetite::Leaving;
         }
     }

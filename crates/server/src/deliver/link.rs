@@ -233,7 +233,7 @@ impl Link {
         let Some(closing) = self.session.closing() else { return false };
         match closing.loss {
             Some(Loss::TimedOut | Loss::TooLong) => !matches!(closing.stage, Stage::Idle | Stage::Quit),
-            Some(Loss::Closed | Loss::Protocol(_)) => answered == 0,
+            Some(Loss::Closed | Loss::Protocol(_) | Loss::Injected) => answered == 0,
             // It said so, or we gave up.
             None => false,
         }

@@ -78,6 +78,17 @@ impl HandshakeError {
         matches!(self.reason, Reason::TimedOut)
     }
 
+    /// Whether the peer's first octets are no record of TLS: text in clear, or what somebody put in front of the records.
+    pub(crate) const fn is_no_record(&self) -> bool {
+        use InvalidMessage::{InvalidContentType, InvalidEmptyPayload, MessageTooLarge, UnknownProtocolVersion};
+        matches!(
+            self.reason,
+            Reason::Refused(Error::InvalidMessage(
+                InvalidContentType | InvalidEmptyPayload | MessageTooLarge | UnknownProtocolVersion
+            ))
+        )
+    }
+
     pub(super) const fn refused(peer: Peer, error: Error) -> Self {
         Self { peer, reason: Reason::Refused(error) }
     }

@@ -101,6 +101,7 @@ pub(super) fn write_wordy(code: u16, text: &str, out: &mut Vec<u8>) {
 pub(super) fn not_tls(character: Character) -> &'static [u8] {
     match character {
         Character::Hostile(_) => CUT_RECORD,
-        _ => b"454 4.7.0 TLS is out of order\r\n",
+        // RFC 8446 §6: a record with the alert handshake_failure
+        _ => b"\x15\x03\x03\x00\x02\x02\x28",
     }
 }

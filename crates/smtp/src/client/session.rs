@@ -110,12 +110,14 @@ impl Session {
     pub fn receive(&mut self, mut input: &[u8], now: Duration) {
         let mut reader = std::mem::take(&mut self.reader);
         while !input.is_empty() && self.phase != Phase::Closed {
-            // RFC 3207 §5: what came in clear behind the 220 may be anybody's
+            // RFC 3207 §5: what came in clear behind the 220 may be anybody's; a server says nothing before the client's hello
             if self.phase == Phase::Handshake {
-                self.lose(Loss::Protocol("something was said in clear behind the reply to STARTTLS"));
+                self.lose(Loss::Injected);
                 break;
             }
             match reader.read(input, &self.settings.limits) {
+                // Octets that were put in front of the reply to STARTTLS make nonsense of it.
+                Err(_) if self.phase == Phase::StartTls => self.lose(Loss::Injected),
                 Err(what) => self.lose(Loss::Protocol(what)),
                 Ok((used, found)) => {
                     if let Some(raw) = found {
@@ -251,6 +253,8 @@ impl Session {
     fn take(&mut self, raw: &Raw<'_>, now: Duration) {
         let is_early = !self.out.is_empty();
         match self.phase {
+            // A reply before the command has left: it waits there for the command, to be taken for the answer.
+            Phase::StartTls if is_early && raw.code.get() != DISMISSAL => self.lose(Loss::Injected),
             Phase::Extended | Phase::Plain | Phase::StartTls | Phase::Login if is_early => self.unsolicited(raw),
             Phase::Greeting => self.take_greeting(raw),
             Phase::Extended => self.take_extended(raw),

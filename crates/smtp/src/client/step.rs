@@ -120,6 +120,9 @@ pub enum Loss {
     Closed,
     /// What came is no SMTP; what it was, for the log.
     Protocol(&'static str),
+    /// Text came in clear where the server may say nothing but the reply to STARTTLS: somebody on the way put it there, to have it
+    /// taken for what the server says under TLS, or to have TLS given up (RFC 3207 §6).
+    Injected,
 }
 
 impl fmt::Display for Loss {
@@ -129,6 +132,7 @@ impl fmt::Display for Loss {
             Self::TooLong => "the transaction took too long",
             Self::Closed => "connection closed",
             Self::Protocol(what) => what,
+            Self::Injected => "text in clear where TLS begins",
         })
     }
 }

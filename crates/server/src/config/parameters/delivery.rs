@@ -336,6 +336,17 @@ pub(super) static DELIVERY: Section = Section {
              message over a slow line needs longer: 50 MiB in 30 minutes are 29 kB a second.",
         ),
         fixed(
+            "delivery.tls_fallback_after",
+            at!(delivery.tls_fallback_after),
+            Kind::Time { min: Duration::ZERO, max: Duration::from_secs(30 * DAY) },
+            "4h",
+            "1d",
+            "after how long without TLS a host that had it in the last 30 days gets mail in clear text; 0 for never",
+            "For TLS that is \"opportunistic\". Where a handshake fails at such a host, or STARTTLS is refused or gone, somebody on \
+             the way may want mail in clear text, so it waits; log and queue say so. Where the host has really lost its TLS, \
+             tls = \"none\" in a [[destination]] rule sends at once. A shorter time delivers sooner and is easier to outwait.",
+        ),
+        fixed(
             "delivery.pipelining",
             at!(delivery.pipelining),
             Kind::Flag,

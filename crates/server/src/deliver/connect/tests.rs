@@ -1,8 +1,9 @@
 //! Hosts of every kind under a clock that stands still: which are tried, in what order, and how long that takes.
 
 use super::*;
-use crate::deliver::Internet;
+use crate::config::RouteTls;
 use crate::deliver::link::timer;
+use crate::deliver::{Internet, Where};
 use crate::sink::Behaviour;
 use std::io;
 use std::net::SocketAddr;
@@ -27,7 +28,7 @@ enum Mood {
     Mute,
     /// It is silent after EHLO.
     Deaf,
-    /// It says that it has TLS.
+    /// It says that it has TLS, and hangs up in the handshake.
     BrokenTls,
     /// The same, and in clear it hangs up.
     OnlyTls,
@@ -35,6 +36,16 @@ enum Mood {
     HungTls,
     /// It offers TLS, and is silent when it is to begin.
     MuteTls,
+    /// It offers TLS and says no when it is to begin.
+    DeclinesTls,
+    /// It offers TLS, and this is said in one write with the reply to STARTTLS.
+    Injected(&'static [u8]),
+    /// The same in a write of its own, before the handshake begins.
+    InjectedApart(&'static [u8]),
+    /// The same, behind the beginning of the handshake.
+    InjectedLate(&'static [u8]),
+    /// This is said in one write with the reply to EHLO, before STARTTLS.
+    InjectedEarly(&'static [u8]),
 }
 
 /// The name of the host, its address, its mood.
@@ -82,23 +93,36 @@ async fn talk(stream: impl AsyncRead + AsyncWrite, mood: Mood, number: usize) {
     while let Ok(Some(line)) = lines.next_line().await {
         let reply: &[u8] = match line.split(' ').next() {
             Some("EHLO") if mood == Mood::Deaf => continue,
-            Some("EHLO") if matches!(mood, Mood::BrokenTls | Mood::OnlyTls | Mood::HungTls | Mood::MuteTls) => {
-                b"250-mx.test\r\n250 STARTTLS\r\n"
-            }
-            Some("EHLO") => b"250 mx.test\r\n",
+            Some("EHLO") if matches!(mood, Mood::Good | Mood::Late(_)) => b"250 mx.test\r\n",
+            Some("EHLO") => b"250-mx.test\r\n250 STARTTLS\r\n",
             Some("STARTTLS") if mood == Mood::MuteTls => continue,
+            Some("STARTTLS") if mood == Mood::DeclinesTls => b"454 4.7.0 not today\r\n",
             Some("STARTTLS") => b"220 go on\r\n",
             _ => b"500 what?\r\n",
         };
-        if output.write_all(reply).await.is_err() {
+        let behind: &[u8] = match mood {
+            Mood::Injected(text) if line == "STARTTLS" => text,
+            Mood::InjectedEarly(text) if line.starts_with("EHLO") => text,
+            _ => b"",
+        };
+        if output.write_all(&[reply, behind].concat()).await.is_err() {
             return;
         }
         match mood {
+            Mood::DeclinesTls => {}
             Mood::HungTls if line == "STARTTLS" => pending().await,
             _ if line == "STARTTLS" => {
+                if let Mood::InjectedApart(text) = mood {
+                    after(Duration::from_millis(1)).await;
+                    drop(output.write_all(text).await);
+                }
                 // What it hears then is no line.
-                drop(lines.into_inner().read_u8().await);
-                return drop(output.write_all(b"454 4.7.0 out of order\r\n").await);
+                let mut input = lines.into_inner();
+                drop(input.read_u8().await);
+                if let Mood::InjectedLate(text) = mood {
+                    drop(output.write_all(text).await);
+                }
+                return;
             }
             _ => {}
         }
@@ -375,7 +399,7 @@ async fn a_host_that_is_silent_about_tls_is_spoken_to_in_clear_for_an_hour() {
     }
     let world = World::new(&[("one", ONE, Mood::BrokenTls)]);
     assert!(world.open(Lane::Fast).await.0.is_ok());
-    assert!(world.tls_is_broken(address, 23 * 60 * MINUTE));
+    assert!(world.tls_is_broken(address, 59 * MINUTE) && !world.tls_is_broken(address, 60 * MINUTE));
 }
 
 #[tokio::test(start_paused = true)]
@@ -552,3 +576,5 @@ async fn a_source_that_is_not_ours_is_named() {
     assert_eq!((trouble.status.to_string().as_str(), trouble.failure), ("4.3.5", Failure::Refused));
     assert!(world.may_try("127.0.0.1:9"));
 }
+
+mod tls;

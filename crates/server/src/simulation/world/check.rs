@@ -24,7 +24,6 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
-const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// Recipients up to which a message goes before lists.
 const SMALL: usize = 20;
@@ -408,11 +407,11 @@ impl Checker<'_> {
         self.wrong.extend(wrong);
     }
 
-    /// A host whose TLS is broken, and that takes mail without it, is asked for it once a day: over the connections that there are
+    /// A host whose TLS is broken, and that takes mail without it, is asked for it once an hour: over the connections that there are
     /// at that time.
     fn tls(&mut self) {
         let starts = 1 + self.facts.downs.len();
-        let days = (self.facts.ended.as_secs_f64() / DAY.as_secs_f64()).ceil() as usize;
+        let hours = (self.facts.ended.as_secs_f64() / HOUR.as_secs_f64()).ceil() as usize;
         for (number, host) in (0_u32..).zip(self.world.hosts()) {
             let is_broken = matches!(host.script.base, Character::BrokenTls | Character::Hostile(Hostility::TlsCut));
             if !is_broken || !host.script.episodes.is_empty() {
@@ -420,7 +419,7 @@ impl Checker<'_> {
             }
             let connections = self.terms.limits[self.world.site_of(number) as usize].connections as usize;
             let tried = self.seen.handshakes.iter().filter(|host| **host == number).count();
-            let most = (starts + days) * connections.min(WINDOW_START);
+            let most = (starts + hours) * connections.min(WINDOW_START);
             if tried > most {
                 self.say(format!(
                     "COSTLY: {tried} handshakes with host {number}, whose TLS is broken; {most} are the most"

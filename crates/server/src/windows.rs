@@ -1,25 +1,28 @@
-//! How many connections a client opened in a window of time, for `ClientRate:` of the access map.
+//! How often each of many things happened in a window of time that slides: connections of a client for `ClientRate:` of the access
+//! map, failed logins of a client or a user, recipients of a login.
 //!
 //! A window is counted in [`SLOTS`] slots, as sendmail counts: what is older than the window by at most one slot is
-//! forgotten, so a client that has used up its number may come again after a whole window at the latest. A count costs a
+//! forgotten, so whoever has used up its number may come again after a whole window at the latest. A count costs a
 //! fixed few octets whatever the limit is.
 //!
-//! Invariant: at most [`RATED_CLIENTS_MAX`] clients are counted. A client that did not come for a window is forgotten,
-//! which changes nothing; only a flood of different addresses makes the table forget earlier, and what such a client wins
+//! Invariant: at most [`KEYS_MAX`] keys are counted. A key for which nothing happened in a window is forgotten,
+//! which changes nothing; only a flood of different keys makes the table forget earlier, and what is won by that
 //! is one window more.
+//!
+//! Time is given; nothing here reads a clock.
 
-use super::Key;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::time::Duration;
 
-/// Clients whose connections are counted. About 5 MB.
-pub const RATED_CLIENTS_MAX: usize = 65_536;
+/// Keys that are counted. About 5 MB.
+pub const KEYS_MAX: usize = 65_536;
 
 /// Into how many slots a window is cut.
 pub const SLOTS: u64 = 6;
 const COUNTS: usize = 6;
 
-/// What one client did of late.
+/// What one key did of late.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     /// The number of the youngest slot, counted since the limits were made.
@@ -43,39 +46,45 @@ impl Window {
     }
 }
 
-/// The counts of all clients.
-#[derive(Debug, Default)]
-pub(super) struct Windows {
+/// The counts of all keys.
+#[derive(Debug)]
+pub(crate) struct Windows<K> {
     slot_nanoseconds: u64,
     /// Those that came since `rotated`, and those from before.
-    young: HashMap<Key, Window>,
-    old: HashMap<Key, Window>,
+    young: HashMap<K, Window>,
+    old: HashMap<K, Window>,
     rotated: u64,
 }
 
-impl Windows {
+impl<K> Default for Windows<K> {
+    fn default() -> Self {
+        Self { slot_nanoseconds: 1, young: HashMap::new(), old: HashMap::new(), rotated: 0 }
+    }
+}
+
+impl<K: Copy + Eq + Hash> Windows<K> {
     /// Nothing is counted yet.
-    pub(super) fn new(window: Duration) -> Self {
+    pub(crate) fn new(window: Duration) -> Self {
         let slot = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX) / SLOTS;
         Self { slot_nanoseconds: slot.max(1), ..Self::default() }
     }
 
-    /// Clients that are counted.
-    pub(super) fn len(&self) -> usize {
+    /// Keys that are counted.
+    pub(crate) fn len(&self) -> usize {
         self.young.len() + self.old.len()
     }
 
-    /// Connections of a client in the window that ends now; `now` in nanoseconds.
-    pub(super) fn count(&self, key: &Key, now: u64) -> u32 {
+    /// The count of a key in the window that ends now; `now` in nanoseconds.
+    pub(crate) fn count(&self, key: &K, now: u64) -> u32 {
         let window = self.young.get(key).or_else(|| self.old.get(key));
         window.map_or(0, |window| window.count(now / self.slot_nanoseconds.max(1)))
     }
 
     /// Counts one more.
-    pub(super) fn take(&mut self, key: Key, now: u64) {
+    pub(crate) fn take(&mut self, key: K, now: u64) {
         let slot = now / self.slot_nanoseconds.max(1);
         let window_time = self.slot_nanoseconds.saturating_mul(SLOTS);
-        if now.saturating_sub(self.rotated) >= window_time || self.young.len() >= RATED_CLIENTS_MAX / 2 {
+        if now.saturating_sub(self.rotated) >= window_time || self.young.len() >= KEYS_MAX / 2 {
             self.old = std::mem::take(&mut self.young);
             self.rotated = now;
         }
@@ -85,5 +94,11 @@ impl Windows {
             *youngest = youngest.saturating_add(1);
         }
         self.young.insert(key, window);
+    }
+
+    /// Forgets what a key did.
+    pub(crate) fn forget(&mut self, key: &K) {
+        self.young.remove(key);
+        self.old.remove(key);
     }
 }

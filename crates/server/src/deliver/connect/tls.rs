@@ -1,0 +1,341 @@
+//! TLS with a next hop: whether it is tried, what is done when it does not come about, and what is remembered of that.
+//!
+//! TLS is opportunistic where nothing demands it (RFC 7435), so somebody on the way who can make it fail could have mail in clear
+//! text. What he gains is bounded:
+//!
+//! | Seen | Done |
+//! |---|---|
+//! | text in clear where only TLS may follow the reply to STARTTLS | an attack, whatever the policy: this host is left, its mail waits (4.7.0) |
+//! | TLS fails at a host that had TLS in the last [`TLS_SEEN_DAYS`] days, STARTTLS is refused there or no longer offered | its mail waits (4.7.x) until that has lasted for `delivery.tls_fallback_after`, then as below |
+//! | a handshake fails at another host, or STARTTLS has no answer | again in clear on a new connection; if that works, in clear for an hour |
+//! | another host refuses STARTTLS or does not offer it | in clear on this connection |
+//!
+//! What is known of a host is in [`schedule::Hosts`], by address, and outlives a restart. A crash loses what was learnt in the last
+//! minute, which makes nothing weaker than for a host that is met for the first time.
+//!
+//! Not here: the handshake itself (`crate::tls`), what the access map demands (`peer`).
+
+use super::{Opening, Trouble, next_hop, refused};
+use crate::config::{EffectiveRule, RouteTls};
+use crate::deliver::link::Link;
+use crate::deliver::peer::{Peer, Unmet};
+use crate::deliver::{Candidate, Where};
+use crate::env::clock;
+use crate::hosts::TLS_SEEN_DAYS;
+use crate::session::{Transport, Wait};
+#[cfg(test)]
+use crate::simulation::{Sabotage, is_sabotaged};
+use crate::tls::TlsInfo;
+use mail::{EnhancedCode, Outcome};
+use observe::Event;
+use schedule::{Failure, Hosts, TlsRecord};
+use smtp::client::{Loss, Stage, TlsUse};
+use std::future::Future;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::client::TlsStream;
+
+/// Whether a host is spoken to under TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TlsPolicy {
+    /// Never.
+    None,
+    /// Where it is offered and works.
+    Opportunistic,
+    /// Always, or not at all.
+    Required,
+}
+
+/// Says what holds for a host. The only place that does: DANE (RFC 7672) and MTA-STS (RFC 8461) are asked here once they are
+/// there, and then [`TlsPolicy::Required`] says what the certificate must be. What the access map demands is looked at when TLS is
+/// there ([`Peer::unmet`]).
+const fn policy_of(rule: &EffectiveRule, host: &Candidate, peer: &Peer) -> TlsPolicy {
+    match rule.tls {
+        // Nobody is between two processes of a machine.
+        _ if matches!(host.address, Where::Unix(_)) => TlsPolicy::None,
+        _ if peer.in_clear.is_some() => TlsPolicy::Required,
+        RouteTls::None => TlsPolicy::None,
+        RouteTls::Opportunistic if peer.is_without_tls => TlsPolicy::None,
+        RouteTls::Opportunistic => TlsPolicy::Opportunistic,
+        RouteTls::Required => TlsPolicy::Required,
+    }
+}
+
+/// Why a server is not ready for mail.
+pub(super) enum Unready {
+    /// TLS did not come about; in clear it might work.
+    Tls(Trouble),
+    /// The server refused STARTTLS with a reply.
+    Declined(Trouble),
+    /// Somebody on the way put text into the connection: no clear text with this host now.
+    Injected(Trouble),
+    /// TLS is there and not what is demanded: nothing against the host, and no reason to go on in clear.
+    Unmet(Trouble),
+    Other(Trouble),
+}
+
+impl Unready {
+    pub(super) fn into_trouble(self) -> Trouble {
+        let (Self::Tls(trouble)
+        | Self::Declined(trouble)
+        | Self::Injected(trouble)
+        | Self::Unmet(trouble)
+        | Self::Other(trouble)) = self;
+        trouble
+    }
+}
+
+type Greeted = Result<Box<Link>, Unready>;
+
+impl Opening<'_> {
+    /// Waits until a server is ready for mail, under TLS or in clear as the policy says. When it had to be connected to again,
+    /// `began` becomes the time of that: how long a handshake took that failed is nothing that the next connection is expected to take.
+    pub(super) async fn greet_by_policy<N: Future<Output = ()>>(
+        self,
+        candidate: Candidate,
+        transport: Transport,
+        said: &Peer,
+        began: &mut Instant,
+        wait: &mut Wait<'_, N>,
+    ) -> Greeted {
+        let tls = match policy_of(self.rule, &candidate, said) {
+            TlsPolicy::None => TlsUse::Never,
+            TlsPolicy::Required => TlsUse::Required,
+            TlsPolicy::Opportunistic => match self.tls_record(&candidate) {
+                TlsRecord::Broken => TlsUse::Never,
+                TlsRecord::Worked => return self.greet_expecting_tls(candidate, transport, said, began, wait).await,
+                TlsRecord::Unknown => TlsUse::IfOffered,
+            },
+        };
+        let peer = candidate.clone();
+        match self.greet(candidate, transport, tls, said, wait).await {
+            Err(Unready::Tls(trouble)) if tls == TlsUse::IfOffered => {
+                *began = clock::now();
+                self.greet_in_clear(peer, &trouble.text, Hosts::tls_failed, said, wait).await
+            }
+            Err(Unready::Tls(trouble)) => {
+                self.report_no_tls(&peer, &trouble.text);
+                Err(Unready::Tls(trouble))
+            }
+            other => other,
+        }
+    }
+
+    /// The same for a host that had TLS lately: without it mail waits, for `delivery.tls_fallback_after`.
+    async fn greet_expecting_tls<N: Future<Output = ()>>(
+        self,
+        candidate: Candidate,
+        transport: Transport,
+        said: &Peer,
+        began: &mut Instant,
+        wait: &mut Wait<'_, N>,
+    ) -> Greeted {
+        let peer = candidate.clone();
+        let trouble = match self.greet(candidate, transport, TlsUse::Required, said, wait).await {
+            Err(Unready::Tls(trouble)) => trouble,
+            Err(Unready::Declined(trouble)) => {
+                let text = format!("{} refuses STARTTLS: {}", peer.name, trouble.text);
+                no_tls(text, trouble)
+            }
+            other => return other,
+        };
+        let delivery = &self.config.delivery;
+        let after = delivery.tls_fallback_after;
+        // Attempts are never further apart than the longest pause; twice that is another time.
+        let gap = after.max(delivery.retry_max * 2);
+        let mut lasts = Duration::ZERO;
+        self.learn(&peer, |hosts, address, now| {
+            lasts = now.saturating_sub(hosts.tls_missing(address, gap, now));
+        });
+        if !after.is_zero() && lasts >= after {
+            *began = clock::now();
+            let text = format!("{} for longer than delivery.tls_fallback_after", trouble.text);
+            return self.greet_in_clear(peer, &text, Hosts::tls_given_up, said, wait).await;
+        }
+        let key = match after.is_zero() {
+            true => "delivery.tls_fallback_after is 0".to_owned(),
+            false => format!("delivery.tls_fallback_after, {} s, says for how long", after.as_secs()),
+        };
+        let text =
+            format!("{}, and it had TLS in the last {TLS_SEEN_DAYS} days; mail waits for TLS: {key}", trouble.text);
+        self.report_no_tls(&peer, &text);
+        Err(Unready::Tls(Trouble { text, reply: None, ..trouble }))
+    }
+
+    /// After a handshake that failed: the same host on a new connection, in clear. If that works it is remembered by `happens`.
+    // RFC 7435 §3: opportunistic security falls back to clear text
+    async fn greet_in_clear<N: Future<Output = ()>>(
+        self,
+        candidate: Candidate,
+        why: &str,
+        happens: impl FnOnce(&mut Hosts, std::net::SocketAddr, Duration),
+        said: &Peer,
+        wait: &mut Wait<'_, N>,
+    ) -> Greeted {
+        let dialled = tokio::select! {
+            biased;
+            dialled = self.dialler().one(&candidate.address) => dialled,
+            () = self.service.stop.begun() => return Err(Unready::Other(self.stopping(&candidate))),
+        };
+        let greeted = match dialled {
+            Ok(transport) => self.greet(candidate.clone(), transport, TlsUse::Never, said, wait).await,
+            Err(miss) => Err(Unready::Other(self.missed(candidate.clone(), &miss))),
+        };
+        if greeted.is_ok() {
+            self.learn(&candidate, happens);
+            self.report_no_tls(&candidate, &format!("{why}; it is spoken to in clear for an hour"));
+        } else {
+            self.report_no_tls(&candidate, why);
+        }
+        greeted
+    }
+
+    /// Why the session of a link ended before the server was ready for mail.
+    pub(super) fn unready(self, link: &Link, said: &Peer) -> Unready {
+        let (closing, candidate) = (link.session.closing(), &link.peer);
+        let mut trouble = refused(closing, candidate);
+        let Some(closing) = closing else { return Unready::Other(trouble) };
+        match (closing.stage, &closing.loss) {
+            (Stage::Auth, _) => said.explain(candidate, &mut trouble),
+            (_, Some(Loss::Injected)) => return self.attacked(candidate),
+            (Stage::StartTls, Some(Loss::Protocol(_))) => {
+                trouble = match &said.in_clear {
+                    Some(unmet) => missing(unmet, candidate),
+                    None => no_tls(format!("{} does not offer STARTTLS", candidate.name), trouble),
+                };
+                return Unready::Tls(trouble);
+            }
+            // A server that offers STARTTLS and then breaks off, or is silent.
+            (Stage::StartTls, Some(_)) => return Unready::Tls(trouble),
+            (Stage::StartTls, None) if closing.reply.as_ref().is_some_and(|reply| reply.code().get() != 421) => {
+                return Unready::Declined(trouble);
+            }
+            _ => {}
+        }
+        Unready::Other(trouble)
+    }
+
+    /// Puts TLS under the session, and looks whether it is what is demanded: before EHLO, and above all before a password is said.
+    pub(super) async fn secure(self, link: &mut Link, said: &Peer) -> Result<(), Unready> {
+        if let Err(failed) = self.start_tls(link, said).await {
+            let candidate = link.peer.clone();
+            return Err(match failed {
+                Handshake::NoRecord => self.attacked(&candidate),
+                Handshake::Failed(text, failure) => {
+                    let text = format!("TLS handshake with {} failed: {text}", candidate.name);
+                    Unready::Tls(Trouble { peer: Some(candidate), failure, ..Trouble::deferral((7, 5), text) })
+                }
+            });
+        }
+        self.learn(&link.peer, Hosts::tls_worked);
+        self.judge(link, said).await.map_err(|trouble| {
+            self.report_no_tls(&link.peer, &trouble.text);
+            Unready::Unmet(trouble)
+        })
+    }
+
+    async fn start_tls(self, link: &mut Link, said: &Peer) -> Result<(), Handshake> {
+        let transport = std::mem::replace(&mut link.transport, Transport::Closed);
+        let name = link.peer.server_name.clone();
+        let nowhere = || Handshake::Failed("not on this kind of connection".to_owned(), Failure::Refused);
+        let (stream, info) = match transport {
+            Transport::Plain(stream) => self.shake_hands(stream, &name, said).await?,
+            // It fails as over a socket; none of those that tests hold works.
+            #[cfg(test)]
+            Transport::Memory(stream) => {
+                return Box::pin(self.shake_hands(stream, &name, said)).await.and(Err(nowhere()));
+            }
+            _ => return Err(nowhere()),
+        };
+        let TlsInfo { version, cipher, bits, verify, .. } = &info;
+        let relay = next_hop(&link.peer);
+        self.service.tell(&Event::StartTlsClient { relay, version, cipher, bits: *bits, verify });
+        link.transport = Transport::TlsOut(Box::new(stream));
+        link.tls = Some(Box::new(info));
+        let now = link.now();
+        link.session.tls_started(now);
+        Ok(())
+    }
+
+    /// Does the handshake.
+    async fn shake_hands<S>(self, stream: S, name: &str, said: &Peer) -> Result<(TlsStream<S>, TlsInfo), Handshake>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let deadline = clock::now() + self.config.tls.handshake_time_max.min(self.patience.command);
+        let connector = &self.service.connector;
+        let shaken = if said.is_judged {
+            Box::pin(connector.connect_and_judge(stream, name, deadline, &self.config.tls.ca_files)).await
+        } else {
+            connector.connect(stream, name, deadline).await
+        };
+        shaken.map_err(|error| match () {
+            () if error.is_no_record() => Handshake::NoRecord,
+            () if error.has_timed_out() => Handshake::Failed(error.to_string(), Failure::Silent),
+            () => Handshake::Failed(error.to_string(), Failure::Refused),
+        })
+    }
+
+    /// Whether a connection under TLS is what is demanded of it.
+    async fn judge(self, link: &Link, said: &Peer) -> Result<(), Trouble> {
+        let Some(info) = &link.tls else { return Ok(()) };
+        match said.unmet(self.routing, &link.peer, info).await {
+            Ok(None) => Ok(()),
+            Ok(Some(unmet)) => Err(missing(&unmet, &link.peer)),
+            Err(why) => Err(Trouble::map(&link.peer, &why)),
+        }
+    }
+
+    /// Text was put into the connection where TLS begins.
+    fn attacked(self, candidate: &Candidate) -> Unready {
+        let text = injected(&candidate.name);
+        self.report_no_tls(candidate, &text);
+        Unready::Injected(Trouble { peer: Some(candidate.clone()), ..Trouble::deferral((7, 0), text) })
+    }
+
+    fn report_no_tls(self, candidate: &Candidate, reason: &str) {
+        self.service.tell(&Event::TlsClientFailed { relay: next_hop(candidate), reason });
+    }
+
+    /// What is known of TLS with a host.
+    fn tls_record(self, peer: &Candidate) -> TlsRecord {
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::ForgetTls) {
+            return TlsRecord::Unknown;
+        }
+        let now = self.service.unix_now();
+        let address = peer.address.socket();
+        address.map_or(TlsRecord::Unknown, |address| self.service.hosts.look(|hosts| hosts.tls(address, now)))
+    }
+}
+
+/// Why a handshake failed.
+enum Handshake {
+    /// What the server said is no TLS.
+    NoRecord,
+    Failed(String, Failure),
+}
+
+/// What is said of a host with which text in clear came where TLS begins.
+pub(super) fn injected(name: &str) -> String {
+    format!(
+        "{name} or somebody on the way said something in clear behind STARTTLS, where only TLS may follow: not spoken to in clear; \
+         if its TLS is broken, set tls = \"none\" for it in a [[destination]] rule"
+    )
+}
+
+/// STARTTLS is missing.
+fn no_tls(text: String, trouble: Trouble) -> Trouble {
+    // RFC 3463 §3.8: security features not supported
+    Trouble { status: EnhancedCode::of(Outcome::Transient, 7, 4), text, ..trouble }
+}
+
+/// What a connection lacks that the access map demands.
+fn missing(unmet: &Unmet, candidate: &Candidate) -> Trouble {
+    Trouble {
+        status: unmet.status,
+        is_permanent: unmet.status.outcome() == Outcome::Permanent,
+        peer: Some(candidate.clone()),
+        ..Trouble::deferral((7, 0), unmet.text.clone())
+    }
+}
