@@ -208,10 +208,19 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether there is room for recipients of these kinds, each of which stands here once: what [`Plan::add`] would say of them.
+    /// Whether there is room for recipients of these kinds: what [`Plan::add`] would say of them.
     fn judge<'k>(&self, kinds: impl Iterator<Item = &'k Kind> + Clone) -> Result<(), NotAdded> {
         let new = |is_known: &dyn Fn(&Kind) -> bool| {
-            kinds.clone().filter(|kind| !is_known(&self.kind_here(kind))).take(MESSAGES_MAX + 1).count()
+            let mut new: Vec<Cow<'_, Kind>> = Vec::new();
+            for kind in kinds.clone().map(|kind| self.kind_here(kind)) {
+                if !is_known(&kind) && !new.contains(&kind) {
+                    new.push(kind);
+                }
+                if new.len() > MESSAGES_MAX {
+                    break;
+                }
+            }
+            new.len()
         };
         let fewest = self.messages.len() + new(&|kind| self.messages.iter().any(|message| message.kind == *kind));
         if fewest > MESSAGES_MAX {

@@ -137,8 +137,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn shared_lists_become_the_same_messages(steps in prop::collection::vec(step(), 0..12), most in 2..9_usize) {
-        let mut plan = Plan { recipients_max: most, ..Plan::default() };
+    fn shared_lists_become_the_same_messages(
+        steps in prop::collection::vec(step(), 0..12),
+        most in 2..9_usize,
+        is_report in prop::bool::weighted(0.2),
+    ) {
+        let mut plan = Plan { recipients_max: most, is_report, ..Plan::default() };
         let mut model = Model::default();
         let mut before: Option<(Step, Arc<Members>)> = None;
         for step in steps {
@@ -154,7 +158,13 @@ proptest! {
                 }
             };
             before = Some((step.clone(), Arc::clone(&members)));
-            let fits = model.add(&recipient, &step.deliveries, &step.failed, most);
+            // RFC 5321 §4.5.5: a report has the null sender
+            let (mut deliveries, mut failed) = (step.deliveries.clone(), step.failed.clone());
+            if is_report {
+                deliveries.iter_mut().for_each(|one| one.sender = None);
+                failed.iter_mut().for_each(|one| one.sender = None);
+            }
+            let fits = model.add(&recipient, &deliveries, &failed, most);
             let add = |plan: &mut Plan| match step.is_long {
                 true => plan.add_members(&recipient, Arc::clone(&members)),
                 false => plan.add(&recipient, step.deliveries.clone(), step.failed.clone()),
