@@ -10,7 +10,7 @@
 //! | rules for the sender or client, the smarttable entry of the sender | part of the key ([`SenderClass`]), and no more of them |
 //! | answers: texts of lists, directories, users, `.forward` files | asked again, see below |
 //!
-//! Up to [`CHECKED_MAX`] answers, texts of lists first, are asked again for every RCPT: a changed list counts for the next one. What
+//! Up to [`CHECKED_MAX`](kept::CHECKED_MAX) answers, texts of lists first, are asked again for every RCPT: a changed list counts for the next one. What
 //! is beyond (a list of ten thousand users has as many `.forward` files) is asked again every `maps.interval`. The first RCPT after
 //! that time is still answered by what is kept, while one task asks; after twice that time a RCPT waits for the answers. So a change of
 //! those counts after twice the interval at the latest.
@@ -36,6 +36,9 @@
 //!
 //! Threads stand back behind those of the runtime where processors are short; they hold no lock while they work.
 
+mod kept;
+
+use self::kept::{Kept, State};
 use super::members::Members;
 use super::plan::{Kind, Plan};
 use super::{Routing, WORK_AT_ONCE};
@@ -45,11 +48,10 @@ use crate::env::clock;
 use crate::env::threads::Threads;
 use crate::env::turns::{NoTurnError, Turn, TurnLimits, Turns};
 use mail::{Address, Client, Envelope, QueueId, ReversePath};
-use route::question::{Answer, Question};
+use route::question::Question;
 use route::resolve::{Outcome, Request, Resolution, SenderClass};
 use route::{Answers, Ask, Refusal, Stop};
 use spool::envelope::Encoded;
-use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -59,16 +61,10 @@ use tokio::sync::watch;
 
 /// Members that are made into messages on a thread of the runtime; more are a matter for other threads.
 pub(crate) const MEMBERS_AT_ONCE: usize = 500;
-/// Answers that are asked again for every RCPT.
-const CHECKED_MAX: usize = 16;
-/// How often the others are asked again where `maps.interval` is 0.
-const INTERVAL_DEFAULT: Duration = Duration::from_secs(5);
 /// How often questions may lead to others for one recipient.
 const ROUNDS_MAX: usize = 64;
 /// How often a RCPT has a list expanded anew that changes all the time.
 const VERSIONS_MAX: usize = 4;
-/// Expansions that are kept, however small.
-const KEPT_MAX: usize = 1_024;
 /// Threads at most; half the processors, if those are fewer.
 const THREADS_MAX: usize = 4;
 /// How much they stand back.
@@ -174,34 +170,6 @@ pub(crate) enum ExpandError {
     Busy(NoTurnError),
 }
 
-#[derive(Debug, Default)]
-struct State {
-    /// By recipient.
-    kept: HashMap<Box<str>, Vec<Arc<Kept>>>,
-    under_way: HashMap<(Box<str>, usize, SenderClass), Weak<Flight>>,
-    /// The number of the next use.
-    uses: u64,
-}
-
-/// An expansion, and what it depends on.
-#[derive(Debug)]
-struct Kept {
-    expanded: Expanded,
-    routing: Weak<Routing>,
-    class: SenderClass,
-    /// Asked again each time.
-    often: Vec<(Question, Answer)>,
-    /// Asked again from time to time.
-    seldom: Vec<(Question, Answer)>,
-    seldom_at: Mutex<Instant>,
-    seldom_checks: tokio::sync::Mutex<()>,
-    is_stale: AtomicBool,
-    /// Without the members, which others may share.
-    octets: usize,
-    members_octets: usize,
-    last_use: AtomicU64,
-}
-
 type Made = Result<Arc<Kept>, Arc<str>>;
 
 /// An expansion that is under way, or waits for its turn.
@@ -278,157 +246,8 @@ impl Expanded {
     }
 }
 
-impl Kept {
-    fn new(
-        wanted: &Wanted,
-        routing: &Arc<Routing>,
-        class: SenderClass,
-        expanded: Expanded,
-        answers: Answers,
-        at: Instant,
-    ) -> Self {
-        let (lists, others): (Vec<_>, Vec<_>) =
-            answers.into_all().partition(|(question, _)| matches!(question, Question::Include { .. }));
-        let mut often: Vec<_> = lists.into_iter().chain(others).collect();
-        let seldom = often.split_off(often.len().min(CHECKED_MAX));
-        let octets = often.iter().chain(&seldom).map(|(_, answer)| octets_of(answer)).sum::<usize>();
-        let members_octets = if let Expanded::Members(members) = &expanded { members.octets() } else { 0 };
-        Self {
-            expanded,
-            routing: Arc::downgrade(routing),
-            class,
-            often,
-            seldom,
-            seldom_at: Mutex::new(at),
-            seldom_checks: tokio::sync::Mutex::new(()),
-            is_stale: AtomicBool::new(false),
-            octets: octets + wanted.recipient.to_string().len() + size_of::<Self>(),
-            members_octets,
-            last_use: AtomicU64::new(0),
-        }
-    }
-
-    fn is_of(&self, routing: &Arc<Routing>, class: &SenderClass) -> bool {
-        // A weak reference keeps the address from being used again.
-        std::ptr::eq(self.routing.as_ptr(), Arc::as_ptr(routing)) && self.class == *class
-    }
-
-    fn age(&self) -> Duration {
-        clock::now().saturating_duration_since(*self.seldom_at.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Whether all answers are what they were.
-    async fn is_current(self: &Arc<Self>, routing: &Arc<Routing>, settings: &Settings) -> bool {
-        let lookups = routing.lookups();
-        for (question, answer) in &self.often {
-            if lookups.answer(question).await != *answer {
-                return false;
-            }
-        }
-        let interval = if settings.interval.is_zero() { INTERVAL_DEFAULT } else { settings.interval };
-        let age = self.age();
-        if !self.seldom.is_empty() && age >= interval {
-            if age >= 2 * interval {
-                self.check_seldom(routing, interval).await;
-            } else if let Ok(guard) = self.seldom_checks.try_lock() {
-                drop(guard);
-                let (kept, routing) = (Arc::clone(self), Arc::clone(routing));
-                tokio::spawn(async move { kept.check_seldom(&routing, interval).await });
-            }
-        }
-        !self.is_stale.load(Ordering::Acquire)
-    }
-
-    /// Asks the others again, unless somebody has done so meanwhile.
-    async fn check_seldom(&self, routing: &Arc<Routing>, interval: Duration) {
-        let _alone = self.seldom_checks.lock().await;
-        let began = clock::now();
-        if self.age() < interval || self.is_stale.load(Ordering::Acquire) {
-            return;
-        }
-        let lookups = routing.lookups();
-        for (number, (question, answer)) in self.seldom.iter().enumerate() {
-            if lookups.answer(question).await != *answer {
-                self.is_stale.store(true, Ordering::Release);
-                return;
-            }
-            if number % QUESTIONS_IN_A_ROW == 0 {
-                tokio::task::yield_now().await;
-            }
-        }
-        *self.seldom_at.lock().unwrap_or_else(PoisonError::into_inner) = began;
-    }
-}
-
 fn broke_off() -> ExpandError {
     ExpandError::Trouble(BROKE_OFF.into())
-}
-
-/// About how many octets an answer takes.
-fn octets_of(answer: &Answer) -> usize {
-    /// Of a question with its answer, without texts.
-    const ENTRY: usize = 200;
-    ENTRY + if let Answer::Text { text, .. } = answer { text.len() } else { 0 }
-}
-
-impl State {
-    fn find(&mut self, recipient: &str, routing: &Arc<Routing>, class: &SenderClass) -> Option<Arc<Kept>> {
-        let found = self.kept.get(recipient)?.iter().find(|kept| kept.is_of(routing, class))?;
-        self.uses += 1;
-        found.last_use.store(self.uses, Ordering::Relaxed);
-        Some(Arc::clone(found))
-    }
-
-    fn remove(&mut self, recipient: &str, which: impl Fn(&Arc<Kept>) -> bool) -> Vec<Arc<Kept>> {
-        let Some(kept) = self.kept.get_mut(recipient) else { return Vec::new() };
-        let removed = kept.extract_if(.., |one| which(one)).collect();
-        if kept.is_empty() {
-            self.kept.remove(recipient);
-        }
-        removed
-    }
-
-    fn insert(&mut self, recipient: &str, kept: &Arc<Kept>) {
-        self.uses += 1;
-        kept.last_use.store(self.uses, Ordering::Relaxed);
-        self.kept.entry(recipient.into()).or_default().push(Arc::clone(kept));
-    }
-
-    /// How many are kept, and about how many octets they take.
-    fn size(&self) -> (usize, usize) {
-        let mut lists = std::collections::HashSet::new();
-        let (mut count, mut octets) = (0, 0);
-        for kept in self.kept.values().flatten() {
-            (count, octets) = (count + 1, octets + kept.octets);
-            if let Expanded::Members(members) = &kept.expanded
-                && lists.insert(Arc::as_ptr(members))
-            {
-                octets += kept.members_octets;
-            }
-        }
-        (count, octets)
-    }
-
-    /// Removes what belongs to maps that are gone, and then what was not used for the longest time, until the rest fits.
-    fn shrink(&mut self, octets_max: usize) -> Vec<Arc<Kept>> {
-        let mut removed = Vec::new();
-        self.kept.retain(|_, kept| {
-            removed.extend(kept.extract_if(.., |one| one.routing.strong_count() == 0));
-            !kept.is_empty()
-        });
-        loop {
-            let (count, octets) = self.size();
-            if count <= KEPT_MAX && octets <= octets_max {
-                return removed;
-            }
-            let uses = |kept: &Arc<Kept>| kept.last_use.load(Ordering::Relaxed);
-            let oldest = self.kept.iter().flat_map(|(name, all)| all.iter().map(move |one| (uses(one), name)));
-            let Some((last_use, name)) = oldest.min().map(|(last_use, name)| (last_use, name.clone())) else {
-                return removed;
-            };
-            removed.extend(self.remove(&name, |one| uses(one) == last_use));
-        }
-    }
 }
 
 impl Expansions {

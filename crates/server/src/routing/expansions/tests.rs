@@ -1,7 +1,9 @@
 //! Lists in files, expanded by several sessions.
 
+use super::kept::CHECKED_MAX;
 use super::*;
 use crate::lookup::Lookups;
+use route::question::Answer;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
