@@ -30,6 +30,9 @@ pub struct Arguments {
     /// The program mailrace [default: beside this program]
     #[arg(long)]
     mailrace: Option<PathBuf>,
+    /// Another build of it, for the part "before"
+    #[arg(long)]
+    before: Option<PathBuf>,
     /// The script that runs other servers
     #[arg(long, default_value = "bench/peers/peer")]
     peers: PathBuf,
@@ -71,6 +74,8 @@ enum Part {
     Idle,
     /// A storm at twice the capacity
     Overload,
+    /// Beside another build of mailrace (--before): sessions and connections, in turns; only when it is asked for
+    Before,
 }
 
 impl Part {

@@ -38,6 +38,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), String> {
     let beside = beside()?;
     let mailrace = arguments.mailrace.clone().unwrap_or_else(|| beside.join("mailrace"));
     let site = Site::new(mailrace, arguments.peers.clone(), &work, arguments.memory.clone())?;
+    let site = site.with_before(arguments.before.clone())?;
     let report = Report {
         machine: Machine::look(),
         file_system: machine::file_system(&arguments.dir),
@@ -77,6 +78,12 @@ impl Bench<'_> {
             }
             Part::Idle => self.idle(),
             Part::Overload => self.overload(),
+            Part::Before => {
+                for (sessions, new_connection) in [(20, false), (100, false), (20, true)] {
+                    let load = Client::Storm { sessions, bytes: 4096, new_connection, tls: false, split_dot: false };
+                    self.table("Beside another build", load, &[Kind::Serve, Kind::Before]);
+                }
+            }
         }
     }
 

@@ -30,10 +30,14 @@ pub struct Arguments {
     /// The program mailrace [default: beside this program]
     #[arg(long)]
     mailrace: Option<PathBuf>,
+    /// Another build of it, for the server "before"
+    #[arg(long)]
+    before: Option<PathBuf>,
     /// The script that runs other servers
     #[arg(long, default_value = "bench/peers/peer")]
     peers: PathBuf,
-    /// Servers, in the order of the tables; "direct" is no server, the client sends to the receiver
+    /// Servers, in the order of the tables; "direct" is no server, the client sends to the receiver; "before" is the mailrace of
+    /// --before
     #[arg(long, value_delimiter = ',', default_value = "mailrace,postfix,exim,sendmail,opensmtpd,direct")]
     servers: Vec<String>,
     /// Loads to run

@@ -24,6 +24,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), String> {
     let beside = beside()?;
     let mailrace = arguments.mailrace.clone().unwrap_or_else(|| beside.join("mailrace"));
     let site = Site::new(mailrace, arguments.peers.clone(), &work, arguments.memory.clone())?;
+    let site = site.with_before(arguments.before.clone())?;
     let servers = servers(&site, &arguments.servers)?;
     let (rounds, amount) = if arguments.quick {
         (1, Amount { messages: 600, seconds: 2.0, postal_seconds: 2.0 })
@@ -56,9 +57,10 @@ fn servers(site: &Site, names: &[String]) -> Result<Vec<Option<Kind>>, String> {
     let known: Vec<&str> = peers.split_whitespace().collect();
     let server = |name: &String| match name.as_str() {
         "mailrace" => Ok(Some(Kind::Serve)),
+        "before" => Ok(Some(Kind::Before)),
         "direct" => Ok(None),
         name if known.contains(&name) => Ok(Some(Kind::Peer(name.to_owned()))),
-        name => Err(format!("--servers: there is no {name:?}; the names are: mailrace, direct, {}", known.join(", "))),
+        name => Err(format!("--servers: there is no {name:?}; the names are: mailrace, before, direct, {}", known.join(", "))),
     };
     names.iter().map(server).collect()
 }

@@ -29,6 +29,8 @@ const READY: &str = "mailrace: ready";
 pub(crate) enum Kind {
     /// `mailrace serve` with its spool on the disk.
     Serve,
+    /// The same of another build.
+    Before,
     /// The same on a tmpfs.
     ServeMemory,
     /// `mailrace sink`.
@@ -42,12 +44,13 @@ pub(crate) enum Kind {
 impl Kind {
     /// Whether it is ours, and passes mail on.
     pub(crate) fn is_mailrace(&self) -> bool {
-        matches!(self, Self::Serve | Self::ServeMemory)
+        matches!(self, Self::Serve | Self::Before | Self::ServeMemory)
     }
 
     pub(crate) fn name(&self) -> Cow<'_, str> {
         Cow::Borrowed(match self {
             Self::Serve => "mailrace serve",
+            Self::Before => "mailrace serve, --before",
             Self::ServeMemory => "mailrace serve, tmpfs",
             Self::Sink => "mailrace sink",
             Self::Peer(name) => name,
@@ -60,6 +63,8 @@ impl Kind {
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     pub(crate) mailrace: PathBuf,
+    /// Another build of it, to be compared with.
+    pub(crate) before: Option<PathBuf>,
     pub(crate) peers: PathBuf,
     pub(crate) disk: PathBuf,
     pub(crate) memory: PathBuf,
@@ -78,7 +83,18 @@ impl Site {
             return Err(format!("{} is missing; cargo build --release --package mailrace", mailrace.display()));
         }
         let (certificate, key) = certificate(&work.0)?;
-        Ok(Self { mailrace, peers, disk: work.0.clone(), memory, certificate, key })
+        Ok(Self { mailrace, before: None, peers, disk: work.0.clone(), memory, certificate, key })
+    }
+
+    /// The same with another build of mailrace.
+    ///
+    /// # Errors
+    /// The program is missing.
+    pub(crate) fn with_before(self, before: Option<PathBuf>) -> Result<Self, String> {
+        match before {
+            Some(program) if !program.is_file() => Err(format!("--before: {} is missing", program.display())),
+            before => Ok(Self { before, ..self }),
+        }
     }
 }
 
@@ -132,14 +148,21 @@ impl<'a> Server<'a> {
     pub(crate) fn start_with(site: &'a Site, kind: &Kind, task: Task, more: &[String]) -> Result<Self, String> {
         let parent = match kind {
             Kind::ServeMemory => &site.memory,
-            Kind::Serve | Kind::Sink => &site.disk,
+            Kind::Serve | Kind::Before | Kind::Sink => &site.disk,
             Kind::Peer(name) => return Self::start_peer(site, name, task, ""),
             Kind::Untuned(name) => return Self::start_peer(site, name, task, "yes"),
         };
+        if *kind == Kind::Before && site.before.is_none() {
+            return Err("--before names no other build of mailrace".to_owned());
+        }
         // Two servers may run at a time.
         let dir = parent.join(format!("mailrace-server-{}-{}", std::process::id(), clock::unix_us()));
         fs::create_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-        let command = if *kind == Kind::Sink { sink(site, task) } else { serve(site, &dir, task, more) };
+        let command = match kind {
+            Kind::Sink => sink(site, task),
+            Kind::Before => serve_with(site.before.as_ref().unwrap_or(&site.mailrace), site, &dir, task, more),
+            _ => serve(site, &dir, task, more),
+        };
         match ready(command, &dir, address) {
             Ok((child, at, _)) => Ok(Self { at, site, made: Made::Child { child, dir } }),
             Err(error) => {
@@ -302,7 +325,12 @@ fn sink(site: &Site, task: Task) -> Command {
 
 /// The server itself, with all it stores in `dir`.
 fn serve(site: &Site, dir: &Path, task: Task, more: &[String]) -> Command {
-    let mut command = Command::new(&site.mailrace);
+    serve_with(&site.mailrace, site, dir, task, more)
+}
+
+/// The same of this build.
+fn serve_with(program: &Path, site: &Site, dir: &Path, task: Task, more: &[String]) -> Command {
+    let mut command = Command::new(program);
     command.arg("serve");
     for setting in settings(site, dir, task).iter().chain(more) {
         command.arg("--set").arg(setting);
