@@ -11,6 +11,7 @@ use server::auth::{Authenticator, Problem, Scheme, hash_password, test_password}
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _};
 use std::path::PathBuf;
 use std::time::Duration;
+use zeroize::Zeroizing;
 
 /// What `--help` says of the statuses.
 pub(crate) const HELP: &str = "\
@@ -98,6 +99,10 @@ fn test(arguments: TestArguments) -> Result<Exit, Failure> {
         program: arguments.program,
         program_time_max: Duration::from_secs(60),
         without_tls: true,
+        failures_per_client: 0,
+        failures_per_user: 0,
+        failures_window: Duration::from_secs(60),
+        recipients_hour_max: 0,
     };
     let authenticator = Authenticator::open(&settings).map_err(|problems| Failure::new(Exit::Io, lines(&problems)))?;
     let problems = authenticator.take_problems();
@@ -125,23 +130,23 @@ fn lines(problems: &[Problem]) -> String {
 }
 
 /// Reads a line, on a terminal without showing it.
-fn password(prompt: &str) -> Result<String, Failure> {
+fn password(prompt: &str) -> Result<Zeroizing<String>, Failure> {
     let input = io::stdin();
     let hidden = Hidden::new();
     if hidden.is_some() {
         eprint!("{prompt}");
     }
-    let mut line = Vec::new();
+    // With room for all of it, so that no copy is left behind.
+    let mut line = Zeroizing::new(Vec::with_capacity(usize::try_from(INPUT_BYTES_MAX).unwrap_or(usize::MAX)));
     let read = input.lock().take(INPUT_BYTES_MAX).read_until(b'\n', &mut line);
     if hidden.is_some() {
         eprintln!();
     }
     drop(hidden);
     read.map_err(|error| Failure::io("standard input", &error))?;
-    let mut password = String::from_utf8(line)
+    let password = str::from_utf8(&line)
         .map_err(|_| Failure::new(Exit::Damaged, "the password is not UTF-8; set the terminal to UTF-8"))?;
-    password.truncate(password.trim_end_matches(['\r', '\n']).len());
-    Ok(password)
+    Ok(Zeroizing::new(password.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
 /// A terminal that shows nothing of what is typed, until dropped.

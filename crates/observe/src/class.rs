@@ -97,7 +97,7 @@ impl<'a> Event<'a> {
     /// process itself does is 0, and so is what an operator does to mail.
     #[must_use]
     pub const fn class(&self) -> Class {
-        use Severity::{Error, Info, Notice, Warning};
+        use Severity::{Critical, Error, Info, Notice, Warning};
         use Stop::{Accept, Admit, Commit, Deliver, Dispatch, Screen, Session, Settle};
         let (name, level, severity, stop) = match *self {
             Self::Started { volatile: true, .. } => ("started", 0, Warning, None),
@@ -121,6 +121,7 @@ impl<'a> Event<'a> {
             Self::TlsFailed { .. } => ("tls_failed", 6, Warning, Some(Session)),
             Self::Auth { .. } => ("auth", 9, Info, Some(Session)),
             Self::AuthFailed { .. } => ("auth_failed", 1, Warning, Some(Session)),
+            Self::LoginOverLimit { .. } => ("login_over_limit", 0, Critical, Some(Session)),
             Self::ForeignProtocol { .. } => ("foreign_protocol", 1, Notice, Some(Session)),
             Self::BareNewline { .. } => ("bare_newline", 3, Notice, Some(Session)),
             Self::LimitReached { .. } => ("limit_reached", 4, Notice, Some(Session)),
@@ -232,6 +233,7 @@ impl<'a> Event<'a> {
             | Self::TlsFailed { relay, .. }
             | Self::Auth { relay, .. }
             | Self::AuthFailed { relay, .. }
+            | Self::LoginOverLimit { relay, .. }
             | Self::ForeignProtocol { relay, .. }
             | Self::BareNewline { relay, .. }
             | Self::LimitReached { relay, .. }

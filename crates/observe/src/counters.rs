@@ -409,6 +409,8 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
         | Event::Listening { .. }
         | Event::Stopping { .. }
         | Event::Stopped { .. }
+        // Each refused recipient is counted as a limit that was reached.
+        | Event::LoginOverLimit { .. }
         // Of those whose messages are dropped whole the message is counted.
         | Event::RecipientsDiscarded { .. } => [None; 5],
         Event::Connected { .. } => one(Counter::Connections),

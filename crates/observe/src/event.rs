@@ -187,6 +187,17 @@ pub enum Event<'a> {
         /// Why, without the secret.
         reason: &'a str,
     },
+    /// A login has had more recipients in an hour than it may have: its password may be stolen. Once an hour for each login.
+    LoginOverLimit {
+        /// The client.
+        relay: Relay<'a>,
+        /// The user.
+        identity: &'a str,
+        /// Recipients of the last hour.
+        count: u64,
+        /// What is allowed.
+        max: u64,
+    },
     /// The client speaks HTTP or another protocol; the session is closed.
     ForeignProtocol {
         /// The client.

@@ -203,6 +203,12 @@ impl<'a> Event<'a> {
                 v.text("mech", mechanism);
                 v.text("reason", reason);
             }
+            Self::LoginOverLimit { identity, count, max, .. } => {
+                v.text("user", identity);
+                v.number("recipients", count);
+                v.text("limit", "auth.recipients_hour_max");
+                v.number("max", max);
+            }
             Self::ForeignProtocol { command, .. } => v.text("command", command),
             Self::BareNewline { refused, .. } => (v.0)("refused", Value::Flag(refused)),
             Self::LimitReached { limit, max, .. } => {

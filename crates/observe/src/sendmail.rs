@@ -193,9 +193,13 @@ fn write_session(event: &Event<'_>, out: &mut String) -> bool {
         Event::AuthFailed { relay, identity, mechanism, reason } => {
             word(out, "AUTH failure (", mechanism);
             value(out, "): ", reason, PATH_MAX);
-            if let Some(identity) = identity {
-                value(out, ", user=", identity, 2 * WORD_MAX);
-            }
+            // Always there, so that a line can be told by it; empty: no name was given.
+            value(out, ", user=", identity.unwrap_or_default(), 2 * WORD_MAX);
+            write_relay(", relay=", relay, out);
+        }
+        Event::LoginOverLimit { relay, identity, count, max } => {
+            value(out, "too many recipients of a login, its password may be stolen: user=", identity, 2 * WORD_MAX);
+            put(out, format_args!(", recipients={count}, limit=auth.recipients_hour_max, max={max}"));
             write_relay(", relay=", relay, out);
         }
         Event::ForeignProtocol { relay, command } => {

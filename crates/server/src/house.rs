@@ -6,6 +6,7 @@
 
 use crate::accept::listener::{self, Acceptor as Socket};
 use crate::accept::{door, limits};
+use crate::admit::logins::LoginOver;
 use crate::commit::Keeper;
 use crate::config::{self, Acknowledge, Config, Listen, ListenProtocol, ListenTls, Loaded, Machine};
 use crate::control::{self, Answer, ControlSocket, Gate, Handler, Peer, Reason, Request, Rights, Status};
@@ -403,6 +404,9 @@ impl House {
             None => load_tls(&config).map_err(|error| Refused::because(error.to_string()))?,
         };
         // From here on nothing fails.
+        if let Some(authenticator) = &authenticator {
+            authenticator.count_attempts(&config.auth, &config.accept.exempt, old.authenticator.as_deref());
+        }
         let mut renewal = Renewal::between(&old.config, &config);
         let routing = Arc::new(maps.routing);
         if !routing.has_hosts_of(&self.service.routing.swap(Arc::clone(&routing))) {
@@ -509,6 +513,7 @@ impl House {
             fullest: self.queue.as_ref().map(|tools| tools.fullest(FULLEST)).unwrap_or_default(),
             messages_refused: count(Counter::TransactionsRefused),
             recipients_refused: refused_at_rcpt(Temporary::Yes) + refused_at_rcpt(Temporary::No),
+            logins_over: self.logins_over(),
             pickup_files: service.pickup.files(),
             pickup_full: service.pickup.is_full(),
             expansions: service.expansions.figures(),
@@ -521,6 +526,20 @@ impl House {
             pressure: service.keeper.pressure(),
             spool: service.keeper.statistics(),
         }
+    }
+
+    /// Logins that had too many recipients in the last hour.
+    fn logins_over(&self) -> Vec<serde_json::Value> {
+        let now = clock::now().saturating_duration_since(self.service.began);
+        let one = |over: LoginOver| {
+            serde_json::json!({
+                "user": over.user,
+                "client": over.client.map(|client| client.to_string()),
+                "recipients": over.count,
+                "ago": now.saturating_sub(over.at).as_secs(),
+            })
+        };
+        self.service.logins.over(now).into_iter().map(one).collect()
     }
 
     /// What became of recipients, and what holds connections.

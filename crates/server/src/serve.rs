@@ -9,6 +9,7 @@
 //! that was answered 250 depends on any of this: it was durable before.
 
 use crate::accept::{limits, listener};
+use crate::admit::logins::Logins;
 use crate::auth::Authenticator;
 use crate::commit::Keeper;
 use crate::config::{self, Config, Loaded};
@@ -294,6 +295,7 @@ impl Prepared {
             outcomes: Outcomes::default(),
             tally: Tally::default(),
             expansions: Expansions::new(),
+            logins: Logins::default(),
             pickup: pickup::Waiting::default(),
             stop: Stop::default(),
             behaviour,
@@ -378,7 +380,10 @@ pub(crate) fn open_authenticator(config: &Config) -> Result<Option<Arc<Authentic
     if config.auth.file.is_none() && config.auth.program.is_empty() {
         return Ok(None);
     }
-    Authenticator::open(&config.auth).map(Some).map_err(|problems| StartError::Config(lines(&problems)))
+    let authenticator = Authenticator::open(&config.auth);
+    let authenticator = authenticator.map_err(|problems| StartError::Config(lines(&problems)))?;
+    authenticator.count_attempts(&config.auth, &config.accept.exempt, None);
+    Ok(Some(authenticator))
 }
 
 /// Reads certificates, if there are any.

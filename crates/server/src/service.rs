@@ -4,6 +4,7 @@
 
 use crate::accept::limits::Limits;
 use crate::admit::Policies;
+use crate::admit::logins::Logins;
 use crate::admit::relay::Rights;
 use crate::auth::Authenticator;
 use crate::commit::Keeper;
@@ -64,6 +65,8 @@ pub(crate) struct Service {
     pub(crate) limits: Arc<Limits>,
     /// Who waits to hear what becomes of a message.
     pub(crate) outcomes: Outcomes,
+    /// Recipients of logins.
+    pub(crate) logins: Logins,
     /// What went through which mailer.
     pub(crate) tally: Tally,
     /// What long lists become.
@@ -199,6 +202,9 @@ impl Live {
             Limit::SmtpRateWindow => smtp.rate_window.as_secs(),
             Limit::TlsHandshakeTimeMax => self.config.tls.handshake_time_max.as_secs(),
             Limit::AuthProgramTimeMax => self.config.auth.program_time_max.as_secs(),
+            Limit::AuthFailuresPerClient => self.config.auth.failures_per_client.into(),
+            Limit::AuthFailuresPerUser => self.config.auth.failures_per_user.into(),
+            Limit::AuthRecipientsHourMax => self.config.auth.recipients_hour_max.into(),
             Limit::DnsTimeout => self.config.dns.timeout.as_secs(),
             Limit::DnsblTimeMax => self.config.dnsbl.time_max.as_secs(),
             Limit::SpoolSizeMax => self.config.spool.size_max,
@@ -394,6 +400,7 @@ impl Service {
             outcomes: Outcomes::default(),
             tally: Tally::default(),
             expansions: Expansions::new(),
+            logins: Logins::default(),
             pickup: crate::pickup::Waiting::default(),
             stop: Stop::default(),
             behaviour: Some(behaviour).filter(|behaviour| !behaviour.is_plain()),

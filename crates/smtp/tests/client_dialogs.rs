@@ -71,7 +71,7 @@ fn settings(dialog: &Dialog) -> Result<Settings, String> {
                 settings.login = Some(std::sync::Arc::new(Login {
                     user: user.into(),
                     on_behalf_of: None,
-                    password: password.as_bytes().into(),
+                    password: Box::<[u8]>::from(password.as_bytes()).into(),
                     mechanisms: words.iter().filter_map(|word| Mechanism::parse(word)).collect(),
                     in_clear: words.contains(&"in-clear"),
                     is_required: !words.contains(&"not-required"),

@@ -43,6 +43,14 @@ pub(super) fn lines(output: &mut Output, answer: &Value) {
         thousands(refused),
         rate("/messages/accepted_per_second"),
     ));
+    for one in answer.get("logins_over").and_then(Value::as_array).into_iter().flatten() {
+        output.line(format_args!(
+            "  LOGIN        {} had {} recipients in an hour, from {}: auth.recipients_hour_max; is its password stolen?",
+            plain(one.get("user").and_then(Value::as_str).unwrap_or("?")),
+            thousands(one.get("recipients").and_then(Value::as_u64).unwrap_or(0)),
+            one.get("client").and_then(Value::as_str).unwrap_or("?"),
+        ));
+    }
     if answer.get("deliveries").is_some_and(Value::is_object) {
         output.line(format_args!(
             "  deliveries   {} sent, {} deferred, {} failed; {} a second",

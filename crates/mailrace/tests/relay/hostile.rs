@@ -461,6 +461,26 @@ fn cut_off(tls: &str, offers: &[&'static str]) {
     }
 }
 
+/// What somebody on the way can put behind the reply to STARTTLS in clear is no reason to speak in clear.
+// RFC 3207 §6 (test)
+#[test]
+fn injected_text_never_leads_to_clear_text() {
+    let offers = ["PIPELINING", "STARTTLS"];
+    let good = || Manners { tls: Some(crate::wire::tls_config()), ..Manners::offering(&offers) };
+    for said in ["220 2.0.0 go on\n2", "220 2.0.0 go on\n250 hop.test", "220 2.0.0 go on\n454 4.7.0 no TLS"] {
+        let script = move |moment: &Moment<'_>| if moment.at == At::StartTls { Act::Say(said) } else { Act::Well };
+        let hop = Hop::new(good().script(script));
+        let mut server = relay(&[&hop]).start();
+        send(&server, "a@client.test", &["b@d.test"], CONTENT);
+        let line = wait_line(&mut server, &["to=<b@d.test>", "stat=Deferred: "]);
+        assert!(line.contains("dsn=4.7.0") && line.contains("said something in clear behind STARTTLS"), "{line}");
+        hop.behave(good());
+        assert!(hop.wait(1)[0].is_encrypted, "{said:?}");
+        ends_empty(server);
+        assert_eq!(hop.count(), 1);
+    }
+}
+
 #[test]
 fn tls_that_is_required_is_waited_for() {
     let offers = ["PIPELINING", "STARTTLS"];

@@ -1,12 +1,13 @@
 //! Passwords: PLAIN, LOGIN and SCRAM-SHA-256 under TLS, and none in clear.
 
 use crate::client::{connect, greeted, tls};
-use crate::harness::Setup;
+use crate::harness::{Server, Setup, needs, text, write_program};
 use crate::tls::with_certificate;
 use rsasl::prelude::{Mechname, SASLClient, SASLConfig};
 use server::auth::{Scheme, hash_password};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 
 fn with_users(setup: Setup) -> Setup {
     let path = setup.path("users");
@@ -94,4 +95,168 @@ fn a_password_file_is_read_again() {
     let output = server.control(&["reload"], b"");
     assert!(output.status.success(), "{output:?}");
     login("235");
+}
+
+/// A server with AUTH in clear, and these limits. Programs answer at once, and say 1 to a wrong password.
+fn limited(failures: &[(&str, &str)]) -> Server {
+    let program = "#!/bin/sh\ntr '\\0' '\\n' | { read -r user; read -r password; \
+                   echo \"$user\" >>\"$(dirname \"$0\")/checked\"; test \"$password\" = right; }\n";
+    let setup = Setup::new();
+    let path = setup.path("check");
+    write_program(&path, program.as_bytes());
+    let setup = setup.set("auth.program", format!("[{path:?}]")).set("auth.without_tls", "true");
+    let setup = setup.set("auth.mechanisms", "[\"PLAIN\", \"LOGIN\"]");
+    failures.iter().fold(setup, |setup, (key, value)| setup.set(key, *value)).start()
+}
+
+fn plain(user: &str, password: &str) -> String {
+    let text = format!("\0{user}\0{password}");
+    format!("AUTH PLAIN {}", mail::base64::encode(text.as_bytes()).map(char::from).collect::<String>())
+}
+
+/// Users whose passwords were checked.
+fn checked(server: &Server) -> usize {
+    std::fs::read_to_string(server.setup.path("checked")).map_or(0, |text| text.lines().count())
+}
+
+#[test]
+fn failures_count_over_sessions_and_spare_those_who_log_in_from_there() {
+    let keys = [("auth.failures_per_client", "3"), ("auth.failures_per_user", "4"), ("accept.exempt", "[]")];
+    let mut server = limited(&keys);
+    let log_in = |user: &str, password: &str, reply: &str| {
+        // Each in a session of its own.
+        greeted(server.address()).expect(&plain(user, password), reply);
+    };
+    // Together, since each answer to a failure comes after a pause.
+    let log_all_in = |all: &[(&str, &str)], reply: &str| {
+        std::thread::scope(|scope| {
+            for (user, password) in all {
+                scope.spawn(|| log_in(user, password, reply));
+            }
+        });
+    };
+    log_in("ann", "right", "235 2.7.0 ");
+    log_all_in(&[("bob", "wrong"), ("carl", "wrong"), ("dora", "wrong")], "535 5.7.8 ");
+    let before = checked(&server);
+    let beyond = [("bob", "right"), ("eve", "wrong"), ("carl", "right")];
+    log_all_in(&beyond, "454 4.7.0 Too many failed authentications, try again later");
+    assert_eq!(checked(&server), before, "nothing is checked beyond the limit");
+    // The pair that has logged in is not locked out; and it has a limit of its own.
+    log_in("ann", "right", "235 2.7.0 ");
+    log_all_in(&[("ann", "wrong"); 3], "535 5.7.8 ");
+    log_in("ann", "right", "454 4.7.0 ");
+    let line = server.wait_log("not checked: auth.failures_per_client");
+    assert!(line.contains("AUTH failure (PLAIN): ") && line.ends_with(", relay=[127.0.0.1]"), "{line}");
+    server.wait_log("limit=auth.failures_per_client, max=3");
+    // A reload keeps what was counted, and takes other limits.
+    assert!(server.control(&["reload"], b"").status.success());
+    greeted(server.address()).expect(&plain("bob", "right"), "454 4.7.0 ");
+    server.setup = std::mem::replace(&mut server.setup, Setup::new()).set("auth.failures_per_client", "0");
+    server.setup.write();
+    assert!(server.control(&["reload"], b"").status.success());
+    greeted(server.address()).expect(&plain("bob", "right"), "235 ");
+}
+
+#[test]
+fn failures_of_a_user_count_from_everywhere() {
+    let mut server = limited(&[("auth.failures_per_client", "0"), ("auth.failures_per_user", "2")]);
+    let log_in = |user: &str, password: &str, reply: &str| {
+        greeted(server.address()).expect(&plain(user, password), reply);
+    };
+    log_in("ann", "wrong", "535 ");
+    log_in("ann", "wrong", "535 ");
+    log_in("ann", "right", "454 4.7.0 ");
+    log_in("bob", "right", "235 ");
+    server.wait_log("limit=auth.failures_per_user, max=2");
+}
+
+#[test]
+fn every_failure_names_client_and_user() {
+    let mut server = limited(&[]);
+    let failures = [
+        (vec!["AUTH PLAIN", "*"], ", user=, relay=[127.0.0.1]"),
+        (vec!["AUTH LOGIN", "YW5u", "*"], ", user=ann, relay=[127.0.0.1]"),
+        (vec!["AUTH LOGIN", "YW5u", "!!!!"], ", user=ann, relay=[127.0.0.1]"),
+        (vec!["AUTH LOGIN", "YW5u", "d3Jvbmc="], ", user=ann, relay=[127.0.0.1]"),
+        // PLAIN with a name and no password, and with one NUL too many.
+        (vec!["AUTH PLAIN AGFubgA="], ", user=ann, relay=[127.0.0.1]"),
+        (vec!["AUTH PLAIN AGFubgB4AA=="], ", user=ann, relay=[127.0.0.1]"),
+    ];
+    for (lines, end) in failures {
+        let mut client = greeted(server.address());
+        lines.iter().for_each(|line| drop(client.command(line)));
+        let line = server.wait_log("AUTH failure (");
+        assert!(line.ends_with(end), "{lines:?}: {line}");
+    }
+    // A name that is made to look like fields of the line.
+    let name = "x, relay=mx.test [192.0.2.9]\n";
+    greeted(server.address()).expect(&plain(name, "wrong"), "535 ");
+    let line = server.wait_log("AUTH failure (");
+    assert!(line.ends_with(", user=x,\\040relay=mx.test [192.0.2.9]\\012, relay=[127.0.0.1]"), "{line}");
+}
+
+#[test]
+fn recipients_of_a_login_are_counted_over_its_sessions() {
+    let keys = [("auth.recipients_hour_max", "5"), ("accept.exempt", "[]")];
+    let mut server = limited(&keys);
+    let address = server.address();
+    let session = |user: &str| {
+        let mut client = greeted(address);
+        client.expect(&plain(user, "right"), "235 ");
+        client.expect("MAIL FROM:<a@b.test>", "250");
+        client
+    };
+    let (mut one, mut two) = (session("ann"), session("ann"));
+    for number in 0..3 {
+        one.expect(&format!("RCPT TO:<{number}@example.com>"), "250");
+    }
+    // What is refused does not count.
+    two.expect("RCPT TO:<nonsense", "501");
+    for number in 0..2 {
+        two.expect(&format!("RCPT TO:<{number}@example.com>"), "250");
+    }
+    let refusal = "452 4.7.1 Too many recipients of your login in an hour, try again later";
+    for client in [&mut one, &mut two, &mut session("ann")] {
+        client.expect("RCPT TO:<x@example.com>", refusal);
+    }
+    // What was accepted before is taken; others have a count of their own, and clients without a login none.
+    one.data(b"hi\r\n");
+    session("bob").expect("RCPT TO:<x@example.com>", "250");
+    let mut stranger = greeted(address);
+    stranger.envelope();
+    for number in 0..7 {
+        stranger.expect(&format!("RCPT TO:<{number}@example.com>"), "250");
+    }
+    let line = server.wait_log("too many recipients of a login");
+    assert!(
+        line.ends_with("user=ann, recipients=5, limit=auth.recipients_hour_max, max=5, relay=[127.0.0.1]"),
+        "{line}"
+    );
+    server.wait_log("limit=auth.recipients_hour_max, max=5");
+    assert_eq!(server.whole_status()["logins_over"][0]["user"], "ann");
+    let shown = text(&server.control(&["status"], b""));
+    assert!(shown.contains("LOGIN        ann had 5 recipients in an hour, from 127.0.0.1"), "{shown}");
+    let ended = server.stop();
+    assert_eq!(ended.log.iter().filter(|line| line.contains("too many recipients of a login")).count(), 1);
+}
+
+/// The filter of packaging, against lines that the server has written.
+#[test]
+fn fail2ban_finds_failures_and_nothing_else() {
+    let filter = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/fail2ban/filter.d/mailrace.conf");
+    let Some(mut command) = needs::program("fail2ban-regex").map(Command::new) else { return };
+    let mut server = limited(&[("auth.failures_per_client", "2"), ("accept.exempt", "[]")]);
+    let address = server.address();
+    greeted(address).expect(&plain("ann", "right"), "235 ");
+    for user in ["bob", "x, relay=mx.test [192.0.2.9]", "eve", "mallory relay=[192.0.2.9]"] {
+        greeted(address).command(&plain(user, "wrong"));
+    }
+    server.wait_log("user=mallory");
+    let path = server.setup.path("maillog");
+    let log = server.stop().log;
+    std::fs::write(&path, log.join("\n") + "\n").expect("written");
+    let output = command.arg("-o").arg("ip").arg(&path).arg(filter).output().expect("it runs");
+    let found = text(&output);
+    let found: Vec<&str> = found.lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!(found, ["127.0.0.1"; 4], "{output:?}\n{log:#?}");
 }

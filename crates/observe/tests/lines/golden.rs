@@ -176,6 +176,15 @@ fn session_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
             "NOQUEUE: AUTH failure (LOGIN): wrong password, user=ann, relay=mx.ext.test [192.0.2.7]",
         ),
         (
+            Event::AuthFailed { relay: NAMED, identity: None, mechanism: "PLAIN", reason: "given up by the client" },
+            "NOQUEUE: AUTH failure (PLAIN): given up by the client, user=, relay=mx.ext.test [192.0.2.7]",
+        ),
+        (
+            Event::LoginOverLimit { relay: NAMED, identity: "ann", count: 1_000, max: 1_000 },
+            "NOQUEUE: too many recipients of a login, its password may be stolen: user=ann, recipients=1000, \
+             limit=auth.recipients_hour_max, max=1000, relay=mx.ext.test [192.0.2.7]",
+        ),
+        (
             Event::ForeignProtocol { relay: v6, command: "GET / HTTP/1.0" },
             "NOQUEUE: probable open proxy: command=GET / HTTP/1.0, relay=[IPv6:2001:db8::1]",
         ),

@@ -73,6 +73,7 @@ pub(crate) fn kind(event: &Event<'_>) -> usize {
         Event::Discarded { .. } => 38,
         Event::Cloned { .. } => 39,
         Event::RecipientsDiscarded { .. } => 40,
+        Event::LoginOverLimit { .. } => 41,
     }
 }
 
@@ -116,6 +117,7 @@ pub(crate) fn event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<
         },
         14 => Event::TlsFailed { relay, reason: a },
         15 => Event::Auth { relay, identity: a, mechanism: b },
+        41 => Event::LoginOverLimit { relay, identity: a, count: number, max },
         16 => Event::AuthFailed { relay, identity: option(a), mechanism: b, reason: a },
         17 => Event::ForeignProtocol { relay, command: a },
         18 => Event::BareNewline { id, relay, refused: v.flag },

@@ -12,6 +12,7 @@
 pub mod dnsbl;
 pub(crate) mod features;
 mod greet_pause;
+pub(crate) mod logins;
 pub mod relay;
 pub mod sender;
 

@@ -5,16 +5,20 @@
 
 use super::scram::{Expected, First, Keys};
 use super::{Failure, FailureKind, prepare};
+use zeroize::Zeroizing;
 
 /// The mechanisms, as they are offered: the strongest first.
 pub(super) const MECHANISMS: [&str; 3] = ["SCRAM-SHA-256", "PLAIN", "LOGIN"];
+
+/// Of a name that is none, for the log.
+const NAME_CHARS_MAX: usize = 255;
 
 /// What the driver does next. No `Debug`: it may hold a password.
 pub(super) enum Next {
     /// Send this and come back with the response.
     Challenge(Vec<u8>),
     /// Check the password; the answer is the end of the exchange.
-    Check { user: String, password: String },
+    Check { user: String, password: Zeroizing<String> },
     /// Find the SCRAM keys of the user, or a stand-in, and call [`Dialog::keys`].
     Keys(First),
     /// This user is who it claims to be.
@@ -27,6 +31,8 @@ pub(super) enum Next {
 #[derive(Debug, Default)]
 pub(super) struct Dialog {
     state: State,
+    /// Who the client says it is, as far as it said it.
+    user: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +51,17 @@ enum State {
 }
 
 impl Dialog {
+    /// Who the client says it is, prepared if that is possible; `None`: it has not said it.
+    pub(super) fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    /// Remembers what the client says it is.
+    fn named(&mut self, name: &[u8]) {
+        let name = String::from_utf8_lossy(name);
+        self.user = Some(prepare::user(&name).unwrap_or_else(|| name.chars().take(NAME_CHARS_MAX).collect()));
+    }
+
     /// Starts `mechanism` (in any case) with the initial response, if there is one.
     // RFC 4954 §4
     pub(super) fn start(&mut self, mechanism: &str, initial: Option<&[u8]>) -> Next {
@@ -68,22 +85,39 @@ impl Dialog {
     /// Takes the client's response to the last challenge.
     pub(super) fn respond(&mut self, response: &[u8]) -> Next {
         match std::mem::replace(&mut self.state, State::Over) {
-            State::Plain => plain(response).unwrap_or_else(|why| self.fail(FailureKind::Malformed, why)),
-            State::LoginUser => match text(response).and_then(|user| prepare::user(user).ok_or(prepare::BAD_USER)) {
-                Ok(user) => {
-                    self.state = State::LoginPassword(user);
-                    Next::Challenge(b"Password:".to_vec())
+            State::Plain => {
+                // RFC 4616 §2: authorization NUL user NUL password
+                if let Some(name) = response.split(|byte| *byte == 0).nth(1) {
+                    self.named(name);
                 }
-                Err(why) => self.fail(FailureKind::Credentials, why),
-            },
+                plain(response).unwrap_or_else(|why| self.fail(FailureKind::Malformed, why))
+            }
+            State::LoginUser => {
+                self.named(response);
+                match text(response).and_then(|user| prepare::user(user).ok_or(prepare::BAD_USER)) {
+                    Ok(user) => {
+                        self.state = State::LoginPassword(user);
+                        Next::Challenge(b"Password:".to_vec())
+                    }
+                    Err(why) => self.fail(FailureKind::Credentials, why),
+                }
+            }
             State::LoginPassword(user) => match text(response).map(prepare::password) {
                 Ok(Some(password)) => Next::Check { user, password },
                 Ok(None) => self.fail(FailureKind::Credentials, prepare::BAD_PASSWORD),
                 Err(why) => self.fail(FailureKind::Credentials, why),
             },
             State::ScramFirst => match First::parse(response) {
-                Ok(first) => Next::Keys(first),
-                Err(why) => self.fail(FailureKind::Malformed, why),
+                Ok(first) => {
+                    self.user = Some(first.user.clone());
+                    Next::Keys(first)
+                }
+                Err(why) => {
+                    if let Some(name) = First::name_in(response) {
+                        self.named(name.as_bytes());
+                    }
+                    self.fail(FailureKind::Malformed, why)
+                }
             },
             State::ScramFinal(user, expected) => match expected.judge(response) {
                 Ok(message) => {
@@ -153,7 +187,7 @@ mod tests {
     fn asks(next: &Next) -> String {
         match next {
             Next::Challenge(challenge) => format!("challenge {}", challenge.escape_ascii()),
-            Next::Check { user, password } => format!("check {user} {password}"),
+            Next::Check { user, password } => format!("check {user} {}", *password),
             Next::Keys(first) => format!("keys {}", first.user),
             Next::Success(user) => format!("success {user}"),
             Next::Failed(failure) => format!("{:?}: {}", failure.kind, failure.why),

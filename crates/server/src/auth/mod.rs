@@ -6,8 +6,10 @@
 //! that a flood of AUTH slows down AUTH and nothing else. Not here: the lines and base64 of SMTP, and who may relay.
 //!
 //! Invariants: success comes only from a hash, a proof or a program that said yes; a wrong password and an unknown user
-//! take the same time and get the same reply; no secret is in a message, an error or a `Debug` text.
+//! take the same time and get the same reply; no secret is in a message, an error or a `Debug` text; what held a password is wiped
+//! when it is dropped. Beyond the limits of failures (`attempts`) nothing is checked.
 
+mod attempts;
 mod dialog;
 pub mod fuzz;
 mod hash;
@@ -16,19 +18,27 @@ mod program;
 mod scram;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod users;
 
 pub use hash::{HashError, Scheme, hash_password};
 
 use crate::config;
+use crate::env::clock;
+use arc_swap::ArcSwap;
+use attempts::{AttemptLimits, Attempts, Limited};
 use dialog::{Dialog, MECHANISMS, Next};
 use mail::{EnhancedCode, Reply, ReplyCode};
+use observe::Limit;
 use smtp::server::Verdict;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
+use turns::{Turn, Turns};
 use users::{Answer, UserFile, Users};
+use zeroize::Zeroizing;
 
 /// More are forgotten, the oldest first: whoever does not fetch them does not want them.
 const PROBLEMS_MAX: usize = 100;
@@ -88,10 +98,18 @@ pub struct Authenticator {
     limits: Limits,
     /// Of the stand-in keys that an unknown user gets.
     secret: [u8; scram::KEY_OCTETS],
-    checks: Arc<Semaphore>,
+    checks: Turns,
     lookups: Arc<Semaphore>,
-    programs: Semaphore,
+    programs: Turns,
+    /// Failed logins of all sessions.
+    attempts: ArcSwap<Counted>,
     problems: Mutex<Vec<Problem>>,
+}
+
+/// What is counted, and since when.
+struct Counted {
+    attempts: Attempts,
+    began: Instant,
 }
 
 impl fmt::Debug for Authenticator {
@@ -145,11 +163,23 @@ impl Authenticator {
             program_time_max: settings.program_time_max,
             limits,
             secret: scram::random(),
-            checks: Arc::new(Semaphore::new(limits.checks_max.max(1))),
+            checks: Turns::new(limits.checks_max),
             lookups: Arc::new(Semaphore::new(4)),
-            programs: Semaphore::new(limits.programs_max.max(1)),
+            programs: Turns::new(limits.programs_max),
+            attempts: ArcSwap::from_pointee(Counted {
+                attempts: Attempts::new(AttemptLimits::new(settings, &[])),
+                began: clock::now(),
+            }),
             problems: Mutex::new(problems),
         }))
+    }
+
+    /// These networks have no limit per client, as `accept.exempt` says; what was counted by `before`, if that is some, is kept.
+    pub(crate) fn count_attempts(&self, settings: &config::Auth, exempt: &[ipnet::IpNet], before: Option<&Self>) {
+        if let Some(before) = before {
+            self.attempts.store(before.attempts.load_full());
+        }
+        self.attempts.load().attempts.replace(AttemptLimits::new(settings, exempt));
     }
 
     /// The mechanisms to offer, strongest first: none in clear unless `auth.without_tls`, none if nobody could succeed, and
@@ -209,15 +239,41 @@ impl Authenticator {
         problems.drain(..too_many);
     }
 
-    /// Runs `work` with the users on a thread that may block, when it is its turn; what it found wrong is reported.
+    /// Whether a password of this client and user may be checked; whether it goes first.
+    fn admit(&self, client: Option<IpAddr>, user: &str) -> Result<bool, Failure> {
+        let counted = self.attempts.load();
+        let now = clock::now().saturating_duration_since(counted.began);
+        counted.attempts.admit(client, user, now).map_err(Failure::limited)
+    }
+
+    /// Counts how a login ended. What was no answer about the password is not counted.
+    fn record(&self, client: Option<IpAddr>, user: &str, result: Result<(), &Failure>) {
+        let counted = self.attempts.load();
+        let now = clock::now().saturating_duration_since(counted.began);
+        match result {
+            Ok(()) => counted.attempts.succeeded(client, user, now),
+            Err(failure) if failure.kind == FailureKind::Credentials => counted.attempts.failed(client, user, now),
+            Err(_) => {}
+        }
+    }
+
+    /// Waits for a turn of a client. What failed meanwhile counts: nothing is checked beyond the limits.
+    async fn turn(&self, turns: &Turns, limit: &str, client: Option<IpAddr>, user: &str) -> Result<Turn, Failure> {
+        let is_first = self.admit(client, user)?;
+        let owner = client.map(crate::accept::limits::Key::new);
+        let turn = tokio::time::timeout(self.limits.wait_max, turns.take(owner, is_first));
+        let Ok(Some(turn)) = turn.await else { return Err(self.too_busy(limit)) };
+        self.admit(client, user)?;
+        Ok(turn)
+    }
+
+    /// Runs `work` with the users on a thread that may block; what it found wrong is reported. `turn` ends with the work.
     async fn with_users<T: Send + 'static>(
         &self,
         file: &Arc<UserFile>,
-        turns: &Arc<Semaphore>,
+        turn: impl Send + 'static,
         work: impl FnOnce(&Users) -> T + Send + 'static,
     ) -> Result<T, Failure> {
-        let turn = tokio::time::timeout(self.limits.wait_max, Arc::clone(turns).acquire_owned());
-        let Ok(Ok(turn)) = turn.await else { return Err(self.too_busy("auth.checks_max")) };
         let file = Arc::clone(file);
         let job = tokio::task::spawn_blocking(move || {
             let mut problems = Vec::new();
@@ -240,33 +296,43 @@ impl Authenticator {
         Failure::temporary(format!("{limit} checks are running and none ended within {:?}", self.limits.wait_max))
     }
 
-    async fn check(&self, user: String, password: String) -> Result<String, Failure> {
+    async fn check(
+        &self,
+        client: Option<IpAddr>,
+        user: String,
+        password: Zeroizing<String>,
+    ) -> Result<String, Failure> {
         let has_program = !self.program.is_empty();
         let mut answer = Answer::Unknown;
         if let Some(file) = &self.file {
+            let turn = self.turn(&self.checks, "auth.checks_max", client, &user).await?;
             let (user, password) = (user.clone(), password.clone());
             let work = move |users: &Users| users.check(&user, &password, has_program);
-            answer = self.with_users(file, &self.checks, work).await?;
+            answer = self.with_users(file, turn, work).await?;
         }
         if answer == Answer::Unknown && has_program {
-            let turn = tokio::time::timeout(self.limits.wait_max, self.programs.acquire()).await;
-            let Ok(Ok(_turn)) = turn else { return Err(self.too_busy("auth.programs_max")) };
+            let _turn = self.turn(&self.programs, "auth.programs_max", client, &user).await?;
             answer = program::check(&self.program, self.program_time_max, &user, &password).await;
         }
-        match answer {
-            Answer::Right => Ok(user),
+        let result = match answer {
+            Answer::Right => Ok(()),
             Answer::Wrong | Answer::Unknown => {
                 Err(Failure { kind: FailureKind::Credentials, why: "wrong password or unknown user".into() })
             }
             Answer::Failed(reason) => Err(Failure::temporary(reason)),
-        }
+        };
+        self.record(client, &user, result.as_ref().copied());
+        result.map(|()| user)
     }
 
-    async fn scram_keys(&self, user: &str) -> Result<scram::Keys, Failure> {
+    async fn scram_keys(&self, client: Option<IpAddr>, user: &str) -> Result<scram::Keys, Failure> {
         let none = || Failure { kind: FailureKind::Mechanism, why: "SCRAM-SHA-256 without a user who has keys".into() };
         let file = self.file.as_ref().ok_or_else(none)?;
+        self.admit(client, user)?;
+        let turn = tokio::time::timeout(self.limits.wait_max, Arc::clone(&self.lookups).acquire_owned());
+        let Ok(Ok(turn)) = turn.await else { return Err(self.too_busy("auth.checks_max")) };
         let (user, secret) = (user.to_owned(), self.secret);
-        self.with_users(file, &self.lookups, move |users| users.scram(&user, &secret)).await?.ok_or_else(none)
+        self.with_users(file, turn, move |users| users.scram(&user, &secret)).await?.ok_or_else(none)
     }
 }
 
@@ -275,6 +341,8 @@ impl Authenticator {
 pub struct Context {
     /// The connection is encrypted.
     pub is_encrypted: bool,
+    /// The address of the client, by which failures are counted; `None`: it has none.
+    pub client: Option<IpAddr>,
 }
 
 /// One AUTH command, up to its end.
@@ -300,6 +368,12 @@ pub enum Outcome {
 }
 
 impl Exchange {
+    /// Who the client says it is, for the log; `None`: it has not said it. Nothing of a password.
+    #[must_use]
+    pub fn user(&self) -> Option<&str> {
+        self.dialog.user()
+    }
+
     /// Starts with what AUTH said: the mechanism, and the initial response, decoded, if there was one.
     ///
     /// # Cancel safety
@@ -330,22 +404,31 @@ impl Exchange {
     }
 
     async fn follow(&mut self, mut next: Next) -> Outcome {
+        let client = self.context.client;
         loop {
             return match next {
                 Next::Challenge(challenge) => Outcome::Challenge(challenge),
-                Next::Check { user, password } => match self.authenticator.check(user, password).await {
+                Next::Check { user, password } => match self.authenticator.check(client, user, password).await {
                     Ok(user) => Outcome::Success { identity: user.into() },
                     Err(failure) => Outcome::Failed(failure),
                 },
-                Next::Keys(first) => match self.authenticator.scram_keys(&first.user).await {
+                Next::Keys(first) => match self.authenticator.scram_keys(client, &first.user).await {
                     Ok(keys) => {
                         next = self.dialog.keys(first, keys, &scram::nonce());
                         continue;
                     }
                     Err(failure) => Outcome::Failed(failure),
                 },
-                Next::Success(user) => Outcome::Success { identity: user.into() },
-                Next::Failed(failure) => Outcome::Failed(failure),
+                Next::Success(user) => {
+                    self.authenticator.record(client, &user, Ok(()));
+                    Outcome::Success { identity: user.into() }
+                }
+                Next::Failed(failure) => {
+                    if let Some(user) = self.dialog.user() {
+                        self.authenticator.record(client, user, Err(&failure));
+                    }
+                    Outcome::Failed(failure)
+                }
             };
         }
     }
@@ -373,11 +456,32 @@ pub enum FailureKind {
     Encryption,
     /// 454 4.7.0: too busy, or a program or hash that cannot be asked.
     Temporary,
+    /// 454 4.7.0: too many failures before; nothing was checked.
+    Limited {
+        /// Which limit was reached.
+        limit: Limit,
+        /// Its value.
+        max: u32,
+    },
 }
 
 impl Failure {
     fn temporary(why: String) -> Self {
         Self { kind: FailureKind::Temporary, why: why.into() }
+    }
+
+    fn limited(Limited { limit, max }: Limited) -> Self {
+        let why = format!("not checked: {} = {max} reached", limit.name());
+        Self { kind: FailureKind::Limited { limit, max }, why: why.into() }
+    }
+
+    /// The limit of failures that was reached before, if that is why.
+    #[must_use]
+    pub fn limit(&self) -> Option<Limit> {
+        match self.kind {
+            FailureKind::Limited { limit, .. } => Some(limit),
+            _ => None,
+        }
     }
 
     /// It may work later.
@@ -393,6 +497,9 @@ impl Failure {
             FailureKind::Malformed => reply(501, permanent(5, 2), "Cannot decode the response"),
             FailureKind::Mechanism => reply(504, permanent(5, 4), "Mechanism not offered"),
             FailureKind::Encryption => reply(538, permanent(7, 11), "Encryption required for this mechanism"),
+            FailureKind::Limited { .. } => {
+                reply(454, transient(7, 0), "Too many failed authentications, try again later")
+            }
             FailureKind::Temporary => reply(454, transient(7, 0), "Temporary authentication failure"),
         }
     }
@@ -443,7 +550,7 @@ pub fn test_password(authenticator: &Arc<Authenticator>, user: &str, password: &
     let runtime = runtime.map_err(|error| Some(format!("cannot start a runtime: {error}")))?;
     let user = prepare::user(user).ok_or_else(|| Some(prepare::BAD_USER.to_owned()))?;
     let password = prepare::password(password).ok_or_else(|| Some(prepare::BAD_PASSWORD.to_owned()))?;
-    match runtime.block_on(authenticator.check(user, password)) {
+    match runtime.block_on(authenticator.check(None, user, password)) {
         Ok(_) => Ok(()),
         Err(failure) if failure.is_temporary() => Err(Some(failure.why.into())),
         Err(_) => Err(None),

@@ -3,6 +3,7 @@
 //! Control characters, among them NUL, CR and LF, survive in neither.
 
 use std::borrow::Cow;
+use zeroize::Zeroizing;
 
 /// Why [`user`] said no, for the log.
 pub(super) const BAD_USER: &str = "the user name is empty, too long or has characters that SASLprep forbids";
@@ -20,9 +21,9 @@ pub(super) fn user(text: &str) -> Option<String> {
     prepared(text, USER_OCTETS_MAX).map(Cow::into_owned)
 }
 
-/// A password, prepared; `None` if there is none.
-pub(super) fn password(text: &str) -> Option<String> {
-    prepared(text, PASSWORD_OCTETS_MAX).map(Cow::into_owned)
+/// A password, prepared; `None` if there is none. It is wiped from memory when it is dropped.
+pub(super) fn password(text: &str) -> Option<Zeroizing<String>> {
+    prepared(text, PASSWORD_OCTETS_MAX).map(|password| Zeroizing::new(password.into_owned()))
 }
 
 fn prepared(text: &str, octets_max: usize) -> Option<Cow<'_, str>> {

@@ -8,6 +8,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
+use zeroize::Zeroizing;
 
 use super::users::Answer;
 
@@ -38,7 +39,7 @@ pub(super) async fn check(argv: &[String], time_max: Duration, user: &str, passw
     let mut input = child.stdin.take();
     let asked = tokio::time::timeout(time_max, async {
         if let Some(mut input) = input.take() {
-            let question = [user.as_bytes(), b"\0", password.as_bytes(), b"\0"].concat();
+            let question = Zeroizing::new([user.as_bytes(), b"\0", password.as_bytes(), b"\0"].concat());
             // A program that does not read still answers with its exit status.
             drop(input.write_all(&question).await);
         }

@@ -12,6 +12,7 @@ use base64ct::{Base64, Encoding as _};
 use std::fmt;
 use std::num::NonZeroU32;
 use subtle::ConstantTimeEq as _;
+use zeroize::Zeroizing;
 
 use super::prepare;
 
@@ -45,10 +46,11 @@ impl Keys {
     /// Derives the keys; takes about 0.5 µs per iteration.
     // RFC 5802 §3: SaltedPassword, ClientKey, StoredKey, ServerKey
     pub(super) fn derive(password: &str, salt: Vec<u8>, iterations: NonZeroU32) -> Self {
-        let mut salted = [0; KEY_OCTETS];
-        pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, iterations, &salt, password.as_bytes(), &mut salted);
-        let client = hmac_sha256(&salted, b"Client Key");
-        Self { iterations, salt, stored: sha256(&client), server: hmac_sha256(&salted, b"Server Key") }
+        // Whoever has one of these two can log in.
+        let mut salted = Zeroizing::new([0; KEY_OCTETS]);
+        pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, iterations, &salt, password.as_bytes(), &mut *salted);
+        let client = Zeroizing::new(hmac_sha256(&*salted, b"Client Key"));
+        Self { iterations, salt, stored: sha256(&*client), server: hmac_sha256(&*salted, b"Server Key") }
     }
 
     /// Whether these are the keys of `password`, for mechanisms that send it. As slow as [`Self::derive`].
@@ -112,6 +114,12 @@ pub(super) struct First {
 }
 
 impl First {
+    /// The user name of a message, as far as there is one, for the log.
+    pub(super) fn name_in(message: &[u8]) -> Option<String> {
+        let name = message.split(|octet| *octet == b',').find_map(|part| part.strip_prefix(b"n="))?;
+        Some(String::from_utf8_lossy(name).into_owned())
+    }
+
     /// Reads client-first-message. The reason of a failure is for the log.
     // RFC 5802 §7
     pub(super) fn parse(message: &[u8]) -> Result<Self, &'static str> {
@@ -183,9 +191,9 @@ impl Expected {
         let proof = decode_key(proof).ok_or("SCRAM: the proof is not the base64 of 32 octets")?;
         let auth_message = [self.opening.as_bytes(), without_proof.as_bytes()].concat();
         // RFC 5802 §3: ClientKey = ClientProof XOR ClientSignature; H(ClientKey) must be StoredKey
-        let mut client = hmac_sha256(&self.keys.stored, &auth_message);
+        let mut client = Zeroizing::new(hmac_sha256(&self.keys.stored, &auth_message));
         client.iter_mut().zip(proof).for_each(|(signature, proof)| *signature ^= proof);
-        if bool::from(sha256(&client).ct_eq(&self.keys.stored)) {
+        if bool::from(sha256(&*client).ct_eq(&self.keys.stored)) {
             let signature = hmac_sha256(&self.keys.server, &auth_message);
             return Ok(format!("v={}", Base64::encode_string(&signature)).into_bytes());
         }

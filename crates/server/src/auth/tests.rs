@@ -16,8 +16,8 @@ pub(super) const BERT: &str = "bert:$6$rounds=1000$abc./$8LjNRo/jYFoFnZVEDY.WHf3
 pub(super) const CARL: &str = "carl:SCRAM-SHA-256$4096:MDEyMzQ1Njc4OWFiY2RlZg==$JpAUZumOjXyzPiF3apMyZ6C6HmlxiUUiv3+qbZU3UX4=:\
                                btcFExTL8Y1NRgEAxOzDJNKthvFogEoOW9nLno5kRC8=";
 
-const TLS: Context = Context { is_encrypted: true };
-const CLEAR: Context = Context { is_encrypted: false };
+const TLS: Context = Context { is_encrypted: true, client: None };
+const CLEAR: Context = Context { is_encrypted: false, client: None };
 
 /// A directory that lives as long as the authenticator is used.
 struct Rig {
@@ -32,6 +32,10 @@ fn settings(file: Option<PathBuf>, program: &[&str]) -> config::Auth {
         program: program.iter().map(|&part| part.to_owned()).collect(),
         program_time_max: Duration::from_secs(60),
         without_tls: false,
+        failures_per_client: 20,
+        failures_per_user: 60,
+        failures_window: Duration::from_secs(3_600),
+        recipients_hour_max: 0,
     }
 }
 

@@ -73,6 +73,10 @@ pub(super) fn config(n: u8) -> Config {
             program: vec![text.clone(); n.into()],
             program_time_max: time,
             without_tls: n == 1,
+            failures_per_client: n.into(),
+            failures_per_user: n.into(),
+            failures_window: time,
+            recipients_hour_max: n.into(),
         },
         tls: Tls {
             certificate: vec![PathBuf::from(&text); n.into()],

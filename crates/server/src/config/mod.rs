@@ -325,6 +325,14 @@ pub struct Auth {
     pub program_time_max: Duration,
     /// Offer AUTH without TLS too.
     pub without_tls: bool,
+    /// Failed logins of a client in the window; 0 no limit.
+    pub failures_per_client: u32,
+    /// Failed logins of a user in the window; 0 no limit.
+    pub failures_per_user: u32,
+    /// The time in which they count.
+    pub failures_window: Duration,
+    /// Recipients of a login in an hour; 0 no limit.
+    pub recipients_hour_max: u32,
 }
 
 /// Certificates.

@@ -58,6 +58,8 @@ pub struct Status {
     pub queues_only: bool,
     /// The fullest destinations, as `queue destinations` shows them.
     pub fullest: Vec<Value>,
+    /// Logins that had more than `auth.recipients_hour_max` recipients in the last hour.
+    pub logins_over: Vec<Value>,
     /// Files in the pickup directory that are not taken yet.
     pub pickup_files: u64,
     /// So many that somebody may hand in no more.
@@ -155,6 +157,7 @@ impl Status {
                 "accepted_per_second": self.accepted_rate,
             },
             "recipients": { "refused": self.recipients_refused },
+            "logins_over": self.logins_over,
             "deliveries": self.deliveries.map(|Deliveries { sent, deferred, failed, sent_rate, connections, connections_max, silent, silent_max }| {
                 json!({
                     "sent": sent, "deferred": deferred, "failed": failed, "sent_per_second": sent_rate,

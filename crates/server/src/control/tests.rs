@@ -319,6 +319,7 @@ fn a_status_is_one_line() {
         accepted_rate: 0.5,
         deliveries: Some(Deliveries { sent: 30, deferred: 4, failed: 1, silent: 7, ..Deliveries::default() }),
         queues_only: true,
+        logins_over: vec![json!({ "user": "ann", "client": "192.0.2.1", "recipients": 9, "ago": 1 })],
         fullest: vec![json!({ "destination": "b.test", "recipients": 9 })],
         log_dropped: 0,
         pickup_files: 0,
@@ -337,6 +338,7 @@ fn a_status_is_one_line() {
     assert_eq!((&value["spool"]["messages"], &value["connections"]["open"]), (&json!(12), &json!(3)));
     assert_eq!((&value["queue"]["waiting"], &value["queue"]["held"]), (&json!(17), &json!(3)));
     assert_eq!(value["queue"]["fullest"][0]["destination"], "b.test");
+    assert_eq!(value["logins_over"][0]["user"], "ann");
     assert_eq!(value["deliveries"]["connections"]["silent"], 7);
     assert_eq!((&value["deliveries"]["sent"], &value["messages"]["accepted_per_second"]), (&json!(30), &json!(0.5)));
 }

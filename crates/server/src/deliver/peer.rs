@@ -171,7 +171,7 @@ fn login_of(login: &Tagged<AuthInfo>, config: &Config) -> Login {
             .as_ref()
             .filter(|user| identity.as_ref().is_some_and(|own| own != *user))
             .map(|user| user.as_str().into()),
-        password: decoded.unwrap_or_else(|| password.as_bytes().to_vec()).into(),
+        password: decoded.unwrap_or_else(|| password.as_bytes().to_vec()).into_boxed_slice().into(),
         mechanisms: if mechanisms.is_empty() { Mechanism::ALL.to_vec() } else { known },
         in_clear: config.route.login_in_clear,
         is_required: !login.is_default(),

@@ -4,18 +4,21 @@
 use super::Connection;
 use crate::admit::Facts;
 use crate::admit::dnsbl::Listings;
+use crate::admit::logins::Allowance;
 use crate::auth::{self, Outcome};
 use crate::commit::Content;
 use crate::dns::ClientName;
 use crate::env::clock;
 use crate::tls::Shown;
-use mail::{Received, Reply, ReplyCode};
+use mail::{Client, Received, Reply, ReplyCode};
 use observe::Ruleset;
 use smtp::server::{Dialect, Question, Verdict};
 use smtp::trace::Trace;
 use spool::{Error, Pressure};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use zeroize::Zeroizing;
 
 impl Connection {
     /// Answers what needs no waiting. `false`: the question is still open.
@@ -46,11 +49,15 @@ impl Connection {
                 self.session.answer(verdict, now);
             }
             Question::Recipient => {
+                if let Some(refusal) = self.refuse_login() {
+                    self.session.answer(refusal, now);
+                    return true;
+                }
                 if let Some(routing) = self.routing.clone() {
                     return self.answer_routed(&routing, question, now);
                 }
                 let verdict = self.admit_recipient();
-                self.session.answer(verdict, now);
+                self.answer_recipient(verdict, now);
             }
             Question::Data => self.begin_message(now),
             Question::Verify => {
@@ -230,18 +237,22 @@ impl Connection {
     }
 
     async fn authenticate(&mut self, question: Question) {
-        let response = self.session.auth_response().map(<[u8]>::to_vec);
+        let response = self.session.auth_response().map(|response| Zeroizing::new(response.to_vec()));
         let outcome = match (question, self.exchange.as_mut()) {
-            (Question::AuthResponse, Some(exchange)) => exchange.respond(response.as_deref().unwrap_or_default()).await,
+            (Question::AuthResponse, Some(exchange)) => {
+                exchange.respond(response.as_ref().map(|response| response.as_slice()).unwrap_or_default()).await
+            }
             _ => {
                 let Some(authenticator) = self.service.live.load().authenticator.clone() else {
                     let refusal = Verdict::Refuse(reply(454, "4.7.0 Temporary authentication failure"));
                     return self.session.auth_failed(refusal, self.elapsed());
                 };
                 self.failures.get_or_insert_with(|| authenticator.failures());
-                let context = auth::Context { is_encrypted: self.session.tls().is_some() };
+                let context = auth::Context { is_encrypted: self.session.tls().is_some(), client: self.client_ip() };
                 let exchange = self.exchange.insert(authenticator.exchange(context));
-                exchange.start(self.session.auth_mechanism(), response.as_deref()).await
+                exchange
+                    .start(self.session.auth_mechanism(), response.as_ref().map(|response| response.as_slice()))
+                    .await
             }
         };
         match outcome {
@@ -251,7 +262,7 @@ impl Connection {
                 self.session.auth_succeeded(&identity, self.elapsed());
             }
             Outcome::Failed(failure) => {
-                self.report_auth_failure(&failure.why);
+                self.report_auth_failure(&failure);
                 let (verdict, pause) = match &mut self.failures {
                     Some(failures) => failures.verdict(&failure),
                     None => (Verdict::Refuse(reply(454, "4.7.0 Temporary authentication failure")), Duration::ZERO),
@@ -261,6 +272,32 @@ impl Connection {
             }
         }
         self.exchange = None;
+    }
+
+    /// The address of the client; `None`: a process of this machine.
+    pub(super) fn client_ip(&self) -> Option<IpAddr> {
+        if let Client::Network(address) = self.session.client() { Some(address.ip().to_canonical()) } else { None }
+    }
+
+    /// A recipient is refused when its login has had too many in the last hour.
+    fn refuse_login(&mut self) -> Option<Verdict> {
+        let user = self.session.identity()?;
+        let max = self.service.live.load().config.auth.recipients_hour_max;
+        let now = clock::now().saturating_duration_since(self.service.began);
+        let Allowance::Over { count, is_first } = self.service.logins.ask(user, self.client_ip(), max, now) else {
+            return None;
+        };
+        self.report_login_over(is_first.then_some(count), max);
+        let refusal = reply(452, "4.7.1 Too many recipients of your login in an hour, try again later");
+        Some(self.refuse(Ruleset::Rcpt, Verdict::Refuse(refusal)))
+    }
+
+    /// Answers RCPT; a recipient that is accepted counts for its login.
+    pub(super) fn answer_recipient(&mut self, verdict: Verdict, now: Duration) {
+        if let (Verdict::Accept | Verdict::AcceptWith(_), Some(user)) = (&verdict, self.session.identity()) {
+            self.service.logins.count(user, clock::now().saturating_duration_since(self.service.began));
+        }
+        self.session.answer(verdict, now);
     }
 
     pub(super) fn received(&self) -> Received {

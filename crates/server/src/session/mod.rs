@@ -30,7 +30,7 @@ use crate::routing::plan::Plan;
 use crate::service::{Lane, Service, Stop};
 use mail::QueueId;
 use outside::Outside;
-use smtp::server::{Session, Step};
+use smtp::server::{Question, Session, Step};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
@@ -308,7 +308,13 @@ impl Connection {
                 _ => Event::Step(self.advance(input)),
             });
             match read {
-                Poll::Ready(event) => Poll::Ready(event),
+                Poll::Ready(event) => {
+                    // Here and not later: another thread may go on with the answer.
+                    if let Ok(Event::Step(Step::Ask(Question::Auth | Question::AuthResponse))) = &event {
+                        Transport::wipe_input();
+                    }
+                    Poll::Ready(event)
+                }
                 Poll::Pending => wait.poll(context, deadline).map(|()| Ok(Event::Woken)),
             }
         })

@@ -2,6 +2,7 @@
 
 use super::{Connection, End};
 use crate::service::Service;
+use crate::auth::{Exchange, Failure};
 use crate::tls::HandshakeError;
 use mail::{Envelope, QueueId, ReplyClass};
 use observe::{Event, Limit, Relay, Ruleset, Severity};
@@ -142,6 +143,9 @@ impl Connection {
     pub(super) fn report_notes(&mut self) {
         for note in self.session.take_notes() {
             self.report_note(&note);
+            if let Note::AuthFailed { .. } = note {
+                self.exchange = None;
+            }
             if let Note::Content { bytes, .. } = note {
                 self.refused += 1;
                 self.refused_bytes = bytes;
@@ -182,7 +186,8 @@ impl Connection {
                 service.tell(&Event::BareNewline { id: self.id, relay, refused });
             }
             Note::AuthFailed { mechanism } => {
-                service.tell(&Event::AuthFailed { relay, identity: None, mechanism, reason: "given up by the client" });
+                let identity = self.exchange.as_ref().and_then(Exchange::user);
+                service.tell(&Event::AuthFailed { relay, identity, mechanism, reason: "given up by the client" });
             }
         }
     }
@@ -219,9 +224,22 @@ impl Connection {
     }
 
     /// A user is not known.
-    pub(super) fn report_auth_failure(&self, reason: &str) {
-        let mechanism = self.session.auth_mechanism();
-        self.service.tell(&Event::AuthFailed { relay: self.relay(), identity: None, mechanism, reason });
+    pub(super) fn report_auth_failure(&self, failure: &Failure) {
+        let (mechanism, reason) = (self.session.auth_mechanism(), &*failure.why);
+        let identity = self.exchange.as_ref().and_then(Exchange::user);
+        self.service.tell(&Event::AuthFailed { relay: self.relay(), identity, mechanism, reason });
+        if let Some(limit) = failure.limit() {
+            self.report_limit(limit.name());
+        }
+    }
+
+    /// A login has had too many recipients; `count`: an operator is to be told now.
+    pub(super) fn report_login_over(&self, count: Option<u32>, max: u32) {
+        if let (Some(count), Some(identity)) = (count, self.session.identity()) {
+            let (relay, count, max) = (self.relay(), count.into(), max.into());
+            self.service.tell(&Event::LoginOverLimit { relay, identity, count, max });
+        }
+        self.report_limit(Limit::AuthRecipientsHourMax.name());
     }
 
     /// A fault of ours.

@@ -219,7 +219,9 @@ impl Connection {
             }
             let ruled = Routing::decide_at_once(|ask| subject.judge_recipient(admission, &candidate, ask));
             let Some(ruled) = ruled.filter(|ruled| !self.has_to_merge(ruled)) else { return false };
-            self.rule_recipient(&candidate, ruled)
+            let verdict = self.rule_recipient(&candidate, ruled);
+            self.answer_recipient(verdict, now);
+            return true;
         };
         self.session.answer(verdict, now);
         true
@@ -274,7 +276,9 @@ impl Connection {
             {
                 ruled = Err(error.to_string().into());
             }
-            self.rule_recipient(&candidate, ruled)
+            let verdict = self.rule_recipient(&candidate, ruled);
+            let now = self.elapsed();
+            return self.answer_recipient(verdict, now);
         };
         let now = self.elapsed();
         self.session.answer(verdict, now);

@@ -116,6 +116,7 @@ impl Rig {
             outcomes: crate::outcome::Outcomes::default(),
             tally: crate::tally::Tally::default(),
             expansions: crate::routing::expansions::Expansions::new(),
+            logins: crate::admit::logins::Logins::default(),
             pickup: crate::pickup::Waiting::default(),
             stop: Stop::default(),
             behaviour: None,

@@ -12,6 +12,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
+use zeroize::Zeroize as _;
 
 use crate::commit::READ_BYTES;
 
@@ -49,6 +50,11 @@ impl Transport {
             ready!(self.poll_read(context, &mut input))?;
             Poll::Ready(Ok(uses(input.filled())))
         })
+    }
+
+    /// Wipes the buffer of this thread: what was read held a password.
+    pub(crate) fn wipe_input() {
+        INPUT.with_borrow_mut(|buffer| buffer.zeroize());
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>, input: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {

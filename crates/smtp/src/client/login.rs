@@ -1,12 +1,13 @@
 //! Logging in at a server: PLAIN, LOGIN and CRAM-MD5.
 //!
 //! One mechanism is tried, the first that both sides have. A password crosses a connection in clear only where the settings say
-//! so. No value here shows its password in `Debug`.
+//! so. No value here shows its password in `Debug`, and each wipes it from memory when it is dropped.
 
 use std::fmt;
 
 use mail::base64;
 use md5::{Digest as _, Md5};
+use zeroize::Zeroizing;
 
 use super::offers::Mechanisms;
 
@@ -59,7 +60,7 @@ pub struct Login {
     /// For whom, if that is somebody else; only PLAIN can say it.
     pub on_behalf_of: Option<Box<str>>,
     /// The password.
-    pub password: Box<[u8]>,
+    pub password: Zeroizing<Box<[u8]>>,
     /// Which are tried, in their order.
     pub mechanisms: Vec<Mechanism>,
     /// The password may be said without TLS.
@@ -111,9 +112,12 @@ pub(super) struct Exchange {
 
 impl Exchange {
     /// Begins; the command without its line end.
-    pub(super) fn begin(login: &Login, mechanism: Mechanism) -> (Self, String) {
+    pub(super) fn begin(login: &Login, mechanism: Mechanism) -> (Self, Zeroizing<String>) {
         let mut exchange = Self { mechanism, answers: 0 };
-        let mut command = format!("AUTH {}", mechanism.as_str());
+        // With room for all of it, so that no copy is left behind.
+        let mut command = Zeroizing::new(String::with_capacity(COMMAND_OCTETS_MAX));
+        command.push_str("AUTH ");
+        command.push_str(mechanism.as_str());
         if mechanism == Mechanism::Plain {
             let answer = coded(&plain(login));
             if command.len() + 1 + answer.len() <= COMMAND_OCTETS_MAX {
@@ -126,7 +130,7 @@ impl Exchange {
     }
 
     /// The answer to a challenge, coded; `None`: the mechanism has none.
-    pub(super) fn answer(&mut self, login: &Login, challenge: &[u8]) -> Option<String> {
+    pub(super) fn answer(&mut self, login: &Login, challenge: &[u8]) -> Option<Zeroizing<String>> {
         self.answers += 1;
         match (self.mechanism, self.answers) {
             (Mechanism::Plain, 1) => Some(coded(&plain(login))),
@@ -148,28 +152,30 @@ impl Exchange {
 }
 
 // RFC 4616 §2: for whom, as whom, password
-fn plain(login: &Login) -> Vec<u8> {
+fn plain(login: &Login) -> Zeroizing<Vec<u8>> {
     let on_behalf_of = login.on_behalf_of.as_deref().unwrap_or_default();
-    [on_behalf_of.as_bytes(), b"\0", login.user.as_bytes(), b"\0", &login.password].concat()
+    [on_behalf_of.as_bytes(), b"\0", login.user.as_bytes(), b"\0", &login.password].concat().into()
 }
 
-fn coded(octets: &[u8]) -> String {
-    base64::encode(octets).map(char::from).collect()
+fn coded(octets: &[u8]) -> Zeroizing<String> {
+    let mut text = Zeroizing::new(String::with_capacity(octets.len().div_ceil(3) * 4));
+    text.extend(base64::encode(octets).map(char::from));
+    text
 }
 
 // RFC 2104 §2
 fn hmac_md5(key: &[u8], text: &[u8]) -> [u8; 16] {
-    let mut block = [0_u8; 64];
-    let hashed: [u8; 16];
+    let mut block = Zeroizing::new([0_u8; 64]);
+    let hashed: Zeroizing<[u8; 16]>;
     let key = if key.len() > block.len() {
-        hashed = Md5::digest(key).into();
-        &hashed
+        hashed = Zeroizing::new(Md5::digest(key).into());
+        &hashed[..]
     } else {
         key
     };
     block.iter_mut().zip(key).for_each(|(octet, key)| *octet = *key);
-    let inner = Md5::new().chain_update(block.map(|octet| octet ^ 0x36)).chain_update(text).finalize();
-    Md5::new().chain_update(block.map(|octet| octet ^ 0x5c)).chain_update(inner).finalize().into()
+    let inner = Md5::new().chain_update(*Zeroizing::new(block.map(|octet| octet ^ 0x36))).chain_update(text).finalize();
+    Md5::new().chain_update(*Zeroizing::new(block.map(|octet| octet ^ 0x5c))).chain_update(inner).finalize().into()
 }
 
 #[cfg(test)]
@@ -180,7 +186,7 @@ mod tests {
         Login {
             user: "tim".into(),
             on_behalf_of: None,
-            password: (*b"tanstaaftanstaaf").into(),
+            password: Box::<[u8]>::from(*b"tanstaaftanstaaf").into(),
             mechanisms: Mechanism::ALL.to_vec(),
             in_clear: false,
             is_required: true,
@@ -191,10 +197,10 @@ mod tests {
     #[test]
     fn cram_md5_is_as_the_rfc_has_it() {
         let (mut exchange, command) = Exchange::begin(&login(), Mechanism::CramMd5);
-        assert_eq!(command, "AUTH CRAM-MD5");
+        assert_eq!(*command, "AUTH CRAM-MD5");
         let challenge = b"PDE4OTYuNjk3MTcwOTUyQHBvc3RvZmZpY2UucmVzdG9uLm1jaS5uZXQ+";
         let answer = exchange.answer(&login(), challenge);
-        assert_eq!(answer.as_deref(), Some("dGltIGI5MTNhNjAyYzdlZGE3YTQ5NWI0ZTZlNzMzNGQzODkw"));
+        assert_eq!(answer.as_deref().map(String::as_str), Some("dGltIGI5MTNhNjAyYzdlZGE3YTQ5NWI0ZTZlNzMzNGQzODkw"));
         assert_eq!(exchange.answer(&login(), challenge), None);
         let hex: String = hmac_md5(&[0xaa; 80], b"Test Using Larger Than Block-Size Key - Hash Key First")
             .iter()
@@ -206,13 +212,14 @@ mod tests {
     // RFC 4616 §4 (test), RFC 4954 §4 (test)
     #[test]
     fn plain_goes_with_the_command_where_it_fits() {
-        let mut login = Login { on_behalf_of: Some("Ursel".into()), password: (*b"xipj3plmq").into(), ..login() };
+        let mut login =
+            Login { on_behalf_of: Some("Ursel".into()), password: Box::<[u8]>::from(*b"xipj3plmq").into(), ..login() };
         login.user = "Kurt".into();
         let (_, command) = Exchange::begin(&login, Mechanism::Plain);
-        assert_eq!(command, format!("AUTH PLAIN {}", coded(b"Ursel\0Kurt\0xipj3plmq")));
-        login.password = vec![b'x'; 500].into();
+        assert_eq!(*command, format!("AUTH PLAIN {}", *coded(b"Ursel\0Kurt\0xipj3plmq")));
+        login.password = vec![b'x'; 500].into_boxed_slice().into();
         let (mut exchange, command) = Exchange::begin(&login, Mechanism::Plain);
-        assert_eq!(command, "AUTH PLAIN");
+        assert_eq!(*command, "AUTH PLAIN");
         assert_eq!(exchange.answer(&login, b"").map(|answer| answer.len()), Some(684));
     }
 

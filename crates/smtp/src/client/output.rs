@@ -8,6 +8,7 @@ use std::fmt;
 use std::io::IoSlice;
 
 use bytes::{Buf as _, Bytes, BytesMut};
+use zeroize::Zeroize as _;
 
 /// Pieces shorter than this are copied: a slice of their own would cost more.
 const COPY_OCTETS: usize = 512;
@@ -24,6 +25,8 @@ pub(super) struct Output {
     tail_octets: usize,
     written: u64,
     sent: u64,
+    /// The tail holds a secret: what was sent of it is wiped.
+    is_secret: bool,
 }
 
 impl Output {
@@ -58,6 +61,15 @@ impl Output {
         fmt::Write::write_fmt(&mut Text(self), text).expect("writing to memory succeeds");
     }
 
+    /// Appends a line with a password, without its end. It is wiped from memory as it is sent.
+    pub(super) fn secret(&mut self, line: &[u8]) {
+        // With room for all of it, so that no copy is left behind.
+        self.tail.reserve(line.len() + 2);
+        self.is_secret = true;
+        self.text(line);
+        self.text(b"\r\n");
+    }
+
     /// Appends a piece of content.
     pub(super) fn piece(&mut self, piece: Bytes) {
         if piece.len() < COPY_OCTETS {
@@ -90,6 +102,9 @@ impl Output {
             self.pieces.pop_front();
         }
         assert!(left <= self.tail.len(), "{octets} octets sent, which is more than there were");
+        if self.is_secret {
+            self.tail.get_mut(..left).unwrap_or_default().zeroize();
+        }
         self.tail.advance(left);
         self.sent += octets as u64;
         if self.is_empty() && self.tail_octets > IDLE_OCTETS {
@@ -97,14 +112,27 @@ impl Output {
             self.pieces.shrink_to(8);
         }
         if self.is_empty() {
-            self.tail_octets = 0;
+            (self.tail_octets, self.is_secret) = (0, false);
         }
     }
 
     /// Nothing more is sent. What waited keeps its positions, and counts as not sent for ever.
     pub(super) fn clear(&mut self) {
         self.pieces = VecDeque::new();
+        self.wipe();
         self.tail = BytesMut::new();
+    }
+
+    fn wipe(&mut self) {
+        if self.is_secret {
+            self.tail.zeroize();
+        }
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        self.wipe();
     }
 }
 

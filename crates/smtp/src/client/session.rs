@@ -339,7 +339,7 @@ impl Session {
         match login.choose(self.offers.mechanisms, self.is_encrypted) {
             Ok(mechanism) => {
                 let (exchange, command) = Exchange::begin(&login, mechanism);
-                self.out.write(format_args!("{command}\r\n"));
+                self.out.secret(command.as_bytes());
                 self.exchange = Some(exchange);
                 self.phase = Phase::Login;
             }
@@ -368,7 +368,7 @@ impl Session {
                 let answer =
                     login.zip(self.exchange.as_mut()).and_then(|(login, exchange)| exchange.answer(login, challenge));
                 match answer {
-                    Some(answer) => self.out.write(format_args!("{answer}\r\n")),
+                    Some(answer) => self.out.secret(answer.as_bytes()),
                     None => self.lose(Loss::Protocol("the server asks for more than the mechanism of AUTH has")),
                 }
             }

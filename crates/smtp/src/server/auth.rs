@@ -1,20 +1,28 @@
 //! AUTH: the lines of an exchange. What they say is the driver's and the mechanism's affair.
 //!
+//! Responses hold passwords: they are wiped when they are replaced or the exchange is over, and so are lines that came in pieces.
 //! Base64 is read and written here; the exchange ends by the driver's verdict, by `*`, or by a line that cannot be read.
 
+use std::fmt;
 use std::time::Duration;
 
 use mail::base64;
+use zeroize::Zeroizing;
 
 use super::replies::Refusal;
 use super::session::{Asked, Phase, Session, check_class};
 use super::{Note, Question, Step, Verdict};
 
 /// An exchange that has begun.
-#[derive(Debug)]
 pub(super) struct Exchange {
     mechanism: Box<str>,
-    response: Option<Vec<u8>>,
+    response: Option<Zeroizing<Vec<u8>>>,
+}
+
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exchange").field("mechanism", &self.mechanism).finish_non_exhaustive()
+    }
 }
 
 impl Session {
@@ -27,7 +35,7 @@ impl Session {
     /// The client's response, decoded. `None` at [`Question::Auth`] when it gave no initial one.
     #[must_use]
     pub fn auth_response(&self) -> Option<&[u8]> {
-        self.exchange.as_ref().and_then(|exchange| exchange.response.as_deref())
+        self.exchange.as_ref().and_then(|exchange| exchange.response.as_ref()).map(|response| response.as_slice())
     }
 
     /// Answers Auth and AuthResponse: the exchange goes on. Data that the mechanism sends with success is a last
@@ -116,9 +124,9 @@ impl Session {
             let response = match initial {
                 None => None,
                 // RFC 4954 §4: "=" is an initial response of no octets
-                Some(b"=") => Some(Vec::new()),
+                Some(b"=") => Some(Zeroizing::default()),
                 Some(text) => match base64::decode(text) {
-                    Some(response) => Some(response),
+                    Some(response) => Some(Zeroizing::new(response)),
                     None => {
                         self.refuse(b"AUTH", &Refusal::AuthCoding);
                         return None;
@@ -143,7 +151,7 @@ impl Session {
         match decoded {
             Ok(response) => {
                 if let Some(exchange) = &mut self.exchange {
-                    exchange.response = Some(response);
+                    exchange.response = Some(Zeroizing::new(response));
                 }
                 self.ask(Asked::Auth, Question::AuthResponse)
             }

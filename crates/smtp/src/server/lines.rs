@@ -5,6 +5,7 @@
 //! that matters, is judged by the session.
 
 use memchr::memchr;
+use zeroize::Zeroize as _;
 
 /// The line that has not yet ended.
 #[derive(Debug, Default)]
@@ -51,6 +52,8 @@ impl LineReader {
 
     /// Takes the buffer back for the next line.
     pub(super) fn give_back(&mut self, mut buffer: Vec<u8>) {
+        // It may have been a line with a password.
+        buffer.zeroize();
         // A client that once sent a long AUTH line need not cost its memory for hours.
         if buffer.capacity() <= 1_024 {
             buffer.clear();

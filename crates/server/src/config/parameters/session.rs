@@ -265,6 +265,46 @@ pub(super) static AUTH: Section = Section {
             "offer AUTH on connections without TLS too",
             "PLAIN and LOGIN then send passwords that everybody on the way can read.",
         ),
+        fixed(
+            "auth.failures_per_client",
+            at!(auth.failures_per_client),
+            count("failures"),
+            "20",
+            "10",
+            "failed logins of one client in auth.failures_window before no more is checked (454 4.7.0); 0 for no limit",
+            "A client is an IPv4 address or an IPv6 /64, in all its sessions. A user who has logged in from there lately has a count of \
+             his own. Clients in accept.exempt have no such limit: many users log in from them.",
+        ),
+        fixed(
+            "auth.failures_per_user",
+            at!(auth.failures_per_user),
+            count("failures"),
+            "60",
+            "30",
+            "failed logins of one user from all clients in auth.failures_window before no more is checked (454 4.7.0); 0 for no limit",
+            "Against guessing from many addresses. The user himself goes on to log in from where he has lately; from a new \
+             address he has to wait.",
+        ),
+        fixed(
+            "auth.failures_window",
+            at!(auth.failures_window),
+            seconds(10, DAY),
+            "1h",
+            "10m",
+            "the time in which failed logins count",
+            "It slides by sixths.",
+        ),
+        fixed(
+            "auth.recipients_hour_max",
+            at!(auth.recipients_hour_max),
+            count("recipients"),
+            "1000",
+            "200",
+            "recipients of one login in an hour (452 4.7.1); 0 for no limit",
+            "With a stolen password a spammer sends as fast as he may. Recipients count when they are accepted, in all sessions of the \
+             login; its further mail waits at the client, and a critical line of the log names it. Raise it where lists or programs \
+             send with a login.",
+        ),
     ],
 };
 
