@@ -187,7 +187,7 @@ mod tests {
     fn asks(next: &Next) -> String {
         match next {
             Next::Challenge(challenge) => format!("challenge {}", challenge.escape_ascii()),
-            Next::Check { user, password } => format!("check {user} {}", *password),
+            Next::Check { user, password } => format!("check {user} {}", password.as_str()),
             Next::Keys(first) => format!("keys {}", first.user),
             Next::Success(user) => format!("success {user}"),
             Next::Failed(failure) => format!("{:?}: {}", failure.kind, failure.why),

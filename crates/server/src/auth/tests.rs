@@ -173,7 +173,7 @@ async fn a_program_is_asked_about_users_who_are_not_in_the_file() {
 #[tokio::test]
 async fn a_flood_waits_its_turn_and_then_gets_454() {
     let rig = rig_with(&[], Limits { checks_max: 1, wait_max: Duration::ZERO, ..Limits::default() });
-    let turn = Arc::clone(&rig.authenticator.checks).acquire_owned().await.unwrap();
+    let turn = rig.authenticator.checks.take(None, false).await.unwrap();
     let answers = talk(&rig, "PLAIN", Some(b"\0anna\0anna's"), &[]).await;
     assert!(answers[0].starts_with("454 auth.checks_max"), "{answers:?}");
     drop(turn);
