@@ -501,6 +501,7 @@ impl House {
                 left: at.saturating_duration_since(clock::now()),
             }),
             config: self.source.as_ref().and_then(|source| source.path.clone()),
+            hardening: self.hardening.as_ref().map(|hardening| hardening.text().to_owned()),
             listen: self.open_listeners().iter().map(|one| one.address.to_string()).collect(),
             connections: u64::try_from(service.stop.open()).unwrap_or(u64::MAX),
             connections_max: live.config.accept.connections_max.into(),

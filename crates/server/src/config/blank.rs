@@ -20,16 +20,7 @@ pub(super) fn config(n: u8) -> Config {
     let networks = vec![IpAddr::from(Ipv4Addr::LOCALHOST).into(); n.into()];
     Config {
         hostname: text.clone(),
-        server: Server {
-            threads: n.into(),
-            user: text.clone(),
-            group: text.clone(),
-            shutdown_grace: time,
-            landlock: n == 1,
-            landlock_read: vec![PathBuf::from(&text); n.into()],
-            landlock_write: vec![PathBuf::from(&text); n.into()],
-            seccomp: n == 1,
-        },
+        server: server(n),
         spool: Spool {
             path: PathBuf::from(&text),
             size_max: n.into(),
@@ -128,6 +119,21 @@ pub(super) fn config(n: u8) -> Config {
 #[cfg(test)]
 pub(crate) fn filled() -> Config {
     config(1)
+}
+
+fn server(n: u8) -> Server {
+    let text = "x".repeat(n.into());
+    let paths = vec![PathBuf::from(&text); n.into()];
+    Server {
+        threads: n.into(),
+        user: text.clone(),
+        group: text,
+        shutdown_grace: Duration::from_secs(n.into()),
+        landlock: n == 1,
+        landlock_read: paths.clone(),
+        landlock_write: paths,
+        seccomp: n == 1,
+    }
 }
 
 fn access(n: u8) -> AccessRules {

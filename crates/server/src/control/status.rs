@@ -33,6 +33,8 @@ pub struct Status {
     pub stopping: Option<Stopping>,
     /// The file of the configuration in force, if there is one.
     pub config: Option<PathBuf>,
+    /// What the process has given up after its start, if it is no sink.
+    pub hardening: Option<String>,
     /// Addresses that are listened on.
     pub listen: Vec<String>,
     /// Sessions that are open now.
@@ -144,6 +146,7 @@ impl Status {
                 json!({ "deliveries": deliveries, "seconds_left": left.as_secs() })
             }),
             "config": self.config.as_ref().map(|path| path.display().to_string()),
+            "hardening": self.hardening,
             "listen": self.listen,
             "connections": {
                 "open": self.connections,

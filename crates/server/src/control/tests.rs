@@ -326,6 +326,7 @@ fn a_status_is_one_line() {
         pickup_full: false,
         expansions: ExpansionFigures::default(),
         spool_path: "/var/spool".into(),
+        hardening: Some("seccomp in force".into()),
         file_system: "tmpfs".into(),
         volatile: true,
         pressure: spool::Pressure::Slow,

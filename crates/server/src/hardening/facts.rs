@@ -11,6 +11,9 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+/// Whether the server opens `.forward` files itself although there is the helper. To be false when its workers read them: homes are
+/// closed then.
+const READS_BESIDE_HELPER: bool = true;
 /// Variables that name certificates of authorities.
 const ENVIRONMENT: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 /// Lists that are looked into for further lists.
@@ -29,7 +32,9 @@ pub struct Facts {
     pub config_file: Option<PathBuf>,
     /// Workers deliver to users and read their files.
     pub has_helper: bool,
-    /// Directories in which users may have a `.forward`.
+    /// The server reads files of users itself.
+    pub reads_homes: bool,
+    /// Directories in which users may have a `.forward`; none where the server does not read them.
     pub homes: Vec<PathBuf>,
     /// The home of the server's user.
     pub own_home: Option<PathBuf>,
@@ -49,12 +54,13 @@ impl Facts {
         let mut facts = Self {
             config_file: config_file.map(Path::to_owned),
             has_helper,
+            reads_homes: !has_helper || READS_BESIDE_HELPER,
             included: lists(config),
             journals: config.sqlite.iter().map(|one| one.path.clone()).filter(|path| has_journal(path)).collect(),
             environment: environment.flat_map(|value| std::env::split_paths(&value).collect::<Vec<_>>()).collect(),
             ..Self::default()
         };
-        if !has_helper && is_local(config) {
+        if facts.reads_homes && is_local(config) {
             let accounts = Accounts::read_with(&config.local.accounts).unwrap_or_default();
             facts.homes = homes(&accounts, config);
             let uid = rustix::process::geteuid().as_raw();

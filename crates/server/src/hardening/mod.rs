@@ -5,7 +5,7 @@
 //! [`crate::env::landlock`] and [`crate::env::seccomp`] tell the kernel. Both last until the process ends and bind all that it starts:
 //! `auth.program`, and without the helper of local delivery also programs of aliases. The helper is started before and is not bound.
 //!
-//! A kernel that lacks one of the two is no error: the log and `mailrace status` say what is in force. Rules cannot be widened, so a
+//! A kernel that lacks one of the two is no error: the log and `mailrace status --json` say what is in force. Rules cannot be widened, so a
 //! reload that needs more files is refused ([`Hardening::refuses`]).
 
 pub mod facts;

@@ -4,8 +4,8 @@
 //! for the directories that rules are made for, and [`crate::env::landlock`] hands those to the kernel.
 //!
 //! - Every key whose value is a path counts, also one that is added later: it may be read until [`rights`] says otherwise.
-//! - With the helper of local delivery the server touches no home and no mailbox. Without it the server reads `.forward` files of
-//!   all users and writes the mailboxes of its own user.
+//! - With the helper of local delivery the server writes no mailbox, and reads no home if workers do that. Without it the server
+//!   reads `.forward` files of all users and writes the mailboxes of its own user.
 
 use super::facts::Facts;
 use crate::config::{self, Config, Mailbox};
@@ -138,7 +138,11 @@ pub fn needs(config: &Config, facts: &Facts) -> Vec<Need> {
     needs.extend(facts.journals.iter().map(beside("sqlite.path", WRITE)));
     needs.extend(facts.included.iter().map(beside("maps.aliases", READ)));
     needs.extend(facts.environment.iter().map(beside("the environment", READ)));
-    if !facts.has_helper && is_local(config) {
+    if is_local(config) && facts.reads_homes && config.local.forward {
+        let of_users = facts.homes.iter().map(|home| Need::new("local.forward", home, Scope::BelowIfThere, READ));
+        needs.extend(of_users);
+    }
+    if is_local(config) && !facts.has_helper {
         without_helper(config, facts, &mut needs);
     }
     needs
@@ -178,12 +182,8 @@ pub(super) fn is_local(config: &Config) -> bool {
     local.own_name || !local.domains.is_empty() || !local.domain_files.is_empty() || of_maps
 }
 
-/// What a server does itself that cannot start workers: it reads the files of users, and delivers as its own user.
+/// What a server does itself that cannot start workers: it delivers as its own user.
 fn without_helper(config: &Config, facts: &Facts, needs: &mut Vec<Need>) {
-    if config.local.forward {
-        let of_users = facts.homes.iter().map(|home| Need::new("local.forward", home, Scope::BelowIfThere, READ));
-        needs.extend(of_users);
-    }
     let template = match &config.local.mailbox {
         Mailbox::Mbox(template) | Mailbox::Maildir(template) => Some(template.to_string()),
         Mailbox::LmtpSocket(_) | Mailbox::LmtpHost(_) | Mailbox::None => None,

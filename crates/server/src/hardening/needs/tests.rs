@@ -13,6 +13,7 @@ fn facts(has_helper: bool) -> Facts {
     Facts {
         config_file: Some("/etc/mailrace/mailrace.toml".into()),
         has_helper,
+        reads_homes: !has_helper,
         homes: vec!["/home".into()],
         own_home: Some("/home/mta".into()),
         ..Facts::default()
@@ -89,6 +90,8 @@ fn homes_and_mailboxes_count_only_for_a_server_without_the_helper() {
     ] {
         assert_eq!(asked(&without, origin, path), Some(access), "{origin} {path}");
     }
+    let reads = Facts { reads_homes: true, ..facts(true) };
+    assert_eq!(asked(&needs(&config(text), &reads), "local.forward", "/home"), Some(READ));
     // Not where nobody has mail, nor where .forward files do not count.
     assert!(!below_home(&needs(&config("local.own_name = false"), &facts(false))));
     let none = config(&format!("{text}local.forward = false\n"));
