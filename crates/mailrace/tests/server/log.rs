@@ -49,13 +49,14 @@ fn lines_in_sendmails_form() {
         .map(|(_, rest)| rest)
         .collect();
     assert_eq!(lines.len(), ended.log.len(), "{:#?}", ended.log);
-    let [started, opened, listening, refused, nobody, taken, queued, frob, lost, idle, stopping, stopped] =
+    let [started, opened, hardening, listening, refused, nobody, taken, queued, frob, lost, idle, stopping, stopped] =
         lines.as_slice()
     else {
         panic!("{lines:#?}")
     };
     assert!(started.starts_with(concat!("starting daemon (", env!("CARGO_PKG_VERSION"), "): spool=/")), "{started}");
     assert!(opened.contains("ms, 0 messages for 0 recipients waiting, 0 torn batches dropped"), "{opened}");
+    assert!(hardening.starts_with("hardening: seccomp ") && hardening.contains("; landlock "), "{hardening}");
     assert_eq!(*listening, format!("listening: daemon=MTA, address={address}, protocol=smtp, tls=none"));
     let (first, refused) = refused.split_once(": ").expect("an id");
     assert_eq!(
@@ -100,6 +101,7 @@ fn lines_in_json() {
     let expected = [
         "started",
         "spool",
+        "hardening",
         "listening",
         "rejected",
         "transaction_refused",
@@ -112,7 +114,7 @@ fn lines_in_json() {
         "stopped",
     ];
     assert_eq!(events, expected, "{:#?}", ended.log);
-    let accepted = &lines[5];
+    let accepted = &lines[6];
     assert_eq!(
         (accepted["id"].as_str(), accepted["size"].as_u64(), accepted["nrcpts"].as_u64()),
         (Some(&*id), Some(35), Some(2))

@@ -14,8 +14,8 @@ fn facts(has_helper: bool) -> Facts {
         config_file: Some("/etc/mailrace/mailrace.toml".into()),
         has_helper,
         reads_homes: !has_helper,
-        homes: vec!["/home".into()],
-        own_home: Some("/home/mta".into()),
+        homes: vec!["/users".into()],
+        own_home: Some("/users/mta".into()),
         ..Facts::default()
     }
 }
@@ -77,25 +77,25 @@ fn every_key_has_the_right_that_it_needs_and_no_more() {
 fn homes_and_mailboxes_count_only_for_a_server_without_the_helper() {
     let text = "local.domains = ['x.test']\nlocal.mailbox = 'maildir:/srv/mail/%d/%u'\nlocal.files = ['%h/archive', '/srv/files']\n\
                 local.programs = ['/srv/programs']\n";
-    let below_home = |needs: &[Need]| needs.iter().any(|need| need.path.starts_with("/home"));
+    let below_home = |needs: &[Need]| needs.iter().any(|need| need.path.starts_with("/users"));
     let with = needs(&config(text), &facts(true));
     assert!(!below_home(&with) && !with.iter().any(|need| need.path.starts_with("/srv")), "{with:?}");
     let without = needs(&config(text), &facts(false));
     for (origin, path, access) in [
-        ("local.forward", "/home", READ),
+        ("local.forward", "/users", READ),
         ("local.mailbox", "/srv/mail", WRITE),
-        ("local.files", "/home/mta", WRITE),
+        ("local.files", "/users/mta", WRITE),
         ("local.files", "/srv/files", WRITE),
         ("local.programs", "/srv/programs", EXECUTE),
     ] {
         assert_eq!(asked(&without, origin, path), Some(access), "{origin} {path}");
     }
     let reads = Facts { reads_homes: true, ..facts(true) };
-    assert_eq!(asked(&needs(&config(text), &reads), "local.forward", "/home"), Some(READ));
+    assert_eq!(asked(&needs(&config(text), &reads), "local.forward", "/users"), Some(READ));
     // Not where nobody has mail, nor where .forward files do not count.
     assert!(!below_home(&needs(&config("local.own_name = false"), &facts(false))));
     let none = config(&format!("{text}local.forward = false\n"));
-    assert_eq!(asked(&needs(&none, &facts(false)), "local.forward", "/home"), None);
+    assert_eq!(asked(&needs(&none, &facts(false)), "local.forward", "/users"), None);
 }
 
 /// A key that is added later, and whose value is a path, is not forgotten.
