@@ -52,6 +52,7 @@ pub mod report;
 mod scan;
 pub mod seven_bit;
 pub mod submission;
+mod unprintable;
 mod xtext;
 
 pub use address::{
@@ -69,3 +70,4 @@ pub use parameter::{ParamError, ParamReason, Parameter, parameters};
 pub use past_ids::PastIds;
 pub use queue_id::{Node, QueueId, QueueIdError, QueueIds};
 pub use reply::{Reply, ReplyClass, ReplyCode, ReplyError};
+pub use unprintable::is_unprintable;

@@ -85,7 +85,8 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        // Most of it may come from the server, which quotes others.
+        f.write_str(&crate::output::plain_lines(&self.message))
     }
 }
 

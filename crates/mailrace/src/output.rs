@@ -1,9 +1,13 @@
 //! What commands print: lines or JSON to standard output, progress to a terminal, numbers as people read them.
 //!
+//! A line holds text from other servers and from users: what [`mail::is_unprintable`] names is never printed as it is, whoever made
+//! the line. In JSON such characters are escaped, so the values stay the same.
+//!
 //! A reader that goes away (`| head`) ends the printing and is no failure.
 
 use crate::exit::Failure;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal as _, StdoutLock, Write as _};
 use std::path::Path;
@@ -19,16 +23,18 @@ impl Output {
         Self { to: BufWriter::new(io::stdout().lock()), failed: None }
     }
 
-    /// Prints a line.
+    /// Prints a line, or several with line ends between them.
     pub(crate) fn line(&mut self, text: impl fmt::Display) {
         if self.failed.is_none() {
-            self.failed = writeln!(self.to, "{text}").err();
+            self.failed = writeln!(self.to, "{}", plain_lines(&text.to_string())).err();
         }
     }
 
     /// Prints a value on one line.
     pub(crate) fn json(&mut self, value: &Value) {
-        self.line(value);
+        if self.failed.is_none() {
+            self.failed = writeln!(self.to, "{}", plain_json(value)).err();
+        }
     }
 
     /// Whether printing more makes sense: the reader is still there.
@@ -151,9 +157,37 @@ pub(crate) fn waits_for(place: &Value) -> Option<String> {
     })
 }
 
-/// Text from elsewhere on a line of its own for a terminal: control characters cannot do anything there.
+/// Text from elsewhere on a line of its own for a terminal: nothing in it moves the cursor, turns the order of the line or is not
+/// seen.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    text.chars().map(|c| if mail::is_unprintable(c) { '?' } else { c }).collect()
+}
+
+/// The same for text that has lines and columns.
+pub(crate) fn plain_lines(text: &str) -> Cow<'_, str> {
+    let is_bad = |c: char| mail::is_unprintable(c) && !matches!(c, '\n' | '\t');
+    if !text.contains(is_bad) {
+        return Cow::Borrowed(text);
+    }
+    text.chars().map(|c| if is_bad(c) { '?' } else { c }).collect()
+}
+
+/// A value on one line, with what a terminal must not see escaped (RFC 8259 §7).
+fn plain_json(value: &Value) -> String {
+    let text = value.to_string();
+    if !text.contains(mail::is_unprintable) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len() + 32);
+    for c in text.chars() {
+        if mail::is_unprintable(c) {
+            // Outside of strings JSON has none of them.
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 /// A path below `root` without it.
@@ -164,12 +198,32 @@ pub(crate) fn below<'a>(root: &Path, path: &'a Path) -> std::path::Display<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn what_is_tried_now_has_no_time() {
         assert_eq!(next_try(&serde_json::json!({ "down": "refused", "retry_in": 720 })), "next try in 12m");
         let now = serde_json::json!({ "down": "refused", "retry_in": 0, "trying": true });
         assert_eq!(next_try(&now), "being tried now");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_unprintable_reaches_a_terminal(text in hostile()) {
+            prop_assert!(!plain(&text).contains(mail::is_unprintable));
+            prop_assert!(!plain_lines(&text).contains(|c| mail::is_unprintable(c) && c != '\n' && c != '\t'));
+            let value = serde_json::json!({ "to": text, &text: [&text] });
+            let line = plain_json(&value);
+            prop_assert!(!line.contains(mail::is_unprintable), "{line:?}");
+            prop_assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), value, "the value stays the same");
+        }
+    }
+
+    /// Text as a peer would choose it: half of its characters are unprintable.
+    fn hostile() -> impl Strategy<Value = String> {
+        let bad: Vec<char> = ('\0'..=char::MAX).filter(|c| mail::is_unprintable(*c)).collect();
+        let one = prop_oneof![proptest::sample::select(bad), any::<char>(), Just('"'), Just('\\')];
+        proptest::collection::vec(one, 0..40).prop_map(String::from_iter)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Text from outside on its way into a line: nothing in it can end the line, fake a field, or make the line endless.
 //!
-//! Control characters (C0, DEL, C1), the separators U+2028 and U+2029 and the marks that turn the direction of writing
-//! become `\ooo`, three octal digits for each octet, as sendmail prints them. Other UTF-8 stays as it is, and so does
+//! Control characters (C0, DEL, C1), the separators U+2028 and U+2029, marks that turn the direction of writing and other
+//! characters that are not seen ([`mail::is_unprintable`]) become `\ooo`, three octal digits for each octet, as sendmail prints them. Other UTF-8 stays as it is, and so does
 //! the backslash, so that quoted local parts look as they do in sendmail's log; who needs the exact octets reads JSON.
 //! A value that is too long ends in `...`, and an escape is never cut through.
 
@@ -93,9 +93,8 @@ fn push_char(out: &mut String, c: char, before: char, place: Place) {
 }
 
 /// True for what could end a line, move a terminal's cursor, or make a line read otherwise than it is.
-pub(crate) fn is_unsafe(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+pub(crate) const fn is_unsafe(c: char) -> bool {
+    mail::is_unprintable(c)
 }
 
 #[cfg(test)]
@@ -120,6 +119,7 @@ mod tests {
             (Place::Value, "a\u{85}b", "a\\302\\205b"),
             (Place::End, "5.7.1 no, \u{202e}never", "5.7.1 no, \\342\\200\\256never"),
             (Place::Word, "a b,", "a\\040b\\054"),
+            (Place::End, "a\u{2066}b\u{200b}\u{e0041}", "a\\342\\201\\246b\\342\\200\\213\\363\\240\\201\\201"),
             (Place::Item, " a", "\\040a"),
             (Place::Word, "a\u{a0}b", "a\\302\\240b"),
         ];

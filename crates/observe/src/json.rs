@@ -119,8 +119,9 @@ fn characters(text: &str, max: usize, out: &mut String) -> usize {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            // All of these are in the first plane: one unit of UTF-16.
-            c if is_unsafe(c) => put(out, format_args!("\\u{:04x}", u32::from(c))),
+            c if is_unsafe(c) => {
+                c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| put(out, format_args!("\\u{unit:04x}")));
+            }
             c => out.push(c),
         }
     }

@@ -37,9 +37,7 @@ pub(super) fn host(name: &str) -> String {
 }
 
 fn is_harmful(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
-        || matches!(c, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+    crate::is_unprintable(c)
 }
 
 #[cfg(test)]

@@ -138,7 +138,7 @@ fn is_delivered(recipient: &Value) -> bool {
 
 /// As many characters of a text as a column has.
 fn cut(text: &str, max: usize) -> String {
-    text.chars().filter(|c| !c.is_control()).take(max).collect()
+    text.chars().filter(|c| !mail::is_unprintable(*c)).take(max).collect()
 }
 
 /// The whole list.

@@ -114,7 +114,8 @@ impl fmt::Display for Problem {
 
 /// Nothing in a message may move the cursor or hide a part of it.
 fn visible(text: &str) -> String {
-    let mut visible: String = text.chars().take(400).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    let mut visible: String =
+        text.chars().take(400).map(|c| if mail::is_unprintable(c) { '\u{fffd}' } else { c }).collect();
     if text.chars().nth(400).is_some() {
         visible.push('…');
     }
@@ -128,7 +129,7 @@ fn excerpt(line: &str, column: usize, width: usize) -> (String, usize, usize) {
     let one = |c: char| {
         if c == '\t' {
             ' '
-        } else if c.is_control() {
+        } else if mail::is_unprintable(c) {
             '\u{fffd}'
         } else {
             c
