@@ -4,6 +4,8 @@
 //! that a second attempt goes on where the first one stopped.
 
 use super::Target;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
@@ -128,9 +130,17 @@ impl Sink {
     }
 }
 
+/// Opens the file, which is made if it is not there. A symbolic link is not followed: whoever may write to the directory of the log could
+/// have lines written, and a file made, wherever this process may.
 pub(super) fn open(path: Option<&Path>) -> io::Result<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NOCTTY).bits().cast_signed();
     match path {
-        Some(path) => OpenOptions::new().append(true).create(true).mode(0o640).open(path),
+        Some(path) => match OpenOptions::new().append(true).create(true).mode(0o640).custom_flags(flags).open(path) {
+            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => Err(io::Error::other(
+                "it is a symbolic link, which is not followed: name the file itself, or \"-\" for standard output",
+            )),
+            opened => opened,
+        },
         // Its own handle, past the buffer and the lock of `std::io::stdout`: a write is one system call.
         None => io::stdout().as_fd().try_clone_to_owned().map(File::from),
     }
@@ -163,7 +173,7 @@ fn write_datagrams(path: &Path, socket: &mut Option<UnixDatagram>, lines: &mut L
             Ok(_) => lines.done += line.len(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // Longer than the daemon's socket takes: it would be refused for ever.
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error()) => {
+            Err(error) if error.raw_os_error() == Some(Errno::MSGSIZE.raw_os_error()) => {
                 lines.done += line.len();
                 lines.skipped += 1;
             }
@@ -201,6 +211,42 @@ mod tests {
             assert_eq!(lines.left(), left);
             lines.rewind();
             assert_eq!(lines.rest(), rest.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_file_is_not_followed() {
+        let place = tempfile::tempdir().unwrap();
+        let (log, target) = (place.path().join("log"), place.path().join("target"));
+        let mut sink = Sink::new(&Target::File(log.clone()));
+        let write = |sink: &mut Sink, text: &str| {
+            let mut lines = Lines::default();
+            lines.push(text);
+            sink.write(&mut lines)
+        };
+        write(&mut sink, "one\n").unwrap();
+        // Somebody who may rename in the directory; a file that is there, and one that would be made.
+        for is_there in [true, false] {
+            std::fs::rename(&log, place.path().join("log.1")).unwrap();
+            if is_there {
+                std::fs::write(&target, "precious\n").unwrap();
+            } else {
+                std::fs::remove_file(&target).unwrap();
+            }
+            std::os::unix::fs::symlink(&target, &log).unwrap();
+            let error = sink.reopen().unwrap_err();
+            assert!(error.to_string().contains("symbolic link"), "{error}");
+            write(&mut sink, "two\n").unwrap();
+            assert_eq!(std::fs::read_to_string(&target).ok().as_deref(), is_there.then_some("precious\n"));
+            assert!(
+                std::fs::read_to_string(place.path().join("log.1")).unwrap().ends_with("two\n"),
+                "the old one stays"
+            );
+            assert!(open(Some(&log)).is_err());
+            std::fs::remove_file(&log).unwrap();
+            sink.reopen().unwrap();
+            write(&mut sink, "three\n").unwrap();
+            assert_eq!(std::fs::read_to_string(&log).unwrap(), "three\n", "the control: a file of its own is made");
         }
     }
 
