@@ -5,7 +5,7 @@
 //! | `key` | the keys under which the map is asked, in their order |
 //! | [`value`] | what an entry says, and what a client is told for it |
 //! | `check` | the decisions about client, sender and recipient |
-//! | `relay` | who may relay, and whether all hosts that an address names are ours |
+//! | `relay` | which clients may relay ([`Access::client_right`]), and whether all hosts that an address names are ours |
 //! | [`tag`] | the other tags: limits, TLS, passwords, queue groups, copies |
 //! | [`demand`] | whether a connection is what the tags of TLS demand |
 //! | `lint` | entries that do not what they seem to say |
@@ -85,7 +85,8 @@ pub struct Options {
     pub relay_mail_from: RelayMailFrom,
     /// `relay_local_from`: whoever claims to be from a domain of class w may relay. It can be forged.
     pub relay_local_from: bool,
-    /// Whether `127.0.0.1` and `::1` may relay, as in sendmail they always may.
+    /// Whether a client may relay because it is this machine by its address or name: `127.0.0.1` and `::1`, an address of class w, a
+    /// name of ours. In sendmail it always may. Where this is off, class R and the map alone give such a client rights.
     pub relay_loopback: bool,
     /// `accept_unqualified_senders`: strangers may send as `user@localhost`.
     pub accept_unqualified_senders: bool,

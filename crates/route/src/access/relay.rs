@@ -1,5 +1,10 @@
 //! Who may send where: anybody to our domains, our clients and users to all domains.
 //!
+//! [`Access::client_right`] is the one decision on which client may send anywhere. The server asks it with maps and without, and so
+//! does `mailrace route`. The address from which a client comes may be a claim (PROXY protocol, XCLIENT) or that of a proxy on this
+//! machine, so with `relay_loopback = false` no address and no name of this machine gives a right by itself: class R (`relay.from`,
+//! `relay.to_files`) and `RELAY` in the map do, since the operator wrote them.
+//!
 //! An address can name more hosts than the one behind its `@`: `user%other@ours`, `other!user@ours` and `"user@other"@ours` ask
 //! us to pass the message on, and a router that reads sendmail's rules does so. Therefore every host that an address names must
 //! be ours, or the client must have the right to relay. sendmail takes `"user@other"@ours` for a strange local user in some
@@ -63,6 +68,17 @@ fn next_host(local: &str) -> Option<(&str, &str)> {
 /// Whether a client's name is in class w.
 pub(super) fn is_local_name(name: &str, classes: &Classes) -> bool {
     Domain::parse(name.trim_end_matches('.').as_bytes()).is_ok_and(|domain| classes.is_local(&domain))
+}
+
+/// Whether a client is this machine: by its address, or by a name that is ours without being listed.
+fn is_this_machine(name: &str, ip: IpAddr, classes: &Classes) -> bool {
+    if ip.is_loopback() || classes.ours.has_literal(ip) || classes.local.has_literal(ip) {
+        return true;
+    }
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    let own = classes.hostname.as_ref().is_some_and(|own| own.ascii() == name) || classes.ours.has_name(&name);
+    // RFC 6761 §6.3, and the form that many machines have in /etc/hosts
+    own || name == "localhost" || name.ends_with(".localhost") || name.starts_with("localhost.")
 }
 
 impl Access {
@@ -134,11 +150,7 @@ impl Access {
         target: Result<Target, Stop>,
         classes: &Classes,
     ) -> Result<Right, Stop> {
-        if let Some(step) = self.certified(ask, client)? {
-            return Ok(Right { step, refusal: None, is_by_login: true });
-        }
-        if let Some(identity) = client.identity {
-            let step = Step::new("relay", format!("{identity} logged in"));
+        if let Some(step) = self.proved(ask, client)? {
             return Ok(Right { step, refusal: None, is_by_login: true });
         }
         let ours = match target {
@@ -160,23 +172,38 @@ impl Access {
             return Ok(Right::given(step));
         }
         let refusal = denied(client, recipient);
-        Ok(Right { step: Step::new("relay", refusal.to_string()), refusal: Some(refusal), is_by_login: false })
+        let mut text = refusal.to_string();
+        let own = client.ip.map(|ip| ip.to_canonical()).filter(|ip| ip.is_loopback() || classes.ours.has_literal(*ip));
+        if let Some(ip) = own {
+            text.push_str(&format!(
+                "; {ip} is this machine, which may relay only if relay.from or the access map says so"
+            ));
+        }
+        Ok(Right { step: Step::new("relay", text), refusal: Some(refusal), is_by_login: false })
     }
 
-    /// Whether a client may send to anybody: who has logged in, or may relay from where he is.
+    /// Why a client may send to anybody: by a certificate or login, or by where it is. `None`: it may not.
     ///
     /// # Errors
     /// When the map has to be asked, or cannot be.
-    pub fn sends_anywhere(
+    pub fn client_right(
         &self,
         ask: &mut Ask<'_>,
         client: &Client<'_>,
         sender: &ReversePath,
         classes: &Classes,
-    ) -> Result<bool, Stop> {
-        Ok(client.identity.is_some()
-            || self.certified(ask, client)?.is_some()
-            || self.client_may(ask, client, sender, classes)?.is_some())
+    ) -> Result<Option<Step>, Stop> {
+        match self.proved(ask, client)? {
+            Some(step) => Ok(Some(step)),
+            None => self.client_may(ask, client, sender, classes),
+        }
+    }
+
+    /// The right of a client that proved its identity.
+    fn proved(&self, ask: &mut Ask<'_>, client: &Client<'_>) -> Result<Option<Step>, Stop> {
+        let certified = self.certified(ask, client)?;
+        let login = |identity| Step::new("relay", format!("{identity} logged in"));
+        Ok(certified.or_else(|| client.identity.map(login)))
     }
 
     /// `CertIssuer:` and `CertSubject:`.
@@ -211,7 +238,7 @@ impl Access {
         Ok(entry.map(|entry| Step::of("access To:", entry.found, "RELAY")))
     }
 
-    /// Why a client may send anywhere.
+    /// Why a client may send anywhere without a proof of its identity.
     fn client_may(
         &self,
         ask: &mut Ask<'_>,
@@ -232,7 +259,7 @@ impl Access {
         if let Some(step) = self.relays(ask, self.address(CONNECT, ip))? {
             return Ok(Some(step));
         }
-        if classes.local.has_literal(ip) {
+        if self.options.relay_loopback && classes.local.has_literal(ip) {
             return because(format!("[{ip}] is in class w"));
         }
         if let Some(step) = self.sender_may(ask, sender, classes)? {
@@ -249,7 +276,7 @@ impl Access {
         classes: &Classes,
     ) -> Result<Option<Step>, Stop> {
         let ClientName::Verified(name) = client.name else { return Ok(None) };
-        if is_local_name(name, classes) {
+        if is_local_name(name, classes) && (self.options.relay_loopback || !is_this_machine(name, ip, classes)) {
             return Ok(Some(Step::new("relay", format!("{name} is in class w"))));
         }
         if classes.relay.has_name(name) {

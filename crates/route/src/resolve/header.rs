@@ -4,7 +4,7 @@
 //! delivered, whoever delivers it and however often. The section alone is held back; the body is never copied or looked at.
 //!
 //! **Whose mail.** That of clients who may send anywhere: users who have logged in, networks that may relay, programs of this
-//! machine ([`Access::sends_anywhere`](crate::access::Access::sends_anywhere)). Mail of strangers goes on as it came, also where
+//! machine ([`Access::client_right`](crate::access::Access::client_right)). Mail of strangers goes on as it came, also where
 //! it claims to be from here: what somebody has signed stays what it was. sendmail rewrites by mailer, so both.
 //!
 //! **Which addresses.** Those of [`SENDER_FIELDS`], as sendmail's `H_FROM` fields; with

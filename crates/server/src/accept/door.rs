@@ -12,7 +12,7 @@ use crate::accept::limits::{Guard, Limit, Refusal};
 use crate::accept::listener::{Accepted, Acceptor, refuse};
 use crate::accept::proxy;
 use crate::env::clock;
-use crate::service::{Lane, Listener, Open, Service};
+use crate::service::{Lane, Listener, Live, Open, Service};
 use crate::session::{Connection, Opening, Transport};
 use crate::tls::Shown;
 use mail::Client;
@@ -203,8 +203,8 @@ impl Arrival {
     async fn open(self, transport: Transport, tls: Option<Tls>, shown: Shown) {
         let Self { service, lane, peer, began, guard } = self;
         service.tell(&Event::Connected { relay: Relay::address(peer.ip()), daemon: &lane.listen.name });
-        let mut session = Session::new(Arc::clone(&lane.settings), Client::Network(peer), tls);
         let live = service.live.load_full();
+        let mut session = Session::new(offered(&service, &lane, &live, peer), Client::Network(peer), tls);
         if live.trusts_xclient(peer.ip()) {
             session.trust_xclient();
         }
@@ -217,4 +217,15 @@ impl Arrival {
         connection.run(transport).await;
         drop(guard);
     }
+}
+
+/// What a client is offered before the access map is asked: VRFY where there is somebody to ask, EXPN where it may relay too.
+fn offered(service: &Service, lane: &Lane, live: &Live, peer: SocketAddr) -> Arc<smtp::server::Settings> {
+    let settings = &lane.settings;
+    let verify = settings.verify && !service.routing.load().is_plain();
+    let expand = verify && settings.expand && live.rights.is_trusted(Client::Network(peer), None);
+    if !settings.verify || (verify, expand) == (settings.verify, settings.expand) {
+        return Arc::clone(settings);
+    }
+    Arc::new(smtp::server::Settings { verify, expand, ..smtp::server::Settings::clone(settings) })
 }

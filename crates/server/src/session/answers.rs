@@ -1,7 +1,7 @@
 //! The answers to a session's questions: what *admit* thinks of sender and recipient, and what *commit* made of the
 //! message.
 
-use super::Connection;
+use super::{Connection, verify};
 use crate::admit::Facts;
 use crate::admit::dnsbl::Listings;
 use crate::admit::logins::Allowance;
@@ -60,12 +60,10 @@ impl Connection {
                 self.answer_recipient(verdict, now);
             }
             Question::Data => self.begin_message(now),
-            Question::Verify => {
-                self.session.answer_with(reply(252, "2.5.2 Cannot VRFY user; try RCPT to attempt delivery"), now)
+            Question::Verify | Question::Expand if self.service.routing.load().is_plain() => {
+                self.session.answer_with(verify::unknown(question), now);
             }
-            Question::Expand => {
-                self.session.answer_with(reply(502, "5.7.0 Sorry, we do not allow this operation"), now)
-            }
+            Question::Verify | Question::Expand => return false,
             Question::Xclient => self.become_client(now),
             Question::Message | Question::Auth | Question::AuthResponse => return false,
         }
@@ -96,6 +94,7 @@ impl Connection {
         match question {
             Question::Message => self.commit().await,
             Question::Auth | Question::AuthResponse => Box::pin(self.authenticate(question)).await,
+            Question::Verify | Question::Expand => Box::pin(self.answer_look(question)).await,
             Question::Mail | Question::Recipient if self.routing.is_some() => {
                 if let Some(routing) = self.routing.clone() {
                     Box::pin(self.answer_routed_in_time(&routing, question)).await;

@@ -17,6 +17,7 @@ mod routed;
 mod transport;
 #[cfg(test)]
 mod trials;
+mod verify;
 
 pub(crate) use answers::reply;
 pub(crate) use opening::Opening;

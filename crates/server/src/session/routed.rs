@@ -39,9 +39,9 @@ pub(super) struct SenderRuled {
 
 /// What the maps say of a recipient.
 pub(super) struct RecipientRuled {
-    admitted: Ruled,
+    pub(super) admitted: Ruled,
     /// `None`: he was refused before.
-    resolved: Option<Resolved>,
+    pub(super) resolved: Option<Resolved>,
 }
 
 /// What a session knows that the maps judge; it outlives a look-up.
@@ -118,7 +118,8 @@ impl Subject {
     /// Whether the client may send to anybody, so that its mail is ours.
     pub(super) fn sends_anywhere(&self, admission: &Admission, ask: &mut Ask<'_>) -> Result<bool, Stop> {
         let sender = admission.router.canonical_path(ask, &self.sender)?;
-        admission.access.sends_anywhere(ask, &self.client(), &sender, &admission.router.classes)
+        let right = admission.access.client_right(ask, &self.client(), &sender, &admission.router.classes)?;
+        Ok(right.is_some())
     }
 
     fn judge_sender(&self, admission: &Admission, ask: &mut Ask<'_>) -> Result<SenderRuled, Stop> {
@@ -237,7 +238,7 @@ impl Connection {
     }
 
     /// Judges a recipient; a long list is expanded off the runtime.
-    async fn judge_recipient_in_time(
+    pub(super) async fn judge_recipient_in_time(
         &self,
         routing: &Arc<Routing>,
         admission: &Admission,

@@ -564,12 +564,18 @@ impl Session {
             // RFC 5321 §4.1.1.9
             Command::Noop => self.push_octets(b"250 2.0.0 OK\r\n"),
             // RFC 5321 §4.1.1.8
-            _ => self.push_octets(
-                b"214-2.0.0 This is mailrace\r\n\
-                  214-2.0.0 Commands: HELO EHLO LHLO MAIL RCPT DATA BDAT RSET NOOP\r\n\
-                  214-2.0.0 VRFY EXPN HELP AUTH STARTTLS QUIT\r\n\
-                  214 2.0.0 End of HELP info\r\n",
-            ),
+            _ => {
+                self.push_octets(
+                    b"214-2.0.0 This is mailrace\r\n\
+                      214-2.0.0 Commands: HELO EHLO LHLO MAIL RCPT DATA BDAT RSET NOOP\r\n",
+                );
+                self.push_octets(match (self.settings.verify, self.settings.expand) {
+                    (false, _) => b"214-2.0.0 HELP AUTH STARTTLS QUIT\r\n".as_slice(),
+                    (true, false) => b"214-2.0.0 VRFY HELP AUTH STARTTLS QUIT\r\n",
+                    (true, true) => b"214-2.0.0 VRFY EXPN HELP AUTH STARTTLS QUIT\r\n",
+                });
+                self.push_octets(b"214 2.0.0 End of HELP info\r\n");
+            }
         }
     }
 

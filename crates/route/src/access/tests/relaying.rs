@@ -145,6 +145,59 @@ fn who_may_send_anywhere() {
     assert_ne!(ruled(&strict, &stranger("127.0.0.1"), "<user@other.example>").as_deref(), Some("+"));
 }
 
+/// The server's options: the name and the addresses of this machine give no right that class R or the map does not.
+#[test]
+fn this_machine_has_no_right_of_its_own() {
+    let mut classes = ours();
+    // As the server has it where anything is local, and as an operator lists it.
+    let listed = Class::read(Kind::Local, "w", "w", "localhost\nlocalhost.localdomain\nother.ours.example\n").0;
+    classes.local.extend(&listed);
+    classes.ours.add_name(&DomainName::new("mx.ours.example").unwrap());
+    classes.ours.add_address("192.0.2.77".parse().unwrap());
+    let right = |access: &Access, ip: &str, name: ClientName<'_>| {
+        let client = stranger(ip).named(name);
+        let step = known(|ask| access.client_right(ask, &client, &path("root@mx.ours.example"), &classes));
+        let recipient = address("user@other.example");
+        let ruled = known(|ask| access.recipient(ask, &client, &ReversePath::Null, &recipient, &classes));
+        assert_eq!(step.is_some(), told(&ruled) == "+", "{ip} {name:?}: RCPT and the decision agree");
+        step.map(|step| step.to_string())
+    };
+    let options = Options { relay_loopback: false, ..Options::default() };
+    let access = Access::new(map().map().to_vec(), options);
+    for ip in
+        ["127.0.0.1", "127.0.0.2", "127.255.0.1", "::1", "::ffff:127.0.0.1", "192.0.2.77", "192.0.2.25", "2001:db8::25"]
+    {
+        let names =
+            ["localhost", "localhost.", "LOCALHOST", "localhost.localdomain", "mx.ours.example", "ours.example"];
+        for name in names.map(ClientName::Verified).into_iter().chain([ClientName::NotAsked, ClientName::NotFound]) {
+            assert_eq!(right(&access, ip, name), None, "{ip} {name:?}");
+        }
+    }
+    // A claim of such a name from elsewhere, as by XCLIENT.
+    for name in ["localhost", "localhost.localdomain", "a.localhost", "mx.ours.example"] {
+        assert_eq!(right(&access, "198.51.100.7", ClientName::Verified(name)), None, "{name}");
+    }
+    // Another machine that the operator lists in class w has the right that it has in sendmail.
+    let step = right(&access, "198.51.100.7", ClientName::Verified("other.ours.example"));
+    assert_eq!(step.as_deref(), Some("relay: other.ours.example is in class w"));
+    // The operator's word counts: networks, names and keys.
+    let said = [("Connect:localhost", "RELAY"), ("Connect:192.0.2.77", "RELAY"), ("Connect:mx.ours.example", "RELAY")];
+    let access = Access::new(vec![table(&said)], options);
+    for (ip, name) in
+        [("127.0.0.1", "localhost"), ("::1", "localhost"), ("192.0.2.77", "x"), ("192.0.2.25", "mx.ours.example")]
+    {
+        assert!(
+            right(&access, ip, ClientName::Verified(name)).is_some_and(|step| step.contains("Connect:")),
+            "{ip} {name}"
+        );
+    }
+    let mut listed = classes.clone();
+    listed.relay.add_network("127.0.0.0/8".parse().unwrap());
+    let client = stranger("127.0.0.9").named(ClientName::Verified("localhost"));
+    let step = known(|ask| access.client_right(ask, &client, &ReversePath::Null, &listed)).unwrap();
+    assert_eq!(step.to_string(), "relay: 127.0.0.9 is in class R");
+}
+
 #[test]
 fn a_certificate_gives_rights_by_its_names() {
     let entries = [
@@ -239,7 +292,7 @@ fn what_decided_can_be_told() {
 fn mail_is_ours_from_those_who_may_send_anywhere() {
     let classes = ours();
     let anywhere =
-        |client: &Client<'_>| known(|ask| map().sends_anywhere(ask, client, &path("x@ours.example"), &classes));
+        |client: &Client<'_>| known(|ask| map().client_right(ask, client, &path("x@ours.example"), &classes)).is_some();
     for (ip, is_ours) in [
         ("10.30.1.2", true),
         ("10.5.0.1", true),

@@ -198,8 +198,10 @@ pub(super) static SMTP: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "answer VRFY and EXPN",
-            "Otherwise they are answered 252 and 502, which tells nobody which addresses there are.",
+            "answer VRFY, and EXPN to clients in relay.from",
+            "Otherwise they are answered 252 and 502, which tells nobody which addresses there are. VRFY says of an address of this host \
+             what RCPT says of it; EXPN gives the members of an alias, 100 at most. Neither is offered where there are no maps and no \
+             local users.",
         ),
         fixed(
             "smtp.extensions",
