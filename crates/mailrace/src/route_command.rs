@@ -39,6 +39,9 @@ pub(crate) struct Arguments {
     /// The client's address; without, a process of this machine
     #[arg(long, value_name = "IP")]
     client: Option<IpAddr>,
+    /// The name that the DNS confirms for the client's address; without, it has none
+    #[arg(long, value_name = "NAME", requires = "client")]
+    client_name: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -67,7 +70,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         Some(text) => ReversePath::Address(read(text, &hostname)?),
         None => ReversePath::Address(read("root", &hostname)?),
     };
-    let sender = Sender { address, client: arguments.client };
+    let name = arguments.client_name.as_deref().map(Into::into);
+    let sender = Sender { address, client: arguments.client, name };
     let mut output = Output::new();
     let mut exit = Exit::Ok;
     for text in &arguments.recipients {

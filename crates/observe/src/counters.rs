@@ -436,7 +436,7 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
         Event::ReloadRefused { .. } => one(Counter::Reloads(Done::Failed)),
         Event::CertificateLoaded { .. } => one(Counter::Certificates(Done::Ok)),
         Event::CertificateRefused { .. } => one(Counter::Certificates(Done::Failed)),
-        Event::ConfigWarning { .. } => one(Counter::ConfigWarnings),
+        Event::ConfigWarning { .. } | Event::FileRefused { .. } => one(Counter::ConfigWarnings),
         Event::Spool { severity, .. } => one(Counter::Spool(severity)),
         Event::InternalError { .. } => one(Counter::InternalErrors),
     };

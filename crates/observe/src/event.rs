@@ -31,6 +31,12 @@ pub enum Event<'a> {
         volatile: bool,
         /// How many there are.
         listeners: usize,
+        /// The name of the user that it really is; empty if that has none.
+        user: &'a str,
+        /// The number of that user.
+        uid: u32,
+        /// Its group.
+        gid: u32,
     },
     /// What the process has given up after its start: files and system calls.
     Hardening {
@@ -81,6 +87,11 @@ pub enum Event<'a> {
     /// A value in the configuration that works and is probably not meant.
     ConfigWarning {
         /// With file, line and suggestion.
+        text: &'a str,
+    },
+    /// A map, a list or a password file can be written by somebody who must not: what it held before stays in force.
+    FileRefused {
+        /// With the file, its owner and mode, and the command to run.
         text: &'a str,
     },
     /// Certificate and key are in use from now on.

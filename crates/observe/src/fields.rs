@@ -282,11 +282,14 @@ impl<'a> Event<'a> {
 
     fn visit_process(&self, v: &mut Visitor<'_, 'a>) {
         match *self {
-            Self::Started { version, spool, volatile, listeners } => {
+            Self::Started { version, spool, volatile, listeners, user, uid, gid } => {
                 v.text("version", version);
                 v.text("spool", spool);
                 (v.0)("volatile", Value::Flag(volatile));
                 v.count("listeners", listeners);
+                v.text("user", user);
+                v.number("uid", uid.into());
+                v.number("gid", gid.into());
             }
             Self::Listening { daemon, address, protocol, tls } => {
                 v.text("daemon", daemon);
@@ -312,7 +315,10 @@ impl<'a> Event<'a> {
                 v.text("file", path);
                 (v.0)("errors", Value::Texts(errors));
             }
-            Self::ConfigWarning { text } | Self::Spool { text, .. } | Self::Hardening { text, .. } => {
+            Self::ConfigWarning { text }
+            | Self::FileRefused { text }
+            | Self::Spool { text, .. }
+            | Self::Hardening { text, .. } => {
                 v.text("text", text);
             }
             Self::CertificateLoaded { path, names, not_after } => {

@@ -284,10 +284,12 @@ fn write_connection_refused(
 /// Lines about the process.
 fn write_process(event: &Event<'_>, out: &mut String) {
     match *event {
-        Event::Started { version, spool, volatile, listeners } => {
+        Event::Started { version, spool, volatile, listeners, user, uid, gid } => {
             word(out, "starting daemon (", version);
             value(out, "): spool=", spool, PATH_MAX);
             put(out, format_args!(", listeners={listeners}"));
+            word(out, ", user=", user);
+            put(out, format_args!(", uid={uid}, gid={gid}"));
             if volatile {
                 out.push_str(", volatile: the spool lies in memory and a power cut loses mail");
             }
@@ -328,6 +330,7 @@ fn write_process(event: &Event<'_>, out: &mut String) {
             }
         }
         Event::ConfigWarning { text } => end(out, "configuration: ", text),
+        Event::FileRefused { text } => end(out, "SECURITY: file not read: ", text),
         Event::CertificateLoaded { path, names, not_after } => {
             value(out, "certificate loaded: file=", path, PATH_MAX);
             value(out, ", names=", names, PATH_MAX);

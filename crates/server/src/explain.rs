@@ -8,7 +8,7 @@ use crate::config::{Config, EffectiveRule, Loaded};
 use crate::dns::overrides;
 use crate::routing::{Admission, Routing, load};
 use mail::{Address, DomainName, ReversePath};
-use route::access::{Client, Ruling};
+use route::access::{Client, ClientName, Ruling};
 use route::destination::To;
 use route::resolve::{Delivery, Failed, Outcome, Request};
 use route::{Lint, Refusal, Step};
@@ -22,6 +22,8 @@ pub struct Sender {
     pub address: ReversePath,
     /// Where the client is; `None`: a process of this machine.
     pub client: Option<IpAddr>,
+    /// The name of that address, as the DNS would confirm it. `None`: it has none, or names are not looked up.
+    pub name: Option<Box<str>>,
 }
 
 /// The way of one recipient.
@@ -78,7 +80,7 @@ impl Explainer {
     /// # Errors
     /// What cannot be read, each with its place.
     pub fn open(loaded: &Loaded) -> Result<Self, Vec<String>> {
-        let load::Loaded { routing, notes } = load::load_always(&loaded.config)?;
+        let load::Loaded { routing, notes, .. } = load::load_always(&loaded.config)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| vec![format!("cannot start a thread: {error}")])?;
         Ok(Self { config: loaded.config.clone(), routing, notes, runtime })
@@ -110,12 +112,17 @@ impl Explainer {
     /// The way of a recipient. It waits for who has to be asked.
     #[must_use]
     pub fn route(&self, sender: &Sender, recipient: &Address) -> Way {
+        let mut sender = sender.clone();
+        // The one name that the server knows without the DNS: see `dns::reverse`.
+        if sender.client.is_some_and(|ip| ip.to_canonical().is_loopback()) && self.config.accept.reverse_dns {
+            sender.name.get_or_insert_with(|| "localhost".into());
+        }
         let Some(admission) = self.routing.admission() else {
             let refusal =
                 Refusal::new(451, mail::EnhancedCode::of(mail::Outcome::Transient, 3, 5), "there are no maps");
             return Way { steps: Vec::new(), end: End::Refuse(refusal) };
         };
-        let decided = self.runtime.block_on(self.routing.decide(|ask| way(admission, ask, sender, recipient)));
+        let decided = self.runtime.block_on(self.routing.decide(|ask| way(admission, ask, &sender, recipient)));
         decided.unwrap_or_else(|why| Way { steps: Vec::new(), end: End::Defer(why) })
     }
 
@@ -153,10 +160,12 @@ fn way(
     sender: &Sender,
     recipient: &Address,
 ) -> Result<Way, route::Stop> {
-    let client = sender.client.map_or(
-        Client { ip: None, name: route::access::ClientName::NotAsked, identity: None, certificate: None },
-        Client::of,
-    );
+    let client = Client {
+        ip: sender.client.map(|ip| ip.to_canonical()),
+        name: sender.name.as_deref().map_or(ClientName::NotAsked, ClientName::Verified),
+        identity: None,
+        certificate: None,
+    };
     let classes = &router.classes;
     let (path, address) = (router.canonical_path(ask, &sender.address)?, router.canonical(ask, recipient)?);
     let judged = [

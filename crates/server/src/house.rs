@@ -71,7 +71,8 @@ impl Source {
             Some(Ok(text)) => text,
             Some(Err(error)) => return Err(vec![unreadable(self.path.as_deref(), &error)]),
         };
-        config::load(&text, self.path.as_deref(), &self.overrides, &self.machine)
+        let loaded = config::load(&text, self.path.as_deref(), &self.overrides, &self.machine)?;
+        config::check_own_file(&loaded, &config::RealFiles).map_or(Ok(loaded), |problem| Err(vec![problem]))
     }
 }
 
@@ -242,7 +243,9 @@ impl House {
         }
         let live = self.service.live.load_full();
         for problem in live.authenticator.iter().flat_map(|authenticator| authenticator.take_problems()) {
-            self.service.tell(&Event::ConfigWarning { text: &problem.to_string() });
+            let text = &problem.to_string();
+            let is_refusal = problem.is_refusal();
+            self.service.tell(&if is_refusal { Event::FileRefused { text } } else { Event::ConfigWarning { text } });
         }
     }
 
@@ -347,8 +350,11 @@ impl House {
         let Some(source) = &self.source else { return Answer::refused(Reason::Failed, "a sink has no configuration") };
         let path = source.path.as_ref().map_or_else(|| "(no file)".to_owned(), |path| path.display().to_string());
         match self.try_reload(source) {
-            Ok(Reloaded { changed, warnings, renewal }) => {
+            Ok(Reloaded { changed, refused, warnings, renewal }) => {
                 self.service.tell(&Event::Reloaded { path: &path, retried: renewal.text().as_deref() });
+                for text in &refused {
+                    self.service.tell(&Event::FileRefused { text });
+                }
                 for text in &warnings {
                     self.service.tell(&Event::ConfigWarning { text });
                 }
@@ -430,7 +436,7 @@ impl House {
         dispatch::reconfigure(&self.service, &renewal);
         let changed = differences.iter().map(ToString::to_string).collect();
         let warnings = loaded.warnings.iter().map(config::Problem::line).chain(maps.notes);
-        Ok(Reloaded { changed, warnings: warnings.collect(), renewal })
+        Ok(Reloaded { changed, refused: maps.refused, warnings: warnings.collect(), renewal })
     }
 
     /// Binds the addresses that are new.
@@ -701,6 +707,8 @@ fn deed(deed: &queue::Deed<'_>) -> Event<'static> {
 struct Reloaded {
     /// As `key changed from … to …`.
     changed: Vec<String>,
+    /// Files of maps that others can write.
+    refused: Vec<String>,
     warnings: Vec<String>,
     renewal: Renewal,
 }

@@ -14,7 +14,7 @@ use crate::auth::Authenticator;
 use crate::commit::Keeper;
 use crate::config::{self, Config, Loaded};
 use crate::control::{self, ControlSocket};
-use crate::deliver::local::Office;
+use crate::deliver::local::{self, Office};
 use crate::dispatch::Dispatch;
 use crate::dns::Resolver;
 use crate::env::{accounts, clock, limits as files, machine, privileges, signals, systemd};
@@ -112,12 +112,17 @@ impl Prepared {
     /// # Errors
     /// What is wrong, with the next step. Nothing is bound then.
     pub fn new(loaded: &Loaded, source: Source) -> Result<Self, StartError> {
+        if let Some(problem) = config::check_own_file(loaded, &config::RealFiles) {
+            return Err(StartError::Config(problem.line()));
+        }
         let mut prepared = Self::bare(loaded.config.clone())?;
         prepared.warnings.extend(loaded.warnings.iter().map(config::Problem::line));
         let of_files = config::check_files(loaded, &config::RealFiles);
         // What else is in files their readers say.
-        let of_maps =
-            |one: &&config::Problem| one.severity == config::Severity::Warning && one.key.starts_with("maps.");
+        let of_maps = |one: &&config::Problem| {
+            one.severity == config::Severity::Warning
+                && ["maps.", "local."].iter().any(|table| one.key.starts_with(table))
+        };
         prepared.warnings.extend(of_files.iter().filter(of_maps).map(config::Problem::line));
         prepared.loaded = Some(Box::new(loaded.clone()));
         prepared.source = Some(source);
@@ -180,6 +185,7 @@ impl Prepared {
         prepared.tls = load_tls(&prepared.config)?;
         prepared.behaviour = Some(behaviour).filter(|behaviour| !behaviour.is_plain());
         prepared.keeps_nothing = true;
+        privileges::harden()?;
         Ok(prepared)
     }
 
@@ -275,7 +281,9 @@ impl Prepared {
             Keeper::Spool { .. } => routing::load::load(&config, &Arc::new(Lookups::new(&config)), None)
                 .map_err(|faults| StartError::Config(lines(&with_places(from_file.as_deref(), faults))))?,
             // A sink takes everything.
-            Keeper::Nothing { .. } => routing::load::Loaded { routing: Routing::plain(), notes: Vec::new() },
+            Keeper::Nothing { .. } => {
+                routing::load::Loaded { routing: Routing::plain(), notes: Vec::new(), refused: Vec::new() }
+            }
         };
         let maps = Arc::new(loaded.routing);
         let mut unknown = None;
@@ -309,6 +317,10 @@ impl Prepared {
         });
         for text in warnings.iter().chain(&loaded.notes) {
             service.tell(&Event::ConfigWarning { text });
+        }
+        if let Some(place) = service.routing.load().program().filter(|_| !service.office.runs_programs()) {
+            let text = format!("program destinations of aliases wait ({place}): {}", local::NO_PROGRAMS);
+            service.tell(&Event::ConfigWarning { text: &text });
         }
         for note in &bound.notes {
             service.tell(&Event::ConfigWarning { text: &note.to_string() });
@@ -380,7 +392,7 @@ pub(crate) fn open_authenticator(config: &Config) -> Result<Option<Arc<Authentic
     if config.auth.file.is_none() && config.auth.program.is_empty() {
         return Ok(None);
     }
-    let authenticator = Authenticator::open(&config.auth);
+    let authenticator = Authenticator::open_for(config);
     let authenticator = authenticator.map_err(|problems| StartError::Config(lines(&problems)))?;
     authenticator.count_attempts(&config.auth, &config.accept.exempt, None);
     Ok(Some(authenticator))
@@ -419,7 +431,11 @@ fn say_started(service: &Service, recovery: Option<&Recovery>, listeners: usize)
     let Some(recovery) = recovery else { return };
     let volatile = machine::file_system(path).is_ok_and(|space| space.volatile);
     let spool = path.display().to_string();
-    service.tell(&Event::Started { version: env!("CARGO_PKG_VERSION"), spool: &spool, volatile, listeners });
+    let (uid, gid) = machine::user();
+    let name = accounts::Accounts::read().ok().and_then(|accounts| accounts.login_of(uid)).map(|login| login.name);
+    let user = name.unwrap_or_default();
+    let version = env!("CARGO_PKG_VERSION");
+    service.tell(&Event::Started { version, spool: &spool, volatile, listeners, user: &user, uid, gid });
     let found = format!(
         "{spool}: opened in {} ms, {} for {} waiting, {} dropped",
         recovery.took_us / 1_000,

@@ -79,7 +79,7 @@ fn without_aliases(site: &Site) -> Result<Explainer, (u8, String)> {
 /// It would be refused, or it cannot be said now.
 pub(super) fn verify(address: &Address, site: &Site, explainer: &Explainer) -> Result<Vec<String>, (u8, String)> {
     let sender = site.own_address().map_or(ReversePath::Null, ReversePath::Address);
-    match explainer.route(&Sender { address: sender, client: None }, address).end {
+    match explainer.route(&Sender { address: sender, client: None, name: None }, address).end {
         End::Deliver(deliveries, failed) => {
             if let ([], [only]) = (deliveries.as_slice(), failed.as_slice()) {
                 return Err(refused(&only.refusal));

@@ -91,6 +91,7 @@ fn without_root_only_its_own_mail_is_delivered() {
         ("prog@x.test", format!("prog::keep {}/by-program", boxes.display())),
     ];
     let setup = stored(setup, As::Nobody, NOBODY, &mail, b"Subject: x\r\n\r\nx\r\n");
+    let setup = setup.set("local.programs_as_server", "true");
     let mut server = start(setup.set("delivery.mode", "\"background\""), As::Nobody);
     line(&mut server, &["to=<nobody@x.test>", "mailer=local", "stat=Sent"]);
     line(&mut server, &["ctladdr=<prog@x.test>", "stat=Sent"]);
@@ -101,6 +102,41 @@ fn without_root_only_its_own_mail_is_delivered() {
     assert!(server.stop().status.success());
     assert!(std::fs::read_to_string(boxes.join("nobody")).expect("a mailbox").contains("Subject: x\n"));
     assert!(boxes.join("by-program").exists());
+}
+
+/// Spool, keys and passwords are the server's, so programs that have its rights have them too.
+#[test]
+fn without_root_no_program_has_the_rights_of_the_server() {
+    if is_skipped() {
+        return;
+    }
+    let setup = with_boxes(NOBODY);
+    give(setup.dir.path(), NOBODY);
+    let aliases = setup.path("aliases");
+    std::fs::write(&aliases, "prog: \"|keep /dev/null\"\n").expect("written");
+    let boxes = setup.path("boxes");
+    let setup = setup.set("maps.aliases", format!("[{aliases:?}]"));
+    let mail = [
+        ("prog@x.test", format!("prog::keep {}/by-program", boxes.display())),
+        ("joe@x.test", format!("prog:nobody:keep {}/by-program", boxes.display())),
+        ("exit@x.test", "prog::exit 67".to_owned()),
+        ("archive@x.test", format!("file::{}/archive", boxes.display())),
+        ("nowhere@x.test", "file::/dev/null".to_owned()),
+    ];
+    let setup = stored(setup, As::Nobody, NOBODY, &mail, b"Subject: x\r\n\r\nx\r\n");
+    let _directory = setup.dir.clone();
+    let mut server = start(setup.set("delivery.mode", "\"background\""), As::Nobody);
+    let said = line(&mut server, &["program destinations of aliases wait (", "aliases line 1: prog"]);
+    assert!(said.contains("local.programs_as_server = true"), "{said}");
+    for who in ["prog", "joe"] {
+        let address = format!("ctladdr=<{who}@x.test>");
+        line(&mut server, &[&address, "dsn=4.3.5", "stat=Deferred", "not started as root", "local.programs_as_server"]);
+    }
+    line(&mut server, &["ctladdr=<exit@x.test>", "stat=User unknown"]);
+    line(&mut server, &["ctladdr=<archive@x.test>", "mailer=*file*", "stat=Sent"]);
+    line(&mut server, &["ctladdr=<nowhere@x.test>", "stat=Sent"]);
+    assert!(server.stop().status.success());
+    assert!(boxes.join("archive").exists() && !boxes.join("by-program").exists());
 }
 
 /// The process of a server that stays root.

@@ -21,3 +21,5 @@ mod start;
 mod storage;
 mod tags;
 mod tls;
+mod trust;
+mod verify;

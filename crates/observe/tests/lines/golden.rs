@@ -220,13 +220,29 @@ fn process_lines() -> Vec<(Event<'static>, &'static str)> {
     let file = "/etc/mailrace/mx.pem";
     vec![
         (
-            Event::Started { version: "0.1.0", spool: "/var/spool/mailrace", volatile: false, listeners: 2 },
-            "starting daemon (0.1.0): spool=/var/spool/mailrace, listeners=2",
+            Event::Started {
+                version: "0.1.0",
+                spool: "/var/spool/mailrace",
+                volatile: false,
+                listeners: 2,
+                user: "mailrace",
+                uid: 108,
+                gid: 113,
+            },
+            "starting daemon (0.1.0): spool=/var/spool/mailrace, listeners=2, user=mailrace, uid=108, gid=113",
         ),
         (
-            Event::Started { version: "0.1.0", spool: "/dev/shm/spool", volatile: true, listeners: 1 },
-            "starting daemon (0.1.0): spool=/dev/shm/spool, listeners=1, volatile: the spool lies in memory and a \
-             power cut loses mail",
+            Event::Started {
+                version: "0.1.0",
+                spool: "/dev/shm/spool",
+                volatile: true,
+                listeners: 1,
+                user: "",
+                uid: 1000,
+                gid: 1000,
+            },
+            "starting daemon (0.1.0): spool=/dev/shm/spool, listeners=1, user=, uid=1000, gid=1000, volatile: the spool lies in \
+             memory and a power cut loses mail",
         ),
         (
             Event::Hardening {
@@ -258,6 +274,14 @@ fn process_lines() -> Vec<(Event<'static>, &'static str)> {
         (
             Event::ConfigWarning { text: "mailrace.toml:7:1: relay.from names 0.0.0.0/0: an open relay" },
             "configuration: mailrace.toml:7:1: relay.from names 0.0.0.0/0: an open relay",
+        ),
+        (
+            Event::FileRefused {
+                text: "maps.aliases: /etc/aliases (owner root (0), group 8, mode 0664) can be written by its group: run \"chmod g-w \
+                       /etc/aliases\"; the map stays as it was until then",
+            },
+            "SECURITY: file not read: maps.aliases: /etc/aliases (owner root (0), group 8, mode 0664) can be written by its group: run \
+             \"chmod g-w /etc/aliases\"; the map stays as it was until then",
         ),
         (
             Event::CertificateLoaded { path: file, names: "mx.lab.test", not_after: "2027-02-18T13:00:00Z" },

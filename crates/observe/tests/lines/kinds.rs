@@ -26,7 +26,7 @@ pub(crate) fn queue_id() -> QueueId {
 }
 
 /// How many kinds there are.
-pub(crate) const COUNT: usize = 42;
+pub(crate) const COUNT: usize = 44;
 
 /// The number of the event's kind. No `_` here: a new event has to be added below too.
 pub(crate) fn kind(event: &Event<'_>) -> usize {
@@ -73,7 +73,8 @@ pub(crate) fn kind(event: &Event<'_>) -> usize {
         Event::Discarded { .. } => 38,
         Event::Cloned { .. } => 39,
         Event::RecipientsDiscarded { .. } => 40,
-        Event::LoginOverLimit { .. } => 41,
+        Event::LoginOverLimit { .. } => 42,
+        Event::FileRefused { .. } => 43,
     }
 }
 
@@ -91,8 +92,10 @@ pub(crate) fn event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<
     let option = |text: &'a str| v.flag.then_some(text);
     let (a, b, protocol) = (v.a.as_str(), v.b.as_str(), Protocol::Smtp);
     match kind {
-        0 => Event::Started { version: b, spool: a, volatile: v.flag, listeners: count },
         41 => Event::Hardening { severity: Severity::Notice, text: a },
+        0 => {
+            Event::Started { version: b, spool: a, volatile: v.flag, listeners: count, user: a, uid: u32::MAX, gid: 0 }
+        }
         1 => Event::Listening { daemon: b, address: (v.address, small).into(), protocol: a, tls: b },
         2 => Event::Stopping { why: a, connections: count },
         3 => Event::Stopped { cut_off: count, deliveries_cut_off: v.number },
@@ -117,7 +120,7 @@ pub(crate) fn event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<
         },
         14 => Event::TlsFailed { relay, reason: a },
         15 => Event::Auth { relay, identity: a, mechanism: b },
-        41 => Event::LoginOverLimit { relay, identity: a, count: number, max },
+        42 => Event::LoginOverLimit { relay, identity: a, count: number, max },
         16 => Event::AuthFailed { relay, identity: option(a), mechanism: b, reason: a },
         17 => Event::ForeignProtocol { relay, command: a },
         18 => Event::BareNewline { id, relay, refused: v.flag },
@@ -187,6 +190,7 @@ fn delivery_event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<'a
         31 => Event::Reported { id: queue_id(), report: queue_id(), kind: ReportKind::Delayed, text: a },
         32 => Event::Unreportable { id: queue_id(), text: a },
         38 => Event::Discarded { id: queue_id() },
+        43 => Event::FileRefused { text: a },
         40 => Event::RecipientsDiscarded { id: queue_id(), to },
         39 => Event::Cloned { id: queue_id(), owner: a },
         33 => Event::StartTlsClient { relay, version: b, cipher: a, bits: u16::MAX, verify: b },

@@ -1,44 +1,52 @@
 //! Who may send where: anybody to our domains, our clients and users to all domains.
 //!
+//! The decision is that of `route::access`, [`Access::client_right`] and what `RCPT` does with it, asked here without maps: with
+//! `relay.from`, `relay.to`, and who we are. Where there are maps, `session::routed` asks the same with them. So the server says the same
+//! of a client with maps and without, and `mailrace route` says what the server does.
+//!
 //! An address can name more hosts than the one behind its `@`: `user%other@ours`, `other!user@ours` and
-//! `"user@other"@ours` ask us to pass the message on, and a router that reads sendmail's rules does so. Therefore every
-//! host that an address names must be ours, or the client must have the right to relay. Source routes (`<@ours:u@other>`)
-//! are dropped by the parser (RFC 5321 §4.1.1.3), so only the address behind them counts.
+//! `"user@other"@ours` ask us to pass the message on. Therefore every host that an address names must be ours, or the client must
+//! have the right to relay. Source routes (`<@ours:u@other>`) are dropped by the parser (RFC 5321 §4.1.1.3), so only the address
+//! behind them counts.
+//!
+//! A client is what it says through PROXY protocol or XCLIENT, and a proxy on this machine comes from loopback; loopback has no right
+//! but the one that `relay.from` gives it.
 //!
 //! Not here: whether a recipient at our domains exists.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ipnet::IpNet;
-use mail::{Address, Client, Domain, DomainName, Recipient};
+use mail::{Address, Client, Recipient, ReversePath};
+use route::access::{self, Access, ClientName, Options};
+use route::class::Classes;
+use route::{Answers, Ask, Stop};
 use smtp::server::Verdict;
 
 use super::{Facts, Policy, Ruling, refuse};
-use crate::config::{Config, RelayDomain};
+use crate::config::Config;
 
 /// The rights to relay: `[relay]`, and who we are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Rights {
     /// `relay.from`: networks whose clients may send anywhere.
-    pub from: Vec<IpNet>,
-    /// `relay.to`: domains accepted from anyone.
-    pub to: Vec<RelayDomain>,
-    /// `hostname`: mail to it is for us, that of its postmaster above all.
-    pub hostname: Option<DomainName>,
-    /// Our own addresses, for recipients like `postmaster@[192.0.2.1]`. Those of the listeners and of the machine.
-    pub addresses: Vec<IpAddr>,
+    from: Vec<IpNet>,
+    /// The decision without a map.
+    access: Arc<Access>,
+    /// `relay.from`, `relay.to`, our name and our addresses. Nothing is local: that is the business of maps.
+    classes: Arc<Classes>,
 }
 
 impl Rights {
     /// The rights that a configuration gives.
     #[must_use]
     pub fn new(config: &Config) -> Self {
-        let addresses = config.listen.iter().map(|listen| listen.address.ip()).filter(|ip| !ip.is_unspecified());
+        let classes = crate::routing::classes::of_configuration(config);
         Self {
             from: config.relay.from.clone(),
-            to: config.relay.to.clone(),
-            hostname: DomainName::new(&config.hostname).ok(),
-            addresses: addresses.collect(),
+            access: Arc::new(Access::new(Vec::new(), Options { relay_loopback: false, ..Options::default() })),
+            classes: Arc::new(classes),
         }
     }
 
@@ -46,11 +54,9 @@ impl Rights {
     /// this machine.
     #[must_use]
     pub fn is_trusted(&self, client: Client, identity: Option<&str>) -> bool {
-        identity.is_some()
-            || match client {
-                Client::Network(address) => self.is_from(address.ip()),
-                Client::Process { .. } | Client::Internal => true,
-            }
+        let client = as_asked(client, identity);
+        self.decide(|ask| self.access.client_right(ask, &client, &ReversePath::Null, &self.classes))
+            .is_ok_and(|right| right.is_some())
     }
 
     /// Whether an address is in `relay.from`.
@@ -60,49 +66,22 @@ impl Rights {
         self.from.iter().any(|network| network.contains(&ip))
     }
 
-    /// Whether mail for this domain is accepted from anyone.
-    #[must_use]
-    pub fn is_ours(&self, domain: &Domain) -> bool {
-        match domain {
-            Domain::Name(name) => {
-                self.hostname.as_ref().is_some_and(|own| own.ascii() == name.ascii())
-                    || self.to.iter().any(|pattern| pattern.matches(name))
-            }
-            // RFC 5321 §4.1.3: an address stands for the host that has it
-            Domain::Literal(literal) => literal.ip().is_some_and(|ip| {
-                let ip = ip.to_canonical();
-                self.addresses.iter().any(|own| own.to_canonical() == ip)
-            }),
-        }
+    /// What `RCPT` is told, and why.
+    fn recipient(&self, client: Client, identity: Option<&str>, recipient: &Address) -> Result<access::Ruled, Stop> {
+        let client = as_asked(client, identity);
+        self.decide(|ask| self.access.recipient(ask, &client, &ReversePath::Null, recipient, &self.classes))
     }
 
-    /// Whether every host that the address names is ours.
-    fn stays_here(&self, address: &Address) -> bool {
-        if !self.is_ours(address.domain()) {
-            return false;
-        }
-        // What a router would make of the local part, step by step; each step makes it shorter.
-        let mut local = address.local_part().as_str();
-        while let Some((host, rest)) = next_host(local) {
-            if !Domain::parse(host.as_bytes()).is_ok_and(|domain| self.is_ours(&domain)) {
-                return false;
-            }
-            local = rest;
-        }
-        true
+    /// There is no map, so no question stays open.
+    fn decide<T>(&self, decision: impl FnOnce(&mut Ask<'_>) -> Result<T, Stop>) -> Result<T, Stop> {
+        decision(&mut Ask::new(&Answers::new()))
     }
 }
 
-/// The host to which a local part would be passed on, and what is the local part there.
-fn next_host(local: &str) -> Option<(&str, &str)> {
-    // A quoted source route first, then @ and % from the right, ! from the left, as sendmail's ruleset 3 reads them.
-    if let Some((route, rest)) = local.strip_prefix('@').and_then(|route| route.split_once([':', ','])) {
-        return Some((route, rest));
-    }
-    if let Some((rest, host)) = local.rsplit_once('@').or_else(|| local.rsplit_once('%')) {
-        return Some((host, rest));
-    }
-    local.split_once('!')
+/// A client without its name: without maps no name gives rights.
+fn as_asked(client: Client, identity: Option<&str>) -> access::Client<'_> {
+    let ip = if let Client::Network(address) = client { Some(address.ip().to_canonical()) } else { None };
+    access::Client { ip, name: ClientName::NotAsked, identity, certificate: None }
 }
 
 /// May this client send to this recipient?
@@ -111,10 +90,12 @@ fn next_host(local: &str) -> Option<(&str, &str)> {
 // RFC 5321 §3.6.2: a server may refuse to relay; RFC 5321 §4.5.1: never its own postmaster
 #[must_use]
 pub fn may_relay(client: Client, identity: Option<&str>, recipient: &Address, rights: &Rights) -> Verdict {
-    if rights.is_trusted(client, identity) || rights.stays_here(recipient) {
-        return Verdict::Accept;
+    match rights.recipient(client, identity, recipient).map(|ruled| ruled.ruling) {
+        Ok(access::Ruling::Refuse(refusal)) => refuse(refusal.code, &format!("{} {}", refusal.status, refusal.text)),
+        Ok(_) => Verdict::Accept,
+        // Nothing is asked outside, so this is a fault of ours; it gives no right.
+        Err(_) => refuse(451, "4.3.0 Temporary system failure. Please try again later."),
     }
-    refuse(550, &format!("5.7.1 <{recipient}>... Relaying denied"))
 }
 
 impl Policy for Rights {
@@ -131,17 +112,33 @@ impl Policy for Rights {
 }
 
 #[cfg(test)]
+impl Rights {
+    /// The rights of these networks and domains.
+    pub(crate) fn of(from: &[&str], to: &[&str], hostname: &str, addresses: &[&str]) -> Self {
+        let from: Vec<IpNet> = from.iter().map(|network| network.parse().unwrap()).collect();
+        let to: Vec<crate::config::RelayDomain> = to.iter().map(|name| name.parse().unwrap()).collect();
+        let mut classes = crate::routing::classes::of_relay(&from, &to);
+        classes.ours.add_name(&mail::DomainName::new(hostname).unwrap());
+        addresses.iter().for_each(|ip| classes.ours.add_address(ip.parse().unwrap()));
+        let access = Access::new(Vec::new(), Options { relay_loopback: false, ..Options::default() });
+        Self { from, access: Arc::new(access), classes: Arc::new(classes) }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
-    use mail::ForwardPath;
+    use mail::{DomainName, ForwardPath};
+
+    const HOSTNAME: &str = "mx.ours.example";
 
     fn rights() -> Rights {
-        Rights {
-            from: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap(), "10.1.0.0/16".parse().unwrap()],
-            to: ["ours.example", ".sub.example", "bücher.example"].map(|name| name.parse().unwrap()).to_vec(),
-            hostname: Some(DomainName::new("mx.ours.example").unwrap()),
-            addresses: vec!["192.0.2.25".parse().unwrap(), "2001:db8::25".parse().unwrap()],
-        }
+        Rights::of(
+            &["127.0.0.0/8", "::1/128", "10.1.0.0/16"],
+            &["ours.example", ".sub.example", "bücher.example"],
+            HOSTNAME,
+            &["192.0.2.25", "2001:db8::25"],
+        )
     }
 
     fn network(ip: &str) -> Client {
@@ -151,7 +148,7 @@ mod tests {
     /// The path of RCPT as a stranger gives it; `None` when it is not even an address.
     fn stranger(path: &str) -> Option<Verdict> {
         let address =
-            ForwardPath::parse(path.as_bytes()).ok()?.into_address(rights().hostname.as_ref().unwrap()).unwrap();
+            ForwardPath::parse(path.as_bytes()).ok()?.into_address(&DomainName::new(HOSTNAME).unwrap()).unwrap();
         Some(may_relay(network("198.51.100.7"), None, &address, &rights()))
     }
 
@@ -235,6 +232,12 @@ mod tests {
             assert!(may(client, Some("user")), "{client:?}");
         }
         assert!(may(Client::Process { uid: 1_000 }, None) && may(Client::Internal, None));
+        let nobody = Rights::of(&[], &["ours.example"], HOSTNAME, &["192.0.2.25"]);
+        for client in ["127.0.0.1", "127.0.0.2", "::1", "::ffff:127.0.0.1", "192.0.2.25"].map(network) {
+            assert!(!nobody.is_trusted(client, None), "{client:?} has nothing that relay.from does not give");
+            assert_ne!(may_relay(client, None, &other, &nobody), Verdict::Accept, "{client:?}");
+            assert!(nobody.is_trusted(client, Some("user")));
+        }
         assert!(!Rights::default().is_from("127.0.0.1".parse().unwrap()), "what is not listed is not trusted");
     }
 }

@@ -11,11 +11,7 @@ fn client(ip: &str) -> Client {
 }
 
 fn rights() -> relay::Rights {
-    relay::Rights {
-        from: vec!["10.0.0.0/8".parse().unwrap()],
-        to: vec!["ours.example".parse().unwrap()],
-        ..relay::Rights::default()
-    }
+    relay::Rights::of(&["10.0.0.0/8"], &["ours.example"], "mx.ours.example", &[])
 }
 
 fn usual() -> Policies {

@@ -27,6 +27,7 @@ use crate::config;
 use crate::env::clock;
 use arc_swap::ArcSwap;
 use attempts::{AttemptLimits, Attempts, Limited};
+use crate::env::safe_file::Trust;
 use dialog::{Dialog, MECHANISMS, Next};
 use mail::{EnhancedCode, Reply, ReplyCode};
 use observe::Limit;
@@ -69,11 +70,18 @@ pub struct Problem {
     object: String,
     line: Option<u32>,
     reason: String,
+    is_refusal: bool,
 }
 
 impl Problem {
     fn new(object: impl fmt::Display, line: Option<u32>, reason: impl Into<String>) -> Self {
-        Self { object: object.to_string(), line, reason: reason.into() }
+        Self { object: object.to_string(), line, reason: reason.into(), is_refusal: false }
+    }
+
+    /// Whether the password file was not read because others can write it.
+    #[must_use]
+    pub const fn is_refusal(&self) -> bool {
+        self.is_refusal
     }
 }
 
@@ -127,11 +135,24 @@ impl Authenticator {
         Self::open_with(settings, Limits::default())
     }
 
+    /// [`Self::open`] for a server with a user of its own, who may own the password file as root may.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub fn open_for(config: &config::Config) -> Result<Arc<Self>, Vec<Problem>> {
+        let trust = Trust::secrets(&config.server.user, &config.server.group);
+        Self::build(&config.auth, Limits::default(), trust)
+    }
+
     /// [`Self::open`] with other bounds.
     ///
     /// # Errors
     /// As for [`Self::open`].
     pub fn open_with(settings: &config::Auth, limits: Limits) -> Result<Arc<Self>, Vec<Problem>> {
+        Self::build(settings, limits, Trust::secrets("", ""))
+    }
+
+    fn build(settings: &config::Auth, limits: Limits, trust: Trust) -> Result<Arc<Self>, Vec<Problem>> {
         let mut errors = Vec::new();
         let mut wanted = Vec::new();
         for name in &settings.mechanisms {
@@ -144,7 +165,7 @@ impl Authenticator {
                 )),
             }
         }
-        let (file, problems) = match settings.file.as_deref().map(UserFile::open) {
+        let (file, problems) = match settings.file.as_deref().map(|path| UserFile::open(path, trust)) {
             Some(Ok((file, problems))) => (Some(Arc::new(file)), problems),
             Some(Err(problem)) => {
                 errors.push(problem);

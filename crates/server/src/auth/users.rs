@@ -5,7 +5,6 @@
 //! blocks.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::num::NonZeroU32;
 use std::os::unix::fs::MetadataExt as _;
@@ -15,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::hash::{Cost, Hash};
 use super::scram::{self, Keys};
 use super::{Problem, prepare};
+use crate::env::safe_file::{Refusal, Trust};
 use arc_swap::ArcSwap;
 
 /// Some 200,000 users.
@@ -177,6 +177,7 @@ impl Stamp {
 #[derive(Debug)]
 pub(super) struct UserFile {
     path: PathBuf,
+    trust: Trust,
     users: ArcSwap<Users>,
     /// The version that was read, or that could not be read; `None` for a file that was not there.
     seen: Mutex<Option<Stamp>>,
@@ -187,11 +188,11 @@ impl UserFile {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub(super) fn open(path: &Path) -> Result<(Self, Vec<Problem>), Problem> {
+    pub(super) fn open(path: &Path, trust: Trust) -> Result<(Self, Vec<Problem>), Problem> {
         let mut problems = Vec::new();
-        let (users, stamp) =
-            read(path, &mut problems).map_err(|error| unreadable(path, &error, "name a file in auth.file"))?;
-        let file = Self { path: path.to_owned(), users: ArcSwap::from_pointee(users), seen: Mutex::new(Some(stamp)) };
+        let (users, stamp) = read(path, &trust, &mut problems).map_err(|refusal| unreadable(path, &refusal, None))?;
+        let users = ArcSwap::from_pointee(users);
+        let file = Self { path: path.to_owned(), trust, users, seen: Mutex::new(Some(stamp)) };
         Ok((file, problems))
     }
 
@@ -219,32 +220,39 @@ impl UserFile {
     }
 
     fn read_again(&self, seen: &mut Option<Stamp>, problems: &mut Vec<Problem>) {
-        match read(&self.path, problems) {
+        match read(&self.path, &self.trust, problems) {
             Ok((users, stamp)) => {
                 self.users.store(Arc::new(users));
                 *seen = Some(stamp);
             }
-            Err(error) => {
-                let next_step = format!("the {} users read before stay; make it readable", self.users().len());
-                problems.push(unreadable(&self.path, &error, &next_step));
+            Err(refusal) => {
+                problems.push(unreadable(&self.path, &refusal, Some(self.users().len())));
             }
         }
     }
 }
 
-fn unreadable(path: &Path, error: &io::Error, next_step: &str) -> Problem {
-    Problem::new(path.display(), None, format!("cannot read the password file: {error}; {next_step}"))
+/// `users`: how many stay that were read before.
+fn unreadable(path: &Path, refusal: &Refusal, users: Option<usize>) -> Problem {
+    let stay = users.map_or_else(String::new, |users| format!("; the {users} users read before stay"));
+    let (is_refusal, next_step) = match (refusal, users) {
+        // Its text names the command to run.
+        (Refusal::Unsafe(_), _) => (true, ""),
+        (Refusal::Io(_), Some(_)) => (false, "; make it readable"),
+        (Refusal::Io(_), None) => (false, "; name a file in auth.file"),
+    };
+    let reason = format!("cannot read the password file: {refusal}{stay}{next_step}");
+    Problem { is_refusal, ..Problem::new(path.display(), None, reason) }
 }
 
-fn read(path: &Path, problems: &mut Vec<Problem>) -> io::Result<(Users, Stamp)> {
-    let mut file = File::open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
-        return Err(io::Error::other(format!("not a file of at most {FILE_BYTES_MAX} bytes")));
+fn read(path: &Path, trust: &Trust, problems: &mut Vec<Problem>) -> Result<(Users, Stamp), Refusal> {
+    let (mut file, metadata) = trust.open(path)?;
+    if metadata.len() > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("not a file of at most {FILE_BYTES_MAX} bytes")).into());
     }
     let mut text = Vec::new();
     (&mut file).take(FILE_BYTES_MAX).read_to_end(&mut text)?;
-    if metadata.mode() & 0o006 != 0 {
+    if metadata.mode() & 0o004 != 0 {
         let mode = metadata.mode() & 0o7777;
         let reason = format!("mode {mode:04o} opens the hashes to everybody on this machine; chmod 0640 it");
         problems.push(Problem::new(path.display(), None, reason));
@@ -325,7 +333,7 @@ mod tests {
         let path = dir.path().join("users");
         std::fs::write(&path, ANNA).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
-        let (file, problems) = UserFile::open(&path).unwrap();
+        let (file, problems) = UserFile::open(&path, Trust::secrets("", "")).unwrap();
         assert!(problems.is_empty(), "{problems:?}");
         let mut problems = Vec::new();
         assert_eq!(file.fresh_users(&mut problems).len(), 1);
@@ -350,8 +358,44 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_others_can_write_makes_no_users() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("users");
+        std::fs::write(&path, ANNA).unwrap();
+        let mode = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        mode(&path, 0o640);
+        let trust = || Trust::secrets("", "");
+        let (file, problems) = UserFile::open(&path, trust()).unwrap();
+        assert_eq!(problems, []);
+        // Somebody gives himself a login.
+        std::fs::write(&path, format!("{ANNA}\n{BERT}\n")).unwrap();
+        for (of_file, of_directory) in [(0o642, 0o700), (0o666, 0o700), (0o640, 0o777), (0o640, 0o703)] {
+            mode(&path, of_file);
+            mode(dir.path(), of_directory);
+            let mut problems = Vec::new();
+            file.reload(&mut problems);
+            assert_eq!(file.users().len(), 1, "{of_file:o} {of_directory:o}: the users of before stay");
+            let [problem] = problems.as_slice() else { panic!("{problems:?}") };
+            assert!(
+                problem.is_refusal() && problem.to_string().ends_with("; the 1 users read before stay"),
+                "{problem}"
+            );
+            let refused = UserFile::open(&path, trust()).unwrap_err();
+            assert!(refused.is_refusal() && refused.to_string().contains("chmod go-w"), "{refused}");
+        }
+        // The group of the server is trusted as the server is.
+        for of_file in [0o640, 0o660] {
+            mode(&path, of_file);
+            mode(dir.path(), 0o700);
+            let mut problems = Vec::new();
+            file.reload(&mut problems);
+            assert_eq!((file.users().len(), problems), (2, Vec::new()), "{of_file:o}");
+        }
+    }
+
+    #[test]
     fn a_file_that_was_never_there_is_an_error() {
-        let error = UserFile::open(Path::new("/nonexistent/users")).unwrap_err();
+        let error = UserFile::open(Path::new("/nonexistent/users"), Trust::secrets("", "")).unwrap_err();
         assert!(error.to_string().starts_with("/nonexistent/users: cannot read the password file: "), "{error}");
     }
 }

@@ -182,6 +182,7 @@ fn local(n: u8) -> Local {
         programs: vec![PathBuf::from("x"); n.into()],
         program_time_max: time,
         program_processes_max: n.into(),
+        programs_as_server: n == 1,
         files: vec![text.clone(); n.into()],
         default_user: text,
         uid_min: n.into(),
@@ -277,6 +278,7 @@ fn maps(n: u8) -> Maps {
         interval: Duration::from_secs(n.into()),
         size_max: n.into(),
         expansions_size_max: n.into(),
+        group_writable: n == 1,
     }
 }
 

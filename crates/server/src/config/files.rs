@@ -5,8 +5,11 @@
 use super::build::{Loaded, instance};
 use super::parameters::find;
 use super::problem::{Place, Problem, Severity};
-use super::{Config, LogPath, Tls, reasons};
+use super::{Config, Local, LogPath, Mailbox, Tls, reasons};
+use crate::env::accounts::Accounts;
+use crate::env::safe_file::Trust;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// What was found at a path.
@@ -35,6 +38,16 @@ pub trait Files {
         None
     }
 
+    /// Why a file cannot be trusted that this server keeps a secret or its configuration in: somebody else can write it.
+    fn unsafe_secret(&self, _: &Config, _: &Path) -> Option<String> {
+        None
+    }
+
+    /// Why programs of aliases could read mail: what their user has in common with mailboxes.
+    fn mailboxes_of_default_user(&self, _: &Local) -> Option<String> {
+        None
+    }
+
     /// What is wrong with certificates and keys, as the server reads them: the file and why.
     fn certificates(&self, _: &Tls) -> Vec<(String, String)> {
         Vec::new()
@@ -49,6 +62,43 @@ impl Files for RealFiles {
     fn text(&self, path: &Path) -> Option<String> {
         let is_small = std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() <= 1 << 20);
         is_small.then(|| std::fs::read_to_string(path).ok()).flatten()
+    }
+
+    fn unsafe_secret(&self, config: &Config, path: &Path) -> Option<String> {
+        // A pipe, as of a shell that makes the configuration, belongs to whoever started the command.
+        let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
+        let trust = || Trust::secrets(&config.server.user, &config.server.group);
+        is_file.then(|| trust().complaint(path)).flatten()
+    }
+
+    fn mailboxes_of_default_user(&self, local: &Local) -> Option<String> {
+        let accounts = Accounts::read_with(&local.accounts).ok()?;
+        let text = Local::default_user_of(&local.default_user, |name| accounts.login(name).is_some());
+        let (user, group) = text.split_once(':').unwrap_or((text, ""));
+        let login = accounts.login(user).or_else(|| accounts.login_of(user.parse().ok()?))?;
+        let groups = match accounts.group(group) {
+            Some(gid) => vec![gid],
+            None => login.groups,
+        };
+        if user == local.mailbox_user {
+            return Some("owns all mailboxes, by local.mailbox_user".to_owned());
+        }
+        let (Mailbox::Mbox(template) | Mailbox::Maildir(template)) = &local.mailbox else { return None };
+        if template.needs_home() {
+            return None;
+        }
+        let mail = accounts.group(&local.mailbox_group).filter(|gid| *gid != 0 && groups.contains(gid));
+        if mail.is_some() {
+            return Some(format!("is in the group {}, which local.mailbox_group names", local.mailbox_group));
+        }
+        let template = template.to_string();
+        let directory = Path::new(template.split('%').next()?.rsplit_once('/')?.0);
+        let found = std::fs::metadata(directory).ok().filter(|found| found.uid() != 0 || found.gid() != 0)?;
+        if found.uid() == login.uid && login.uid != 0 {
+            return Some(format!("owns {}", directory.display()));
+        }
+        let is_member = found.gid() != 0 && groups.contains(&found.gid());
+        is_member.then(|| format!("is in the group of {} ({})", directory.display(), found.gid()))
     }
 
     fn certificates(&self, settings: &Tls) -> Vec<(String, String)> {
@@ -74,7 +124,15 @@ impl Files for RealFiles {
     }
 }
 
-/// Problems with the files that a configuration names.
+/// Whether somebody else can write the file of the configuration, who would then be whom it says: root, for one.
+#[must_use]
+pub fn check_own_file(loaded: &Loaded, files: &dyn Files) -> Option<Problem> {
+    let path = loaded.path.as_deref()?;
+    let why = files.unsafe_secret(&loaded.config, path)?;
+    Some(Place::problem(None, Severity::Error, "", format!("the configuration does not count: {why}")))
+}
+
+/// Problems with the files that a configuration names, and with its own.
 #[must_use]
 pub fn check_files(loaded: &Loaded, files: &dyn Files) -> Vec<Problem> {
     let config = &loaded.config;
@@ -96,7 +154,11 @@ pub fn check_files(loaded: &Loaded, files: &dyn Files) -> Vec<Problem> {
     }
     if let Some(path) = &config.auth.file {
         check.readable("auth.file", path, true);
+        if let Some(why) = files.unsafe_secret(config, path) {
+            check.add(Severity::Error, "auth.file", format!("auth.file: {why}"), "");
+        }
     }
+    check.problems.extend(check_own_file(loaded, files));
     if let Some(program) = config.auth.program.first() {
         check.readable("auth.program", Path::new(program), false);
     }
@@ -109,6 +171,19 @@ pub fn check_files(loaded: &Loaded, files: &dyn Files) -> Vec<Problem> {
                 check.add(Severity::Error, "delivery.classes", format!("delivery.classes: {fault}"), "");
             }
         }
+    }
+    if !config.maps.aliases.is_empty()
+        && let Some(why) = files.mailboxes_of_default_user(&config.local)
+    {
+        let shown = &config.local.default_user;
+        check.add(
+            Severity::Warning,
+            "local.default_user",
+            format!(
+                "local.default_user = \"{shown}\": this user {why}, so programs of aliases can read mail of others"
+            ),
+            "make a user that owns nothing and is in no such group (useradd --system mailnull), and name it",
+        );
     }
     check.places(config);
     check.problems.sort_by(|a, b| a.order().cmp(&b.order()));

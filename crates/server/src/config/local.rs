@@ -48,9 +48,11 @@ pub struct Local {
     pub program_time_max: Duration,
     /// Processes that its user may have while a program runs.
     pub program_processes_max: u32,
+    /// Where there is no root to become their user, programs run as the server.
+    pub programs_as_server: bool,
     /// Where files of aliases may be; `%h` is the home of the user.
     pub files: Vec<String>,
-    /// Who runs programs and writes files of aliases: `USER` or `USER:GROUP`.
+    /// Who runs programs and writes files of aliases: `USER` or `USER:GROUP`; empty: see [`Local::default_user_of`].
     pub default_user: String,
     /// Users below this number run no programs.
     pub uid_min: u32,
@@ -59,6 +61,16 @@ pub struct Local {
 }
 
 impl Local {
+    /// The user for programs and files of aliases that `text` names: itself, or where it is empty, sendmail's own user of that
+    /// name or the one that owns nothing. `is_there`: whether there is such a user.
+    pub(crate) fn default_user_of(text: &str, is_there: impl Fn(&str) -> bool) -> &str {
+        match text {
+            "" if is_there("mailnull") => "mailnull",
+            "" => "nobody",
+            given => given,
+        }
+    }
+
     /// Whether the C library is asked for who is not in the file of users: only beside the file of the machine, and not by a
     /// program that is linked statically.
     #[must_use]

@@ -79,6 +79,8 @@ pub struct Maps {
     pub size_max: u64,
     /// The most octets of memory for what long lists become.
     pub expansions_size_max: u64,
+    /// Files, and directories on the way to them, may be writable by their group.
+    pub group_writable: bool,
 }
 
 /// When the access map is asked about clients and senders.

@@ -50,6 +50,12 @@ pub fn uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// The user and the group that this process really is: what it was started as, or what it has become for good.
+#[must_use]
+pub fn user() -> (u32, u32) {
+    (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
+}
+
 /// The number of this process.
 #[must_use]
 pub fn pid() -> u32 {

@@ -14,7 +14,7 @@
 use super::accounts::Accounts;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, chownat, fchown};
 use rustix::io::Errno;
-use rustix::process::{DumpableBehavior, set_dumpable_behavior, umask};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit, umask};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, set_capabilities, set_no_new_privs,
     set_thread_groups, set_thread_res_gid, set_thread_res_uid, set_thread_uid,
@@ -240,15 +240,31 @@ fn make_with_parents(path: &Path) -> io::Result<()> {
 }
 
 /// Files made from now on are nobody else's, and no program that this process starts gains rights by a set-user-id bit or inherits
-/// a capability, as the one to bind low ports that a service unit gives.
+/// a capability, as the one to bind low ports that a service unit gives. [`seal_memory`] is part of it.
 ///
 /// For every start, after binding, before threads. A kernel without ambient capabilities has none to inherit.
 /// # Errors
 /// `System`: the kernel refused.
 pub fn harden() -> Result<(), Error> {
     umask(Mode::from_raw_mode(0o077));
+    seal_memory()?;
     clear_ambient_capability_set().unwrap_or(());
     set_no_new_privs(true).map_err(|error| Error::System(format!("prctl(PR_SET_NO_NEW_PRIVS): {error}")))
+}
+
+/// Makes the memory of this process, with mail, keys and passwords in it, unreadable for other processes of its user, and leaves no core
+/// dump of it. What it starts inherits the limit of core dumps.
+///
+/// For every process of the server, as root or not: a user who runs the server may have other programs too. A process that becomes
+/// another user has to do it again, since the kernel decides anew at such a change (`fs.suid_dumpable`). What `/proc/self` shows stays
+/// readable for the process itself.
+/// # Errors
+/// `System`: the kernel refused.
+pub fn seal_memory() -> Result<(), Error> {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    setrlimit(Resource::Core, none).map_err(|error| Error::System(format!("setrlimit(RLIMIT_CORE): {error}")))?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|error| Error::System(format!("prctl(PR_SET_DUMPABLE): {error}")))
 }
 
 /// Becomes the user, gives up every capability and proves that neither comes back. Without core dumps from then on.

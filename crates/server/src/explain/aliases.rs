@@ -3,9 +3,10 @@
 //! What is doubtful is decided by `route::alias::lint`; here it gets to see the machine.
 
 use crate::config::{Config, Mailbox, MapSource};
-use crate::deliver::local::command;
+use crate::deliver::local::{self, command};
 use crate::env::accounts::Accounts;
-use crate::env::nss;
+use crate::env::safe_file::Trust;
+use crate::env::{machine, nss};
 use crate::lookup::Lookups;
 use crate::routing::load;
 use mail::Domain;
@@ -16,7 +17,6 @@ use route::question::Answer;
 use route::{Lint, Place, Source, Table};
 use std::collections::HashSet;
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -49,6 +49,9 @@ pub struct Surroundings {
     programs: Vec<std::path::PathBuf>,
     /// Others than files say who is an alias.
     has_outside: bool,
+    trust: Trust,
+    /// A server that whoever asks this would start runs programs.
+    runs_programs: bool,
 }
 
 impl Surroundings {
@@ -67,6 +70,8 @@ impl Surroundings {
             delimiter: local.delimiter.chars().next(),
             programs: local.programs.clone(),
             has_outside: config.maps.aliases.iter().any(|source| !matches!(source, MapSource::File(_))),
+            trust: Trust::maps_of_server(config),
+            runs_programs: local.programs_as_server || machine::is_root(),
         }
     }
 
@@ -100,7 +105,7 @@ impl Surroundings {
         let tables: Vec<Arc<Table>> = sources.iter().filter_map(loaded).collect();
         let mut lints = Vec::new();
         for table in &tables {
-            lints.extend(rights(table.file()));
+            lints.extend(self.rights(table.file()));
             let others: Vec<&Arc<Table>> = tables.iter().filter(|other| !Arc::ptr_eq(other, table)).collect();
             let is_alias = |name: &str| self.has_outside || others.iter().any(|other| other.get(name).is_some());
             lints.extend(alias::lint(
@@ -119,6 +124,13 @@ impl Surroundings {
         lints
     }
 
+    /// Whoever can write aliases can have programs run: the server reads no such file.
+    fn rights(&self, file: &str) -> Option<Lint> {
+        let why = self.trust.complaint(Path::new(file))?;
+        let place = Place { map: alias::NAME.into(), file: file.into(), line: None };
+        Some(Lint::error(place, format!("{why}, for mail runs programs as it says"), "then run mailrace reload"))
+    }
+
     /// Whether a name is an account; `None` if nobody can say.
     fn is_account(&self, name: &str) -> Option<bool> {
         match self.accounts.as_ref()?.contains(name) {
@@ -130,6 +142,7 @@ impl Surroundings {
     fn would_run(&self, text: &str) -> Result<(), String> {
         match command::parse(text)? {
             command::Command::Exit(_) => Ok(()),
+            command::Command::Run(_) if !self.runs_programs => Err(local::NO_PROGRAMS.to_owned()),
             command::Command::Run(words) => {
                 let program = words.first().map(String::as_str).unwrap_or_default();
                 command::find(program, &self.programs).map(|_| ())
@@ -146,23 +159,11 @@ impl Surroundings {
     }
 }
 
-/// Whoever can write aliases can have programs run.
-fn rights(file: &str) -> Option<Lint> {
-    let mode = std::fs::metadata(file).ok()?.permissions().mode();
-    let who = match (mode & 0o002 != 0, mode & 0o020 != 0) {
-        (true, _) => "every user of this host",
-        (false, true) => "its group",
-        (false, false) => return None,
-    };
-    let place = Place { map: alias::NAME.into(), file: file.into(), line: None };
-    let fault = format!("{who} can write it, and so have mail run programs");
-    Some(Lint::error(place, fault, format!("chmod go-w {file}")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
 
     fn surroundings(place: &Path) -> Surroundings {
         std::fs::write(place.join("passwd"), "joe:x:1000:1000::/h/joe:/bin/sh\n").unwrap();
@@ -174,6 +175,8 @@ mod tests {
             delimiter: Some('+'),
             programs: Vec::new(),
             has_outside: false,
+            trust: Trust::maps_of_server(&Config::default()),
+            runs_programs: true,
         }
     }
 
@@ -210,7 +213,12 @@ mod tests {
         std::fs::set_permissions(&list, Permissions::from_mode(0o666)).unwrap();
         assert!(seen(&what)[0].contains("every user of this host can write it; chmod o-w"), "{:?}", seen(&what));
         std::fs::set_permissions(&path, Permissions::from_mode(0o664)).unwrap();
-        assert!(seen(&what)[0].contains("/aliases: its group can write it"), "{:?}", seen(&what));
+        assert!(seen(&what)[0].contains("can be written by its group: run \"chmod g-w"), "{:?}", seen(&what));
+        // Started without root, the server runs nothing.
+        let what = Surroundings { runs_programs: false, ..what };
+        let told = seen(&what);
+        let (run, ran): (Vec<_>, Vec<_>) = told.iter().partition(|lint| lint.contains("local.programs_as_server"));
+        assert!(run.len() == 1 && run[0].contains("line 7: p: ") && !ran.is_empty(), "{told:#?}");
         // Others may know aliases, and users.
         let what = Surroundings { has_outside: true, accounts: None, ..what };
         assert!(!seen(&what).iter().any(|lint| lint.contains("nosuch")));

@@ -38,3 +38,35 @@ pub(super) fn read(
         Table::read_within(Reading { name, file, bytes, fold: true }, limits).map_err(|error| error.to_string())?;
     Ok((read.table, read.complaints.iter().map(told).collect()))
 }
+
+/// The first entry that names a program: `/etc/aliases line 5: list`.
+pub(super) fn program<'t>(tables: impl Iterator<Item = &'t Table>) -> Option<String> {
+    let is_program = |value: &str| {
+        value.match_indices('|').any(|(at, _)| {
+            let before = value.get(..at).unwrap_or_default().trim_end_matches([' ', '\t', '"']);
+            before.is_empty() || before.ends_with(',')
+        })
+    };
+    tables.into_iter().find_map(|table| {
+        let hit = table.iter().find(|hit| is_program(hit.value))?;
+        let line = hit.line.map_or_else(String::new, |line| format!(" line {line}"));
+        Some(format!("{}{line}: {}", table.file(), hit.key))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alias_that_names_a_program() {
+        let limits = Limits::default();
+        let named = |text: &str| {
+            let read = read("aliases", "/a", text.as_bytes().to_vec(), &limits, &Classes::default()).unwrap();
+            program(std::iter::once(&read.0))
+        };
+        assert_eq!(named("a: joe\nb: joe, \"|/bin/x y\"\n").as_deref(), Some("/a line 2: b"));
+        assert_eq!(named("a: |/bin/x\n").as_deref(), Some("/a line 1: a"));
+        assert_eq!(named("a: joe, \"a|b\"@x.test, c|d@x.test\n"), None);
+    }
+}

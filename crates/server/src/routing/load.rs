@@ -2,12 +2,15 @@
 //!
 //! Every file is read beside what is in force; what has not changed since it was read is taken over. A file that cannot be read, or
 //! by `maps.bad_line` one with a wrong line, leaves the map as it was; where there is nothing yet that is an error.
+//!
+//! A file that somebody else can have written ([`Trust`]) is read by nobody: what it held before stays in force, and the log has a
+//! critical line; where there is nothing before, that is an error too.
 
 use super::people::People;
-use super::{Admission, Routing};
+use super::{Admission, Routing, classes};
 use crate::config::{self, BadLine, Config, Mailbox, MapSource, RelayDomain};
 use crate::env::accounts::Accounts;
-use crate::env::addresses;
+use crate::env::safe_file::{Refusal as Unread, Trust};
 use crate::lookup::Lookups;
 use crate::resolve;
 use mail::{DomainName, EnhancedCode, Outcome};
@@ -36,29 +39,41 @@ pub(crate) struct Files {
     texts: HashMap<PathBuf, (Stamp, Arc<str>)>,
     /// All files that were looked for, with what was there.
     seen: Vec<(PathBuf, Option<Stamp>)>,
+    /// Those that decide about mail, each with what is said against it.
+    judged: Vec<(PathBuf, Option<String>)>,
+    trust: Option<Trust>,
 }
 
-/// What differs when a file was written.
+/// What differs when a file was written, or got another owner or mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
     size: u64,
-    seconds: i64,
-    nanoseconds: i64,
+    modified: (i64, i64),
+    changed: (i64, i64),
 }
 
 impl Stamp {
     fn of(path: &Path) -> std::io::Result<Self> {
-        let found = std::fs::metadata(path)?;
-        let (seconds, nanoseconds) = (found.mtime(), found.mtime_nsec());
-        Ok(Self { inode: found.ino(), size: found.size(), seconds, nanoseconds })
+        Ok(Self::from(&std::fs::metadata(path)?))
+    }
+}
+
+impl From<&std::fs::Metadata> for Stamp {
+    fn from(found: &std::fs::Metadata) -> Self {
+        let (modified, changed) = ((found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec()));
+        Self { inode: found.ino(), size: found.size(), modified, changed }
     }
 }
 
 impl Files {
-    /// Whether a file has come, gone or changed since.
+    /// Whether a file has come, gone or changed since, or others can write it that could not, or the other way round.
     pub(crate) fn have_changed(&self) -> bool {
         self.seen.iter().any(|(path, before)| Stamp::of(path).ok() != *before)
+            || self
+                .trust
+                .as_ref()
+                .is_some_and(|trust| self.judged.iter().any(|(path, before)| trust.complaint(path) != *before))
     }
 }
 
@@ -67,6 +82,8 @@ impl Files {
 pub(crate) struct Loaded {
     pub(crate) routing: Routing,
     pub(crate) notes: Vec<String>,
+    /// Files that others can write, so that what they held before stays in force.
+    pub(crate) refused: Vec<String>,
 }
 
 /// Reads all that the configuration names. `old`: what is in force.
@@ -74,7 +91,7 @@ pub(crate) struct Loaded {
 /// # Errors
 /// What cannot be read and has nothing before it.
 pub(crate) fn load(config: &Config, lookups: &Arc<Lookups>, old: Option<&Routing>) -> Result<Loaded, Vec<String>> {
-    load_if(config, lookups, old, has_routing(config))
+    load_if(config, lookups, old, has_routing(config), Trust::maps(config))
 }
 
 /// The same, with the router even where there is nothing to ask, for explanations.
@@ -82,12 +99,12 @@ pub(crate) fn load(config: &Config, lookups: &Arc<Lookups>, old: Option<&Routing
 /// # Errors
 /// As [`load`].
 pub(crate) fn load_always(config: &Config) -> Result<Loaded, Vec<String>> {
-    load_if(config, &Arc::new(Lookups::new(config)), None, true)
+    load_if(config, &Arc::new(Lookups::new(config)), None, true, Trust::maps_of_server(config))
 }
 
 /// Which domains are whose, as far as the files that say so can be read.
 pub(crate) fn classes(config: &Config) -> Classes {
-    Loading::new(config, None).classes()
+    Loading::new(config, None, Trust::maps_of_server(config)).classes()
 }
 
 fn load_if(
@@ -95,8 +112,9 @@ fn load_if(
     lookups: &Arc<Lookups>,
     old: Option<&Routing>,
     is_routed: bool,
+    trust: Trust,
 ) -> Result<Loaded, Vec<String>> {
-    let mut loading = Loading::new(config, old);
+    let mut loading = Loading::new(config, old, trust);
     // Aliases are read with them.
     loading.classes = loading.classes();
     let access = Arc::new(Access::new(loading.sources("access", &config.maps.access), options(config)));
@@ -110,7 +128,8 @@ fn load_if(
     };
     let settings = loading.settings();
     let people = loading.people();
-    let Loading { files, notes, faults, classes, .. } = loading;
+    let Loading { mut files, notes, refused, faults, classes, trust, .. } = loading;
+    files.trust = Some(trust);
     let Some(settings) = settings.filter(|_| faults.is_empty()) else { return Err(faults) };
     let router = Router { settings, maps, classes, rules };
     let routing = Routing {
@@ -119,7 +138,7 @@ fn load_if(
         people,
         files,
     };
-    Ok(Loaded { routing, notes })
+    Ok(Loaded { routing, notes, refused })
 }
 
 /// Whether there is anything to ask for a recipient.
@@ -183,24 +202,31 @@ fn has_local(config: &Config) -> bool {
         || !local.domain_files.is_empty()
 }
 
+/// A map as it was read before.
+type Kept = (Stamp, Arc<Table>);
+
 struct Loading<'a> {
     config: &'a Config,
     old: Option<&'a Files>,
     files: Files,
     notes: Vec<String>,
+    refused: Vec<String>,
     faults: Vec<String>,
     classes: Classes,
+    trust: Trust,
 }
 
 impl<'a> Loading<'a> {
-    fn new(config: &'a Config, old: Option<&'a Routing>) -> Self {
+    fn new(config: &'a Config, old: Option<&'a Routing>, trust: Trust) -> Self {
         Self {
             config,
             old: old.map(|old| &old.files),
             files: Files::default(),
             notes: Vec::new(),
+            refused: Vec::new(),
             faults: Vec::new(),
             classes: Classes::default(),
+            trust,
         }
     }
 
@@ -258,36 +284,31 @@ impl<'a> Loading<'a> {
     fn read_table(&mut self, name: &'static str, path: PathBuf, stamp: Stamp) -> Option<Arc<Table>> {
         let key = (name, path);
         let old = self.old.and_then(|old| old.tables.get(&key)).cloned();
+        let complaint = self.judge(&key.1);
         if let Some((before, table)) = &old
             && *before == stamp
+            && complaint.is_none()
         {
             self.files.tables.insert(key, (stamp, Arc::clone(table)));
             return Some(Arc::clone(table));
         }
         let shown = key.1.display().to_string();
-        let keep = |loading: &mut Self, why: String| match old {
-            Some((before, table)) => {
-                loading.notes.push(format!("{why}; the map stays as it was"));
-                loading.files.tables.insert(key.clone(), (before, Arc::clone(&table)));
-                Some(table)
+        let (bytes, stamp) = match self.read(&key.1) {
+            Ok(read) => read,
+            Err(Unread::Io(error)) => {
+                let why = format!("maps.{name}: {shown} cannot be read: {error}");
+                return self.keep(key, old, why);
             }
-            None => {
-                loading.fault(why);
-                None
-            }
-        };
-        let bytes = match std::fs::read(&key.1) {
-            Ok(bytes) => bytes,
-            Err(error) => return keep(self, format!("maps.{name}: {shown} cannot be read: {error}")),
+            Err(Unread::Unsafe(why)) => return self.keep_safe(key, old, &why),
         };
         let limits = Limits { file_bytes_max: self.config.maps.size_max, ..Limits::default() };
         let read = super::aliases::read(name, &shown, bytes, &limits, &self.classes);
         let (table, complaints) = match read {
             Ok(read) => read,
-            Err(why) => return keep(self, why),
+            Err(why) => return self.keep(key, old, why),
         };
         if self.config.maps.bad_line == BadLine::KeepOld && !complaints.is_empty() {
-            return keep(self, complaints.join("\n"));
+            return self.keep(key, old, complaints.join("\n"));
         }
         self.notes.extend(complaints);
         if name == "access" {
@@ -296,6 +317,44 @@ impl<'a> Loading<'a> {
         let table = Arc::new(table);
         self.files.tables.insert(key, (stamp, Arc::clone(&table)));
         Some(table)
+    }
+
+    /// The map as it was, for this reason; without one before it is a fault.
+    fn keep(&mut self, key: (&'static str, PathBuf), old: Option<Kept>, why: String) -> Option<Arc<Table>> {
+        let Some((before, table)) = old else {
+            self.fault(why);
+            return None;
+        };
+        self.notes.push(format!("{why}; the map stays as it was"));
+        self.files.tables.insert(key, (before, Arc::clone(&table)));
+        Some(table)
+    }
+
+    /// The same for a file that others can write.
+    fn keep_safe(&mut self, key: (&'static str, PathBuf), old: Option<Kept>, why: &str) -> Option<Arc<Table>> {
+        let why = format!("maps.{}: {why}", key.0);
+        let Some((before, table)) = old else {
+            self.fault(why);
+            return None;
+        };
+        self.refused.push(format!("{why}; the map stays as it was until then"));
+        self.files.tables.insert(key, (before, Arc::clone(&table)));
+        Some(table)
+    }
+
+    /// Notes what is said against a file now, so that a change of it is seen.
+    fn judge(&mut self, path: &Path) -> Option<String> {
+        let complaint = self.trust.complaint(path);
+        self.files.judged.push((path.to_owned(), complaint.clone()));
+        complaint
+    }
+
+    /// The content of a file that nobody else can have written, with its stamp.
+    fn read(&self, path: &Path) -> Result<(Vec<u8>, Stamp), Unread> {
+        let (mut file, found) = self.trust.open(path)?;
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut file, &mut bytes)?;
+        Ok((bytes, Stamp::from(&found)))
     }
 
     /// The text of a file of names; nothing if it is only looked for and not there.
@@ -312,12 +371,21 @@ impl<'a> Loading<'a> {
             }
         };
         self.files.seen.push((path.to_owned(), Some(stamp)));
-        let old = self.old.and_then(|old| old.texts.get(path)).filter(|(before, _)| *before == stamp);
-        let text = match old {
-            Some((_, text)) => Arc::clone(text),
-            None => match std::fs::read_to_string(path) {
-                Ok(text) => text.into(),
-                Err(error) => {
+        let complaint = self.judge(path);
+        let old = self.old.and_then(|old| old.texts.get(path)).cloned();
+        let (stamp, text) = match (old, complaint) {
+            (Some((before, text)), None) if before == stamp => (stamp, text),
+            (old, _) => match self.read_text(path) {
+                Ok((text, stamp)) => (stamp, text),
+                Err(Unread::Unsafe(why)) if old.is_some() => {
+                    self.refused.push(format!("{key}: {why}; the list stays as it was until then"));
+                    old?
+                }
+                Err(Unread::Unsafe(why)) => {
+                    self.fault(format!("{key}: {why}"));
+                    return None;
+                }
+                Err(Unread::Io(error)) => {
                     self.fault(format!("{key}: {} cannot be read: {error}", path.display()));
                     return None;
                 }
@@ -325,6 +393,12 @@ impl<'a> Loading<'a> {
         };
         self.files.texts.insert(path.to_owned(), (stamp, Arc::clone(&text)));
         Some(text)
+    }
+
+    fn read_text(&self, path: &Path) -> Result<(Arc<str>, Stamp), Unread> {
+        let (bytes, stamp) = self.read(path)?;
+        let text = String::from_utf8(bytes).map_err(|_| std::io::Error::other("it is not UTF-8"))?;
+        Ok((text.into(), stamp))
     }
 
     /// A fault at the start; while something is in force it is kept.
@@ -343,32 +417,13 @@ impl<'a> Loading<'a> {
 
     fn classes(&mut self) -> Classes {
         let config = self.config;
-        let mut classes = Classes::default();
+        let mut classes = classes::of_configuration(config);
         if has_local(config) {
             classes.hostname = DomainName::new(&config.hostname).ok().filter(|_| config.local.own_name);
             classes.local.extend(&names(&config.local.domains));
             classes.local.extend(&names(&DomainName::new("localhost").into_iter().collect::<Vec<_>>()));
             let files = &config.local.domain_files;
             self.class(Kind::Local, "local.domain_files", "local-host-names", files, &mut classes.local);
-        }
-        let listeners = config.listen.iter().map(|listen| listen.address.ip()).filter(|ip| !ip.is_unspecified());
-        for ip in listeners.chain(addresses::of_this_machine()) {
-            // A client at one of our own addresses has the rights that relay.from gives it.
-            classes.ours.add_address(ip);
-        }
-        for domain in &config.relay.to {
-            if let Ok(name) = DomainName::new(domain.ascii()) {
-                match domain.has_subdomains() {
-                    true => classes.to.add_tree(&name),
-                    false => classes.to.add_name(&name),
-                }
-            }
-        }
-        if let Ok(name) = DomainName::new(&config.hostname) {
-            classes.ours.add_name(&name);
-        }
-        for network in &config.relay.from {
-            classes.relay.add_network(*network);
         }
         let kind = Kind::Relay { hosts_only: config.access.relay_hosts_only };
         self.class(kind, "relay.to_files", "relay-domains", &config.relay.to_files, &mut classes.relay);
@@ -414,7 +469,7 @@ impl<'a> Loading<'a> {
 
     fn generics(&mut self) -> Generics {
         let config = self.config;
-        let mut domains = trees(&config.generics.domains);
+        let mut domains = classes::trees(&config.generics.domains);
         let files = &config.generics.domain_files;
         self.class(Kind::Local, "generics.domain_files", "generics-domains", files, &mut domains);
         let config::Generics { envelope, headers, recipients, .. } = config.generics;
@@ -427,9 +482,9 @@ impl<'a> Loading<'a> {
         match DomainName::new(name) {
             Ok(domain) => Some(Masquerade {
                 domain,
-                domains: trees(&generics.masquerade_domains),
+                domains: classes::trees(&generics.masquerade_domains),
                 is_limited: generics.masquerade_limited,
-                exceptions: trees(&generics.masquerade_exceptions),
+                exceptions: classes::trees(&generics.masquerade_exceptions),
                 exposed: generics.exposed_users.iter().map(|user| user.to_lowercase().into()).collect(),
             }),
             Err(error) => {
@@ -447,20 +502,6 @@ fn exposed(path: &Path, table: &Table) -> Option<String> {
     let path = path.display();
     (is_open && table.iter().any(|hit| is_secret(hit.key)))
         .then(|| format!("maps.access: {path} has passwords (AuthInfo:), and everybody can read it; chmod 0640 {path}"))
-}
-
-/// Domains, of which those with a leading dot stand for what is below them too.
-fn trees(list: &[RelayDomain]) -> Class {
-    let mut class = Class::default();
-    for domain in list {
-        if let Ok(name) = DomainName::new(domain.ascii()) {
-            match domain.has_subdomains() {
-                true => class.add_tree(&name),
-                false => class.add_name(&name),
-            }
-        }
-    }
-    class
 }
 
 fn names(list: &[DomainName]) -> Class {
@@ -497,7 +538,7 @@ fn options(config: &Config) -> Options {
         relay_hosts_only: access.relay_hosts_only,
         relay_mail_from: if access.relay_mail_from { RelayMailFrom::Domain } else { RelayMailFrom::No },
         relay_local_from: false,
-        // relay.from says which clients may, this machine among them.
+        // relay.from says which clients may, this machine among them: see `admit::relay`.
         relay_loopback: false,
         accept_unqualified_senders: false,
     }

@@ -5,6 +5,7 @@
 //!
 //! | File | Holds |
 //! |---|---|
+//! | `classes` | who we are and who may relay, by the configuration alone |
 //! | `load` | from the configuration and its files to a routing |
 //! | `expansions` | what long lists become, shared by all sessions |
 //! | `members` | one such list |
@@ -14,6 +15,7 @@
 
 mod aliases;
 pub(crate) mod expansions;
+pub(crate) mod classes;
 pub(crate) mod load;
 pub(crate) mod members;
 pub(crate) mod people;
@@ -77,6 +79,14 @@ impl Routing {
     /// Whether there is nothing to ask.
     pub(crate) const fn is_plain(&self) -> bool {
         self.admission.is_none()
+    }
+
+    /// Where an alias of a file names a program: the first.
+    pub(crate) fn program(&self) -> Option<String> {
+        let tables = self.admission.as_ref()?.router.maps.aliases.iter();
+        aliases::program(
+            tables.filter_map(|source| if let Source::Loaded(table) = source { Some(&**table) } else { None }),
+        )
     }
 
     /// What decides, if there is anything to ask.

@@ -2,7 +2,7 @@
 //!
 //! Read with the maps and again when the file has changed: no line of the log waits for a disk.
 
-use crate::config::Config;
+use crate::config::{Config, Local};
 use crate::env::accounts::Accounts;
 use mail::Address;
 use std::collections::HashMap;
@@ -22,7 +22,8 @@ pub(crate) struct People {
 impl People {
     pub(super) fn new(config: &Config, accounts: &Accounts) -> Self {
         let local = &config.local;
-        let (user, group) = local.default_user.split_once(':').unwrap_or((&local.default_user, ""));
+        let default_user = Local::default_user_of(&local.default_user, |name| accounts.login(name).is_some());
+        let (user, group) = default_user.split_once(':').unwrap_or((default_user, ""));
         let login = accounts.login(user).or_else(|| accounts.login_of(user.parse().ok()?));
         let default = login.map(|login| (login.uid, accounts.group(group).unwrap_or(login.gid)));
         Self { host: config.hostname.to_lowercase(), accounts: accounts.owners(), default }

@@ -49,11 +49,14 @@ pub(crate) async fn run(service: Arc<Service>) {
 
 /// Puts what was loaded in force, unless a reload came in between.
 fn put_in_force(service: &Arc<Service>, old: &Arc<Routing>, loaded: Loaded) {
-    let Loaded { routing, notes } = loaded;
+    let Loaded { routing, notes, refused } = loaded;
     let leads_elsewhere = !routing.has_hosts_of(old);
     let before = service.routing.compare_and_swap(old, Arc::new(routing));
     if !Arc::ptr_eq(&before, old) {
         return;
+    }
+    for text in &refused {
+        service.tell(&Event::FileRefused { text });
     }
     for text in &notes {
         service.tell(&Event::ConfigWarning { text });

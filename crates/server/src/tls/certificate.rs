@@ -158,6 +158,14 @@ fn read_file(path: &Path) -> Result<(Vec<u8>, u32), TlsProblem> {
         if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
             return Err(io::Error::other(format!("not a file of at most {FILE_BYTES_MAX} bytes")));
         }
+        // Whoever writes it could be us, or vouch for clients.
+        if metadata.mode() & 0o002 != 0 {
+            let mode = metadata.mode() & 0o7777;
+            return Err(io::Error::other(format!(
+                "mode {mode:04o} lets everybody write it: run \"chmod o-w {}\"",
+                path.display()
+            )));
+        }
         let mut text = Vec::new();
         file.take(FILE_BYTES_MAX).read_to_end(&mut text)?;
         Ok((text, metadata.mode()))

@@ -73,7 +73,7 @@ impl<'a> Special<'a> {
             .get_or_insert_with(|| Explainer::open(loaded).map_err(|faults| faults.join("; ")))
             .as_ref()
             .map_err(|why| refused(one, &format!("the aliases cannot be read: {why}")))?;
-        let sender = Sender { address: ReversePath::clone(&message.sender), client: None };
+        let sender = Sender { address: ReversePath::clone(&message.sender), client: None, name: None };
         let way = explainer.route(&sender, alias);
         match way.end {
             End::Deliver(deliveries, failed) if failed.is_empty() => {

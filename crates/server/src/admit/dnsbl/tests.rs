@@ -74,7 +74,7 @@ async fn all_lists_are_asked() {
     let resolver = server.resolver(long);
     let lists = ["one.example", "two.example", "three.example"].map(|zone| list(zone, 2, &[])).to_vec();
     let settings = settings(lists, long);
-    let rights = Rights { from: vec!["10.0.0.0/8".parse().unwrap()], ..Rights::default() };
+    let rights = Rights::of(&["10.0.0.0/8"], &[], "mx.example", &[]);
     let found = ask(&resolver, &settings, &rights, ip("192.0.2.99")).await;
     assert_eq!((found.score, found.listed.len(), found.notes.len()), (4, 2, 0), "{found:?}");
     let asked = server.asked();

@@ -210,6 +210,18 @@ pub(super) static LOCAL: Section = Section {
         )
         .restart(),
         fixed(
+            "local.programs_as_server",
+            at!(local.programs_as_server),
+            Kind::Flag,
+            "false",
+            "true",
+            "run programs of aliases with the server's own rights, without root",
+            "Such a program can read the spool, keys and passwords, as the server can. Without it mail for programs waits, and the log says \
+             so at the start. A server that was started as root runs programs as local.default_user, or as the user whose .forward names \
+             them, whatever stands here.",
+        )
+        .restart(),
+        fixed(
             "local.files",
             at!(local.files),
             list(&Kind::Text),
@@ -224,10 +236,12 @@ pub(super) static LOCAL: Section = Section {
             "local.default_user",
             at!(local.default_user),
             Kind::Text,
-            "mail",
-            "mail:mail",
-            "the user, and the group, for programs and files of aliases",
-            "What sendmail calls DefaultUser. Those of a .forward are the user's own.",
+            "",
+            "mailman:list",
+            "the user, and the group, for programs and files of aliases; empty for mailnull",
+            "What sendmail calls DefaultUser. Where there is no user mailnull, the empty text is for nobody. Those of a .forward are the \
+             user's own. The user should own nothing, and be in no group that \
+             mailboxes have: on Debian mail is such a group, so a program that runs as the user mail reads all mailboxes.",
         )
         .restart(),
         fixed(

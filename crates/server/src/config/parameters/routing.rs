@@ -137,6 +137,17 @@ pub(super) static MAPS: Section = Section {
             "A member takes some 150 octets, and the text of the list is kept with it. What was not used for the longest time \
              goes first. A list that needs more is expanded for each RCPT.",
         ),
+        fixed(
+            "maps.group_writable",
+            at!(maps.group_writable),
+            Kind::Flag,
+            "false",
+            "true",
+            "whether maps, alias files and lists of domains may be writable by their group",
+            "For sites where a group edits them: its members can then run programs as local.default_user and give the right to \
+             relay. A file that others can write, that lies in a directory that others can write, or that belongs to neither root nor \
+             the user of mailrace never counts.",
+        ),
     ],
 };
 

@@ -40,6 +40,7 @@ mod sweep;
 mod workers;
 
 pub(crate) use office::Office;
+pub(crate) use person::NO_PROGRAMS;
 
 use super::connect::Trouble;
 use super::message::{Outgoing, Unfit};

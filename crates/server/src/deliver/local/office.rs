@@ -125,6 +125,11 @@ impl Office {
         }
     }
 
+    /// Whether programs of aliases and of users run: with a helper as their users, without one only where that is allowed.
+    pub(crate) const fn runs_programs(&self) -> bool {
+        self.workers.is_some() || self.settings.programs_as_server
+    }
+
     /// Waits for the right to deliver something.
     ///
     /// # Cancel safety

@@ -236,6 +236,8 @@ pub(crate) struct Settings {
     pub(crate) files: Vec<String>,
     pub(crate) default_user: String,
     pub(crate) uid_min: u32,
+    /// Without root, programs run with the rights of the server.
+    pub(crate) programs_as_server: bool,
     /// The file of users.
     pub(crate) accounts: PathBuf,
     /// The C library is asked for those who are not in it.
@@ -261,6 +263,7 @@ impl Settings {
             programs: local.programs.clone(),
             program_time: local.program_time_max,
             processes_max: local.program_processes_max,
+            programs_as_server: local.programs_as_server,
             files: local.files.clone(),
             default_user: local.default_user.clone(),
             uid_min: local.uid_min,
@@ -291,7 +294,8 @@ impl Settings {
             "mailbox_size_max": self.mailbox_size_max, "dotlock": self.dotlock, "fcntl": self.fcntl,
             "lock_ms": millis(self.lock_time), "subfolders": self.subfolders,
             "programs": self.programs.iter().map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>(),
-            "program_ms": millis(self.program_time), "processes_max": self.processes_max, "files": self.files,
+            "program_ms": millis(self.program_time), "processes_max": self.processes_max,
+            "programs_as_server": self.programs_as_server, "files": self.files,
             "default_user": self.default_user, "uid_min": self.uid_min,
             "accounts": self.accounts.to_string_lossy(), "nss": self.has_nss, "seccomp": self.has_seccomp,
         })
@@ -320,6 +324,7 @@ impl Settings {
             programs: list("programs")?.into_iter().map(PathBuf::from).collect(),
             program_time: Duration::from_millis(number("program_ms")?),
             processes_max: small("processes_max")?,
+            programs_as_server: value.get("programs_as_server")?.as_bool()?,
             files: list("files")?,
             default_user: text("default_user")?,
             uid_min: small("uid_min")?,
@@ -400,6 +405,7 @@ mod tests {
             "programs = ['/x']",
             "program_time_max = '7s'",
             "program_processes_max = 7",
+            "programs_as_server = true",
             "files = ['/x']",
             "default_user = 'x'",
             "uid_min = 7",
@@ -425,6 +431,7 @@ mod tests {
                 programs: _,
                 program_time: _,
                 processes_max: _,
+                programs_as_server: _,
                 files: _,
                 default_user: _,
                 uid_min: _,

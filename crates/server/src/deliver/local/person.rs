@@ -3,8 +3,9 @@
 //! A pure decision on an order, the settings and the accounts of the machine. It is made where the delivery is made: by a process
 //! that still is root, or by the server for itself alone. Nobody ever is root in a delivery.
 
+use super::command::{self, Command};
 use super::order::{Order, Settings, Verdict, What};
-use crate::config::Names;
+use crate::config::{Local, Names};
 use crate::env::accounts::{Accounts, Login};
 use std::path::PathBuf;
 
@@ -30,15 +31,28 @@ pub(crate) struct Person {
     pub(crate) mailbox: Option<PathBuf>,
 }
 
+/// Why no program runs without root.
+pub(crate) const NO_PROGRAMS: &str = "programs are not run with the rights of the server, which was not started as root: start it as root with \
+    server.user set, hand mail for programs to an LMTP server, or set local.programs_as_server = true if its programs may read spool and keys";
+
 /// Finds the person for an order.
 ///
 /// # Errors
 /// There is none, or not with these rights.
 pub(crate) fn find(order: &Order, settings: &Settings, accounts: &Accounts, rights: Rights) -> Result<Person, Verdict> {
-    let person = match &order.what {
+    if let (What::Program { command, .. }, Rights::Own(_), false) = (&order.what, rights, settings.programs_as_server)
+        && !matches!(command::parse(command), Ok(Command::Exit(_)))
+    {
+        return Err(Verdict::deferred((3, 5), NO_PROGRAMS));
+    }
+    let mut person = match &order.what {
         What::Mailbox => of_mailbox(order, settings, accounts)?,
         What::Program { user, .. } | What::File { user, .. } => of_alias(user, order, settings, accounts, rights)?,
     };
+    if let (What::File { .. }, Rights::Own(_), false) = (&order.what, rights, settings.programs_as_server) {
+        // Its home is that of the server, which may hold the spool and keys: "%h" in local.files is none of it.
+        person.login.home.clear();
+    }
     let login = &person.login;
     if login.uid == 0 {
         let text = match &order.what {
@@ -142,7 +156,10 @@ fn of_alias(
     let login = match rights {
         // Without root there is nobody else.
         Rights::Own(uid) if is_default => accounts.find_uid(uid).map_err(unanswered)?.unwrap_or_else(|| nameless(uid)),
-        _ if is_default => named("local.default_user", &settings.default_user, accounts)?,
+        _ if is_default => {
+            let is_there = |name: &str| accounts.find(name).is_ok_and(|found| found.is_some());
+            named("local.default_user", Local::default_user_of(&settings.default_user, is_there), accounts)?
+        }
         _ => accounts.find(user).map_err(unanswered)?.ok_or_else(|| {
             Verdict::deferred((3, 5), format!("there is no user {user}, as whom this is to be done; see /etc/passwd"))
         })?,
@@ -193,7 +210,7 @@ mod tests {
 
     fn accounts() -> Accounts {
         Accounts::from_text(
-            "root:x:0:0::/root:/bin/sh\nmail:x:8:8::/var/mail:/bin/false\njoe:x:1000:1000::/users/joe:/bin/bash\n\
+            "root:x:0:0::/root:/bin/sh\nmail:x:8:8::/var/mail:/bin/false\nnobody:x:65534:65534::/nonexistent:\njoe:x:1000:1000::/users/joe:/bin/bash\n\
              joe+x:x:1001:1001::/users/x:\nnohome:x:1002:1002:::\nlist:x:38:38::/var/list:\ntoor:x:0:0::/:\n",
             "mail:x:8:\njoe:x:1000:\nstaff:x:50:joe\n",
         )
@@ -262,7 +279,11 @@ mod tests {
             find(&Order { what, ..order() }, settings, &accounts(), rights).map(|person| person.login.uid)
         };
         let usual = settings(|_| {});
-        assert_eq!((run("", &usual, Rights::Anybody), run("joe", &usual, Rights::Anybody)), (Ok(8), Ok(1000)));
+        assert_eq!((run("", &usual, Rights::Anybody), run("joe", &usual, Rights::Anybody)), (Ok(65_534), Ok(1000)));
+        let own = Accounts::from_text("mailnull:x:47:47::/:\nnobody:x:65534:65534::/:\n", "");
+        let program = What::Program { user: String::new(), command: "x".to_owned() };
+        let found = find(&Order { what: program, ..order() }, &usual, &own, Rights::Anybody);
+        assert_eq!(found.map(|person| person.login.uid), Ok(47), "sendmail's own user, where there is one");
         for (user, word) in [("list", "local.uid_min"), ("root", "root"), ("gone", "no user gone")] {
             let verdict = run(
                 user,
@@ -277,7 +298,25 @@ mod tests {
                 run("", &settings(|config| config.local.default_user = user.into()), Rights::Anybody).unwrap_err();
             assert!(verdict.end == End::Deferred && verdict.text.contains(word), "{user}: {verdict:?}");
         }
-        assert_eq!(run("", &usual, Rights::Own(1000)), Ok(1000));
-        assert!(run("mail", &usual, Rights::Own(1000)).is_err());
+        // Without root a program would have the rights of the server.
+        for user in ["", "joe", "mail"] {
+            let verdict = run(user, &usual, Rights::Own(1000)).unwrap_err();
+            assert_eq!((verdict.end, verdict.text.as_str()), (End::Deferred, NO_PROGRAMS), "{user:?}");
+        }
+        let allowed = settings(|config| config.local.programs_as_server = true);
+        assert_eq!(run("", &allowed, Rights::Own(1000)), Ok(1000));
+        assert!(run("mail", &allowed, Rights::Own(1000)).is_err());
+        let exit = What::Program { user: String::new(), command: "exit 75".to_owned() };
+        assert!(find(&Order { what: exit, ..order() }, &usual, &accounts(), Rights::Own(1000)).is_ok(), "nothing runs");
+        // A file of an alias is no file in the home of the server.
+        let file = || What::File { user: String::new(), path: "/users/joe/x".to_owned() };
+        let home = |settings: &Settings, rights| {
+            find(&Order { what: file(), ..order() }, settings, &accounts(), rights).unwrap().login.home
+        };
+        assert_eq!(home(&usual, Rights::Own(1000)), "");
+        assert_eq!(
+            (&*home(&allowed, Rights::Own(1000)), &*home(&usual, Rights::Anybody)),
+            ("/users/joe", "/nonexistent")
+        );
     }
 }

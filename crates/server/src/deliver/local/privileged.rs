@@ -32,7 +32,7 @@ use super::person::Rights;
 use super::stream;
 use crate::env::accounts::Kept;
 use crate::env::capabilities::{OF_HELPER, keep_only};
-use crate::env::clock;
+use crate::env::{clock, descriptors, privileges};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -185,13 +185,20 @@ impl Child {
     }
 }
 
+/// What helper and worker begin with: they have standard input and nothing else, and nobody reads their memory.
+fn begin() -> Result<(), String> {
+    rustix::process::umask(Mode::from_raw_mode(0o077));
+    descriptors::close_foreign(0).map_err(|error| error.to_string())?;
+    privileges::seal_memory().map_err(|error| error.to_string())
+}
+
 /// The life of the helper: until the server is gone. Its socket is standard input.
 ///
 /// # Errors
 /// It was not started by a server, or the system refuses.
 pub fn run_helper(settings: &str) -> Result<(), String> {
     let settings = read_settings(settings)?;
-    rustix::process::umask(Mode::from_raw_mode(0o077));
+    begin()?;
     keep_only(OF_HELPER).map_err(|error| format!("capabilities: {error}"))?;
     // A service manager says to all processes of a service that it ends. The server then still waits for deliveries.
     let _ignored = ignore(&[SignalKind::terminate(), SignalKind::interrupt()])?;
@@ -299,7 +306,7 @@ fn ignore(kinds: &[SignalKind]) -> Result<(tokio::runtime::Runtime, Vec<signal::
 /// It was not started by a helper, or the server is gone.
 pub fn run_worker(settings: &str) -> Result<(), String> {
     let settings = read_settings(settings)?;
-    rustix::process::umask(Mode::from_raw_mode(0o077));
+    begin()?;
     // A file that becomes too large is told by the call that writes to it.
     let _ignored = ignore(&[SignalKind::from_raw(Signal::XFSZ.as_raw())])?;
     let stream = io::stdin().as_fd().try_clone_to_owned().map_err(|error| format!("standard input: {error}"))?;
