@@ -51,7 +51,7 @@ pub enum Limit {
 
 impl Limit {
     /// Every limit, in the order of their numbers.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 38] = [
         Self::AcceptConnectionsMax,
         Self::AcceptConnectionsPerClient,
         Self::AcceptRate,

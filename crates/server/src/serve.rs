@@ -17,7 +17,7 @@ use crate::control::{self, ControlSocket};
 use crate::deliver::local::{self, Office};
 use crate::dispatch::Dispatch;
 use crate::dns::Resolver;
-use crate::env::{accounts, clock, limits as files, machine, privileges, signals, systemd};
+use crate::env::{accounts, clock, descriptors, limits as files, machine, privileges, signals, systemd};
 use crate::hardening::Hardening;
 use crate::hosts::HostTable;
 use crate::house::Source;
@@ -191,6 +191,8 @@ impl Prepared {
 
     fn bare(config: Config) -> Result<Self, StartError> {
         let handover = systemd::Handover::take()?;
+        // Nothing else is open yet, and nothing has to be but what the manager passed.
+        descriptors::close_foreign(handover.passed)?;
         let open_files_max = files::raise_open_files();
         let delivery_max = [config.delivery.connections_max, config.delivery.connections_silent_max];
         let accept_max = config.accept.connections_max;

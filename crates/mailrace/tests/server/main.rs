@@ -20,6 +20,7 @@ mod reload;
 mod start;
 mod storage;
 mod tags;
+mod terminal;
 mod tls;
 mod trust;
 mod verify;

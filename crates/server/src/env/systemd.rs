@@ -7,7 +7,6 @@
 //! The protocol is that of sd_notify(3), sd_listen_fds(3) and sd_watchdog_enabled(3): lines of `KEY=value` in one datagram. Without
 //! a manager every report is nothing. Not here: storing descriptors over a restart.
 
-use super::descriptors;
 use super::privileges::{self, single_thread};
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
@@ -36,13 +35,14 @@ const VARIABLES: [&str; 6] =
 pub struct Handover {
     /// Listening sockets, in the order of the unit. The caller finds out by their addresses what they are for.
     pub listeners: Vec<TcpListener>,
+    /// How many descriptors behind the standard ones were passed; they are those of the listeners.
+    pub passed: RawFd,
     /// Where to report to.
     pub manager: Manager,
 }
 
 impl Handover {
-    /// Takes what is there, clears the variables, and closes what others than the manager left open. A second call finds nothing, and
-    /// would close what was opened since.
+    /// Takes what is there and clears the variables. A second call finds nothing.
     ///
     /// # Errors
     /// `Config`: a passed descriptor is no listening TCP socket. `System`: there is more than one thread.
@@ -52,9 +52,8 @@ impl Handover {
         for name in VARIABLES {
             clear(name);
         }
-        descriptors::close_foreign(passed.count)?;
         let listeners = (FIRST..FIRST + passed.count).map(adopt).collect::<Result<_, _>>()?;
-        Ok(Self { listeners, manager: passed.manager })
+        Ok(Self { listeners, passed: passed.count, manager: passed.manager })
     }
 }
 
