@@ -36,13 +36,14 @@ fn no_command_prints_what_acts_on_a_terminal() {
         serde_json::from_slice(json.stdout.split(|byte| *byte == b'\n').next().expect("a line")).expect("JSON");
     assert_eq!(told["from"], format!("{HOSTILE}@client.test"), "the value is the same");
     let id = told["id"].as_str().expect("an id").to_owned();
+    let sender = format!("{HOSTILE}@client.test");
     let commands: [&[&str]; 6] = [
         &["queue", "list"],
         &["queue", "show", &id],
         &["queue", "destinations"],
         &["queue", "stragglers", "--older", "0s"],
         &["status"],
-        &["queue", "hold", "--from", HOSTILE, "--dry-run"],
+        &["queue", "hold", "--from", &sender, "--dry-run"],
     ];
     for command in commands {
         for json in [false, true] {
