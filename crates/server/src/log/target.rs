@@ -227,7 +227,7 @@ mod tests {
         write(&mut sink, "one\n").unwrap();
         // Somebody who may rename in the directory; a file that is there, and one that would be made.
         for is_there in [true, false] {
-            std::fs::rename(&log, place.path().join("log.1")).unwrap();
+            rustix::fs::rename(&log, place.path().join("log.1")).unwrap();
             if is_there {
                 std::fs::write(&target, "precious\n").unwrap();
             } else {
