@@ -2,7 +2,7 @@
 
 use crate::exit::{Exit, Failure};
 use clap::{Args, ValueEnum};
-use server::local_delivery::{run_helper, run_worker};
+use server::local_delivery::{run_helper, run_reader, run_worker};
 
 /// Deliver with the rights of users, for the server
 #[derive(Debug, Args)]
@@ -20,6 +20,8 @@ enum Form {
     Helper,
     /// One that delivers as a user.
     Worker,
+    /// One that reads files as a user.
+    Reader,
 }
 
 /// Runs it to its end.
@@ -30,6 +32,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let done = match arguments.form {
         Form::Helper => run_helper(&arguments.settings),
         Form::Worker => run_worker(&arguments.settings),
+        Form::Reader => run_reader(&arguments.settings),
     };
     done.map(|()| Exit::Ok).map_err(|text| Failure::new(Exit::Usage, text))
 }

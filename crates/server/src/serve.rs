@@ -317,6 +317,12 @@ impl Prepared {
             internet: None,
             live: ArcSwap::from_pointee(Live::new(config, authenticator).with_reasons(reasons)),
         });
+        let told = Arc::downgrade(&service);
+        service.routing.load().lookups().begin(service.office.readers(), move |text| {
+            if let Some(service) = told.upgrade() {
+                service.tell(&Event::ConfigWarning { text });
+            }
+        });
         for text in warnings.iter().chain(&loaded.notes) {
             service.tell(&Event::ConfigWarning { text });
         }

@@ -15,6 +15,7 @@ mod harness;
 mod disk;
 mod dovecot;
 mod hardening;
+mod files;
 mod holder;
 mod locks;
 mod office;

@@ -123,9 +123,10 @@ fn checked(server: &Server) -> usize {
 fn failures_count_over_sessions_and_spare_those_who_log_in_from_there() {
     let keys = [("auth.failures_per_client", "3"), ("auth.failures_per_user", "4"), ("accept.exempt", "[]")];
     let mut server = limited(&keys);
+    let address = server.address();
     let log_in = |user: &str, password: &str, reply: &str| {
         // Each in a session of its own.
-        greeted(server.address()).expect(&plain(user, password), reply);
+        greeted(address).expect(&plain(user, password), reply);
     };
     // Together, since each answer to a failure comes after a pause.
     let log_all_in = |all: &[(&str, &str)], reply: &str| {

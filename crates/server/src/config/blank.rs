@@ -186,6 +186,7 @@ fn local(n: u8) -> Local {
         files: vec![text.clone(); n.into()],
         default_user: text,
         uid_min: n.into(),
+        list_size_max: n.into(),
         deliveries_max: n.into(),
     }
 }

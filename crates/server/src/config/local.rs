@@ -56,6 +56,8 @@ pub struct Local {
     pub default_user: String,
     /// Users below this number run no programs.
     pub uid_min: u32,
+    /// The most octets of an `:include:` file that an alias names.
+    pub list_size_max: u64,
     /// Deliveries at once.
     pub deliveries_max: u32,
 }

@@ -169,7 +169,7 @@ mod tests {
         std::fs::write(place.join("passwd"), "joe:x:1000:1000::/h/joe:/bin/sh\n").unwrap();
         Surroundings {
             classes: Classes::default(),
-            lookups: Lookups::default(),
+            lookups: Lookups::new(&Config::default()),
             accounts: Some(HashSet::from(["joe".to_owned()])),
             has_nss: false,
             delimiter: Some('+'),

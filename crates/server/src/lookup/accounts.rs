@@ -5,13 +5,15 @@
 
 use super::cache::{Cache, Limits};
 use crate::config;
-use crate::env::accounts::{Accounts, Login};
+use crate::env::accounts::{Kept, Login};
+use crate::env::clock;
 use crate::env::{blocking, nss};
 use route::question::{Answer, Question};
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -28,17 +30,29 @@ const LIMITS: Limits = Limits {
 };
 
 /// Where users are.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Users {
-    pub(super) passwd: PathBuf,
+    accounts: Arc<Kept>,
     /// The C library, if it is asked for those who are not in the file.
     pub(super) library: Option<Arc<Library>>,
 }
 
+impl Default for Users {
+    fn default() -> Self {
+        Self::of_file_alone(PathBuf::new())
+    }
+}
+
 impl Users {
+    /// Those of this file, and no others.
+    pub(super) fn of_file_alone(passwd: PathBuf) -> Self {
+        Self { accounts: Arc::new(Kept::new(passwd)), library: None }
+    }
+
     /// As they are configured.
     pub(super) fn new(local: &config::Local, library: &Arc<Library>) -> Self {
-        Self { passwd: local.accounts.clone(), library: local.has_nss().then(|| Arc::clone(library)) }
+        let library = local.has_nss().then(|| Arc::clone(library));
+        Self { library, ..Self::of_file_alone(local.accounts.clone()) }
     }
 
     /// Whether there is a user of this name, and where his home is.
@@ -56,7 +70,7 @@ impl Users {
 
     /// Whether there is an account of this name in the file, and where its home is. Blocks.
     fn of_file(&self, name: &str) -> Answer {
-        match Accounts::read_with(&self.passwd) {
+        match self.accounts.now() {
             Ok(accounts) => accounts.home(name).map_or(Answer::Nothing, |home| Answer::User { home: home.into() }),
             Err(error) => Answer::Trouble(error.to_string().into()),
         }
@@ -64,18 +78,37 @@ impl Users {
 
     /// The name of a user who may run programs by himself: one with a shell of `/etc/shells`. Blocks. The error is a text.
     pub(super) fn with_shell(&self, uid: u32) -> Result<Option<Arc<str>>, String> {
-        /// With this line in it every shell counts, as for sendmail.
-        const ANY: &str = "/SENDMAIL/ANY/SHELL/";
-        let accounts = Accounts::read_with(&self.passwd).map_err(|error| error.to_string())?;
+        let accounts = self.accounts.now().map_err(|error| error.to_string())?;
         let found = match (accounts.name_and_shell(uid), &self.library) {
             (Some((name, shell)), _) => Some((name.to_owned(), shell.to_owned())),
-            (None, Some(library)) => library.owner(uid)?.map(|login| (login.name, login.shell)),
+            (None, Some(library)) => {
+                let asking = move || nss::login_of(uid);
+                library.known(&uid.to_string(), asking)?.map(|login| (login.name, login.shell))
+            }
             (None, None) => None,
         };
         let Some((name, shell)) = found else { return Ok(None) };
+        Ok(Self::has_shell(&shell).then(|| name.into()))
+    }
+
+    /// Whether a shell is one of `/etc/shells`. Blocks.
+    pub(super) fn has_shell(shell: &str) -> bool {
+        /// With this line in it every shell counts, as for sendmail.
+        const ANY: &str = "/SENDMAIL/ANY/SHELL/";
         let shells = std::fs::read_to_string("/etc/shells").unwrap_or_default();
-        let is_listed = shells.lines().map(str::trim).any(|line| line == shell || line == ANY);
-        Ok(is_listed.then(|| name.into()))
+        shells.lines().map(str::trim).any(|line| line == shell || line == ANY)
+    }
+
+    /// The account of a name. Blocks. The error is a text.
+    pub(super) fn login(&self, name: &str) -> Result<Option<Login>, String> {
+        let accounts = self.accounts.now().map_err(|error| error.to_string())?;
+        match (accounts.login(name), &self.library) {
+            (None, Some(library)) => {
+                let wanted = name.to_owned();
+                library.known(&format!("name {name}"), move || nss::login(&wanted))
+            }
+            (found, _) => Ok(found),
+        }
     }
 }
 
@@ -83,12 +116,15 @@ impl Users {
 #[derive(Debug)]
 pub(super) struct Library {
     cache: Arc<Cache>,
+    /// Accounts of owners of files, and when that was said.
+    owners: Mutex<HashMap<Box<str>, (Option<Login>, Instant)>>,
     places: Arc<Semaphore>,
 }
 
 impl Default for Library {
     fn default() -> Self {
-        Self { cache: Cache::new(LIMITS), places: Arc::new(Semaphore::new(QUESTIONS_MAX)) }
+        let places = Arc::new(Semaphore::new(QUESTIONS_MAX));
+        Self { cache: Cache::new(LIMITS), owners: Mutex::default(), places }
     }
 }
 
@@ -118,13 +154,39 @@ impl Library {
         timeout(TIME_MAX, asking).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// The user of this number, on a thread of its own: who reads a file may wait, and not for ever. Blocks.
-    fn owner(&self, uid: u32) -> Result<Option<Login>, String> {
+    /// The account of the owner of a file, which was said a moment ago or is asked for. Blocks.
+    fn known(
+        &self,
+        key: &str,
+        asking: impl FnOnce() -> std::io::Result<Option<Login>> + Send + 'static,
+    ) -> Result<Option<Login>, String> {
+        let now = clock::now();
+        let owners = || self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((login, said_at)) = owners().get(key) {
+            let time = if login.is_some() { LIMITS.positive } else { LIMITS.negative };
+            if now.saturating_duration_since(*said_at) < time {
+                return Ok(login.clone());
+            }
+        }
+        let login = self.owner(asking)?;
+        let mut owners = owners();
+        if owners.len() >= LIMITS.entries_max {
+            owners.clear();
+        }
+        owners.insert(key.into(), (login.clone(), now));
+        Ok(login)
+    }
+
+    /// An account, asked for on a thread of its own: a file that is read may wait, and not for ever. Blocks.
+    fn owner(
+        &self,
+        asking: impl FnOnce() -> std::io::Result<Option<Login>> + Send + 'static,
+    ) -> Result<Option<Login>, String> {
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| late())?;
         let (tell, asked) = channel();
         std::thread::spawn(move || {
             // Nobody hears it if it comes too late.
-            drop(tell.send(nss::login_of(uid).map_err(|error| error.to_string())));
+            drop(tell.send(asking().map_err(|error| error.to_string())));
             drop(place);
         });
         asked.recv_timeout(TIME_MAX).unwrap_or_else(|_| Err(late()))

@@ -6,16 +6,15 @@
 mod accounts;
 mod cache;
 mod directory;
-mod files;
+pub(crate) mod files;
 mod sqlite;
 
 use crate::config::{self, Config};
-use crate::env::blocking;
 use accounts::{Library, Users};
 use cache::{Cache, Limits};
 use directory::Directory;
-use files::Files;
-use route::question::{Answer, Question};
+use files::{Files, Readers, Wanted};
+use route::question::{Answer, Question, Reader};
 use sqlite::Database;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,6 +28,8 @@ const DATABASE_ENTRIES_MAX: usize = 10_000;
 pub(crate) struct Lookups {
     files: Arc<Files>,
     users: Users,
+    /// Octets of an `:include:` file of an alias.
+    list_bytes_max: u64,
     library: Arc<Library>,
     /// By the names that questions have for them: `ldap:people`.
     outside: Arc<HashMap<Box<str>, Arc<Outside>>>,
@@ -71,6 +72,7 @@ impl Lookups {
         Self {
             files: Arc::clone(&old.files),
             users: Users::new(&config.local, &old.library),
+            list_bytes_max: config.local.list_size_max,
             library: Arc::clone(&old.library),
             outside,
         }
@@ -79,12 +81,18 @@ impl Lookups {
     /// The same, with what it has read and asked, for the users of this configuration.
     pub(crate) fn with_users(&self, local: &config::Local) -> Self {
         let (files, library, outside) = (Arc::clone(&self.files), Arc::clone(&self.library), Arc::clone(&self.outside));
-        Self { files, users: Users::new(local, &library), library, outside }
+        Self { files, users: Users::new(local, &library), list_bytes_max: local.list_size_max, library, outside }
+    }
+
+    /// From now on files of users are read by these processes, and the operator is told of those that count for nothing. Holds for
+    /// what comes after a change of the configuration too.
+    pub(crate) fn begin(&self, readers: Option<Arc<Readers>>, tell: impl Fn(&str) + Send + Sync + 'static) {
+        self.files.begin(readers, Box::new(tell));
     }
 
     /// Reads a file of members. Blocks.
     pub(crate) fn include(&self, path: &str) -> Answer {
-        self.files.include(&self.users, path)
+        self.files.find(&self.users, &Wanted::include(path, &Reader::Aliases, self.list_bytes_max))
     }
 
     /// Finds the answer to a question.
@@ -98,25 +106,19 @@ impl Lookups {
                 None => Answer::Trouble(format!("no source of the name \"{source}\" is configured").into()),
             },
             Question::User { name } => self.users.user(name).await,
-            Question::Include { path, .. } => {
-                let (lookups, path) = (Arc::clone(self), Arc::clone(path));
-                reading(move || lookups.files.include(&lookups.users, &path)).await
+            Question::Include { path, reader } => {
+                let wanted = Wanted::include(path, reader, self.list_bytes_max);
+                self.files.answer(&self.users, wanted).await
             }
             Question::Forward { user, detail } => {
                 let home = match self.users.user(user).await {
                     Answer::User { home } => home,
                     other => return other,
                 };
-                let (lookups, detail) = (Arc::clone(self), detail.clone());
-                reading(move || lookups.files.forward(&lookups.users, &home, detail.as_deref())).await
+                self.files.answer(&self.users, Wanted::forward(user, home, detail.as_deref())).await
             }
         }
     }
-}
-
-/// Reads a file where waiting holds up nobody.
-async fn reading(read: impl FnOnce() -> Answer + Send + 'static) -> Answer {
-    blocking::run(read).await.unwrap_or_else(|_| Answer::Trouble("the reading thread broke off".into()))
 }
 
 impl Outside {

@@ -255,6 +255,17 @@ pub(super) static LOCAL: Section = Section {
         )
         .restart(),
         fixed(
+            "local.list_size_max",
+            at!(local.list_size_max),
+            Kind::Bytes { min: 1, max: 512 << 20 },
+            "32MiB",
+            "4MiB",
+            "the largest :include: file of an alias",
+            "Mail for a larger one waits. A .forward and what it includes have 64 KiB at most. Texts of all such files take up to \
+             64 MiB of memory; a list that alone has more is read for each recipient.",
+        )
+        .restart(),
+        fixed(
             "local.deliveries_max",
             at!(local.deliveries_max),
             count_from_1("deliveries"),

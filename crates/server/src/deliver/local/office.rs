@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::deliver::message::{Content as Stored, Outgoing};
 use crate::env::accounts::Kept;
 use crate::env::{blocking, clock};
+use crate::lookup::files::Readers;
 use crate::service::Service;
 use bytes::Bytes;
 use spool::Spool;
@@ -42,6 +43,8 @@ pub(crate) struct Office {
     agent: Agent,
     /// Those that have the rights of users; `None`: the server delivers with its own.
     workers: Option<Workers>,
+    /// Those that read files with the rights of users.
+    readers: Option<Arc<Readers>>,
     mailboxes: Semaphore,
     programs: Semaphore,
     files: Semaphore,
@@ -107,6 +110,8 @@ impl Office {
         let settings = Settings::new(config);
         let max = usize::try_from(config.local.deliveries_max).unwrap_or(1);
         let own = Rights::Own(rustix::process::geteuid().as_raw());
+        let helper = helper.map(Arc::new);
+        let readers = helper.as_ref().map(|helper| Arc::new(Readers::new(Arc::clone(helper))));
         let rights = if helper.is_some() { Rights::Anybody } else { own };
         Self {
             // One that is anybody only finds places: it carries nothing out.
@@ -117,6 +122,7 @@ impl Office {
             ),
             settings,
             workers: helper.map(Workers::new),
+            readers,
             mailboxes: Semaphore::new(max),
             programs: Semaphore::new(max),
             files: Semaphore::new(max),
@@ -128,6 +134,11 @@ impl Office {
     /// Whether programs of aliases and of users run: with a helper as their users, without one only where that is allowed.
     pub(crate) const fn runs_programs(&self) -> bool {
         self.workers.is_some() || self.settings.programs_as_server
+    }
+
+    /// What reads files with the rights of users; `None`: the server reads with its own.
+    pub(crate) fn readers(&self) -> Option<Arc<Readers>> {
+        self.readers.clone()
     }
 
     /// Waits for the right to deliver something.

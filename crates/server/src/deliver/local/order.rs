@@ -238,6 +238,8 @@ pub(crate) struct Settings {
     pub(crate) uid_min: u32,
     /// Without root, programs run with the rights of the server.
     pub(crate) programs_as_server: bool,
+    /// Octets of an `:include:` file of an alias.
+    pub(crate) list_size_max: u64,
     /// The file of users.
     pub(crate) accounts: PathBuf,
     /// The C library is asked for those who are not in it.
@@ -267,6 +269,7 @@ impl Settings {
             files: local.files.clone(),
             default_user: local.default_user.clone(),
             uid_min: local.uid_min,
+            list_size_max: local.list_size_max,
             accounts: local.accounts.clone(),
             has_nss: local.has_nss(),
             has_seccomp: config.server.seccomp,
@@ -296,7 +299,7 @@ impl Settings {
             "programs": self.programs.iter().map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>(),
             "program_ms": millis(self.program_time), "processes_max": self.processes_max,
             "programs_as_server": self.programs_as_server, "files": self.files,
-            "default_user": self.default_user, "uid_min": self.uid_min,
+            "default_user": self.default_user, "uid_min": self.uid_min, "list_size_max": self.list_size_max,
             "accounts": self.accounts.to_string_lossy(), "nss": self.has_nss, "seccomp": self.has_seccomp,
         })
         .to_string()
@@ -328,6 +331,7 @@ impl Settings {
             files: list("files")?,
             default_user: text("default_user")?,
             uid_min: small("uid_min")?,
+            list_size_max: number("list_size_max")?,
             accounts: text("accounts")?.into(),
             has_nss: flag("nss")?,
             has_seccomp: flag("seccomp")?,
@@ -409,6 +413,7 @@ mod tests {
             "files = ['/x']",
             "default_user = 'x'",
             "uid_min = 7",
+            "list_size_max = 7",
             "accounts = '/x'",
             "nss = false",
         ];
@@ -435,6 +440,7 @@ mod tests {
                 files: _,
                 default_user: _,
                 uid_min: _,
+                list_size_max: _,
                 accounts: _,
                 has_nss: _,
                 // Of another table, and for a restart as well.

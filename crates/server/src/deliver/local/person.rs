@@ -178,7 +178,10 @@ fn of_alias(
 }
 
 /// A user of the configuration: `USER` or `USER:GROUP`, each a name or a number.
-fn named(key: &str, text: &str, accounts: &Accounts) -> Result<Login, Verdict> {
+///
+/// # Errors
+/// There is none, or nobody can say.
+pub(crate) fn named(key: &str, text: &str, accounts: &Accounts) -> Result<Login, Verdict> {
     let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
     let no =
         |what: &str| Verdict::deferred((3, 5), format!("{key} = \"{text}\": there is no such {what}; see /etc/{what}"));

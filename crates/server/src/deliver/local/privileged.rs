@@ -24,6 +24,11 @@
 //! | stops it, so that it answers nothing | his messages are deferred after their time ([`Settings::time_max`]); the place of the server's end of the socket tells the helper, which kills it [`Settings::any_time_max`] later. He keeps no more than a quarter of the deliveries busy with that ([`office`](super::office)) |
 //! | makes it his own, by a debugger | the kernel forbids it: a process that was root is not dumpable. If he could: it knows its own orders, which are his mail, and can lie about them. Its verdicts are counted, cut and made plain ([`Verdict`]). Its one other descriptor is `/dev/null` |
 //!
+//! Files of users, `.forward` and `:include:`, are read by processes of a third form ([`READER`], `lookup::files`): root until the
+//! first request, then that user. They count apart from workers, so that a file that hangs keeps no delivery waiting, and are killed
+//! [`READER_PATIENCE`] after the server has lost interest. The helper waits for none of them when it ends: a process that hangs in
+//! the kernel would keep it, and the service manager, for ever.
+//!
 //! If the helper is gone nobody can bring it back: deliveries wait, and the log says once what to do.
 
 use super::agent::Agent;
@@ -41,6 +46,7 @@ use rustix::net::{
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 use rustix::process::Signal;
+use std::collections::VecDeque;
 use std::io::{self, BufReader, BufWriter, IoSlice, IoSliceMut, PipeReader, PipeWriter};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -57,9 +63,19 @@ pub const COMMAND: &str = "local-delivery";
 pub const HELPER: &str = "helper";
 /// The process that delivers as one user.
 pub const WORKER: &str = "worker";
+/// The process that reads files as one user.
+pub const READER: &str = "reader";
 
 /// Workers at once, whatever the server asks for.
 const WORKERS_MAX: usize = 256;
+/// Processes that read files, beside those.
+pub(crate) const READERS_MAX: usize = 64;
+/// One of these whom the server has left has so long to end by itself.
+const READER_PATIENCE: Duration = Duration::from_secs(1);
+/// One that has had no request for so long ends.
+const READER_IDLE_TIME: Duration = Duration::from_secs(30);
+/// Workers that are wanted and wait for room; while there are more the server is not listened to.
+const HELD_MAX: usize = 64;
 /// How often workers that have ended are looked for while nothing else happens.
 const LOOK_INTERVAL: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// A worker that has had no order for so long ends.
@@ -83,10 +99,22 @@ pub(crate) enum Handed {
 
 /// The server's ends of what leads to a worker.
 #[derive(Debug)]
-pub(super) struct Worker {
+pub(crate) struct Worker {
     pub(super) stream: UnixStream,
     /// The helper has the other end, and sees when this goes.
     _leash: PipeWriter,
+}
+
+impl Worker {
+    /// What leads to it.
+    pub(crate) const fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
+    /// Has the helper kill it. What is left tells when it is gone.
+    pub(crate) fn leave(self) -> UnixStream {
+        self.stream
+    }
 }
 
 impl Helper {
@@ -109,11 +137,23 @@ impl Helper {
     /// # Errors
     /// Why there is none.
     pub(super) fn worker(&self) -> Result<Worker, Handed> {
+        self.start_process(WORKER_BYTE)
+    }
+
+    /// The same for a process that reads files. The socket ends at once if there are too many.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn reader(&self) -> Result<Worker, Handed> {
+        self.start_process(READER_BYTE)
+    }
+
+    fn start_process(&self, kind: u8) -> Result<Worker, Handed> {
         let no =
             |error: io::Error| Handed::Verdict(Verdict::deferred((3, 0), format!("no socket for a delivery: {error}")));
         let (ours, theirs) = UnixStream::pair().map_err(no)?;
         let (end, leash) = io::pipe().map_err(no)?;
-        hand_over(self.control.as_fd(), &[theirs.as_fd(), end.as_fd()]).map_err(|error| self.gone(&error))?;
+        hand_over(self.control.as_fd(), kind, &[theirs.as_fd(), end.as_fd()]).map_err(|error| self.gone(&error))?;
         Ok(Worker { stream: ours, _leash: leash })
     }
 
@@ -130,7 +170,7 @@ impl Helper {
 #[cfg(test)]
 impl Helper {
     /// A helper that is the test.
-    pub(super) fn fake() -> io::Result<(Self, OwnedFd)> {
+    pub(crate) fn fake() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Self { control: ours, is_gone: AtomicBool::new(false) }, theirs))
     }
@@ -152,12 +192,17 @@ fn this_program(form: &str, settings: &Settings) -> Command {
     command
 }
 
-fn hand_over(control: BorrowedFd<'_>, fds: &[BorrowedFd<'_>; 2]) -> io::Result<()> {
+/// What the server says when it wants a worker.
+const WORKER_BYTE: u8 = b'd';
+/// What it says when it wants a process that reads.
+const READER_BYTE: u8 = b'r';
+
+fn hand_over(control: BorrowedFd<'_>, kind: u8, fds: &[BorrowedFd<'_>; 2]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     ancillary.push(SendAncillaryMessage::ScmRights(fds));
     loop {
-        match sendmsg(control, &[IoSlice::new(b"d")], &mut ancillary, SendFlags::NOSIGNAL) {
+        match sendmsg(control, &[IoSlice::new(&[kind])], &mut ancillary, SendFlags::NOSIGNAL) {
             Err(Errno::INTR) => {}
             other => return Ok(other.map(drop)?),
         }
@@ -171,12 +216,15 @@ struct Child {
     leash: PipeReader,
     /// Since when nobody is interested.
     left: Option<Instant>,
+    /// It reads, and has no delivery to finish.
+    is_reader: bool,
 }
 
 impl Child {
     /// Whether it is there still. One that nobody has been interested in for so long is killed: it does not end by itself.
     fn is_there(&mut self, patience: Duration) -> bool {
         let now = clock::now();
+        let patience = if self.is_reader { patience.min(READER_PATIENCE) } else { patience };
         if self.left.is_some_and(|left| now.saturating_duration_since(left) >= patience) {
             // It may have ended.
             drop(self.process.kill());
@@ -205,32 +253,61 @@ pub fn run_helper(settings: &str) -> Result<(), String> {
     let control = io::stdin();
     let patience = settings.any_time_max();
     let mut children: Vec<Child> = Vec::new();
+    let mut held: VecDeque<(OwnedFd, PipeReader)> = VecDeque::new();
     loop {
         children.retain_mut(|child| child.is_there(patience));
-        if !wait_for_work(control.as_fd(), &mut children)? {
+        while children.iter().filter(|child| !child.is_reader).count() < WORKERS_MAX
+            && let Some((stream, leash)) = held.pop_front()
+        {
+            // Without a worker the other end is closed, and the server hears that.
+            let started = process_for(WORKER, stream, &settings).ok();
+            children.extend(started.map(|process| Child { process, leash, left: None, is_reader: false }));
+        }
+        if !wait_for_work(control.as_fd(), &mut children, held.len() >= HELD_MAX)? {
             continue;
         }
         match take_over(control.as_fd()) {
             Ok(Taken::End) => break,
             Ok(Taken::Nothing) => {}
-            // Without a worker the other end is closed, and the server hears that.
-            Ok(Taken::Worker(stream, leash)) => {
-                let started = worker_for(stream, &settings).ok();
-                children.extend(started.map(|process| Child { process, leash, left: None }));
+            Ok(Taken::Worker(stream, leash)) => held.push_back((stream, leash)),
+            Ok(Taken::Reader(stream, leash)) => {
+                if children.iter().filter(|child| child.is_reader).count() < READERS_MAX {
+                    let started = process_for(READER, stream, &settings).ok();
+                    children.extend(started.map(|process| Child { process, leash, left: None, is_reader: true }));
+                }
             }
             Err(error) => return Err(format!("the socket of the server: {error}")),
         }
     }
-    // They end by themselves when they have done what they are at.
-    for child in &mut children {
-        drop(child.process.wait());
-    }
+    drop(held);
+    end(children, patience);
     Ok(())
 }
 
-/// Waits until the server has something to say, which is listened to while there is room for workers. Notes who was left.
-fn wait_for_work(control: BorrowedFd<'_>, children: &mut [Child]) -> Result<bool, String> {
-    let is_full = children.len() >= WORKERS_MAX;
+/// Lets deliveries be finished, which they are by themselves. What is killed and does not end hangs in the kernel, and is left.
+fn end(mut children: Vec<Child>, patience: Duration) {
+    const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+    let until = clock::now() + patience;
+    for child in children.iter_mut().filter(|child| child.is_reader) {
+        // It may have ended.
+        drop(child.process.kill());
+    }
+    loop {
+        children.retain_mut(|child| !child.is_reader && matches!(child.process.try_wait(), Ok(None)));
+        if children.is_empty() {
+            return;
+        }
+        if clock::now() >= until {
+            children.iter_mut().for_each(|child| drop(child.process.kill()));
+            return;
+        }
+        // Nothing comes: it waits for the time alone.
+        poll(&mut [], Some(&LOOK_AGAIN)).ok();
+    }
+}
+
+/// Waits until the server has something to say, unless it is not listened to. Notes who was left.
+fn wait_for_work(control: BorrowedFd<'_>, children: &mut [Child], is_full: bool) -> Result<bool, String> {
     let time = (!children.is_empty()).then_some(&LOOK_INTERVAL);
     let mut waits: Vec<PollFd<'_>> = Vec::with_capacity(children.len() + 1);
     // Without a wish, only its end is told.
@@ -254,16 +331,18 @@ fn wait_for_work(control: BorrowedFd<'_>, children: &mut [Child]) -> Result<bool
 }
 
 /// What the server had to say.
-pub(super) enum Taken {
+pub(crate) enum Taken {
     /// A worker is wanted: his socket, and what tells that nobody wants him any more.
     Worker(OwnedFd, PipeReader),
+    /// The same of a process that reads.
+    Reader(OwnedFd, PipeReader),
     /// Nothing to do.
     Nothing,
     /// It is gone.
     End,
 }
 
-pub(super) fn take_over(control: BorrowedFd<'_>) -> io::Result<Taken> {
+pub(crate) fn take_over(control: BorrowedFd<'_>) -> io::Result<Taken> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0; 1];
@@ -280,14 +359,15 @@ pub(super) fn take_over(control: BorrowedFd<'_>) -> io::Result<Taken> {
     });
     let mut fds = fds.flatten();
     Ok(match (fds.next(), fds.next()) {
+        (Some(stream), Some(leash)) if byte == [READER_BYTE] => Taken::Reader(stream, leash.into()),
         (Some(stream), Some(leash)) => Taken::Worker(stream, leash.into()),
         _ => Taken::Nothing,
     })
 }
 
-/// Starts a worker whose standard input is its socket. Programs that it runs may use set-group-id bits, as list managers do.
-fn worker_for(stream: OwnedFd, settings: &Settings) -> io::Result<process::Child> {
-    this_program(WORKER, settings).stdin(stream).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn()
+/// Starts a process whose standard input is its socket. Programs that a worker runs may use set-group-id bits, as list managers do.
+fn process_for(form: &str, stream: OwnedFd, settings: &Settings) -> io::Result<process::Child> {
+    this_program(form, settings).stdin(stream).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn()
 }
 
 /// Has signals do nothing for as long as what it returns lives.
@@ -311,8 +391,7 @@ pub fn run_worker(settings: &str) -> Result<(), String> {
     let _ignored = ignore(&[SignalKind::from_raw(Signal::XFSZ.as_raw())])?;
     let stream = io::stdin().as_fd().try_clone_to_owned().map_err(|error| format!("standard input: {error}"))?;
     // What it starts has another one.
-    rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null").map_err(|error| format!("/dev/null: {error}"))?)
-        .map_err(|error| format!("/dev/null: {error}"))?;
+    close_stdin()?;
     let stream = UnixStream::from(stream);
     let no_socket = |error: io::Error| format!("no socket of a server: {error}");
     let limit = settings.any_time_max();
@@ -337,6 +416,24 @@ pub fn run_worker(settings: &str) -> Result<(), String> {
     }
 }
 
+fn close_stdin() -> Result<(), String> {
+    let no = |error: io::Error| format!("/dev/null: {error}");
+    let nothing = std::fs::File::open("/dev/null").map_err(no)?;
+    rustix::stdio::dup2_stdin(nothing).map_err(|error| no(error.into()))
+}
+
+/// The life of a process that reads files of a user. Its socket is standard input.
+///
+/// # Errors
+/// It was not started by a helper, or the server is gone.
+pub fn run_reader(settings: &str) -> Result<(), String> {
+    let settings = read_settings(settings)?;
+    let stream = io::stdin().as_fd().try_clone_to_owned().map_err(|error| format!("standard input: {error}"))?;
+    close_stdin()?;
+    let served = crate::lookup::files::worker::serve(&UnixStream::from(stream), &settings, READER_IDLE_TIME);
+    served.map_err(|error| format!("no request: {error}"))
+}
+
 /// What is read from the socket at once.
 const BUFFER_BYTES: usize = 64 << 10;
 
@@ -351,7 +448,7 @@ mod tests {
     fn child() -> (Child, PipeWriter) {
         let (leash, held) = io::pipe().unwrap();
         let process = Command::new("sleep").arg("100").stdin(Stdio::null()).spawn().unwrap();
-        (Child { process, leash, left: None }, held)
+        (Child { process, leash, left: None, is_reader: false }, held)
     }
 
     #[test]
@@ -361,7 +458,7 @@ mod tests {
         let (wanted, _held) = child();
         let mut children = vec![wanted, left];
         drop(held);
-        assert!(!wait_for_work(control.as_fd(), &mut children).unwrap());
+        assert!(!wait_for_work(control.as_fd(), &mut children, false).unwrap());
         assert_eq!(children.iter().map(|child| child.left.is_some()).collect::<Vec<_>>(), [false, true]);
         let hour = Duration::from_secs(3_600);
         assert!(children.iter_mut().all(|child| child.is_there(hour)), "it has time to end by itself");
@@ -371,7 +468,7 @@ mod tests {
         assert!(!children[1].is_there(Duration::ZERO));
         // Work is still seen.
         drop(server);
-        assert!(wait_for_work(control.as_fd(), &mut children).unwrap());
+        assert!(wait_for_work(control.as_fd(), &mut children, false).unwrap());
         children[0].process.kill().unwrap();
         children[0].process.wait().unwrap();
     }

@@ -14,7 +14,7 @@ use crate::env::clock;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::io::{self, BufReader, BufWriter};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Workers that wait.
@@ -27,7 +27,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// The helper, and the workers that wait.
 #[derive(Debug)]
 pub(super) struct Workers {
-    helper: Helper,
+    helper: Arc<Helper>,
     waiting: Mutex<VecDeque<Waiting>>,
 }
 
@@ -47,7 +47,7 @@ enum Trouble {
 }
 
 impl Workers {
-    pub(super) const fn new(helper: Helper) -> Self {
+    pub(super) fn new(helper: Arc<Helper>) -> Self {
         Self { helper, waiting: Mutex::new(VecDeque::new()) }
     }
 
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn so_many_wait_and_the_longest_goes() {
         let (helper, _other) = Helper::fake().unwrap();
-        let workers = Workers::new(helper);
+        let workers = Workers::new(Arc::new(helper));
         for uid in 1..=150 {
             workers.keep(login(uid, &[uid]), Worker::fake().unwrap());
         }

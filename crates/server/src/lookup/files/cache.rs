@@ -1,0 +1,157 @@
+//! Texts of files that were read, as far as they fit into [`BYTES_MAX`]; the one that was not used for longest goes first.
+
+use super::path::Stamp;
+use route::question::Reader;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Octets of all texts together. A text that alone has more is used and not kept.
+const BYTES_MAX: u64 = 64 << 20;
+/// Files of which something is known.
+const ENTRIES_MAX: usize = 20_000;
+/// What an entry takes beside its text.
+const ENTRY_BYTES: u64 = 512;
+
+/// Who reads which file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) reader: Reader,
+    /// The file, or home and detail.
+    pub(super) name: Box<str>,
+}
+
+/// What is known of a file.
+#[derive(Clone, Debug)]
+pub(super) enum Known {
+    /// There is none.
+    Absent,
+    /// It counts for nothing, for this reason.
+    Refused(Arc<str>),
+    /// Its text.
+    Text { text: Arc<str>, is_exclusive: bool },
+}
+
+/// A version of a file.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) known: Known,
+    /// Its full name, and the version; `None`: nothing tells versions apart.
+    pub(super) version: Option<(Arc<str>, Stamp)>,
+    /// It may change once more without another time of change.
+    pub(super) is_young: bool,
+    /// When a process with the rights of the reader has last seen it.
+    pub(super) seen_at: Instant,
+}
+
+#[derive(Debug)]
+pub(super) struct Cache {
+    bytes_max: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    entries: HashMap<Key, (Entry, u64)>,
+    bytes: u64,
+    /// Counts uses.
+    now: u64,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self { bytes_max: BYTES_MAX, state: Mutex::default() }
+    }
+}
+
+impl Entry {
+    fn bytes(&self) -> u64 {
+        let text = if let Known::Text { text, .. } = &self.known { text.len() as u64 } else { 0 };
+        ENTRY_BYTES + text
+    }
+}
+
+impl Cache {
+    pub(super) fn get(&self, key: &Key) -> Option<Entry> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.now += 1;
+        let now = state.now;
+        let (entry, used) = state.entries.get_mut(key)?;
+        *used = now;
+        Some(entry.clone())
+    }
+
+    pub(super) fn insert(&self, key: Key, entry: Entry) {
+        let bytes = entry.bytes();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.remove(&key);
+        if bytes > self.bytes_max {
+            return;
+        }
+        if state.bytes + bytes > self.bytes_max || state.entries.len() >= ENTRIES_MAX {
+            state.make_room(bytes, self.bytes_max);
+        }
+        state.now += 1;
+        state.bytes += bytes;
+        let now = state.now;
+        state.entries.insert(key, (entry, now));
+    }
+
+    pub(super) fn remove(&self, key: &Key) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+}
+
+impl State {
+    fn remove(&mut self, key: &Key) {
+        if let Some((entry, _)) = self.entries.remove(key) {
+            self.bytes = self.bytes.saturating_sub(entry.bytes());
+        }
+    }
+
+    /// Forgets what was not used for longest: a quarter of the entries, or as many as there have to be.
+    fn make_room(&mut self, bytes: u64, bytes_max: u64) {
+        let mut by_use: Vec<(u64, Key)> = self.entries.iter().map(|(key, (_, used))| (*used, key.clone())).collect();
+        by_use.sort_unstable_by_key(|(used, _)| *used);
+        let some = by_use.len().div_ceil(4);
+        for (number, (_, key)) in by_use.iter().enumerate() {
+            if number >= some && self.bytes + bytes <= bytes_max {
+                break;
+            }
+            self.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::clock;
+
+    fn key(name: usize) -> Key {
+        Key { reader: Reader::Aliases, name: name.to_string().into() }
+    }
+
+    fn entry(bytes: usize) -> Entry {
+        let known = Known::Text { text: "x".repeat(bytes).into(), is_exclusive: true };
+        Entry { known, version: None, is_young: false, seen_at: clock::now() }
+    }
+
+    #[test]
+    fn all_texts_together_are_bounded_and_the_one_in_use_stays() {
+        let cache = Cache { bytes_max: 100_000, ..Cache::default() };
+        for name in 0..500 {
+            cache.insert(key(name), entry(4_000));
+            assert!(name == 0 || cache.get(&key(0)).is_some(), "it is used again and again, and gone at {name}");
+            let state = cache.state.lock().unwrap();
+            let bytes: u64 = state.entries.values().map(|(entry, _)| entry.bytes()).sum();
+            assert!(bytes == state.bytes && bytes <= 100_000);
+        }
+        cache.insert(key(0), entry(100_001));
+        assert!(cache.get(&key(0)).is_none(), "too large for all of it");
+        for name in 0..ENTRIES_MAX + 10 {
+            cache.insert(key(name), Entry { known: Known::Absent, ..entry(0) });
+        }
+        assert!(cache.state.lock().unwrap().entries.len() <= ENTRIES_MAX);
+    }
+}

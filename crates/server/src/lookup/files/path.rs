@@ -1,0 +1,344 @@
+//! Opens a file that a user may have named, so that neither a link, a race nor a special file makes more of it than what it is.
+//!
+//! The name is walked from the root, each directory by the descriptor of the one before, and every check asks a descriptor: what
+//! changes in between is either seen, or the file is another one with an owner of its own.
+//!
+//! | A user puts there | Then |
+//! |---|---|
+//! | a link | refused. A link of root in a directory that root alone can write counts (`/home -> /data/home`); its text is walked like a name, so a magic link of `/proc` leads nowhere |
+//! | a FIFO, a device, a socket, a directory | refused before it is opened; one that comes in between is opened without waiting, and refused then |
+//! | another user's file, by a second name | refused: a file that is not root's has one name |
+//! | another user's file, by `rename` into a directory of his | refused: a directory belongs to root, the user, or the owner of the file |
+//! | a directory that everybody can write | refused, as sendmail does; one with the sticky bit (`/tmp`) counts if the next name in it belongs to root, the user or the owner of the file |
+//!
+//! With [`Acting::Itself`] the kernel decides what may be read, since the process is the user. In all other cases the process may
+//! read more than the one for whom it reads, and the modes on the way are asked instead: the file, and every directory, must be
+//! open to every user, or belong to that one.
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags, RawMode, Stat, fstat, open, openat, readlinkat};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+
+/// Links that one name may lead over.
+const LINKS_MAX: usize = 20;
+/// Directories on the way to a file.
+const COMPONENTS_MAX: usize = 200;
+
+/// What tells a version of a file from another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Stamp {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+    pub(super) size: u64,
+    /// Seconds and nanoseconds: of the text, and of whatever else, which no user can set.
+    pub(super) written: [i64; 2],
+    pub(super) changed: [i64; 2],
+    pub(super) mode: u32,
+    pub(super) uid: u32,
+}
+
+impl Stamp {
+    #[allow(clippy::unnecessary_cast, clippy::useless_conversion, reason = "the types differ between machines")]
+    pub(super) fn of(found: &Stat) -> Self {
+        Self {
+            device: found.st_dev as u64,
+            inode: found.st_ino as u64,
+            size: u64::try_from(found.st_size).unwrap_or(0),
+            written: [found.st_mtime as i64, found.st_mtime_nsec as i64],
+            changed: [found.st_ctime as i64, found.st_ctime_nsec as i64],
+            mode: found.st_mode as u32,
+            uid: found.st_uid,
+        }
+    }
+}
+
+/// For whom a process reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Acting {
+    /// It is the user.
+    Itself,
+    /// For a user who is another one.
+    For(u32),
+    /// For whoever wrote the text: only what every user can read.
+    ForAnyone,
+    /// For the administrator, who names the file in an alias. What lies where root and the server alone can write counts, though
+    /// others cannot read it.
+    ForAliases,
+}
+
+/// What counts.
+#[derive(Clone, Debug)]
+pub(super) struct Rules {
+    pub(super) acting: Acting,
+    /// Users who count as much as root on the way.
+    pub(super) trusted: Vec<u32>,
+    /// Whether the file may belong to others than root and those: its owner says then whose programs it may name.
+    pub(super) any_owner: bool,
+}
+
+impl Rules {
+    fn trusts(&self, uid: u32) -> bool {
+        uid == 0 || self.trusted.contains(&uid)
+    }
+}
+
+/// A file that counts.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) file: File,
+    pub(super) stamp: Stamp,
+    /// Nobody else than its owner and root can change it, so programs and files of its owner may stand in it.
+    pub(super) is_exclusive: bool,
+}
+
+/// Why there is no text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Miss {
+    /// There is no such file.
+    Absent,
+    /// This process may not read it.
+    Denied,
+    /// There is one, and it counts for nothing: what is wrong with it and what to do, without a word of its text.
+    Refused(String),
+    /// It cannot be said now.
+    Trouble(String),
+}
+
+impl Miss {
+    pub(super) fn of(path: &Path, error: Errno) -> Self {
+        match error {
+            Errno::NOENT | Errno::NOTDIR => Self::Absent,
+            Errno::ACCESS | Errno::PERM => Self::Denied,
+            Errno::NAMETOOLONG | Errno::INVAL => Self::Refused(format!("{}: {error}", path.display())),
+            Errno::LOOP => Self::Refused(format!("{} is a link; name the file itself", path.display())),
+            Errno::NXIO | Errno::NODEV => Self::Refused(format!("{} is no regular file", path.display())),
+            _ => Self::Trouble(format!("{}: {error}", path.display())),
+        }
+    }
+}
+
+/// A directory on the way.
+struct Directory {
+    at: OwnedFd,
+    path: PathBuf,
+    found: Stat,
+}
+
+const fn mode_of(found: &Stat) -> RawMode {
+    found.st_mode
+}
+
+fn is_kind(found: &Stat, kind: rustix::fs::FileType) -> bool {
+    rustix::fs::FileType::from_raw_mode(found.st_mode) == kind
+}
+
+/// Whether others than the owner and root can write it.
+const fn is_shared(found: &Stat) -> bool {
+    mode_of(found) & 0o002 != 0 || (mode_of(found) & 0o020 != 0 && found.st_gid != 0)
+}
+
+const fn is_sticky(found: &Stat) -> bool {
+    mode_of(found) & 0o1000 != 0
+}
+
+/// The way to a file as far as it was walked.
+struct Walk<'r> {
+    rules: &'r Rules,
+    /// From the root on.
+    directories: Vec<Directory>,
+    /// Who can put another file there, with the place: root, those who are trusted, or the owner of the file.
+    powers: Vec<(u32, PathBuf)>,
+    /// Names that are still to come, the next one last.
+    rest: Vec<OsString>,
+    links: usize,
+    /// No group can change what is on the way.
+    is_exclusive: bool,
+}
+
+/// Opens a file if it counts. Blocks, and on a file system that does not answer for as long as that takes.
+///
+/// # Errors
+/// There is none that counts.
+pub(super) fn open_file(path: &Path, rules: &Rules) -> Result<Opened, Miss> {
+    if !path.is_absolute() {
+        return Err(Miss::Refused(format!("{} is no full name of a file; write it from the slash on", path.display())));
+    }
+    let mut walk = Walk::new(path, rules)?;
+    loop {
+        let Some(name) = walk.rest.pop() else {
+            return Err(Miss::Refused(format!("{} is a directory", path.display())));
+        };
+        if let Some(opened) = walk.step(&name)? {
+            return Ok(opened);
+        }
+    }
+}
+
+fn names(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
+    path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    })
+}
+
+impl<'r> Walk<'r> {
+    fn new(path: &Path, rules: &'r Rules) -> Result<Self, Miss> {
+        let root = Path::new("/");
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let at = open(root, flags, Mode::empty()).map_err(|error| Miss::of(root, error))?;
+        let found = fstat(&at).map_err(|error| Miss::of(root, error))?;
+        let mut walk = Self {
+            rules,
+            directories: Vec::new(),
+            powers: Vec::new(),
+            rest: names(path).rev().collect(),
+            links: 0,
+            is_exclusive: true,
+        };
+        walk.enter(Directory { at, path: root.to_owned(), found })?;
+        Ok(walk)
+    }
+
+    fn here(&self) -> Result<&Directory, Miss> {
+        self.directories.last().ok_or(Miss::Absent)
+    }
+
+    /// Takes the next name. The file, if it is that.
+    fn step(&mut self, name: &OsStr) -> Result<Option<Opened>, Miss> {
+        if name == ".." {
+            if self.directories.len() > 1 {
+                self.directories.pop();
+            }
+            return Ok(None);
+        }
+        let here = self.here()?;
+        let path = here.path.join(name);
+        let at = openat(&here.at, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+        let at = at.map_err(|error| Miss::of(&path, error))?;
+        let found = fstat(&at).map_err(|error| Miss::of(&path, error))?;
+        if is_shared(&here.found) && is_sticky(&here.found) {
+            self.powers.push((found.st_uid, path.clone()));
+        }
+        match rustix::fs::FileType::from_raw_mode(found.st_mode) {
+            rustix::fs::FileType::Symlink => self.follow(&at, &path, &found).map(|()| None),
+            rustix::fs::FileType::Directory => self.enter(Directory { at, path, found }).map(|()| None),
+            _ if !self.rest.is_empty() => Err(Miss::Absent),
+            rustix::fs::FileType::RegularFile => self.open(name, &path).map(Some),
+            _ => Err(Miss::Refused(format!("{} is no regular file", path.display()))),
+        }
+    }
+
+    /// Goes into a directory, if what lies in it can count.
+    fn enter(&mut self, directory: Directory) -> Result<(), Miss> {
+        let Directory { path, found, .. } = &directory;
+        let (name, mode) = (path.display(), mode_of(found) & 0o7777);
+        if self.directories.len() >= COMPONENTS_MAX {
+            return Err(Miss::Refused(format!("{name}: more than {COMPONENTS_MAX} directories")));
+        }
+        if is_shared(found) && !is_sticky(found) {
+            if mode & 0o002 != 0 {
+                let text = format!("every user can write the directory {name} (mode {mode:o}); chmod o-w {name}");
+                return Err(Miss::Refused(text));
+            }
+            if !self.rules.any_owner {
+                let text = format!(
+                    "the group {} can write the directory {name} (mode {mode:o}); chmod g-w {name}",
+                    found.st_gid
+                );
+                return Err(Miss::Refused(text));
+            }
+            self.is_exclusive = false;
+        }
+        let is_open = match self.rules.acting {
+            Acting::Itself | Acting::ForAliases => true,
+            Acting::For(uid) => mode & 0o001 != 0 || found.st_uid == uid,
+            Acting::ForAnyone => mode & 0o001 != 0,
+        };
+        if !is_open {
+            return Err(Miss::Denied);
+        }
+        self.powers.push((found.st_uid, path.clone()));
+        self.directories.push(directory);
+        Ok(())
+    }
+
+    /// Goes on where a link leads, if root has made it where nobody else can make one.
+    fn follow(&mut self, link: &OwnedFd, path: &Path, found: &Stat) -> Result<(), Miss> {
+        let here = self.here()?;
+        if found.st_uid != 0 || here.found.st_uid != 0 || is_shared(&here.found) {
+            return Err(Miss::Refused(format!(
+                "{} is a link, which only root may make; name the file itself",
+                path.display()
+            )));
+        }
+        self.links += 1;
+        if self.links > LINKS_MAX {
+            return Err(Miss::Refused(format!("{}: more than {LINKS_MAX} links", path.display())));
+        }
+        let target = readlinkat(link, "", Vec::new()).map_err(|error| Miss::of(path, error))?;
+        let target = Path::new(OsStr::from_bytes(target.as_bytes()));
+        if target.is_absolute() {
+            self.directories.truncate(1);
+        }
+        self.rest.extend(names(target).rev());
+        Ok(())
+    }
+
+    /// Opens the file itself, and judges it by its descriptor.
+    fn open(&self, name: &OsStr, path: &Path) -> Result<Opened, Miss> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let opened = openat(&self.here()?.at, name, flags, Mode::empty());
+        let opened = opened.map_err(|error| Miss::of(path, error))?;
+        let found = fstat(&opened).map_err(|error| Miss::of(path, error))?;
+        self.judge(path, &found)?;
+        let is_exclusive = self.is_exclusive && !is_shared(&found);
+        Ok(Opened { file: opened.into(), stamp: Stamp::of(&found), is_exclusive })
+    }
+
+    fn judge(&self, path: &Path, found: &Stat) -> Result<(), Miss> {
+        let (name, mode, uid) = (path.display(), mode_of(found) & 0o7777, found.st_uid);
+        let refused = |text: String| Err(Miss::Refused(text));
+        if !is_kind(found, rustix::fs::FileType::RegularFile) {
+            return refused(format!("{name} is no regular file"));
+        }
+        if mode & 0o002 != 0 {
+            return refused(format!("every user can write {name} (mode {mode:o}); chmod o-w {name}"));
+        }
+        if !self.rules.any_owner && !self.rules.trusts(uid) {
+            return refused(format!("{name} belongs to the user {uid}, and not to its own user or root; chown it"));
+        }
+        if uid != 0 && found.st_nlink != 1 {
+            return refused(format!("{name} has {} names (hard links); copy it", found.st_nlink));
+        }
+        let is_owner = |power: u32| self.rules.any_owner && power == uid;
+        if let Some((other, place)) =
+            self.powers.iter().find(|(power, _)| !self.rules.trusts(*power) && !is_owner(*power))
+        {
+            let place = place.display();
+            return refused(format!(
+                "{place} belongs to the user {other}, who can put another file in the place of {name}; chown {place}"
+            ));
+        }
+        let is_open = match self.rules.acting {
+            Acting::Itself => true,
+            Acting::For(reader) => mode & 0o004 != 0 || uid == reader,
+            Acting::ForAnyone => mode & 0o004 != 0,
+            // Only the administrator can have put it there; or it is open to all, and so is the way.
+            Acting::ForAliases => self.is_administered(uid) || self.is_public(mode),
+        };
+        if is_open { Ok(()) } else { Err(Miss::Denied) }
+    }
+
+    fn is_administered(&self, uid: u32) -> bool {
+        self.is_exclusive && self.rules.trusts(uid) && self.powers.iter().all(|(power, _)| self.rules.trusts(*power))
+    }
+
+    fn is_public(&self, mode: u32) -> bool {
+        mode & 0o004 != 0 && self.directories.iter().all(|directory| mode_of(&directory.found) & 0o001 != 0)
+    }
+}
