@@ -479,7 +479,8 @@ fn log_one(service: &Service, attempt: &Attempt<'_>, to: &[&str], one: &Judged, 
     let (to, controller) = match (&name, &sender) {
         (Some(name), _) => {
             let address = to.first().copied();
-            (name.as_slice(), address.map(|address| Controller { address, owner: attempt.owner }))
+            let to = if *name == [""] { to } else { name.as_slice() };
+            (to, address.map(|address| Controller { address, owner: attempt.owner }))
         }
         (None, Some((address, owner))) => (to, Some(Controller { address, owner: Some(*owner) })),
         (None, None) => (to, None),

@@ -40,7 +40,7 @@ pub(crate) fn parse(text: &str) -> Result<Command, String> {
         [] => Err("the alias names no program".to_owned()),
         [exit, number] if exit == "exit" => match number.parse() {
             Ok(status @ 0..=255) => Ok(Command::Exit(status)),
-            _ => Err(format!("\"exit {number}\" has no number from 0 to 255")),
+            _ => Err("exit has no number from 0 to 255".to_owned()),
         },
         some if some.len() > WORDS_MAX => Err(format!("the command has more than {WORDS_MAX} words")),
         _ => Ok(Command::Run(words)),

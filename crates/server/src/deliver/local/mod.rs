@@ -192,7 +192,7 @@ pub(crate) async fn deliver(service: &Arc<Service>, what: &What, outgoing: &mut 
             *place = verdict;
         }
     }
-    verdicts.into_iter().map(fate).collect()
+    verdicts.into_iter().map(|verdict| fate(verdict.without_text_of(what))).collect()
 }
 
 /// How far the clock of the machine may have been set since the start.

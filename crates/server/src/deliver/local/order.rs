@@ -84,10 +84,12 @@ impl What {
         }
     }
 
-    /// As sendmail's log names the recipient, where that is not his address.
+    /// As sendmail's log names the recipient, where that is not his address; empty for what the file of a user names, which is told
+    /// by the address alone.
     pub(crate) fn name(&self) -> Option<String> {
         match self {
             Self::Mailbox => None,
+            Self::Program { user, .. } | Self::File { user, .. } if !user.is_empty() => Some(String::new()),
             Self::Program { command, .. } => Some(format!("\"|{command}\"")),
             Self::File { path, .. } => Some(path.clone()),
         }
@@ -117,6 +119,17 @@ pub(crate) enum End {
 }
 
 impl Verdict {
+    /// The same without the name of a file that stands in the file of a user.
+    pub(crate) fn without_text_of(mut self, what: &What) -> Self {
+        if let What::File { user, path } = what
+            && !user.is_empty()
+            && !path.is_empty()
+        {
+            self.text = self.text.replace(path, &format!("a file of {user}"));
+        }
+        self
+    }
+
     /// It is done.
     pub(crate) const fn delivered() -> Self {
         Self { end: End::Delivered, status: (0, 0), text: String::new() }

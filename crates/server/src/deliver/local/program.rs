@@ -40,14 +40,19 @@ pub(crate) fn into_program(
     settings: &Settings,
     rights: Rights,
 ) -> Verdict {
-    let refuse = |why: String| Verdict::deferred((3, 5), format!("\"|{command}\" is not run: {why}"));
+    // The text of a user's file is told to nobody.
+    let owner = order.what.user().filter(|user| !user.is_empty());
+    let name = owner.map_or_else(|| format!("\"|{command}\""), |user| format!("a program of {user}"));
+    let refuse = |why: String| Verdict::deferred((3, 5), format!("{name} is not run: {why}"));
     let words = match command::parse(command) {
         Ok(Command::Run(words)) => words,
         Ok(Command::Exit(status)) => return of_exit(status, b""),
         Err(why) => return refuse(why),
     };
-    let file = match command::find(words.first().map_or("", String::as_str), &settings.programs) {
+    let program = words.first().map_or("", String::as_str);
+    let file = match command::find(program, &settings.programs) {
         Ok(file) => file,
+        Err(why) if owner.is_some() && !program.is_empty() => return refuse(why.replace(program, "it")),
         Err(why) => return refuse(why),
     };
     match start(&file, &words, order, person, settings, rights) {

@@ -307,7 +307,7 @@ impl<'r> Walk<'r> {
             return refused(format!("{name} is no regular file"));
         }
         if mode & 0o002 != 0 {
-            return refused(format!("every user can write {name} (mode {mode:o}); chmod o-w {name}"));
+            return refused(format!("every user of this host can write it; chmod o-w {name} (its mode is {mode:o})"));
         }
         if !self.rules.any_owner && !self.rules.trusts(uid) {
             return refused(format!("{name} belongs to the user {uid}, and not to its own user or root; chown it"));
