@@ -79,7 +79,8 @@ fn machine(aliases: &str, keeper: u32) -> Machine {
         .set("local.mailbox_group", "\"\"")
         .set("local.programs", format!("[\"{programs}\"]"))
         .set("local.domains", "[\"here.test\"]")
-        .set("local.nss", "false");
+        .set("local.nss", "false")
+        .set("smtp.verify", "true");
     let values = [("local.accounts", "passwd"), ("maps.aliases", "aliases")];
     let setup = values.into_iter().fold(setup, |setup, (key, name)| {
         let value = format!("{:?}", setup.path(name));
@@ -336,7 +337,7 @@ fn a_file_of_another_user_counts_for_nothing() {
     send(&program, ANN, 0o755);
     send(&program, JOE, 0o777);
     for _ in 0..3 {
-        server.wait_log("to=<joe@here.test>, delay=");
+        server.wait_log("to=<joe@here.test>, ctladdr=");
     }
     assert!(!boxes.join("ran-as-4001").exists(), "it ran as joe");
     let mailbox = std::fs::read_to_string(boxes.join("joe")).expect("a mailbox");
@@ -345,7 +346,7 @@ fn a_file_of_another_user_counts_for_nothing() {
     assert!(told.len() == 1 && told[0].contains(".forward") && told[0].contains("mode 777"), "{told:?}");
     // The control: his own, where nobody else can put one, also if only he may look there.
     for mode in [0o755, 0o700] {
-        let text = format!("\"|who {}\" # {mode}\n", boxes.display());
+        let text = format!("# {mode}\n\"|who {}\"\n", boxes.display());
         put(&forward, &text);
         std::fs::set_permissions(&home, std::fs::Permissions::from_mode(mode)).expect("set");
         assert!(try_all(server.address(), &["joe"]).contains("250 2.1.5"));
@@ -371,7 +372,7 @@ fn a_list_that_is_swapped_for_a_link_runs_nothing_as_another_user() {
     while now() < until {
         // Another version each time, so that nothing is kept.
         number += 1;
-        put(&list, &format!("\"|who {}\" # {}\n", boxes.display(), "x".repeat(number % 50)));
+        put(&list, &format!("{}\"|who {}\"\n", "\n".repeat(number % 50), boxes.display()));
         link(&theirs, &bad);
         let swaps = Swaps::of(&list, &bad);
         for _ in 0..20 {

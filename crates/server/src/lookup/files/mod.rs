@@ -18,7 +18,7 @@
 //! |---|---|
 //! | a file system that does not answer (a dead NFS server, FUSE) | after [`readers::TIME_MAX`] his mail is deferred, and at most [`turns::USER_MAX`] threads or processes wait ([`turns`], [`readers`]); the server's end waits for none |
 //! | large or sparse files | 64 KiB are read, or nothing; all kept texts have 64 MiB |
-//! | a file that changes all the time | it is tried some times, then his mail is deferred |
+//! | a file that changes all the time | it is read some times, and then counts for nothing: lists that lead to him do not wait for him |
 
 mod cache;
 mod notices;

@@ -271,7 +271,7 @@ fn a_text_that_never_rests_is_not_taken() {
     for _ in 0..2_000 {
         match case.list("list") {
             Ok(text::Read::Text { text, .. }) => assert!(text == "a@x.test\n" || text == "bb@x.test\n", "{text:?}"),
-            Err(Miss::Absent | Miss::Trouble(_)) => {}
+            Err(Miss::Absent | Miss::Refused(_)) => {}
             other => panic!("{other:?}"),
         }
     }

@@ -46,8 +46,14 @@ pub(super) fn read(
         }
         let bytes = octets(&file, stamp.size, bytes_max).map_err(|error| (Miss::of(path, error), Some(stamp)))?;
         let now = fstat(&file).map_err(|error| (Miss::of(path, error), Some(stamp)))?;
-        if Stamp::of(&now) != stamp || bytes.len() as u64 != stamp.size {
+        if Stamp::of(&now) != stamp {
             continue;
+        }
+        if bytes.len() as u64 != stamp.size {
+            return Err(refused(format!(
+                "it has another size than it says, {} octets; it is no file of a disk",
+                stamp.size
+            )));
         }
         check(&bytes).map_err(refused)?;
         let text = match String::from_utf8(bytes) {
@@ -57,7 +63,8 @@ pub(super) fn read(
         };
         return Ok(Read::Text { text, stamp, is_exclusive });
     }
-    Err((Miss::Trouble(format!("{}: it changes while it is read", path.display())), None))
+    // Whoever writes it without end would otherwise keep the mail of every list that leads here.
+    Err((Miss::Refused(format!("{} changes all the time while it is read", path.display())), None))
 }
 
 /// Whether some of a file takes no room on the disk. A file system that cannot say has none.
