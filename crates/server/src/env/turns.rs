@@ -29,9 +29,9 @@ pub(crate) struct TurnLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoTurnError {
     /// The client has too many requests that wait.
-    TooManyOfClient,
+    ClientHasTooMany,
     /// There are too many requests that wait.
-    TooMany,
+    AllHaveTooMany,
     /// The request has waited for too long.
     TooLate,
 }
@@ -39,8 +39,8 @@ pub(crate) enum NoTurnError {
 impl std::fmt::Display for NoTurnError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::TooManyOfClient => "too many requests of this client wait already",
-            Self::TooMany => "too many requests wait already",
+            Self::ClientHasTooMany => "too many requests of this client wait already",
+            Self::AllHaveTooMany => "too many requests wait already",
             Self::TooLate => "its turn did not come in time",
         })
     }
@@ -113,7 +113,6 @@ impl<K: Clone + Eq + Hash> Turns<K> {
     }
 
     /// A turn, or where it will come.
-    #[expect(clippy::type_complexity, reason = "the two ways to get a turn, for the two callers above alone")]
     fn ask(&self, client: K, is_limited: bool) -> Result<Result<Turn<K>, oneshot::Receiver<Turn<K>>>, NoTurnError> {
         let mut state = lock(&self.state);
         if state.free > 0 {
@@ -123,10 +122,10 @@ impl<K: Clone + Eq + Hash> Turns<K> {
         if is_limited {
             state.forget_abandoned();
             if state.waiting.get(&client).map_or(0, VecDeque::len) >= self.limits.waiting_per_client {
-                return Err(NoTurnError::TooManyOfClient);
+                return Err(NoTurnError::ClientHasTooMany);
             }
             if state.len() >= self.limits.waiting {
-                return Err(NoTurnError::TooMany);
+                return Err(NoTurnError::AllHaveTooMany);
             }
         }
         let (tell, asked) = oneshot::channel();
@@ -240,10 +239,10 @@ mod tests {
         };
         let tasks: Vec<_> = (0..10).map(|_| ask("a")).collect();
         tokio::task::yield_now().await;
-        assert_eq!(turns.take("a").await.unwrap_err(), NoTurnError::TooManyOfClient);
+        assert_eq!(turns.take("a").await.unwrap_err(), NoTurnError::ClientHasTooMany);
         let others: Vec<_> = (0..5).map(|_| ask("b")).collect();
         tokio::task::yield_now().await;
-        assert_eq!(turns.take("c").await.unwrap_err(), NoTurnError::TooMany);
+        assert_eq!(turns.take("c").await.unwrap_err(), NoTurnError::AllHaveTooMany);
         others.into_iter().for_each(|task| task.abort());
         tokio::task::yield_now().await;
         assert_eq!(turns.waiting(), 10, "what was given up counts no more");

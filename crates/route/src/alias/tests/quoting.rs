@@ -78,6 +78,7 @@ fn readers(world: &World, name: &str) -> Vec<(String, Reader)> {
             Ok(()) => return seen,
             Err(Stop::Open) => {}
             Err(Stop::Trouble(why)) => panic!("{why}"),
+            Err(Stop::TooMuchWork) => unreachable!("any work is allowed"),
         }
         for question in ask.into_open() {
             if let Question::Include { path, reader } = &question {

@@ -237,7 +237,7 @@ proptest! {
         router.maps.aliases.clear();
         let path: ReversePath = format!("<{sender}>").parse().unwrap();
         let answers = Answers::new();
-        let smart = crate::tables::smarttable::find(&mut Ask::new(&answers), &router.maps.smarttable, &path, Some('+'));
+        let smart = smarttable::find(&mut Ask::new(&answers), &router.maps.smarttable, &path, Some('+'));
         let mailer = crate::tables::mailertable::find(&mut Ask::new(&answers), &router.maps.mailertable, &format!("{host}.a.test"));
         let (first, second) = match world.is_sender_first {
             true => (("smarttable", smart), ("mailertable", mailer)),

@@ -209,7 +209,7 @@ async fn a_client_with_too_much_that_waits_is_told_to_come_again() {
         tokio::task::yield_now().await;
     }
     let refused = ask(1_000, "greedy").await.unwrap().unwrap_err();
-    assert_eq!(refused, ExpandError::Busy(NoTurnError::TooManyOfClient));
+    assert_eq!(refused, ExpandError::Busy(NoTurnError::ClientHasTooMany));
     assert_eq!(world.expansions.figures().refused, 1);
     // Others have room, and for a list that somebody waits for everybody has.
     let (other, same) = (ask(7, "other"), ask(7, "greedy"));
@@ -243,7 +243,7 @@ async fn a_plan_that_cannot_be_merged_now_is_as_it_was() {
         tokio::task::yield_now().await;
     }
     let refused = world.expansions.merge(client(), &mut plan).await;
-    assert_eq!(refused, Err(ExpandError::Busy(NoTurnError::TooManyOfClient)));
+    assert_eq!(refused, Err(ExpandError::Busy(NoTurnError::ClientHasTooMany)));
     assert_eq!((plan.recipients_max(), plan.is_lost(), plan.is_nothing()), (2_001, false, false));
     waits.iter().for_each(tokio::task::JoinHandle::abort);
     drop(held);
