@@ -229,7 +229,7 @@ impl Pickup {
                 self.tell_unsaid(began);
             }
             self.begin();
-            let next = self.waiting.first().map_or(clock::now() + look::INTERVAL, |(at, _)| *at);
+            let next = self.waiting.first().map_or_else(|| clock::now() + look::INTERVAL, |(at, _)| *at);
             let next = if self.looker.is_some() { next.min(look_at) } else { next };
             tokio::select! {
                 () = service.stop.begun() => break,

@@ -60,7 +60,10 @@ fn servers(site: &Site, names: &[String]) -> Result<Vec<Option<Kind>>, String> {
         "before" => Ok(Some(Kind::Before)),
         "direct" => Ok(None),
         name if known.contains(&name) => Ok(Some(Kind::Peer(name.to_owned()))),
-        name => Err(format!("--servers: there is no {name:?}; the names are: mailrace, before, direct, {}", known.join(", "))),
+        name => Err(format!(
+            "--servers: there is no {name:?}; the names are: mailrace, before, direct, {}",
+            known.join(", ")
+        )),
     };
     names.iter().map(server).collect()
 }

@@ -454,7 +454,7 @@ mod tests {
             assert!(open(place.path(), "mail.x").is_err(), "{at}");
         }
         // A large one that takes no room on the disk.
-        std::fs::File::create(path("mail.holes")).unwrap().set_len(10 << 30).unwrap();
+        File::create(path("mail.holes")).unwrap().set_len(10 << 30).unwrap();
         assert!(open(place.path(), "mail.holes").unwrap_err().contains("10737418240 octets"));
         rustix::fs::mknodat(rustix::fs::CWD, path("mail.fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
         assert!(open(place.path(), "mail.fifo").unwrap_err().contains("no file"), "nobody waits for a writer");
