@@ -120,7 +120,7 @@ fn odd_files_are_told_of_once_and_others_go_on() {
     let made =
         written(desk.path("").as_path(), OTHER, &submission("4711@mx.test", false), "Subject: forged\r\n\r\n.\r\n");
     chown(&made, Some(OTHER), Some(OTHER)).expect("root can");
-    std::fs::rename(&made, name('0')).expect("moved");
+    rustix::fs::rename(&made, name('0')).expect("moved");
     std::fs::hard_link(&foreign, name('1')).expect("linked");
     as_user(NOBODY, || {
         symlink("/etc/shadow", name('2')).expect("made");
