@@ -11,9 +11,6 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// Whether the server opens `.forward` files itself although there is the helper. To be false when its workers read them: homes are
-/// closed then.
-const READS_BESIDE_HELPER: bool = true;
 /// Variables that name certificates of authorities.
 const ENVIRONMENT: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 /// Lists that are looked into for further lists.
@@ -54,7 +51,7 @@ impl Facts {
         let mut facts = Self {
             config_file: config_file.map(Path::to_owned),
             has_helper,
-            reads_homes: !has_helper || READS_BESIDE_HELPER,
+            reads_homes: !has_helper,
             included: lists(config),
             journals: config.sqlite.iter().map(|one| one.path.clone()).filter(|path| has_journal(path)).collect(),
             environment: environment.flat_map(|value| std::env::split_paths(&value).collect::<Vec<_>>()).collect(),
