@@ -13,26 +13,26 @@ use crate::job::Positions;
 
 /// The recipients that must not be taken again.
 #[derive(Debug, Default)]
-pub(crate) struct Active {
-    messages: ById<QueueId, Parts>,
+pub(crate) struct ActiveRecipients {
+    messages: ById<QueueId, ActiveParts>,
 }
 
 #[derive(Debug)]
-enum Parts {
+enum ActiveParts {
     One(Positions),
-    Several(Several),
+    Several(PartIndex),
 }
 
-/// Parts of which no two have a recipient in common: a list has a thousand of them at a destination.
+/// ActiveParts of which no two have a recipient in common: a list has a thousand of them at a destination.
 #[derive(Debug, Default)]
-struct Several {
+struct PartIndex {
     /// By their first recipient.
     parts: BTreeMap<u32, Positions>,
     /// The recipients of all of them.
     recipients: BTreeSet<u32>,
 }
 
-impl Several {
+impl PartIndex {
     fn insert(&mut self, part: Positions) {
         self.recipients.extend(part.iter());
         let first = part.iter().next();
@@ -49,23 +49,23 @@ impl Several {
     }
 }
 
-impl Active {
-    /// Marks recipients, in ascending order, of which none is active yet.
+impl ActiveRecipients {
+    /// DirtyQueue recipients, in ascending order, of which none is active yet.
     pub(crate) fn insert(&mut self, message: QueueId, recipients: Positions) {
         debug_assert!(recipients.as_slice().is_sorted(), "contains() searches by halves");
         debug_assert!(!self.has_any(message, &recipients), "{message:?} is active already");
         match self.messages.entry(message) {
             Entry::Vacant(vacant) => {
-                vacant.insert(Parts::One(recipients));
+                vacant.insert(ActiveParts::One(recipients));
             }
             Entry::Occupied(mut occupied) => match occupied.get_mut() {
-                Parts::One(first) => {
-                    let mut several = Several::default();
+                ActiveParts::One(first) => {
+                    let mut several = PartIndex::default();
                     several.insert(first.clone());
                     several.insert(recipients);
-                    occupied.insert(Parts::Several(several));
+                    occupied.insert(ActiveParts::Several(several));
                 }
-                Parts::Several(several) => several.insert(recipients),
+                ActiveParts::Several(several) => several.insert(recipients),
             },
         }
     }
@@ -74,8 +74,8 @@ impl Active {
     pub(crate) fn remove(&mut self, message: QueueId, recipients: &Positions) -> bool {
         let Entry::Occupied(mut occupied) = self.messages.entry(message) else { return false };
         let (is_it, is_last) = match occupied.get_mut() {
-            Parts::One(only) => (only == recipients, only == recipients),
-            Parts::Several(several) => (several.remove(recipients), several.parts.is_empty()),
+            ActiveParts::One(only) => (only == recipients, only == recipients),
+            ActiveParts::Several(several) => (several.remove(recipients), several.parts.is_empty()),
         };
         if is_last {
             occupied.remove();
@@ -101,8 +101,8 @@ impl Active {
     pub(crate) fn contains(&self, message: QueueId, recipient: u32) -> bool {
         match self.messages.get(&message) {
             None => false,
-            Some(Parts::One(part)) => part.as_slice().binary_search(&recipient).is_ok(),
-            Some(Parts::Several(several)) => several.recipients.contains(&recipient),
+            Some(ActiveParts::One(part)) => part.as_slice().binary_search(&recipient).is_ok(),
+            Some(ActiveParts::Several(several)) => several.recipients.contains(&recipient),
         }
     }
 
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_message_come_and_go_apart() {
-        let mut active = Active::default();
+        let mut active = ActiveRecipients::default();
         let parts: Vec<Positions> = vec![[1, 4].into_iter().collect(), Positions::One(2), [3, 9].into_iter().collect()];
         for part in &parts {
             active.insert(id(1), part.clone());

@@ -1,7 +1,7 @@
 //! What was lost without an answer goes alone, and behind what was not.
 //!
 //! A message whose end a host never answers, or a recipient at whom it hangs up, takes along all that shares its connection or its
-//! transaction. Who of them it was nobody has said. So those that were lost are *marked*: each goes on a connection behind
+//! transaction. TimerKey of them it was nobody has said. So those that were lost are *marked*: each goes on a connection behind
 //! which nothing is sent, recipients that were lost before the content one by one, and all of them after what waits unmarked, but
 //! for one in [`TURNS`]. A mark goes when something is answered.
 //!
@@ -29,9 +29,9 @@ pub(crate) type Rank = u64;
 pub(crate) const AT_ONCE: Rank = 0;
 
 #[derive(Debug, Default)]
-pub(crate) struct Again {
+pub(crate) struct SuspectQueue {
     marks: BTreeMap<(QueueId, u32), Rank>,
-    /// Marks in the order in which they were made. Those that are gone are stepped over.
+    /// DirtyQueue in the order in which they were made. Those that are gone are stepped over.
     ages: VecDeque<(QueueId, u32, Rank)>,
     waiting: BTreeMap<(Rank, u64), (QueueId, Part, Duration)>,
     /// The same by message.
@@ -41,8 +41,8 @@ pub(crate) struct Again {
     next: u64,
 }
 
-impl Again {
-    /// Marks recipients that were lost together. `is_apart`: each is to go alone; `is_first`: nothing before them on their
+impl SuspectQueue {
+    /// DirtyQueue recipients that were lost together. `is_apart`: each is to go alone; `is_first`: nothing before them on their
     /// connection was lost.
     pub(crate) fn mark(&mut self, message: QueueId, recipients: &Positions, is_apart: bool, is_first: bool) {
         let is_likely = is_first && (!is_apart || recipients.len() == 1);

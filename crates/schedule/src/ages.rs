@@ -15,7 +15,7 @@ use mail::QueueId;
 use crate::chance::ById;
 use crate::destination::Destination;
 use crate::job::{Action, DestinationId, Overdue, Positions};
-use crate::line::{Line, Part, Spot, Wait};
+use crate::line::{NoticeState, Part, QueuePosition, ReadyQueue};
 use crate::scheduler::{Scheduler, site_of};
 use crate::settings::Settings;
 use crate::site::Site;
@@ -36,28 +36,28 @@ const LOOK_REST_PER_PART: Duration = Duration::from_micros(100);
 
 /// Parts that are out of the line since their senders are being told.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
-    parts: ById<QueueId, Vec<Away>>,
+pub(crate) struct PendingNotices {
+    parts: ById<QueueId, Vec<PendingNotice>>,
     /// Those of them that came fresh, and that walks found.
     pub(crate) fresh: usize,
     pub(crate) walked: usize,
 }
 
 #[derive(Debug)]
-struct Away {
+struct PendingNotice {
     part: Part,
-    spot: Option<Spot>,
+    spot: Option<QueuePosition>,
     kind: Overdue,
 }
 
-impl Told {
-    fn keep(&mut self, message: QueueId, away: Away) {
+impl PendingNotices {
+    fn keep(&mut self, message: QueueId, away: PendingNotice) {
         self.fresh += usize::from(away.part.fresh);
         self.walked += usize::from(!away.part.fresh);
         self.parts.entry(message).or_default().push(away);
     }
 
-    fn take(&mut self, message: QueueId, recipients: &Positions) -> Option<Away> {
+    fn take(&mut self, message: QueueId, recipients: &Positions) -> Option<PendingNotice> {
         let parts = self.parts.get_mut(&message)?;
         let at = parts.iter().position(|away| away.part.recipients == *recipients)?;
         let away = parts.swap_remove(at);
@@ -94,7 +94,7 @@ impl Destination {
     pub(crate) fn judge(
         &self,
         message: QueueId,
-        wait: &Wait,
+        wait: &NoticeState,
         settings: &Settings,
         now: Duration,
     ) -> (Option<Overdue>, Duration) {
@@ -132,7 +132,7 @@ impl Destination {
     }
 
     /// Has what is in line looked through when the time of a part comes.
-    pub(crate) fn watch(&mut self, message: QueueId, wait: &Wait, settings: &Settings, now: Duration) {
+    pub(crate) fn watch(&mut self, message: QueueId, wait: &NoticeState, settings: &Settings, now: Duration) {
         let (kind, next) = self.judge(message, wait, settings, now);
         let at = if kind.is_some() { now + LOOK_REST } else { next };
         if at < Duration::MAX {
@@ -208,12 +208,18 @@ impl Destination {
         for (message, part, spot, kind) in found {
             let line = site.as_deref_mut().map(|site| &mut site.line);
             *told += 1;
-            self.tell_of(message, Away { part, spot, kind }, line, actions);
+            self.tell_of(message, PendingNotice { part, spot, kind }, line, actions);
         }
     }
 
     /// Has the sender told of a part that was taken out of the line.
-    fn tell_of(&mut self, message: QueueId, away: Away, line: Option<&mut Line>, actions: &mut VecDeque<Action>) {
+    fn tell_of(
+        &mut self,
+        message: QueueId,
+        away: PendingNotice,
+        line: Option<&mut ReadyQueue>,
+        actions: &mut VecDeque<Action>,
+    ) {
         self.leaves(&away.part);
         if let Some(line) = line {
             line.away += usize::from(!away.part.fresh);
@@ -252,7 +258,7 @@ impl Destination {
             for (part, spot) in parts {
                 *told += 1;
                 let line = site.as_deref_mut().map(|site| &mut site.line);
-                self.tell_of(message, Away { part, spot, kind }, line, actions);
+                self.tell_of(message, PendingNotice { part, spot, kind }, line, actions);
             }
             later.push((message, busy.into_iter().filter(|one| !out.contains(one)).collect::<Positions>()));
         }
@@ -265,7 +271,12 @@ impl Destination {
     }
 
     /// Takes the parts of a message out that wait and have some of these recipients, which are in ascending order.
-    fn take_out(&mut self, message: QueueId, whom: &[u32], site: Option<&mut Site>) -> Vec<(Part, Option<Spot>)> {
+    fn take_out(
+        &mut self,
+        message: QueueId,
+        whom: &[u32],
+        site: Option<&mut Site>,
+    ) -> Vec<(Part, Option<QueuePosition>)> {
         let is_it = |part: &Part| part.recipients.iter().any(|recipient| whom.binary_search(&recipient).is_ok());
         if let Some(site) = site {
             return site.line.take_out(message, self.id, is_it);
@@ -292,7 +303,8 @@ impl Destination {
         if let (Some(away), Some(site)) = (&away, site.as_deref_mut()) {
             site.line.away -= usize::from(!away.part.fresh);
         }
-        let Some(Away { mut part, spot, kind }) = away.filter(|away| is_left && away.kind != Overdue::GiveUp) else {
+        let Some(PendingNotice { mut part, spot, kind }) = away.filter(|away| is_left && away.kind != Overdue::GiveUp)
+        else {
             self.release(message, recipients);
             return false;
         };
@@ -309,7 +321,7 @@ impl Destination {
         &mut self,
         message: QueueId,
         part: Part,
-        spot: Option<Spot>,
+        spot: Option<QueuePosition>,
         site: Option<&mut Site>,
         settings: &Settings,
         now: Duration,

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use crate::job::{ConnectionId, Failure, Feedback, Job, Lag, Lane, Positions, SiteId, Take};
-use crate::line::{Part, Taken};
-use crate::pool::{Connection, Flight, Phase, Purse};
+use crate::job::{ConnectionId, Failure, Feedback, Job, Lag, Lane, NextJob, Positions, SiteId};
+use crate::line::{Part, Transaction};
+use crate::pool::{BudgetKind, Connection, InFlightJob, Phase};
 use crate::scheduler::{Scheduler, jobs_of, site_of};
 
 impl Scheduler {
@@ -95,30 +95,30 @@ impl Scheduler {
     }
 
     /// Gives a connection its next job. May be called while earlier ones are in flight.
-    pub fn take(&mut self, connection: ConnectionId, now: Duration) -> Take {
+    pub fn take(&mut self, connection: ConnectionId, now: Duration) -> NextJob {
         if self.pool.get(connection).is_some_and(|found| found.phase.is_opening()) {
             self.ready(connection, now);
         }
         self.comes_back(connection);
         let must_close = self.must_close(connection, now);
-        let Some(found) = self.pool.get_mut(connection) else { return Take::Close };
+        let Some(found) = self.pool.get_mut(connection) else { return NextJob::Close };
         if let Some(woken) = found.woken.take() {
             self.late.asks(woken, now);
         }
         let id = found.site;
-        let Some(site) = self.sites.get_mut(&id) else { return Take::Close };
+        let Some(site) = self.sites.get_mut(&id) else { return NextJob::Close };
         self.marks.site(id, site);
         if !must_close && (found.is_silent || found.stalls || found.flights.iter().any(|flight| flight.is_alone)) {
             self.pool.turn(connection, Phase::Busy, &mut site.counts, &mut site.idle);
-            return Take::Later;
+            return NextJob::Later;
         }
         let taken = if must_close || site.usable(now) == 0 {
             None
         } else {
             site.line.take(site.limits.recipients_per_transaction, now)
         };
-        // Who came back and found no place does not wait for work.
-        let must_close = must_close || taken.is_none() && found.purse == Purse::Silent;
+        // TimerKey came back and found no place does not wait for work.
+        let must_close = must_close || taken.is_none() && found.purse == BudgetKind::Silent;
         let phase = match &taken {
             _ if must_close => Phase::Closing,
             None => Phase::Idle,
@@ -129,10 +129,10 @@ impl Scheduler {
         }
         self.pool.turn(connection, phase, &mut site.counts, &mut site.idle);
         match taken {
-            None if must_close => Take::Close,
+            None if must_close => NextJob::Close,
             None => {
                 site.runs_dry(now);
-                Take::Idle
+                NextJob::Idle
             }
             Some(taken) => {
                 site.spend(now);
@@ -152,7 +152,7 @@ impl Scheduler {
         now: Duration,
     ) {
         let Some((id, flight)) = self.land(connection, job) else { return };
-        let is_lost = feedback == Feedback::Lost;
+        let is_lost = feedback == Feedback::NoReply;
         let is_sent = feedback != Feedback::Unsent;
         let lagged = is_lost || is_sent && self.pool.recover(connection, &self.budget);
         self.step += 1;
@@ -191,9 +191,9 @@ impl Scheduler {
         self.pool.judge_spare(connection);
     }
 
-    /// Marks what was lost, to be tried alone; what was answered is as any other. Says whether the host only hung up once more on
+    /// DirtyQueue what was lost, to be tried alone; what was answered is as any other. Says whether the host only hung up once more on
     /// what it hangs up on, which says nothing about the site.
-    fn remember(&mut self, connection: ConnectionId, id: SiteId, flight: &Flight, is_lost: bool) -> bool {
+    fn remember(&mut self, connection: ConnectionId, id: SiteId, flight: &InFlightJob, is_lost: bool) -> bool {
         let (Some(found), Some(site)) = (self.pool.get_mut(connection), self.sites.get_mut(&id)) else { return false };
         let again = &mut site.line.again;
         let Some(is_apart) = flight.lost.or_else(|| is_lost.then_some(false)) else {
@@ -222,7 +222,7 @@ impl Scheduler {
         }
     }
 
-    /// Says that no connection came about, or that it was refused at the greeting or the hello. Ends the connection.
+    /// Says that no connection came about, or that it was refused at the greeting or the hello. ConnectionEnds the connection.
     ///
     /// Returns the jobs that left memory because the site is down now, of all its destinations, to be logged as
     /// deferred; what the spool says of them stands. While other connections of the site live it is not down, and
@@ -249,7 +249,7 @@ impl Scheduler {
         drop(self.take_off(connection, now));
     }
 
-    /// Says that the hosts of a destination are not those of the site any more that the connection was opened for. Ends
+    /// Says that the hosts of a destination are not those of the site any more that the connection was opened for. ConnectionEnds
     /// the connection without blame, takes its jobs back, and asks for the destination where it goes; what else waits at
     /// the site gets another connection. If nothing else belongs to the site, nothing is left there.
     ///
@@ -271,8 +271,8 @@ impl Scheduler {
     }
 
     /// Gives a connection what was taken from the line for it.
-    fn fly(&mut self, connection: ConnectionId, taken: Taken, now: Duration) -> Take {
-        let Taken { message, first, others, split, is_alone, is_list } = taken;
+    fn fly(&mut self, connection: ConnectionId, taken: Transaction, now: Duration) -> NextJob {
+        let Transaction { message, first, others, split, is_alone, is_list } = taken;
         if let Some((whole, rest)) = split
             && let Some(destination) = self.destinations.get_mut(&first.destination)
         {
@@ -285,16 +285,16 @@ impl Scheduler {
         }
         let recipients = all_of(&first, &others);
         self.step += 1;
-        let Some(found) = self.pool.get_mut(connection) else { return Take::Close };
+        let Some(found) = self.pool.get_mut(connection) else { return NextJob::Close };
         found.taken += 1;
         let job = Job { message, recipients: recipients.clone(), probe: found.probe && found.taken == 1 };
         let (taken, lost, is_alone) = (self.step, None, is_alone || is_list && self.settings.lists_go_alone);
-        found.flights.push_back(Flight { message, recipients, first, others, taken, is_alone, lost });
-        Take::Job(job)
+        found.flights.push_back(InFlightJob { message, recipients, first, others, taken, is_alone, lost });
+        NextJob::Job(job)
     }
 
     /// Takes a job from its connection.
-    fn land(&mut self, connection: ConnectionId, job: &Job) -> Option<(SiteId, Flight)> {
+    fn land(&mut self, connection: ConnectionId, job: &Job) -> Option<(SiteId, InFlightJob)> {
         let found = self.pool.get_mut(connection)?;
         let at = found.flights.iter().position(|flight| flight.is(job))?;
         let flight = found.flights.remove(at)?;
@@ -311,8 +311,8 @@ impl Scheduler {
     }
 
     /// Puts what a connection had back, each part to where its destination is now.
-    fn take_back(&mut self, flight: Flight, now: Duration) {
-        let Flight { message, first, others, .. } = flight;
+    fn take_back(&mut self, flight: InFlightJob, now: Duration) {
+        let InFlightJob { message, first, others, .. } = flight;
         for part in others.into_iter().rev().chain(std::iter::once(first)) {
             let Some(destination) = self.destinations.get_mut(&part.destination) else { continue };
             let mut site = site_of(&mut self.sites, destination);
@@ -324,7 +324,7 @@ impl Scheduler {
         }
     }
 
-    /// Ends a connection and takes its jobs back.
+    /// ConnectionEnds a connection and takes its jobs back.
     fn take_off(&mut self, connection: ConnectionId, now: Duration) -> Option<(SiteId, Connection)> {
         let id = self.pool.get(connection)?.site;
         let site = self.sites.get_mut(&id)?;
@@ -343,14 +343,14 @@ impl Scheduler {
         Some((id, ended))
     }
 
-    /// Ends a connection, takes its jobs back, and judges it.
+    /// ConnectionEnds a connection, takes its jobs back, and judges it.
     fn end(&mut self, connection: ConnectionId, refused: Option<(Failure, &str)>, now: Duration) -> Vec<Job> {
         let Some((id, ended)) = self.take_off(connection, now) else { return Vec::new() };
         let silence = if ended.lagged { Failure::Silent } else { Failure::Refused };
         let why = match (refused, ended.phase) {
             (Some(why), _) => why,
             (None, Phase::Opening) => (silence, "the connection ended before it was greeted"),
-            // Told to close before it got anything, or had nothing to do: that says nothing.
+            // PendingNotices to close before it got anything, or had nothing to do: that says nothing.
             (None, phase) if ended.served == 0 && (ended.taken > 0 || !ended.idled && !phase.is_closing()) => {
                 (silence, "the connection ended before a message was tried")
             }

@@ -13,16 +13,16 @@ use std::time::Duration;
 
 use mail::QueueId;
 
-use crate::active::Active;
-use crate::ages::{LAST_TRY, Told};
+use crate::active::ActiveRecipients;
+use crate::ages::{LAST_TRY, PendingNotices};
 use crate::chance::Chance;
-use crate::job::{Added, Blame, Class, DestinationId, Job, Positions, SiteId};
-use crate::line::{Line, Part, Wait};
+use crate::job::{AddResult, Class, DestinationId, Job, Positions, ResolveFailure, SiteId};
+use crate::line::{NoticeState, Part, ReadyQueue};
 use crate::settings::{Settings, back_off, jitter, on_grid, within};
-use crate::site::{Down, Site};
-use crate::times::Times;
-use crate::view::{Health, View};
-use crate::walk::Walk;
+use crate::site::{DownState, Site};
+use crate::times::DeliverByTimes;
+use crate::view::{DestinationView, Health};
+use crate::walk::QueueScan;
 
 /// Recipients of one part in memory at most. A transaction may have more, or fewer, by the limits of the site.
 pub(crate) const PART_MAX: usize = 100;
@@ -44,10 +44,10 @@ pub const MISPLACED: &str = "its mail hosts change at each look-up";
 
 /// Whether it was asked where the mail goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asks {
-    No,
-    InLine,
-    Asked,
+pub(crate) enum ResolveState {
+    Idle,
+    Queued,
+    Pending,
 }
 
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub(crate) struct Destination {
     place_until: Duration,
     /// And when it is asked although nothing is in memory, since the site is down.
     check_at: Duration,
-    pub(crate) asks: Asks,
+    pub(crate) asks: ResolveState,
     /// It is not asked before.
     ask_from: Duration,
     /// How often its site was not what it was said to be, in a row.
@@ -69,17 +69,17 @@ pub(crate) struct Destination {
     /// Jobs that wait for a site.
     pub(crate) pending: VecDeque<(QueueId, Part)>,
     /// Its hosts are not known.
-    pub(crate) down: Option<Box<Down>>,
+    pub(crate) down: Option<Box<DownState>>,
     /// That is the fault of our own resolver.
     is_ours: bool,
     failures: u32,
-    pub(crate) active: Active,
+    pub(crate) active: ActiveRecipients,
     /// Parts of it that wait, here or in the line of its site, by class.
     ready: [usize; 3],
     /// Those of them that came fresh.
     fresh: usize,
     in_flight: usize,
-    pub(crate) walk: Option<Box<Walk>>,
+    pub(crate) walk: Option<Box<QueueScan>>,
     /// A page was asked for.
     pub(crate) is_loading: bool,
     /// The site whose walkers it is one of.
@@ -103,11 +103,11 @@ pub(crate) struct Destination {
     /// `Overdue` actions that were not answered yet.
     pub(crate) overdue: usize,
     /// What is out of the line since senders are being told of it.
-    pub(crate) told: Told,
+    pub(crate) told: PendingNotices,
     /// When what is in line is to be looked through.
     pub(crate) line_look: Option<Duration>,
     /// By when what waits is to be delivered, where somebody said so.
-    pub(crate) times: Option<Box<Times>>,
+    pub(crate) times: Option<Box<DeliverByTimes>>,
     used_at: Duration,
     keep_until: Option<Duration>,
     pub(crate) is_dirty: bool,
@@ -133,14 +133,14 @@ impl Destination {
             site: None,
             place_until: Duration::ZERO,
             check_at: Duration::ZERO,
-            asks: Asks::No,
+            asks: ResolveState::Idle,
             ask_from: Duration::ZERO,
             misplaced: 0,
             pending: VecDeque::new(),
             down: None,
             is_ours: false,
             failures: 0,
-            active: Active::default(),
+            active: ActiveRecipients::default(),
             ready: [0; 3],
             fresh: 0,
             in_flight: 0,
@@ -156,7 +156,7 @@ impl Destination {
             rest_until: Duration::ZERO,
             again_from: Duration::ZERO,
             overdue: 0,
-            told: Told::default(),
+            told: PendingNotices::default(),
             line_look: None,
             times: None,
             used_at: Duration::ZERO,
@@ -174,11 +174,11 @@ impl Destination {
         site: Option<&mut Site>,
         settings: &Settings,
         now: Duration,
-    ) -> Added {
+    ) -> AddResult {
         self.used_at = now;
         if self.active.has_any(job.message, &job.recipients) {
             // A walk saw it in the spool before its owner came to say so.
-            return Added::Ready;
+            return AddResult::Ready;
         }
         let limit = site.as_deref().map_or(PART_MAX, |site| site.limits.recipients_per_transaction.clamp(1, PART_MAX));
         let (down, may_probe) = match (&self.down, site.as_deref()) {
@@ -188,7 +188,7 @@ impl Destination {
         };
         if let Some(down) = down {
             if !may_probe || job.recipients.len() > limit {
-                let answer = Added::Down { why: Arc::clone(&down.why), retry_at: down.until };
+                let answer = AddResult::Down { why: Arc::clone(&down.why), retry_at: down.until };
                 self.more = true;
                 self.look_by(check_at(job.message, Duration::MAX, false, settings));
                 return answer;
@@ -199,7 +199,7 @@ impl Destination {
             if is_list || self.fresh + self.told.fresh + jobs > share(class, settings.ready_max) {
                 self.more = true;
                 self.look_by(check_at(job.message, Duration::MAX, false, settings));
-                return Added::Waits;
+                return AddResult::SpoolOnly;
             }
         }
         let line = site.map(|site| {
@@ -207,9 +207,9 @@ impl Destination {
             &mut site.line
         });
         // It is tried first, also where nothing may wait.
-        let wait = Wait { rest: now + LAST_TRY, ..Wait::FRESH };
+        let wait = NoticeState { rest: now + LAST_TRY, ..NoticeState::FRESH };
         self.line_up(job.message, job.recipients, class, (wait, true), line, settings, now);
-        Added::Ready
+        AddResult::Ready
     }
 
     /// Forms parts of recipients that are not active, and puts them in line. Says how many.
@@ -221,8 +221,8 @@ impl Destination {
         message: QueueId,
         recipients: Positions,
         class: Class,
-        (wait, fresh): (Wait, bool),
-        mut line: Option<&mut Line>,
+        (wait, fresh): (NoticeState, bool),
+        mut line: Option<&mut ReadyQueue>,
         settings: &Settings,
         now: Duration,
     ) -> usize {
@@ -269,7 +269,7 @@ impl Destination {
 
     /// Whether one job may be taken to see whether its hosts are known again.
     pub(crate) fn may_probe(&self, now: Duration) -> bool {
-        self.down.as_ref().is_some_and(|down| down.until <= now) && self.ready() == 0 && self.asks == Asks::No
+        self.down.as_ref().is_some_and(|down| down.until <= now) && self.ready() == 0 && self.asks == ResolveState::Idle
     }
 
     /// A part goes to a connection, or out of memory.
@@ -377,7 +377,10 @@ impl Destination {
 
     /// Whether it is to be asked now where its mail goes.
     pub(crate) fn wants_place(&self, site: Option<&Site>, now: Duration) -> bool {
-        if self.asks != Asks::No || now < self.ask_from || self.down.as_ref().is_some_and(|down| now < down.until) {
+        if self.asks != ResolveState::Idle
+            || now < self.ask_from
+            || self.down.as_ref().is_some_and(|down| now < down.until)
+        {
             return false;
         }
         match site {
@@ -413,12 +416,12 @@ impl Destination {
     /// Its hosts are not known for now.
     pub(crate) fn is_unplaced(
         &mut self,
-        (why, blame): (&str, Blame),
+        (why, blame): (&str, ResolveFailure),
         settings: &Settings,
         now: Duration,
         chance: &mut Chance,
     ) {
-        self.is_ours = blame == Blame::Ours;
+        self.is_ours = blame == ResolveFailure::Resolver;
         let wait = if self.is_ours {
             jitter(RESOLVER_AGAIN.min(settings.down_max), chance.next())
         } else {
@@ -426,7 +429,7 @@ impl Destination {
             back_off(self.failures, settings.down_first, settings.down_max, chance.next())
         };
         let until = on_grid(now, wait);
-        self.down = Some(Box::new(Down { why: crate::site::kept(why), until, greets: false }));
+        self.down = Some(Box::new(DownState { why: crate::site::kept(why), until, greets: false }));
         self.more = true;
         if self.unseen {
             self.look_by(now);
@@ -451,7 +454,7 @@ impl Destination {
         if let Some(too_many) = self.misplaced.checked_sub(MISPLACED_MAX) {
             // They were found in between, and that did not help.
             self.failures = too_many;
-            self.is_unplaced((MISPLACED, Blame::Its), settings, now, chance);
+            self.is_unplaced((MISPLACED, ResolveFailure::Domain), settings, now, chance);
         }
     }
 
@@ -495,7 +498,7 @@ impl Destination {
         let walk = self.next_walk(&room).or_else(|| self.wants_room_at(&room));
         let line = self.line_look.filter(|_| self.ready() > 0);
         let ask = Some(self.ask_from).filter(|_| !self.pending.is_empty());
-        let check = site.and_then(|site| self.checks_place(site)).filter(|_| self.asks == Asks::No);
+        let check = site.and_then(|site| self.checks_place(site)).filter(|_| self.asks == ResolveState::Idle);
         let time = self.times.as_ref().and_then(|times| times.next());
         [walk, line, ask, check, time, self.keep_until].into_iter().flatten().filter(|&at| at > now).min()
     }
@@ -508,7 +511,7 @@ impl Destination {
             && !self.is_loading
             && !self.more
             && self.look_at.is_none()
-            && self.asks == Asks::No
+            && self.asks == ResolveState::Idle
     }
 
     /// Whether it is kept although it is empty, for what may come soon. The time is set seldom, not by each message.
@@ -524,7 +527,7 @@ impl Destination {
         is_kept
     }
 
-    /// Down when its hosts are not known; else as its site is.
+    /// DownState when its hosts are not known; else as its site is.
     pub(crate) fn health(&self, site: Option<&Site>) -> Health {
         match &self.down {
             Some(down) => Health::Down { why: Arc::clone(&down.why), until: down.until },
@@ -532,9 +535,9 @@ impl Destination {
         }
     }
 
-    pub(crate) fn view(&self, site: Option<&Site>) -> View {
+    pub(crate) fn view(&self, site: Option<&Site>) -> DestinationView {
         let health = self.health(site);
-        View {
+        DestinationView {
             name: Arc::clone(&self.name),
             site: site.map(|site| Arc::clone(&site.name)),
             health,

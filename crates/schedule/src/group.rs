@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::job::{Class, DestinationId};
-use crate::line::{Part, Place, QUANTUM};
+use crate::line::{Part, QUANTUM, QueueKey};
 
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct MessageParts {
     pub(crate) class: Class,
     /// The next part: most messages have one.
     head: Option<Part>,
@@ -19,13 +19,13 @@ pub(crate) struct Group {
     pub(crate) recipients: usize,
     /// More of them waited at a time than go before lists.
     pub(crate) is_list: bool,
-    pub(crate) place: Place,
+    pub(crate) place: QueueKey,
     /// Since when it waits for its turn.
     pub(crate) since: Duration,
 }
 
-impl Group {
-    pub(crate) fn new(part: Part, place: Place, since: Duration) -> Self {
+impl MessageParts {
+    pub(crate) fn new(part: Part, place: QueueKey, since: Duration) -> Self {
         let recipients = part.recipients.len();
         let (class, is_list) = (part.class, recipients > QUANTUM);
         let (rest, places) = (BTreeMap::new(), BTreeSet::new());

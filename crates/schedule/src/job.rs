@@ -162,7 +162,7 @@ pub struct Limits {
 
 /// Where the mail of a destination goes.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct SiteAssignment<'a> {
     /// The key of the site: equal for all destinations with the same hosts, port, policy and limits.
     pub site: &'a [u8],
     /// What holds there, for all its destinations; the latest one counts.
@@ -181,7 +181,7 @@ pub enum Failure {
     /// Nobody said anything: a time-out of connect, greeting or command.
     Silent,
     /// The site said 421 to the first message: it wants less.
-    Dismissed,
+    Throttled,
     /// The connection broke in the first message, without a word: that says nothing of a pace.
     Broken,
 }
@@ -197,11 +197,11 @@ pub struct Lag {
 
 /// Why the hosts of a destination are not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Blame {
+pub enum ResolveFailure {
     /// The name servers of its domain, or its configuration: each time it is asked less soon.
-    Its,
+    Domain,
     /// Our own resolver does not answer: that says nothing about the destination.
-    Ours,
+    Resolver,
 }
 
 /// Recipients of one message that go to one site in one transaction; they may be of several destinations.
@@ -217,7 +217,7 @@ pub struct Job {
 
 /// An entry of the spool's list of a destination: one recipient that is not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct QueueEntry {
     /// The message.
     pub message: QueueId,
     /// The recipient's position in it.
@@ -258,7 +258,7 @@ pub enum Action {
         /// How long to wait for answers.
         lane: Lane,
     },
-    /// The connection was told [`Take::Idle`], and now there is work: call [`take`](crate::Scheduler::take) for it.
+    /// The connection was told [`NextJob::Idle`], and now there is work: call [`take`](crate::Scheduler::take) for it.
     Wake(ConnectionId),
     /// The connection is idle, or [`lagging`](crate::Scheduler::lagging), or not ready yet, and its place is needed: close it, then
     /// call [`closed`](crate::Scheduler::closed). One that lags or opens is not idle: it ends in the middle of what it waits for. If
@@ -269,7 +269,7 @@ pub enum Action {
         /// Whose list.
         destination: DestinationId,
         /// Read behind this entry; from the start when `None`.
-        after: Option<Waiting>,
+        after: Option<QueueEntry>,
         /// Read so many entries at most.
         limit: usize,
     },
@@ -303,11 +303,11 @@ pub enum Overdue {
 
 /// What became of a fresh message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Added {
+pub enum AddResult {
     /// In line for the next connection.
     Ready,
     /// In the spool only; a walk finds it in its turn.
-    Waits,
+    SpoolOnly,
     /// The destination cannot be reached. To be logged as deferred.
     Down {
         /// The words of the failure, as given to [`unreachable`](crate::Scheduler::unreachable) or
@@ -320,7 +320,7 @@ pub enum Added {
 
 /// The answer to a connection that can take a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Take {
+pub enum NextJob {
     /// Do this. It is to be answered with [`done`](crate::Scheduler::done) or [`give_back`](crate::Scheduler::give_back).
     Job(Job),
     /// Nothing now. Park until [`Action::Wake`] or [`Action::Close`]; after an idle time-out close.
@@ -346,5 +346,5 @@ pub enum Feedback {
     Unsent,
     /// No answer came in the time there is, or its place was needed before: the site is silent, the window is halved,
     /// and the job does not count as one that the connection has done.
-    Lost,
+    NoReply,
 }

@@ -6,17 +6,17 @@
 
 use std::time::Duration;
 
-/// Who asks for work later than this after it was woken waited for its turn on the machine.
+/// TimerKey asks for work later than this after it was woken waited for its turn on the machine.
 const LATE: Duration = Duration::from_millis(20);
 /// How long that is taken to last.
 const HOLD: Duration = Duration::from_millis(250);
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Late {
+pub(crate) struct Overload {
     until: Duration,
 }
 
-impl Late {
+impl Overload {
     /// A connection that was woken at `woken` asks for work.
     pub(crate) fn asks(&mut self, woken: Duration, now: Duration) {
         if now.saturating_sub(woken) > LATE {

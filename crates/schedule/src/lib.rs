@@ -65,9 +65,9 @@ mod walk;
 pub use destination::MISPLACED;
 pub use hosts::{HostSettings, HostView, Hosts, HostsDamage, Standing, TlsRecord};
 pub use job::{
-    Action, Added, Blame, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Lag, Lane, Limits, Overdue,
-    Place, Positions, SiteId, Take, Waiting,
+    Action, AddResult, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Lag, Lane, Limits, NextJob, Overdue,
+    Positions, QueueEntry, ResolveFailure, SiteAssignment, SiteId,
 };
 pub use scheduler::Scheduler;
 pub use settings::{Settings, retry_after};
-pub use view::{Health, SiteView, View};
+pub use view::{DestinationView, Health, SiteView};

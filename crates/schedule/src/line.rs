@@ -7,16 +7,16 @@
 //! rounds, so each call costs O(log n).
 //!
 //! The parts of one message that are of several destinations join in one transaction. What was lost without an answer stands in a
-//! line of its own ([`Again`]) and joins with nothing. Nothing here knows of connections, rates or back-off.
+//! line of its own ([`SuspectQueue`]) and joins with nothing. Nothing here knows of connections, rates or back-off.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use mail::QueueId;
 
-use crate::again::{AT_ONCE, Again, Rank};
+use crate::again::{AT_ONCE, Rank, SuspectQueue};
 use crate::chance::ById;
-use crate::group::Group;
+use crate::group::MessageParts;
 use crate::job::{Class, DestinationId, Positions};
 
 /// Recipients that a message may have here and still go before lists; what a transaction costs at least.
@@ -28,7 +28,7 @@ const PRICES: [u64; 3] = [1, 4, 16];
 
 /// What senders may hear of recipients that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wait {
+pub(crate) struct NoticeState {
     /// The sender was told of the delay already.
     pub(crate) warned: bool,
     /// Since when it is due, if it was late before: it is tried before that counts.
@@ -39,7 +39,7 @@ pub(crate) struct Wait {
     pub(crate) ask: Duration,
 }
 
-impl Wait {
+impl NoticeState {
     /// Of what just came.
     pub(crate) const FRESH: Self =
         Self { warned: false, due: Duration::ZERO, rest: Duration::ZERO, ask: Duration::MAX };
@@ -51,14 +51,14 @@ pub(crate) struct Part {
     pub(crate) destination: DestinationId,
     pub(crate) recipients: Positions,
     pub(crate) class: Class,
-    pub(crate) wait: Wait,
+    pub(crate) wait: NoticeState,
     /// It came into memory when it was committed, and not by a walk.
     pub(crate) fresh: bool,
 }
 
 /// What goes in one transaction.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct Transaction {
     pub(crate) message: QueueId,
     pub(crate) first: Part,
     pub(crate) others: Vec<Part>,
@@ -72,22 +72,22 @@ pub(crate) struct Taken {
 
 /// Where the message stands among those of its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum QueueKey {
     Small(i64),
     Large(u64, i64),
 }
 
 /// Where a part stood that comes back.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Spot {
+pub(crate) enum QueuePosition {
     /// Among others.
-    InTurn { class: Class, place: Place, is_list: bool, since: Duration },
+    Shared { class: Class, place: QueueKey, is_list: bool, since: Duration },
     /// Among those that were lost before.
-    Alone { rank: Rank, since: Duration },
+    Isolated { rank: Rank, since: Duration },
 }
 
 #[derive(Debug, Default)]
-struct Tier {
+struct ClassQueue {
     /// Messages with few recipients, before their first turn, by number. Those that went elsewhere are stepped over.
     small: VecDeque<(i64, QueueId)>,
     /// All others, by virtual start.
@@ -102,9 +102,9 @@ struct Tier {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Line {
-    groups: ById<QueueId, Group>,
-    tiers: [Tier; 3],
+pub(crate) struct ReadyQueue {
+    groups: ById<QueueId, MessageParts>,
+    tiers: [ClassQueue; 3],
     /// The virtual start of the class that was served last.
     clock: u64,
     parts: usize,
@@ -116,7 +116,7 @@ pub(crate) struct Line {
     /// Parts that walks found and that are out of the line for a moment: their senders are being told.
     pub(crate) away: usize,
     /// What was lost without an answer.
-    pub(crate) again: Again,
+    pub(crate) again: SuspectQueue,
 }
 
 impl Class {
@@ -130,7 +130,7 @@ impl Class {
 }
 
 /// The tier of a class.
-fn tier(tiers: &mut [Tier; 3], class: Class) -> &mut Tier {
+fn tier(tiers: &mut [ClassQueue; 3], class: Class) -> &mut ClassQueue {
     let [urgent, normal, bulk] = tiers;
     match class {
         Class::Urgent => urgent,
@@ -139,7 +139,7 @@ fn tier(tiers: &mut [Tier; 3], class: Class) -> &mut Tier {
     }
 }
 
-impl Line {
+impl ReadyQueue {
     /// Parts that wait.
     pub(crate) const fn len(&self) -> usize {
         self.parts
@@ -177,10 +177,10 @@ impl Line {
         if let Some(group) = self.groups.get_mut(&message) {
             group.push_back(part);
             // It grew beyond what goes before lists.
-            if matches!(group.place, Place::Small(_)) && group.recipients > QUANTUM {
+            if matches!(group.place, QueueKey::Small(_)) && group.recipients > QUANTUM {
                 let class = group.class;
                 let tier = tier(&mut self.tiers, class);
-                group.place = Place::Large(tier.clock, number);
+                group.place = QueueKey::Large(tier.clock, number);
                 tier.large.insert((tier.clock, number), message);
                 self.tidy(class);
             }
@@ -190,12 +190,12 @@ impl Line {
         let tier = self.wake(class);
         let place = if recipients <= QUANTUM {
             tier.small.push_back((number, message));
-            Place::Small(number)
+            QueueKey::Small(number)
         } else {
             tier.large.insert((tier.clock, number), message);
-            Place::Large(tier.clock, number)
+            QueueKey::Large(tier.clock, number)
         };
-        self.groups.insert(message, Group::new(part, place, now));
+        self.groups.insert(message, MessageParts::new(part, place, now));
     }
 
     /// Puts a part back that had its turn: first of its class.
@@ -211,49 +211,51 @@ impl Line {
             group.push_front(part);
             let class = group.class;
             let tier = tier(&mut self.tiers, class);
-            if let Place::Large(start, number) = group.place {
+            if let QueueKey::Large(start, number) = group.place {
                 tier.large.remove(&(start, number));
             }
-            group.place = Place::Small(number);
+            group.place = QueueKey::Small(number);
             tier.small.push_front((number, message));
             self.tidy(class);
             return;
         }
         self.wake(class).small.push_front((number, message));
-        let place = Place::Small(number);
-        self.groups.insert(message, Group::new(part, place, now));
+        let place = QueueKey::Small(number);
+        self.groups.insert(message, MessageParts::new(part, place, now));
     }
 
     /// Puts a part back that was taken out: where it stood.
-    pub(crate) fn put_back(&mut self, message: QueueId, part: Part, spot: Option<Spot>, now: Duration) {
+    pub(crate) fn put_back(&mut self, message: QueueId, part: Part, spot: Option<QueuePosition>, now: Duration) {
         let Some(spot) = spot else { return self.push_front(message, part, now) };
         if let Some(marked) = self.again.rank_of(message, &part.recipients) {
             self.count_in(&part);
             let (rank, since) = match spot {
-                Spot::Alone { rank, since } => (rank, since),
-                Spot::InTurn { since, .. } => (marked, since),
+                QueuePosition::Isolated { rank, since } => (rank, since),
+                QueuePosition::Shared { since, .. } => (marked, since),
             };
             return self.again.push(message, part, rank, since);
         }
-        let Spot::InTurn { class, place, is_list, since } = spot else { return self.push_front(message, part, now) };
+        let QueuePosition::Shared { class, place, is_list, since } = spot else {
+            return self.push_front(message, part, now);
+        };
         self.count_in(&part);
         if let Some(group) = self.groups.get_mut(&message) {
             return group.push_front(part);
         }
         let tier = self.wake(class);
         match place {
-            Place::Small(number) => {
+            QueueKey::Small(number) => {
                 let at = tier.small.partition_point(|(other, _)| *other < number);
                 // It may be there still, to be stepped over.
                 if tier.small.get(at).is_none_or(|(other, _)| *other != number) {
                     tier.small.insert(at, (number, message));
                 }
             }
-            Place::Large(start, number) => {
+            QueueKey::Large(start, number) => {
                 tier.large.insert((start, number), message);
             }
         }
-        let mut group = Group::new(part, place, since);
+        let mut group = MessageParts::new(part, place, since);
         group.class = class;
         group.is_list |= is_list;
         self.groups.insert(message, group);
@@ -261,7 +263,7 @@ impl Line {
     }
 
     /// Takes what is next: parts of one message, with up to `most` recipients.
-    pub(crate) fn take(&mut self, most: usize, now: Duration) -> Option<Taken> {
+    pub(crate) fn take(&mut self, most: usize, now: Duration) -> Option<Transaction> {
         let most = most.max(1);
         let class = self.next_class();
         if let Some((message, part, rank)) = self.again.pop(class.is_some()) {
@@ -301,7 +303,7 @@ impl Line {
             self.groups.remove(&message);
         } else {
             let start = start.saturating_add(cost);
-            (group.place, group.since) = (Place::Large(start, number), now);
+            (group.place, group.since) = (QueueKey::Large(start, number), now);
             tier.large.insert((start, number), message);
         }
         self.tidy(class);
@@ -313,11 +315,11 @@ impl Line {
         for part in &others {
             self.count_out(part);
         }
-        Some(Taken { message, first, others, split, is_alone: false, is_list })
+        Some(Transaction { message, first, others, split, is_alone: false, is_list })
     }
 
     /// Takes up to `most` recipients of a part that was lost before.
-    fn take_alone(&mut self, message: QueueId, mut first: Part, rank: Rank, most: usize, now: Duration) -> Taken {
+    fn take_alone(&mut self, message: QueueId, mut first: Part, rank: Rank, most: usize, now: Duration) -> Transaction {
         let mut split = None;
         if first.recipients.len() > most {
             let (head, rest) = first.recipients.as_slice().split_at(most);
@@ -329,7 +331,7 @@ impl Line {
         } else {
             self.count_out(&first);
         }
-        Taken { message, first, others: Vec::new(), split, is_alone: true, is_list: false }
+        Transaction { message, first, others: Vec::new(), split, is_alone: true, is_list: false }
     }
 
     /// Takes out those parts of a message at a destination for which this holds, and says where they stood.
@@ -338,18 +340,19 @@ impl Line {
         message: QueueId,
         destination: DestinationId,
         mut is_it: impl FnMut(&Part) -> bool,
-    ) -> Vec<(Part, Option<Spot>)> {
+    ) -> Vec<(Part, Option<QueuePosition>)> {
         let alone = self.again.remove(message, |part| part.destination == destination && is_it(part)).into_iter();
-        let mut out: Vec<_> = alone.map(|(part, rank, since)| (part, Some(Spot::Alone { rank, since }))).collect();
+        let mut out: Vec<_> =
+            alone.map(|(part, rank, since)| (part, Some(QueuePosition::Isolated { rank, since }))).collect();
         if let Some(group) = self.groups.get_mut(&message) {
-            let Group { class, place, is_list, since, .. } = *group;
+            let MessageParts { class, place, is_list, since, .. } = *group;
             let parts = group.take_out(destination, is_it).into_iter();
-            out.extend(parts.map(|part| (part, Some(Spot::InTurn { class, place, is_list, since }))));
+            out.extend(parts.map(|part| (part, Some(QueuePosition::Shared { class, place, is_list, since }))));
             if group.is_empty() {
                 self.groups.remove(&message);
                 let tier = tier(&mut self.tiers, class);
                 tier.groups -= 1;
-                if let Place::Large(start, number) = place {
+                if let QueueKey::Large(start, number) = place {
                     tier.large.remove(&(start, number));
                 }
                 self.tidy(class);
@@ -426,7 +429,7 @@ impl Line {
     }
 
     /// The tier of a message that comes. A class that had nothing begins where the others are.
-    fn wake(&mut self, class: Class) -> &mut Tier {
+    fn wake(&mut self, class: Class) -> &mut ClassQueue {
         let clock = self.clock;
         let tier = tier(&mut self.tiers, class);
         if tier.groups == 0 {
@@ -461,7 +464,7 @@ impl Line {
         let groups = &self.groups;
         let tier = tier(&mut self.tiers, class);
         let stands = |(number, message): &(i64, QueueId)| {
-            groups.get(message).is_some_and(|group| group.place == Place::Small(*number))
+            groups.get(message).is_some_and(|group| group.place == QueueKey::Small(*number))
         };
         while tier.small.front().is_some_and(|place| !stands(place)) {
             tier.small.pop_front();

@@ -12,12 +12,12 @@ use crate::chance::splitmix;
 
 /// A name for each id.
 #[derive(Debug)]
-pub(crate) struct Names<I>(HashMap<Arc<[u8]>, I, Secret>);
+pub(crate) struct NameIndex<I>(HashMap<Arc<[u8]>, I, SeededHash>);
 
 #[derive(Clone, Copy, Debug)]
-struct Secret(u64);
+struct SeededHash(u64);
 
-impl BuildHasher for Secret {
+impl BuildHasher for SeededHash {
     type Hasher = DefaultHasher;
 
     fn build_hasher(&self) -> DefaultHasher {
@@ -27,10 +27,10 @@ impl BuildHasher for Secret {
     }
 }
 
-impl<I: Copy + Ord> Names<I> {
+impl<I: Copy + Ord> NameIndex<I> {
     /// Knows of none. Nothing of the `seed` can be seen in what follows.
     pub(crate) fn new(seed: u64) -> Self {
-        Self(HashMap::with_hasher(Secret(splitmix(!seed))))
+        Self(HashMap::with_hasher(SeededHash(splitmix(!seed))))
     }
 
     pub(crate) fn get(&self, name: &[u8]) -> Option<I> {
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn names_come_and_go_and_are_listed_in_their_order() {
-        let mut names = Names::new(1);
+        let mut names = NameIndex::new(1);
         let of = |number: u64| -> Arc<[u8]> { format!("{:05}.example", number * 7_919 % 10_000).into_bytes().into() };
         for number in 0..10_000_u64 {
             names.insert(of(number), number);
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_hash_of_a_name_is_another_for_another_seed() {
-        let hash = |seed| Names::<u64>::new(seed).0.hasher().hash_one(b"x.example".as_slice());
+        let hash = |seed| NameIndex::<u64>::new(seed).0.hasher().hash_one(b"x.example".as_slice());
         assert_eq!(hash(1), hash(1));
         assert_ne!(hash(1), hash(2));
     }

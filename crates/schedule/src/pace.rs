@@ -18,7 +18,7 @@
 use std::time::Duration;
 
 use crate::chance::Chance;
-use crate::rate::Rate;
+use crate::rate::TokenBucket;
 use crate::settings::jitter;
 
 /// The first pause of a stop is so much shorter than `down_first`.
@@ -71,28 +71,28 @@ pub(crate) struct Pace {
     taken: u32,
     /// Its last 32 answers; a bit is one that asked for less.
     history: u32,
-    learned: Option<Box<Learned>>,
+    learned: Option<Box<LearnedPace>>,
 }
 
 #[derive(Debug, Default)]
-struct Learned {
+struct LearnedPace {
     curve: Option<Curve>,
-    rate: Rate,
+    rate: TokenBucket,
     /// When a message waited for it last.
     felt: Duration,
     /// Messages taken since the last cut or stop.
     helped: u32,
-    ends: Ends,
+    ends: ConnectionEnds,
     stop: Option<Stop>,
 }
 
 /// What is known of connections that are used up after they served.
 #[derive(Debug, Default)]
-struct Ends {
+struct ConnectionEnds {
     /// They are for another reason than the pace.
     by_themselves: bool,
     /// One was: the next messages show why.
-    question: Option<Question>,
+    question: Option<PaceTrial>,
     /// So many cut the pace since the last question, and may until the next.
     unasked: u32,
     unasked_most: u32,
@@ -103,7 +103,7 @@ struct Ends {
 }
 
 #[derive(Debug)]
-struct Question {
+struct PaceTrial {
     /// The scheduler's step: what began before says nothing.
     step: u64,
     until: Duration,
@@ -190,8 +190,8 @@ impl Pace {
     pub(crate) fn available(&self, now: Duration) -> usize {
         match self.learned.as_deref() {
             None => usize::MAX,
-            Some(Learned { stop: Some(stop), .. }) if stop.holds(now) => usize::from(stop.until <= now),
-            Some(Learned { stop: Some(_), .. }) => usize::MAX,
+            Some(LearnedPace { stop: Some(stop), .. }) if stop.holds(now) => usize::from(stop.until <= now),
+            Some(LearnedPace { stop: Some(_), .. }) => usize::MAX,
             Some(learned) => learned.rate.available(now),
         }
     }
@@ -200,7 +200,7 @@ impl Pace {
     pub(crate) fn next(&self) -> Duration {
         match self.learned.as_deref() {
             None => Duration::ZERO,
-            Some(Learned { stop: Some(stop), .. }) => stop.until,
+            Some(LearnedPace { stop: Some(stop), .. }) => stop.until,
             Some(learned) => learned.rate.next(),
         }
     }
@@ -280,7 +280,7 @@ impl Pace {
             }
             _ => {
                 let half = Duration::from_millis(500_000 / u64::from(curve.at(at.1)));
-                ends.question = Some(Question { step: at.0, until: at.1 + half, taken: 0 });
+                ends.question = Some(PaceTrial { step: at.0, until: at.1 + half, taken: 0 });
                 ends.unasked = 0;
                 learned.rate.refund();
             }
@@ -295,12 +295,12 @@ impl Pace {
         if now > question.until {
             // It took too long to tell: what did not help before is of no use now.
             let is_vain = learned.ends.vain + 1 >= VAIN_MAX;
-            learned.ends = Ends { by_themselves: is_vain, ..Ends::default() };
+            learned.ends = ConnectionEnds { by_themselves: is_vain, ..ConnectionEnds::default() };
             if !is_vain {
                 self.cuts(false, (went, now));
             }
         } else if question.taken >= SHOWN_BY {
-            learned.ends = Ends { by_themselves: true, ..Ends::default() };
+            learned.ends = ConnectionEnds { by_themselves: true, ..ConnectionEnds::default() };
         } else {
             learned.rate.refund();
         }
@@ -444,7 +444,7 @@ impl Pace {
             Some(before) => mean.clamp(before / 8, before),
         };
         let curve = Curve { borne: borne.max(LEAST), from: now, step, seeks: is_short && before.is_none() };
-        (learned.curve, learned.felt, learned.helped, learned.rate) = (Some(curve), now, 0, Rate::default());
+        (learned.curve, learned.felt, learned.helped, learned.rate) = (Some(curve), now, 0, TokenBucket::default());
         learned.rate.hold(Some(curve.at(now)), BURST, now);
         learned.rate.spend(now);
         self.learned = Some(learned);

@@ -17,7 +17,7 @@ use mail::QueueId;
 use crate::chance::ById;
 use crate::job::{ConnectionId, Job, Lag, Lane, Positions, SiteId};
 use crate::line::Part;
-use crate::spare::Spare;
+use crate::spare::IdleConnections;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -43,14 +43,14 @@ impl Phase {
 
 /// Where a connection counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purse {
+pub(crate) enum BudgetKind {
     Fast,
     Slow,
     Silent,
     Extra,
 }
 
-impl Purse {
+impl BudgetKind {
     const fn of(lane: Lane) -> Self {
         match lane {
             Lane::Fast => Self::Fast,
@@ -61,7 +61,7 @@ impl Purse {
 
 /// How many connections there may be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
+pub(crate) struct ConnectionBudget {
     pub(crate) fast: usize,
     pub(crate) slow: usize,
     pub(crate) all: usize,
@@ -71,7 +71,7 @@ pub(crate) struct Budget {
     pub(crate) quiet: usize,
 }
 
-impl Budget {
+impl ConnectionBudget {
     pub(crate) fn new(connections_max: usize, silent: usize) -> Self {
         let slow = (connections_max / 10).max(1);
         let fast = connections_max.saturating_sub(slow).max(1);
@@ -93,7 +93,7 @@ impl Budget {
 
 /// A job that a connection has.
 #[derive(Debug)]
-pub(crate) struct Flight {
+pub(crate) struct InFlightJob {
     pub(crate) message: QueueId,
     /// Of all its parts.
     pub(crate) recipients: Positions,
@@ -107,7 +107,7 @@ pub(crate) struct Flight {
     pub(crate) lost: Option<bool>,
 }
 
-impl Flight {
+impl InFlightJob {
     /// Whether it is this job.
     pub(crate) fn is(&self, job: &Job) -> bool {
         self.message == job.message && self.recipients == job.recipients
@@ -118,9 +118,9 @@ impl Flight {
 pub(crate) struct Connection {
     pub(crate) site: SiteId,
     pub(crate) phase: Phase,
-    pub(crate) purse: Purse,
+    pub(crate) purse: BudgetKind,
     /// What it has, in the order taken.
-    pub(crate) flights: VecDeque<Flight>,
+    pub(crate) flights: VecDeque<InFlightJob>,
     /// Jobs it was given.
     pub(crate) taken: u32,
     /// Jobs of it that were answered.
@@ -168,7 +168,7 @@ impl Connection {
 
 /// Connections of one site in each phase.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct PhaseCounts {
     pub(crate) opening: u32,
     pub(crate) awake: u32,
     pub(crate) busy: u32,
@@ -180,7 +180,7 @@ pub(crate) struct Counts {
     pub(crate) stalling: u32,
 }
 
-impl Counts {
+impl PhaseCounts {
     /// Changes whether a connection stalls, or is apart.
     pub(crate) fn sets(&mut self, connection: &mut Connection, change: impl FnOnce(&mut Connection)) {
         let of = |one: &Connection| (u32::from(one.stalls && !one.is_apart), u32::from(one.is_apart));
@@ -218,20 +218,20 @@ impl Counts {
 
 /// Connections of one purse.
 #[derive(Debug, Default)]
-struct Held {
+struct BudgetUse {
     all: usize,
     closing: usize,
     /// Idle ones without a job in flight.
-    spare: Spare,
+    spare: IdleConnections,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Pool {
+pub(crate) struct ConnectionPool {
     connections: ById<ConnectionId, Connection>,
-    fast: Held,
-    slow: Held,
-    silent: Held,
-    extra: Held,
+    fast: BudgetUse,
+    slow: BudgetUse,
+    silent: BudgetUse,
+    extra: BudgetUse,
     /// Silent ones that lag, longest first; those whose peer may have a whole message behind all others.
     staying: BTreeMap<(bool, u64), ConnectionId>,
     /// Those that lag and were not called off, longest first; apart those whose peer may have a whole message.
@@ -243,7 +243,7 @@ pub(crate) struct Pool {
     next_place: u64,
 }
 
-impl Pool {
+impl ConnectionPool {
     pub(crate) fn len(&self) -> usize {
         self.connections.len()
     }
@@ -254,7 +254,7 @@ impl Pool {
     }
 
     /// The jobs of all connections.
-    pub(crate) fn flights(&self) -> impl Iterator<Item = &Flight> {
+    pub(crate) fn flights(&self) -> impl Iterator<Item = &InFlightJob> {
         self.connections.values().flat_map(|connection| &connection.flights)
     }
 
@@ -277,18 +277,18 @@ impl Pool {
         self.all_closing() - self.stuck
     }
 
-    pub(crate) fn may_open(&self, lane: Lane, budget: &Budget) -> bool {
+    pub(crate) fn may_open(&self, lane: Lane, budget: &ConnectionBudget) -> bool {
         !self.is_full(lane, budget) && self.counted() < budget.all
     }
 
     /// Whether a lane has all the connections it may have.
-    pub(crate) fn is_full(&self, lane: Lane, budget: &Budget) -> bool {
+    pub(crate) fn is_full(&self, lane: Lane, budget: &ConnectionBudget) -> bool {
         self.count(lane) >= budget.of(lane)
     }
 
     /// The lane in which a connection to a site of `lane` would count; `None`: there is no place. A probe that finds the fast lane
     /// full has a place of the slow lane, if there is one: what is dead is not to cost those that are alive a connection.
-    pub(crate) fn place(&self, lane: Lane, is_probe: bool, budget: &Budget) -> Option<Lane> {
+    pub(crate) fn place(&self, lane: Lane, is_probe: bool, budget: &ConnectionBudget) -> Option<Lane> {
         let lends = is_probe && self.is_full(Lane::Fast, budget);
         [Some(lane), lends.then_some(Lane::Slow)].into_iter().flatten().find(|lane| self.may_open(*lane, budget))
     }
@@ -311,7 +311,7 @@ impl Pool {
         [&self.extra, &self.slow, &self.fast].into_iter().find_map(|held| held.spare.first())
     }
 
-    /// Ends the rests of idle connections that are over.
+    /// ConnectionEnds the rests of idle connections that are over.
     pub(crate) fn ripen(&mut self, now: Duration) {
         [&mut self.extra, &mut self.slow, &mut self.fast].into_iter().for_each(|held| held.spare.ripen(now));
     }
@@ -339,7 +339,7 @@ impl Pool {
     pub(crate) fn open(
         &mut self,
         site: SiteId,
-        counts: &mut Counts,
+        counts: &mut PhaseCounts,
         place: Lane,
         probe: bool,
         opened: u64,
@@ -347,7 +347,7 @@ impl Pool {
         let id = ConnectionId(self.next);
         self.next += 1;
         counts.opening += 1;
-        let purse = Purse::of(place);
+        let purse = BudgetKind::of(place);
         self.held(purse).all += 1;
         let connection = Connection {
             site,
@@ -377,7 +377,7 @@ impl Pool {
     }
 
     /// Brings a connection into another phase. `idle` is its site's stack of idle ones.
-    pub(crate) fn turn(&mut self, id: ConnectionId, to: Phase, counts: &mut Counts, idle: &mut Vec<ConnectionId>) {
+    pub(crate) fn turn(&mut self, id: ConnectionId, to: Phase, counts: &mut PhaseCounts, idle: &mut Vec<ConnectionId>) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let from = std::mem::replace(&mut connection.phase, to);
         if from == to {
@@ -425,25 +425,29 @@ impl Pool {
     }
 
     /// The first job of a connection has been whole for a while and has no answer, or has one now.
-    pub(crate) fn stall(&mut self, id: ConnectionId, stalls: bool, counts: &mut Counts) {
+    pub(crate) fn stall(&mut self, id: ConnectionId, stalls: bool, counts: &mut PhaseCounts) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         counts.sets(connection, |connection| connection.stalls = stalls);
     }
 
     /// A connection waits for longer than the fast lane allows: its place there is free.
-    pub(crate) fn lag(&mut self, id: ConnectionId, lag: Lag, budget: &Budget) {
+    pub(crate) fn lag(&mut self, id: ConnectionId, lag: Lag, budget: &ConnectionBudget) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let has_lagged = std::mem::replace(&mut connection.lagged, true);
         // One that was called off ends, unless it is the answer to a whole message that it waits for.
-        if connection.purse == Purse::Slow || has_lagged && !lag.is_whole {
+        if connection.purse == BudgetKind::Slow || has_lagged && !lag.is_whole {
             return;
         }
-        if connection.purse == Purse::Fast && connection.is_silent && lag.is_whole && self.silent.all < budget.silent {
+        if connection.purse == BudgetKind::Fast
+            && connection.is_silent
+            && lag.is_whole
+            && self.silent.all < budget.silent
+        {
             // There was no room when it fell silent.
-            self.shift(id, Purse::Silent);
+            self.shift(id, BudgetKind::Silent);
         }
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        if connection.purse == Purse::Silent {
+        if connection.purse == BudgetKind::Silent {
             let (_, place) = connection.stays.take().unwrap_or((false, self.next_place));
             self.next_place += 1;
             self.staying.remove(&(false, place));
@@ -465,15 +469,15 @@ impl Pool {
         self.lagging.remove(&place);
         let list = if is_whole { &mut self.whole } else { &mut self.lagging };
         list.insert(place, id);
-        self.shift(id, Purse::Extra);
+        self.shift(id, BudgetKind::Extra);
     }
 
     /// The peer of a connection says nothing: its place in the fast lane is free, if there is room for one more of those, or one
     /// that lags gives way, which counts among all again.
-    pub(crate) fn falls_silent(&mut self, id: ConnectionId, budget: &Budget) {
+    pub(crate) fn falls_silent(&mut self, id: ConnectionId, budget: &ConnectionBudget) {
         let Some(found) = self.connections.get_mut(&id) else { return };
         found.is_silent = true;
-        if found.purse != Purse::Fast {
+        if found.purse != BudgetKind::Fast {
             return;
         }
         if self.silent.all == budget.silent {
@@ -481,12 +485,12 @@ impl Pool {
             self.can_be_called_off(late, place, is_whole);
         }
         if self.silent.all < budget.silent {
-            self.shift(id, Purse::Silent);
+            self.shift(id, BudgetKind::Silent);
         }
     }
 
     /// A job of a connection was answered. Says whether it lagged; now it does not.
-    pub(crate) fn recover(&mut self, id: ConnectionId, budget: &Budget) -> bool {
+    pub(crate) fn recover(&mut self, id: ConnectionId, budget: &ConnectionBudget) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return false };
         let lagged = std::mem::take(&mut connection.lagged);
         if let Some(place) = connection.stays.take() {
@@ -496,30 +500,30 @@ impl Pool {
             self.whole.remove(&place);
             self.stuck -= usize::from(connection.phase.is_closing());
             if self.slow.all < budget.slow {
-                self.shift(id, Purse::Slow);
+                self.shift(id, BudgetKind::Slow);
             }
         }
         lagged
     }
 
-    /// Counts a connection in the fast lane, if there is a place.
-    pub(crate) fn hurry(&mut self, id: ConnectionId, budget: &Budget) {
+    /// PhaseCounts a connection in the fast lane, if there is a place.
+    pub(crate) fn hurry(&mut self, id: ConnectionId, budget: &ConnectionBudget) {
         let is_other = self
             .connections
             .get(&id)
-            .is_some_and(|found| !matches!(found.purse, Purse::Fast | Purse::Silent) && found.lags.is_none());
+            .is_some_and(|found| !matches!(found.purse, BudgetKind::Fast | BudgetKind::Silent) && found.lags.is_none());
         if is_other && self.fast.all < budget.fast {
-            self.shift(id, Purse::Fast);
+            self.shift(id, BudgetKind::Fast);
         }
     }
 
     /// A connection that was silent is of a lane again, if that has a place; one that is slow may be beside its lane while others need
     /// none of all places.
-    pub(crate) fn returns(&mut self, id: ConnectionId, lane: Lane, budget: &Budget) {
+    pub(crate) fn returns(&mut self, id: ConnectionId, lane: Lane, budget: &ConnectionBudget) {
         if self.may_open(lane, budget) {
-            self.shift(id, Purse::of(lane));
+            self.shift(id, BudgetKind::of(lane));
         } else if lane == Lane::Slow && self.counted() < budget.all {
-            self.shift(id, Purse::Extra);
+            self.shift(id, BudgetKind::Extra);
         }
     }
 
@@ -527,7 +531,7 @@ impl Pool {
     pub(crate) fn remove(
         &mut self,
         id: ConnectionId,
-        counts: &mut Counts,
+        counts: &mut PhaseCounts,
         idle: &mut Vec<ConnectionId>,
     ) -> Option<Connection> {
         let mut connection = self.connections.remove(&id)?;
@@ -553,10 +557,10 @@ impl Pool {
         Some(connection)
     }
 
-    fn shift(&mut self, id: ConnectionId, to: Purse) {
+    fn shift(&mut self, id: ConnectionId, to: BudgetKind) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let from = std::mem::replace(&mut connection.purse, to);
-        if let Some(place) = connection.stays.take_if(|_| from == Purse::Silent) {
+        if let Some(place) = connection.stays.take_if(|_| from == BudgetKind::Silent) {
             self.staying.remove(&place);
         }
         let is_closing = usize::from(connection.phase.is_closing());
@@ -575,16 +579,16 @@ impl Pool {
         }
     }
 
-    const fn held(&mut self, purse: Purse) -> &mut Held {
+    const fn held(&mut self, purse: BudgetKind) -> &mut BudgetUse {
         match purse {
-            Purse::Fast => &mut self.fast,
-            Purse::Slow => &mut self.slow,
-            Purse::Silent => &mut self.silent,
-            Purse::Extra => &mut self.extra,
+            BudgetKind::Fast => &mut self.fast,
+            BudgetKind::Slow => &mut self.slow,
+            BudgetKind::Silent => &mut self.silent,
+            BudgetKind::Extra => &mut self.extra,
         }
     }
 
-    const fn lane(&self, lane: Lane) -> &Held {
+    const fn lane(&self, lane: Lane) -> &BudgetUse {
         match lane {
             Lane::Fast => &self.fast,
             Lane::Slow => &self.slow,

@@ -5,10 +5,10 @@
 //! its host: the site is asked again, four times as patiently each time, and at last with all the time that the lane has.
 //! Where nobody who was asked clearly later is ready before it, it may be we who are slow, and it has four times as long: of very
 //! many who are asked at once those are known first that were quick.
-//! Sites that are asked again stand in a line of their own (`stands`) and have half of the lane at most ([`Budget`]), so
+//! Sites that are asked again stand in a line of their own (`stands`) and have half of the lane at most ([`ConnectionBudget`]), so
 //! that there is room for those of which nothing is known yet.
 //!
-//! [`Budget`]: crate::pool::Budget
+//! [`ConnectionBudget`]: crate::pool::ConnectionBudget
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,11 +23,11 @@ const FACTOR: u32 = 4;
 const UNKNOWN: Duration = Duration::from_secs(1);
 const LEAST: Duration = Duration::from_millis(250);
 const MOST: Duration = Duration::from_secs(5);
-/// Who is ready sooner is on this machine, as files and programs are, and says nothing of others.
+/// TimerKey is ready sooner is on this machine, as files and programs are, and says nothing of others.
 const AT_HOME: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Default)]
-pub(crate) struct Quiet {
+pub(crate) struct GreetingTimer {
     /// When each began, by the times its site was called off before. Connections are numbered as they open.
     tries: [BTreeMap<ConnectionId, Duration>; TRIES],
     /// What hosts take, smoothed; and by how much they differ from it.
@@ -37,7 +37,7 @@ pub(crate) struct Quiet {
     latest: Duration,
 }
 
-impl Quiet {
+impl GreetingTimer {
     /// A connection opens to a site that was called off so many times in a row.
     pub(crate) fn opens(&mut self, id: ConnectionId, called_off: usize, now: Duration) {
         if let Some(same) = self.tries.get_mut(called_off.min(TRIES - 1)) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// A bucket of one site; without a limit it never runs dry.
 #[derive(Debug, Default)]
-pub(crate) struct Rate {
+pub(crate) struct TokenBucket {
     limit: Option<u32>,
     /// Between two of a steady flow, rounded up, in nanoseconds.
     period: u128,
@@ -17,7 +17,7 @@ pub(crate) struct Rate {
     full: u128,
 }
 
-impl Rate {
+impl TokenBucket {
     /// Sets the limit, in transactions per 1,000 seconds. What was spent stays spent.
     pub(crate) fn set(&mut self, limit: Option<u32>, now: Duration) {
         self.hold(limit, Duration::from_secs(1), now);
@@ -91,7 +91,7 @@ mod tests {
             milli in 1_u32..20_000,
             steps in prop::collection::vec((0_u64..3_000, 0_usize..8), 1..200),
         ) {
-            let mut rate = Rate::default();
+            let mut rate = TokenBucket::default();
             rate.set(Some(milli), START);
             let (mut now, mut spent) = (START, Vec::new());
             for (ms, tries) in steps {
@@ -117,7 +117,7 @@ mod tests {
 
         #[test]
         fn who_waits_for_the_next_one_gets_it(milli in 1_u32..50_000) {
-            let mut rate = Rate::default();
+            let mut rate = TokenBucket::default();
             rate.set(Some(milli), START);
             let mut now = START;
             let burst = usize::try_from((milli / 1_000).max(1)).unwrap();
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn without_a_limit_there_is_always_one_and_a_faster_limit_frees_at_once() {
-        let mut rate = Rate::default();
+        let mut rate = TokenBucket::default();
         rate.spend(START);
         assert_eq!((rate.available(START), rate.full_at()), (usize::MAX, Duration::ZERO));
         rate.set(Some(1), START);

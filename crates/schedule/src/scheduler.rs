@@ -10,18 +10,20 @@ use std::time::Duration;
 use mail::QueueId;
 
 use crate::chance::{ById, Chance};
-use crate::destination::{Asks, Destination, check_at};
-use crate::job::{Action, Added, Blame, Class, DestinationId, Job, Place, Positions, SiteId, Waiting};
-use crate::late::Late;
+use crate::destination::{Destination, ResolveState, check_at};
+use crate::job::{
+    Action, AddResult, Class, DestinationId, Job, Positions, QueueEntry, ResolveFailure, SiteAssignment, SiteId,
+};
+use crate::late::Overload;
 use crate::line::Part;
-use crate::names::Names;
-use crate::pool::{Budget, Pool};
-use crate::quiet::Quiet;
-use crate::serve::{Marks, Who};
+use crate::names::NameIndex;
+use crate::pool::{ConnectionBudget, ConnectionPool};
+use crate::quiet::GreetingTimer;
+use crate::serve::{DirtyQueue, TimerKey};
 use crate::settings::Settings;
 use crate::site::Site;
-use crate::stands::Stands;
-use crate::view::{Health, SiteView, View};
+use crate::stands::ConnectionWaitQueue;
+use crate::view::{DestinationView, Health, SiteView};
 use crate::walk::OVERDUE_MAX_ALL;
 
 /// Decides which message goes to which connection, and when.
@@ -38,20 +40,20 @@ pub struct Scheduler {
     /// As they were given; `settings` has the share of a destination as `ready_max`.
     wanted: Settings,
     pub(crate) settings: Settings,
-    pub(crate) budget: Budget,
-    pub(crate) pool: Pool,
+    pub(crate) budget: ConnectionBudget,
+    pub(crate) pool: ConnectionPool,
     pub(crate) destinations: ById<DestinationId, Destination>,
-    pub(crate) names: Names<DestinationId>,
+    pub(crate) names: NameIndex<DestinationId>,
     pub(crate) sites: ById<SiteId, Site>,
-    pub(crate) site_names: Names<SiteId>,
+    pub(crate) site_names: NameIndex<SiteId>,
     /// What `poll` is to look at.
-    pub(crate) marks: Marks,
+    pub(crate) marks: DirtyQueue,
     /// Sites that want a connection the budget does not have.
-    pub(crate) stands: Stands,
+    pub(crate) stands: ConnectionWaitQueue,
     /// Connections of the fast lane that are opening.
-    pub(crate) quiet: Quiet,
+    pub(crate) quiet: GreetingTimer,
     /// Whether the machine keeps up.
-    pub(crate) late: Late,
+    pub(crate) late: Overload,
     /// Destinations to be asked about, pressing ones first.
     pub(crate) pressing: VecDeque<DestinationId>,
     pub(crate) asking: VecDeque<DestinationId>,
@@ -59,12 +61,12 @@ pub struct Scheduler {
     pub(crate) asked: usize,
     /// `Overdue` actions that were not answered.
     pub(crate) overdue: usize,
-    pub(crate) timers: BTreeSet<(Duration, Who)>,
+    pub(crate) timers: BTreeSet<(Duration, TimerKey)>,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) chance: Chance,
     next_destination: u64,
     next_site: u64,
-    /// Counts what may change a window: openings, takings and cuts. Says what was before what.
+    /// PhaseCounts what may change a window: openings, takings and cuts. Says what was before what.
     pub(crate) step: u64,
 }
 
@@ -73,18 +75,18 @@ impl Scheduler {
     #[must_use]
     pub fn new(settings: Settings, seed: u64) -> Self {
         Self {
-            budget: Budget::new(settings.connections_max, settings.silent_max),
+            budget: ConnectionBudget::new(settings.connections_max, settings.silent_max),
             wanted: settings.clone(),
             settings,
-            pool: Pool::default(),
+            pool: ConnectionPool::default(),
             destinations: ById::default(),
-            names: Names::new(seed),
+            names: NameIndex::new(seed),
             sites: ById::default(),
-            site_names: Names::new(seed.wrapping_add(1)),
-            marks: Marks::default(),
-            stands: Stands::default(),
-            quiet: Quiet::default(),
-            late: Late::default(),
+            site_names: NameIndex::new(seed.wrapping_add(1)),
+            marks: DirtyQueue::default(),
+            stands: ConnectionWaitQueue::default(),
+            quiet: GreetingTimer::default(),
+            late: Overload::default(),
             pressing: VecDeque::new(),
             asking: VecDeque::new(),
             asked: 0,
@@ -104,7 +106,7 @@ impl Scheduler {
     /// If fresh mail no longer waits, call [`restore`](Self::restore) for the destinations of the spool: one whose mail
     /// all waited for a person is not known here.
     pub fn set(&mut self, settings: Settings, now: Duration) {
-        self.budget = Budget::new(settings.connections_max, settings.silent_max);
+        self.budget = ConnectionBudget::new(settings.connections_max, settings.silent_max);
         self.wanted = settings.clone();
         self.settings = settings;
         self.share();
@@ -128,12 +130,12 @@ impl Scheduler {
     }
 
     /// Takes a fresh message that was committed just now.
-    pub fn add(&mut self, destination: &[u8], job: Job, class: Class, now: Duration) -> Added {
+    pub fn add(&mut self, destination: &[u8], job: Job, class: Class, now: Duration) -> AddResult {
         if self.settings.fresh_waits {
-            return Added::Waits;
+            return AddResult::SpoolOnly;
         }
         let id = self.intern(destination, now);
-        let Some(destination) = self.destinations.get_mut(&id) else { return Added::Waits };
+        let Some(destination) = self.destinations.get_mut(&id) else { return AddResult::SpoolOnly };
         self.marks.destination(destination);
         let mut site = site_of(&mut self.sites, destination);
         let added = destination.add(job, class, site.as_deref_mut(), &self.settings, now);
@@ -168,7 +170,7 @@ impl Scheduler {
     ///
     /// Returns the jobs that left memory because that site is down, to be logged as deferred.
     #[must_use]
-    pub fn placed(&mut self, destination: DestinationId, place: &Place<'_>, now: Duration) -> Vec<Job> {
+    pub fn placed(&mut self, destination: DestinationId, place: &SiteAssignment<'_>, now: Duration) -> Vec<Job> {
         self.answered(destination);
         let Some(name) = self.destinations.get(&destination).map(|found| Arc::clone(&found.name)) else {
             return Vec::new();
@@ -210,7 +212,13 @@ impl Scheduler {
     ///
     /// Returns the jobs that left memory, to be logged as deferred; what the spool says of them stands.
     #[must_use]
-    pub fn unplaced(&mut self, destination: DestinationId, why: &str, blame: Blame, now: Duration) -> Vec<Job> {
+    pub fn unplaced(
+        &mut self,
+        destination: DestinationId,
+        why: &str,
+        blame: ResolveFailure,
+        now: Duration,
+    ) -> Vec<Job> {
         self.answered(destination);
         self.leave(destination);
         let Some(found) = self.destinations.get_mut(&destination) else { return Vec::new() };
@@ -265,7 +273,7 @@ impl Scheduler {
     }
 
     /// Answers [`Action::Load`]: entries in the order of the list; `is_end` when there are none behind them.
-    pub fn loaded(&mut self, destination: DestinationId, entries: &[Waiting], is_end: bool, now: Duration) {
+    pub fn loaded(&mut self, destination: DestinationId, entries: &[QueueEntry], is_end: bool, now: Duration) {
         let Some(destination) = self.destinations.get_mut(&destination) else { return };
         if let Some(id) = destination.walks_at.take()
             && let Some(site) = self.sites.get_mut(&id)
@@ -406,7 +414,7 @@ impl Scheduler {
 
     /// One destination; `None` when nothing is known of it.
     #[must_use]
-    pub fn state(&self, destination: &[u8]) -> Option<View> {
+    pub fn state(&self, destination: &[u8]) -> Option<DestinationView> {
         self.names.get(destination).and_then(|id| self.view(id))
     }
 
@@ -422,7 +430,7 @@ impl Scheduler {
     }
 
     /// All destinations in the order of their names.
-    pub fn views(&self) -> impl Iterator<Item = View> + '_ {
+    pub fn views(&self) -> impl Iterator<Item = DestinationView> + '_ {
         self.names.by_name().into_iter().filter_map(|id| self.view(id))
     }
 
@@ -456,7 +464,7 @@ impl Scheduler {
         self.pool.flights().any(|flight| flight.message == message && flight.recipients.contains(recipient))
     }
 
-    fn view(&self, id: DestinationId) -> Option<View> {
+    fn view(&self, id: DestinationId) -> Option<DestinationView> {
         let destination = self.destinations.get(&id)?;
         let site = destination.site.and_then(|id| self.sites.get(&id));
         Some(destination.view(site))
@@ -480,7 +488,7 @@ impl Scheduler {
         self.settings.ready_max = self.wanted.share(self.destinations.len());
     }
 
-    fn intern_site(&mut self, place: &Place<'_>, example: Arc<[u8]>) -> SiteId {
+    fn intern_site(&mut self, place: &SiteAssignment<'_>, example: Arc<[u8]>) -> SiteId {
         if let Some(id) = self.site_names.get(place.site) {
             return id;
         }
@@ -495,7 +503,7 @@ impl Scheduler {
     /// A question where mail goes was answered.
     fn answered(&mut self, id: DestinationId) {
         if let Some(destination) = self.destinations.get_mut(&id)
-            && std::mem::replace(&mut destination.asks, Asks::No) == Asks::Asked
+            && std::mem::replace(&mut destination.asks, ResolveState::Idle) == ResolveState::Pending
         {
             self.asked -= 1;
         }

@@ -7,34 +7,34 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::destination::{Asks, Destination};
+use crate::destination::{Destination, ResolveState};
 use crate::job::{Action, ConnectionId, DestinationId, Lane, SiteId};
-use crate::pool::{Connection, Phase, Purse};
+use crate::pool::{BudgetKind, Connection, Phase};
 use crate::scheduler::{Scheduler, site_of};
 use crate::site::Site;
-use crate::stands::{Stand, Want};
+use crate::stands::{WaitKind, Waiter};
 
 /// What can be marked and can have a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Who {
+pub(crate) enum TimerKey {
     Destination(DestinationId),
     Site(SiteId),
 }
 
 /// What `poll` is to look at, each once.
 #[derive(Debug, Default)]
-pub(crate) struct Marks(VecDeque<Who>);
+pub(crate) struct DirtyQueue(VecDeque<TimerKey>);
 
-impl Marks {
+impl DirtyQueue {
     pub(crate) fn destination(&mut self, destination: &mut Destination) {
         if !std::mem::replace(&mut destination.is_dirty, true) {
-            self.0.push_back(Who::Destination(destination.id));
+            self.0.push_back(TimerKey::Destination(destination.id));
         }
     }
 
     pub(crate) fn site(&mut self, id: SiteId, site: &mut Site) {
         if !std::mem::replace(&mut site.is_dirty, true) {
-            self.0.push_back(Who::Site(id));
+            self.0.push_back(TimerKey::Site(id));
         }
     }
 }
@@ -61,11 +61,11 @@ impl Scheduler {
             } else {
                 [Lane::Fast, Lane::Slow]
             };
-            let fed = lanes.into_iter().find_map(|lane| self.feed(lane)).map(Who::Site);
+            let fed = lanes.into_iter().find_map(|lane| self.feed(lane)).map(TimerKey::Site);
             let next = fed.map_or_else(|| self.marks.0.pop_front(), Some)?;
             let action = match next {
-                Who::Destination(id) => self.serve_destination(id, now),
-                Who::Site(id) => self.serve_site(id, now),
+                TimerKey::Destination(id) => self.serve_destination(id, now),
+                TimerKey::Site(id) => self.serve_site(id, now),
             };
             if action.is_some() {
                 return action;
@@ -83,20 +83,20 @@ impl Scheduler {
         timer.into_iter().chain(rests).chain(self.overstays().map(|(at, _)| at)).min()
     }
 
-    /// Marks those whose time has come.
+    /// DirtyQueue those whose time has come.
     fn fire(&mut self, now: Duration) {
         while let Some(&(at, who)) = self.timers.first()
             && at <= now
         {
             self.timers.pop_first();
             match who {
-                Who::Destination(id) => {
+                TimerKey::Destination(id) => {
                     if let Some(destination) = self.destinations.get_mut(&id) {
                         destination.timer = None;
                         self.marks.destination(destination);
                     }
                 }
-                Who::Site(id) => {
+                TimerKey::Site(id) => {
                     if let Some(site) = self.sites.get_mut(&id) {
                         site.timer = None;
                         self.marks.site(id, site);
@@ -127,21 +127,21 @@ impl Scheduler {
     }
 
     /// Whether one in line would have its turn now.
-    fn is_next(&self, who: Who) -> bool {
-        let Who::Site(id) = who else { return false };
+    fn is_next(&self, who: TimerKey) -> bool {
+        let TimerKey::Site(id) = who else { return false };
         let is_first =
             |lane| self.pool.may_open(lane, &self.budget) && self.next_in_line(lane).is_some_and(|first| first == id);
         is_first(Lane::Fast) || is_first(Lane::Slow)
     }
 
-    /// Asks where the mail of the next one in line goes.
+    /// ResolveState where the mail of the next one in line goes.
     fn ask(&mut self) -> Option<Action> {
         while self.asked < self.settings.resolves_max.max(1) {
             let id = self.pressing.pop_front().or_else(|| self.asking.pop_front())?;
             if let Some(destination) = self.destinations.get_mut(&id)
-                && destination.asks == Asks::InLine
+                && destination.asks == ResolveState::Queued
             {
-                destination.asks = Asks::Asked;
+                destination.asks = ResolveState::Pending;
                 self.asked += 1;
                 return Some(Action::Resolve { destination: id });
             }
@@ -161,7 +161,9 @@ impl Scheduler {
             if is_coming { None } else { self.pool.longest_idle(lane) }
         } else if all >= all_most {
             let is_coming = self.pool.all_ending() + all_most >= wanted + all;
-            let lags = |pool: &mut crate::pool::Pool| if lane == Lane::Fast { pool.call_off(all_most) } else { None };
+            let lags = |pool: &mut crate::pool::ConnectionPool| {
+                if lane == Lane::Fast { pool.call_off(all_most) } else { None }
+            };
             if is_coming { None } else { self.pool.any_idle().or_else(|| lags(&mut self.pool)) }
         } else {
             None
@@ -223,7 +225,7 @@ impl Scheduler {
         destination.is_dirty = false;
         let mut site = site_of(&mut self.sites, destination);
         if destination.wants_place(site.as_deref(), now) {
-            destination.asks = Asks::InLine;
+            destination.asks = ResolveState::Queued;
             let line = if destination.is_pressing() { &mut self.pressing } else { &mut self.asking };
             line.push_back(id);
         }
@@ -248,9 +250,9 @@ impl Scheduler {
         let next = if is_over { None } else { destination.next_event(site.as_deref(), &self.settings, now) };
         if next != destination.timer {
             if let Some(before) = destination.timer {
-                self.timers.remove(&(before, Who::Destination(id)));
+                self.timers.remove(&(before, TimerKey::Destination(id)));
             }
-            self.timers.extend(next.map(|at| (at, Who::Destination(id))));
+            self.timers.extend(next.map(|at| (at, TimerKey::Destination(id))));
             destination.timer = next;
         }
         if is_over {
@@ -294,12 +296,12 @@ impl Scheduler {
         }
         let wants = site.wants_connection(&self.settings, self.late, now);
         let want = site.want();
-        // As `Stands::first` has it: who is taken out of the line must not come back to the same place.
-        let has_room = want != Want::Quiet || self.budget.quiet > self.quiet.again();
-        let place = self.pool.place(site.lane, want == Want::Probe, &self.budget).filter(|_| wants && has_room);
+        // As `ConnectionWaitQueue::first` has it: who is taken out of the line must not come back to the same place.
+        let has_room = want != WaitKind::Retry || self.budget.quiet > self.quiet.again();
+        let place = self.pool.place(site.lane, want == WaitKind::Probe, &self.budget).filter(|_| wants && has_room);
         let stand = (wants && place.is_none()).then(|| {
             let since = *site.wants_since.get_or_insert(now);
-            Stand { lane: site.lane, want, at: site.stands_at(since) }
+            Waiter { lane: site.lane, want, at: site.stands_at(since) }
         });
         if stand != site.stand {
             if let Some(before) = site.stand.take() {
@@ -339,9 +341,9 @@ impl Scheduler {
             && site.timer.is_some_and(|at| at > now && next.is_none_or(|next| at <= next));
         if next != site.timer && !stands {
             if let Some(before) = site.timer {
-                self.timers.remove(&(before, Who::Site(id)));
+                self.timers.remove(&(before, TimerKey::Site(id)));
             }
-            self.timers.extend(next.map(|at| (at, Who::Site(id))));
+            self.timers.extend(next.map(|at| (at, TimerKey::Site(id))));
             site.timer = next;
         }
         if is_over {
@@ -355,10 +357,10 @@ impl Scheduler {
         let Some(found) = self.pool.get(connection) else { return true };
         let Some(site) = self.sites.get(&found.site) else { return true };
         let is_over = match found.purse {
-            Purse::Fast => self.is_over(Lane::Fast, found, site, now),
-            Purse::Slow => self.is_over(Lane::Slow, found, site, now),
-            Purse::Silent => self.is_guest_over(found, site.lane, now),
-            Purse::Extra => self.pool.counted() - self.pool.all_closing() > self.budget.all,
+            BudgetKind::Fast => self.is_over(Lane::Fast, found, site, now),
+            BudgetKind::Slow => self.is_over(Lane::Slow, found, site, now),
+            BudgetKind::Silent => self.is_guest_over(found, site.lane, now),
+            BudgetKind::Extra => self.pool.counted() - self.pool.all_closing() > self.budget.all,
         };
         is_over || is_used_up(found, site)
     }
@@ -370,7 +372,7 @@ impl Scheduler {
 
     /// A connection that was silent asks for work: it is of its lane again, if that has a place.
     pub(crate) fn comes_back(&mut self, connection: ConnectionId) {
-        let is_back = |found: &&Connection| found.purse == Purse::Silent && !found.is_silent;
+        let is_back = |found: &&Connection| found.purse == BudgetKind::Silent && !found.is_silent;
         let Some(found) = self.pool.get(connection).filter(is_back) else { return };
         let Some(site) = self.sites.get(&found.site).filter(|site| !is_used_up(found, site)) else { return };
         self.pool.returns(connection, site.lane, &self.budget);
@@ -388,12 +390,12 @@ impl Scheduler {
     /// Whether a lane has more than its budget, or a site more of it than is fair.
     fn is_over(&self, lane: Lane, connection: &Connection, site: &Site, now: Duration) -> bool {
         let (count, closing, most) = (self.pool.count(lane), self.pool.closing(lane), self.budget.of(lane));
-        // Who has two connections more than the first in line gives one up, and who had his turn if that one has none; but not before
+        // TimerKey has two connections more than the first in line gives one up, and who had his turn if that one has none; but not before
         // it had a job, and not for one before whom its site would stand the moment after.
         let had_turn = self.had_turn(connection, now);
         let first = self.stands.first(lane, self.room_for_quiet() > 0).and_then(|first| self.sites.get(&first));
         let goes_before =
-            |stand: &Stand| stand.want != Want::More && site.open() > 1 || stand.at <= site.stands_at(now);
+            |stand: &Waiter| stand.want != WaitKind::Extra && site.open() > 1 || stand.at <= site.stands_at(now);
         let gives_way = connection.taken > 0
             && count >= most
             && self.is_short(lane)

@@ -29,11 +29,11 @@ pub struct Settings {
     pub ready_max: usize,
     /// The same of all destinations together: where there are many, the share of each is smaller, but not below 16. 500,000.
     pub jobs_max: usize,
-    /// Wait after the first failed attempt of a message. 5 minutes.
+    /// NoticeState after the first failed attempt of a message. 5 minutes.
     pub retry_first: Duration,
     /// The longest wait between attempts of a message. 1 hour.
     pub retry_max: Duration,
-    /// Wait after a site was found unreachable, or the hosts of a destination were not found. 1 minute.
+    /// NoticeState after a site was found unreachable, or the hosts of a destination were not found. 1 minute.
     pub down_first: Duration,
     /// The longest wait between probes of a site. 1 hour.
     pub down_max: Duration,

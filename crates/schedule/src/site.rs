@@ -11,15 +11,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::chance::Chance;
-use crate::job::{ConnectionId, DestinationId, Failure, Feedback, Lane, Limits, Place};
-use crate::late::Late;
-use crate::line::Line;
+use crate::job::{ConnectionId, DestinationId, Failure, Feedback, Lane, Limits, SiteAssignment};
+use crate::late::Overload;
+use crate::line::ReadyQueue;
 use crate::pace::Pace;
-use crate::pool::{Connection, Counts};
-use crate::rate::Rate;
+use crate::pool::{Connection, PhaseCounts};
+use crate::rate::TokenBucket;
 use crate::settings::{Settings, back_off, jitter, on_grid};
 use crate::spare::Arrivals;
-use crate::stands::{Stand, Want};
+use crate::stands::{WaitKind, Waiter};
 use crate::view::{Health, SiteView};
 use crate::walk::READY_UNGREETED;
 
@@ -42,7 +42,7 @@ const DELAY_MAX: Duration = Duration::from_secs(10);
 
 /// Why nothing goes there, and until when.
 #[derive(Debug)]
-pub(crate) struct Down {
+pub(crate) struct DownState {
     pub(crate) why: Arc<str>,
     pub(crate) until: Duration,
     /// It greets, and then turns away: a greeting says nothing, but that of the probe.
@@ -67,18 +67,18 @@ pub(crate) struct Site {
     pub(crate) limits: Limits,
     expected: Option<Duration>,
     /// What its limits allow.
-    rate: Rate,
+    rate: TokenBucket,
     /// What it was found to bear.
     pub(crate) pace: Pace,
     /// How often messages come for it.
     pub(crate) arrivals: Arrivals,
     /// Jobs that wait for a connection.
-    pub(crate) line: Line,
+    pub(crate) line: ReadyQueue,
     pub(crate) in_flight: usize,
-    pub(crate) counts: Counts,
+    pub(crate) counts: PhaseCounts,
     /// Idle connections, the one that was busy last on top, so that those not needed time out.
     pub(crate) idle: Vec<ConnectionId>,
-    pub(crate) down: Option<Box<Down>>,
+    pub(crate) down: Option<Box<DownState>>,
     /// Failures in a row.
     failures: u32,
     doubted: bool,
@@ -105,25 +105,25 @@ pub(crate) struct Site {
     /// Pages of members that were asked for and not answered.
     pub(crate) walkers: usize,
     pub(crate) is_dirty: bool,
-    pub(crate) stand: Option<Stand>,
+    pub(crate) stand: Option<Waiter>,
     /// Since when it wants a connection that the budget does not have.
     pub(crate) wants_since: Option<Duration>,
     pub(crate) timer: Option<Duration>,
 }
 
 impl Site {
-    pub(crate) fn new(place: &Place<'_>, example: Arc<[u8]>, settings: &Settings) -> Self {
+    pub(crate) fn new(place: &SiteAssignment<'_>, example: Arc<[u8]>, settings: &Settings) -> Self {
         Self {
             name: place.site.into(),
             example,
             limits: place.limits,
             expected: None,
-            rate: Rate::default(),
+            rate: TokenBucket::default(),
             pace: Pace::default(),
             arrivals: Arrivals::default(),
-            line: Line::default(),
+            line: ReadyQueue::default(),
             in_flight: 0,
-            counts: Counts::default(),
+            counts: PhaseCounts::default(),
             idle: Vec::new(),
             down: None,
             failures: 0,
@@ -148,7 +148,7 @@ impl Site {
     }
 
     /// Takes over what is known of it now.
-    pub(crate) fn know(&mut self, place: &Place<'_>, now: Duration) {
+    pub(crate) fn know(&mut self, place: &SiteAssignment<'_>, now: Duration) {
         self.limits = place.limits;
         self.expected = place.expected;
         self.rate.set(place.limits.messages_per_second, now);
@@ -221,7 +221,7 @@ impl Site {
     }
 
     /// Whether one connection more would have enough to do, and the site lets it.
-    pub(crate) fn wants_connection(&self, settings: &Settings, late: Late, now: Duration) -> bool {
+    pub(crate) fn wants_connection(&self, settings: &Settings, late: Overload, now: Duration) -> bool {
         let usable = self.usable(now);
         if usable <= self.coming() || !self.lets(now) {
             return false;
@@ -276,12 +276,12 @@ impl Site {
     }
 
     /// What it wants a connection for, if it wants one.
-    pub(crate) fn want(&self) -> Want {
+    pub(crate) fn want(&self) -> WaitKind {
         match self.open() {
-            _ if self.is_quiet() => Want::Quiet,
-            0 if self.down.is_some() => Want::Probe,
-            0 => Want::First,
-            _ => Want::More,
+            _ if self.is_quiet() => WaitKind::Retry,
+            0 if self.down.is_some() => WaitKind::Probe,
+            0 => WaitKind::First,
+            _ => WaitKind::Extra,
         }
     }
 
@@ -329,15 +329,15 @@ impl Site {
         chance: &mut Chance,
     ) {
         match feedback {
-            // Who refuses a recipient bears the message.
+            // TimerKey refuses a recipient bears the message.
             Feedback::Good | Feedback::Neutral => self.pace.taken(taken, now),
             Feedback::Unsent => return self.pace.give_back((taken, 0), (step, now)),
             Feedback::Slowdown if settings.learns_pace => {
                 self.pace.put_off(taken, (step, now), settings.down_first, chance);
             }
-            Feedback::Slowdown | Feedback::Broken | Feedback::Lost => {}
+            Feedback::Slowdown | Feedback::Broken | Feedback::NoReply => {}
         }
-        // Who says that it is too much, or breaks off, may do so each time.
+        // TimerKey says that it is too much, or breaks off, may do so each time.
         if matches!(feedback, Feedback::Good | Feedback::Neutral) {
             self.failures = 0;
             self.doubted = false;
@@ -348,11 +348,11 @@ impl Site {
                 let most = u64::from(self.limits.connections.max(1)) * ONE;
                 self.window = (self.window + ONE * ONE / self.window).min(most.max(ONE));
             }
-            Feedback::Slowdown | Feedback::Broken | Feedback::Lost if taken >= self.cut_at => {
+            Feedback::Slowdown | Feedback::Broken | Feedback::NoReply if taken >= self.cut_at => {
                 self.window = (self.window / 2).max(ONE);
                 self.cut_at = step;
             }
-            Feedback::Slowdown | Feedback::Broken | Feedback::Lost | Feedback::Neutral | Feedback::Unsent => {}
+            Feedback::Slowdown | Feedback::Broken | Feedback::NoReply | Feedback::Neutral | Feedback::Unsent => {}
         }
     }
 
@@ -381,7 +381,7 @@ impl Site {
             self.doubted |= live == 0;
             return false;
         }
-        let is_dismissed = failure == Failure::Dismissed;
+        let is_dismissed = failure == Failure::Throttled;
         let is_paced =
             is_dismissed && settings.learns_pace && self.pace.turned_away((step, now), settings.down_first, chance);
         if live > 0 {
@@ -403,18 +403,18 @@ impl Site {
         let is_known = self.failures > 0 && connection.is_excused && self.line.again.is_one_lot();
         self.failures = self.failures.saturating_add(u32::from(!is_known));
         self.doubted = true;
-        // Who says nothing costs more to ask.
+        // TimerKey says nothing costs more to ask.
         let doublings = self.failures.saturating_add(u32::from(self.lane == Lane::Slow));
         let greets = !connection.phase.is_opening();
-        // Who turned a message away in good time may take one soon.
+        // TimerKey turned a message away in good time may take one soon.
         let first = match failure {
             Failure::Refused | Failure::Silent => settings.down_first,
-            Failure::Dismissed | Failure::Broken => settings.down_first / TURNED_AWAY_PART,
+            Failure::Throttled | Failure::Broken => settings.down_first / TURNED_AWAY_PART,
         };
         // And who took some until now may count by the minute.
         let max = if is_dismissed && self.pace.is_stopped(now) { first * 2 } else { settings.down_max };
         let until = on_grid(now, back_off(doublings, first, max, chance.next()));
-        self.down = Some(Box::new(Down { why: kept(why), until, greets }));
+        self.down = Some(Box::new(DownState { why: kept(why), until, greets }));
         // What waits for who is back begins over one connection: it may be weak yet, and others knock as well.
         self.window = ONE;
         self.crowded_until = None;
@@ -458,7 +458,7 @@ impl Site {
     }
 
     /// When it is to be looked at although nothing happens.
-    pub(crate) fn next_event(&self, settings: &Settings, late: Late, now: Duration) -> Option<Duration> {
+    pub(crate) fn next_event(&self, settings: &Settings, late: Overload, now: Duration) -> Option<Duration> {
         let has_work = self.work() > self.coming();
         let is_dry = has_work && self.available(now) == 0;
         let crowded = self.crowded_until.filter(|_| has_work);

@@ -52,13 +52,13 @@ impl Arrivals {
 
 /// Idle connections by the places that they got when they became idle.
 #[derive(Debug, Default)]
-pub(crate) struct Spare {
+pub(crate) struct IdleConnections {
     ripe: BTreeMap<u64, ConnectionId>,
     /// By when their rest is over.
     resting: BTreeMap<(Duration, u64), ConnectionId>,
 }
 
-impl Spare {
+impl IdleConnections {
     /// Takes one in that rests until then; zero: it does not.
     pub(crate) fn insert(&mut self, place: u64, rests_until: Duration, id: ConnectionId) {
         if rests_until.is_zero() {
@@ -75,7 +75,7 @@ impl Spare {
         }
     }
 
-    /// Ends the rests that are over.
+    /// ConnectionEnds the rests that are over.
     pub(crate) fn ripen(&mut self, now: Duration) {
         while let Some(first) = self.resting.first_entry().filter(|first| first.key().0 <= now) {
             let ((_, place), id) = first.remove_entry();
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn the_one_that_is_idle_for_longest_goes_first_once_it_has_rested() {
-        let mut spare = Spare::default();
+        let mut spare = IdleConnections::default();
         let id = ConnectionId;
         spare.insert(1, 30 * MS, id(1));
         spare.insert(2, Duration::ZERO, id(2));

@@ -1,8 +1,8 @@
-//! Who stands in line for a connection that the budget does not have.
+//! TimerKey stands in line for a connection that the budget does not have.
 //!
 //! Four lines for each lane: sites without a connection, those that were asked before and were quiet, those that are down and are to
 //! be probed, and those that want one more. So whoever was alive does not wait behind all that is dead; but after [`LIVE_TURNS`] of them there is a probe, and
-//! nobody is kept out. Who was quiet comes in turn with the first ones by his time, as long as there is room for such. Inside a line the order is the time at which a site wanted it, later by what its hosts are expected
+//! nobody is kept out. TimerKey was quiet comes in turn with the first ones by his time, as long as there is room for such. Inside a line the order is the time at which a site wanted it, later by what its hosts are expected
 //! to take: who was fast before comes first, and as that is bounded nobody in a line waits for ever.
 
 use std::collections::BTreeSet;
@@ -15,35 +15,35 @@ const LIVE_TURNS: u32 = 4;
 
 /// What a site wants a connection for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Want {
+pub(crate) enum WaitKind {
     /// It has none yet.
     First,
     /// It has none, and was called off before it was greeted.
-    Quiet,
+    Retry,
     /// To see whether it is up again.
     Probe,
     /// One more.
-    More,
+    Extra,
 }
 
 /// A place in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stand {
+pub(crate) struct Waiter {
     pub(crate) lane: Lane,
-    pub(crate) want: Want,
+    pub(crate) want: WaitKind,
     pub(crate) at: Duration,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Stands {
-    fast: Lines,
-    slow: Lines,
+pub(crate) struct ConnectionWaitQueue {
+    fast: LaneQueues,
+    slow: LaneQueues,
     /// The lane whose turn was last.
     last: Option<Lane>,
 }
 
 #[derive(Debug, Default)]
-struct Lines {
+struct LaneQueues {
     hungry: BTreeSet<(Duration, SiteId)>,
     quiet: BTreeSet<(Duration, SiteId)>,
     probes: BTreeSet<(Duration, SiteId)>,
@@ -52,12 +52,12 @@ struct Lines {
     streak: u32,
 }
 
-impl Stands {
-    pub(crate) fn insert(&mut self, site: SiteId, stand: &Stand) {
+impl ConnectionWaitQueue {
+    pub(crate) fn insert(&mut self, site: SiteId, stand: &Waiter) {
         self.line(stand).insert((stand.at, site));
     }
 
-    pub(crate) fn remove(&mut self, site: SiteId, stand: &Stand) {
+    pub(crate) fn remove(&mut self, site: SiteId, stand: &Waiter) {
         self.line(stand).remove(&(stand.at, site));
     }
 
@@ -72,9 +72,9 @@ impl Stands {
         self.lines(lane).quiet.len()
     }
 
-    /// Who is next; `takes_quiet`: there is room for one that was quiet.
+    /// TimerKey is next; `takes_quiet`: there is room for one that was quiet.
     pub(crate) fn first(&self, lane: Lane, takes_quiet: bool) -> Option<SiteId> {
-        let Lines { hungry, quiet, probes, greedy, streak } = self.lines(lane);
+        let LaneQueues { hungry, quiet, probes, greedy, streak } = self.lines(lane);
         let probe = probes.first();
         let due = probe.filter(|_| *streak >= LIVE_TURNS);
         let quiet = quiet.first().filter(|_| takes_quiet);
@@ -88,13 +88,15 @@ impl Stands {
     }
 
     /// Somebody left the line since it was the first.
-    pub(crate) fn has_turn(&mut self, stand: &Stand) {
+    pub(crate) fn has_turn(&mut self, stand: &Waiter) {
         self.last = Some(stand.lane);
         let lines = self.lines_mut(stand.lane);
         match stand.want {
-            Want::First | Want::Quiet if !lines.probes.is_empty() => lines.streak = lines.streak.saturating_add(1),
-            Want::First | Want::Quiet | Want::More => {}
-            Want::Probe => lines.streak = 0,
+            WaitKind::First | WaitKind::Retry if !lines.probes.is_empty() => {
+                lines.streak = lines.streak.saturating_add(1)
+            }
+            WaitKind::First | WaitKind::Retry | WaitKind::Extra => {}
+            WaitKind::Probe => lines.streak = 0,
         }
     }
 
@@ -103,27 +105,27 @@ impl Stands {
         if self.last == Some(Lane::Fast) { [Lane::Slow, Lane::Fast] } else { [Lane::Fast, Lane::Slow] }
     }
 
-    const fn lines(&self, lane: Lane) -> &Lines {
+    const fn lines(&self, lane: Lane) -> &LaneQueues {
         match lane {
             Lane::Fast => &self.fast,
             Lane::Slow => &self.slow,
         }
     }
 
-    const fn lines_mut(&mut self, lane: Lane) -> &mut Lines {
+    const fn lines_mut(&mut self, lane: Lane) -> &mut LaneQueues {
         match lane {
             Lane::Fast => &mut self.fast,
             Lane::Slow => &mut self.slow,
         }
     }
 
-    const fn line(&mut self, stand: &Stand) -> &mut BTreeSet<(Duration, SiteId)> {
+    const fn line(&mut self, stand: &Waiter) -> &mut BTreeSet<(Duration, SiteId)> {
         let lines = self.lines_mut(stand.lane);
         match stand.want {
-            Want::First => &mut lines.hungry,
-            Want::Quiet => &mut lines.quiet,
-            Want::Probe => &mut lines.probes,
-            Want::More => &mut lines.greedy,
+            WaitKind::First => &mut lines.hungry,
+            WaitKind::Retry => &mut lines.quiet,
+            WaitKind::Probe => &mut lines.probes,
+            WaitKind::Extra => &mut lines.greedy,
         }
     }
 }

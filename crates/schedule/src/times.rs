@@ -5,7 +5,7 @@
 //! each recipient it is about.
 //!
 //! What is here is told by whoever stored the message, or asked for when a walk passes an entry that may have a time
-//! ([`Waiting::timed`](crate::Waiting::timed)) while nothing can be tried. What a crash forgets is asked for anew. Once all of a
+//! ([`QueueEntry::timed`](crate::QueueEntry::timed)) while nothing can be tried. What a crash forgets is asked for anew. Once all of a
 //! list were asked and there was no room for some, these are asked again when the first of their times comes, not by each walk.
 //!
 //! Beside them: messages whose age does not count yet, since their senders said so, or cannot be told of now.
@@ -26,14 +26,14 @@ const ASK_REST: Duration = Duration::from_secs(15 * 60);
 
 /// The times, earliest first. Each message has one.
 #[derive(Debug, Default)]
-pub(crate) struct Times {
+pub(crate) struct DeliverByTimes {
     by_time: BTreeMap<(Duration, QueueId), BTreeSet<u32>>,
     of: ById<QueueId, Duration>,
     /// Nobody is told before.
     pub(crate) rest_until: Duration,
     /// The earliest time that there was no room for since a walk began to ask.
     crowded_out: Option<Duration>,
-    /// Times that are not known come after `crowded_out`, as far as they were asked for: walks do not ask for them.
+    /// DeliverByTimes that are not known come after `crowded_out`, as far as they were asked for: walks do not ask for them.
     rests: bool,
     /// Nobody is asked for a second time before, but for `crowded_out`.
     ask_from: Duration,
@@ -41,7 +41,7 @@ pub(crate) struct Times {
     young: ById<QueueId, Duration>,
 }
 
-impl Times {
+impl DeliverByTimes {
     /// Whether the time of a recipient is kept.
     pub(crate) fn knows(&self, message: QueueId, recipient: u32) -> bool {
         let found = self.of.get(&message).and_then(|at| self.by_time.get(&(*at, message)));
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn the_earliest_is_first_and_a_message_has_one_time() {
-        let mut times = Times::default();
+        let mut times = DeliverByTimes::default();
         let (some, more): (Positions, Positions) = ([1, 4].into_iter().collect(), [2, 4].into_iter().collect());
         assert_eq!(times.keep(id(1), &some, at(100)), None);
         assert_eq!(times.keep(id(2), &some, at(50)), None);
@@ -199,9 +199,9 @@ mod tests {
         let parts: Vec<Positions> = (0..200).map(|part| (part * 100..part * 100 + 100).collect()).collect();
         let whole: Positions = (0..20_000).collect();
         // The least of many rounds: what else the machine does counts in few of them.
-        let least = |fill: &dyn Fn(&mut Times), of: &dyn Fn(u64) -> QueueId| {
+        let least = |fill: &dyn Fn(&mut DeliverByTimes), of: &dyn Fn(u64) -> QueueId| {
             let round = |_| {
-                let mut times = Times::default();
+                let mut times = DeliverByTimes::default();
                 fill(&mut times);
                 let start = std::time::Instant::now();
                 (0..).zip(&parts).for_each(|(number, part)| times.forget(of(number), part));
@@ -210,20 +210,20 @@ mod tests {
             };
             (0..10).map(round).min().unwrap()
         };
-        let fill = |times: &mut Times| {
+        let fill = |times: &mut DeliverByTimes| {
             for (number, part) in (0..).zip(&parts) {
                 times.keep(id(number), part, at(100));
             }
         };
         let messages = least(&fill, &id);
-        let list = |times: &mut Times| assert_eq!(times.keep(id(0), &whole, at(100)), None);
+        let list = |times: &mut DeliverByTimes| assert_eq!(times.keep(id(0), &whole, at(100)), None);
         let list = least(&list, &|_| id(0));
         assert!(list < 10 * messages, "{messages:?} for 200 messages, {list:?} for 200 parts of one");
     }
 
     #[test]
     fn what_is_young_is_remembered_until_it_is_not_and_within_a_bound() {
-        let mut times = Times::default();
+        let mut times = DeliverByTimes::default();
         for number in 0..TIMES_MAX as u64 {
             times.is_young(id(number), at(100 + number % 2), at(1));
         }
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn who_was_asked_is_not_asked_again_before_there_is_a_reason() {
-        let mut times = Times::default();
+        let mut times = DeliverByTimes::default();
         assert_eq!((times.begin_walk(true, at(0)), times.begin_walk(false, at(0)), times.rests), (None, None, false));
         for number in 0..=TIMES_MAX as u64 {
             times.keep(id(number), &Positions::One(0), at(5_000));
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn beyond_the_limit_the_latest_goes() {
-        let mut times = Times::default();
+        let mut times = DeliverByTimes::default();
         for number in 0..TIMES_MAX as u64 {
             assert_eq!(times.keep(id(number), &Positions::One(0), at(1_000 + number)), None);
         }

@@ -24,7 +24,7 @@ pub enum Health {
 
 /// One destination as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View {
+pub struct DestinationView {
     /// The destination, as the spool names it.
     pub name: Arc<[u8]>,
     /// Its next hop; `None` while nobody has said.

@@ -21,11 +21,11 @@ use std::time::Duration;
 
 use mail::QueueId;
 
-use crate::again::{Again, Rank};
+use crate::again::{Rank, SuspectQueue};
 use crate::ages::{ASK_AFTER, LAST_TRY};
-use crate::destination::{Asks, Destination, PART_MAX};
-use crate::job::{Action, Class, Overdue, Positions, Waiting};
-use crate::line::{Line, Wait};
+use crate::destination::{Destination, PART_MAX, ResolveState};
+use crate::job::{Action, Class, Overdue, Positions, QueueEntry};
+use crate::line::{NoticeState, ReadyQueue};
 use crate::settings::Settings;
 use crate::site::Site;
 
@@ -57,7 +57,7 @@ const AGAIN_PER_ENTRY: Duration = Duration::from_micros(1);
 
 /// What a walk may take, as destination and site are now.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct ScanRoom {
     /// Nothing can be tried before: the hosts are not known, or do not answer.
     down: Option<Duration>,
     /// Jobs from walks that may be in memory, and that are.
@@ -73,11 +73,11 @@ pub(crate) struct Room {
 
 /// A walk in progress.
 #[derive(Debug, Default)]
-pub(crate) struct Walk {
+pub(crate) struct QueueScan {
     /// The last entry that was seen.
-    last: Option<Waiting>,
+    last: Option<QueueEntry>,
     /// The last entry that was seen and left as it is. It stays in the list when all after it have gone.
-    anchor: Option<Waiting>,
+    anchor: Option<QueueEntry>,
     seen: u32,
     /// It looks for one job to try, and not at the age of what it passes, which is known.
     pub(crate) is_probe: bool,
@@ -90,24 +90,24 @@ pub(crate) struct Walk {
     /// When the first of the entries that were left is to be looked at.
     next: Option<Duration>,
     /// What is tried if nothing better is found.
-    aside: Option<Box<Aside>>,
+    aside: Option<Box<SuspectProbe>>,
 }
 
 /// Recipients that were lost before without an answer.
 #[derive(Debug)]
-struct Aside {
+struct SuspectProbe {
     rank: Rank,
     message: QueueId,
     recipients: Vec<u32>,
     class: Class,
-    wait: Wait,
+    wait: NoticeState,
 }
 
 /// What is to be done with the entries of one message.
 #[derive(Default)]
-struct Sorted {
+struct MessageActions {
     /// Those together that have waited alike.
-    take: Vec<(Wait, Vec<u32>)>,
+    take: Vec<(NoticeState, Vec<u32>)>,
     class: Class,
     give_up: Vec<u32>,
     warn: Vec<u32>,
@@ -119,27 +119,27 @@ struct Sorted {
 
 impl Destination {
     /// What a walk may take now.
-    pub(crate) fn room(&self, site: Option<&Site>, settings: &Settings, now: Duration) -> Room {
+    pub(crate) fn room(&self, site: Option<&Site>, settings: &Settings, now: Duration) -> ScanRoom {
         if let Some(down) = &self.down {
-            let work_from = (self.ready() == 0 && self.asks == Asks::No).then_some(down.until);
+            let work_from = (self.ready() == 0 && self.asks == ResolveState::Idle).then_some(down.until);
             let limit = usize::from(self.may_probe(now));
-            return Room { down: Some(down.until), limit, used: 0, work_from, is_full: false, tells: 0 };
+            return ScanRoom { down: Some(down.until), limit, used: 0, work_from, is_full: false, tells: 0 };
         }
         let Some(site) = site else {
             let (limit, used) = (settings.ready_max.clamp(1, READY_UNGREETED), self.walked());
             let is_full = used > limit / 2;
             let work_from = (!is_full).then_some(Duration::ZERO);
-            return Room { down: None, limit, used, work_from, is_full, tells: 0 };
+            return ScanRoom { down: None, limit, used, work_from, is_full, tells: 0 };
         };
         let limit = site.walk_limit(settings, now);
         let down = site.down.as_ref().map(|down| down.until);
         let work_from = site.has_walk_room(settings, now).then_some(Duration::ZERO);
         let used = if down.is_some() { 0 } else { site.line.walked() };
-        Room { down, limit, used, work_from, is_full: used > limit / 2, tells: 0 }
+        ScanRoom { down, limit, used, work_from, is_full: used > limit / 2, tells: 0 }
     }
 
     /// When the next walk begins, if nothing happens before.
-    pub(crate) fn next_walk(&self, room: &Room) -> Option<Duration> {
+    pub(crate) fn next_walk(&self, room: &ScanRoom) -> Option<Duration> {
         if self.is_loading {
             return None;
         }
@@ -158,25 +158,25 @@ impl Destination {
     }
 
     /// When a walk is wanted that will have to wait for room at the site.
-    pub(crate) fn wants_room_at(&self, room: &Room) -> Option<Duration> {
+    pub(crate) fn wants_room_at(&self, room: &ScanRoom) -> Option<Duration> {
         let is_blocked = room.down.is_none() && room.work_from.is_none() && !room.is_full;
         self.look_at.filter(|_| is_blocked && self.walk.is_none() && !self.is_loading)
     }
 
     /// Whether a walk is wanted that has to wait for room at the site.
-    pub(crate) fn wants_room(&self, room: &Room, now: Duration) -> bool {
+    pub(crate) fn wants_room(&self, room: &ScanRoom, now: Duration) -> bool {
         let is_blocked = !self.is_loading && room.work_from.is_none();
         let is_paused = self.walk.is_some() && room.down.is_none();
         is_blocked && (is_paused || self.more || room.down.is_none() && self.look_at.is_some_and(|at| at <= now))
     }
 
     /// Gives the page to read now: behind which entry, and how many.
-    pub(crate) fn next_page(&mut self, room: &Room, now: Duration) -> Option<(Option<Waiting>, usize)> {
+    pub(crate) fn next_page(&mut self, room: &ScanRoom, now: Duration) -> Option<(Option<QueueEntry>, usize)> {
         if self.next_walk(room).is_some_and(|at| at <= now) {
             let is_known = !self.unseen && self.look_at.is_none_or(|at| at > now);
             let is_probe = room.down.is_some() && is_known;
             let (is_look, keeps) = (room.is_full, is_known && !room.is_full);
-            self.walk = Some(Box::new(Walk { is_probe, is_look, keeps, ..Walk::default() }));
+            self.walk = Some(Box::new(QueueScan { is_probe, is_look, keeps, ..QueueScan::default() }));
             self.more = false;
             if !is_probe {
                 let unseen = std::mem::take(&mut self.unseen);
@@ -209,7 +209,7 @@ impl Destination {
         if self.is_loading || is_telling && (walk.is_look || room.down.is_some()) {
             return None;
         }
-        let is_active = |entry: &Waiting| self.active.contains(entry.message, entry.recipient);
+        let is_active = |entry: &QueueEntry| self.active.contains(entry.message, entry.recipient);
         let after = walk.last.filter(is_active).or(walk.anchor);
         self.is_loading = true;
         Some((after, limit.min(PAGE)))
@@ -218,9 +218,9 @@ impl Destination {
     /// Takes the answer to a page. `line`: where its jobs go; they wait here if it has no site.
     pub(crate) fn page(
         &mut self,
-        (entries, is_end): (&[Waiting], bool),
-        mut room: Room,
-        mut line: Option<&mut Line>,
+        (entries, is_end): (&[QueueEntry], bool),
+        mut room: ScanRoom,
+        mut line: Option<&mut ReadyQueue>,
         settings: &Settings,
         now: Duration,
         actions: &mut VecDeque<Action>,
@@ -238,7 +238,7 @@ impl Destination {
         }
         let is_last = is_end || entries.is_empty();
         let whole = if is_last { entries } else { without_last_group(entries) };
-        let (mut sorted, mut used) = (Sorted::default(), 0);
+        let (mut sorted, mut used) = (MessageActions::default(), 0);
         for group in whole.chunk_by(|one, next| one.message == next.message) {
             let Some(first) = group.first() else { continue };
             if room.used >= room.limit && !walk.is_look && (room.down.is_none() || walk.is_probe) {
@@ -296,7 +296,7 @@ impl Destination {
 
     /// Leaves what is told of a message of which something ended since: another walk is to take it, and until then it is known when
     /// to look at it.
-    fn passes_by(&mut self, group: &[Waiting], walk: &mut Walk, settings: &Settings, now: Duration) {
+    fn passes_by(&mut self, group: &[QueueEntry], walk: &mut QueueScan, settings: &Settings, now: Duration) {
         self.more = true;
         for entry in group {
             if entry.held || settings.fresh_waits && entry.due_s == 0 {
@@ -316,10 +316,10 @@ impl Destination {
     /// Judges the entries of one message.
     fn sort(
         &mut self,
-        group: &[Waiting],
-        sorted: &mut Sorted,
-        walk: &mut Walk,
-        room: &Room,
+        group: &[QueueEntry],
+        sorted: &mut MessageActions,
+        walk: &mut QueueScan,
+        room: &ScanRoom,
         settings: &Settings,
         now: Duration,
     ) {
@@ -354,7 +354,7 @@ impl Destination {
             }
             let since = Self::late_since(entry.message, due, entry.warned, settings);
             let ask = if is_untimed { now + ASK_AFTER } else { Duration::MAX };
-            let wait = Wait { warned: entry.warned, due: since, rest: now + LAST_TRY, ask };
+            let wait = NoticeState { warned: entry.warned, due: since, rest: now + LAST_TRY, ask };
             if room.used + sorted.parts(&wait) < room.limit {
                 sorted.take(wait, entry.recipient);
                 if room.down.is_some() {
@@ -369,7 +369,7 @@ impl Destination {
             } else {
                 (self.more, self.looks_at_due) = (true, true);
                 let ask = if is_untimed { now } else { Duration::MAX };
-                let wait = Wait { warned: entry.warned, due, rest: Duration::ZERO, ask };
+                let wait = NoticeState { warned: entry.warned, due, rest: Duration::ZERO, ask };
                 let (kind, next) = self.judge(entry.message, &wait, settings, now);
                 if let Some(kind) = kind {
                     sorted.tell(kind, entry.recipient, walk, room, now);
@@ -387,7 +387,7 @@ impl Destination {
     /// What the sender is to be told of an entry that cannot be tried now, by its age.
     fn overdue(
         &self,
-        entry: &Waiting,
+        entry: &QueueEntry,
         due: Duration,
         is_down: bool,
         settings: &Settings,
@@ -409,11 +409,11 @@ impl Destination {
     #[expect(clippy::too_many_arguments, reason = "all of it is known of one entry")]
     fn leave_for_later(
         &mut self,
-        entry: &Waiting,
+        entry: &QueueEntry,
         (due, is_untimed): (Duration, bool),
-        sorted: &mut Sorted,
-        walk: &mut Walk,
-        room: &Room,
+        sorted: &mut MessageActions,
+        walk: &mut QueueScan,
+        room: &ScanRoom,
         settings: &Settings,
         now: Duration,
     ) {
@@ -437,7 +437,7 @@ impl Destination {
     }
 
     /// Whether it is known by when an entry is to be delivered, as far as there is room for that.
-    fn knows_time(&self, entry: &Waiting) -> bool {
+    fn knows_time(&self, entry: &QueueEntry) -> bool {
         self.times.as_ref().is_some_and(|times| times.rests() || times.knows(entry.message, entry.recipient))
     }
 
@@ -474,8 +474,8 @@ impl Destination {
     fn take(
         &mut self,
         message: QueueId,
-        sorted: &mut Sorted,
-        mut line: Option<&mut Line>,
+        sorted: &mut MessageActions,
+        mut line: Option<&mut ReadyQueue>,
         settings: &Settings,
         now: Duration,
     ) -> usize {
@@ -491,7 +491,13 @@ impl Destination {
     }
 
     /// Puts what was set aside in line, as the only one to try. Says how many jobs that makes.
-    fn take_aside(&mut self, walk: &mut Walk, line: Option<&mut Line>, settings: &Settings, now: Duration) -> usize {
+    fn take_aside(
+        &mut self,
+        walk: &mut QueueScan,
+        line: Option<&mut ReadyQueue>,
+        settings: &Settings,
+        now: Duration,
+    ) -> usize {
         let Some(aside) = walk.aside.take() else { return 0 };
         let recipients = Positions::from(aside.recipients.as_slice());
         if self.active.has_any(aside.message, &recipients) {
@@ -501,7 +507,7 @@ impl Destination {
     }
 
     /// Has senders told of what `sort` found to be overdue. Says how many actions that makes.
-    fn tell(&mut self, message: QueueId, sorted: &mut Sorted, actions: &mut VecDeque<Action>) -> usize {
+    fn tell(&mut self, message: QueueId, sorted: &mut MessageActions, actions: &mut VecDeque<Action>) -> usize {
         let before = self.overdue;
         let found = [
             (&mut sorted.give_up, Overdue::GiveUp),
@@ -525,15 +531,15 @@ impl Destination {
     }
 }
 
-impl Sorted {
+impl MessageActions {
     /// Jobs that are full, or closed by those of others, if one more recipient comes that has waited so.
-    fn parts(&self, wait: &Wait) -> usize {
+    fn parts(&self, wait: &NoticeState) -> usize {
         let full: usize = self.take.iter().map(|(_, recipients)| recipients.len() / PART_MAX).sum();
         let is_there = self.take.iter().any(|(other, _)| other == wait);
         full + self.take.len() - usize::from(is_there)
     }
 
-    fn take(&mut self, wait: Wait, recipient: u32) {
+    fn take(&mut self, wait: NoticeState, recipient: u32) {
         match self.take.iter_mut().find(|(other, _)| *other == wait) {
             Some((_, recipients)) => recipients.push(recipient),
             None => self.take.push((wait, vec![recipient])),
@@ -541,7 +547,7 @@ impl Sorted {
     }
 
     /// Has the sender of a recipient told, if there is room for that; else it is looked at again.
-    fn tell(&mut self, kind: Overdue, recipient: u32, walk: &mut Walk, room: &Room, now: Duration) {
+    fn tell(&mut self, kind: Overdue, recipient: u32, walk: &mut QueueScan, room: &ScanRoom, now: Duration) {
         match kind {
             _ if room.tells == 0 => walk.look_at(now + TELL_AGAIN),
             Overdue::GiveUp => self.give_up.push(recipient),
@@ -552,10 +558,10 @@ impl Sorted {
     }
 }
 
-impl Walk {
+impl QueueScan {
     /// Leaves those that were lost before to a time at which there is nothing else, but for the first of them. Says whether there
     /// were some.
-    fn set_aside(&mut self, message: QueueId, sorted: &mut Sorted, again: &Again) -> bool {
+    fn set_aside(&mut self, message: QueueId, sorted: &mut MessageActions, again: &SuspectQueue) -> bool {
         let (class, mut has_some) = (sorted.class, false);
         for (wait, recipients) in &mut sorted.take {
             recipients.retain(|recipient| {
@@ -569,7 +575,8 @@ impl Walk {
                     }
                     Some(aside) if aside.rank < rank => {}
                     aside => {
-                        *aside = Some(Box::new(Aside { rank, message, recipients: vec![*recipient], class, wait }))
+                        *aside =
+                            Some(Box::new(SuspectProbe { rank, message, recipients: vec![*recipient], class, wait }))
                     }
                 }
                 false
@@ -585,7 +592,7 @@ impl Walk {
 }
 
 /// A page without its last message, of which the next page may have more; a page of one message as it is.
-fn without_last_group(entries: &[Waiting]) -> &[Waiting] {
+fn without_last_group(entries: &[QueueEntry]) -> &[QueueEntry] {
     let message = entries.last().map(|last| last.message);
     let start = entries.iter().rposition(|entry| Some(entry.message) != message).map_or(entries.len(), |at| at + 1);
     entries.get(..start).unwrap_or(entries)

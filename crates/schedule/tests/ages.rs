@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rig::hands::{act, id, next_at, opens_one, taken, waiting};
 use rig::{Host, LIMITS, Manner, Rig, START};
-use schedule::{Action, Feedback, Limits, Overdue, Scheduler, Settings, Take, Waiting};
+use schedule::{Action, Feedback, Limits, NextJob, Overdue, QueueEntry, Scheduler, Settings};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -174,7 +174,7 @@ fn who_is_passed_by_since_his_message_changed_is_told_of_in_time() {
         actions.iter().find_map(of)
     };
     // Of one message a recipient is tried now, the other one in a minute.
-    let later = Waiting { recipient: 1, ..waiting(0, second(60)) };
+    let later = QueueEntry { recipient: 1, ..waiting(0, second(60)) };
     scheduler.restore(b"a", START);
     let destination = load(&act(&mut scheduler, limits, START)).unwrap();
     scheduler.loaded(destination, &[waiting(0, second(0)), later], true, START);
@@ -186,7 +186,7 @@ fn who_is_passed_by_since_his_message_changed_is_told_of_in_time() {
     scheduler.done(connection, &first, Feedback::Good, None, now);
     let page = [later, waiting(1, second(60)), waiting(2, second(60))];
     scheduler.loaded(destination, &page, true, now);
-    assert_eq!(scheduler.take(connection, now), Take::Idle, "there is no token");
+    assert_eq!(scheduler.take(connection, now), NextJob::Idle, "there is no token");
     // The site takes nothing for as long as it takes.
     let mut told = Vec::new();
     for minute in 2..=(4 * 60 + 3) {

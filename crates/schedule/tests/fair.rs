@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mail::{Node, QueueId};
 use rig::{Host, Manner, Rig, START};
-use schedule::{Added, Class, Job, Positions, Scheduler, Settings};
+use schedule::{AddResult, Class, Job, Positions, Scheduler, Settings};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -152,7 +152,7 @@ fn each_class_has_its_share_of_the_memory_for_fresh_mail() {
             let message = QueueId::new(1_800_000_000_000_000 + number, Node::default()).unwrap();
             scheduler.add(b"a", Job { message, recipients: Positions::One(0), probe: false }, class, START)
         });
-        added.filter(|added| *added == Added::Ready).count()
+        added.filter(|added| *added == AddResult::Ready).count()
     };
     assert_eq!([Class::Bulk, Class::Normal, Class::Urgent].map(&mut ready), [512, 384, 128]);
 }

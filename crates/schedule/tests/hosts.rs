@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use rig::hands::{act, add, job, opens_one, taken};
 use rig::{Host, LAG, LIMITS, Manner, Rig, START};
-use schedule::{Action, Added, Class, ConnectionId, Failure, Feedback, Health, Lag, Lane, Scheduler, Settings, Take};
+use schedule::{
+    Action, AddResult, Class, ConnectionId, Failure, Feedback, Health, Lag, Lane, NextJob, Scheduler, Settings,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -56,7 +58,7 @@ fn what_a_bad_host_had_goes_first_to_the_next_one() {
     let one = taken(&mut scheduler, first, START);
     let two = taken(&mut scheduler, first, START);
     scheduler.lagging(first, OTHERS, START);
-    scheduler.done(first, &one, Feedback::Lost, Some(START + HOUR), START);
+    scheduler.done(first, &one, Feedback::NoReply, Some(START + HOUR), START);
     scheduler.host_failed(first, START);
     assert!(!is_down(&scheduler, "a"));
     let (second, lane) = opens_one(&mut scheduler, LIMITS, START);
@@ -73,7 +75,7 @@ fn a_site_that_is_down_is_probed_at_its_other_hosts_at_once() {
     drop(act(&mut scheduler, LIMITS, START));
     let now = START + SECOND;
     scheduler.retry_now(Some(b"a"), now);
-    assert_eq!(scheduler.add(b"a", job(1), Class::Normal, now), Added::Ready);
+    assert_eq!(scheduler.add(b"a", job(1), Class::Normal, now), AddResult::Ready);
     let opens = |scheduler: &mut Scheduler| {
         let actions = act(scheduler, LIMITS, now);
         let open = |action: &Action| match action {
@@ -138,7 +140,7 @@ fn who_was_called_off_too_late_is_waited_for_and_another_one_is_called_off() {
     assert_eq!(act(&mut scheduler, LIMITS, START), [Action::Close(lagging[3])]);
     // It gets its answer, and ends as it was told.
     scheduler.done(lagging[0], &job(0), Feedback::Good, None, START);
-    assert_eq!(scheduler.take(lagging[0], START), Take::Close);
+    assert_eq!(scheduler.take(lagging[0], START), NextJob::Close);
     assert_eq!(scheduler.closed(lagging[0], START), []);
 }
 
@@ -146,7 +148,7 @@ fn who_was_called_off_too_late_is_waited_for_and_another_one_is_called_off() {
 #[test]
 fn a_pace_is_learned_of_421_alone() {
     for (failure, seconds, is_paced) in [
-        (Failure::Dismissed, 0, true),
+        (Failure::Throttled, 0, true),
         (Failure::Broken, 5, false),
         (Failure::Silent, 90, false),
         (Failure::Refused, 45, false),

@@ -10,8 +10,8 @@ use mail::QueueId;
 use rig::hands::{act, add, id, job, opened, taken, waiting};
 use rig::{Host, LAG, LIMITS, Manner, Rig, START};
 use schedule::{
-    Action, Added, Class, ConnectionId, Failure, Feedback, Health, Job, Lane, Limits, Overdue, Place, Scheduler,
-    Settings, Take,
+    Action, AddResult, Class, ConnectionId, Failure, Feedback, Health, Job, Lane, Limits, NextJob, Overdue, Scheduler,
+    Settings, SiteAssignment,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -25,13 +25,13 @@ fn a_message_to_many_domains_of_one_site_is_one_transaction() {
     for number in 0..60 {
         let recipients = [2 * number + 1, 2 * number].into_iter().collect();
         let job = Job { message: id(1), recipients, probe: false };
-        assert_eq!(scheduler.add(format!("d{number}").as_bytes(), job, Class::Normal, START), Added::Ready);
+        assert_eq!(scheduler.add(format!("d{number}").as_bytes(), job, Class::Normal, START), AddResult::Ready);
     }
     let mut connection = None;
     while let Some(action) = scheduler.poll(START) {
         match action {
             Action::Resolve { destination } => {
-                let place = Place { site: b"mx", limits: LIMITS, expected: None, until: START + HOUR };
+                let place = SiteAssignment { site: b"mx", limits: LIMITS, expected: None, until: START + HOUR };
                 assert_eq!(scheduler.placed(destination, &place, START), []);
             }
             // All are there when the first connection asks.
@@ -44,7 +44,7 @@ fn a_message_to_many_domains_of_one_site_is_one_transaction() {
     assert_eq!((first.recipients.len(), second.recipients.len()), (100, 20));
     let all: std::collections::BTreeSet<u32> = first.recipients.iter().chain(second.recipients.iter()).collect();
     assert_eq!(all, (0..120).collect());
-    assert_eq!(scheduler.take(connection, START), Take::Idle);
+    assert_eq!(scheduler.take(connection, START), NextJob::Idle);
     let view = scheduler.sites(START).next().unwrap();
     assert_eq!((view.destinations, view.in_flight, view.ready), (60, 2, 0));
     scheduler.done(connection, &second, Feedback::Good, None, START);
@@ -125,7 +125,7 @@ fn what_hangs_with_its_last_job_is_called_off_too() {
         let actions = act(&mut scheduler, limits, START);
         let [(connection, Lane::Fast)] = opened(&actions)[..] else { panic!("{actions:?}") };
         taken(&mut scheduler, connection, START);
-        assert_eq!(scheduler.take(connection, START), Take::Close);
+        assert_eq!(scheduler.take(connection, START), NextJob::Close);
         scheduler.lagging(connection, LAG, START);
         hanging.push(connection);
     }
@@ -196,7 +196,7 @@ fn who_never_answers_is_down_and_stays_in_the_slow_lane() {
         let one = taken(&mut scheduler, connection, now);
         scheduler.lagging(connection, LAG, now);
         now += 600 * SECOND;
-        scheduler.done(connection, &one, Feedback::Lost, Some(retry), now);
+        scheduler.done(connection, &one, Feedback::NoReply, Some(retry), now);
         assert_eq!(scheduler.closed(connection, now).len(), usize::from(number == 0), "the other one leaves memory");
         let view = scheduler.state(b"a").unwrap();
         let Health::Down { until, .. } = view.health else { panic!("{view:?}") };
@@ -224,7 +224,7 @@ fn who_was_called_off_is_blamed() {
         let Some(&(connection, _)) = opened(&actions).first() else {
             let (called_off, one) = first.unwrap();
             assert_eq!(actions, [Action::Close(called_off)]);
-            scheduler.done(called_off, &one, Feedback::Lost, Some(START + HOUR), START);
+            scheduler.done(called_off, &one, Feedback::NoReply, Some(START + HOUR), START);
             assert_eq!(scheduler.closed(called_off, START), []);
             let view = scheduler.state(b"hangs-0").unwrap();
             return assert!(matches!(view.health, Health::Down { .. }) && view.lane == Lane::Slow, "{view:?}");
@@ -411,7 +411,7 @@ fn a_probe_takes_no_place_of_what_is_alive_while_the_slow_lane_has_one() {
             let [(connection, Lane::Fast)] = opened(&lists(&mut scheduler, START))[..] else { panic!("it is unknown") };
             let one = taken(&mut scheduler, connection, START);
             scheduler.done(connection, &one, Feedback::Good, None, START);
-            assert_eq!(scheduler.take(connection, START), Take::Idle);
+            assert_eq!(scheduler.take(connection, START), NextJob::Idle);
         }
         assert_eq!(lists(&mut scheduler, START), []);
         let now = START + 600 * SECOND;
@@ -470,7 +470,7 @@ fn the_line_keeps_its_order_while_other_things_are_asked() {
     let now = START + SECOND / 2;
     let Some(Action::Resolve { destination }) = scheduler.poll(now) else { panic!("one is asked") };
     assert_eq!(scheduler.poll(now), None);
-    let place = Place { site: b"y", limits: LIMITS, expected: None, until: now };
+    let place = SiteAssignment { site: b"y", limits: LIMITS, expected: None, until: now };
     assert_eq!(scheduler.placed(destination, &place, now), []);
     for (connection, _) in busy {
         assert_eq!(scheduler.unreachable(connection, Failure::Refused, "refused", now).len(), 1);
@@ -597,7 +597,7 @@ fn a_site_that_is_never_what_it_is_said_to_be_is_not_asked_without_end_and_its_m
 fn one_domain_that_moved_does_not_move_the_others_of_its_site() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     let place = |scheduler: &mut Scheduler, destination, site: &[u8]| {
-        let place = Place { site, limits: LIMITS, expected: None, until: START + HOUR };
+        let place = SiteAssignment { site, limits: LIMITS, expected: None, until: START + HOUR };
         assert_eq!(scheduler.placed(destination, &place, START), []);
     };
     (0..40).for_each(|number| add(&mut scheduler, &format!("d{number}"), number));

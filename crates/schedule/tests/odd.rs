@@ -11,8 +11,8 @@ use std::time::Duration;
 use mail::{Node, QueueId};
 use proptest::prelude::*;
 use schedule::{
-    Action, Blame, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Lag, Limits, Place, Positions,
-    Scheduler, Settings, Take, Waiting,
+    Action, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Lag, Limits, NextJob, Positions, QueueEntry,
+    ResolveFailure, Scheduler, Settings, SiteAssignment,
 };
 
 const START: Duration = Duration::from_secs(1_800_000_000);
@@ -31,7 +31,7 @@ struct Seen {
 }
 
 const FEEDBACKS: [Feedback; 6] =
-    [Feedback::Good, Feedback::Slowdown, Feedback::Neutral, Feedback::Broken, Feedback::Unsent, Feedback::Lost];
+    [Feedback::Good, Feedback::Slowdown, Feedback::Neutral, Feedback::Broken, Feedback::Unsent, Feedback::NoReply];
 
 /// What is called, and two numbers that say with what.
 type Call = (u8, u64, u64);
@@ -80,17 +80,17 @@ fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, 
             let site = format!("s{}", two % 3).into_bytes();
             let expected = two.is_multiple_of(2).then_some(Duration::MAX);
             let until = if one.is_multiple_of(2) { Duration::ZERO } else { Duration::MAX };
-            drop(scheduler.placed(destination, &Place { site: &site, limits, expected, until }, *now));
+            drop(scheduler.placed(destination, &SiteAssignment { site: &site, limits, expected, until }, *now));
         }
         (4, _, Some(destination), _) => drop(scheduler.unplaced(
             destination,
             "no",
-            if two.is_multiple_of(2) { Blame::Its } else { Blame::Ours },
+            if two.is_multiple_of(2) { ResolveFailure::Domain } else { ResolveFailure::Resolver },
             *now,
         )),
         (5, Some(connection), ..) => scheduler.ready(connection, *now),
         (6 | 7, Some(connection), ..) => {
-            if let Take::Job(job) = scheduler.take(connection, *now) {
+            if let NextJob::Job(job) = scheduler.take(connection, *now) {
                 seen.jobs.push(job);
             }
         }
@@ -101,7 +101,7 @@ fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, 
         }
         (10, Some(connection), _, Some(job)) => scheduler.give_back(connection, &job, *now),
         (11, Some(connection), ..) => {
-            let all = [Failure::Refused, Failure::Silent, Failure::Dismissed, Failure::Broken];
+            let all = [Failure::Refused, Failure::Silent, Failure::Throttled, Failure::Broken];
             let failure = all[usize::try_from(two % 4).unwrap()];
             drop(scheduler.unreachable(connection, failure, "refused", *now));
         }
@@ -113,8 +113,8 @@ fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, 
             scheduler.lagging(connection, lag, *now);
         }
         (15, _, Some(destination), _) => {
-            let page: Vec<Waiting> = (0..two % 50)
-                .map(|number| Waiting {
+            let page: Vec<QueueEntry> = (0..two % 50)
+                .map(|number| QueueEntry {
                     message: id(number / 3),
                     recipient: u32::try_from(number + two % 4).unwrap(),
                     due_s: u32::try_from((number % 3) * 1_799_999_990).unwrap_or(u32::MAX),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rig::hands::{add, opens_one};
 use rig::{Host, LIMITS, Manner, Rig, START};
-use schedule::{Failure, Feedback, Limits, Scheduler, Settings, Take};
+use schedule::{Failure, Feedback, Limits, NextJob, Scheduler, Settings};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -216,12 +216,12 @@ fn stopped() -> (Scheduler, Duration) {
     for feedback in [Feedback::Good, Feedback::Slowdown] {
         let (connection, _) = opens_one(&mut scheduler, LIMITS, START);
         scheduler.ready(connection, START);
-        let Take::Job(job) = scheduler.take(connection, START) else { panic!("there is work") };
+        let NextJob::Job(job) = scheduler.take(connection, START) else { panic!("there is work") };
         scheduler.done(connection, &job, feedback, None, START);
         if feedback == Feedback::Good {
             assert_eq!(scheduler.closed(connection, START), []);
         } else {
-            assert_eq!(scheduler.unreachable(connection, Failure::Dismissed, "421 too fast", START), []);
+            assert_eq!(scheduler.unreachable(connection, Failure::Throttled, "421 too fast", START), []);
         }
     }
     assert_eq!(scheduler.poll(START), None, "one is tried after a pause");
@@ -237,12 +237,12 @@ fn what_was_not_sent_says_nothing_of_the_pace() {
     scheduler.ready(connection, now);
     // Deleted meanwhile, not readable, nothing that this host takes: the next one is tried instead, at once.
     for _ in 0..3 {
-        let Take::Job(job) = scheduler.take(connection, now) else { panic!("one is to be tried") };
+        let NextJob::Job(job) = scheduler.take(connection, now) else { panic!("one is to be tried") };
         scheduler.done(connection, &job, Feedback::Unsent, None, now);
         assert_eq!(pace(&scheduler), None, "nothing was taken");
     }
-    let Take::Job(job) = scheduler.take(connection, now) else { panic!("one is to be tried") };
-    assert_eq!(scheduler.take(connection, now), Take::Idle, "one at a time");
+    let NextJob::Job(job) = scheduler.take(connection, now) else { panic!("one is to be tried") };
+    assert_eq!(scheduler.take(connection, now), NextJob::Idle, "one at a time");
     scheduler.done(connection, &job, Feedback::Good, None, now);
     assert!(pace(&scheduler).is_some());
 }

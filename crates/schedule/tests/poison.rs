@@ -10,7 +10,8 @@ use mail::QueueId;
 use rig::hands::{act, id, job, opening};
 use rig::{Host, LIMITS, Manner, Poison, Rig, START};
 use schedule::{
-    Action, Added, Class, ConnectionId, Failure, Feedback, Health, Job, Lag, Lane, Limits, Scheduler, Settings, Take,
+    Action, AddResult, Class, ConnectionId, Failure, Feedback, Health, Job, Lag, Lane, Limits, NextJob, Scheduler,
+    Settings,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -116,7 +117,7 @@ fn a_recipient_at_whom_the_host_hangs_up_holds_nobody_else() {
 fn begun(messages: u64) -> (Scheduler, Vec<ConnectionId>) {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     for number in 0..messages {
-        assert_eq!(scheduler.add(b"a", job(number), Class::Normal, START), Added::Ready);
+        assert_eq!(scheduler.add(b"a", job(number), Class::Normal, START), AddResult::Ready);
     }
     let connections = opening(&act(&mut scheduler, LIMITS, START));
     (scheduler, connections)
@@ -125,7 +126,7 @@ fn begun(messages: u64) -> (Scheduler, Vec<ConnectionId>) {
 /// Has a connection take a message whose end is not answered.
 fn stalls(scheduler: &mut Scheduler, connection: ConnectionId) -> Job {
     scheduler.ready(connection, START);
-    let Take::Job(job) = scheduler.take(connection, START) else { panic!("there is one") };
+    let NextJob::Job(job) = scheduler.take(connection, START) else { panic!("there is one") };
     scheduler.stalling(connection, START);
     job
 }
@@ -155,7 +156,7 @@ fn a_site_where_every_message_hangs_is_down_although_some_still_wait_for_their_a
     stalls(&mut scheduler, second);
     let now = START + 10 * MINUTE;
     scheduler.unanswered(connections[0], &first, false);
-    scheduler.done(connections[0], &first, Feedback::Lost, Some(now + 5 * MINUTE), now);
+    scheduler.done(connections[0], &first, Feedback::NoReply, Some(now + 5 * MINUTE), now);
     drop(scheduler.unreachable(connections[0], Failure::Silent, "no answer to the end of a message", now));
     let health = scheduler.state(b"a").unwrap().health;
     assert!(matches!(health, Health::Down { until, .. } if until > now), "{health:?}");
@@ -168,8 +169,8 @@ fn a_site_where_every_message_hangs_is_down_although_some_still_wait_for_their_a
 fn nobody_counts_on_a_connection_that_lags() {
     let (mut scheduler, connections) = begun(1);
     scheduler.ready(connections[0], START);
-    assert!(matches!(scheduler.take(connections[0], START), Take::Job(_)));
-    assert_eq!(scheduler.take(connections[0], START), Take::Idle);
+    assert!(matches!(scheduler.take(connections[0], START), NextJob::Job(_)));
+    assert_eq!(scheduler.take(connections[0], START), NextJob::Idle);
     scheduler.lagging(connections[0], Lag { has_others: false, is_whole: false }, START);
     scheduler.add(b"a", job(100), Class::Normal, START);
     let actions = act(&mut scheduler, LIMITS, START + SECOND);
@@ -186,7 +187,7 @@ fn a_site_that_is_asked_for_while_it_is_down_and_others_open_is_probed() {
         scheduler.loaded(destination, &[], true, START);
     }
     scheduler.retry_now(Some(b"a"), START);
-    assert_eq!(scheduler.add(b"a", job(100), Class::Normal, START), Added::Ready, "it is the probe");
+    assert_eq!(scheduler.add(b"a", job(100), Class::Normal, START), AddResult::Ready, "it is the probe");
     assert_eq!(opening(&act(&mut scheduler, LIMITS, START)).len(), 1);
 }
 
@@ -225,7 +226,7 @@ fn who_is_told_to_close_before_it_was_greeted_is_not_counted_on_for_ever() {
 #[test]
 fn who_wants_a_site_tried_now_does_not_wait_for_a_probe_that_hangs() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
-    assert_eq!(scheduler.add(b"a", job(1), Class::Normal, START), Added::Ready);
+    assert_eq!(scheduler.add(b"a", job(1), Class::Normal, START), AddResult::Ready);
     let actions = act(&mut scheduler, LIMITS, START);
     let [Action::Open { connection: first, .. }] = actions[..] else { panic!("{actions:?}") };
     assert_eq!(scheduler.unreachable(first, Failure::Silent, "timed out", START).len(), 1);
@@ -235,7 +236,7 @@ fn who_wants_a_site_tried_now_does_not_wait_for_a_probe_that_hangs() {
         scheduler.loaded(destination, &[], true, START);
     }
     scheduler.restore(b"a", START);
-    assert_eq!(scheduler.add(b"a", job(2), Class::Normal, until), Added::Ready, "it is the probe");
+    assert_eq!(scheduler.add(b"a", job(2), Class::Normal, until), AddResult::Ready, "it is the probe");
     let [hangs] = opening(&act(&mut scheduler, LIMITS, until))[..] else { panic!("the probe opens") };
     assert_eq!(opening(&act(&mut scheduler, LIMITS, until + MINUTE)), [], "it is waited for");
     let now = until + 2 * MINUTE;
@@ -243,7 +244,7 @@ fn who_wants_a_site_tried_now_does_not_wait_for_a_probe_that_hangs() {
     let [second] = opening(&act(&mut scheduler, LIMITS, now))[..] else { panic!("a second one opens") };
     assert_eq!(opening(&act(&mut scheduler, LIMITS, now + SECOND)), []);
     scheduler.ready(second, now);
-    assert!(matches!(scheduler.take(second, now), Take::Job(job) if job.message == id(2)));
+    assert!(matches!(scheduler.take(second, now), NextJob::Job(job) if job.message == id(2)));
     assert_eq!(scheduler.unreachable(hangs, Failure::Silent, "timed out", now + MINUTE), []);
     assert_eq!(scheduler.state(b"a").unwrap().health, Health::Up);
 }

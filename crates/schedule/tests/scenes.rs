@@ -11,8 +11,8 @@ use mail::QueueId;
 use rig::hands::{id, job, next_at, waiting};
 use rig::{Host, LIMITS, Manner, Rig, START};
 use schedule::{
-    Action, Added, Blame, Class, ConnectionId, DestinationId, Failure, Feedback, Health, Job, Limits, Overdue,
-    Positions, Scheduler, Settings, Take, Waiting,
+    Action, AddResult, Class, ConnectionId, DestinationId, Failure, Feedback, Health, Job, Limits, NextJob, Overdue,
+    Positions, QueueEntry, ResolveFailure, Scheduler, Settings,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ fn who_has_work_and_is_not_served_says_since_when_and_for_what() {
     let at = |step: u64| START + Duration::from_millis(step);
     for (number, name) in [(1, b"a.test"), (2, b"b.test")] {
         let now = at(number);
-        assert_eq!(scheduler.add(name, job(number), Class::Normal, now), Added::Ready);
+        assert_eq!(scheduler.add(name, job(number), Class::Normal, now), AddResult::Ready);
         assert_eq!(scheduler.site_of(name, now), None, "its hosts are not known");
         while let Some(action) = next_at(&mut scheduler, None, LIMITS, now) {
             assert!(matches!(action, Action::Open { .. }), "{action:?}");
@@ -58,12 +58,12 @@ fn who_has_work_and_is_not_served_says_since_when_and_for_what() {
     let limits = Limits { messages_per_second: Some(1_000), ..LIMITS };
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     for number in 1..=2 {
-        assert_eq!(scheduler.add(b"c.test", job(number), Class::Normal, START), Added::Ready);
+        assert_eq!(scheduler.add(b"c.test", job(number), Class::Normal, START), AddResult::Ready);
     }
     let connection = greeted(&mut scheduler, limits);
     let waits = |scheduler: &Scheduler, now| scheduler.site_of(b"c.test", now).unwrap().waits_for_rate;
     assert!(!waits(&scheduler, START));
-    assert!(matches!(scheduler.take(connection, START), Take::Job(_)));
+    assert!(matches!(scheduler.take(connection, START), NextJob::Job(_)));
     assert!(waits(&scheduler, START) && !waits(&scheduler, START + 2 * SECOND));
 }
 
@@ -91,7 +91,7 @@ fn mail_for_a_dead_host_is_warned_of_once_and_given_up_once_in_time() {
 #[test]
 fn a_fault_of_our_own_resolver_costs_no_destination_anything() {
     let settings = Settings { warn_after: None, ..Settings::default() };
-    for blame in [Blame::Ours, Blame::Its] {
+    for blame in [ResolveFailure::Resolver, ResolveFailure::Domain] {
         let mut rig = rig(settings.clone(), vec![Host::Alive; 200]);
         rig.dns.fill(false);
         rig.blame = blame;
@@ -103,7 +103,7 @@ fn a_fault_of_our_own_resolver_costs_no_destination_anything() {
         rig.dns.fill(true);
         rig.scheduler.resolver_is_back(rig.now);
         rig.run(3 * SECOND);
-        let (soon, is_ours) = (rig.resolved - before, blame == Blame::Ours);
+        let (soon, is_ours) = (rig.resolved - before, blame == ResolveFailure::Resolver);
         assert!(soon < 40, "not all at once: {soon}");
         rig.run(40 * SECOND);
         assert_eq!(rig.waiting() == 0, is_ours, "{blame:?}: {}", rig.waiting());
@@ -158,10 +158,10 @@ fn times_given_by_senders_are_known_again_after_a_start() {
 fn a_time_that_ends_while_its_message_is_in_flight_is_left_to_the_attempt() {
     for is_tried in [true, false] {
         let mut scheduler = Scheduler::new(Settings::default(), 1);
-        assert_eq!(scheduler.add(b"d", job(1), Class::Normal, START), Added::Ready);
+        assert_eq!(scheduler.add(b"d", job(1), Class::Normal, START), AddResult::Ready);
         scheduler.expect(b"d", id(1), &Positions::One(0), START + SECOND);
         let connection = greeted(&mut scheduler, LIMITS);
-        assert!(matches!(scheduler.take(connection, START), Take::Job(_)));
+        assert!(matches!(scheduler.take(connection, START), NextJob::Job(_)));
         let after = START + 2 * SECOND;
         assert_eq!(next(&mut scheduler, LIMITS, after), None);
         if is_tried {
@@ -182,7 +182,7 @@ fn senders_of_many_lists_are_told_a_bounded_number_at_a_time() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     (0..40).for_each(|number: u32| scheduler.restore(format!("d{number}").as_bytes(), START));
     let now = START + 10 * DAY;
-    let mut lists: BTreeMap<DestinationId, Vec<Waiting>> = BTreeMap::new();
+    let mut lists: BTreeMap<DestinationId, Vec<QueueEntry>> = BTreeMap::new();
     let (mut open, mut most, mut told, mut at) = (VecDeque::new(), 0, 0, now);
     while told < 40 * 200 {
         while let Some(action) = scheduler.poll(at) {
@@ -194,7 +194,7 @@ fn senders_of_many_lists_are_told_a_bounded_number_at_a_time() {
                         .or_insert_with(|| (0..200).map(|number| waiting(number, due)).collect());
                     let start =
                         after.and_then(|after| list.iter().position(|one| *one == after)).map_or(0, |at| at + 1);
-                    let page: Vec<Waiting> = list.iter().skip(start).take(limit).copied().collect();
+                    let page: Vec<QueueEntry> = list.iter().skip(start).take(limit).copied().collect();
                     scheduler.loaded(destination, &page, start + page.len() == list.len(), at);
                 }
                 Action::Overdue { destination, message, recipients, kind: Overdue::GiveUp } => {
@@ -362,7 +362,7 @@ fn a_probe_does_not_read_the_list_of_a_dead_host() {
 fn what_a_start_finds_for_a_dead_host_is_read_once_for_its_age() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     scheduler.restore(b"a", START);
-    let list: Vec<Waiting> = (0..300).map(|number| waiting(number, 0)).collect();
+    let list: Vec<QueueEntry> = (0..300).map(|number| waiting(number, 0)).collect();
     let (mut now, mut limits) = (START, Vec::new());
     while now < START + 2 * HOUR {
         match next(&mut scheduler, LIMITS, now) {
@@ -388,7 +388,7 @@ fn many_destinations_share_the_memory_and_one_has_it_again_when_they_are_gone() 
     let settings = Settings { jobs_max: 8_000, ready_max: 400, ..Settings::default() };
     let mut scheduler = Scheduler::new(settings, 1);
     let add = |scheduler: &mut Scheduler, name: &str, number: u64| {
-        usize::from(scheduler.add(name.as_bytes(), job(number), Class::Urgent, START) == Added::Ready)
+        usize::from(scheduler.add(name.as_bytes(), job(number), Class::Urgent, START) == AddResult::Ready)
     };
     let alone: usize = (0..1_000).map(|number| add(&mut scheduler, "alone", number)).sum();
     assert_eq!(alone, 400);
@@ -460,12 +460,12 @@ fn a_message_with_many_recipients_becomes_jobs_of_at_most_a_hundred() {
     let shuffled: Positions = (0..250).map(|position| (position * 7) % 250).collect();
     assert_eq!(
         scheduler.add(b"a", Job { message: id(1), recipients: shuffled, probe: false }, Class::Normal, START),
-        Added::Ready
+        AddResult::Ready
     );
     let connection = greeted(&mut scheduler, LIMITS);
     let mut seen = Vec::new();
     let mut sizes = Vec::new();
-    while let Take::Job(job) = scheduler.take(connection, START) {
+    while let NextJob::Job(job) = scheduler.take(connection, START) {
         sizes.push(job.recipients.len());
         seen.extend(job.recipients.iter());
     }
@@ -475,8 +475,8 @@ fn a_message_with_many_recipients_becomes_jobs_of_at_most_a_hundred() {
 #[test]
 fn the_first_job_after_a_failure_is_a_probe_and_then_the_rest_comes() {
     let mut scheduler = Scheduler::new(Settings { jobs_per_connection: 1, ..Settings::default() }, 1);
-    assert_eq!(scheduler.add(b"a", job(1), Class::Normal, START), Added::Ready);
-    assert_eq!(scheduler.add(b"a", job(2), Class::Normal, START), Added::Ready);
+    assert_eq!(scheduler.add(b"a", job(1), Class::Normal, START), AddResult::Ready);
+    assert_eq!(scheduler.add(b"a", job(2), Class::Normal, START), AddResult::Ready);
     let opened: Vec<_> = std::iter::from_fn(|| next(&mut scheduler, LIMITS, START)).collect();
     let [Action::Open { connection: first, .. }, Action::Open { connection: second, .. }] = opened[..] else {
         panic!("{opened:?}")
@@ -484,9 +484,11 @@ fn the_first_job_after_a_failure_is_a_probe_and_then_the_rest_comes() {
     let refused = Failure::Refused;
     assert_eq!(scheduler.unreachable(first, refused, "Connection refused", START), [job(1), job(2)]);
     assert_eq!(scheduler.unreachable(second, refused, "Connection refused", START), [], "the same failure");
-    let Added::Down { why, retry_at } = scheduler.add(b"a", job(3), Class::Normal, START) else { panic!("it is down") };
+    let AddResult::Down { why, retry_at } = scheduler.add(b"a", job(3), Class::Normal, START) else {
+        panic!("it is down")
+    };
     assert!(&*why == "Connection refused" && retry_at >= START + 45 * SECOND && retry_at <= START + 75 * SECOND);
-    let list: Vec<Waiting> = [1, 2, 3].map(|number| waiting(number, 0)).into();
+    let list: Vec<QueueEntry> = [1, 2, 3].map(|number| waiting(number, 0)).into();
     // How old each is, is known; nothing is read but for the probe.
     assert_eq!((scheduler.poll(START), scheduler.wake_at()), (None, Some(retry_at)));
     let Some(load) = scheduler.poll(retry_at) else { panic!("a walk") };
@@ -505,7 +507,7 @@ fn the_first_job_after_a_failure_is_a_probe_and_then_the_rest_comes() {
     scheduler.loaded(destination, &list, true, until);
     let Some(Action::Open { connection, .. }) = scheduler.poll(until) else { panic!("the probe opens") };
     scheduler.ready(connection, until);
-    assert_eq!(scheduler.take(connection, until), Take::Job(probe));
+    assert_eq!(scheduler.take(connection, until), NextJob::Job(probe));
     assert_eq!(scheduler.state(b"a").map(|view| (view.health, view.window)), Some((Health::Up, 1)), "doubted");
     scheduler.done(
         connection,
@@ -524,7 +526,7 @@ fn connections_to_a_host_that_is_back(messages: u64, settings: Settings) -> Vec<
     let Some(Action::Open { connection, .. }) = next(&mut scheduler, LIMITS, START) else { panic!("it opens") };
     let deferred = scheduler.unreachable(connection, Failure::Refused, "Connection refused", START);
     assert_eq!(deferred, [job(1)]);
-    let list: Vec<Waiting> = (1..=messages).map(|number| waiting(number, 0)).collect();
+    let list: Vec<QueueEntry> = (1..=messages).map(|number| waiting(number, 0)).collect();
     let mut now = START + 80 * SECOND;
     let (mut open, mut done, mut rounds) = (Vec::new(), 0, Vec::new());
     while done < list.len() {
@@ -545,7 +547,7 @@ fn connections_to_a_host_that_is_back(messages: u64, settings: Settings) -> Vec<
         }
         now += SECOND / 100;
         for connection in &open {
-            if let Take::Job(job) = scheduler.take(*connection, now) {
+            if let NextJob::Job(job) = scheduler.take(*connection, now) {
                 scheduler.done(*connection, &job, Feedback::Good, None, now);
                 done += 1;
             }
@@ -582,7 +584,7 @@ fn the_earliest_due_time_of_a_list_begins_the_next_walk() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     scheduler.restore(b"a", START);
     let Some(Action::Load { destination, after: None, .. }) = scheduler.poll(START) else { panic!("a walk begins") };
-    let list: Vec<Waiting> =
+    let list: Vec<QueueEntry> =
         [900, 100, 500].map(|wait| waiting(wait, u32::try_from(START.as_secs() + wait).unwrap())).into();
     scheduler.loaded(destination, &list, true, START);
     assert_eq!(scheduler.poll(START), None);
@@ -598,9 +600,9 @@ fn the_window_grows_by_one_in_a_round_and_is_halved_once_in_a_round() {
     let connection = greeted(&mut scheduler, Limits { connections: 10, ..LIMITS });
     let window = |scheduler: &Scheduler| scheduler.state(b"a").unwrap().window;
     let round = |scheduler: &mut Scheduler, count: usize, feedback: Feedback| {
-        let took: Vec<Take> = (0..count).map(|_| scheduler.take(connection, START)).collect();
+        let took: Vec<NextJob> = (0..count).map(|_| scheduler.take(connection, START)).collect();
         for take in took {
-            let Take::Job(job) = take else { panic!("{take:?}") };
+            let NextJob::Job(job) = take else { panic!("{take:?}") };
             scheduler.done(connection, &job, feedback, None, START);
         }
     };
@@ -631,8 +633,8 @@ fn connections_that_are_to_close_count_in_the_window() {
     while let Some(action) = next(&mut scheduler, limits, START) {
         let Action::Open { connection, .. } = action else { continue };
         scheduler.ready(connection, START);
-        assert!(matches!(scheduler.take(connection, START), Take::Job(_)));
-        assert_eq!(scheduler.take(connection, START), Take::Close);
+        assert!(matches!(scheduler.take(connection, START), NextJob::Job(_)));
+        assert_eq!(scheduler.take(connection, START), NextJob::Close);
         hanging.push(connection);
     }
     assert_eq!((hanging.len(), scheduler.connections()), (2, 2));
@@ -664,7 +666,7 @@ fn ten_million_messages_over_a_busy_connection() {
     for number in 1..10_000_000 {
         scheduler.add(b"next-hop.example:25", job(number), Class::Normal, START);
         while scheduler.poll(START).is_some() {}
-        let Take::Job(job) = scheduler.take(connection, START) else { panic!("there is a job") };
+        let NextJob::Job(job) = scheduler.take(connection, START) else { panic!("there is a job") };
         scheduler.done(connection, &job, Feedback::Good, None, START);
         while scheduler.poll(START).is_some() {}
     }
@@ -675,8 +677,8 @@ fn a_job_that_is_over_frees_its_own_recipients_only() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     scheduler.add(b"a", Job { message: id(1), recipients: (0..4).collect(), probe: false }, Class::Normal, START);
     let connection = greeted(&mut scheduler, Limits { recipients_per_transaction: 2, ..LIMITS });
-    let took: Vec<Take> = (0..2).map(|_| scheduler.take(connection, START)).collect();
-    let [Take::Job(first), Take::Job(second)] = took.as_slice() else { panic!("{took:?}") };
+    let took: Vec<NextJob> = (0..2).map(|_| scheduler.take(connection, START)).collect();
+    let [NextJob::Job(first), NextJob::Job(second)] = took.as_slice() else { panic!("{took:?}") };
     // The later one comes to its end first: held, deleted, or not to be read.
     scheduler.done(connection, second, Feedback::Neutral, None, START);
     let active = |scheduler: &Scheduler| (0..4).map(|one| scheduler.is_active(b"a", id(1), one)).collect::<Vec<_>>();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rig::hands::{act, add, opened, opens_one, taken};
 use rig::{Host, LIMITS, Manner, Rig, START};
-use schedule::{Action, Class, Feedback, Limits, Scheduler, Settings, Take};
+use schedule::{Action, Class, Feedback, Limits, NextJob, Scheduler, Settings};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -85,7 +85,7 @@ fn who_gives_a_place_up_had_a_job_and_does_not_get_it_back_at_once() {
         taken(&mut scheduler, connection, START);
     }
     // For one that has none it gives way at once, but not before it had a job.
-    assert_eq!(scheduler.take(first, START), Take::Close);
+    assert_eq!(scheduler.take(first, START), NextJob::Close);
     assert_eq!(scheduler.closed(first, START), []);
     let (other, _) = opens_one(&mut scheduler, LIMITS, START);
     taken(&mut scheduler, other, START);
@@ -93,7 +93,7 @@ fn who_gives_a_place_up_had_a_job_and_does_not_get_it_back_at_once() {
     // The other one wants a second connection, and stands behind: it would get none.
     taken(&mut scheduler, second, START);
     let later = START + SECOND / 2;
-    assert_eq!(scheduler.take(third, later), Take::Close);
+    assert_eq!(scheduler.take(third, later), NextJob::Close);
     assert_eq!(scheduler.closed(third, later), []);
     let actions = act(&mut scheduler, LIMITS, later);
     let [Action::Open { site, connection, .. }] = actions[..] else { panic!("{actions:?}") };
@@ -141,7 +141,7 @@ fn woken(late: Duration) -> (usize, Duration) {
     let (connection, _) = opens_one(&mut scheduler, LIMITS, START);
     let job = taken(&mut scheduler, connection, START);
     scheduler.done(connection, &job, Feedback::Good, None, START);
-    assert_eq!(scheduler.take(connection, START), Take::Idle);
+    assert_eq!(scheduler.take(connection, START), NextJob::Idle);
     add(&mut scheduler, "a", 1);
     assert_eq!(act(&mut scheduler, LIMITS, START), [Action::Wake(connection)]);
     let mut now = START + late;

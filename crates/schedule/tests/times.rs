@@ -12,8 +12,8 @@ use mail::QueueId;
 use rig::START;
 use rig::hands::id;
 use schedule::{
-    Action, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Limits, Overdue, Place, Positions, Scheduler,
-    Settings, Take, Waiting,
+    Action, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Limits, NextJob, Overdue, Positions,
+    QueueEntry, Scheduler, Settings, SiteAssignment,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ struct Trial {
     scheduler: Scheduler,
     now: Duration,
     /// What the spool has of it, one recipient of each message.
-    list: BTreeMap<QueueId, Waiting>,
+    list: BTreeMap<QueueId, QueueEntry>,
     limits: Limits,
     /// Connections that were opened and are not over.
     open: Vec<ConnectionId>,
@@ -37,7 +37,7 @@ struct Trial {
 }
 
 impl Trial {
-    fn new(settings: Settings, messages: impl Iterator<Item = Waiting>) -> Self {
+    fn new(settings: Settings, messages: impl Iterator<Item = QueueEntry>) -> Self {
         let mut scheduler = Scheduler::new(settings, 1);
         scheduler.restore(b"d", START);
         let limits = Limits {
@@ -57,13 +57,13 @@ impl Trial {
             match action {
                 Action::Resolve { destination } => {
                     let until = self.now + HOUR;
-                    let place = Place { site: b"mx:25", limits: self.limits, expected: None, until };
+                    let place = SiteAssignment { site: b"mx:25", limits: self.limits, expected: None, until };
                     assert_eq!(self.scheduler.placed(destination, &place, self.now), []);
                 }
                 Action::Load { destination, after, limit } => {
                     let after = after.map(|one| one.message).filter(|one| self.list.contains_key(one));
                     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-                    let page: Vec<Waiting> = self.list.range((from, Bound::Unbounded)).map(|one| *one.1).collect();
+                    let page: Vec<QueueEntry> = self.list.range((from, Bound::Unbounded)).map(|one| *one.1).collect();
                     let is_end = page.len() <= limit;
                     self.scheduler.loaded(destination, &page[..page.len().min(limit)], is_end, self.now);
                 }
@@ -113,8 +113,8 @@ impl Trial {
     }
 }
 
-fn waiting(number: u64, due: Duration, timed: bool) -> Waiting {
-    Waiting { timed, ..rig::hands::waiting(number, u32::try_from(due.as_secs()).unwrap()) }
+fn waiting(number: u64, due: Duration, timed: bool) -> QueueEntry {
+    QueueEntry { timed, ..rig::hands::waiting(number, u32::try_from(due.as_secs()).unwrap()) }
 }
 
 #[test]
@@ -134,12 +134,12 @@ fn a_time_that_ends_in_line_is_told_of_and_not_forgotten_when_its_message_leaves
     // The site is up; the rest of the list is loaded.
     let probe = trial.open.remove(0);
     trial.scheduler.ready(probe, trial.now);
-    let Take::Job(job) = trial.scheduler.take(probe, trial.now) else { panic!("it has a job") };
+    let NextJob::Job(job) = trial.scheduler.take(probe, trial.now) else { panic!("it has a job") };
     trial.list.remove(&job.message);
     trial.scheduler.done(probe, &job, Feedback::Good, None, trial.now);
     trial.now += 2 * SECOND;
     trial.act();
-    assert_eq!(trial.scheduler.take(probe, trial.now), Take::Close);
+    assert_eq!(trial.scheduler.take(probe, trial.now), NextJob::Close);
     assert_eq!(trial.scheduler.closed(probe, trial.now), Vec::<Job>::new());
     trial.act();
     assert!(trial.now < end && trial.scheduler.is_active(b"d", id(9), 0), "it is in line");
@@ -208,7 +208,7 @@ fn times_for_which_there_is_no_room_are_not_asked_for_by_each_walk_and_are_acted
 }
 
 /// What goes to the site waits in line, as it takes a message in a thousand seconds.
-fn paced(settings: Settings, messages: impl Iterator<Item = Waiting>) -> Trial {
+fn paced(settings: Settings, messages: impl Iterator<Item = QueueEntry>) -> Trial {
     let mut trial = Trial::new(settings, messages);
     trial.limits.messages_per_second = Some(1);
     trial.act();
@@ -248,7 +248,7 @@ fn a_time_that_others_crowded_out_is_acted_on_while_its_message_waits_for_its_tu
 #[test]
 fn mail_goes_to_a_site_that_has_room_while_senders_are_being_told() {
     // The sender of the first ones, which are in line, was told before.
-    let old = |number| Waiting { warned: number < 64, ..waiting(number, START, false) };
+    let old = |number| QueueEntry { warned: number < 64, ..waiting(number, START, false) };
     let mut trial = Trial::new(Settings { ready_max: 64, ..Settings::default() }, (0..4_000).map(old));
     trial.limits.messages_per_connection = 1_000;
     trial.act();
@@ -262,7 +262,7 @@ fn mail_goes_to_a_site_that_has_room_while_senders_are_being_told() {
     for _ in 0..400 {
         trial.now += SECOND;
         trial.act();
-        if let Take::Job(job) = trial.scheduler.take(connection, trial.now) {
+        if let NextJob::Job(job) = trial.scheduler.take(connection, trial.now) {
             trial.list.remove(&job.message);
             trial.scheduler.done(connection, &job, Feedback::Good, None, trial.now);
             done += 1;
@@ -297,7 +297,7 @@ fn senders_of_a_long_list_are_told_without_reading_it_over_and_over() {
 #[test]
 fn a_report_that_cannot_be_stored_is_tried_again_when_its_driver_says() {
     let mut trial =
-        Trial::new(Settings::default(), std::iter::once(Waiting { owed: true, ..waiting(0, START, false) }));
+        Trial::new(Settings::default(), std::iter::once(QueueEntry { owed: true, ..waiting(0, START, false) }));
     trial.pass(START + HOUR, |trial, _| Some(trial.now + 300 * SECOND));
     assert!((11..=13).contains(&trial.told.len()), "{}", trial.told.len());
 }
@@ -334,9 +334,9 @@ fn what_was_moved_is_not_taken_from_where_it_was() {
 
 #[test]
 fn what_is_delivered_is_not_tried_and_does_not_age_and_what_is_owed_for_it_is_told_when_it_is_due() {
-    let owed = |number, due| Waiting { owed: true, ..waiting(number, due, false) };
+    let owed = |number, due| QueueEntry { owed: true, ..waiting(number, due, false) };
     let (soon, later) = (START + 30 * SECOND, START + 30 * HOUR);
-    let list = [owed(0, soon), Waiting { held: true, ..owed(1, soon) }, owed(2, later), owed(3, START)];
+    let list = [owed(0, soon), QueueEntry { held: true, ..owed(1, soon) }, owed(2, later), owed(3, START)];
     // As after a start: the list is looked through.
     let mut trial = Trial::new(Settings::default(), list.into_iter());
     // There is no room for the last one before an hour has passed: it is due later.

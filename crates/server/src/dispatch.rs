@@ -37,8 +37,8 @@ pub(crate) use owed::Owed;
 pub(crate) use renewal::Renewal;
 use resolve::Site;
 use schedule::{
-    Action, Blame, Class, ConnectionId, DestinationId, Feedback, Health, Job, Lag, Overdue, Place, Positions,
-    Scheduler, Settings, Take, Waiting,
+    Action, Class, ConnectionId, DestinationId, Feedback, Health, Job, Lag, NextJob, Overdue, Positions, QueueEntry,
+    ResolveFailure, Scheduler, Settings, SiteAssignment,
 };
 use spool::{Entry, Spool, Status, Store as _};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -193,12 +193,12 @@ pub(crate) fn settings(config: &Config) -> Settings {
 }
 
 /// An entry of the spool's list as the scheduler reads it.
-fn waiting(entry: &Entry) -> Waiting {
+fn waiting(entry: &Entry) -> QueueEntry {
     let owed = entry.state.status == Status::Owed;
     let held = entry.state.status == Status::Held;
     #[cfg(test)]
     let held = held || owed && is_sabotaged(Sabotage::ForgetOwed);
-    Waiting {
+    QueueEntry {
         message: entry.id,
         recipient: entry.recipient,
         due_s: entry.state.due,
@@ -313,7 +313,7 @@ impl Dispatch {
 
     /// The hosts of a destination cannot be known now. Returns the jobs that are deferred by it.
     fn unplaced(&self, service: &Service, destination: DestinationId, name: &Arc<[u8]>, no: &NoHosts) -> Vec<Job> {
-        let blame = if no.is_ours { Blame::Ours } else { Blame::Its };
+        let blame = if no.is_ours { ResolveFailure::Resolver } else { ResolveFailure::Domain };
         let jobs = self.tell(|scheduler, now| scheduler.unplaced(destination, &no.text, blame, now));
         self.note_down(service, name, name, &no.text);
         jobs
@@ -403,7 +403,7 @@ impl Dispatch {
     }
 
     /// The next job for a connection.
-    pub(crate) fn take(&self, connection: ConnectionId) -> Take {
+    pub(crate) fn take(&self, connection: ConnectionId) -> NextJob {
         self.tell(|scheduler, now| scheduler.take(connection, now))
     }
 
@@ -590,11 +590,11 @@ impl Dispatch {
     }
 
     /// Reads a page of the spool's list, which is in memory. Not under the lock: a long queue has many pages.
-    fn load(&self, destination: DestinationId, name: &[u8], after: Option<Waiting>, limit: usize) {
+    fn load(&self, destination: DestinationId, name: &[u8], after: Option<QueueEntry>, limit: usize) {
         // The spool looks at the name of the entry alone.
         let after =
             after.map(|one| Entry { id: one.message, recipient: one.recipient, state: spool::State::default() });
-        let mut entries: Vec<Waiting> = self.spool.by_destination(name, after, limit).iter().map(waiting).collect();
+        let mut entries: Vec<QueueEntry> = self.spool.by_destination(name, after, limit).iter().map(waiting).collect();
         self.gathering.shows(&mut entries);
         let is_end = entries.len() < limit;
         self.tell(|scheduler, now| scheduler.loaded(destination, &entries, is_end, now));
@@ -663,7 +663,7 @@ fn micros(time: Duration) -> u64 {
 }
 
 /// A site as the scheduler takes it.
-fn place<'a>(site: &'a Site, expected: Option<Duration>, now: Duration) -> Place<'a> {
+fn place<'a>(site: &'a Site, expected: Option<Duration>, now: Duration) -> SiteAssignment<'a> {
     let rule = &site.rule;
     #[cfg(test)]
     let without = crate::config::EffectiveRule {
@@ -676,7 +676,7 @@ fn place<'a>(site: &'a Site, expected: Option<Duration>, now: Duration) -> Place
     #[cfg(test)]
     let rule = if is_sabotaged(Sabotage::ForgetLimits) { &without } else { rule };
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-    Place {
+    SiteAssignment {
         site: &site.name,
         limits: schedule::Limits {
             connections: rule.connections,

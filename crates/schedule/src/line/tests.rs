@@ -15,26 +15,26 @@ fn part(destination: u64, recipients: std::ops::Range<u32>, class: Class) -> Par
         class,
         destination: DestinationId(destination),
         recipients: recipients.collect(),
-        wait: Wait::FRESH,
+        wait: NoticeState::FRESH,
         fresh: destination.is_multiple_of(2),
     }
 }
 
 /// Puts `parts` parts of `size` recipients in line.
-fn list(line: &mut Line, message: u64, class: Class, parts: u32, size: u32) {
+fn list(line: &mut ReadyQueue, message: u64, class: Class, parts: u32, size: u32) {
     for number in 0..parts {
         line.push(id(message), part(0, number * size..(number + 1) * size, class), START);
     }
 }
 
-fn turns(line: &mut Line, most: usize, count: usize) -> Vec<(QueueId, usize)> {
+fn turns(line: &mut ReadyQueue, most: usize, count: usize) -> Vec<(QueueId, usize)> {
     let takes = std::iter::from_fn(|| line.take(most, START)).take(count);
     takes.map(|taken| (taken.message, taken.first.recipients.len())).collect()
 }
 
 #[test]
 fn a_message_with_one_recipient_waits_for_one_transaction_of_lists_whatever_lists_there_are() {
-    let mut line = Line::default();
+    let mut line = ReadyQueue::default();
     for number in 0..50 {
         list(&mut line, number, Class::Normal, 20, 100);
     }
@@ -49,7 +49,7 @@ fn a_message_with_one_recipient_waits_for_one_transaction_of_lists_whatever_list
 
 #[test]
 fn lists_share_by_recipients_and_small_messages_do_not_keep_them_out() {
-    let mut line = Line::default();
+    let mut line = ReadyQueue::default();
     // One takes a hundred at a time, the other ten.
     list(&mut line, 1, Class::Normal, 400, 100);
     list(&mut line, 2, Class::Normal, 400, 10);
@@ -67,7 +67,7 @@ fn lists_share_by_recipients_and_small_messages_do_not_keep_them_out() {
 
 #[test]
 fn classes_share_by_weight_and_who_comes_late_has_saved_nothing() {
-    let mut line = Line::default();
+    let mut line = ReadyQueue::default();
     list(&mut line, 1, Class::Bulk, 4_000, 100);
     turns(&mut line, 100, 500);
     list(&mut line, 2, Class::Normal, 1_000, 100);
@@ -87,7 +87,7 @@ fn classes_share_by_weight_and_who_comes_late_has_saved_nothing() {
 
 #[test]
 fn parts_of_one_message_join_and_a_large_one_is_cut() {
-    let mut line = Line::default();
+    let mut line = ReadyQueue::default();
     for destination in 0..30 {
         line.push(id(1), part(destination, 0..3, Class::Normal), START);
     }
@@ -130,10 +130,10 @@ proptest! {
     /// What goes in comes out, once, and no transaction is larger than it may be.
     #[test]
     fn nothing_is_lost_and_nothing_is_twice(ops in prop::collection::vec(op(), 1..300)) {
-        let mut line = Line::default();
+        let mut line = ReadyQueue::default();
         let mut inside: Vec<(QueueId, DestinationId, u32)> = Vec::new();
         let (mut next, mut back) = (0, Vec::new());
-        let mut away: Vec<(QueueId, Part, Option<Spot>)> = Vec::new();
+        let mut away: Vec<(QueueId, Part, Option<QueuePosition>)> = Vec::new();
         let out = |inside: &mut Vec<_>, message: QueueId, part: &Part| {
             for recipient in part.recipients.iter() {
                 let at = inside.iter().position(|one| *one == (message, part.destination, recipient));
@@ -205,7 +205,7 @@ proptest! {
 
 #[test]
 fn what_was_lost_before_and_comes_back_stands_where_it_stood() {
-    let mut line = Line::default();
+    let mut line = ReadyQueue::default();
     let lost: Positions = Positions::One(0);
     for number in 0..3 {
         line.again.mark(id(number), &lost, false, false);
@@ -222,7 +222,7 @@ fn what_was_lost_before_and_comes_back_stands_where_it_stood() {
     assert_eq!(order, [9, 9, 9, 0, 1, 2].map(id));
 }
 
-/// Who looks for the parts of each of a thousand destinations does not pay for all the others each time.
+/// TimerKey looks for the parts of each of a thousand destinations does not pay for all the others each time.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "it measures time")]
 fn parts_of_a_list_at_many_destinations_are_taken_out_as_fast_as_messages() {
@@ -230,7 +230,7 @@ fn parts_of_a_list_at_many_destinations_are_taken_out_as_fast_as_messages() {
     // The least of many rounds: what else the machine does counts in few of them.
     let least = |message: &dyn Fn(u64) -> QueueId| {
         let round = |_| {
-            let mut line = Line::default();
+            let mut line = ReadyQueue::default();
             for number in 0..COUNT {
                 line.push(message(number), part(number, 0..1, Class::Normal), START);
             }
@@ -249,18 +249,19 @@ fn parts_of_a_list_at_many_destinations_are_taken_out_as_fast_as_messages() {
 
 #[test]
 fn what_comes_back_stands_where_it_stood() {
-    let order = |line: &mut Line| turns(line, 1_000, 100).into_iter().map(|(message, _)| message).collect::<Vec<_>>();
-    let fill = |line: &mut Line| {
+    let order =
+        |line: &mut ReadyQueue| turns(line, 1_000, 100).into_iter().map(|(message, _)| message).collect::<Vec<_>>();
+    let fill = |line: &mut ReadyQueue| {
         for number in 0..6 {
             line.push(id(number), part(0, 0..if number < 4 { 1 } else { 50 }, Class::Normal), START);
         }
     };
-    let mut line = Line::default();
+    let mut line = ReadyQueue::default();
     fill(&mut line);
     let wanted = order(&mut line);
     assert_eq!(wanted.len(), 6);
     for (away, back) in [([1, 2, 3], [2, 1, 3]), ([0, 1, 4], [1, 4, 0]), ([5, 4, 0], [4, 5, 0])] {
-        let mut line = Line::default();
+        let mut line = ReadyQueue::default();
         fill(&mut line);
         let mut out: Vec<_> =
             away.iter().map(|one| (*one, line.take_out(id(*one), DestinationId(0), |_| true).remove(0))).collect();

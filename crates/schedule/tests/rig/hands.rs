@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use mail::{Node, QueueId};
-use schedule::{Action, Added, Class, ConnectionId, Job, Lane, Limits, Place, Positions, Scheduler, Take, Waiting};
+use schedule::{
+    Action, AddResult, Class, ConnectionId, Job, Lane, Limits, NextJob, Positions, QueueEntry, Scheduler,
+    SiteAssignment,
+};
 
 use super::START;
 
@@ -21,8 +24,8 @@ pub fn job(number: u64) -> Job {
 }
 
 /// Its recipient as the spool lists him, due at this second; nobody has tried him if that is 0.
-pub fn waiting(number: u64, due_s: u32) -> Waiting {
-    Waiting {
+pub fn waiting(number: u64, due_s: u32) -> QueueEntry {
+    QueueEntry {
         message: id(number),
         recipient: 0,
         due_s,
@@ -38,7 +41,7 @@ pub fn waiting(number: u64, due_s: u32) -> Waiting {
 /// Adds a job for a site that is named as its destination.
 #[track_caller]
 pub fn add(scheduler: &mut Scheduler, name: &str, number: u64) {
-    assert_eq!(scheduler.add(name.as_bytes(), job(number), Class::Normal, START), Added::Ready);
+    assert_eq!(scheduler.add(name.as_bytes(), job(number), Class::Normal, START), AddResult::Ready);
 }
 
 /// What is next to do besides telling places: this one of all destinations, or each has one of its own name.
@@ -50,7 +53,7 @@ pub fn next_at(scheduler: &mut Scheduler, site: Option<&[u8]>, limits: Limits, n
         let site = site.unwrap_or(&own);
         // Names say how fast their hosts were.
         let expected = site.strip_prefix(b"known-fast").map(|_| Duration::from_millis(1));
-        let place = Place { site, limits, expected, until: now + HOLD };
+        let place = SiteAssignment { site, limits, expected, until: now + HOLD };
         assert_eq!(scheduler.placed(destination, &place, now), []);
     }
 }
@@ -87,7 +90,7 @@ pub fn opens_one(scheduler: &mut Scheduler, limits: Limits, now: Duration) -> (C
 #[track_caller]
 pub fn taken(scheduler: &mut Scheduler, connection: ConnectionId, now: Duration) -> Job {
     match scheduler.take(connection, now) {
-        Take::Job(job) => job,
+        NextJob::Job(job) => job,
         other => panic!("{other:?}"),
     }
 }

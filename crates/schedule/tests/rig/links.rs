@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use schedule::{ConnectionId, Failure, Feedback, Health, Job, Lag, Lane, SiteId, Take};
+use schedule::{ConnectionId, Failure, Feedback, Health, Job, Lag, Lane, NextJob, SiteId};
 
 use super::{Event, Host, LAG, Link, Poison, Rig};
 
@@ -78,12 +78,12 @@ impl Rig {
                 return;
             }
             let next = self.scheduler.take(connection, self.now);
-            if matches!(next, Take::Idle) {
+            if matches!(next, NextJob::Idle) {
                 self.links.get_mut(&connection).unwrap().is_silent = false;
             }
             match next {
-                Take::Job(job) => self.start(connection, to, job),
-                Take::Idle => {
+                NextJob::Job(job) => self.start(connection, to, job),
+                NextJob::Idle => {
                     self.sequence += 1;
                     let (parked, idle) = (self.sequence, self.manner.idle);
                     self.links.get_mut(&connection).unwrap().parked = parked;
@@ -91,8 +91,8 @@ impl Rig {
                     return;
                 }
                 // Asked for again when a job is over.
-                Take::Later => return,
-                Take::Close => {
+                NextJob::Later => return,
+                NextJob::Close => {
                     let link = self.links.get_mut(&connection).unwrap();
                     link.closing = true;
                     if link.flights.is_empty() {
@@ -263,7 +263,7 @@ impl Rig {
                 retry = Some(retry.map_or(due, |before: Duration| before.min(due)));
             }
             self.scheduler.unanswered(connection, &job, poison == Poison::Drops);
-            let feedback = if poison == Poison::Hangs { Feedback::Lost } else { Feedback::Broken };
+            let feedback = if poison == Poison::Hangs { Feedback::NoReply } else { Feedback::Broken };
             self.scheduler.done(connection, &job, feedback, retry, self.now);
         }
         self.settle();
@@ -360,8 +360,8 @@ impl Rig {
             }
         }
         let feedback = match (host, self.chance(6)) {
-            (Host::Stalls, _) => Feedback::Lost,
-            (Host::HalfStalls, _) if is_bad => Feedback::Lost,
+            (Host::Stalls, _) => Feedback::NoReply,
+            (Host::HalfStalls, _) if is_bad => Feedback::NoReply,
             (Host::HalfBreaks, _) if is_bad => Feedback::Broken,
             (Host::Moody, 0) => Feedback::Slowdown,
             _ if is_refused => Feedback::Slowdown,
@@ -445,7 +445,7 @@ impl Rig {
         if self.links[&connection].has_delivered {
             return self.lost(connection);
         }
-        self.ended(connection, (Failure::Dismissed, "421 too fast"));
+        self.ended(connection, (Failure::Throttled, "421 too fast"));
     }
 
     fn ended(&mut self, connection: ConnectionId, (failure, why): (Failure, &str)) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mail::QueueId;
-use schedule::{DestinationId, Overdue, Place, Positions, Waiting};
+use schedule::{DestinationId, Overdue, Positions, QueueEntry, SiteAssignment};
 
 use super::{Event, Rig};
 
@@ -16,7 +16,7 @@ impl Rig {
             let site = self.sites[to];
             let until = self.now + Duration::from_secs(self.chance(600));
             let (key, limits) = (format!("site-{site}").into_bytes(), self.limits[site]);
-            let place = Place { site: &key, limits, expected: None, until };
+            let place = SiteAssignment { site: &key, limits, expected: None, until };
             self.said[to] = Some(site);
             if self.told[site].messages_per_second != limits.messages_per_second {
                 self.began[site].clear();
@@ -30,13 +30,13 @@ impl Rig {
         self.check_left(&jobs);
     }
 
-    pub(super) fn load(&mut self, destination: DestinationId, after: Option<Waiting>, limit: usize) {
+    pub(super) fn load(&mut self, destination: DestinationId, after: Option<QueueEntry>, limit: usize) {
         let to = self.destination(destination);
         assert!(limit > 0 && limit <= self.settings.ready_max.max(1_024));
         let list = &self.lists[to];
         let found = after.and_then(|a| list.iter().position(|e| (e.message, e.recipient) == (a.message, a.recipient)));
         let start = found.map_or(0, |at| at + 1);
-        let page: Vec<Waiting> = list.iter().skip(start).take(limit).copied().collect();
+        let page: Vec<QueueEntry> = list.iter().skip(start).take(limit).copied().collect();
         let is_end = start + page.len() == list.len();
         self.loads += 1;
         self.entries_read += page.len();
@@ -119,7 +119,7 @@ impl Rig {
         let by = self.by_times[&message];
         let again = (by > self.now).then_some(by);
         if again.is_none() {
-            let is_meant = |e: &Waiting| e.message == message && whom.contains(e.recipient) && !e.held;
+            let is_meant = |e: &QueueEntry| e.message == message && whom.contains(e.recipient) && !e.held;
             let gone: Vec<u32> = self.lists[to].iter().filter(|e| is_meant(e)).map(|e| e.recipient).collect();
             self.lists[to].retain(|e| !is_meant(e));
             for recipient in gone {

@@ -28,8 +28,8 @@ use std::time::Duration;
 
 use mail::{Node, QueueId};
 use schedule::{
-    Action, Added, Blame, Class, ConnectionId, DestinationId, Health, Job, Lag, Lane, Limits, Overdue, Positions,
-    Scheduler, Settings, Waiting, retry_after,
+    Action, AddResult, Class, ConnectionId, DestinationId, Health, Job, Lag, Lane, Limits, Overdue, Positions,
+    QueueEntry, ResolveFailure, Scheduler, Settings, retry_after,
 };
 
 pub const START: Duration = Duration::from_secs(1_800_000_000);
@@ -93,7 +93,7 @@ enum Event {
     IdleOut(ConnectionId, u64),
     Ended(ConnectionId),
     Settled(DestinationId, usize, QueueId, Positions, Overdue),
-    Loaded(DestinationId, Vec<Waiting>, bool),
+    Loaded(DestinationId, Vec<QueueEntry>, bool),
     Told(usize, QueueId, Vec<u32>, Class),
     Resolved(DestinationId, usize),
     /// Nothing came since so many jobs were over.
@@ -166,7 +166,7 @@ pub struct Rig {
     /// Whether anybody knows that.
     pub dns: Vec<bool>,
     /// Whose fault it is if nobody does.
-    pub blame: Blame,
+    pub blame: ResolveFailure,
     /// Where it goes by what the scheduler was told.
     said: Vec<Option<usize>>,
     asked: BTreeSet<DestinationId>,
@@ -183,7 +183,7 @@ pub struct Rig {
     /// When transactions began, by site, as far as the rate counts them.
     began: Vec<Vec<Duration>>,
     /// The spool, by destination.
-    pub lists: Vec<Vec<Waiting>>,
+    pub lists: Vec<Vec<QueueEntry>>,
     links: BTreeMap<ConnectionId, Link>,
     events: BTreeMap<(Duration, u64), Event>,
     flying: BTreeSet<(QueueId, u32)>,
@@ -249,7 +249,7 @@ impl Rig {
             lists: vec![Vec::new(); sites.len()],
             limits: vec![LIMITS; hosts.len()],
             dns: vec![true; sites.len()],
-            blame: Blame::Its,
+            blame: ResolveFailure::Domain,
             said: vec![None; sites.len()],
             sites,
             asked: BTreeSet::new(),
@@ -327,7 +327,7 @@ impl Rig {
             next += recipients;
             for &recipient in &all {
                 let timed = self.by.is_some();
-                let entry = Waiting {
+                let entry = QueueEntry {
                     message,
                     recipient,
                     due_s: 0,
@@ -351,7 +351,7 @@ impl Rig {
         message
     }
 
-    fn tell(&mut self, to: usize, message: QueueId, recipients: &[u32], class: Class) -> Added {
+    fn tell(&mut self, to: usize, message: QueueId, recipients: &[u32], class: Class) -> AddResult {
         let job = Job { message, recipients: recipients.into(), probe: false };
         let added = self.scheduler.add(&Self::name(to), job, class, self.now);
         if let Some(at) = self.by_times.get(&message) {
@@ -363,13 +363,13 @@ impl Rig {
 
     /// In which list a recipient is.
     fn home(&self, site: usize, message: QueueId, recipient: u32) -> Option<usize> {
-        let is_it = |e: &Waiting| (e.message, e.recipient) == (message, recipient);
+        let is_it = |e: &QueueEntry| (e.message, e.recipient) == (message, recipient);
         let first = (0..self.lists.len()).filter(|to| self.said[*to] == Some(site));
         first.chain(0..self.lists.len()).find(|to| self.lists[*to].iter().any(is_it))
     }
 
     /// What the spool has of a recipient.
-    pub fn entry(&mut self, to: usize, message: QueueId, recipient: u32) -> Option<&mut Waiting> {
+    pub fn entry(&mut self, to: usize, message: QueueId, recipient: u32) -> Option<&mut QueueEntry> {
         self.lists[to].iter_mut().find(|entry| (entry.message, entry.recipient) == (message, recipient))
     }
 
@@ -618,7 +618,7 @@ impl Rig {
         told(&self.warned).into_iter().for_each(|(whom, at)| late(whom, at, warn_after, false));
         told(&self.given_up).into_iter().for_each(|(whom, at)| late(whom, at, self.settings.give_up_after, true));
         let entries = self.lists.iter().flatten().filter(|entry| !entry.held);
-        let entries: Vec<&Waiting> = entries.filter(|entry| waits(&(entry.message, entry.recipient))).collect();
+        let entries: Vec<&QueueEntry> = entries.filter(|entry| waits(&(entry.message, entry.recipient))).collect();
         for entry in &entries {
             let whom = (entry.message, entry.recipient);
             late(whom, self.now, self.settings.give_up_after, true);

@@ -49,7 +49,7 @@ fn judge(rules: &Rules, peer: &Candidate, stage: Stage, answer: Answer) -> (Fate
             let stage = stage.as_str();
             // Whoever breaks off has said so in good time.
             let is_silent = matches!(loss, Loss::TimedOut | Loss::TooLong);
-            let feedback = if is_silent { Feedback::Lost } else { Feedback::Broken };
+            let feedback = if is_silent { Feedback::NoReply } else { Feedback::Broken };
             let text = match loss {
                 Loss::TimedOut => format!("Connection timed out with {name} during {stage}"),
                 Loss::TooLong => {
@@ -206,7 +206,7 @@ mod tests {
     fn who_is_silent_is_told_from_who_breaks_off() {
         let peer = named("one", ([192, 0, 2, 1], 25).into(), 0);
         let feedback = |loss| judge(&Rules::usual(), &peer, Stage::End, Answer::Lost(loss)).1;
-        assert_eq!([feedback(Loss::TimedOut), feedback(Loss::TooLong)], [Feedback::Lost; 2]);
+        assert_eq!([feedback(Loss::TimedOut), feedback(Loss::TooLong)], [Feedback::NoReply; 2]);
         assert_eq!([feedback(Loss::Closed), feedback(Loss::Protocol(""))], [Feedback::Broken; 2]);
     }
 

@@ -15,7 +15,7 @@ use crate::settle::{self, Attempt, Cause, Fate};
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
 use mail::{Body, EnhancedCode, Outcome, QueueId};
-use schedule::{Failure, Feedback, Hosts, Job, Lag, Standing, Take};
+use schedule::{Failure, Feedback, Hosts, Job, Lag, NextJob, Standing};
 use smtp::client::{Answer, Closing, Finished, Loss, Misfit, Stage, Step};
 use spool::Pressure;
 #[cfg(test)]
@@ -262,7 +262,7 @@ impl Conversation<'_> {
             let fates = vec![Fate::Deferred(Cause::new(status, text, None)); open.outgoing.positions.len()];
             let xdelay = clock::now().saturating_duration_since(open.began);
             let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, false);
-            let retry = self.work.settle(&open.job, &attempt, fates, Feedback::Lost).await;
+            let retry = self.work.settle(&open.job, &attempt, fates, Feedback::NoReply).await;
             self.work.spare(&self.link.peer, self.addresses.len(), retry);
         }
         self.work.flush();
@@ -301,17 +301,17 @@ impl Conversation<'_> {
             return;
         }
         let job = match work.dispatch.take(work.connection) {
-            Take::Job(job) => job,
-            Take::Idle => {
+            NextJob::Job(job) => job,
+            NextJob::Idle => {
                 self.appetite = Appetite::Sated;
                 self.idle_since = clock::now();
                 return;
             }
-            Take::Later => {
+            NextJob::Later => {
                 self.waits = true;
                 return;
             }
-            Take::Close => {
+            NextJob::Close => {
                 self.appetite = Appetite::Leaving;
                 return;
             }
@@ -464,7 +464,7 @@ impl Conversation<'_> {
         let mut fates = Vec::with_capacity(finished.outcomes.len());
         let rules = Arc::clone(&self.work.service.live.load().reasons);
         for (fate, says) in answers::judge_all(&rules, &self.link.peer, finished.outcomes) {
-            if says != Feedback::Neutral && !matches!(feedback, Feedback::Good | Feedback::Lost) {
+            if says != Feedback::Neutral && !matches!(feedback, Feedback::Good | Feedback::NoReply) {
                 feedback = says;
             }
             fates.push(answers::behind(fate, behind));
@@ -537,7 +537,7 @@ impl Conversation<'_> {
         }
         let trouble = refused(Some(closing), &self.link.peer);
         let failure = match trouble.failure {
-            _ if is_told => Failure::Dismissed,
+            _ if is_told => Failure::Throttled,
             Failure::Refused if is_broken => Failure::Broken,
             other => other,
         };

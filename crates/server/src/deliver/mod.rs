@@ -45,7 +45,7 @@ use connect::{Trouble, next_hop};
 use conversation::Conversation;
 use mail::MailParams;
 use observe::{Event, NextHop, Severity};
-use schedule::{ConnectionId, Failure, Feedback, Hosts, Job, Take};
+use schedule::{ConnectionId, Failure, Feedback, Hosts, Job, NextJob};
 use smtp::client::Transaction;
 use spool::{Change, Pressure, Status, Store as _};
 use std::net::SocketAddr;
@@ -260,7 +260,7 @@ impl Work<'_> {
 
     /// Every message for a destination that does not exist has failed.
     async fn refuse_all(&mut self, trouble: &Trouble) {
-        while let Take::Job(job) = self.dispatch.take(self.connection) {
+        while let NextJob::Job(job) = self.dispatch.take(self.connection) {
             self.fail(&job, trouble).await;
             self.flush();
             if self.service.stop.has_begun() {

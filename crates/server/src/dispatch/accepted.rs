@@ -5,7 +5,7 @@ use crate::settle;
 #[cfg(test)]
 use crate::simulation::{Sabotage, hold_back, is_sabotaged};
 use mail::Envelope;
-use schedule::{Added, Class, Job, Positions, Scheduler};
+use schedule::{AddResult, Class, Job, Positions, Scheduler};
 use spool::envelope::Encoded;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -82,9 +82,9 @@ impl Dispatch {
                 scheduler.expect(name, message, &recipients, at);
             }
             match added {
-                Added::Ready => {}
-                Added::Waits => lined.waits = true,
-                Added::Down { why, .. } => lined.deferred.push((recipients, why)),
+                AddResult::Ready => {}
+                AddResult::SpoolOnly => lined.waits = true,
+                AddResult::Down { why, .. } => lined.deferred.push((recipients, why)),
             }
         };
         if let [_] = envelope.recipients.as_slice() {

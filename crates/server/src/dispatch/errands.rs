@@ -16,7 +16,7 @@ use crate::simulation::{Sabotage, is_sabotaged};
 use bytes::Bytes;
 use mail::{EnhancedCode, Outcome, QueueId};
 use observe::{Event, Severity};
-use schedule::{ConnectionId, DestinationId, Job, Overdue, Positions, Scheduler, Waiting};
+use schedule::{ConnectionId, DestinationId, Job, Overdue, Positions, QueueEntry, Scheduler};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
@@ -52,7 +52,7 @@ pub(super) enum Errand {
     Load {
         destination: DestinationId,
         name: Arc<[u8]>,
-        after: Option<Waiting>,
+        after: Option<QueueEntry>,
         limit: usize,
     },
     Connect {

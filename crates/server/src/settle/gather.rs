@@ -171,7 +171,7 @@ impl Gathering {
 
     /// Changes entries of the spool's list to what they are in the light of what is kept: who failed, or was delivered, is out of
     /// reach, as if he were held, and of a delay that is about to be told nobody is told again.
-    pub(crate) fn shows(&self, entries: &mut [schedule::Waiting]) {
+    pub(crate) fn shows(&self, entries: &mut [schedule::QueueEntry]) {
         let kept = self.kept();
         if kept.messages.is_empty() && kept.told.is_empty() {
             return;

@@ -56,7 +56,7 @@ use office::{Letters, Source};
 use order::{End, Order, Verdict, What};
 use privileged::Handed;
 use route::destination::{Destination, Hosts, NextHost, Protocol, To};
-use schedule::{ConnectionId, Feedback, Job, Take};
+use schedule::{ConnectionId, Feedback, Job, NextJob};
 use spool::State;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -107,12 +107,12 @@ pub(super) async fn run(mut work: Work<'_>, to: To, way: &Way, post: &Post) {
     dispatch.reached(service, way, connection);
     while !service.stop.has_begun() && !post.is_called_off.load(Ordering::Acquire) {
         match dispatch.take(connection) {
-            Take::Job(job) => {
+            NextJob::Job(job) => {
                 Box::pin(one(&mut work, &to, &job)).await;
                 work.flush();
             }
-            Take::Close => break,
-            Take::Idle | Take::Later => {
+            NextJob::Close => break,
+            NextJob::Idle | NextJob::Later => {
                 let idle_time = service.live.load().config.delivery.idle_time;
                 tokio::select! {
                     () = post.bell.notified() => {}
