@@ -13,16 +13,16 @@ use std::time::Duration;
 
 use mail::QueueId;
 
-use crate::active::ActiveRecipients;
-use crate::ages::{LAST_TRY, PendingNotices};
+use crate::active_recipients::ActiveRecipients;
 use crate::chance::Chance;
+use crate::delay_notices::{LAST_TRY, PendingNotices};
+use crate::deliver_by::DeliverByTimes;
 use crate::job::{AddResult, Class, DestinationId, Job, Positions, ResolveFailure, SiteId};
-use crate::line::{NoticeState, Part, ReadyQueue};
+use crate::ready_queue::{NoticeState, Part, ReadyQueue};
+use crate::scan::QueueScan;
 use crate::settings::{Settings, back_off, jitter, on_grid, within};
 use crate::site::{DownState, Site};
-use crate::times::DeliverByTimes;
 use crate::view::{DestinationView, Health};
-use crate::walk::QueueScan;
 
 /// Recipients of one part in memory at most. A transaction may have more, or fewer, by the limits of the site.
 pub(crate) const PART_MAX: usize = 100;

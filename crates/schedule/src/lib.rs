@@ -16,7 +16,7 @@
 //! | `attempts` | the calls about connections |
 //! | `serve` | what is next to do |
 //! | `destination` | one list of the spool: its place, and its jobs in memory |
-//! | `active` | which recipients must not be taken again |
+//! | `active_recipients` | which recipients must not be taken again |
 //! | `ages` | senders of mail that waits in line for long, at a site that is up |
 //! | `times` | by when senders wanted it delivered |
 //! | `walk` | reading the spool's list of a destination page by page |
@@ -36,31 +36,31 @@
 
 #![forbid(unsafe_code)]
 
-mod active;
-mod again;
-mod ages;
-mod attempts;
+mod active_recipients;
 mod chance;
+mod connection_events;
+mod connection_wait;
+mod delay_notices;
+mod deliver_by;
 mod destination;
-mod group;
+mod greeting_timer;
 mod hosts;
+mod idle_connections;
 mod job;
-mod late;
-mod line;
-mod names;
+mod message_parts;
+mod name_index;
+mod overload;
 mod pace;
+mod poll;
 mod pool;
-mod quiet;
-mod rate;
+mod ready_queue;
+mod scan;
 mod scheduler;
-mod serve;
 mod settings;
 mod site;
-mod spare;
-mod stands;
-mod times;
+mod suspect_queue;
+mod token_bucket;
 mod view;
-mod walk;
 
 pub use destination::MISPLACED;
 pub use hosts::{HostSettings, HostView, Hosts, HostsDamage, Standing, TlsRecord};

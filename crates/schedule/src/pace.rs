@@ -18,8 +18,8 @@
 use std::time::Duration;
 
 use crate::chance::Chance;
-use crate::rate::TokenBucket;
 use crate::settings::jitter;
+use crate::token_bucket::TokenBucket;
 
 /// The first pause of a stop is so much shorter than `down_first`.
 const FIRST_PAUSE_PART: u32 = 128;

@@ -15,9 +15,9 @@ use std::time::Duration;
 use mail::QueueId;
 
 use crate::chance::ById;
+use crate::idle_connections::IdleConnections;
 use crate::job::{ConnectionId, Job, Lag, Lane, Positions, SiteId};
-use crate::line::Part;
-use crate::spare::IdleConnections;
+use crate::ready_queue::Part;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {

@@ -10,21 +10,21 @@ use std::time::Duration;
 use mail::QueueId;
 
 use crate::chance::{ById, Chance};
+use crate::connection_wait::ConnectionWaitQueue;
 use crate::destination::{Destination, ResolveState, check_at};
+use crate::greeting_timer::GreetingTimer;
 use crate::job::{
     Action, AddResult, Class, DestinationId, Job, Positions, QueueEntry, ResolveFailure, SiteAssignment, SiteId,
 };
-use crate::late::Overload;
-use crate::line::Part;
-use crate::names::NameIndex;
+use crate::name_index::NameIndex;
+use crate::overload::Overload;
+use crate::poll::{DirtyQueue, TimerKey};
 use crate::pool::{ConnectionBudget, ConnectionPool};
-use crate::quiet::GreetingTimer;
-use crate::serve::{DirtyQueue, TimerKey};
+use crate::ready_queue::Part;
+use crate::scan::OVERDUE_MAX_ALL;
 use crate::settings::Settings;
 use crate::site::Site;
-use crate::stands::ConnectionWaitQueue;
 use crate::view::{DestinationView, Health, SiteView};
-use crate::walk::OVERDUE_MAX_ALL;
 
 /// Decides which message goes to which connection, and when.
 ///

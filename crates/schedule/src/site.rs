@@ -11,17 +11,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::chance::Chance;
+use crate::connection_wait::{WaitKind, Waiter};
+use crate::idle_connections::Arrivals;
 use crate::job::{ConnectionId, DestinationId, Failure, Feedback, Lane, Limits, SiteAssignment};
-use crate::late::Overload;
-use crate::line::ReadyQueue;
+use crate::overload::Overload;
 use crate::pace::Pace;
 use crate::pool::{Connection, PhaseCounts};
-use crate::rate::TokenBucket;
+use crate::ready_queue::ReadyQueue;
+use crate::scan::READY_UNGREETED;
 use crate::settings::{Settings, back_off, jitter, on_grid};
-use crate::spare::Arrivals;
-use crate::stands::{WaitKind, Waiter};
+use crate::token_bucket::TokenBucket;
 use crate::view::{Health, SiteView};
-use crate::walk::READY_UNGREETED;
 
 /// A window of one connection. Windows are counted in fractions, so that each good answer can add its share.
 const ONE: u64 = 1_024;

@@ -7,7 +7,7 @@ mod rig;
 
 use std::time::Duration;
 
-use rig::hands::{act, add, job, opens_one, taken};
+use rig::direct::{act, add, job, opens_one, taken};
 use rig::{Host, LAG, LIMITS, Manner, Rig, START};
 use schedule::{
     Action, AddResult, Class, ConnectionId, Failure, Feedback, Health, Lag, Lane, NextJob, Scheduler, Settings,

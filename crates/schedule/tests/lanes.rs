@@ -7,7 +7,7 @@ mod rig;
 use std::time::Duration;
 
 use mail::QueueId;
-use rig::hands::{act, add, id, job, opened, taken, waiting};
+use rig::direct::{act, add, id, job, opened, taken, waiting};
 use rig::{Host, LAG, LIMITS, Manner, Rig, START};
 use schedule::{
     Action, AddResult, Class, ConnectionId, Failure, Feedback, Health, Job, Lane, Limits, NextJob, Overdue, Scheduler,

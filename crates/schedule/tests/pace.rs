@@ -6,7 +6,7 @@ mod rig;
 
 use std::time::Duration;
 
-use rig::hands::{add, opens_one};
+use rig::direct::{add, opens_one};
 use rig::{Host, LIMITS, Manner, Rig, START};
 use schedule::{Failure, Feedback, Limits, NextJob, Scheduler, Settings};
 

@@ -4,7 +4,7 @@
 //! The spool is lists as `spool::index` has them: in order of arrival, read behind an entry, from the start when that
 //! entry has gone. The driver does what the server does: it opens, takes, records, tells. Connections are in `links`, answers of
 //! the spool and of name servers in `lists`. For tests that drive the
-//! scheduler themselves there are `hands`.
+//! scheduler themselves there are `direct`.
 
 #![allow(
     dead_code,
@@ -19,7 +19,7 @@
     reason = "what is missing here is a failed test"
 )]
 
-pub mod hands;
+pub mod direct;
 mod links;
 mod lists;
 

@@ -15,11 +15,11 @@ use mail::QueueId;
 use crate::chance::ById;
 use crate::destination::Destination;
 use crate::job::{Action, DestinationId, Overdue, Positions};
-use crate::line::{NoticeState, Part, QueuePosition, ReadyQueue};
+use crate::ready_queue::{NoticeState, Part, QueuePosition, ReadyQueue};
+use crate::scan::{OVERDUE_MAX, OVERDUE_MAX_ALL, TELL_AGAIN};
 use crate::scheduler::{Scheduler, site_of};
 use crate::settings::Settings;
 use crate::site::Site;
-use crate::walk::{OVERDUE_MAX, OVERDUE_MAX_ALL, TELL_AGAIN};
 
 /// How long what was late before it could be tried waits for its attempt before its sender hears of that.
 const GRACE: Duration = Duration::from_secs(3_600);

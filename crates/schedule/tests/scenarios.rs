@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use mail::QueueId;
-use rig::hands::{id, job, next_at, waiting};
+use rig::direct::{id, job, next_at, waiting};
 use rig::{Host, LIMITS, Manner, Rig, START};
 use schedule::{
     Action, AddResult, Class, ConnectionId, DestinationId, Failure, Feedback, Health, Job, Limits, NextJob, Overdue,

@@ -7,12 +7,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::connection_wait::{WaitKind, Waiter};
 use crate::destination::{Destination, ResolveState};
 use crate::job::{Action, ConnectionId, DestinationId, Lane, SiteId};
 use crate::pool::{BudgetKind, Connection, Phase};
 use crate::scheduler::{Scheduler, site_of};
 use crate::site::Site;
-use crate::stands::{WaitKind, Waiter};
 
 /// What can be marked and can have a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,7 +6,7 @@ mod rig;
 
 use std::time::Duration;
 
-use rig::hands::{act, add, opened, opens_one, taken};
+use rig::direct::{act, add, opened, opens_one, taken};
 use rig::{Host, LIMITS, Manner, Rig, START};
 use schedule::{Action, Class, Feedback, Limits, NextJob, Scheduler, Settings};
 

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use crate::job::{ConnectionId, Failure, Feedback, Job, Lag, Lane, NextJob, Positions, SiteId};
-use crate::line::{Part, Transaction};
 use crate::pool::{BudgetKind, Connection, InFlightJob, Phase};
+use crate::ready_queue::{Part, Transaction};
 use crate::scheduler::{Scheduler, jobs_of, site_of};
 
 impl Scheduler {

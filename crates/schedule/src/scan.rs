@@ -21,13 +21,13 @@ use std::time::Duration;
 
 use mail::QueueId;
 
-use crate::again::{Rank, SuspectQueue};
-use crate::ages::{ASK_AFTER, LAST_TRY};
+use crate::delay_notices::{ASK_AFTER, LAST_TRY};
 use crate::destination::{Destination, PART_MAX, ResolveState};
 use crate::job::{Action, Class, Overdue, Positions, QueueEntry};
-use crate::line::{NoticeState, ReadyQueue};
+use crate::ready_queue::{NoticeState, ReadyQueue};
 use crate::settings::Settings;
 use crate::site::Site;
+use crate::suspect_queue::{Rank, SuspectQueue};
 
 /// Entries of one page at most.
 const PAGE: usize = 1_024;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::job::{Class, DestinationId};
-use crate::line::{Part, QUANTUM, QueueKey};
+use crate::ready_queue::{Part, QUANTUM, QueueKey};
 
 #[derive(Debug)]
 pub(crate) struct MessageParts {

@@ -7,7 +7,7 @@ mod rig;
 
 use std::time::Duration;
 
-use rig::hands::{act, id, next_at, opens_one, taken, waiting};
+use rig::direct::{act, id, next_at, opens_one, taken, waiting};
 use rig::{Host, LIMITS, Manner, Rig, START};
 use schedule::{Action, Feedback, Limits, NextJob, Overdue, QueueEntry, Scheduler, Settings};
 

@@ -7,7 +7,7 @@ mod rig;
 use std::time::Duration;
 
 use mail::QueueId;
-use rig::hands::{act, id, job, opening};
+use rig::direct::{act, id, job, opening};
 use rig::{Host, LIMITS, Manner, Poison, Rig, START};
 use schedule::{
     Action, AddResult, Class, ConnectionId, Failure, Feedback, Health, Job, Lag, Lane, Limits, NextJob, Scheduler,

@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use mail::QueueId;
 
-use crate::again::{AT_ONCE, Rank, SuspectQueue};
 use crate::chance::ById;
-use crate::group::MessageParts;
 use crate::job::{Class, DestinationId, Positions};
+use crate::message_parts::MessageParts;
+use crate::suspect_queue::{AT_ONCE, Rank, SuspectQueue};
 
 /// Recipients that a message may have here and still go before lists; what a transaction costs at least.
 pub(crate) const QUANTUM: usize = 20;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mail::QueueId;
 use rig::START;
-use rig::hands::id;
+use rig::direct::id;
 use schedule::{
     Action, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Limits, NextJob, Overdue, Positions,
     QueueEntry, Scheduler, Settings, SiteAssignment,
@@ -114,7 +114,7 @@ impl Trial {
 }
 
 fn waiting(number: u64, due: Duration, timed: bool) -> QueueEntry {
-    QueueEntry { timed, ..rig::hands::waiting(number, u32::try_from(due.as_secs()).unwrap()) }
+    QueueEntry { timed, ..rig::direct::waiting(number, u32::try_from(due.as_secs()).unwrap()) }
 }
 
 #[test]
