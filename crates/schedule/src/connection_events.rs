@@ -12,24 +12,24 @@ use crate::scheduler::{Scheduler, jobs_of, site_of};
 
 impl Scheduler {
     /// Says that a connection was greeted and can take work: its site is alive.
-    pub fn ready(&mut self, connection: ConnectionId, now: Duration) {
+    pub fn greeted(&mut self, connection: ConnectionId, now: Duration) {
         let Some(found) = self.pool.get(connection) else { return };
         let (id, phase) = (found.site, found.phase);
         if let Some(site) = self.sites.get_mut(&id) {
             if !site.doubts(found) {
-                site.revive();
+                site.mark_up();
             }
             if phase.is_opening() {
-                site.called_off = 0;
-                site.passed_by = site.passed_by.saturating_sub(site.is_passed_by(found).into());
-                self.quiet.greets(connection, now);
+                site.cancels = 0;
+                site.superseded = site.superseded.saturating_sub(site.is_superseded(found).into());
+                self.greeting_timer.greeted(connection, now);
                 if let Some(found) = self.pool.get_mut(connection) {
-                    found.greeted = now;
+                    found.greeted_at = now;
                 }
                 let to = if phase.is_closing() { Phase::Closing } else { Phase::Awake };
-                self.pool.turn(connection, to, &mut site.counts, &mut site.idle);
+                self.pool.set_phase(connection, to, &mut site.counts, &mut site.idle);
             }
-            self.marks.site(id, site);
+            self.dirty.add_site(id, site);
         }
     }
 
@@ -44,18 +44,18 @@ impl Scheduler {
     pub fn lagging(&mut self, connection: ConnectionId, lag: Lag, _now: Duration) {
         let Some(id) = self.pool.get(connection).map(|found| found.site) else { return };
         let Some(site) = self.sites.get_mut(&id) else { return };
-        self.pool.lag(connection, lag, &self.budget);
+        self.pool.set_lagging(connection, lag, &self.budget);
         if let Some(found) = self.pool.get_mut(connection) {
-            site.counts.sets(found, |found| found.is_apart = lag.has_others);
-            let (phase, has_work) = (found.phase, !found.flights.is_empty());
+            site.counts.update(found, |found| found.is_at_bad_host = lag.has_others);
+            let (phase, has_work) = (found.phase, !found.in_flight.is_empty());
             if has_work && matches!(phase, Phase::Idle | Phase::Awake) {
-                self.pool.turn(connection, Phase::Busy, &mut site.counts, &mut site.idle);
+                self.pool.set_phase(connection, Phase::Busy, &mut site.counts, &mut site.idle);
             }
         }
         if !lag.has_others {
             site.lane = Lane::Slow;
         }
-        self.marks.site(id, site);
+        self.dirty.add_site(id, site);
     }
 
     /// Says that the first job of a connection is with its server whole, and that no answer came for a short while: nothing goes
@@ -63,10 +63,10 @@ impl Scheduler {
     ///
     /// It is [`silent`](Self::silent) as well.
     pub fn stalling(&mut self, connection: ConnectionId, now: Duration) {
-        let has_job = |found: &&Connection| !found.flights.is_empty();
+        let has_job = |found: &&Connection| !found.in_flight.is_empty();
         let Some(id) = self.pool.get(connection).filter(has_job).map(|found| found.site) else { return };
         if let Some(site) = self.sites.get_mut(&id) {
-            self.pool.stall(connection, true, &mut site.counts);
+            self.pool.set_stalled(connection, true, &mut site.counts);
         }
         self.silent(connection, now);
     }
@@ -75,75 +75,76 @@ impl Scheduler {
     /// is for others until that job is over, as long as there are less than [`Settings::silent_max`](crate::Settings) of those, and
     /// nothing goes behind it. Then the driver asks for work again by itself. That says nothing against the site.
     pub fn silent(&mut self, connection: ConnectionId, _now: Duration) {
-        let Some(found) = self.pool.get(connection).filter(|found| !found.flights.is_empty()) else { return };
+        let Some(found) = self.pool.get(connection).filter(|found| !found.in_flight.is_empty()) else { return };
         let (id, phase) = (found.site, found.phase);
         let Some(site) = self.sites.get_mut(&id) else { return };
-        self.pool.falls_silent(connection, &self.budget);
+        self.pool.set_silent(connection, &self.budget);
         if matches!(phase, Phase::Idle | Phase::Awake) {
-            self.pool.turn(connection, Phase::Busy, &mut site.counts, &mut site.idle);
+            self.pool.set_phase(connection, Phase::Busy, &mut site.counts, &mut site.idle);
         }
-        self.marks.site(id, site);
+        self.dirty.add_site(id, site);
     }
 
-    /// Says of a job that is about to be [`done`](Self::done) that no answer came to it: it is tried alone until one does, `apart`:
+    /// Says of a job that is about to be [`done`](Self::job_done) that no answer came to it: it is tried alone until one does, `apart`:
     /// each of its recipients.
     pub fn unanswered(&mut self, connection: ConnectionId, job: &Job, apart: bool) {
         let Some(found) = self.pool.get_mut(connection) else { return };
-        if let Some(flight) = found.flights.iter_mut().find(|flight| flight.is(job)) {
+        if let Some(flight) = found.in_flight.iter_mut().find(|flight| flight.is(job)) {
             flight.lost = Some(apart);
         }
     }
 
     /// Gives a connection its next job. May be called while earlier ones are in flight.
-    pub fn take(&mut self, connection: ConnectionId, now: Duration) -> NextJob {
+    pub fn next_job(&mut self, connection: ConnectionId, now: Duration) -> NextJob {
         if self.pool.get(connection).is_some_and(|found| found.phase.is_opening()) {
-            self.ready(connection, now);
+            self.greeted(connection, now);
         }
-        self.comes_back(connection);
+        self.return_from_silence(connection);
         let must_close = self.must_close(connection, now);
         let Some(found) = self.pool.get_mut(connection) else { return NextJob::Close };
-        if let Some(woken) = found.woken.take() {
-            self.late.asks(woken, now);
+        if let Some(woken) = found.woken_at.take() {
+            self.overload.woken(woken, now);
         }
         let id = found.site;
         let Some(site) = self.sites.get_mut(&id) else { return NextJob::Close };
-        self.marks.site(id, site);
-        if !must_close && (found.is_silent || found.stalls || found.flights.iter().any(|flight| flight.is_alone)) {
-            self.pool.turn(connection, Phase::Busy, &mut site.counts, &mut site.idle);
+        self.dirty.add_site(id, site);
+        if !must_close && (found.is_silent || found.is_stalled || found.in_flight.iter().any(|flight| flight.is_alone))
+        {
+            self.pool.set_phase(connection, Phase::Busy, &mut site.counts, &mut site.idle);
             return NextJob::Later;
         }
         let taken = if must_close || site.usable(now) == 0 {
             None
         } else {
-            site.line.take(site.limits.recipients_per_transaction, now)
+            site.ready_queue.next_transaction(site.limits.recipients_per_transaction, now)
         };
         // TimerKey came back and found no place does not wait for work.
-        let must_close = must_close || taken.is_none() && found.purse == BudgetKind::Silent;
+        let must_close = must_close || taken.is_none() && found.budget_kind == BudgetKind::Silent;
         let phase = match &taken {
             _ if must_close => Phase::Closing,
             None => Phase::Idle,
             Some(_) => Phase::Busy,
         };
         if phase == Phase::Idle {
-            found.rests(site.arrivals.rest(found.greeted, now));
+            found.set_linger(site.arrivals.linger_until(found.greeted_at, now));
         }
-        self.pool.turn(connection, phase, &mut site.counts, &mut site.idle);
+        self.pool.set_phase(connection, phase, &mut site.counts, &mut site.idle);
         match taken {
             None if must_close => NextJob::Close,
             None => {
-                site.runs_dry(now);
+                site.note_shortage(now);
                 NextJob::Idle
             }
             Some(taken) => {
                 site.spend(now);
                 site.in_flight += 1;
-                self.fly(connection, taken, now)
+                self.start_job(connection, taken, now)
             }
         }
     }
 
     /// Says that a job is over and recorded; `retry`: when the first recipient that was deferred is due.
-    pub fn done(
+    pub fn job_done(
         &mut self,
         connection: ConnectionId,
         job: &Job,
@@ -151,74 +152,80 @@ impl Scheduler {
         retry: Option<Duration>,
         now: Duration,
     ) {
-        let Some((id, flight)) = self.land(connection, job) else { return };
+        let Some((id, flight)) = self.take_job(connection, job) else { return };
         let is_lost = feedback == Feedback::NoReply;
         let is_sent = feedback != Feedback::Unsent;
-        let lagged = is_lost || is_sent && self.pool.recover(connection, &self.budget);
+        let lagged = is_lost || is_sent && self.pool.end_lag(connection, &self.budget);
         self.step += 1;
         if let Some(found) = self.pool.get_mut(connection) {
-            found.served += u32::from(!is_lost);
-            found.lagged |= is_lost;
+            found.jobs_answered += u32::from(!is_lost);
+            found.has_lagged |= is_lost;
         }
-        let says_nothing = is_sent && self.remember(connection, id, &flight, is_lost);
+        let says_nothing = is_sent && self.update_suspects(connection, id, &flight, is_lost);
         if let (Some(site), Some(found)) = (self.sites.get_mut(&id), self.pool.get_mut(connection)) {
             if says_nothing {
                 // Nor is it the pace by which the connection ended.
-                site.pace.give_back((flight.taken, 0), (self.step, now));
+                site.pace.give_back((flight.started_at_step, 0), (self.step, now));
             } else {
-                site.finished(flight.taken, feedback, (self.step, now), &self.settings, &mut self.chance);
+                site.transaction_done(
+                    flight.started_at_step,
+                    feedback,
+                    (self.step, now),
+                    &self.settings,
+                    &mut self.chance,
+                );
             }
             if is_lost {
-                site.lane = if found.is_apart { site.lane } else { Lane::Slow };
+                site.lane = if found.is_at_bad_host { site.lane } else { Lane::Slow };
             } else if is_sent {
-                site.counts.sets(found, |found| found.is_apart = false);
+                site.counts.update(found, |found| found.is_at_bad_host = false);
             }
-            if found.phase == Phase::Idle && found.flights.is_empty() {
-                found.rests(site.arrivals.rest(found.greeted, now));
+            if found.phase == Phase::Idle && found.in_flight.is_empty() {
+                found.set_linger(site.arrivals.linger_until(found.greeted_at, now));
             }
             if is_sent && !lagged {
                 site.lane = Lane::Fast;
-                self.pool.hurry(connection, &self.budget);
+                self.pool.move_to_fast(connection, &self.budget);
             }
-            self.marks.site(id, site);
+            self.dirty.add_site(id, site);
         }
         for part in std::iter::once(&flight.first).chain(&flight.others) {
             if let Some(destination) = self.destinations.get_mut(&part.destination) {
-                destination.finished(flight.message, part, retry, &self.settings, now);
-                self.marks.destination(destination);
+                destination.finish_part(flight.message, part, retry, &self.settings, now);
+                self.dirty.add_destination(destination);
             }
         }
-        self.pool.judge_spare(connection);
+        self.pool.update_idle(connection);
     }
 
     /// DirtyQueue what was lost, to be tried alone; what was answered is as any other. Says whether the host only hung up once more on
     /// what it hangs up on, which says nothing about the site.
-    fn remember(&mut self, connection: ConnectionId, id: SiteId, flight: &InFlightJob, is_lost: bool) -> bool {
+    fn update_suspects(&mut self, connection: ConnectionId, id: SiteId, flight: &InFlightJob, is_lost: bool) -> bool {
         let (Some(found), Some(site)) = (self.pool.get_mut(connection), self.sites.get_mut(&id)) else { return false };
-        let again = &mut site.line.again;
+        let suspects = &mut site.ready_queue.suspects;
         let Some(is_apart) = flight.lost.or_else(|| is_lost.then_some(false)) else {
-            again.clear(flight.message, &flight.recipients);
+            suspects.clear(flight.message, &flight.recipients);
             site.is_proven = true;
             return false;
         };
         // A host that hangs up may be too busy, as long as it does not do so to the same ones.
-        let is_known = again.rank_of(flight.message, &flight.recipients).is_some();
+        let is_known = suspects.best_rank(flight.message, &flight.recipients).is_some();
         found.is_excused |= is_lost || is_known;
         let is_first = !std::mem::replace(&mut found.has_lost, true);
-        again.mark(flight.message, &flight.recipients, is_apart, is_first);
+        suspects.mark(flight.message, &flight.recipients, is_apart, is_first);
         is_known && !is_lost
     }
 
     /// Puts a job that was not tried back, first in line.
     pub fn give_back(&mut self, connection: ConnectionId, job: &Job, now: Duration) {
-        let served = self.pool.get(connection).map_or(0, |found| found.served);
-        if let Some((id, flight)) = self.land(connection, job) {
+        let served = self.pool.get(connection).map_or(0, |found| found.jobs_answered);
+        if let Some((id, flight)) = self.take_job(connection, job) {
             self.step += 1;
             if let Some(site) = self.sites.get_mut(&id) {
-                site.pace.give_back((flight.taken, served), (self.step, now));
+                site.pace.give_back((flight.started_at_step, served), (self.step, now));
             }
-            self.take_back(flight, now);
-            self.pool.judge_spare(connection);
+            self.give_back_job(flight, now);
+            self.pool.update_idle(connection);
         }
     }
 
@@ -229,7 +236,7 @@ impl Scheduler {
     /// nothing is returned.
     #[must_use]
     pub fn unreachable(&mut self, connection: ConnectionId, failure: Failure, why: &str, now: Duration) -> Vec<Job> {
-        self.end(connection, Some((failure, why)), now)
+        self.end_connection(connection, Some((failure, why)), now)
     }
 
     /// Says that a connection is over. Its jobs that are not done are taken as given back.
@@ -238,7 +245,7 @@ impl Scheduler {
     /// so this returns what [`unreachable`](Self::unreachable) returns.
     #[must_use]
     pub fn closed(&mut self, connection: ConnectionId, now: Duration) -> Vec<Job> {
-        self.end(connection, None, now)
+        self.end_connection(connection, None, now)
     }
 
     /// Says that a connection is over because its host is no good, and that others of the site can be tried: nobody else is
@@ -246,7 +253,7 @@ impl Scheduler {
     ///
     /// It must be sure that the next one does not lead to the same host before the others.
     pub fn host_failed(&mut self, connection: ConnectionId, now: Duration) {
-        drop(self.take_off(connection, now));
+        drop(self.remove_connection(connection, now));
     }
 
     /// Says that the hosts of a destination are not those of the site any more that the connection was opened for. ConnectionEnds
@@ -255,127 +262,134 @@ impl Scheduler {
     ///
     /// A destination that is told this five times without a job done in between is in back-off, as if it were
     /// [`unplaced`](Self::unplaced). Returns the jobs that left memory by that, to be logged as deferred because of
-    /// [`MISPLACED`](crate::MISPLACED).
+    /// [`HOSTS_CHANGED`](crate::HOSTS_CHANGED).
     #[must_use]
-    pub fn misplaced(&mut self, connection: ConnectionId, destination: &[u8], now: Duration) -> Vec<Job> {
-        let Some((id, _)) = self.take_off(connection, now) else { return Vec::new() };
+    pub fn site_changed(&mut self, connection: ConnectionId, destination: &[u8], now: Duration) -> Vec<Job> {
+        let Some((id, _)) = self.remove_connection(connection, now) else { return Vec::new() };
         let Some(whose) = self.names.get(destination) else { return Vec::new() };
         let Some(found) = self.destinations.get_mut(&whose) else { return Vec::new() };
         // Otherwise it was placed anew meanwhile.
         if found.site != Some(id) {
             return Vec::new();
         }
-        found.is_misplaced(&self.settings, now, &mut self.chance);
-        self.leave(whose);
+        found.count_site_change(&self.settings, now, &mut self.chance);
+        self.leave_site(whose);
         self.drop_if_down(whose, now)
     }
 
     /// Gives a connection what was taken from the line for it.
-    fn fly(&mut self, connection: ConnectionId, taken: Transaction, now: Duration) -> NextJob {
+    fn start_job(&mut self, connection: ConnectionId, taken: Transaction, now: Duration) -> NextJob {
         let Transaction { message, first, others, split, is_alone, is_list } = taken;
         if let Some((whole, rest)) = split
             && let Some(destination) = self.destinations.get_mut(&first.destination)
         {
-            destination.splits(message, &first, &whole, rest);
+            destination.split_part(message, &first, &whole, rest);
         }
         for part in std::iter::once(&first).chain(&others) {
             if let Some(destination) = self.destinations.get_mut(&part.destination) {
-                destination.takes_off(part, now);
+                destination.start_part(part, now);
             }
         }
         let recipients = all_of(&first, &others);
         self.step += 1;
         let Some(found) = self.pool.get_mut(connection) else { return NextJob::Close };
-        found.taken += 1;
-        let job = Job { message, recipients: recipients.clone(), probe: found.probe && found.taken == 1 };
-        let (taken, lost, is_alone) = (self.step, None, is_alone || is_list && self.settings.lists_go_alone);
-        found.flights.push_back(InFlightJob { message, recipients, first, others, taken, is_alone, lost });
+        found.jobs_taken += 1;
+        let job = Job { message, recipients: recipients.clone(), probe: found.probe && found.jobs_taken == 1 };
+        let (started_at_step, lost, is_alone) = (self.step, None, is_alone || is_list && self.settings.isolate_lists);
+        found.in_flight.push_back(InFlightJob { message, recipients, first, others, started_at_step, is_alone, lost });
         NextJob::Job(job)
     }
 
     /// Takes a job from its connection.
-    fn land(&mut self, connection: ConnectionId, job: &Job) -> Option<(SiteId, InFlightJob)> {
+    fn take_job(&mut self, connection: ConnectionId, job: &Job) -> Option<(SiteId, InFlightJob)> {
         let found = self.pool.get_mut(connection)?;
-        let at = found.flights.iter().position(|flight| flight.is(job))?;
-        let flight = found.flights.remove(at)?;
+        let at = found.in_flight.iter().position(|flight| flight.is(job))?;
+        let flight = found.in_flight.remove(at)?;
         found.is_silent &= at > 0;
         let id = found.site;
         if let Some(site) = self.sites.get_mut(&id) {
             site.in_flight -= 1;
             if at == 0 {
-                self.pool.stall(connection, false, &mut site.counts);
+                self.pool.set_stalled(connection, false, &mut site.counts);
             }
-            self.marks.site(id, site);
+            self.dirty.add_site(id, site);
         }
         Some((id, flight))
     }
 
     /// Puts what a connection had back, each part to where its destination is now.
-    fn take_back(&mut self, flight: InFlightJob, now: Duration) {
+    fn give_back_job(&mut self, flight: InFlightJob, now: Duration) {
         let InFlightJob { message, first, others, .. } = flight;
         for part in others.into_iter().rev().chain(std::iter::once(first)) {
             let Some(destination) = self.destinations.get_mut(&part.destination) else { continue };
             let mut site = site_of(&mut self.sites, destination);
-            destination.take_back(message, part, site.as_deref_mut(), &self.settings, now);
-            self.marks.destination(destination);
+            destination.give_back_part(message, part, site.as_deref_mut(), &self.settings, now);
+            self.dirty.add_destination(destination);
             if let (Some(site), Some(id)) = (site, destination.site) {
-                self.marks.site(id, site);
+                self.dirty.add_site(id, site);
             }
         }
     }
 
     /// ConnectionEnds a connection and takes its jobs back.
-    fn take_off(&mut self, connection: ConnectionId, now: Duration) -> Option<(SiteId, Connection)> {
+    fn remove_connection(&mut self, connection: ConnectionId, now: Duration) -> Option<(SiteId, Connection)> {
         let id = self.pool.get(connection)?.site;
         let site = self.sites.get_mut(&id)?;
         let mut ended = self.pool.remove(connection, &mut site.counts, &mut site.idle)?;
-        site.passed_by = site.passed_by.saturating_sub(site.is_passed_by(&ended).into());
-        self.marks.site(id, site);
-        self.quiet.ends(connection);
-        site.in_flight -= ended.flights.len();
+        site.superseded = site.superseded.saturating_sub(site.is_superseded(&ended).into());
+        self.dirty.add_site(id, site);
+        self.greeting_timer.stop(connection);
+        site.in_flight -= ended.in_flight.len();
         self.step += 1;
-        for flight in &ended.flights {
-            site.pace.give_back((flight.taken, ended.served), (self.step, now));
+        for flight in &ended.in_flight {
+            site.pace.give_back((flight.started_at_step, ended.jobs_answered), (self.step, now));
         }
-        while let Some(flight) = ended.flights.pop_back() {
-            self.take_back(flight, now);
+        while let Some(flight) = ended.in_flight.pop_back() {
+            self.give_back_job(flight, now);
         }
         Some((id, ended))
     }
 
     /// ConnectionEnds a connection, takes its jobs back, and judges it.
-    fn end(&mut self, connection: ConnectionId, refused: Option<(Failure, &str)>, now: Duration) -> Vec<Job> {
-        let Some((id, ended)) = self.take_off(connection, now) else { return Vec::new() };
-        let silence = if ended.lagged { Failure::Silent } else { Failure::Refused };
+    fn end_connection(
+        &mut self,
+        connection: ConnectionId,
+        refused: Option<(Failure, &str)>,
+        now: Duration,
+    ) -> Vec<Job> {
+        let Some((id, ended)) = self.remove_connection(connection, now) else { return Vec::new() };
+        let silence = if ended.has_lagged { Failure::Silent } else { Failure::Refused };
         let why = match (refused, ended.phase) {
             (Some(why), _) => why,
             (None, Phase::Opening) => (silence, "the connection ended before it was greeted"),
             // PendingNotices to close before it got anything, or had nothing to do: that says nothing.
-            (None, phase) if ended.served == 0 && (ended.taken > 0 || !ended.idled && !phase.is_closing()) => {
+            (None, phase)
+                if ended.jobs_answered == 0 && (ended.jobs_taken > 0 || !ended.was_idle && !phase.is_closing()) =>
+            {
                 (silence, "the connection ended before a message was tried")
             }
             _ => return Vec::new(),
         };
-        self.fail(id, &ended, why, now)
+        self.blame_site(id, &ended, why, now)
     }
 
     /// Blames a site for a connection that came to nothing.
-    fn fail(&mut self, id: SiteId, ended: &Connection, why: (Failure, &str), now: Duration) -> Vec<Job> {
+    fn blame_site(&mut self, id: SiteId, ended: &Connection, why: (Failure, &str), now: Duration) -> Vec<Job> {
         self.step += 1;
         let Some(site) = self.sites.get_mut(&id) else { return Vec::new() };
-        if !site.failed(ended, why, (self.step, now), &self.settings, &mut self.chance) {
+        if !site.connection_failed(ended, why, (self.step, now), &self.settings, &mut self.chance) {
             return Vec::new();
         }
-        let mut drained = site.line.drain();
-        let tells = site.tells(drained.len(), &self.settings, now);
+        let mut drained = site.ready_queue.drain();
+        let logs_all = site.logs_all(drained.len(), &self.settings, now);
         for (message, part) in &drained {
             if let Some(destination) = self.destinations.get_mut(&part.destination) {
                 destination.drop_part(*message, part, &self.settings, now);
-                self.marks.destination(destination);
+                self.dirty.add_destination(destination);
             }
         }
         // What came fresh was never told of.
-        drained.retain(|(_, part)| tells || part.fresh);
+        drained.retain(|(_, part)| logs_all || part.fresh);
         jobs_of(drained, ended.probe)
     }
 }

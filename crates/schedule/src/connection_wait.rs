@@ -1,8 +1,8 @@
 //! TimerKey stands in line for a connection that the budget does not have.
 //!
-//! Four lines for each lane: sites without a connection, those that were asked before and were quiet, those that are down and are to
+//! Four queues for each lane: sites without a connection, those that were asked before and were retry_queue, those that are down and are to
 //! be probed, and those that want one more. So whoever was alive does not wait behind all that is dead; but after [`LIVE_TURNS`] of them there is a probe, and
-//! nobody is kept out. TimerKey was quiet comes in turn with the first ones by his time, as long as there is room for such. Inside a line the order is the time at which a site wanted it, later by what its hosts are expected
+//! nobody is kept out. TimerKey was retry_queue comes in turn with the first ones by his time, as long as there is room for such. Inside a line the order is the time at which a site wanted it, later by what its hosts are expected
 //! to take: who was fast before comes first, and as that is bounded nobody in a line waits for ever.
 
 use std::collections::BTreeSet;
@@ -44,88 +44,88 @@ pub(crate) struct ConnectionWaitQueue {
 
 #[derive(Debug, Default)]
 struct LaneQueues {
-    hungry: BTreeSet<(Duration, SiteId)>,
-    quiet: BTreeSet<(Duration, SiteId)>,
-    probes: BTreeSet<(Duration, SiteId)>,
-    greedy: BTreeSet<(Duration, SiteId)>,
-    /// Hungry and quiet ones that went while a probe waited.
+    first_queue: BTreeSet<(Duration, SiteId)>,
+    retry_queue: BTreeSet<(Duration, SiteId)>,
+    probe_queue: BTreeSet<(Duration, SiteId)>,
+    extra_queue: BTreeSet<(Duration, SiteId)>,
+    /// Hungry and retry_queue ones that went while a probe waited.
     streak: u32,
 }
 
 impl ConnectionWaitQueue {
-    pub(crate) fn insert(&mut self, site: SiteId, stand: &Waiter) {
-        self.line(stand).insert((stand.at, site));
+    pub(crate) fn insert(&mut self, site: SiteId, waiter: &Waiter) {
+        self.queue_mut(waiter).insert((waiter.at, site));
     }
 
-    pub(crate) fn remove(&mut self, site: SiteId, stand: &Waiter) {
-        self.line(stand).remove(&(stand.at, site));
+    pub(crate) fn remove(&mut self, site: SiteId, waiter: &Waiter) {
+        self.queue_mut(waiter).remove(&(waiter.at, site));
     }
 
-    /// How many wait, but those that were quiet.
+    /// How many wait, but those that were retry_queue.
     pub(crate) fn len(&self, lane: Lane) -> usize {
-        let lines = self.lines(lane);
-        lines.hungry.len() + lines.probes.len() + lines.greedy.len()
+        let queues = self.queues(lane);
+        queues.first_queue.len() + queues.probe_queue.len() + queues.extra_queue.len()
     }
 
-    /// How many wait that were quiet.
-    pub(crate) fn quiet(&self, lane: Lane) -> usize {
-        self.lines(lane).quiet.len()
+    /// How many wait that were retry_queue.
+    pub(crate) fn retries(&self, lane: Lane) -> usize {
+        self.queues(lane).retry_queue.len()
     }
 
-    /// TimerKey is next; `takes_quiet`: there is room for one that was quiet.
-    pub(crate) fn first(&self, lane: Lane, takes_quiet: bool) -> Option<SiteId> {
-        let LaneQueues { hungry, quiet, probes, greedy, streak } = self.lines(lane);
-        let probe = probes.first();
+    /// TimerKey is next; `with_retry`: there is room for one that was retry_queue.
+    pub(crate) fn next(&self, lane: Lane, with_retry: bool) -> Option<SiteId> {
+        let LaneQueues { first_queue, retry_queue, probe_queue, extra_queue, streak } = self.queues(lane);
+        let probe = probe_queue.first();
         let due = probe.filter(|_| *streak >= LIVE_TURNS);
-        let quiet = quiet.first().filter(|_| takes_quiet);
-        let first = || hungry.first().into_iter().chain(quiet).min();
-        due.or_else(first).or(probe).or_else(|| greedy.first()).map(|(_, site)| *site)
+        let retry_queue = retry_queue.first().filter(|_| with_retry);
+        let first = || first_queue.first().into_iter().chain(retry_queue).min();
+        due.or_else(first).or(probe).or_else(|| extra_queue.first()).map(|(_, site)| *site)
     }
 
     /// The first of those that are to be probed.
-    pub(crate) fn first_probe(&self, lane: Lane) -> Option<SiteId> {
-        self.lines(lane).probes.first().map(|(_, site)| *site)
+    pub(crate) fn next_probe(&self, lane: Lane) -> Option<SiteId> {
+        self.queues(lane).probe_queue.first().map(|(_, site)| *site)
     }
 
     /// Somebody left the line since it was the first.
-    pub(crate) fn has_turn(&mut self, stand: &Waiter) {
-        self.last = Some(stand.lane);
-        let lines = self.lines_mut(stand.lane);
-        match stand.want {
-            WaitKind::First | WaitKind::Retry if !lines.probes.is_empty() => {
-                lines.streak = lines.streak.saturating_add(1)
+    pub(crate) fn granted(&mut self, waiter: &Waiter) {
+        self.last = Some(waiter.lane);
+        let queues = self.queues_mut(waiter.lane);
+        match waiter.want {
+            WaitKind::First | WaitKind::Retry if !queues.probe_queue.is_empty() => {
+                queues.streak = queues.streak.saturating_add(1)
             }
             WaitKind::First | WaitKind::Retry | WaitKind::Extra => {}
-            WaitKind::Probe => lines.streak = 0,
+            WaitKind::Probe => queues.streak = 0,
         }
     }
 
     /// The lanes in the order in which they are fed from a budget that they share.
-    pub(crate) fn turns(&self) -> [Lane; 2] {
+    pub(crate) fn lane_order(&self) -> [Lane; 2] {
         if self.last == Some(Lane::Fast) { [Lane::Slow, Lane::Fast] } else { [Lane::Fast, Lane::Slow] }
     }
 
-    const fn lines(&self, lane: Lane) -> &LaneQueues {
+    const fn queues(&self, lane: Lane) -> &LaneQueues {
         match lane {
             Lane::Fast => &self.fast,
             Lane::Slow => &self.slow,
         }
     }
 
-    const fn lines_mut(&mut self, lane: Lane) -> &mut LaneQueues {
+    const fn queues_mut(&mut self, lane: Lane) -> &mut LaneQueues {
         match lane {
             Lane::Fast => &mut self.fast,
             Lane::Slow => &mut self.slow,
         }
     }
 
-    const fn line(&mut self, stand: &Waiter) -> &mut BTreeSet<(Duration, SiteId)> {
-        let lines = self.lines_mut(stand.lane);
-        match stand.want {
-            WaitKind::First => &mut lines.hungry,
-            WaitKind::Retry => &mut lines.quiet,
-            WaitKind::Probe => &mut lines.probes,
-            WaitKind::Extra => &mut lines.greedy,
+    const fn queue_mut(&mut self, waiter: &Waiter) -> &mut BTreeSet<(Duration, SiteId)> {
+        let queues = self.queues_mut(waiter.lane);
+        match waiter.want {
+            WaitKind::First => &mut queues.first_queue,
+            WaitKind::Retry => &mut queues.retry_queue,
+            WaitKind::Probe => &mut queues.probe_queue,
+            WaitKind::Extra => &mut queues.extra_queue,
         }
     }
 }

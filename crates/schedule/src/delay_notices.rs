@@ -2,7 +2,7 @@
 //!
 //! A site may take less than there is for it: by its rate, by the pace that was learned, or since others have the connections. What waits in
 //! line is looked through when the first of its times comes, all parts of the destination at once; those whose time has come leave the
-//! line, are told of as those that a walk finds, and come back to where they stood. Their room is kept for them.
+//! ready_queue, are told of as those that a walk finds, and come back to where they stood. Their room is kept for them.
 //!
 //! A time counts that comes while the recipient waits here. One that was over when it became due, or before this server knew of the
 //! destination, does not: then it is tried first, and only the delay is told of, when it waits on for [`GRACE`].
@@ -16,7 +16,7 @@ use crate::chance::ById;
 use crate::destination::Destination;
 use crate::job::{Action, DestinationId, Overdue, Positions};
 use crate::ready_queue::{NoticeState, Part, QueuePosition, ReadyQueue};
-use crate::scan::{OVERDUE_MAX, OVERDUE_MAX_ALL, TELL_AGAIN};
+use crate::scan::{NOTICE_RETRY, OVERDUE_MAX, OVERDUE_MAX_ALL};
 use crate::scheduler::{Scheduler, site_of};
 use crate::settings::Settings;
 use crate::site::Site;
@@ -24,15 +24,15 @@ use crate::site::Site;
 /// How long what was late before it could be tried waits for its attempt before its sender hears of that.
 const GRACE: Duration = Duration::from_secs(3_600);
 /// What was late by no more when it became due, or known here, was not kept waiting by somebody else: walks have their rests.
-const JUST_LATE: Duration = Duration::from_secs(5 * 60);
+const LATE_TOLERANCE: Duration = Duration::from_secs(5 * 60);
 /// What is put in line, or back, although its time is over has so long for its attempt.
-pub(crate) const LAST_TRY: Duration = Duration::from_secs(60);
+pub(crate) const ATTEMPT_TIME: Duration = Duration::from_secs(60);
 /// After so long in line it is asked by when a recipient is to be delivered, if that is not known.
-pub(crate) const ASK_AFTER: Duration = Duration::from_secs(20);
+pub(crate) const ASK_DEADLINE_AFTER: Duration = Duration::from_secs(20);
 /// The least time between two looks through what is in line.
-const LOOK_REST: Duration = Duration::from_secs(10);
+const READY_CHECK_PAUSE: Duration = Duration::from_secs(10);
 /// And so much for each part that was looked at.
-const LOOK_REST_PER_PART: Duration = Duration::from_micros(100);
+const READY_CHECK_PAUSE_PER_PART: Duration = Duration::from_micros(100);
 
 /// Parts that are out of the line since their senders are being told.
 #[derive(Debug, Default)]
@@ -40,91 +40,96 @@ pub(crate) struct PendingNotices {
     parts: ById<QueueId, Vec<PendingNotice>>,
     /// Those of them that came fresh, and that walks found.
     pub(crate) fresh: usize,
-    pub(crate) walked: usize,
+    pub(crate) from_scans: usize,
 }
 
 #[derive(Debug)]
 struct PendingNotice {
     part: Part,
-    spot: Option<QueuePosition>,
+    position: Option<QueuePosition>,
     kind: Overdue,
 }
 
 impl PendingNotices {
-    fn keep(&mut self, message: QueueId, away: PendingNotice) {
-        self.fresh += usize::from(away.part.fresh);
-        self.walked += usize::from(!away.part.fresh);
-        self.parts.entry(message).or_default().push(away);
+    fn insert(&mut self, message: QueueId, pending: PendingNotice) {
+        self.fresh += usize::from(pending.part.fresh);
+        self.from_scans += usize::from(!pending.part.fresh);
+        self.parts.entry(message).or_default().push(pending);
     }
 
-    fn take(&mut self, message: QueueId, recipients: &Positions) -> Option<PendingNotice> {
+    fn remove(&mut self, message: QueueId, recipients: &Positions) -> Option<PendingNotice> {
         let parts = self.parts.get_mut(&message)?;
-        let at = parts.iter().position(|away| away.part.recipients == *recipients)?;
-        let away = parts.swap_remove(at);
+        let at = parts.iter().position(|pending| pending.part.recipients == *recipients)?;
+        let pending = parts.swap_remove(at);
         if parts.is_empty() {
             self.parts.remove(&message);
         }
-        self.fresh -= usize::from(away.part.fresh);
-        self.walked -= usize::from(!away.part.fresh);
-        Some(away)
+        self.fresh -= usize::from(pending.part.fresh);
+        self.from_scans -= usize::from(!pending.part.fresh);
+        Some(pending)
     }
 
     /// The places in line belong to a site that is not theirs any more.
-    pub(crate) fn forget_spots(&mut self) {
-        self.parts.values_mut().flatten().for_each(|away| away.spot = None);
+    pub(crate) fn forget_positions(&mut self) {
+        self.parts.values_mut().flatten().for_each(|pending| pending.position = None);
     }
 }
 
 impl Scheduler {
     /// Has senders told of what waits in memory for too long, and of times that are over.
-    pub(crate) fn tell_of_times(&mut self, id: DestinationId, now: Duration) {
+    pub(crate) fn send_notices(&mut self, id: DestinationId, now: Duration) {
         let Some(destination) = self.destinations.get_mut(&id) else { return };
         let mut site = site_of(&mut self.sites, destination);
         let before = destination.ready();
-        destination.expire(site.as_deref_mut(), &mut self.overdue, now, &mut self.actions);
-        destination.look_through(site.as_deref_mut(), &mut self.overdue, &self.settings, now, &mut self.actions);
+        destination.expire_deadlines(site.as_deref_mut(), &mut self.overdue_pending, now, &mut self.actions);
+        destination.check_ready(site.as_deref_mut(), &mut self.overdue_pending, &self.settings, now, &mut self.actions);
         if let (Some(site), Some(id)) = (site, destination.site.filter(|_| destination.ready() < before)) {
-            self.marks.site(id, site);
+            self.dirty.add_site(id, site);
         }
     }
 }
 
 impl Destination {
     /// What the sender of a recipient that is due and waits here is to be told now, and when it is to be looked at again.
-    pub(crate) fn judge(
+    pub(crate) fn next_notice(
         &self,
         message: QueueId,
-        wait: &NoticeState,
+        notice: &NoticeState,
         settings: &Settings,
         now: Duration,
     ) -> (Option<Overdue>, Duration) {
         let created = Duration::from_micros(message.unix_us());
-        let was_off = created.saturating_add(JUST_LATE) < self.known_since;
+        let was_off = created.saturating_add(LATE_TOLERANCE) < self.known_since;
         let known = if was_off { self.known_since } else { Duration::ZERO };
         let grace = if was_off { known + GRACE } else { Duration::ZERO };
-        let young = self.times.as_ref().and_then(|times| times.young(message)).unwrap_or_default();
-        let over = created.saturating_add(settings.give_up_after).max(young);
-        let counts = |at: Duration, from: Duration| at.saturating_add(JUST_LATE) > from;
-        let give_up = if counts(over, known.max(wait.due)) { over.max(grace).max(wait.rest) } else { Duration::MAX };
-        let late = settings.warn_after.filter(|_| !wait.warned).map(|after| {
-            let late = created.saturating_add(after).max(young);
-            let late = if counts(late, wait.due) { late } else { wait.due + GRACE };
-            late.max(grace).max(wait.rest)
+        let exemption =
+            self.deliver_by.as_ref().and_then(|deadlines| deadlines.age_exemption(message)).unwrap_or_default();
+        let over = created.saturating_add(settings.give_up_after).max(exemption);
+        let counts = |at: Duration, from: Duration| at.saturating_add(LATE_TOLERANCE) > from;
+        let give_up = if counts(over, known.max(notice.late_since)) {
+            over.max(grace).max(notice.not_before)
+        } else {
+            Duration::MAX
+        };
+        let late = settings.warn_after.filter(|_| !notice.warned).map(|after| {
+            let late = created.saturating_add(after).max(exemption);
+            let late = if counts(late, notice.late_since) { late } else { notice.late_since + GRACE };
+            late.max(grace).max(notice.not_before)
         });
         // What is too old for it is not to be given up as if it were told of its delay.
         let late = late.filter(|late| now.max(*late) < over).unwrap_or(Duration::MAX);
         let kind = match () {
             () if give_up <= now => Some(Overdue::GiveUp),
             () if late <= now => Some(Overdue::Warn),
-            () if wait.ask <= now => Some(Overdue::ByTime),
+            () if notice.ask_at <= now => Some(Overdue::ByTime),
             () => None,
         };
-        let next = [give_up, late, wait.ask].into_iter().filter(|at| *at > now).min();
+        let next = [give_up, late, notice.ask_at].into_iter().filter(|at| *at > now).min();
         (kind, next.unwrap_or(Duration::MAX))
     }
 
     /// Since when a recipient waits, as far as that counts: `due`, if it was late by then.
-    pub(crate) fn late_since(message: QueueId, due: Duration, warned: bool, settings: &Settings) -> Duration {
+    pub(crate) fn already_late_since(message: QueueId, due: Duration, warned: bool, settings: &Settings) -> Duration {
         let created = Duration::from_micros(message.unix_us());
         let gives_up = created.saturating_add(settings.give_up_after);
         let warns = settings.warn_after.filter(|_| !warned).map(|after| created.saturating_add(after));
@@ -132,17 +137,23 @@ impl Destination {
     }
 
     /// Has what is in line looked through when the time of a part comes.
-    pub(crate) fn watch(&mut self, message: QueueId, wait: &NoticeState, settings: &Settings, now: Duration) {
-        let (kind, next) = self.judge(message, wait, settings, now);
-        let at = if kind.is_some() { now + LOOK_REST } else { next };
+    pub(crate) fn schedule_ready_check(
+        &mut self,
+        message: QueueId,
+        notice: &NoticeState,
+        settings: &Settings,
+        now: Duration,
+    ) {
+        let (kind, next) = self.next_notice(message, notice, settings, now);
+        let at = if kind.is_some() { now + READY_CHECK_PAUSE } else { next };
         if at < Duration::MAX {
-            self.looks_by(at);
+            self.check_ready_by(at);
         }
     }
 
     /// Has what is in line looked through by then.
-    pub(crate) fn looks_by(&mut self, at: Duration) {
-        self.line_look = Some(self.line_look.map_or(at, |before| before.min(at)));
+    pub(crate) fn check_ready_by(&mut self, at: Duration) {
+        self.ready_check_at = Some(self.ready_check_at.map_or(at, |before| before.min(at)));
     }
 
     /// Whether it or its site is down.
@@ -152,49 +163,53 @@ impl Destination {
 
     /// Whether what is in line is the probe, and about to be tried: not one that waits for a place or for the rate.
     fn is_probing(&self, site: Option<&Site>) -> bool {
-        self.down.is_some() || site.is_some_and(|site| site.down.is_some() && site.coming() > 0)
+        self.down.is_some() || site.is_some_and(|site| site.down.is_some() && site.about_to_ask() > 0)
     }
 
     /// Has senders told of what is in line for too long. `told`: `Overdue` actions of all destinations.
-    fn look_through(
+    fn check_ready(
         &mut self,
         mut site: Option<&mut Site>,
-        told: &mut usize,
+        all_pending: &mut usize,
         settings: &Settings,
         now: Duration,
         actions: &mut VecDeque<Action>,
     ) {
-        if self.line_look.is_none_or(|at| at > now) {
+        if self.ready_check_at.is_none_or(|at| at > now) {
             return;
         }
         let is_probing = self.is_probing(site.as_deref());
-        let mut left = OVERDUE_MAX.saturating_sub(self.overdue).min(OVERDUE_MAX_ALL.saturating_sub(*told));
+        let mut left =
+            OVERDUE_MAX.saturating_sub(self.overdue_pending).min(OVERDUE_MAX_ALL.saturating_sub(*all_pending));
         if self.ready() == 0 || is_probing || left == 0 {
-            self.line_look = (self.ready() > 0).then_some(now + TELL_AGAIN);
+            self.ready_check_at = (self.ready() > 0).then_some(now + NOTICE_RETRY);
             return;
         }
-        let rest = LOOK_REST + LOOK_REST_PER_PART.saturating_mul(u32::try_from(self.ready()).unwrap_or(u32::MAX));
+        let rest = READY_CHECK_PAUSE
+            + READY_CHECK_PAUSE_PER_PART.saturating_mul(u32::try_from(self.ready()).unwrap_or(u32::MAX));
         let pending = std::mem::take(&mut self.pending);
         let (mut stay, mut found) = (VecDeque::new(), Vec::new());
         let mut next = Duration::MAX;
         let mut judge = |message: QueueId, part: &Part| {
-            let (kind, at) = self.judge(message, &part.wait, settings, now);
+            let (kind, at) = self.next_notice(message, &part.notice, settings, now);
             if kind.is_some() && left > 0 {
                 left -= 1;
                 return kind;
             }
-            next = next.min(if kind.is_some() { now + TELL_AGAIN } else { at });
+            next = next.min(if kind.is_some() { now + NOTICE_RETRY } else { at });
             None
         };
         if let Some(site) = site.as_deref_mut() {
             for message in self.active.messages() {
                 let mut kinds = VecDeque::new();
-                let parts = site.line.take_out(message, self.id, |part| {
+                let parts = site.ready_queue.take_out(message, self.id, |part| {
                     let kind = judge(message, part);
                     kinds.extend(kind);
                     kind.is_some()
                 });
-                found.extend(parts.into_iter().zip(kinds).map(|((part, spot), kind)| (message, part, spot, kind)));
+                found.extend(
+                    parts.into_iter().zip(kinds).map(|((part, position), kind)| (message, part, position, kind)),
+                );
             }
         }
         for (message, part) in pending {
@@ -204,50 +219,56 @@ impl Destination {
             }
         }
         self.pending = stay;
-        self.line_look = (next < Duration::MAX).then(|| next.max(now.saturating_add(rest)));
-        for (message, part, spot, kind) in found {
-            let line = site.as_deref_mut().map(|site| &mut site.line);
-            *told += 1;
-            self.tell_of(message, PendingNotice { part, spot, kind }, line, actions);
+        self.ready_check_at = (next < Duration::MAX).then(|| next.max(now.saturating_add(rest)));
+        for (message, part, position, kind) in found {
+            let ready_queue = site.as_deref_mut().map(|site| &mut site.ready_queue);
+            *all_pending += 1;
+            self.withdraw(message, PendingNotice { part, position, kind }, ready_queue, actions);
         }
     }
 
     /// Has the sender told of a part that was taken out of the line.
-    fn tell_of(
+    fn withdraw(
         &mut self,
         message: QueueId,
-        away: PendingNotice,
-        line: Option<&mut ReadyQueue>,
+        pending: PendingNotice,
+        ready_queue: Option<&mut ReadyQueue>,
         actions: &mut VecDeque<Action>,
     ) {
-        self.leaves(&away.part);
-        if let Some(line) = line {
-            line.away += usize::from(!away.part.fresh);
+        self.uncount_part(&pending.part);
+        if let Some(ready_queue) = ready_queue {
+            ready_queue.withdrawn += usize::from(!pending.part.fresh);
         }
-        self.overdue += 1;
-        let (recipients, kind) = (away.part.recipients.clone(), away.kind);
+        self.overdue_pending += 1;
+        let (recipients, kind) = (pending.part.recipients.clone(), pending.kind);
         actions.push_back(Action::Overdue { destination: self.id, message, recipients, kind });
-        self.told.keep(message, away);
+        self.notices.insert(message, pending);
     }
 
     /// Has senders told whose time is over, but of what is under way: the attempt looks at that, and if it comes to none, it is looked at
     /// again. `told`: `Overdue` actions of all destinations.
-    fn expire(&mut self, mut site: Option<&mut Site>, told: &mut usize, now: Duration, actions: &mut VecDeque<Action>) {
-        let Some(mut times) = self.times.take() else { return };
+    fn expire_deadlines(
+        &mut self,
+        mut site: Option<&mut Site>,
+        all_pending: &mut usize,
+        now: Duration,
+        actions: &mut VecDeque<Action>,
+    ) {
+        let Some(mut deadlines) = self.deliver_by.take() else { return };
         let is_probing = self.is_probing(site.as_deref());
         let (kind, mut later) = (Overdue::ByTime, Vec::new());
-        while times.next().is_some_and(|at| at <= now) {
-            if self.overdue >= OVERDUE_MAX || *told >= OVERDUE_MAX_ALL {
-                times.rest_until = now + TELL_AGAIN;
+        while deadlines.next_at().is_some_and(|at| at <= now) {
+            if self.overdue_pending >= OVERDUE_MAX || *all_pending >= OVERDUE_MAX_ALL {
+                deadlines.not_before = now + NOTICE_RETRY;
                 break;
             }
-            let Some((message, all)) = times.due(now) else { break };
+            let Some((message, all)) = deadlines.pop_due(now) else { break };
             let (busy, idle): (Vec<u32>, Vec<u32>) = all.iter().partition(|one| self.active.contains(message, *one));
             if !idle.is_empty() {
                 let recipients = Positions::from(idle.as_slice());
                 self.active.insert(message, recipients.clone());
-                self.overdue += 1;
-                *told += 1;
+                self.overdue_pending += 1;
+                *all_pending += 1;
                 actions.push_back(Action::Overdue { destination: self.id, message, recipients, kind });
             }
             if busy.is_empty() {
@@ -255,31 +276,31 @@ impl Destination {
             }
             let parts = if is_probing { Vec::new() } else { self.take_out(message, &busy, site.as_deref_mut()) };
             let out: BTreeSet<u32> = parts.iter().flat_map(|(part, _)| part.recipients.iter()).collect();
-            for (part, spot) in parts {
-                *told += 1;
-                let line = site.as_deref_mut().map(|site| &mut site.line);
-                self.tell_of(message, PendingNotice { part, spot, kind }, line, actions);
+            for (part, position) in parts {
+                *all_pending += 1;
+                let ready_queue = site.as_deref_mut().map(|site| &mut site.ready_queue);
+                self.withdraw(message, PendingNotice { part, position, kind }, ready_queue, actions);
             }
             later.push((message, busy.into_iter().filter(|one| !out.contains(one)).collect::<Positions>()));
         }
         for (message, recipients) in later.into_iter().filter(|(_, recipients)| !recipients.is_empty()) {
-            if let Some(crowded_out) = times.keep(message, &recipients, now + TELL_AGAIN) {
-                self.look_by(crowded_out);
+            if let Some(evicted) = deadlines.insert(message, &recipients, now + NOTICE_RETRY) {
+                self.scan_by(evicted);
             }
         }
-        self.times = Some(times);
+        self.deliver_by = Some(deadlines);
     }
 
     /// Takes the parts of a message out that wait and have some of these recipients, which are in ascending order.
     fn take_out(
         &mut self,
         message: QueueId,
-        whom: &[u32],
+        recipients: &[u32],
         site: Option<&mut Site>,
     ) -> Vec<(Part, Option<QueuePosition>)> {
-        let is_it = |part: &Part| part.recipients.iter().any(|recipient| whom.binary_search(&recipient).is_ok());
+        let is_it = |part: &Part| part.recipients.iter().any(|recipient| recipients.binary_search(&recipient).is_ok());
         if let Some(site) = site {
-            return site.line.take_out(message, self.id, is_it);
+            return site.ready_queue.take_out(message, self.id, is_it);
         }
         let (out, stay): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut self.pending).into_iter().partition(|(of, part)| *of == message && is_it(part));
@@ -289,7 +310,7 @@ impl Destination {
 
     /// Senders were told of recipients, or are to be told at `again`: what came out of the line goes back if it may wait on
     /// (`is_left`), the rest is in the spool alone. Says whether it went back.
-    pub(crate) fn is_told(
+    pub(crate) fn notice_answered(
         &mut self,
         message: QueueId,
         recipients: &Positions,
@@ -298,42 +319,43 @@ impl Destination {
         settings: &Settings,
         now: Duration,
     ) -> bool {
-        self.overdue = self.overdue.saturating_sub(1);
-        let away = self.told.take(message, recipients);
-        if let (Some(away), Some(site)) = (&away, site.as_deref_mut()) {
-            site.line.away -= usize::from(!away.part.fresh);
+        self.overdue_pending = self.overdue_pending.saturating_sub(1);
+        let pending = self.notices.remove(message, recipients);
+        if let (Some(pending), Some(site)) = (&pending, site.as_deref_mut()) {
+            site.ready_queue.withdrawn -= usize::from(!pending.part.fresh);
         }
-        let Some(PendingNotice { mut part, spot, kind }) = away.filter(|away| is_left && away.kind != Overdue::GiveUp)
+        let Some(PendingNotice { mut part, position, kind }) =
+            pending.filter(|pending| is_left && pending.kind != Overdue::GiveUp)
         else {
             self.release(message, recipients);
             return false;
         };
         match kind {
-            Overdue::Warn => part.wait.warned |= again <= now,
-            _ => part.wait.ask = Duration::MAX,
+            Overdue::Warn => part.notice.warned |= again <= now,
+            _ => part.notice.ask_at = Duration::MAX,
         }
-        self.goes_back(message, part, spot, site, settings, now);
+        self.put_back(message, part, position, site, settings, now);
         true
     }
 
     /// Puts a part back that was not tried: where it stood, or first in line.
-    pub(crate) fn goes_back(
+    pub(crate) fn put_back(
         &mut self,
         message: QueueId,
         part: Part,
-        spot: Option<QueuePosition>,
+        position: Option<QueuePosition>,
         site: Option<&mut Site>,
         settings: &Settings,
         now: Duration,
     ) {
         if self.is_down(site.as_deref()) {
             self.release(message, &part.recipients);
-            return self.is_left(message, &part, settings, now);
+            return self.leave_to_scan(message, &part, settings, now);
         }
-        self.comes(&part);
-        self.watch(message, &part.wait, settings, now);
+        self.count_part(&part);
+        self.schedule_ready_check(message, &part.notice, settings, now);
         match site {
-            Some(site) => site.line.put_back(message, part, spot, now),
+            Some(site) => site.ready_queue.put_back(message, part, position, now),
             None => self.pending.push_front((message, part)),
         }
     }

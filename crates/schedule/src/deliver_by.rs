@@ -6,7 +6,7 @@
 //!
 //! What is here is told by whoever stored the message, or asked for when a walk passes an entry that may have a time
 //! ([`QueueEntry::timed`](crate::QueueEntry::timed)) while nothing can be tried. What a crash forgets is asked for anew. Once all of a
-//! list were asked and there was no room for some, these are asked again when the first of their times comes, not by each walk.
+//! list were asked and there was no room for some, these are asked again when the first of their deadlines comes, not by each walk.
 //!
 //! Beside them: messages whose age does not count yet, since their senders said so, or cannot be told of now.
 
@@ -20,31 +20,31 @@ use crate::job::Positions;
 
 /// Messages of a destination whose time is kept. Beyond them the latest are left to a walk at their time. As many are kept
 /// whose age does not count yet; beyond those each walk asks.
-pub(crate) const TIMES_MAX: usize = 10_000;
-/// A list with times that there is no room for is asked through once in this, if something of it may never have been asked.
-const ASK_REST: Duration = Duration::from_secs(15 * 60);
+pub(crate) const DEADLINES_MAX: usize = 10_000;
+/// A list with deadlines that there is no room for is asked through once in this, if something of it may never have been asked.
+const ASK_INTERVAL: Duration = Duration::from_secs(15 * 60);
 
-/// The times, earliest first. Each message has one.
+/// The deadlines, earliest first. Each message has one.
 #[derive(Debug, Default)]
 pub(crate) struct DeliverByTimes {
     by_time: BTreeMap<(Duration, QueueId), BTreeSet<u32>>,
-    of: ById<QueueId, Duration>,
+    by_message: ById<QueueId, Duration>,
     /// Nobody is told before.
-    pub(crate) rest_until: Duration,
+    pub(crate) not_before: Duration,
     /// The earliest time that there was no room for since a walk began to ask.
-    crowded_out: Option<Duration>,
+    evicted: Option<Duration>,
     /// DeliverByTimes that are not known come after `crowded_out`, as far as they were asked for: walks do not ask for them.
-    rests: bool,
+    asking_paused: bool,
     /// Nobody is asked for a second time before, but for `crowded_out`.
-    ask_from: Duration,
+    ask_not_before: Duration,
     /// Until when the age of a message does not count.
-    young: ById<QueueId, Duration>,
+    age_exempt: ById<QueueId, Duration>,
 }
 
 impl DeliverByTimes {
     /// Whether the time of a recipient is kept.
-    pub(crate) fn knows(&self, message: QueueId, recipient: u32) -> bool {
-        let found = self.of.get(&message).and_then(|at| self.by_time.get(&(*at, message)));
+    pub(crate) fn contains(&self, message: QueueId, recipient: u32) -> bool {
+        let found = self.by_message.get(&message).and_then(|at| self.by_time.get(&(*at, message)));
         found.is_some_and(|known| known.contains(&recipient))
     }
 
@@ -52,8 +52,8 @@ impl DeliverByTimes {
     /// earlier counts for all.
     ///
     /// Returns the time that there was no room for, if the list is to be looked through then.
-    pub(crate) fn keep(&mut self, message: QueueId, recipients: &Positions, at: Duration) -> Option<Duration> {
-        let known = self.of.remove(&message).and_then(|at| Some((at, self.by_time.remove(&(at, message))?)));
+    pub(crate) fn insert(&mut self, message: QueueId, recipients: &Positions, at: Duration) -> Option<Duration> {
+        let known = self.by_message.remove(&message).and_then(|at| Some((at, self.by_time.remove(&(at, message))?)));
         let (at, all) = match known {
             Some((before, mut known)) => {
                 known.extend(recipients.iter());
@@ -62,98 +62,98 @@ impl DeliverByTimes {
             None => (at, recipients.iter().collect()),
         };
         self.by_time.insert((at, message), all);
-        self.of.insert(message, at);
-        if self.of.len() <= TIMES_MAX {
+        self.by_message.insert(message, at);
+        if self.by_message.len() <= DEADLINES_MAX {
             return None;
         }
         let ((latest, message), _) = self.by_time.pop_last()?;
-        self.of.remove(&message);
-        self.crowded_out = Some(self.crowded_out.map_or(latest, |before| before.min(latest)));
+        self.by_message.remove(&message);
+        self.evicted = Some(self.evicted.map_or(latest, |before| before.min(latest)));
         Some(latest).filter(|latest| *latest < Duration::MAX)
     }
 
     /// Forgets recipients that do not wait any more.
-    pub(crate) fn forget(&mut self, message: QueueId, recipients: &Positions) {
-        self.young.remove(&message);
-        let Some(at) = self.of.get(&message).copied() else { return };
+    pub(crate) fn remove(&mut self, message: QueueId, recipients: &Positions) {
+        self.age_exempt.remove(&message);
+        let Some(at) = self.by_message.get(&message).copied() else { return };
         let Some(known) = self.by_time.get_mut(&(at, message)) else { return };
         for recipient in recipients.iter() {
             known.remove(&recipient);
         }
         if known.is_empty() {
             self.by_time.remove(&(at, message));
-            self.of.remove(&message);
+            self.by_message.remove(&message);
         }
     }
 
     /// When the next of them is over.
-    pub(crate) fn next(&self) -> Option<Duration> {
+    pub(crate) fn next_at(&self) -> Option<Duration> {
         let (at, _) = *self.by_time.first_key_value()?.0;
-        (at < Duration::MAX).then(|| at.max(self.rest_until))
+        (at < Duration::MAX).then(|| at.max(self.not_before))
     }
 
     /// Takes a message out whose time is over.
-    pub(crate) fn due(&mut self, now: Duration) -> Option<(QueueId, Positions)> {
-        self.next().filter(|at| *at <= now)?;
+    pub(crate) fn pop_due(&mut self, now: Duration) -> Option<(QueueId, Positions)> {
+        self.next_at().filter(|at| *at <= now)?;
         let ((_, message), recipients) = self.by_time.pop_first()?;
-        self.of.remove(&message);
+        self.by_message.remove(&message);
         Some((message, recipients.into_iter().collect()))
     }
 
     /// A walk over the whole list begins; `unseen`: there may be some that were never asked for. Returns when the next walk has
     /// to begin, where this one does not ask.
-    pub(crate) fn begin_walk(&mut self, unseen: bool, now: Duration) -> Option<Duration> {
-        if let Some(latest) = self.crowded_out {
-            let at = if unseen { latest.min(self.ask_from) } else { latest };
+    pub(crate) fn begin_scan(&mut self, unseen: bool, now: Duration) -> Option<Duration> {
+        if let Some(latest) = self.evicted {
+            let at = if unseen { latest.min(self.ask_not_before) } else { latest };
             if at > now {
-                (self.crowded_out, self.rests) = (Some(at), true);
+                (self.evicted, self.asking_paused) = (Some(at), true);
                 return Some(at).filter(|at| *at < Duration::MAX);
             }
         }
-        (self.crowded_out, self.rests, self.ask_from) = (None, false, now.saturating_add(ASK_REST));
+        (self.evicted, self.asking_paused, self.ask_not_before) = (None, false, now.saturating_add(ASK_INTERVAL));
         None
     }
 
     /// A walk over the whole list has asked for all, or knows them.
-    pub(crate) const fn are_asked(&mut self) {
-        self.rests = true;
+    pub(crate) const fn all_asked(&mut self) {
+        self.asking_paused = true;
     }
 
     /// Whether it is of no use to ask for a time that is not known: it was asked for, and there was no room.
-    pub(crate) const fn rests(&self) -> bool {
-        self.rests && self.crowded_out.is_some()
+    pub(crate) const fn asking_paused(&self) -> bool {
+        self.asking_paused && self.evicted.is_some()
     }
 
     /// A walk that asks, if the last one did, could not ask for all: another one may, from `at` on.
-    pub(crate) fn ask_from(&mut self, at: Duration) {
-        if !self.rests {
-            self.ask_from = self.ask_from.min(at);
+    pub(crate) fn allow_ask_from(&mut self, at: Duration) {
+        if !self.asking_paused {
+            self.ask_not_before = self.ask_not_before.min(at);
         }
     }
 
     /// Forgets whose age does not count.
-    pub(crate) fn forget_young(&mut self) {
-        self.young = ById::default();
+    pub(crate) fn clear_age_exemptions(&mut self) {
+        self.age_exempt = ById::default();
     }
 
     /// Until when the age of a message does not count, or did not.
-    pub(crate) fn young(&self, message: QueueId) -> Option<Duration> {
-        self.young.get(&message).copied()
+    pub(crate) fn age_exemption(&self, message: QueueId) -> Option<Duration> {
+        self.age_exempt.get(&message).copied()
     }
 
     /// Until when the age of a message does not count, if that is to come.
-    pub(crate) fn young_until(&self, message: QueueId, now: Duration) -> Option<Duration> {
-        self.young(message).filter(|until| *until > now)
+    pub(crate) fn active_age_exemption(&self, message: QueueId, now: Duration) -> Option<Duration> {
+        self.age_exemption(message).filter(|until| *until > now)
     }
 
     /// Keeps until when the age of a message does not count, and forgets it where that is over.
-    pub(crate) fn is_young(&mut self, message: QueueId, until: Duration, now: Duration) {
-        self.young.remove(&message);
-        if self.young.len() >= TIMES_MAX {
-            self.young.retain(|_, until| *until > now);
+    pub(crate) fn set_age_exemption(&mut self, message: QueueId, until: Duration, now: Duration) {
+        self.age_exempt.remove(&message);
+        if self.age_exempt.len() >= DEADLINES_MAX {
+            self.age_exempt.retain(|_, until| *until > now);
         }
-        if until > now && self.young.len() < TIMES_MAX {
-            self.young.insert(message, until);
+        if until > now && self.age_exempt.len() < DEADLINES_MAX {
+            self.age_exempt.insert(message, until);
         }
     }
 }
@@ -172,24 +172,24 @@ mod tests {
 
     #[test]
     fn the_earliest_is_first_and_a_message_has_one_time() {
-        let mut times = DeliverByTimes::default();
+        let mut deadlines = DeliverByTimes::default();
         let (some, more): (Positions, Positions) = ([1, 4].into_iter().collect(), [2, 4].into_iter().collect());
-        assert_eq!(times.keep(id(1), &some, at(100)), None);
-        assert_eq!(times.keep(id(2), &some, at(50)), None);
-        assert_eq!(times.keep(id(3), &some, Duration::MAX), None);
-        assert_eq!(times.keep(id(1), &more, at(70)), None);
-        assert!([1, 2, 4].into_iter().all(|one| times.knows(id(1), one)) && !times.knows(id(1), 3));
-        times.forget(id(1), &some);
-        assert!(times.knows(id(1), 2) && !times.knows(id(1), 4));
-        assert_eq!((times.next(), times.due(at(49))), (Some(at(50)), None));
-        times.rest_until = at(60);
-        assert_eq!((times.next(), times.due(at(59))), (Some(at(60)), None));
-        assert_eq!(times.due(at(80)), Some((id(2), some.clone())));
-        assert_eq!(times.due(at(80)), Some((id(1), Positions::One(2))));
-        assert_eq!((times.next(), times.due(at(1 << 40))), (None, None), "no time is no time");
-        assert!(times.knows(id(3), 1));
-        times.forget(id(3), &some);
-        assert!(!times.knows(id(3), 1) && times.of.is_empty() && times.by_time.is_empty());
+        assert_eq!(deadlines.insert(id(1), &some, at(100)), None);
+        assert_eq!(deadlines.insert(id(2), &some, at(50)), None);
+        assert_eq!(deadlines.insert(id(3), &some, Duration::MAX), None);
+        assert_eq!(deadlines.insert(id(1), &more, at(70)), None);
+        assert!([1, 2, 4].into_iter().all(|one| deadlines.contains(id(1), one)) && !deadlines.contains(id(1), 3));
+        deadlines.remove(id(1), &some);
+        assert!(deadlines.contains(id(1), 2) && !deadlines.contains(id(1), 4));
+        assert_eq!((deadlines.next_at(), deadlines.pop_due(at(49))), (Some(at(50)), None));
+        deadlines.not_before = at(60);
+        assert_eq!((deadlines.next_at(), deadlines.pop_due(at(59))), (Some(at(60)), None));
+        assert_eq!(deadlines.pop_due(at(80)), Some((id(2), some.clone())));
+        assert_eq!(deadlines.pop_due(at(80)), Some((id(1), Positions::One(2))));
+        assert_eq!((deadlines.next_at(), deadlines.pop_due(at(1 << 40))), (None, None), "no time is no time");
+        assert!(deadlines.contains(id(3), 1));
+        deadlines.remove(id(3), &some);
+        assert!(!deadlines.contains(id(3), 1) && deadlines.by_message.is_empty() && deadlines.by_time.is_empty());
     }
 
     /// A job that is over costs what its recipients cost, however many others its message has here.
@@ -201,73 +201,94 @@ mod tests {
         // The least of many rounds: what else the machine does counts in few of them.
         let least = |fill: &dyn Fn(&mut DeliverByTimes), of: &dyn Fn(u64) -> QueueId| {
             let round = |_| {
-                let mut times = DeliverByTimes::default();
-                fill(&mut times);
+                let mut deadlines = DeliverByTimes::default();
+                fill(&mut deadlines);
                 let start = std::time::Instant::now();
-                (0..).zip(&parts).for_each(|(number, part)| times.forget(of(number), part));
-                assert!(times.of.is_empty() && times.by_time.is_empty());
+                (0..).zip(&parts).for_each(|(number, part)| deadlines.remove(of(number), part));
+                assert!(deadlines.by_message.is_empty() && deadlines.by_time.is_empty());
                 start.elapsed()
             };
             (0..10).map(round).min().unwrap()
         };
-        let fill = |times: &mut DeliverByTimes| {
+        let fill = |deadlines: &mut DeliverByTimes| {
             for (number, part) in (0..).zip(&parts) {
-                times.keep(id(number), part, at(100));
+                deadlines.insert(id(number), part, at(100));
             }
         };
         let messages = least(&fill, &id);
-        let list = |times: &mut DeliverByTimes| assert_eq!(times.keep(id(0), &whole, at(100)), None);
+        let list = |deadlines: &mut DeliverByTimes| assert_eq!(deadlines.insert(id(0), &whole, at(100)), None);
         let list = least(&list, &|_| id(0));
         assert!(list < 10 * messages, "{messages:?} for 200 messages, {list:?} for 200 parts of one");
     }
 
     #[test]
     fn what_is_young_is_remembered_until_it_is_not_and_within_a_bound() {
-        let mut times = DeliverByTimes::default();
-        for number in 0..TIMES_MAX as u64 {
-            times.is_young(id(number), at(100 + number % 2), at(1));
+        let mut deadlines = DeliverByTimes::default();
+        for number in 0..DEADLINES_MAX as u64 {
+            deadlines.set_age_exemption(id(number), at(100 + number % 2), at(1));
         }
-        times.is_young(id(1 << 20), at(200), at(1));
-        assert_eq!(times.young_until(id(1 << 20), at(1)), None, "each walk asks for it");
-        assert_eq!((times.young_until(id(0), at(99)), times.young_until(id(0), at(100))), (Some(at(100)), None));
-        times.is_young(id(1 << 20), at(200), at(100));
-        assert_eq!((times.young_until(id(1 << 20), at(100)), times.young.len()), (Some(at(200)), TIMES_MAX / 2 + 1));
-        times.is_young(id(1 << 20), at(150), at(150));
-        times.forget(id(1), &Positions::One(0));
-        assert_eq!(times.young.len(), TIMES_MAX / 2 - 1);
-        times.forget_young();
-        assert!(times.young.is_empty());
+        deadlines.set_age_exemption(id(1 << 20), at(200), at(1));
+        assert_eq!(deadlines.active_age_exemption(id(1 << 20), at(1)), None, "each walk asks for it");
+        assert_eq!(
+            (deadlines.active_age_exemption(id(0), at(99)), deadlines.active_age_exemption(id(0), at(100))),
+            (Some(at(100)), None)
+        );
+        deadlines.set_age_exemption(id(1 << 20), at(200), at(100));
+        assert_eq!(
+            (deadlines.active_age_exemption(id(1 << 20), at(100)), deadlines.age_exempt.len()),
+            (Some(at(200)), DEADLINES_MAX / 2 + 1)
+        );
+        deadlines.set_age_exemption(id(1 << 20), at(150), at(150));
+        deadlines.remove(id(1), &Positions::One(0));
+        assert_eq!(deadlines.age_exempt.len(), DEADLINES_MAX / 2 - 1);
+        deadlines.clear_age_exemptions();
+        assert!(deadlines.age_exempt.is_empty());
     }
 
     #[test]
     fn who_was_asked_is_not_asked_again_before_there_is_a_reason() {
-        let mut times = DeliverByTimes::default();
-        assert_eq!((times.begin_walk(true, at(0)), times.begin_walk(false, at(0)), times.rests), (None, None, false));
-        for number in 0..=TIMES_MAX as u64 {
-            times.keep(id(number), &Positions::One(0), at(5_000));
+        let mut deadlines = DeliverByTimes::default();
+        assert_eq!(
+            (deadlines.begin_scan(true, at(0)), deadlines.begin_scan(false, at(0)), deadlines.asking_paused),
+            (None, None, false)
+        );
+        for number in 0..=DEADLINES_MAX as u64 {
+            deadlines.insert(id(number), &Positions::One(0), at(5_000));
         }
-        assert_eq!((times.begin_walk(false, at(10)), times.rests), (Some(at(5_000)), true));
-        assert_eq!((times.begin_walk(true, at(10)), times.rests), (Some(at(900)), true), "not at once");
-        assert_eq!((times.begin_walk(false, at(900)), times.rests), (None, false));
-        times.keep(id(1 << 20), &Positions::One(0), at(5_000));
-        times.ask_from(at(910));
-        assert_eq!((times.begin_walk(true, at(901)), times.rests), (Some(at(910)), true), "it did not come to its end");
-        times.keep(id(1 << 20), &Positions::One(0), Duration::MAX);
-        assert_eq!(times.begin_walk(false, at(910)), None);
-        times.keep(id(1 << 20), &Positions::One(0), Duration::MAX);
-        assert_eq!((times.begin_walk(false, at(2_000)), times.rests), (None, true), "they have no time");
+        assert_eq!((deadlines.begin_scan(false, at(10)), deadlines.asking_paused), (Some(at(5_000)), true));
+        assert_eq!((deadlines.begin_scan(true, at(10)), deadlines.asking_paused), (Some(at(900)), true), "not at once");
+        assert_eq!((deadlines.begin_scan(false, at(900)), deadlines.asking_paused), (None, false));
+        deadlines.insert(id(1 << 20), &Positions::One(0), at(5_000));
+        deadlines.allow_ask_from(at(910));
+        assert_eq!(
+            (deadlines.begin_scan(true, at(901)), deadlines.asking_paused),
+            (Some(at(910)), true),
+            "it did not come to its end"
+        );
+        deadlines.insert(id(1 << 20), &Positions::One(0), Duration::MAX);
+        assert_eq!(deadlines.begin_scan(false, at(910)), None);
+        deadlines.insert(id(1 << 20), &Positions::One(0), Duration::MAX);
+        assert_eq!(
+            (deadlines.begin_scan(false, at(2_000)), deadlines.asking_paused),
+            (None, true),
+            "they have no time"
+        );
     }
 
     #[test]
     fn beyond_the_limit_the_latest_goes() {
-        let mut times = DeliverByTimes::default();
-        for number in 0..TIMES_MAX as u64 {
-            assert_eq!(times.keep(id(number), &Positions::One(0), at(1_000 + number)), None);
+        let mut deadlines = DeliverByTimes::default();
+        for number in 0..DEADLINES_MAX as u64 {
+            assert_eq!(deadlines.insert(id(number), &Positions::One(0), at(1_000 + number)), None);
         }
-        let last = TIMES_MAX as u64 - 1;
-        assert_eq!(times.keep(id(last + 1), &Positions::One(0), at(5)), Some(at(1_000 + last)));
-        assert!(!times.knows(id(last), 0) && times.knows(id(last + 1), 0));
-        assert_eq!(times.keep(id(last + 2), &Positions::One(0), Duration::MAX), None, "nothing is to be looked for");
-        assert_eq!((times.of.len(), times.by_time.len()), (TIMES_MAX, TIMES_MAX));
+        let last = DEADLINES_MAX as u64 - 1;
+        assert_eq!(deadlines.insert(id(last + 1), &Positions::One(0), at(5)), Some(at(1_000 + last)));
+        assert!(!deadlines.contains(id(last), 0) && deadlines.contains(id(last + 1), 0));
+        assert_eq!(
+            deadlines.insert(id(last + 2), &Positions::One(0), Duration::MAX),
+            None,
+            "nothing is to be looked for"
+        );
+        assert_eq!((deadlines.by_message.len(), deadlines.by_time.len()), (DEADLINES_MAX, DEADLINES_MAX));
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! Very many hosts that say nothing, met at once, would hold the whole lane until its time-outs are over. So when others
 //! wait for a place, one that has been *quiet* for longer than hosts usually take is called off. That says nothing against
-//! its host: the site is asked again, four times as patiently each time, and at last with all the time that the lane has.
+//! its host: the site is asked retries_only, four times as patiently each time, and at last with all the time that the lane has.
 //! Where nobody who was asked clearly later is ready before it, it may be we who are slow, and it has four times as long: of very
 //! many who are asked at once those are known first that were quick.
-//! Sites that are asked again stand in a line of their own (`stands`) and have half of the lane at most ([`ConnectionBudget`]), so
+//! Sites that are asked retries_only stand in a line of their own (`stands`) and have half of the lane at most ([`ConnectionBudget`]), so
 //! that there is room for those of which nothing is known yet.
 //!
 //! [`ConnectionBudget`]: crate::pool::ConnectionBudget
@@ -16,45 +16,45 @@ use std::time::Duration;
 use crate::job::ConnectionId;
 
 /// A site is asked so often; the last time nobody calls it off.
-const TRIES: usize = 4;
+const ATTEMPTS: usize = 4;
 /// How much more patient each try is.
 const FACTOR: u32 = 4;
 /// Before anything is known of hosts; and bounds of what they usually take.
-const UNKNOWN: Duration = Duration::from_secs(1);
-const LEAST: Duration = Duration::from_millis(250);
-const MOST: Duration = Duration::from_secs(5);
+const TIMEOUT_UNKNOWN: Duration = Duration::from_secs(1);
+const TIMEOUT_MIN: Duration = Duration::from_millis(250);
+const TIMEOUT_MAX: Duration = Duration::from_secs(5);
 /// TimerKey is ready sooner is on this machine, as files and programs are, and says nothing of others.
-const AT_HOME: Duration = Duration::from_millis(1);
+const LOCAL_MAX: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct GreetingTimer {
     /// When each began, by the times its site was called off before. Connections are numbered as they open.
-    tries: [BTreeMap<ConnectionId, Duration>; TRIES],
+    starts: [BTreeMap<ConnectionId, Duration>; ATTEMPTS],
     /// What hosts take, smoothed; and by how much they differ from it.
     mean: Option<Duration>,
     deviation: Duration,
     /// When the one began that began last of those that are ready.
-    latest: Duration,
+    latest_start: Duration,
 }
 
 impl GreetingTimer {
     /// A connection opens to a site that was called off so many times in a row.
-    pub(crate) fn opens(&mut self, id: ConnectionId, called_off: usize, now: Duration) {
-        if let Some(same) = self.tries.get_mut(called_off.min(TRIES - 1)) {
+    pub(crate) fn start(&mut self, id: ConnectionId, cancels: usize, now: Duration) {
+        if let Some(same) = self.starts.get_mut(cancels.min(ATTEMPTS - 1)) {
             same.insert(id, now);
         }
     }
 
     /// A connection is ready for mail: so long that takes.
-    pub(crate) fn greets(&mut self, id: ConnectionId, now: Duration) {
-        let Some((_, since)) = self.ends(id) else { return };
-        self.latest = self.latest.max(since);
+    pub(crate) fn greeted(&mut self, id: ConnectionId, now: Duration) {
+        let Some((_, since)) = self.stop(id) else { return };
+        self.latest_start = self.latest_start.max(since);
         let took = now.saturating_sub(since);
-        if took < AT_HOME {
+        if took < LOCAL_MAX {
             return;
         }
         // A few that take very long make nobody patient.
-        let took = took.min(self.usual() * 2);
+        let took = took.min(self.usual_time() * 2);
         let Some(mean) = self.mean else {
             (self.mean, self.deviation) = (Some(took), took / 2);
             return;
@@ -65,35 +65,35 @@ impl GreetingTimer {
     }
 
     /// A connection is not quiet any more. Says how often its site had been called off, and when it began.
-    pub(crate) fn ends(&mut self, id: ConnectionId) -> Option<(usize, Duration)> {
+    pub(crate) fn stop(&mut self, id: ConnectionId) -> Option<(usize, Duration)> {
         let found = |(number, same): (usize, &mut BTreeMap<_, _>)| same.remove(&id).map(|since| (number, since));
-        self.tries.iter_mut().enumerate().find_map(found)
+        self.starts.iter_mut().enumerate().find_map(found)
     }
 
     /// Those whose site was called off before.
-    pub(crate) fn again(&self) -> usize {
-        self.tries.iter().skip(1).map(BTreeMap::len).sum()
+    pub(crate) fn retries(&self) -> usize {
+        self.starts.iter().skip(1).map(BTreeMap::len).sum()
     }
 
-    /// The one whose patience ends first, and when; with `again` of those that were called off before.
-    pub(crate) fn first(&self, again: bool) -> Option<(Duration, ConnectionId)> {
-        let tries = self.tries.iter().enumerate().take(TRIES - 1).skip(usize::from(again));
-        let firsts = tries.filter_map(|(number, same)| {
+    /// The one whose timeout ends first, and when; with `retries_only` of those that were called off before.
+    pub(crate) fn next_timeout(&self, retries_only: bool) -> Option<(Duration, ConnectionId)> {
+        let starts = self.starts.iter().enumerate().take(ATTEMPTS - 1).skip(usize::from(retries_only));
+        let firsts = starts.filter_map(|(number, same)| {
             let (id, since) = same.first_key_value()?;
-            let patience = self.patience(number);
-            let is_overtaken = self.latest >= since.saturating_add(patience / 2);
-            Some((since.saturating_add(if is_overtaken { patience } else { patience * FACTOR }), *id))
+            let timeout = self.timeout(number);
+            let is_overtaken = self.latest_start >= since.saturating_add(timeout / 2);
+            Some((since.saturating_add(if is_overtaken { timeout } else { timeout * FACTOR }), *id))
         });
         firsts.min()
     }
 
     /// What hosts take but for the slowest.
-    fn usual(&self) -> Duration {
-        self.mean.map_or(UNKNOWN, |mean| (mean + 4 * self.deviation).clamp(LEAST, MOST))
+    fn usual_time(&self) -> Duration {
+        self.mean.map_or(TIMEOUT_UNKNOWN, |mean| (mean + 4 * self.deviation).clamp(TIMEOUT_MIN, TIMEOUT_MAX))
     }
 
-    fn patience(&self, called_off: usize) -> Duration {
-        let times = u32::try_from(called_off).map_or(1, |number| FACTOR.saturating_pow(number));
-        self.usual().saturating_mul(times)
+    fn timeout(&self, cancels: usize) -> Duration {
+        let times = u32::try_from(cancels).map_or(1, |number| FACTOR.saturating_pow(number));
+        self.usual_time().saturating_mul(times)
     }
 }

@@ -62,7 +62,7 @@ mod suspect_queue;
 mod token_bucket;
 mod view;
 
-pub use destination::MISPLACED;
+pub use destination::HOSTS_CHANGED;
 pub use hosts::{HostSettings, HostView, Hosts, HostsDamage, Standing, TlsRecord};
 pub use job::{
     Action, AddResult, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Lag, Lane, Limits, NextJob, Overdue,

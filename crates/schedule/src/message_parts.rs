@@ -15,21 +15,21 @@ pub(crate) struct MessageParts {
     /// Those behind it, by number.
     rest: BTreeMap<i64, Part>,
     /// The same by destination.
-    places: BTreeSet<(DestinationId, i64)>,
+    numbers_by_destination: BTreeSet<(DestinationId, i64)>,
     pub(crate) recipients: usize,
     /// More of them waited at a time than go before lists.
     pub(crate) is_list: bool,
-    pub(crate) place: QueueKey,
+    pub(crate) key: QueueKey,
     /// Since when it waits for its turn.
     pub(crate) since: Duration,
 }
 
 impl MessageParts {
-    pub(crate) fn new(part: Part, place: QueueKey, since: Duration) -> Self {
+    pub(crate) fn new(part: Part, key: QueueKey, since: Duration) -> Self {
         let recipients = part.recipients.len();
         let (class, is_list) = (part.class, recipients > QUANTUM);
-        let (rest, places) = (BTreeMap::new(), BTreeSet::new());
-        Self { class, head: Some(part), rest, places, recipients, is_list, place, since }
+        let (rest, numbers_by_destination) = (BTreeMap::new(), BTreeSet::new());
+        Self { class, head: Some(part), rest, numbers_by_destination, recipients, is_list, key, since }
     }
 
     /// The next part.
@@ -51,7 +51,7 @@ impl MessageParts {
     /// The first of those behind it is next.
     fn advance(&mut self) {
         if let Some((number, part)) = self.rest.pop_first() {
-            self.places.remove(&(part.destination, number));
+            self.numbers_by_destination.remove(&(part.destination, number));
             self.head = Some(part);
         }
     }
@@ -75,7 +75,7 @@ impl MessageParts {
     }
 
     fn insert(&mut self, number: i64, part: Part) {
-        self.places.insert((part.destination, number));
+        self.numbers_by_destination.insert((part.destination, number));
         self.rest.insert(number, part);
     }
 
@@ -86,8 +86,8 @@ impl MessageParts {
 
     /// The numbers of the parts of a destination behind the head.
     fn numbers(&self, destination: DestinationId) -> Vec<i64> {
-        let places = self.places.range((destination, i64::MIN)..=(destination, i64::MAX));
-        places.map(|(_, number)| *number).collect()
+        let numbers = self.numbers_by_destination.range((destination, i64::MIN)..=(destination, i64::MAX));
+        numbers.map(|(_, number)| *number).collect()
     }
 
     /// Takes out those parts of a destination for which this holds, in their order.
@@ -99,7 +99,7 @@ impl MessageParts {
         }
         for number in self.numbers(destination) {
             if self.rest.get(&number).is_some_and(&mut is_it) {
-                self.places.remove(&(destination, number));
+                self.numbers_by_destination.remove(&(destination, number));
                 out.extend(self.rest.remove(&number));
             }
         }

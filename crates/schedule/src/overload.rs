@@ -18,7 +18,7 @@ pub(crate) struct Overload {
 
 impl Overload {
     /// A connection that was woken at `woken` asks for work.
-    pub(crate) fn asks(&mut self, woken: Duration, now: Duration) {
+    pub(crate) fn woken(&mut self, woken: Duration, now: Duration) {
         if now.saturating_sub(woken) > LATE {
             self.until = now + HOLD;
         }

@@ -7,7 +7,7 @@
 //! may mean that too, and most that end cut it. But now and then the next messages go at once, and not by the pace: if they are
 //! taken, connections end by themselves, and cut no more.
 //!
-//! From there on the pace is a function of time, so that nothing ticks: an eighth below what was borne, back there after half a
+//! From there on the pace is a function of time, so that nothing ticks: an eighth below what was sustained, back there after half a
 //! minute, above it slowly at first, and then ever faster (the curve of CUBIC, RFC 9438). A stop that was short says little of
 //! a site that was never paced: it is sought from there by doubling until the next stop. A pace that is not felt for two minutes
 //! is forgotten.
@@ -22,7 +22,7 @@ use crate::settings::jitter;
 use crate::token_bucket::TokenBucket;
 
 /// The first pause of a stop is so much shorter than `down_first`.
-const FIRST_PAUSE_PART: u32 = 128;
+const FIRST_PAUSE_DIVISOR: u32 = 128;
 /// Pauses of a stop before the site is left to its back-off, or each message to its own.
 const PAUSES: u32 = 4;
 /// Pauses of a stop that is short: the site bears another message as soon as a moment has passed.
@@ -30,36 +30,36 @@ const PAUSES_SHORT: u32 = 2;
 /// A stop that was longer says nothing of a pace.
 const STOP_MAX: Duration = Duration::from_secs(300);
 /// How long a message that is tried during a stop may be without an answer before another one is.
-const TRIAL: Duration = Duration::from_secs(60);
+const STOP_REPLY_MAX: Duration = Duration::from_secs(60);
 /// What was taken counts half after so long, and not at all after a gap of so long.
 const MEMORY: Duration = Duration::from_secs(60);
 /// A pace that no message waited for so long is forgotten.
-const UNFELT: Duration = Duration::from_secs(120);
-/// How long it takes from the cut back to what was borne: so many messages, within these bounds.
-const RETURN_MESSAGES: u64 = 8;
-const RETURN: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(120)];
-/// The cut: a pace begins so small a part below what was borne.
-const CUT_PART: i128 = 8;
+const FORGET_AFTER: Duration = Duration::from_secs(120);
+/// How long it takes from the cut back to what was sustained: so many messages, within these bounds.
+const RECOVERY_MESSAGES: u64 = 8;
+const RECOVERY: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(120)];
+/// The cut: a pace begins so small a part below what was sustained.
+const CUT_DIVISOR: i128 = 8;
 /// A cut behind fewer messages did not help. Before so many of these in a row it is asked whether it is the pace.
-const HELPED: u32 = 8;
-const VAIN_MAX: u32 = 3;
+const EFFECTIVE_CUT: u32 = 8;
+const FAILED_CUTS_MAX: u32 = 3;
 /// A connection that took so many before it was used up was so by its own limit, and so was one that took as many as the one before.
 const QUOTA_LEAST: u32 = 20;
 /// So many messages that are taken within half of the time that one has by the pace show that the pace was not meant.
-const SHOWN_BY: u32 = 2;
+const TRIAL_ACCEPTED: u32 = 2;
 /// Connections that cut the pace until the next question: twice as many once it was the pace.
-const UNASKED: [u32; 2] = [4, 16];
+const CUTS_PER_TRIAL: [u32; 2] = [4, 16];
 /// How long it takes to double while it is sought.
 const DOUBLING: Duration = Duration::from_secs(4);
 /// How much of a pace may go at once.
 const BURST: Duration = Duration::from_millis(100);
 /// Bounds of a pace, in messages per 1,000 seconds: one a minute, and a thousand a second, which is none.
-const LEAST: u32 = 17;
-const MOST: u32 = 1_000_000;
+const PACE_MIN: u32 = 17;
+const PACE_MAX: u32 = 1_000_000;
 /// So many of the last 32 messages have to be put off by 4xx for a stop.
-const PUT_OFF_STOP: u32 = 8;
+const DEFERRED_STOP: u32 = 8;
 /// And so many of the last six for a cut.
-const PUT_OFF_CUT: u32 = 3;
+const DEFERRED_CUT: u32 = 3;
 const LAST_SIX: u32 = 0b11_1111;
 
 /// What is known of the pace of one site.
@@ -79,10 +79,10 @@ struct LearnedPace {
     curve: Option<Curve>,
     rate: TokenBucket,
     /// When a message waited for it last.
-    felt: Duration,
+    last_limited: Duration,
     /// Messages taken since the last cut or stop.
-    helped: u32,
-    ends: ConnectionEnds,
+    accepted_since_cut: u32,
+    connection_ends: ConnectionEnds,
     stop: Option<Stop>,
 }
 
@@ -90,16 +90,16 @@ struct LearnedPace {
 #[derive(Debug, Default)]
 struct ConnectionEnds {
     /// They are for another reason than the pace.
-    by_themselves: bool,
+    are_unrelated: bool,
     /// One was: the next messages show why.
-    question: Option<PaceTrial>,
+    trial: Option<PaceTrial>,
     /// So many cut the pace since the last question, and may until the next.
-    unasked: u32,
-    unasked_most: u32,
+    cuts_since_trial: u32,
+    cuts_before_trial: u32,
     /// How many messages the last one had.
-    used: u32,
+    last_count: u32,
     /// Cuts in a row that did not help.
-    vain: u32,
+    failed_cuts: u32,
 }
 
 #[derive(Debug)]
@@ -113,13 +113,13 @@ struct PaceTrial {
 /// The pace as a function of time.
 #[derive(Clone, Copy, Debug)]
 struct Curve {
-    /// What was borne, in messages per 1,000 seconds.
-    borne: u32,
+    /// What was sustained, in messages per 1,000 seconds.
+    sustained: u32,
     from: Duration,
     /// The scheduler's step at the cut: what began before says nothing new.
     step: u64,
     /// Nothing but that it bears more: it doubles.
-    seeks: bool,
+    doubles: bool,
 }
 
 /// It turns mail away.
@@ -135,25 +135,26 @@ struct Stop {
 }
 
 impl Curve {
-    /// How long it takes from the cut back to what was borne, in milliseconds.
+    /// How long it takes from the cut back to what was sustained, in milliseconds.
     fn back(self) -> u64 {
-        (RETURN_MESSAGES * 1_000_000 / u64::from(self.borne.max(1))).clamp(millis(RETURN[0]), millis(RETURN[1]))
+        (RECOVERY_MESSAGES * 1_000_000 / u64::from(self.sustained.max(1)))
+            .clamp(millis(RECOVERY[0]), millis(RECOVERY[1]))
     }
 
     fn at(self, now: Duration) -> u32 {
-        let borne = u64::from(self.borne);
+        let sustained = u64::from(self.sustained);
         let passed = millis(now.saturating_sub(self.from));
-        let pace = if self.seeks {
+        let pace = if self.doubles {
             let (doublings, part) = (passed / millis(DOUBLING), passed % millis(DOUBLING));
-            let whole = borne << doublings.min(31);
+            let whole = sustained << doublings.min(31);
             whole.saturating_add(whole.saturating_mul(part) / millis(DOUBLING))
         } else {
-            // Beyond twenty times it is a thousand times what was borne.
+            // Beyond twenty times it is a thousand times what was sustained.
             let back = self.back();
             let beyond = i128::from(passed.min(20 * back)) - i128::from(back);
             let back = i128::from(back);
-            let borne = i128::from(borne);
-            let pace = borne + borne * beyond.pow(3) / (CUT_PART * back.pow(3));
+            let sustained = i128::from(sustained);
+            let pace = sustained + sustained * beyond.pow(3) / (CUT_DIVISOR * back.pow(3));
             u64::try_from(pace).unwrap_or(0)
         };
         bounded(pace)
@@ -162,19 +163,19 @@ impl Curve {
 
 impl Stop {
     /// So many pauses came to nothing.
-    const fn is_over(&self) -> bool {
+    const fn pauses_exhausted(&self) -> bool {
         self.pauses > PAUSES
     }
 
     /// Whether messages are tried one by one. One that puts off and does not hang up is let alone after some pauses.
-    fn holds(&self, now: Duration) -> bool {
-        !self.is_over() || self.is_down || now < self.until
+    fn is_probing(&self, now: Duration) -> bool {
+        !self.pauses_exhausted() || self.is_down || now < self.until
     }
 
     /// One more pause.
     fn pause(&mut self, (step, now): (u64, Duration), down_first: Duration, chance: &mut Chance) {
         self.step = step;
-        let wait = (down_first / FIRST_PAUSE_PART).saturating_mul(1 << self.pauses.min(PAUSES));
+        let wait = (down_first / FIRST_PAUSE_DIVISOR).saturating_mul(1 << self.pauses.min(PAUSES));
         self.pauses = self.pauses.saturating_add(1);
         self.until = now.saturating_add(jitter(wait, chance.next()));
     }
@@ -190,18 +191,18 @@ impl Pace {
     pub(crate) fn available(&self, now: Duration) -> usize {
         match self.learned.as_deref() {
             None => usize::MAX,
-            Some(LearnedPace { stop: Some(stop), .. }) if stop.holds(now) => usize::from(stop.until <= now),
+            Some(LearnedPace { stop: Some(stop), .. }) if stop.is_probing(now) => usize::from(stop.until <= now),
             Some(LearnedPace { stop: Some(_), .. }) => usize::MAX,
             Some(learned) => learned.rate.available(now),
         }
     }
 
     /// When the next one may go, if none may now.
-    pub(crate) fn next(&self) -> Duration {
+    pub(crate) fn next_at(&self) -> Duration {
         match self.learned.as_deref() {
             None => Duration::ZERO,
             Some(LearnedPace { stop: Some(stop), .. }) => stop.until,
-            Some(learned) => learned.rate.next(),
+            Some(learned) => learned.rate.next_at(),
         }
     }
 
@@ -215,33 +216,33 @@ impl Pace {
     pub(crate) fn spend(&mut self, now: Duration) {
         let Some(learned) = self.learned.as_deref_mut() else { return };
         if let Some(stop) = &mut learned.stop {
-            if stop.holds(now) {
-                stop.until = now.saturating_add(TRIAL);
+            if stop.is_probing(now) {
+                stop.until = now.saturating_add(STOP_REPLY_MAX);
             }
         } else if let Some(curve) = learned.curve {
             let pace = curve.at(now);
-            learned.rate.hold(Some(pace), BURST, now);
+            learned.rate.set_with_burst(Some(pace), BURST, now);
             learned.rate.spend(now);
-            if pace >= MOST || now.saturating_sub(learned.felt) > UNFELT {
+            if pace >= PACE_MAX || now.saturating_sub(learned.last_limited) > FORGET_AFTER {
                 self.learned = None;
             }
         }
     }
 
     /// The site refuses something: whatever its pace is worth, it is not to be forgotten now.
-    fn is_felt(&mut self, now: Duration) {
+    fn note_limited(&mut self, now: Duration) {
         if let Some(learned) = &mut self.learned {
-            learned.felt = now;
+            learned.last_limited = now;
         }
     }
 
     /// Work waits, and no connection may take it.
-    pub(crate) fn runs_dry(&mut self, now: Duration) {
+    pub(crate) fn note_shortage(&mut self, now: Duration) {
         if let Some(learned) = &mut self.learned
             && learned.stop.is_none()
             && learned.rate.available(now) == 0
         {
-            learned.felt = now;
+            learned.last_limited = now;
         }
     }
 
@@ -256,78 +257,82 @@ impl Pace {
                     stop.until = at.1;
                 }
             }
-            (None, Some(curve)) if went >= curve.step && used > 0 => self.used_up((went, used), curve, at),
+            (None, Some(curve)) if went >= curve.step && used > 0 => self.connection_used_up((went, used), curve, at),
             (None, _) => learned.rate.refund(),
         }
     }
 
     /// A connection that served was used up while there was a pace.
-    fn used_up(&mut self, (went, used): (u64, u32), curve: Curve, at: (u64, Duration)) {
+    fn connection_used_up(&mut self, (went, used): (u64, u32), curve: Curve, at: (u64, Duration)) {
         let Some(learned) = self.learned.as_deref_mut() else { return };
-        learned.felt = at.1;
-        let ends = &mut learned.ends;
-        let is_same = std::mem::replace(&mut ends.used, used) == used && used > 1;
-        let is_soon = learned.helped < HELPED;
-        match &ends.question {
+        learned.last_limited = at.1;
+        let ends = &mut learned.connection_ends;
+        let is_same = std::mem::replace(&mut ends.last_count, used) == used && used > 1;
+        let is_early = learned.accepted_since_cut < EFFECTIVE_CUT;
+        match &ends.trial {
             // The next connection may tell.
             Some(question) if went < question.step || at.1 <= question.until => learned.rate.refund(),
-            _ if ends.by_themselves || is_same || used >= QUOTA_LEAST => learned.rate.refund(),
-            _ if ends.unasked < ends.unasked_most.max(UNASKED[0]) && !(is_soon && ends.vain + 1 >= VAIN_MAX) => {
-                ends.unasked += 1;
-                ends.vain = if is_soon { ends.vain + 1 } else { 0 };
-                let is_vain = ends.vain > 0;
-                self.cuts(is_vain, at);
+            _ if ends.are_unrelated || is_same || used >= QUOTA_LEAST => learned.rate.refund(),
+            _ if ends.cuts_since_trial < ends.cuts_before_trial.max(CUTS_PER_TRIAL[0])
+                && !(is_early && ends.failed_cuts + 1 >= FAILED_CUTS_MAX) =>
+            {
+                ends.cuts_since_trial += 1;
+                ends.failed_cuts = if is_early { ends.failed_cuts + 1 } else { 0 };
+                let is_failed = ends.failed_cuts > 0;
+                self.cut(is_failed, at);
             }
             _ => {
                 let half = Duration::from_millis(500_000 / u64::from(curve.at(at.1)));
-                ends.question = Some(PaceTrial { step: at.0, until: at.1 + half, taken: 0 });
-                ends.unasked = 0;
+                ends.trial = Some(PaceTrial { step: at.0, until: at.1 + half, taken: 0 });
+                ends.cuts_since_trial = 0;
                 learned.rate.refund();
             }
         }
     }
 
     /// One that went at step `went` was taken: that may answer the question why a connection ended.
-    fn answers(&mut self, went: u64, now: Duration) {
+    fn trial_accepted(&mut self, went: u64, now: Duration) {
         let Some(learned) = self.learned.as_deref_mut() else { return };
-        let Some(question) = learned.ends.question.as_mut().filter(|question| went >= question.step) else { return };
+        let Some(question) = learned.connection_ends.trial.as_mut().filter(|question| went >= question.step) else {
+            return;
+        };
         question.taken += 1;
         if now > question.until {
             // It took too long to tell: what did not help before is of no use now.
-            let is_vain = learned.ends.vain + 1 >= VAIN_MAX;
-            learned.ends = ConnectionEnds { by_themselves: is_vain, ..ConnectionEnds::default() };
-            if !is_vain {
-                self.cuts(false, (went, now));
+            let is_failed = learned.connection_ends.failed_cuts + 1 >= FAILED_CUTS_MAX;
+            learned.connection_ends = ConnectionEnds { are_unrelated: is_failed, ..ConnectionEnds::default() };
+            if !is_failed {
+                self.cut(false, (went, now));
             }
-        } else if question.taken >= SHOWN_BY {
-            learned.ends = ConnectionEnds { by_themselves: true, ..ConnectionEnds::default() };
+        } else if question.taken >= TRIAL_ACCEPTED {
+            learned.connection_ends = ConnectionEnds { are_unrelated: true, ..ConnectionEnds::default() };
         } else {
             learned.rate.refund();
         }
     }
 
     /// The first message of a connection was turned away. Whether that answers the question why another one ended: then the pace is cut.
-    fn answers_no(&mut self, at: (u64, Duration)) -> bool {
-        let Some(ends) = self.learned.as_deref_mut().map(|learned| &mut learned.ends) else { return false };
-        if ends.question.take_if(|question| at.1 <= question.until).is_none() {
+    fn trial_refused(&mut self, at: (u64, Duration)) -> bool {
+        let Some(ends) = self.learned.as_deref_mut().map(|learned| &mut learned.connection_ends) else { return false };
+        if ends.trial.take_if(|question| at.1 <= question.until).is_none() {
             return false;
         }
-        ends.unasked_most = (ends.unasked_most * 2).clamp(2 * UNASKED[0], UNASKED[1]);
-        ends.vain = 0;
-        self.cuts(false, at);
+        ends.cuts_before_trial = (ends.cuts_before_trial * 2).clamp(2 * CUTS_PER_TRIAL[0], CUTS_PER_TRIAL[1]);
+        ends.failed_cuts = 0;
+        self.cut(false, at);
         true
     }
 
     /// The pace was too much.
-    fn cuts(&mut self, is_vain: bool, (step, now): (u64, Duration)) {
+    fn cut(&mut self, is_failed: bool, (step, now): (u64, Duration)) {
         let mean = self.mean(now);
         let Some(learned) = self.learned.as_deref_mut() else { return };
         let Some(curve) = &mut learned.curve else { return };
-        (learned.helped, learned.felt) = (0, now);
+        (learned.accepted_since_cut, learned.last_limited) = (0, now);
         let pace = u64::from(curve.at(now));
-        let borne = if is_vain { pace * 3 / 4 } else { pace.min(u64::from(mean) * 4).max(pace / 2) };
-        *curve = Curve { borne: bounded(borne), from: now, step, seeks: false };
-        learned.rate.hold(Some(curve.at(now)), BURST, now);
+        let sustained = if is_failed { pace * 3 / 4 } else { pace.min(u64::from(mean) * 4).max(pace / 2) };
+        *curve = Curve { sustained: bounded(sustained), from: now, step, doubles: false };
+        learned.rate.set_with_burst(Some(curve.at(now)), BURST, now);
         self.history = 0;
     }
 
@@ -338,12 +343,12 @@ impl Pace {
     }
 
     /// One that went at step `went` was taken.
-    pub(crate) fn taken(&mut self, went: u64, now: Duration) {
+    pub(crate) fn accepted(&mut self, went: u64, now: Duration) {
         self.history <<= 1;
         let stop = self.learned.as_ref().and_then(|learned| learned.stop.as_ref());
         match stop {
-            Some(stop) if went >= stop.step => return self.goes_on(went, now),
-            // What was borne is what was taken before the stop.
+            Some(stop) if went >= stop.step => return self.end_stop(went, now),
+            // What was sustained is what was taken before the stop.
             Some(_) => {}
             None if self.taken == 0 || now.saturating_sub(self.last) > MEMORY => {
                 (self.since, self.taken) = (now, 0);
@@ -358,57 +363,57 @@ impl Pace {
         self.last = now;
         self.taken = self.taken.saturating_add(1);
         if let Some(learned) = &mut self.learned {
-            learned.helped = learned.helped.saturating_add(1);
+            learned.accepted_since_cut = learned.accepted_since_cut.saturating_add(1);
         }
-        self.answers(went, now);
+        self.trial_accepted(went, now);
     }
 
     /// One that went at step `went` was put off by words that ask for less.
-    pub(crate) fn put_off(&mut self, went: u64, at: (u64, Duration), down_first: Duration, chance: &mut Chance) {
+    pub(crate) fn deferred(&mut self, went: u64, at: (u64, Duration), down_first: Duration, chance: &mut Chance) {
         self.history = self.history << 1 | 1;
-        self.is_felt(at.1);
+        self.note_limited(at.1);
         let stop = self.learned.as_deref_mut().and_then(|learned| learned.stop.as_mut());
         match stop {
-            Some(stop) if went >= stop.step && stop.holds(at.1) => stop.pause(at, down_first, chance),
+            Some(stop) if went >= stop.step && stop.is_probing(at.1) => stop.pause(at, down_first, chance),
             Some(_) => {}
             None => {
-                let helped = self.learned.as_ref().map(|learned| learned.helped >= HELPED);
-                let is_much = (self.history & LAST_SIX).count_ones() >= PUT_OFF_CUT;
-                if self.history.count_ones() >= PUT_OFF_STOP || is_much && helped == Some(false) {
-                    self.stops(at, down_first, chance);
-                } else if is_much && helped == Some(true) {
-                    self.cuts(false, at);
+                let effective = self.learned.as_ref().map(|learned| learned.accepted_since_cut >= EFFECTIVE_CUT);
+                let is_much = (self.history & LAST_SIX).count_ones() >= DEFERRED_CUT;
+                if self.history.count_ones() >= DEFERRED_STOP || is_much && effective == Some(false) {
+                    self.begin_stop(at, down_first, chance);
+                } else if is_much && effective == Some(true) {
+                    self.cut(false, at);
                 }
             }
         }
     }
 
     /// Whether it took mail until not long ago, and is down for turning it away.
-    pub(crate) fn is_stopped(&self, now: Duration) -> bool {
+    pub(crate) fn is_stop_recent(&self, now: Duration) -> bool {
         let stop = self.learned.as_ref().and_then(|learned| learned.stop.as_ref());
         stop.is_some_and(|stop| now.saturating_sub(stop.began) < STOP_MAX)
     }
 
     /// The first message of a connection was turned away, and the connection with it. Says whether it is enough to wait for the
     /// pace; otherwise the site is down.
-    pub(crate) fn turned_away(&mut self, at: (u64, Duration), down_first: Duration, chance: &mut Chance) -> bool {
-        self.is_felt(at.1);
-        if self.answers_no(at) {
+    pub(crate) fn refused(&mut self, at: (u64, Duration), down_first: Duration, chance: &mut Chance) -> bool {
+        self.note_limited(at.1);
+        if self.trial_refused(at) {
             return true;
         }
         match self.learned.as_deref_mut().and_then(|learned| learned.stop.as_mut()) {
-            Some(stop) if stop.is_over() => {
+            Some(stop) if stop.pauses_exhausted() => {
                 // From here on the site has its own pauses.
                 (stop.is_down, stop.until) = (true, at.1);
                 false
             }
             Some(_) => true,
-            None => self.stops(at, down_first, chance),
+            None => self.begin_stop(at, down_first, chance),
         }
     }
 
     /// It does not take what it took. Nothing is learned of one that took nothing.
-    fn stops(&mut self, at: (u64, Duration), down_first: Duration, chance: &mut Chance) -> bool {
+    fn begin_stop(&mut self, at: (u64, Duration), down_first: Duration, chance: &mut Chance) -> bool {
         let is_recent = self.taken > 0 && at.1.saturating_sub(self.last) <= MEMORY;
         if self.learned.is_none() && !is_recent {
             return false;
@@ -416,25 +421,26 @@ impl Pace {
         let mut stop = Stop { began: at.1, pauses: 0, step: 0, until: at.1, is_down: false };
         stop.pause(at, down_first, chance);
         let learned = self.learned.get_or_insert_default();
-        (learned.stop, learned.ends.question, learned.ends.by_themselves) = (Some(stop), None, false);
+        (learned.stop, learned.connection_ends.trial, learned.connection_ends.are_unrelated) =
+            (Some(stop), None, false);
         self.history = 0;
         true
     }
 
     /// It takes mail again: that is the end of a stop, and the pace is known anew.
-    fn goes_on(&mut self, step: u64, now: Duration) {
+    fn end_stop(&mut self, step: u64, now: Duration) {
         let mean = self.mean(now);
         (self.last, self.taken, self.history) = (now, self.taken.saturating_add(1), 0);
         let Some(mut learned) = self.learned.take() else { return };
         let Some(stop) = learned.stop.take() else { return };
-        if now.saturating_sub(stop.began) > STOP_MAX || stop.is_over() && !stop.is_down {
+        if now.saturating_sub(stop.began) > STOP_MAX || stop.pauses_exhausted() && !stop.is_down {
             return;
         }
         let before = learned.curve.map(|curve| curve.at(stop.began));
         let from = learned.curve.map_or(stop.began, |curve| curve.from);
         let (run, whole) = (stop.began.saturating_sub(from), now.saturating_sub(from));
         let is_short = stop.pauses <= PAUSES_SHORT;
-        let borne = match before {
+        let sustained = match before {
             None => mean,
             // It bears the pace at which it stopped, but for the pause.
             Some(before) if is_short => {
@@ -443,9 +449,11 @@ impl Pace {
             }
             Some(before) => mean.clamp(before / 8, before),
         };
-        let curve = Curve { borne: borne.max(LEAST), from: now, step, seeks: is_short && before.is_none() };
-        (learned.curve, learned.felt, learned.helped, learned.rate) = (Some(curve), now, 0, TokenBucket::default());
-        learned.rate.hold(Some(curve.at(now)), BURST, now);
+        let curve =
+            Curve { sustained: sustained.max(PACE_MIN), from: now, step, doubles: is_short && before.is_none() };
+        (learned.curve, learned.last_limited, learned.accepted_since_cut, learned.rate) =
+            (Some(curve), now, 0, TokenBucket::default());
+        learned.rate.set_with_burst(Some(curve.at(now)), BURST, now);
         learned.rate.spend(now);
         self.learned = Some(learned);
     }
@@ -456,7 +464,7 @@ fn millis(time: Duration) -> u64 {
 }
 
 fn bounded(pace: u64) -> u32 {
-    u32::try_from(pace).unwrap_or(MOST).clamp(LEAST, MOST)
+    u32::try_from(pace).unwrap_or(PACE_MAX).clamp(PACE_MIN, PACE_MAX)
 }
 
 #[cfg(test)]
@@ -471,15 +479,15 @@ mod tests {
     proptest! {
         #[test]
         fn a_curve_only_grows_and_stays_within_its_bounds(
-            borne in LEAST..=MOST,
-            seeks in any::<bool>(),
+            sustained in PACE_MIN..=PACE_MAX,
+            doubles in any::<bool>(),
             mut ms in prop::collection::vec(0_u64..4_000_000, 1..50),
         ) {
-            let curve = Curve { borne, from: START, step: 0, seeks };
+            let curve = Curve { sustained, from: START, step: 0, doubles };
             ms.sort_unstable();
             let paces: Vec<u32> = ms.iter().map(|ms| curve.at(START + Duration::from_millis(*ms))).collect();
-            prop_assert!(paces.is_sorted() && paces.iter().all(|pace| (LEAST..=MOST).contains(pace)), "{paces:?}");
-            prop_assert!(curve.at(Duration::MAX) >= borne && curve.at(Duration::ZERO) <= borne);
+            prop_assert!(paces.is_sorted() && paces.iter().all(|pace| (PACE_MIN..=PACE_MAX).contains(pace)), "{paces:?}");
+            prop_assert!(curve.at(Duration::MAX) >= sustained && curve.at(Duration::ZERO) <= sustained);
         }
 
         /// Whatever happens, at all times one message may go within 75 seconds: nothing is stuck.
@@ -492,14 +500,14 @@ mod tests {
                 let went = if is_old { step / 2 } else { step };
                 match op {
                     0 | 1 if pace.available(now) > 0 => pace.spend(now),
-                    0 | 1 => pace.runs_dry(now),
-                    2 => pace.taken(went, now),
-                    3 => pace.put_off(went, (step, now), DOWN_FIRST, &mut chance),
-                    4 => drop(pace.turned_away((step, now), DOWN_FIRST, &mut chance)),
+                    0 | 1 => pace.note_shortage(now),
+                    2 => pace.accepted(went, now),
+                    3 => pace.deferred(went, (step, now), DOWN_FIRST, &mut chance),
+                    4 => drop(pace.refused((step, now), DOWN_FIRST, &mut chance)),
                     _ => pace.give_back((went, u32::from(is_old)), (step, now)),
                 }
                 if pace.available(now) == 0 {
-                    let next = pace.next();
+                    let next = pace.next_at();
                     prop_assert!(next > now && next <= now + Duration::from_secs(75), "{:?}: {pace:?}", next - now);
                     prop_assert!(pace.available(next) > 0, "{pace:?}");
                 }
@@ -513,9 +521,9 @@ mod tests {
         for step in 0..10_000_u32 {
             let now = START + Duration::from_millis(5) * step;
             if step % 10 == 7 {
-                pace.put_off(step.into(), (step.into(), now), DOWN_FIRST, &mut chance);
+                pace.deferred(step.into(), (step.into(), now), DOWN_FIRST, &mut chance);
             } else {
-                pace.taken(step.into(), now);
+                pace.accepted(step.into(), now);
             }
             assert_eq!(pace.available(now), usize::MAX, "{pace:?}");
         }
@@ -523,11 +531,11 @@ mod tests {
 
     #[test]
     fn a_cut_is_an_eighth_back_in_half_a_minute_and_ten_times_as_much_in_three() {
-        let curve = Curve { borne: 1_000, from: START, step: 0, seeks: false };
+        let curve = Curve { sustained: 1_000, from: START, step: 0, doubles: false };
         let at = |seconds| curve.at(START + Duration::from_secs(seconds));
         assert_eq!([at(0), at(15), at(30), at(60), at(90)], [875, 985, 1_000, 1_125, 2_000]);
         assert!(at(165) > 10_000 && at(330) > 100_000);
-        let slow = Curve { borne: 100, ..curve };
+        let slow = Curve { sustained: 100, ..curve };
         assert_eq!((slow.at(START), slow.at(START + Duration::from_secs(80))), (88, 100));
     }
 }

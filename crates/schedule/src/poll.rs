@@ -26,13 +26,13 @@ pub(crate) enum TimerKey {
 pub(crate) struct DirtyQueue(VecDeque<TimerKey>);
 
 impl DirtyQueue {
-    pub(crate) fn destination(&mut self, destination: &mut Destination) {
+    pub(crate) fn add_destination(&mut self, destination: &mut Destination) {
         if !std::mem::replace(&mut destination.is_dirty, true) {
             self.0.push_back(TimerKey::Destination(destination.id));
         }
     }
 
-    pub(crate) fn site(&mut self, id: SiteId, site: &mut Site) {
+    pub(crate) fn add_site(&mut self, id: SiteId, site: &mut Site) {
         if !std::mem::replace(&mut site.is_dirty, true) {
             self.0.push_back(TimerKey::Site(id));
         }
@@ -46,23 +46,24 @@ impl Scheduler {
             if let Some(action) = self.actions.pop_front() {
                 return Some(action);
             }
-            self.fire(now);
-            self.pool.ripen(now);
-            let room = self.ask().or_else(|| self.make_room(Lane::Fast)).or_else(|| self.make_room(Lane::Slow));
-            let urgent = room.or_else(|| self.call_off(now));
+            self.fire_timers(now);
+            self.pool.end_lingering(now);
+            let room =
+                self.next_resolve().or_else(|| self.make_room(Lane::Fast)).or_else(|| self.make_room(Lane::Slow));
+            let urgent = room.or_else(|| self.cancel_ungreeted(now));
             if urgent.is_some() {
                 return urgent;
             }
             let lanes = if self.budget.is_shared() {
-                self.stands.turns()
+                self.wait_queue.lane_order()
             } else if self.pool.count(Lane::Slow) == 0 {
                 // Those that lag hold places of all: it is not to wait for the end of them.
                 [Lane::Slow, Lane::Fast]
             } else {
                 [Lane::Fast, Lane::Slow]
             };
-            let fed = lanes.into_iter().find_map(|lane| self.feed(lane)).map(TimerKey::Site);
-            let next = fed.map_or_else(|| self.marks.0.pop_front(), Some)?;
+            let fed = lanes.into_iter().find_map(|lane| self.grant(lane)).map(TimerKey::Site);
+            let next = fed.map_or_else(|| self.dirty.0.pop_front(), Some)?;
             let action = match next {
                 TimerKey::Destination(id) => self.serve_destination(id, now),
                 TimerKey::Site(id) => self.serve_site(id, now),
@@ -78,13 +79,13 @@ impl Scheduler {
     #[must_use]
     pub fn wake_at(&self) -> Option<Duration> {
         let timer = self.timers.first().map(|&(at, _)| at);
-        let is_short = self.wanted(Lane::Fast) + self.wanted(Lane::Slow) > 0;
-        let rests = if is_short { self.pool.ripens_at() } else { None };
-        timer.into_iter().chain(rests).chain(self.overstays().map(|(at, _)| at)).min()
+        let is_short = self.waiting_count(Lane::Fast) + self.waiting_count(Lane::Slow) > 0;
+        let rests = if is_short { self.pool.next_linger_end() } else { None };
+        timer.into_iter().chain(rests).chain(self.next_cancel().map(|(at, _)| at)).min()
     }
 
     /// DirtyQueue those whose time has come.
-    fn fire(&mut self, now: Duration) {
+    fn fire_timers(&mut self, now: Duration) {
         while let Some(&(at, who)) = self.timers.first()
             && at <= now
         {
@@ -93,13 +94,13 @@ impl Scheduler {
                 TimerKey::Destination(id) => {
                     if let Some(destination) = self.destinations.get_mut(&id) {
                         destination.timer = None;
-                        self.marks.destination(destination);
+                        self.dirty.add_destination(destination);
                     }
                 }
                 TimerKey::Site(id) => {
                     if let Some(site) = self.sites.get_mut(&id) {
                         site.timer = None;
-                        self.marks.site(id, site);
+                        self.dirty.add_site(id, site);
                     }
                 }
             }
@@ -107,42 +108,42 @@ impl Scheduler {
     }
 
     /// If the budget has a connection, takes the first out of the line, to be asked at once whether it still wants one.
-    fn feed(&mut self, lane: Lane) -> Option<SiteId> {
+    fn grant(&mut self, lane: Lane) -> Option<SiteId> {
         if !self.pool.may_open(lane, &self.budget) {
             return None;
         }
-        let id = self.next_in_line(lane)?;
-        let stand = self.sites.get_mut(&id)?.stand.take()?;
-        self.stands.remove(id, &stand);
-        self.stands.has_turn(&stand);
+        let id = self.next_waiter(lane)?;
+        let waiter = self.sites.get_mut(&id)?.waiter.take()?;
+        self.wait_queue.remove(id, &waiter);
+        self.wait_queue.granted(&waiter);
         Some(id)
     }
 
     /// Whose turn it is when a lane has a place. One of the slow lane that nobody there waits for is lent to a probe of the fast
     /// lane if that is full.
-    fn next_in_line(&self, lane: Lane) -> Option<SiteId> {
-        let own = self.stands.first(lane, self.room_for_quiet() > 0);
+    fn next_waiter(&self, lane: Lane) -> Option<SiteId> {
+        let own = self.wait_queue.next(lane, self.retry_room() > 0);
         let lends = lane == Lane::Slow && self.pool.is_full(Lane::Fast, &self.budget);
-        own.or_else(|| if lends { self.stands.first_probe(Lane::Fast) } else { None })
+        own.or_else(|| if lends { self.wait_queue.next_probe(Lane::Fast) } else { None })
     }
 
     /// Whether one in line would have its turn now.
     fn is_next(&self, who: TimerKey) -> bool {
         let TimerKey::Site(id) = who else { return false };
         let is_first =
-            |lane| self.pool.may_open(lane, &self.budget) && self.next_in_line(lane).is_some_and(|first| first == id);
+            |lane| self.pool.may_open(lane, &self.budget) && self.next_waiter(lane).is_some_and(|first| first == id);
         is_first(Lane::Fast) || is_first(Lane::Slow)
     }
 
     /// ResolveState where the mail of the next one in line goes.
-    fn ask(&mut self) -> Option<Action> {
-        while self.asked < self.settings.resolves_max.max(1) {
-            let id = self.pressing.pop_front().or_else(|| self.asking.pop_front())?;
+    fn next_resolve(&mut self) -> Option<Action> {
+        while self.resolves_pending < self.settings.resolves_max.max(1) {
+            let id = self.urgent_resolves.pop_front().or_else(|| self.normal_resolves.pop_front())?;
             if let Some(destination) = self.destinations.get_mut(&id)
-                && destination.asks == ResolveState::Queued
+                && destination.resolve_state == ResolveState::Queued
             {
-                destination.asks = ResolveState::Pending;
-                self.asked += 1;
+                destination.resolve_state = ResolveState::Pending;
+                self.resolves_pending += 1;
                 return Some(Action::Resolve { destination: id });
             }
         }
@@ -151,7 +152,7 @@ impl Scheduler {
 
     /// Closes a connection if its place is needed: an idle one, or one that lags.
     fn make_room(&mut self, lane: Lane) -> Option<Action> {
-        let wanted = self.wanted(lane);
+        let wanted = self.waiting_count(lane);
         let (count, most) = (self.pool.count(lane), self.budget.of(lane));
         let (all, all_most) = (self.pool.counted(), self.budget.all);
         let connection = if wanted == 0 {
@@ -162,7 +163,7 @@ impl Scheduler {
         } else if all >= all_most {
             let is_coming = self.pool.all_ending() + all_most >= wanted + all;
             let lags = |pool: &mut crate::pool::ConnectionPool| {
-                if lane == Lane::Fast { pool.call_off(all_most) } else { None }
+                if lane == Lane::Fast { pool.cancel_lagging(all_most) } else { None }
             };
             if is_coming { None } else { self.pool.any_idle().or_else(|| lags(&mut self.pool)) }
         } else {
@@ -171,31 +172,31 @@ impl Scheduler {
         let found = self.pool.get(connection)?;
         let (id, phase) = (found.site, if found.phase.is_opening() { Phase::Dropping } else { Phase::Closing });
         let site = self.sites.get_mut(&id)?;
-        self.pool.turn(connection, phase, &mut site.counts, &mut site.idle);
+        self.pool.set_phase(connection, phase, &mut site.counts, &mut site.idle);
         Some(Action::Close(connection))
     }
 
     /// Connections of a lane that are waited for and may be opened once there is a place.
-    fn wanted(&self, lane: Lane) -> usize {
-        self.stands.len(lane) + self.stands.quiet(lane).min(self.room_for_quiet())
+    fn waiting_count(&self, lane: Lane) -> usize {
+        self.wait_queue.len(lane) + self.wait_queue.retries(lane).min(self.retry_room())
     }
 
     /// How many more of the fast lane may be opening to sites that were quiet before.
-    fn room_for_quiet(&self) -> usize {
-        self.budget.quiet.saturating_sub(self.quiet.again())
+    fn retry_room(&self) -> usize {
+        self.budget.retries.saturating_sub(self.greeting_timer.retries())
     }
 
     /// Calls off a connection that has been quiet for longer than hosts usually are, if somebody waits for its place.
-    fn call_off(&mut self, now: Duration) -> Option<Action> {
-        while let Some((_, connection)) = self.overstays().filter(|(at, _)| *at <= now) {
-            let (called_off, _) = self.quiet.ends(connection)?;
+    fn cancel_ungreeted(&mut self, now: Duration) -> Option<Action> {
+        while let Some((_, connection)) = self.next_cancel().filter(|(at, _)| *at <= now) {
+            let (cancels, _) = self.greeting_timer.stop(connection)?;
             let id = self.pool.get(connection)?.site;
             let site = self.sites.get_mut(&id)?;
             // If another connection of the site was greeted meanwhile, this one has its time.
-            if site.counts.live() == 0 {
-                site.called_off = site.called_off.max(called_off + 1);
-                self.pool.turn(connection, Phase::Dropping, &mut site.counts, &mut site.idle);
-                self.marks.site(id, site);
+            if site.counts.greeted() == 0 {
+                site.cancels = site.cancels.max(cancels + 1);
+                self.pool.set_phase(connection, Phase::Dropping, &mut site.counts, &mut site.idle);
+                self.dirty.add_site(id, site);
                 return Some(Action::Close(connection));
             }
         }
@@ -203,8 +204,8 @@ impl Scheduler {
     }
 
     /// Which quiet connection is to give its place away next, and when.
-    fn overstays(&self) -> Option<(Duration, ConnectionId)> {
-        let others = self.stands.len(Lane::Fast);
+    fn next_cancel(&self) -> Option<(Duration, ConnectionId)> {
+        let others = self.wait_queue.len(Lane::Fast);
         let (count, most) = (self.pool.count(Lane::Fast), self.budget.fast);
         let (all, all_most) = (self.pool.counted(), self.budget.all);
         let is_coming = if count >= most {
@@ -213,40 +214,44 @@ impl Scheduler {
             self.pool.all_ending() + all_most >= others + all
         };
         if others > 0 && !is_coming && (count >= most || all >= all_most) {
-            return self.quiet.first(false);
+            return self.greeting_timer.next_timeout(false);
         }
-        if self.stands.quiet(Lane::Fast) > 0 && self.room_for_quiet() == 0 { self.quiet.first(true) } else { None }
+        if self.wait_queue.retries(Lane::Fast) > 0 && self.retry_room() == 0 {
+            self.greeting_timer.next_timeout(true)
+        } else {
+            None
+        }
     }
 
     /// Gives what a marked destination wants.
     fn serve_destination(&mut self, id: DestinationId, now: Duration) -> Option<Action> {
-        self.tell_of_times(id, now);
+        self.send_notices(id, now);
         let destination = self.destinations.get_mut(&id)?;
         destination.is_dirty = false;
         let mut site = site_of(&mut self.sites, destination);
-        if destination.wants_place(site.as_deref(), now) {
-            destination.asks = ResolveState::Queued;
-            let line = if destination.is_pressing() { &mut self.pressing } else { &mut self.asking };
-            line.push_back(id);
+        if destination.wants_resolve(site.as_deref(), now) {
+            destination.resolve_state = ResolveState::Queued;
+            let queue = if destination.is_urgent() { &mut self.urgent_resolves } else { &mut self.normal_resolves };
+            queue.push_back(id);
         }
-        let room = destination.room(site.as_deref(), &self.settings, now);
+        let room = destination.scan_room(site.as_deref(), &self.settings, now);
         if let Some((after, limit)) = destination.next_page(&room, now) {
             if let Some(site) = site {
-                site.walkers += 1;
-                destination.walks_at = destination.site;
+                site.pages_pending += 1;
+                destination.scan_site = destination.site;
             }
-            self.marks.destination(destination);
+            self.dirty.add_destination(destination);
             return Some(Action::Load { destination: id, after, limit });
         }
         if let (Some(site), Some(at)) = (site.as_deref_mut(), destination.site)
-            && destination.waits_at != Some(at)
-            && destination.wants_room(&room, now)
+            && destination.waiting_site != Some(at)
+            && destination.waits_for_room(&room, now)
         {
-            destination.waits_at = Some(at);
-            site.waiting.push_back(id);
-            self.marks.site(at, site);
+            destination.waiting_site = Some(at);
+            site.scans_waiting.push_back(id);
+            self.dirty.add_site(at, site);
         }
-        let is_over = destination.is_empty() && !destination.lingers(site.as_deref(), now);
+        let is_over = destination.is_unused() && !destination.is_kept(site.as_deref(), now);
         let next = if is_over { None } else { destination.next_event(site.as_deref(), &self.settings, now) };
         if next != destination.timer {
             if let Some(before) = destination.timer {
@@ -257,12 +262,12 @@ impl Scheduler {
         }
         if is_over {
             if let (Some(site), Some(at)) = (site, destination.site) {
-                site.members -= 1;
-                self.marks.site(at, site);
+                site.destinations -= 1;
+                self.dirty.add_site(at, site);
             }
             self.names.remove(&destination.name);
             self.destinations.remove(&id);
-            self.share();
+            self.update_ready_quota();
         }
         None
     }
@@ -271,15 +276,15 @@ impl Scheduler {
     fn serve_site(&mut self, id: SiteId, now: Duration) -> Option<Action> {
         let site = self.sites.get_mut(&id)?;
         site.is_dirty = false;
-        if site.has_walk_room(&self.settings, now) {
+        if site.has_scan_room(&self.settings, now) {
             // One at a time: it may take all the room.
-            while let Some(next) = site.waiting.pop_front() {
+            while let Some(next) = site.scans_waiting.pop_front() {
                 if let Some(destination) = self.destinations.get_mut(&next)
-                    && destination.waits_at == Some(id)
+                    && destination.waiting_site == Some(id)
                 {
-                    destination.waits_at = None;
-                    self.marks.destination(destination);
-                    self.marks.site(id, site);
+                    destination.waiting_site = None;
+                    self.dirty.add_destination(destination);
+                    self.dirty.add_site(id, site);
                     break;
                 }
             }
@@ -287,59 +292,59 @@ impl Scheduler {
         if site.wants_wake(now)
             && let Some(&connection) = site.idle.last()
         {
-            self.pool.turn(connection, Phase::Awake, &mut site.counts, &mut site.idle);
+            self.pool.set_phase(connection, Phase::Awake, &mut site.counts, &mut site.idle);
             if let Some(found) = self.pool.get_mut(connection) {
-                found.woken = Some(now);
+                found.woken_at = Some(now);
             }
-            self.marks.site(id, site);
+            self.dirty.add_site(id, site);
             return Some(Action::Wake(connection));
         }
-        let wants = site.wants_connection(&self.settings, self.late, now);
-        let want = site.want();
+        let wants = site.wants_connection(&self.settings, self.overload, now);
+        let want = site.wait_kind();
         // As `ConnectionWaitQueue::first` has it: who is taken out of the line must not come back to the same place.
-        let has_room = want != WaitKind::Retry || self.budget.quiet > self.quiet.again();
-        let place = self.pool.place(site.lane, want == WaitKind::Probe, &self.budget).filter(|_| wants && has_room);
-        let stand = (wants && place.is_none()).then(|| {
+        let has_room = want != WaitKind::Retry || self.budget.retries > self.greeting_timer.retries();
+        let place = self.pool.lane_for(site.lane, want == WaitKind::Probe, &self.budget).filter(|_| wants && has_room);
+        let waiter = (wants && place.is_none()).then(|| {
             let since = *site.wants_since.get_or_insert(now);
-            Waiter { lane: site.lane, want, at: site.stands_at(since) }
+            Waiter { lane: site.lane, want, at: site.wait_key(since) }
         });
-        if stand != site.stand {
-            if let Some(before) = site.stand.take() {
-                self.stands.remove(id, &before);
+        if waiter != site.waiter {
+            if let Some(before) = site.waiter.take() {
+                self.wait_queue.remove(id, &before);
             }
-            if let Some(stand) = &stand {
-                self.stands.insert(id, stand);
+            if let Some(waiter) = &waiter {
+                self.wait_queue.insert(id, waiter);
             }
-            site.stand = stand;
+            site.waiter = waiter;
         }
-        if stand.is_none() {
+        if waiter.is_none() {
             site.wants_since = None;
         }
         if let Some(place) = place {
             self.step += 1;
             let (lane, is_probe) = (site.lane, site.down.is_some());
             let connection = self.pool.open(id, &mut site.counts, place, is_probe, self.step);
-            if lane == Lane::Fast && !is_probe && site.counts.live() == 0 {
-                self.quiet.opens(connection, site.called_off, now);
+            if lane == Lane::Fast && !is_probe && site.counts.greeted() == 0 {
+                self.greeting_timer.start(connection, site.cancels, now);
             }
             // To the end of the line: others are served before it opens a second connection.
-            self.marks.site(id, site);
+            self.dirty.add_site(id, site);
             return Some(Action::Open { site: id, connection, lane });
         }
-        self.rest(id, now);
+        self.finish_site(id, now);
         None
     }
 
     /// Forgets a site that wants nothing and has nothing, or sets its timer.
-    fn rest(&mut self, id: SiteId, now: Duration) {
+    fn finish_site(&mut self, id: SiteId, now: Duration) {
         let Some(site) = self.sites.get_mut(&id) else { return };
         let is_over = site.is_empty(now);
-        let next = if is_over { None } else { site.next_event(&self.settings, self.late, now) };
+        let next = if is_over { None } else { site.next_event(&self.settings, self.overload, now) };
         // While it is busy a timer that is early stands: it would be moved with each message.
-        let stands = !is_over
-            && site.counts.live() > 0
+        let keeps_timer = !is_over
+            && site.counts.greeted() > 0
             && site.timer.is_some_and(|at| at > now && next.is_none_or(|next| at <= next));
-        if next != site.timer && !stands {
+        if next != site.timer && !keeps_timer {
             if let Some(before) = site.timer {
                 self.timers.remove(&(before, TimerKey::Site(id)));
             }
@@ -356,52 +361,52 @@ impl Scheduler {
     pub(crate) fn must_close(&self, connection: ConnectionId, now: Duration) -> bool {
         let Some(found) = self.pool.get(connection) else { return true };
         let Some(site) = self.sites.get(&found.site) else { return true };
-        let is_over = match found.purse {
-            BudgetKind::Fast => self.is_over(Lane::Fast, found, site, now),
-            BudgetKind::Slow => self.is_over(Lane::Slow, found, site, now),
-            BudgetKind::Silent => self.is_guest_over(found, site.lane, now),
+        let is_over = match found.budget_kind {
+            BudgetKind::Fast => self.exceeds_share(Lane::Fast, found, site, now),
+            BudgetKind::Slow => self.exceeds_share(Lane::Slow, found, site, now),
+            BudgetKind::Silent => self.must_leave_lane(found, site.lane, now),
             BudgetKind::Extra => self.pool.counted() - self.pool.all_closing() > self.budget.all,
         };
         is_over || is_used_up(found, site)
     }
 
     /// Whether a connection that came back to a full lane is to end: others need places, and it had its turn.
-    fn is_guest_over(&self, connection: &Connection, lane: Lane, now: Duration) -> bool {
-        !connection.is_silent && self.had_turn(connection, now) && self.is_short(lane)
+    fn must_leave_lane(&self, connection: &Connection, lane: Lane, now: Duration) -> bool {
+        !connection.is_silent && self.used_time_slice(connection, now) && self.is_short_of_places(lane)
     }
 
     /// A connection that was silent asks for work: it is of its lane again, if that has a place.
-    pub(crate) fn comes_back(&mut self, connection: ConnectionId) {
-        let is_back = |found: &&Connection| found.purse == BudgetKind::Silent && !found.is_silent;
+    pub(crate) fn return_from_silence(&mut self, connection: ConnectionId) {
+        let is_back = |found: &&Connection| found.budget_kind == BudgetKind::Silent && !found.is_silent;
         let Some(found) = self.pool.get(connection).filter(is_back) else { return };
         let Some(site) = self.sites.get(&found.site).filter(|site| !is_used_up(found, site)) else { return };
-        self.pool.returns(connection, site.lane, &self.budget);
+        self.pool.return_to_lane(connection, site.lane, &self.budget);
     }
 
     /// Whether more want a place of a lane than are about to have one, and none is idle.
-    fn is_short(&self, lane: Lane) -> bool {
-        self.wanted(lane) > self.pool.closing(lane) && self.pool.longest_idle(lane).is_none()
+    fn is_short_of_places(&self, lane: Lane) -> bool {
+        self.waiting_count(lane) > self.pool.closing(lane) && self.pool.longest_idle(lane).is_none()
     }
 
-    fn had_turn(&self, connection: &Connection, now: Duration) -> bool {
-        now >= connection.greeted.saturating_add(self.settings.turn)
+    fn used_time_slice(&self, connection: &Connection, now: Duration) -> bool {
+        now >= connection.greeted_at.saturating_add(self.settings.time_slice)
     }
 
     /// Whether a lane has more than its budget, or a site more of it than is fair.
-    fn is_over(&self, lane: Lane, connection: &Connection, site: &Site, now: Duration) -> bool {
+    fn exceeds_share(&self, lane: Lane, connection: &Connection, site: &Site, now: Duration) -> bool {
         let (count, closing, most) = (self.pool.count(lane), self.pool.closing(lane), self.budget.of(lane));
         // TimerKey has two connections more than the first in line gives one up, and who had his turn if that one has none; but not before
-        // it had a job, and not for one before whom its site would stand the moment after.
-        let had_turn = self.had_turn(connection, now);
-        let first = self.stands.first(lane, self.room_for_quiet() > 0).and_then(|first| self.sites.get(&first));
+        // it had a job, and not for one before whom its site would waiter the moment after.
+        let had_slice = self.used_time_slice(connection, now);
+        let first = self.wait_queue.next(lane, self.retry_room() > 0).and_then(|first| self.sites.get(&first));
         let goes_before =
-            |stand: &Waiter| stand.want != WaitKind::Extra && site.open() > 1 || stand.at <= site.stands_at(now);
-        let gives_way = connection.taken > 0
+            |waiter: &Waiter| waiter.want != WaitKind::Extra && site.open() > 1 || waiter.at <= site.wait_key(now);
+        let gives_way = connection.jobs_taken > 0
             && count >= most
-            && self.is_short(lane)
+            && self.is_short_of_places(lane)
             && first.is_some_and(|first| {
-                (site.open() >= 2 + first.open() || had_turn && first.open() == 0)
-                    && first.stand.as_ref().is_some_and(goes_before)
+                (site.open() >= 2 + first.open() || had_slice && first.open() == 0)
+                    && first.waiter.as_ref().is_some_and(goes_before)
             });
         count - closing > most || gives_way
     }
@@ -410,7 +415,7 @@ impl Scheduler {
 /// Whether a connection ends before its next job, whoever needs its place.
 fn is_used_up(connection: &Connection, site: &Site) -> bool {
     connection.phase == Phase::Closing
-        || connection.taken >= site.limits.messages_per_connection.max(1)
+        || connection.jobs_taken >= site.limits.messages_per_connection.max(1)
         || site.has_too_many()
         || site.doubts(connection)
 }

@@ -1,12 +1,12 @@
 //! Connections of all sites, and the budgets they share.
 //!
 //! A connection is *opening* until it is greeted, then *awake* (about to ask for work), *busy* (it got a job and will ask
-//! again when it can), *idle* (it asked and got nothing; only a wake brings it back) or *closing*; one that is to close before it is
+//! again when it can), *idle* (it asked and got nothing; only a wake brings it back) or *closing*; one that is to close source it is
 //! greeted is *dropping*. All of them count until
-//! they are over, each in one *purse*: those of the fast lane, those of the slow lane, *silent* ones, which were of the
+//! they are over, each in one *kind*: those of the fast lane, those of the slow lane, *silent* ones, which were of the
 //! fast lane until their peer said nothing for a while in a transaction, and *extra* ones, which were so until they lagged. So what
-//! hangs takes no place from what is fast. Silent ones have a bound of their own; all others together have one too, and beyond
-//! it those that have lagged for longest are called off: first those whose peer has no whole message, which would be taken
+//! hangs takes no number from what is fast. Silent ones have a bound of their own; all others together have one too, and beyond
+//! it those that have lagged for longest are called off: first those whose peer has no cancellable_whole message, which would be taken
 //! twice. Those that may have one stay among the silent ones as long as there is room, and beyond that keep up to half of all places.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -67,15 +67,15 @@ pub(crate) struct ConnectionBudget {
     pub(crate) all: usize,
     /// Beside all these, with peers that say nothing in a transaction.
     pub(crate) silent: usize,
-    /// Of the fast lane, for sites that were quiet when they were asked before.
-    pub(crate) quiet: usize,
+    /// Of the fast lane, for sites that were retries when they were asked source.
+    pub(crate) retries: usize,
 }
 
 impl ConnectionBudget {
     pub(crate) fn new(connections_max: usize, silent: usize) -> Self {
         let slow = (connections_max / 10).max(1);
         let fast = connections_max.saturating_sub(slow).max(1);
-        Self { fast, slow, all: connections_max.max(1), silent, quiet: (fast / 2).max(1) }
+        Self { fast, slow, all: connections_max.max(1), silent, retries: (fast / 2).max(1) }
     }
 
     /// Whether the lanes share what is too little for both, and take turns.
@@ -100,8 +100,8 @@ pub(crate) struct InFlightJob {
     pub(crate) first: Part,
     pub(crate) others: Vec<Part>,
     /// When it was taken, by the scheduler's count of steps.
-    pub(crate) taken: u64,
-    /// It was lost before, or is of a list: nothing goes behind it.
+    pub(crate) started_at_step: u64,
+    /// It was lost source, or is of a list: nothing goes behind it.
     pub(crate) is_alone: bool,
     /// No answer came; whether its recipients are to be tried one by one.
     pub(crate) lost: Option<bool>,
@@ -118,50 +118,50 @@ impl InFlightJob {
 pub(crate) struct Connection {
     pub(crate) site: SiteId,
     pub(crate) phase: Phase,
-    pub(crate) purse: BudgetKind,
+    pub(crate) budget_kind: BudgetKind,
     /// What it has, in the order taken.
-    pub(crate) flights: VecDeque<InFlightJob>,
+    pub(crate) in_flight: VecDeque<InFlightJob>,
     /// Jobs it was given.
-    pub(crate) taken: u32,
+    pub(crate) jobs_taken: u32,
     /// Jobs of it that were answered.
-    pub(crate) served: u32,
+    pub(crate) jobs_answered: u32,
     /// A job of it was lost.
     pub(crate) has_lost: bool,
-    /// One of them may itself be why: that it was lost is not held against a site that answered others.
+    /// One of them may itself be why: that it was lost is not used against a site that answered others.
     pub(crate) is_excused: bool,
-    /// The first of its jobs is whole and has no answer: nothing goes behind it.
-    pub(crate) stalls: bool,
+    /// The first of its jobs is cancellable_whole and has no answer: nothing goes behind it.
+    pub(crate) is_stalled: bool,
     /// Nothing came of it for a while, and nothing goes behind it.
     pub(crate) is_silent: bool,
     /// When it was woken, until it asks for work.
-    pub(crate) woken: Option<Duration>,
+    pub(crate) woken_at: Option<Duration>,
     /// It was told once that there is nothing to do.
-    pub(crate) idled: bool,
+    pub(crate) was_idle: bool,
     /// It was opened to see whether a site is up again.
     pub(crate) probe: bool,
     /// When it was opened, by the scheduler's count of steps.
-    pub(crate) opened: u64,
+    pub(crate) opened_at_step: u64,
     /// When it was greeted: its turn begins.
-    pub(crate) greeted: Duration,
-    /// Its place among those that may be closed for others.
-    spare: Option<u64>,
-    /// And until when it is not; fixed while it has such a place.
-    rests_until: Duration,
+    pub(crate) greeted_at: Duration,
+    /// Its number among those that may be closed for others.
+    idle_number: Option<u64>,
+    /// And until when it is not; fixed while it has such a number.
+    lingers_until: Duration,
     /// It has waited for longer than the fast lane allows since its last job was answered.
-    pub(crate) lagged: bool,
+    pub(crate) has_lagged: bool,
     /// It lags, and its host alone: its site may have another one instead.
-    pub(crate) is_apart: bool,
-    /// Its place among those that lag and can be called off.
-    lags: Option<u64>,
-    /// Its place among those that lag and are silent ones still; whether its peer may have a whole message, and when.
-    stays: Option<(bool, u64)>,
+    pub(crate) is_at_bad_host: bool,
+    /// Its number among those that lag and can be called off.
+    cancel_number: Option<u64>,
+    /// Its number among those that lag and are silent ones still; whether its peer may have a cancellable_whole message, and when.
+    silent_number: Option<(bool, u64)>,
 }
 
 impl Connection {
-    /// Has nothing to do, and keeps its place until then; zero: it does not.
-    pub(crate) const fn rests(&mut self, until: Duration) {
-        if self.spare.is_none() {
-            self.rests_until = until;
+    /// Has nothing to do, and keeps its number until then; zero: it does not.
+    pub(crate) const fn set_linger(&mut self, until: Duration) {
+        if self.idle_number.is_none() {
+            self.lingers_until = until;
         }
     }
 }
@@ -175,20 +175,20 @@ pub(crate) struct PhaseCounts {
     pub(crate) idle: u32,
     pub(crate) closing: u32,
     /// Those of all these that hang at a bad host while another can be tried.
-    pub(crate) apart: u32,
+    pub(crate) at_bad_host: u32,
     /// The others of them that stall.
-    pub(crate) stalling: u32,
+    pub(crate) stalled: u32,
 }
 
 impl PhaseCounts {
     /// Changes whether a connection stalls, or is apart.
-    pub(crate) fn sets(&mut self, connection: &mut Connection, change: impl FnOnce(&mut Connection)) {
-        let of = |one: &Connection| (u32::from(one.stalls && !one.is_apart), u32::from(one.is_apart));
+    pub(crate) fn update(&mut self, connection: &mut Connection, change: impl FnOnce(&mut Connection)) {
+        let of = |one: &Connection| (u32::from(one.is_stalled && !one.is_at_bad_host), u32::from(one.is_at_bad_host));
         let (stalled, was_apart) = of(connection);
         change(connection);
         let (stalls, is_apart) = of(connection);
-        self.stalling = self.stalling + stalls - stalled;
-        self.apart = self.apart + is_apart - was_apart;
+        self.stalled = self.stalled + stalls - stalled;
+        self.at_bad_host = self.at_bad_host + is_apart - was_apart;
     }
 
     fn of(&mut self, phase: Phase) -> &mut u32 {
@@ -201,12 +201,12 @@ impl PhaseCounts {
         }
     }
 
-    pub(crate) const fn all(&self) -> u32 {
-        self.live() + self.opening
+    pub(crate) const fn total(&self) -> u32 {
+        self.greeted() + self.opening
     }
 
     /// Greeted and not over.
-    pub(crate) const fn live(&self) -> u32 {
+    pub(crate) const fn greeted(&self) -> u32 {
         self.staying() + self.closing
     }
 
@@ -216,13 +216,13 @@ impl PhaseCounts {
     }
 }
 
-/// Connections of one purse.
+/// Connections of one kind.
 #[derive(Debug, Default)]
 struct BudgetUse {
     all: usize,
     closing: usize,
     /// Idle ones without a job in flight.
-    spare: IdleConnections,
+    idle_connections: IdleConnections,
 }
 
 #[derive(Debug, Default)]
@@ -232,15 +232,15 @@ pub(crate) struct ConnectionPool {
     slow: BudgetUse,
     silent: BudgetUse,
     extra: BudgetUse,
-    /// Silent ones that lag, longest first; those whose peer may have a whole message behind all others.
-    staying: BTreeMap<(bool, u64), ConnectionId>,
-    /// Those that lag and were not called off, longest first; apart those whose peer may have a whole message.
-    lagging: BTreeMap<u64, ConnectionId>,
-    whole: BTreeMap<u64, ConnectionId>,
+    /// Silent ones that lag, longest first; those whose peer may have a cancellable_whole message behind all others.
+    silent_lagging: BTreeMap<(bool, u64), ConnectionId>,
+    /// Those that lag and were not called off, longest first; apart those whose peer may have a cancellable_whole message.
+    cancellable: BTreeMap<u64, ConnectionId>,
+    cancellable_whole: BTreeMap<u64, ConnectionId>,
     /// Those of them that have got their last job: told to close, and not about to.
-    stuck: usize,
+    closing_lagging: usize,
     next: u64,
-    next_place: u64,
+    next_number: u64,
 }
 
 impl ConnectionPool {
@@ -254,17 +254,17 @@ impl ConnectionPool {
     }
 
     /// The jobs of all connections.
-    pub(crate) fn flights(&self) -> impl Iterator<Item = &InFlightJob> {
-        self.connections.values().flat_map(|connection| &connection.flights)
+    pub(crate) fn in_flight_jobs(&self) -> impl Iterator<Item = &InFlightJob> {
+        self.connections.values().flat_map(|connection| &connection.in_flight)
     }
 
     pub(crate) fn count(&self, lane: Lane) -> usize {
-        self.lane(lane).all
+        self.use_of(lane).all
     }
 
     /// Connections of a lane that were told to close and are not over.
     pub(crate) fn closing(&self, lane: Lane) -> usize {
-        self.lane(lane).closing
+        self.use_of(lane).closing
     }
 
     /// All of those that were told to close.
@@ -274,7 +274,7 @@ impl ConnectionPool {
 
     /// Those whose end can be waited for.
     pub(crate) fn all_ending(&self) -> usize {
-        self.all_closing() - self.stuck
+        self.all_closing() - self.closing_lagging
     }
 
     pub(crate) fn may_open(&self, lane: Lane, budget: &ConnectionBudget) -> bool {
@@ -286,9 +286,9 @@ impl ConnectionPool {
         self.count(lane) >= budget.of(lane)
     }
 
-    /// The lane in which a connection to a site of `lane` would count; `None`: there is no place. A probe that finds the fast lane
-    /// full has a place of the slow lane, if there is one: what is dead is not to cost those that are alive a connection.
-    pub(crate) fn place(&self, lane: Lane, is_probe: bool, budget: &ConnectionBudget) -> Option<Lane> {
+    /// The lane in which a connection to a site of `lane` would count; `None`: there is no number. A probe that finds the fast lane
+    /// full has a number of the slow lane, if there is one: what is dead is not to cost those that are alive a connection.
+    pub(crate) fn lane_for(&self, lane: Lane, is_probe: bool, budget: &ConnectionBudget) -> Option<Lane> {
         let lends = is_probe && self.is_full(Lane::Fast, budget);
         [Some(lane), lends.then_some(Lane::Slow)].into_iter().flatten().find(|lane| self.may_open(*lane, budget))
     }
@@ -303,35 +303,40 @@ impl ConnectionPool {
 
     /// The connection of a lane that has been idle for longest.
     pub(crate) fn longest_idle(&self, lane: Lane) -> Option<ConnectionId> {
-        self.lane(lane).spare.first()
+        self.use_of(lane).idle_connections.next_to_close()
     }
 
-    /// Some connection that is idle, of whatever purse.
+    /// Some connection that is idle, of whatever kind.
     pub(crate) fn any_idle(&self) -> Option<ConnectionId> {
-        [&self.extra, &self.slow, &self.fast].into_iter().find_map(|held| held.spare.first())
+        [&self.extra, &self.slow, &self.fast].into_iter().find_map(|used| used.idle_connections.next_to_close())
     }
 
     /// ConnectionEnds the rests of idle connections that are over.
-    pub(crate) fn ripen(&mut self, now: Duration) {
-        [&mut self.extra, &mut self.slow, &mut self.fast].into_iter().for_each(|held| held.spare.ripen(now));
+    pub(crate) fn end_lingering(&mut self, now: Duration) {
+        [&mut self.extra, &mut self.slow, &mut self.fast]
+            .into_iter()
+            .for_each(|used| used.idle_connections.end_lingering(now));
     }
 
     /// When the next of them is over.
-    pub(crate) fn ripens_at(&self) -> Option<Duration> {
-        [&self.extra, &self.slow, &self.fast].into_iter().filter_map(|held| held.spare.ripens_at()).min()
+    pub(crate) fn next_linger_end(&self) -> Option<Duration> {
+        [&self.extra, &self.slow, &self.fast]
+            .into_iter()
+            .filter_map(|used| used.idle_connections.next_linger_end())
+            .min()
     }
 
-    /// Takes the one that has lagged for longest off the list of those that lag. One whose peer may have a whole message only
+    /// Takes the one that has lagged for longest off the list of those that lag. One whose peer may have a cancellable_whole message only
     /// if those have more than half of `all` places.
-    pub(crate) fn call_off(&mut self, all: usize) -> Option<ConnectionId> {
-        let is_too_many = self.whole.len() > (all / 2).max(1);
-        let (_, id) = match self.lagging.pop_first() {
-            None if is_too_many => self.whole.pop_first(),
+    pub(crate) fn cancel_lagging(&mut self, all: usize) -> Option<ConnectionId> {
+        let is_too_many = self.cancellable_whole.len() > (all / 2).max(1);
+        let (_, id) = match self.cancellable.pop_first() {
+            None if is_too_many => self.cancellable_whole.pop_first(),
             found => found,
         }?;
         if let Some(connection) = self.connections.get_mut(&id) {
-            connection.lags = None;
-            self.stuck -= usize::from(connection.phase.is_closing());
+            connection.cancel_number = None;
+            self.closing_lagging -= usize::from(connection.phase.is_closing());
         }
         Some(id)
     }
@@ -340,190 +345,195 @@ impl ConnectionPool {
         &mut self,
         site: SiteId,
         counts: &mut PhaseCounts,
-        place: Lane,
+        lane: Lane,
         probe: bool,
-        opened: u64,
+        opened_at_step: u64,
     ) -> ConnectionId {
         let id = ConnectionId(self.next);
         self.next += 1;
         counts.opening += 1;
-        let purse = BudgetKind::of(place);
-        self.held(purse).all += 1;
+        let budget_kind = BudgetKind::of(lane);
+        self.use_mut(budget_kind).all += 1;
         let connection = Connection {
             site,
             phase: Phase::Opening,
-            purse,
-            flights: VecDeque::new(),
-            taken: 0,
-            served: 0,
+            budget_kind,
+            in_flight: VecDeque::new(),
+            jobs_taken: 0,
+            jobs_answered: 0,
             has_lost: false,
             is_excused: false,
-            stalls: false,
+            is_stalled: false,
             is_silent: false,
-            woken: None,
-            idled: false,
+            woken_at: None,
+            was_idle: false,
             probe,
-            opened,
-            greeted: Duration::ZERO,
-            spare: None,
-            rests_until: Duration::ZERO,
-            lagged: false,
-            is_apart: false,
-            lags: None,
-            stays: None,
+            opened_at_step,
+            greeted_at: Duration::ZERO,
+            idle_number: None,
+            lingers_until: Duration::ZERO,
+            has_lagged: false,
+            is_at_bad_host: false,
+            cancel_number: None,
+            silent_number: None,
         };
         self.connections.insert(id, connection);
         id
     }
 
     /// Brings a connection into another phase. `idle` is its site's stack of idle ones.
-    pub(crate) fn turn(&mut self, id: ConnectionId, to: Phase, counts: &mut PhaseCounts, idle: &mut Vec<ConnectionId>) {
+    pub(crate) fn set_phase(
+        &mut self,
+        id: ConnectionId,
+        to: Phase,
+        counts: &mut PhaseCounts,
+        idle: &mut Vec<ConnectionId>,
+    ) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let from = std::mem::replace(&mut connection.phase, to);
         if from == to {
             return;
         }
-        let (purse, lags) = (connection.purse, connection.lags.is_some());
+        let (kind, lags) = (connection.budget_kind, connection.cancel_number.is_some());
         *counts.of(from) -= 1;
         *counts.of(to) += 1;
         if from == Phase::Idle {
             idle.retain(|&other| other != id);
         }
         if to == Phase::Idle {
-            connection.idled = true;
+            connection.was_idle = true;
             idle.push(id);
         }
         if from.is_closing() {
-            self.held(purse).closing -= 1;
-            self.stuck -= usize::from(lags);
+            self.use_mut(kind).closing -= 1;
+            self.closing_lagging -= usize::from(lags);
         }
         if to.is_closing() {
-            self.held(purse).closing += 1;
-            self.stuck += usize::from(lags);
+            self.use_mut(kind).closing += 1;
+            self.closing_lagging += usize::from(lags);
         }
-        self.judge_spare(id);
+        self.update_idle(id);
     }
 
     /// Puts a connection among those that may be closed for others, or takes it out.
-    pub(crate) fn judge_spare(&mut self, id: ConnectionId) {
-        let place = self.next_place;
+    pub(crate) fn update_idle(&mut self, id: ConnectionId) {
+        let number = self.next_number;
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let is_spare = connection.phase == Phase::Idle && connection.flights.is_empty();
-        let (purse, rests_until) = (connection.purse, connection.rests_until);
-        match (is_spare, connection.spare) {
+        let is_idle = connection.phase == Phase::Idle && connection.in_flight.is_empty();
+        let (kind, lingers_until) = (connection.budget_kind, connection.lingers_until);
+        match (is_idle, connection.idle_number) {
             (true, None) => {
-                connection.spare = Some(place);
-                self.next_place += 1;
-                self.held(purse).spare.insert(place, rests_until, id);
+                connection.idle_number = Some(number);
+                self.next_number += 1;
+                self.use_mut(kind).idle_connections.insert(number, lingers_until, id);
             }
-            (false, Some(place)) => {
-                connection.spare = None;
-                self.held(purse).spare.remove(place, rests_until);
+            (false, Some(number)) => {
+                connection.idle_number = None;
+                self.use_mut(kind).idle_connections.remove(number, lingers_until);
             }
             _ => {}
         }
     }
 
-    /// The first job of a connection has been whole for a while and has no answer, or has one now.
-    pub(crate) fn stall(&mut self, id: ConnectionId, stalls: bool, counts: &mut PhaseCounts) {
+    /// The first job of a connection has been cancellable_whole for a while and has no answer, or has one now.
+    pub(crate) fn set_stalled(&mut self, id: ConnectionId, stalls: bool, counts: &mut PhaseCounts) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        counts.sets(connection, |connection| connection.stalls = stalls);
+        counts.update(connection, |connection| connection.is_stalled = stalls);
     }
 
-    /// A connection waits for longer than the fast lane allows: its place there is free.
-    pub(crate) fn lag(&mut self, id: ConnectionId, lag: Lag, budget: &ConnectionBudget) {
+    /// A connection waits for longer than the fast lane allows: its number there is free.
+    pub(crate) fn set_lagging(&mut self, id: ConnectionId, lag: Lag, budget: &ConnectionBudget) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let has_lagged = std::mem::replace(&mut connection.lagged, true);
-        // One that was called off ends, unless it is the answer to a whole message that it waits for.
-        if connection.purse == BudgetKind::Slow || has_lagged && !lag.is_whole {
+        let has_lagged = std::mem::replace(&mut connection.has_lagged, true);
+        // One that was called off ends, unless it is the answer to a cancellable_whole message that it waits for.
+        if connection.budget_kind == BudgetKind::Slow || has_lagged && !lag.is_whole {
             return;
         }
-        if connection.purse == BudgetKind::Fast
+        if connection.budget_kind == BudgetKind::Fast
             && connection.is_silent
             && lag.is_whole
             && self.silent.all < budget.silent
         {
             // There was no room when it fell silent.
-            self.shift(id, BudgetKind::Silent);
+            self.move_to(id, BudgetKind::Silent);
         }
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        if connection.purse == BudgetKind::Silent {
-            let (_, place) = connection.stays.take().unwrap_or((false, self.next_place));
-            self.next_place += 1;
-            self.staying.remove(&(false, place));
-            connection.stays = Some((lag.is_whole, place));
-            self.staying.insert((lag.is_whole, place), id);
+        if connection.budget_kind == BudgetKind::Silent {
+            let (_, number) = connection.silent_number.take().unwrap_or((false, self.next_number));
+            self.next_number += 1;
+            self.silent_lagging.remove(&(false, number));
+            connection.silent_number = Some((lag.is_whole, number));
+            self.silent_lagging.insert((lag.is_whole, number), id);
             return;
         }
-        let place = connection.lags.unwrap_or(self.next_place);
-        self.next_place += 1;
-        self.can_be_called_off(id, place, lag.is_whole);
+        let number = connection.cancel_number.unwrap_or(self.next_number);
+        self.next_number += 1;
+        self.make_cancellable(id, number, lag.is_whole);
     }
 
-    /// One that lags counts among all, at this place among those that can be called off.
-    fn can_be_called_off(&mut self, id: ConnectionId, place: u64, is_whole: bool) {
+    /// One that lags counts among all, at this number among those that can be called off.
+    fn make_cancellable(&mut self, id: ConnectionId, number: u64, is_whole: bool) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        if connection.lags.replace(place).is_none() {
-            self.stuck += usize::from(connection.phase.is_closing());
+        if connection.cancel_number.replace(number).is_none() {
+            self.closing_lagging += usize::from(connection.phase.is_closing());
         }
-        self.lagging.remove(&place);
-        let list = if is_whole { &mut self.whole } else { &mut self.lagging };
-        list.insert(place, id);
-        self.shift(id, BudgetKind::Extra);
+        self.cancellable.remove(&number);
+        let list = if is_whole { &mut self.cancellable_whole } else { &mut self.cancellable };
+        list.insert(number, id);
+        self.move_to(id, BudgetKind::Extra);
     }
 
-    /// The peer of a connection says nothing: its place in the fast lane is free, if there is room for one more of those, or one
+    /// The peer of a connection says nothing: its number in the fast lane is free, if there is room for one more of those, or one
     /// that lags gives way, which counts among all again.
-    pub(crate) fn falls_silent(&mut self, id: ConnectionId, budget: &ConnectionBudget) {
+    pub(crate) fn set_silent(&mut self, id: ConnectionId, budget: &ConnectionBudget) {
         let Some(found) = self.connections.get_mut(&id) else { return };
         found.is_silent = true;
-        if found.purse != BudgetKind::Fast {
+        if found.budget_kind != BudgetKind::Fast {
             return;
         }
         if self.silent.all == budget.silent {
-            let Some(((is_whole, place), late)) = self.staying.pop_first() else { return };
-            self.can_be_called_off(late, place, is_whole);
+            let Some(((is_whole, number), late)) = self.silent_lagging.pop_first() else { return };
+            self.make_cancellable(late, number, is_whole);
         }
         if self.silent.all < budget.silent {
-            self.shift(id, BudgetKind::Silent);
+            self.move_to(id, BudgetKind::Silent);
         }
     }
 
     /// A job of a connection was answered. Says whether it lagged; now it does not.
-    pub(crate) fn recover(&mut self, id: ConnectionId, budget: &ConnectionBudget) -> bool {
+    pub(crate) fn end_lag(&mut self, id: ConnectionId, budget: &ConnectionBudget) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return false };
-        let lagged = std::mem::take(&mut connection.lagged);
-        if let Some(place) = connection.stays.take() {
-            self.staying.remove(&place);
-        } else if let Some(place) = connection.lags.take() {
-            self.lagging.remove(&place);
-            self.whole.remove(&place);
-            self.stuck -= usize::from(connection.phase.is_closing());
+        let lagged = std::mem::take(&mut connection.has_lagged);
+        if let Some(number) = connection.silent_number.take() {
+            self.silent_lagging.remove(&number);
+        } else if let Some(number) = connection.cancel_number.take() {
+            self.cancellable.remove(&number);
+            self.cancellable_whole.remove(&number);
+            self.closing_lagging -= usize::from(connection.phase.is_closing());
             if self.slow.all < budget.slow {
-                self.shift(id, BudgetKind::Slow);
+                self.move_to(id, BudgetKind::Slow);
             }
         }
         lagged
     }
 
-    /// PhaseCounts a connection in the fast lane, if there is a place.
-    pub(crate) fn hurry(&mut self, id: ConnectionId, budget: &ConnectionBudget) {
-        let is_other = self
-            .connections
-            .get(&id)
-            .is_some_and(|found| !matches!(found.purse, BudgetKind::Fast | BudgetKind::Silent) && found.lags.is_none());
+    /// PhaseCounts a connection in the fast lane, if there is a number.
+    pub(crate) fn move_to_fast(&mut self, id: ConnectionId, budget: &ConnectionBudget) {
+        let is_other = self.connections.get(&id).is_some_and(|found| {
+            !matches!(found.budget_kind, BudgetKind::Fast | BudgetKind::Silent) && found.cancel_number.is_none()
+        });
         if is_other && self.fast.all < budget.fast {
-            self.shift(id, BudgetKind::Fast);
+            self.move_to(id, BudgetKind::Fast);
         }
     }
 
-    /// A connection that was silent is of a lane again, if that has a place; one that is slow may be beside its lane while others need
+    /// A connection that was silent is of a lane again, if that has a number; one that is slow may be beside its lane while others need
     /// none of all places.
-    pub(crate) fn returns(&mut self, id: ConnectionId, lane: Lane, budget: &ConnectionBudget) {
+    pub(crate) fn return_to_lane(&mut self, id: ConnectionId, lane: Lane, budget: &ConnectionBudget) {
         if self.may_open(lane, budget) {
-            self.shift(id, BudgetKind::of(lane));
+            self.move_to(id, BudgetKind::of(lane));
         } else if lane == Lane::Slow && self.counted() < budget.all {
-            self.shift(id, BudgetKind::Extra);
+            self.move_to(id, BudgetKind::Extra);
         }
     }
 
@@ -536,20 +546,21 @@ impl ConnectionPool {
     ) -> Option<Connection> {
         let mut connection = self.connections.remove(&id)?;
         *counts.of(connection.phase) -= 1;
-        counts.sets(&mut connection, |connection| (connection.stalls, connection.is_apart) = (false, false));
-        let held = self.held(connection.purse);
-        held.all -= 1;
-        held.closing -= usize::from(connection.phase.is_closing());
-        if let Some(place) = connection.spare {
-            held.spare.remove(place, connection.rests_until);
+        counts
+            .update(&mut connection, |connection| (connection.is_stalled, connection.is_at_bad_host) = (false, false));
+        let used = self.use_mut(connection.budget_kind);
+        used.all -= 1;
+        used.closing -= usize::from(connection.phase.is_closing());
+        if let Some(number) = connection.idle_number {
+            used.idle_connections.remove(number, connection.lingers_until);
         }
-        if let Some(place) = connection.lags {
-            self.lagging.remove(&place);
-            self.whole.remove(&place);
-            self.stuck -= usize::from(connection.phase.is_closing());
+        if let Some(number) = connection.cancel_number {
+            self.cancellable.remove(&number);
+            self.cancellable_whole.remove(&number);
+            self.closing_lagging -= usize::from(connection.phase.is_closing());
         }
-        if let Some(place) = connection.stays {
-            self.staying.remove(&place);
+        if let Some(number) = connection.silent_number {
+            self.silent_lagging.remove(&number);
         }
         if connection.phase == Phase::Idle {
             idle.retain(|&other| other != id);
@@ -557,30 +568,30 @@ impl ConnectionPool {
         Some(connection)
     }
 
-    fn shift(&mut self, id: ConnectionId, to: BudgetKind) {
+    fn move_to(&mut self, id: ConnectionId, to: BudgetKind) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let from = std::mem::replace(&mut connection.purse, to);
-        if let Some(place) = connection.stays.take_if(|_| from == BudgetKind::Silent) {
-            self.staying.remove(&place);
+        let from = std::mem::replace(&mut connection.budget_kind, to);
+        if let Some(number) = connection.silent_number.take_if(|_| from == BudgetKind::Silent) {
+            self.silent_lagging.remove(&number);
         }
         let is_closing = usize::from(connection.phase.is_closing());
-        let spare = connection.spare.map(|place| (place, connection.rests_until));
-        let before = self.held(from);
-        before.all -= 1;
-        before.closing -= is_closing;
-        if let Some((place, rests_until)) = spare {
-            before.spare.remove(place, rests_until);
+        let spare = connection.idle_number.map(|number| (number, connection.lingers_until));
+        let source = self.use_mut(from);
+        source.all -= 1;
+        source.closing -= is_closing;
+        if let Some((number, lingers_until)) = spare {
+            source.idle_connections.remove(number, lingers_until);
         }
-        let after = self.held(to);
-        after.all += 1;
-        after.closing += is_closing;
-        if let Some((place, rests_until)) = spare {
-            after.spare.insert(place, rests_until, id);
+        let target = self.use_mut(to);
+        target.all += 1;
+        target.closing += is_closing;
+        if let Some((number, lingers_until)) = spare {
+            target.idle_connections.insert(number, lingers_until, id);
         }
     }
 
-    const fn held(&mut self, purse: BudgetKind) -> &mut BudgetUse {
-        match purse {
+    const fn use_mut(&mut self, kind: BudgetKind) -> &mut BudgetUse {
+        match kind {
             BudgetKind::Fast => &mut self.fast,
             BudgetKind::Slow => &mut self.slow,
             BudgetKind::Silent => &mut self.silent,
@@ -588,7 +599,7 @@ impl ConnectionPool {
         }
     }
 
-    const fn lane(&self, lane: Lane) -> &BudgetUse {
+    const fn use_of(&self, lane: Lane) -> &BudgetUse {
         match lane {
             Lane::Fast => &self.fast,
             Lane::Slow => &self.slow,

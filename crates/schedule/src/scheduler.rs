@@ -1,6 +1,6 @@
 //! The calls about mail and about where it goes, and what people see. Those about connections are in `attempts`.
 //!
-//! Each call changes a destination or a site and marks it; `poll` (in `serve`) looks at marked ones in turn until none of
+//! Each call changes a destination or a site and dirty it; `poll` (in `serve`) looks at marked ones in turn until none of
 //! them wants anything. What a call returns are jobs that left memory untried.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -11,7 +11,7 @@ use mail::QueueId;
 
 use crate::chance::{ById, Chance};
 use crate::connection_wait::ConnectionWaitQueue;
-use crate::destination::{Destination, ResolveState, check_at};
+use crate::destination::{Destination, ResolveState, check_time};
 use crate::greeting_timer::GreetingTimer;
 use crate::job::{
     Action, AddResult, Class, DestinationId, Job, Positions, QueueEntry, ResolveFailure, SiteAssignment, SiteId,
@@ -38,7 +38,7 @@ use crate::view::{DestinationView, Health, SiteView};
 #[derive(Debug)]
 pub struct Scheduler {
     /// As they were given; `settings` has the share of a destination as `ready_max`.
-    wanted: Settings,
+    configured: Settings,
     pub(crate) settings: Settings,
     pub(crate) budget: ConnectionBudget,
     pub(crate) pool: ConnectionPool,
@@ -47,20 +47,20 @@ pub struct Scheduler {
     pub(crate) sites: ById<SiteId, Site>,
     pub(crate) site_names: NameIndex<SiteId>,
     /// What `poll` is to look at.
-    pub(crate) marks: DirtyQueue,
+    pub(crate) dirty: DirtyQueue,
     /// Sites that want a connection the budget does not have.
-    pub(crate) stands: ConnectionWaitQueue,
+    pub(crate) wait_queue: ConnectionWaitQueue,
     /// Connections of the fast lane that are opening.
-    pub(crate) quiet: GreetingTimer,
+    pub(crate) greeting_timer: GreetingTimer,
     /// Whether the machine keeps up.
-    pub(crate) late: Overload,
+    pub(crate) overload: Overload,
     /// Destinations to be asked about, pressing ones first.
-    pub(crate) pressing: VecDeque<DestinationId>,
-    pub(crate) asking: VecDeque<DestinationId>,
+    pub(crate) urgent_resolves: VecDeque<DestinationId>,
+    pub(crate) normal_resolves: VecDeque<DestinationId>,
     /// `Resolve` actions that were not answered.
-    pub(crate) asked: usize,
+    pub(crate) resolves_pending: usize,
     /// `Overdue` actions that were not answered.
-    pub(crate) overdue: usize,
+    pub(crate) overdue_pending: usize,
     pub(crate) timers: BTreeSet<(Duration, TimerKey)>,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) chance: Chance,
@@ -76,21 +76,21 @@ impl Scheduler {
     pub fn new(settings: Settings, seed: u64) -> Self {
         Self {
             budget: ConnectionBudget::new(settings.connections_max, settings.silent_max),
-            wanted: settings.clone(),
+            configured: settings.clone(),
             settings,
             pool: ConnectionPool::default(),
             destinations: ById::default(),
             names: NameIndex::new(seed),
             sites: ById::default(),
             site_names: NameIndex::new(seed.wrapping_add(1)),
-            marks: DirtyQueue::default(),
-            stands: ConnectionWaitQueue::default(),
-            quiet: GreetingTimer::default(),
-            late: Overload::default(),
-            pressing: VecDeque::new(),
-            asking: VecDeque::new(),
-            asked: 0,
-            overdue: 0,
+            dirty: DirtyQueue::default(),
+            wait_queue: ConnectionWaitQueue::default(),
+            greeting_timer: GreetingTimer::default(),
+            overload: Overload::default(),
+            urgent_resolves: VecDeque::new(),
+            normal_resolves: VecDeque::new(),
+            resolves_pending: 0,
+            overdue_pending: 0,
             timers: BTreeSet::new(),
             actions: VecDeque::new(),
             chance: Chance::new(seed),
@@ -105,42 +105,42 @@ impl Scheduler {
     ///
     /// If fresh mail no longer waits, call [`restore`](Self::restore) for the destinations of the spool: one whose mail
     /// all waited for a person is not known here.
-    pub fn set(&mut self, settings: Settings, now: Duration) {
+    pub fn reconfigure(&mut self, settings: Settings, now: Duration) {
         self.budget = ConnectionBudget::new(settings.connections_max, settings.silent_max);
-        self.wanted = settings.clone();
+        self.configured = settings.clone();
         self.settings = settings;
-        self.share();
+        self.update_ready_quota();
         for id in self.names.ids() {
             if let Some(destination) = self.destinations.get_mut(&id) {
-                (destination.more, destination.unseen) = (true, true);
-                destination.look_by(now);
-                destination.line_look = Some(now);
-                destination.doubt_place(now);
-                if let Some(times) = &mut destination.times {
-                    times.forget_young();
+                (destination.more, destination.has_unchecked) = (true, true);
+                destination.scan_by(now);
+                destination.ready_check_at = Some(now);
+                destination.expire_site(now);
+                if let Some(deadlines) = &mut destination.deliver_by {
+                    deadlines.clear_age_exemptions();
                 }
-                self.marks.destination(destination);
+                self.dirty.add_destination(destination);
             }
         }
         for id in self.site_names.ids() {
             if let Some(site) = self.sites.get_mut(&id) {
-                self.marks.site(id, site);
+                self.dirty.add_site(id, site);
             }
         }
     }
 
     /// Takes a fresh message that was committed just now.
     pub fn add(&mut self, destination: &[u8], job: Job, class: Class, now: Duration) -> AddResult {
-        if self.settings.fresh_waits {
+        if self.settings.hold_fresh {
             return AddResult::SpoolOnly;
         }
         let id = self.intern(destination, now);
         let Some(destination) = self.destinations.get_mut(&id) else { return AddResult::SpoolOnly };
-        self.marks.destination(destination);
+        self.dirty.add_destination(destination);
         let mut site = site_of(&mut self.sites, destination);
         let added = destination.add(job, class, site.as_deref_mut(), &self.settings, now);
         if let (Some(site), Some(id)) = (site, destination.site) {
-            self.marks.site(id, site);
+            self.dirty.add_site(id, site);
         }
         added
     }
@@ -149,20 +149,20 @@ impl Scheduler {
     pub fn restore(&mut self, destination: &[u8], now: Duration) {
         let id = self.intern(destination, now);
         if let Some(destination) = self.destinations.get_mut(&id) {
-            (destination.more, destination.unseen) = (true, true);
-            self.marks.destination(destination);
+            (destination.more, destination.has_unchecked) = (true, true);
+            self.dirty.add_destination(destination);
         }
     }
 
     /// The spool has moved recipients, of whom none is active, from the list of a destination to another's. Call it before anybody
-    /// else tells or asks the scheduler something: a page that was read before shows them still.
+    /// else tells or resolve_state the scheduler something: a page that was read before shows them still.
     ///
     /// Their new destination is to be looked at ([`restore`](Self::restore)).
-    pub fn moved(&mut self, from: &[u8], message: QueueId, recipients: &Positions) {
+    pub fn recipients_moved(&mut self, from: &[u8], message: QueueId, recipients: &Positions) {
         let found = self.names.get(from).and_then(|id| self.destinations.get_mut(&id));
         if let Some(destination) = found {
-            destination.moved(message, recipients);
-            self.marks.destination(destination);
+            destination.recipients_moved(message, recipients);
+            self.dirty.add_destination(destination);
         }
     }
 
@@ -170,8 +170,8 @@ impl Scheduler {
     ///
     /// Returns the jobs that left memory because that site is down, to be logged as deferred.
     #[must_use]
-    pub fn placed(&mut self, destination: DestinationId, place: &SiteAssignment<'_>, now: Duration) -> Vec<Job> {
-        self.answered(destination);
+    pub fn resolved(&mut self, destination: DestinationId, place: &SiteAssignment<'_>, now: Duration) -> Vec<Job> {
+        self.resolve_answered(destination);
         let Some(name) = self.destinations.get(&destination).map(|found| Arc::clone(&found.name)) else {
             return Vec::new();
         };
@@ -181,59 +181,59 @@ impl Scheduler {
             .get_mut(&destination)
             .is_some_and(|found| site_of(&mut self.sites, found).is_some() && found.site == Some(id));
         if !is_there {
-            self.leave(destination);
+            self.leave_site(destination);
         }
         let (Some(found), Some(site)) = (self.destinations.get_mut(&destination), self.sites.get_mut(&id)) else {
             return Vec::new();
         };
-        site.know(place, now);
-        site.members += usize::from(!is_there);
-        site.line.away += if is_there { 0 } else { found.told.walked };
-        found.is_placed(id, place.until, now);
+        site.update(place, now);
+        site.destinations += usize::from(!is_there);
+        site.ready_queue.withdrawn += if is_there { 0 } else { found.notices.from_scans };
+        found.set_site(id, place.until, now);
         let mut pending = std::mem::take(&mut found.pending);
         // A site that is down takes one, to see whether it still is.
         let takes = if site.down.is_some() { usize::from(site.may_probe(now)) } else { pending.len() };
         let out: Vec<_> = pending.drain(takes.min(pending.len())..).collect();
         for (message, part) in pending {
-            site.arrivals.comes(now);
-            site.line.push(message, part, now);
+            site.arrivals.record(now);
+            site.ready_queue.push(message, part, now);
         }
         for (message, part) in &out {
             found.drop_part(*message, part, &self.settings, now);
         }
-        self.marks.destination(found);
-        self.marks.site(id, site);
+        self.dirty.add_destination(found);
+        self.dirty.add_site(id, site);
         jobs_of(out, false)
     }
 
     /// Answers [`Action::Resolve`]: the hosts of a destination cannot be known for now. It is asked again after a
-    /// back-off, which grows with each time that is its own fault, or when [`resolver_is_back`](Self::resolver_is_back); what is in
+    /// back-off, which grows with each time that is its own fault, or when [`resolver_is_back`](Self::resolver_recovered); what is in
     /// flight goes on.
     ///
     /// Returns the jobs that left memory, to be logged as deferred; what the spool says of them stands.
     #[must_use]
-    pub fn unplaced(
+    pub fn resolve_failed(
         &mut self,
         destination: DestinationId,
         why: &str,
         blame: ResolveFailure,
         now: Duration,
     ) -> Vec<Job> {
-        self.answered(destination);
-        self.leave(destination);
+        self.resolve_answered(destination);
+        self.leave_site(destination);
         let Some(found) = self.destinations.get_mut(&destination) else { return Vec::new() };
-        found.is_unplaced((why, blame), &self.settings, now, &mut self.chance);
+        found.set_unresolved((why, blame), &self.settings, now, &mut self.chance);
         self.drop_if_down(destination, now)
     }
 
     /// Says that our own resolver answers again: destinations that waited for it alone are asked about soon, spread over half a
     /// minute.
-    pub fn resolver_is_back(&mut self, now: Duration) {
+    pub fn resolver_recovered(&mut self, now: Duration) {
         for id in self.names.ids() {
             if let Some(destination) = self.destinations.get_mut(&id)
-                && destination.resolver_is_back(now, &mut self.chance)
+                && destination.resolver_recovered(now, &mut self.chance)
             {
-                self.marks.destination(destination);
+                self.dirty.add_destination(destination);
             }
         }
     }
@@ -241,7 +241,7 @@ impl Scheduler {
     /// What waits for the place of a destination leaves memory if its hosts are not known. Returns these jobs.
     pub(crate) fn drop_if_down(&mut self, destination: DestinationId, now: Duration) -> Vec<Job> {
         let Some(found) = self.destinations.get_mut(&destination) else { return Vec::new() };
-        self.marks.destination(found);
+        self.dirty.add_destination(found);
         if found.down.is_none() {
             return Vec::new();
         }
@@ -254,7 +254,7 @@ impl Scheduler {
 
     /// The name of a destination; `None` once it is forgotten. One with an unanswered action is known.
     #[must_use]
-    pub fn name(&self, destination: DestinationId) -> Option<&Arc<[u8]>> {
+    pub fn destination_name(&self, destination: DestinationId) -> Option<&Arc<[u8]>> {
         self.destinations.get(&destination).map(|destination| &destination.name)
     }
 
@@ -266,38 +266,38 @@ impl Scheduler {
 
     /// Some destination of a site, to look up its hosts: one with work, if there is one. Known while the site is.
     #[must_use]
-    pub fn a_destination(&self, site: SiteId) -> Option<&Arc<[u8]>> {
+    pub fn example_destination(&self, site: SiteId) -> Option<&Arc<[u8]>> {
         let site = self.sites.get(&site)?;
-        let next = site.line.first_destination().and_then(|id| self.name(id));
+        let next = site.ready_queue.first_destination().and_then(|id| self.destination_name(id));
         Some(next.unwrap_or(&site.example))
     }
 
     /// Answers [`Action::Load`]: entries in the order of the list; `is_end` when there are none behind them.
-    pub fn loaded(&mut self, destination: DestinationId, entries: &[QueueEntry], is_end: bool, now: Duration) {
+    pub fn page_loaded(&mut self, destination: DestinationId, entries: &[QueueEntry], is_end: bool, now: Duration) {
         let Some(destination) = self.destinations.get_mut(&destination) else { return };
-        if let Some(id) = destination.walks_at.take()
+        if let Some(id) = destination.scan_site.take()
             && let Some(site) = self.sites.get_mut(&id)
         {
-            site.walkers -= 1;
-            self.marks.site(id, site);
+            site.pages_pending -= 1;
+            self.dirty.add_site(id, site);
         }
         let mut site = site_of(&mut self.sites, destination);
-        let mut room = destination.room(site.as_deref(), &self.settings, now);
-        room.tells = OVERDUE_MAX_ALL.saturating_sub(self.overdue);
-        let before = destination.overdue;
-        let line = site.as_deref_mut().map(|site| &mut site.line);
-        destination.page((entries, is_end), room, line, &self.settings, now, &mut self.actions);
-        self.overdue += destination.overdue - before;
-        self.marks.destination(destination);
+        let mut room = destination.scan_room(site.as_deref(), &self.settings, now);
+        room.notices = OVERDUE_MAX_ALL.saturating_sub(self.overdue_pending);
+        let before = destination.overdue_pending;
+        let line = site.as_deref_mut().map(|site| &mut site.ready_queue);
+        destination.accept_page((entries, is_end), room, line, &self.settings, now, &mut self.actions);
+        self.overdue_pending += destination.overdue_pending - before;
+        self.dirty.add_destination(destination);
         if let (Some(site), Some(id)) = (site, destination.site) {
-            self.marks.site(id, site);
+            self.dirty.add_site(id, site);
         }
     }
 
     /// Answers [`Action::Overdue`] by age: the sender was told and the spool knows it; or neither, and it will be tried again.
     /// The list is looked at again at the time `again`: now, or later when he could not be told, or is not to be told before.
     /// Until then nobody is told of the age of this message.
-    pub fn settled(
+    pub fn age_settled(
         &mut self,
         destination: DestinationId,
         message: QueueId,
@@ -305,17 +305,17 @@ impl Scheduler {
         again: Duration,
         now: Duration,
     ) {
-        self.answers(destination, message, recipients, |destination, site, settings| {
-            destination.is_young(message, again, now);
-            if !destination.is_told(message, recipients, (again, true), site, settings, now) {
+        self.notice_settled(destination, message, recipients, |destination, site, settings| {
+            destination.set_age_exemption(message, again, now);
+            if !destination.notice_answered(message, recipients, (again, true), site, settings, now) {
                 // It may be due before its age counts. Where there was no room to know that, the walk would ask again.
-                destination.look_by(if destination.is_young_at(message, now) { now } else { again });
+                destination.scan_by(if destination.is_age_exempt(message, now) { now } else { again });
             }
         });
     }
 
     /// Answers [`Overdue::Owed`](crate::Overdue::Owed): the sender was told, or it is to be tried again at the time `again`.
-    pub fn reported(
+    pub fn report_settled(
         &mut self,
         destination: DestinationId,
         message: QueueId,
@@ -323,25 +323,25 @@ impl Scheduler {
         again: Duration,
         now: Duration,
     ) {
-        self.answers(destination, message, recipients, |destination, site, settings| {
-            destination.is_told(message, recipients, (again, false), site, settings, now);
-            destination.look_by(again);
+        self.notice_settled(destination, message, recipients, |destination, site, settings| {
+            destination.notice_answered(message, recipients, (again, false), site, settings, now);
+            destination.scan_by(again);
         });
     }
 
     /// Says by when recipients are to be delivered. If they still wait at that time, and no connection has them,
     /// [`Action::Overdue`] follows with [`Overdue::ByTime`](crate::Overdue::ByTime).
-    pub fn expect(&mut self, destination: &[u8], message: QueueId, recipients: &Positions, at: Duration) {
+    pub fn set_deadline(&mut self, destination: &[u8], message: QueueId, recipients: &Positions, at: Duration) {
         let found = self.names.get(destination).and_then(|id| self.destinations.get_mut(&id));
-        if let Some(destination) = found.filter(|_| !self.settings.fresh_waits) {
-            destination.expect(message, recipients, at);
-            self.marks.destination(destination);
+        if let Some(destination) = found.filter(|_| !self.settings.hold_fresh) {
+            destination.set_deadline(message, recipients, at);
+            self.dirty.add_destination(destination);
         }
     }
 
     /// Answers [`Overdue::ByTime`](crate::Overdue::ByTime): the recipients are done (`None`), or are to be looked at again at
     /// this time; [`Duration::MAX`] when no time of theirs is to come.
-    pub fn timed(
+    pub fn deadline_settled(
         &mut self,
         destination: DestinationId,
         message: QueueId,
@@ -349,27 +349,27 @@ impl Scheduler {
         again: Option<Duration>,
         now: Duration,
     ) {
-        self.answers(destination, message, recipients, |destination, site, settings| {
-            if !destination.is_told(message, recipients, (now, again.is_some()), site, settings, now) {
+        self.notice_settled(destination, message, recipients, |destination, site, settings| {
+            if !destination.notice_answered(message, recipients, (now, again.is_some()), site, settings, now) {
                 // Walks stepped over them meanwhile.
                 destination.more = true;
-                let ages = [false, true].map(|warned| check_at(message, Duration::MAX, warned, settings));
+                let ages = [false, true].map(|warned| check_time(message, Duration::MAX, warned, settings));
                 if let Some(at) = ages.into_iter().find(|at| *at > now).filter(|_| again.is_some()) {
-                    destination.look_by(at);
+                    destination.scan_by(at);
                 }
             }
         });
         let Some(destination) = self.destinations.get_mut(&destination) else { return };
-        match (again, &mut destination.times) {
-            (Some(at), _) => destination.expect(message, recipients, at),
-            (None, Some(times)) => times.forget(message, recipients),
+        match (again, &mut destination.deliver_by) {
+            (Some(at), _) => destination.set_deadline(message, recipients, at),
+            (None, Some(deadlines)) => deadlines.remove(message, recipients),
             (None, None) => {}
         }
-        self.marks.destination(destination);
+        self.dirty.add_destination(destination);
     }
 
     /// A sender was told, or is not to be told now: `does` what follows for recipients that are out of everybody's way until then.
-    fn answers(
+    fn notice_settled(
         &mut self,
         destination: DestinationId,
         message: QueueId,
@@ -378,14 +378,14 @@ impl Scheduler {
     ) {
         let Some(destination) = self.destinations.get_mut(&destination) else { return };
         if destination.active.has_any(message, recipients) {
-            self.overdue = self.overdue.saturating_sub(1);
+            self.overdue_pending = self.overdue_pending.saturating_sub(1);
             let mut site = site_of(&mut self.sites, destination);
             does(destination, site.as_deref_mut(), &self.settings);
             if let (Some(site), Some(id)) = (site, destination.site) {
-                self.marks.site(id, site);
+                self.dirty.add_site(id, site);
             }
         }
-        self.marks.destination(destination);
+        self.dirty.add_destination(destination);
     }
 
     /// Forgets the back-off of a destination and its site, or of all that are known, and looks through its list. A connection that is
@@ -401,12 +401,12 @@ impl Scheduler {
         for id in ids {
             if let Some(destination) = self.destinations.get_mut(&id) {
                 destination.retry_now(now);
-                self.marks.destination(destination);
+                self.dirty.add_destination(destination);
                 if let Some(site) = site_of(&mut self.sites, destination)
                     && let Some(id) = destination.site
                 {
                     site.retry_now(self.step, now);
-                    self.marks.site(id, site);
+                    self.dirty.add_site(id, site);
                 }
             }
         }
@@ -414,7 +414,7 @@ impl Scheduler {
 
     /// One destination; `None` when nothing is known of it.
     #[must_use]
-    pub fn state(&self, destination: &[u8]) -> Option<DestinationView> {
+    pub fn destination_view(&self, destination: &[u8]) -> Option<DestinationView> {
         self.names.get(destination).and_then(|id| self.view(id))
     }
 
@@ -430,12 +430,12 @@ impl Scheduler {
     }
 
     /// All destinations in the order of their names.
-    pub fn views(&self) -> impl Iterator<Item = DestinationView> + '_ {
+    pub fn destination_views(&self) -> impl Iterator<Item = DestinationView> + '_ {
         self.names.by_name().into_iter().filter_map(|id| self.view(id))
     }
 
     /// All sites in the order of their names, as they are at `now`.
-    pub fn sites(&self, now: Duration) -> impl Iterator<Item = SiteView> + '_ {
+    pub fn site_views(&self, now: Duration) -> impl Iterator<Item = SiteView> + '_ {
         self.site_names.by_name().into_iter().filter_map(|id| self.sites.get(&id)).map(move |site| site.view(now))
     }
 
@@ -461,7 +461,7 @@ impl Scheduler {
     /// Whether a connection has a job with this recipient. Looks at all connections: for people who ask.
     #[must_use]
     pub fn is_in_flight(&self, message: QueueId, recipient: u32) -> bool {
-        self.pool.flights().any(|flight| flight.message == message && flight.recipients.contains(recipient))
+        self.pool.in_flight_jobs().any(|flight| flight.message == message && flight.recipients.contains(recipient))
     }
 
     fn view(&self, id: DestinationId) -> Option<DestinationView> {
@@ -479,13 +479,13 @@ impl Scheduler {
         let name: Arc<[u8]> = name.into();
         self.names.insert(Arc::clone(&name), id);
         self.destinations.insert(id, Destination::new(id, name, now));
-        self.share();
+        self.update_ready_quota();
         id
     }
 
     /// There are more destinations or fewer: each has its share of the memory.
-    pub(crate) fn share(&mut self) {
-        self.settings.ready_max = self.wanted.share(self.destinations.len());
+    pub(crate) fn update_ready_quota(&mut self) {
+        self.settings.ready_max = self.configured.ready_quota(self.destinations.len());
     }
 
     fn intern_site(&mut self, place: &SiteAssignment<'_>, example: Arc<[u8]>) -> SiteId {
@@ -501,29 +501,29 @@ impl Scheduler {
     }
 
     /// A question where mail goes was answered.
-    fn answered(&mut self, id: DestinationId) {
+    fn resolve_answered(&mut self, id: DestinationId) {
         if let Some(destination) = self.destinations.get_mut(&id)
-            && std::mem::replace(&mut destination.asks, ResolveState::Idle) == ResolveState::Pending
+            && std::mem::replace(&mut destination.resolve_state, ResolveState::Idle) == ResolveState::Pending
         {
-            self.asked -= 1;
+            self.resolves_pending -= 1;
         }
     }
 
     /// Takes a destination and its jobs away from its site.
-    pub(crate) fn leave(&mut self, id: DestinationId) {
+    pub(crate) fn leave_site(&mut self, id: DestinationId) {
         let Some(destination) = self.destinations.get_mut(&id) else { return };
         let Some(site) = site_of(&mut self.sites, destination) else { return };
         for message in destination.active.messages() {
-            let parts = site.line.take_out(message, id, |_| true).into_iter();
+            let parts = site.ready_queue.take_out(message, id, |_| true).into_iter();
             destination.pending.extend(parts.map(|(part, _)| (message, part)));
         }
-        site.members -= 1;
-        site.line.away -= destination.told.walked;
-        destination.told.forget_spots();
+        site.destinations -= 1;
+        site.ready_queue.withdrawn -= destination.notices.from_scans;
+        destination.notices.forget_positions();
         if let Some(id) = destination.site.take() {
-            self.marks.site(id, site);
+            self.dirty.add_site(id, site);
         }
-        destination.waits_at = None;
+        destination.waiting_site = None;
     }
 }
 

@@ -18,10 +18,10 @@ pub struct Settings {
     /// Jobs that wait for each connection of a site before one more is opened: half a second of work at a host 30 ms away. 16.
     pub jobs_per_connection: u32,
     /// How long a job waits before one more connection is opened for it. 0.5 s.
-    pub patience: Duration,
+    pub job_wait_max: Duration,
     /// How long a connection keeps its place although a site without one waits for it: destinations share what there are of
     /// connections by time, in turns of this. 5 s.
-    pub turn: Duration,
+    pub time_slice: Duration,
     /// `Resolve` actions that may be unanswered. 256.
     pub resolves_max: usize,
     /// Jobs in memory that wait for a connection: fresh ones of a destination, and as many more of a site that walks
@@ -42,11 +42,11 @@ pub struct Settings {
     /// Age at which a recipient that still waits fails. 5 days.
     pub give_up_after: Duration,
     /// The pace of a site is learned from what it refuses as too much. True; false is for comparison.
-    pub learns_pace: bool,
+    pub learn_pace: bool,
     /// Nothing goes behind a transaction of a list on its connection. True; false is for comparison.
-    pub lists_go_alone: bool,
+    pub isolate_lists: bool,
     /// Fresh mail waits for a person: entries whose `due_s` is 0 are not eligible. False.
-    pub fresh_waits: bool,
+    pub hold_fresh: bool,
 }
 
 impl Default for Settings {
@@ -58,8 +58,8 @@ impl Default for Settings {
             silent_max: 2_000,
             window_start: 5,
             jobs_per_connection: 16,
-            patience: Duration::from_millis(500),
-            turn: Duration::from_secs(5),
+            job_wait_max: Duration::from_millis(500),
+            time_slice: Duration::from_secs(5),
             resolves_max: 256,
             ready_max: 1_024,
             jobs_max: 500_000,
@@ -69,20 +69,20 @@ impl Default for Settings {
             down_max: Duration::from_secs(HOUR),
             warn_after: Some(Duration::from_secs(4 * HOUR)),
             give_up_after: Duration::from_secs(5 * 24 * HOUR),
-            learns_pace: true,
-            lists_go_alone: true,
-            fresh_waits: false,
+            learn_pace: true,
+            isolate_lists: true,
+            hold_fresh: false,
         }
     }
 }
 
 /// What each destination may have in memory however many there are.
-const SHARE_LEAST: usize = 16;
+const READY_QUOTA_MIN: usize = 16;
 
 impl Settings {
     /// The share of one of `destinations` in `jobs_max`.
-    pub(crate) fn share(&self, destinations: usize) -> usize {
-        let share = (self.jobs_max / destinations.max(1)).max(SHARE_LEAST);
+    pub(crate) fn ready_quota(&self, destinations: usize) -> usize {
+        let share = (self.jobs_max / destinations.max(1)).max(READY_QUOTA_MIN);
         self.ready_max.min(share)
     }
 }
@@ -103,11 +103,11 @@ pub(crate) fn back_off(failures: u32, first: Duration, max: Duration, seed: u64)
 }
 
 /// The moments at which back-offs end: those of many hosts are over together, and one wake-up serves them.
-const GRID: Duration = Duration::from_millis(250);
+const BACKOFF_GRID: Duration = Duration::from_millis(250);
 
 /// When a back-off of `wait` is over. A short one keeps its own time but for a sixty-fourth.
 pub(crate) fn on_grid(now: Duration, wait: Duration) -> Duration {
-    let (at, grid) = (now + wait, (wait / 64).min(GRID).as_nanos().max(1));
+    let (at, grid) = (now + wait, (wait / 64).min(BACKOFF_GRID).as_nanos().max(1));
     let late = at.as_nanos() % grid;
     if late == 0 { at } else { at + Duration::from_nanos(u64::try_from(grid - late).unwrap_or(0)) }
 }

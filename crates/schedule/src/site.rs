@@ -26,13 +26,13 @@ use crate::view::{Health, SiteView};
 /// A window of one connection. Windows are counted in fractions, so that each good answer can add its share.
 const ONE: u64 = 1_024;
 /// Pages of destinations of one site that may be unanswered: what they bring shares one room.
-const WALKERS: usize = 8;
+const PAGES_PENDING_MAX: usize = 8;
 /// The first pause of a host that says 421 to a message, or breaks off in it, is so much shorter than that of one that cannot be
 /// reached.
-const TURNED_AWAY_PART: u32 = 8;
+const REFUSED_DIVISOR: u32 = 8;
 /// Jobs that are logged each time their site goes down; more of them once in so many times `down_first`.
-const TOLD_ALWAYS: usize = 8;
-const TOLD_AGAIN: u32 = 5;
+const LOG_ALL_MAX: usize = 8;
+const LOG_ALL_PAUSES: u32 = 5;
 /// Octets of the reason why nothing goes to a site, and as many for a destination.
 const WHY_OCTETS_MAX: usize = 512;
 /// How much later than its time a site stands in line of which nothing is known.
@@ -50,7 +50,7 @@ pub(crate) struct DownState {
 }
 
 /// As much of a reason as is kept: whole characters, and a mark where some are missing. Other servers may have written it.
-pub(crate) fn kept(why: &str) -> Arc<str> {
+pub(crate) fn truncated(why: &str) -> Arc<str> {
     const MARK: &str = "...";
     if why.len() <= WHY_OCTETS_MAX {
         return why.into();
@@ -73,7 +73,7 @@ pub(crate) struct Site {
     /// How often messages come for it.
     pub(crate) arrivals: Arrivals,
     /// Jobs that wait for a connection.
-    pub(crate) line: ReadyQueue,
+    pub(crate) ready_queue: ReadyQueue,
     pub(crate) in_flight: usize,
     pub(crate) counts: PhaseCounts,
     /// Idle connections, the one that was busy last on top, so that those not needed time out.
@@ -85,11 +85,11 @@ pub(crate) struct Site {
     /// Something was answered since a job that was lost was excused last.
     pub(crate) is_proven: bool,
     /// What opened before this step and is not greeted is not waited for: somebody wants it tried now.
-    retried_at: u64,
+    superseded_before: u64,
     /// Connections that are so.
-    pub(crate) passed_by: u32,
+    pub(crate) superseded: u32,
     /// When all that left memory with it was returned last, to be logged.
-    told: Option<Duration>,
+    all_logged_at: Option<Duration>,
     pub(crate) lane: Lane,
     window: u64,
     /// Step at which the window was cut last. What began before says nothing new.
@@ -97,15 +97,15 @@ pub(crate) struct Site {
     /// No more connections until then: one was refused while others lived.
     crowded_until: Option<Duration>,
     /// How often it was called off in a row, before it was greeted.
-    pub(crate) called_off: usize,
+    pub(crate) cancels: usize,
     /// Destinations that know it as theirs.
-    pub(crate) members: usize,
+    pub(crate) destinations: usize,
     /// Members whose walks wait for room, or for the site to be up. Those that left are stepped over.
-    pub(crate) waiting: VecDeque<DestinationId>,
+    pub(crate) scans_waiting: VecDeque<DestinationId>,
     /// Pages of members that were asked for and not answered.
-    pub(crate) walkers: usize,
+    pub(crate) pages_pending: usize,
     pub(crate) is_dirty: bool,
-    pub(crate) stand: Option<Waiter>,
+    pub(crate) waiter: Option<Waiter>,
     /// Since when it wants a connection that the budget does not have.
     pub(crate) wants_since: Option<Duration>,
     pub(crate) timer: Option<Duration>,
@@ -121,7 +121,7 @@ impl Site {
             rate: TokenBucket::default(),
             pace: Pace::default(),
             arrivals: Arrivals::default(),
-            line: ReadyQueue::default(),
+            ready_queue: ReadyQueue::default(),
             in_flight: 0,
             counts: PhaseCounts::default(),
             idle: Vec::new(),
@@ -129,26 +129,26 @@ impl Site {
             failures: 0,
             doubted: false,
             is_proven: false,
-            retried_at: 0,
-            passed_by: 0,
-            told: None,
+            superseded_before: 0,
+            superseded: 0,
+            all_logged_at: None,
             lane: Lane::Fast,
             window: u64::from(settings.window_start.max(1)) * ONE,
             cut_at: 0,
             crowded_until: None,
-            called_off: 0,
-            members: 0,
-            waiting: VecDeque::new(),
-            walkers: 0,
+            cancels: 0,
+            destinations: 0,
+            scans_waiting: VecDeque::new(),
+            pages_pending: 0,
             is_dirty: false,
-            stand: None,
+            waiter: None,
             wants_since: None,
             timer: None,
         }
     }
 
     /// Takes over what is known of it now.
-    pub(crate) fn know(&mut self, place: &SiteAssignment<'_>, now: Duration) {
+    pub(crate) fn update(&mut self, place: &SiteAssignment<'_>, now: Duration) {
         self.limits = place.limits;
         self.expected = place.expected;
         self.rate.set(place.limits.messages_per_second, now);
@@ -162,7 +162,7 @@ impl Site {
 
     /// Transactions that the jobs in line need.
     fn work(&self) -> usize {
-        self.line.transactions(self.limits.recipients_per_transaction)
+        self.ready_queue.transactions(self.limits.recipients_per_transaction)
     }
 
     /// Transactions for which rate and pace have room now.
@@ -174,19 +174,19 @@ impl Site {
     pub(crate) fn spend(&mut self, now: Duration) {
         self.rate.spend(now);
         self.pace.spend(now);
-        self.runs_dry(now);
+        self.note_shortage(now);
     }
 
     /// Nothing more can go now: what waits feels the pace.
-    pub(crate) fn runs_dry(&mut self, now: Duration) {
-        if !self.line.is_empty() {
-            self.pace.runs_dry(now);
+    pub(crate) fn note_shortage(&mut self, now: Duration) {
+        if !self.ready_queue.is_empty() {
+            self.pace.note_shortage(now);
         }
     }
 
     /// Transactions that could begin now if there were connections for all.
     pub(crate) fn usable(&self, now: Duration) -> usize {
-        if self.line.is_empty() { 0 } else { self.work().min(self.available(now)) }
+        if self.ready_queue.is_empty() { 0 } else { self.work().min(self.available(now)) }
     }
 
     /// Connections that were not told to close.
@@ -195,51 +195,54 @@ impl Site {
     }
 
     /// Connections that are about to ask for work.
-    pub(crate) const fn coming(&self) -> usize {
-        (self.counts.opening + self.counts.awake).saturating_sub(self.passed_by) as usize
+    pub(crate) const fn about_to_ask(&self) -> usize {
+        (self.counts.opening + self.counts.awake).saturating_sub(self.superseded) as usize
     }
 
     /// Connections for which nothing waits: behind what they have nothing goes, or nobody counts on their greeting.
-    const fn set_aside(&self) -> u32 {
-        self.counts.stalling + self.passed_by
+    const fn not_waited_for(&self) -> u32 {
+        self.counts.stalled + self.superseded
     }
 
     /// These, and those that hang at a bad host while another can be tried.
     const fn useless(&self) -> u32 {
-        self.set_aside() + self.counts.apart
+        self.not_waited_for() + self.counts.at_bad_host
     }
 
     /// Those that count in its window. Beside it there may be as many again that are set aside, and those that hang at other
     /// hosts than the next one goes to.
     pub(crate) fn counted(&self) -> u32 {
-        self.counts.all().saturating_sub(self.set_aside().min(self.window())).saturating_sub(self.counts.apart)
+        self.counts
+            .total()
+            .saturating_sub(self.not_waited_for().min(self.window()))
+            .saturating_sub(self.counts.at_bad_host)
     }
 
     /// Whether an idle connection would have something to do.
     pub(crate) fn wants_wake(&self, now: Duration) -> bool {
-        !self.idle.is_empty() && self.usable(now) > self.coming()
+        !self.idle.is_empty() && self.usable(now) > self.about_to_ask()
     }
 
     /// Whether one connection more would have enough to do, and the site lets it.
-    pub(crate) fn wants_connection(&self, settings: &Settings, late: Overload, now: Duration) -> bool {
+    pub(crate) fn wants_connection(&self, settings: &Settings, overload: Overload, now: Duration) -> bool {
         let usable = self.usable(now);
-        if usable <= self.coming() || !self.lets(now) {
+        if usable <= self.about_to_ask() || !self.allows_connection(now) {
             return false;
         }
-        let open = self.open().min(self.counts.all().saturating_sub(self.set_aside())) as usize;
+        let open = self.open().min(self.counts.total().saturating_sub(self.not_waited_for())) as usize;
         let is_much = || usable > open.saturating_mul(settings.jobs_per_connection as usize);
         let is_old =
-            || self.counts.opening == self.passed_by && self.patience_ends(settings).is_some_and(|at| at <= now);
-        open == 0 || late.until(now).is_none() && (is_much() || is_old())
+            || self.counts.opening == self.superseded && self.job_wait_ends(settings).is_some_and(|at| at <= now);
+        open == 0 || overload.until(now).is_none() && (is_much() || is_old())
     }
 
     /// Whether health and window allow one connection more.
-    fn lets(&self, now: Duration) -> bool {
+    fn allows_connection(&self, now: Duration) -> bool {
         match &self.down {
-            Some(down) => down.until <= now && self.counts.all() <= self.useless() && self.lets_all(),
+            Some(down) => down.until <= now && self.counts.total() <= self.useless() && self.is_below_limit(),
             None => {
                 let is_crowded = self.crowded_until.is_some_and(|until| now < until);
-                !(is_crowded && self.counts.all() > self.passed_by) && self.has_room()
+                !(is_crowded && self.counts.total() > self.superseded) && self.has_room()
             }
         }
     }
@@ -247,8 +250,8 @@ impl Site {
     /// Whether it has less connections than its window and its limit.
     fn has_room(&self) -> bool {
         // One that is told to close may have a message that its server never answers, and is one of ours until then.
-        let window = if self.called_off > 0 { 1 } else { self.window() };
-        self.counted() < window && self.lets_all()
+        let window = if self.cancels > 0 { 1 } else { self.window() };
+        self.counted() < window && self.is_below_limit()
     }
 
     /// Whether it has more of them.
@@ -258,27 +261,27 @@ impl Site {
     }
 
     /// Whether its limit allows one connection more.
-    fn lets_all(&self) -> bool {
-        self.counts.all() < self.limits.connections.max(1)
+    fn is_below_limit(&self) -> bool {
+        self.counts.total() < self.limits.connections.max(1)
     }
 
     /// When the job that has waited for longest will have waited too long.
-    fn patience_ends(&self, settings: &Settings) -> Option<Duration> {
-        self.line.oldest().map(|since| since.saturating_add(settings.patience))
+    fn job_wait_ends(&self, settings: &Settings) -> Option<Duration> {
+        self.ready_queue.oldest().map(|since| since.saturating_add(settings.job_wait_max))
     }
 
     /// Where it stands among those that want a connection: by time, and by how long it will take; urgent mail as if it had waited
     /// for longer than that can be.
-    pub(crate) fn stands_at(&self, since: Duration) -> Duration {
-        let expected = if self.is_quiet() { DELAY_MAX } else { self.expected.unwrap_or(UNKNOWN_DELAY) };
-        let ahead = if self.line.has_urgent() { DELAY_MAX } else { Duration::ZERO };
+    pub(crate) fn wait_key(&self, since: Duration) -> Duration {
+        let expected = if self.is_retry() { DELAY_MAX } else { self.expected.unwrap_or(UNKNOWN_DELAY) };
+        let ahead = if self.ready_queue.has_urgent() { DELAY_MAX } else { Duration::ZERO };
         since.saturating_add(expected.min(DELAY_MAX)).saturating_sub(ahead)
     }
 
     /// What it wants a connection for, if it wants one.
-    pub(crate) fn want(&self) -> WaitKind {
+    pub(crate) fn wait_kind(&self) -> WaitKind {
         match self.open() {
-            _ if self.is_quiet() => WaitKind::Retry,
+            _ if self.is_retry() => WaitKind::Retry,
             0 if self.down.is_some() => WaitKind::Probe,
             0 => WaitKind::First,
             _ => WaitKind::Extra,
@@ -286,41 +289,44 @@ impl Site {
     }
 
     /// Whether it was called off in the fast lane, and is to be asked again.
-    fn is_quiet(&self) -> bool {
-        self.called_off > 0 && self.lane == Lane::Fast && self.down.is_none()
+    fn is_retry(&self) -> bool {
+        self.cancels > 0 && self.lane == Lane::Fast && self.down.is_none()
     }
 
     /// Whether one job may be taken to see whether the site is up again.
     pub(crate) fn may_probe(&self, now: Duration) -> bool {
         let is_time = self.down.as_ref().is_some_and(|down| down.until <= now);
-        is_time && self.counts.all() <= self.useless() && self.line.is_empty()
+        is_time && self.counts.total() <= self.useless() && self.ready_queue.is_empty()
     }
 
     /// Jobs it may have in memory from walks.
-    pub(crate) fn walk_limit(&self, settings: &Settings, now: Duration) -> usize {
+    pub(crate) fn scan_limit(&self, settings: &Settings, now: Duration) -> usize {
         let limit = settings.ready_max.max(1);
         match &self.down {
             Some(_) => usize::from(self.may_probe(now)),
-            None if self.counts.live() == 0 => limit.min(READY_UNGREETED),
+            None if self.counts.greeted() == 0 => limit.min(READY_UNGREETED),
             None => limit,
         }
     }
 
     /// Whether one more of its members may look for work.
-    pub(crate) fn has_walk_room(&self, settings: &Settings, now: Duration) -> bool {
+    pub(crate) fn has_scan_room(&self, settings: &Settings, now: Duration) -> bool {
         match &self.down {
-            Some(_) => self.may_probe(now) && self.walkers == 0,
-            None => self.line.walked() <= self.walk_limit(settings, now) / 2 && self.walkers < WALKERS,
+            Some(_) => self.may_probe(now) && self.pages_pending == 0,
+            None => {
+                self.ready_queue.from_scans() <= self.scan_limit(settings, now) / 2
+                    && self.pages_pending < PAGES_PENDING_MAX
+            }
         }
     }
 
     /// A connection was greeted.
-    pub(crate) fn revive(&mut self) {
+    pub(crate) fn mark_up(&mut self) {
         self.down = None;
     }
 
     /// A transaction is over, taken at step `taken`.
-    pub(crate) fn finished(
+    pub(crate) fn transaction_done(
         &mut self,
         taken: u64,
         feedback: Feedback,
@@ -330,10 +336,10 @@ impl Site {
     ) {
         match feedback {
             // TimerKey refuses a recipient bears the message.
-            Feedback::Good | Feedback::Neutral => self.pace.taken(taken, now),
+            Feedback::Good | Feedback::Neutral => self.pace.accepted(taken, now),
             Feedback::Unsent => return self.pace.give_back((taken, 0), (step, now)),
-            Feedback::Slowdown if settings.learns_pace => {
-                self.pace.put_off(taken, (step, now), settings.down_first, chance);
+            Feedback::Slowdown if settings.learn_pace => {
+                self.pace.deferred(taken, (step, now), settings.down_first, chance);
             }
             Feedback::Slowdown | Feedback::Broken | Feedback::NoReply => {}
         }
@@ -359,7 +365,7 @@ impl Site {
     /// Judges a connection that came to nothing. Says whether the site is down by it, so that its jobs leave memory.
     ///
     /// A site where others live is not down: it takes no more connections than these.
-    pub(crate) fn failed(
+    pub(crate) fn connection_failed(
         &mut self,
         connection: &Connection,
         (failure, why): (Failure, &str),
@@ -369,23 +375,23 @@ impl Site {
     ) -> bool {
         // One message, or one recipient, is not held against a site that answers others; nor what nobody waits for.
         let is_excused = connection.is_excused && std::mem::take(&mut self.is_proven);
-        let is_judged = self.down.as_ref().is_none_or(|down| down.until > now) || self.counts.all() > 0;
+        let is_judged = self.down.as_ref().is_none_or(|down| down.until > now) || self.counts.total() > 0;
         // Those that hang, or wait for the answer to a whole message, may all do so in vain.
-        let live = self.counts.live().saturating_sub(self.counts.stalling + self.counts.apart);
-        let is_passed_by = is_judged && self.is_passed_by(connection);
-        if !is_passed_by {
+        let live = self.counts.greeted().saturating_sub(self.counts.stalled + self.counts.at_bad_host);
+        let is_superseded = is_judged && self.is_superseded(connection);
+        if !is_superseded {
             self.lane = if failure == Failure::Silent { Lane::Slow } else { self.lane };
-            self.called_off = 0;
+            self.cancels = 0;
         }
-        if is_excused || is_passed_by {
+        if is_excused || is_superseded {
             self.doubted |= live == 0;
             return false;
         }
         let is_dismissed = failure == Failure::Throttled;
         let is_paced =
-            is_dismissed && settings.learns_pace && self.pace.turned_away((step, now), settings.down_first, chance);
+            is_dismissed && settings.learn_pace && self.pace.refused((step, now), settings.down_first, chance);
         if live > 0 {
-            if connection.opened >= self.cut_at {
+            if connection.opened_at_step >= self.cut_at {
                 self.window = (self.window / 2).max(u64::from(live) * ONE);
                 self.cut_at = step;
             }
@@ -400,7 +406,7 @@ impl Site {
             return false;
         }
         // It may be that message alone.
-        let is_known = self.failures > 0 && connection.is_excused && self.line.again.is_one_lot();
+        let is_known = self.failures > 0 && connection.is_excused && self.ready_queue.suspects.is_one_batch();
         self.failures = self.failures.saturating_add(u32::from(!is_known));
         self.doubted = true;
         // TimerKey says nothing costs more to ask.
@@ -409,12 +415,12 @@ impl Site {
         // TimerKey turned a message away in good time may take one soon.
         let first = match failure {
             Failure::Refused | Failure::Silent => settings.down_first,
-            Failure::Throttled | Failure::Broken => settings.down_first / TURNED_AWAY_PART,
+            Failure::Throttled | Failure::Broken => settings.down_first / REFUSED_DIVISOR,
         };
         // And who took some until now may count by the minute.
-        let max = if is_dismissed && self.pace.is_stopped(now) { first * 2 } else { settings.down_max };
+        let max = if is_dismissed && self.pace.is_stop_recent(now) { first * 2 } else { settings.down_max };
         let until = on_grid(now, back_off(doublings, first, max, chance.next()));
-        self.down = Some(Box::new(DownState { why: kept(why), until, greets }));
+        self.down = Some(Box::new(DownState { why: truncated(why), until, greets }));
         // What waits for who is back begins over one connection: it may be weak yet, and others knock as well.
         self.window = ONE;
         self.crowded_until = None;
@@ -428,29 +434,29 @@ impl Site {
 
     /// Whether all that leaves memory now, so many jobs, is to be logged: a host that comes and goes would fill the log with
     /// the same.
-    pub(crate) fn tells(&mut self, jobs: usize, settings: &Settings, now: Duration) -> bool {
-        if jobs <= TOLD_ALWAYS {
+    pub(crate) fn logs_all(&mut self, jobs: usize, settings: &Settings, now: Duration) -> bool {
+        if jobs <= LOG_ALL_MAX {
             return true;
         }
-        let tells = self.told.is_none_or(|told| now >= told + settings.down_first * TOLD_AGAIN);
-        if tells {
-            self.told = Some(now);
+        let logs = self.all_logged_at.is_none_or(|told| now >= told + settings.down_first * LOG_ALL_PAUSES);
+        if logs {
+            self.all_logged_at = Some(now);
         }
-        tells
+        logs
     }
 
     /// Whether a connection is not greeted, and was opened before somebody wanted the site tried.
-    pub(crate) fn is_passed_by(&self, connection: &Connection) -> bool {
-        connection.phase.is_opening() && connection.opened < self.retried_at
+    pub(crate) fn is_superseded(&self, connection: &Connection) -> bool {
+        connection.phase.is_opening() && connection.opened_at_step < self.superseded_before
     }
 
     /// Forgets the back-off. What is opening may hang: it is not waited for.
     pub(crate) fn retry_now(&mut self, step: u64, now: Duration) {
-        if self.counts.live() == 0 {
-            (self.retried_at, self.passed_by) = (step, self.counts.opening);
+        if self.counts.greeted() == 0 {
+            (self.superseded_before, self.superseded) = (step, self.counts.opening);
         }
         self.crowded_until = None;
-        (self.failures, self.called_off) = (0, 0);
+        (self.failures, self.cancels) = (0, 0);
         self.pace = Pace::default();
         if let Some(down) = &mut self.down {
             down.until = down.until.min(now);
@@ -458,28 +464,28 @@ impl Site {
     }
 
     /// When it is to be looked at although nothing happens.
-    pub(crate) fn next_event(&self, settings: &Settings, late: Overload, now: Duration) -> Option<Duration> {
-        let has_work = self.work() > self.coming();
+    pub(crate) fn next_event(&self, settings: &Settings, overload: Overload, now: Duration) -> Option<Duration> {
+        let has_work = self.work() > self.about_to_ask();
         let is_dry = has_work && self.available(now) == 0;
         let crowded = self.crowded_until.filter(|_| has_work);
         let probe = self.down.as_ref().map(|down| down.until);
-        let probe = probe.filter(|_| !self.line.is_empty() || !self.waiting.is_empty());
+        let probe = probe.filter(|_| !self.ready_queue.is_empty() || !self.scans_waiting.is_empty());
         let next = |available: usize, at: Duration| if available == 0 { at } else { now };
-        let rate = next(self.rate.available(now), self.rate.next());
-        let pace = next(self.pace.available(now), self.pace.next());
+        let rate = next(self.rate.available(now), self.rate.next_at());
+        let pace = next(self.pace.available(now), self.pace.next_at());
         let rate = is_dry.then(|| rate.max(pace));
-        let patience = self.patience_ends(settings).filter(|_| {
-            has_work && !is_dry && self.down.is_none() && self.counts.opening == self.passed_by && self.has_room()
+        let job_wait = self.job_wait_ends(settings).filter(|_| {
+            has_work && !is_dry && self.down.is_none() && self.counts.opening == self.superseded && self.has_room()
         });
-        let late = late.until(now).filter(|_| has_work && !is_dry && self.down.is_none() && self.has_room());
+        let overloaded = overload.until(now).filter(|_| has_work && !is_dry && self.down.is_none() && self.has_room());
         // What was spent is remembered until it does not count any more.
-        let full = (self.members == 0 && self.counts.all() == 0).then(|| self.full_at());
-        [crowded, probe, rate, patience, late, full].into_iter().flatten().filter(|&at| at > now).min()
+        let full = (self.destinations == 0 && self.counts.total() == 0).then(|| self.full_at());
+        [crowded, probe, rate, job_wait, overloaded, full].into_iter().flatten().filter(|&at| at > now).min()
     }
 
     /// Whether nothing would be lost if it were forgotten.
     pub(crate) fn is_empty(&self, now: Duration) -> bool {
-        self.members == 0 && self.counts.all() == 0 && self.line.is_empty() && self.full_at() <= now
+        self.destinations == 0 && self.counts.total() == 0 && self.ready_queue.is_empty() && self.full_at() <= now
     }
 
     /// When it can be forgotten what went there.
@@ -490,7 +496,7 @@ impl Site {
     pub(crate) fn health(&self) -> Health {
         match &self.down {
             Some(down) => Health::Down { why: Arc::clone(&down.why), until: down.until },
-            None if self.counts.all() == 0 => Health::Idle,
+            None if self.counts.total() == 0 => Health::Idle,
             None => Health::Up,
         }
     }
@@ -498,16 +504,16 @@ impl Site {
     pub(crate) fn view(&self, now: Duration) -> SiteView {
         SiteView {
             name: Arc::clone(&self.name),
-            destinations: self.members,
+            destinations: self.destinations,
             health: self.health(),
             lane: self.lane,
-            ready: self.line.len(),
+            ready: self.ready_queue.len(),
             in_flight: self.in_flight,
-            connections: self.counts.all() as usize,
+            connections: self.counts.total() as usize,
             window: self.window(),
             limits: self.limits,
             pace: self.pace.known(),
-            waits_for_rate: !self.line.is_empty() && self.down.is_none() && self.available(now) == 0,
+            waits_for_rate: !self.ready_queue.is_empty() && self.down.is_none() && self.available(now) == 0,
             waits_since: self.wants_since,
         }
     }
@@ -519,11 +525,11 @@ mod tests {
 
     #[test]
     fn a_reason_is_kept_in_part() {
-        assert_eq!(&*kept("421 4.3.2 not now"), "421 4.3.2 not now");
+        assert_eq!(&*truncated("421 4.3.2 not now"), "421 4.3.2 not now");
         let whole = "x".repeat(WHY_OCTETS_MAX);
-        assert_eq!(*kept(&whole), *whole);
+        assert_eq!(*truncated(&whole), *whole);
         for front in 0..4 {
-            let why = kept(&format!("{}{}", "x".repeat(front), "\u{20ac}".repeat(100_000)));
+            let why = truncated(&format!("{}{}", "x".repeat(front), "\u{20ac}".repeat(100_000)));
             assert!(
                 (WHY_OCTETS_MAX - 3..=WHY_OCTETS_MAX).contains(&why.len()) && why.ends_with("\u{20ac}..."),
                 "{why}"

@@ -3,7 +3,7 @@
 //! A message whose end a host never answers, or a recipient at whom it hangs up, takes along all that shares its connection or its
 //! transaction. TimerKey of them it was nobody has said. So those that were lost are *marked*: each goes on a connection behind
 //! which nothing is sent, recipients that were lost before the content one by one, and all of them after what waits unmarked, but
-//! for one in [`TURNS`]. A mark goes when something is answered.
+//! for one in [`UNMARKED_TURNS`]. A mark goes when something is answered.
 //!
 //! The rank of a mark says whose turn it is: first those of whom it is least likely, then those that were lost longest ago. What
 //! failed last is last.
@@ -19,7 +19,7 @@ use crate::ready_queue::Part;
 /// Recipients of a site that can be marked. Beyond them those that were marked first go as others do.
 const MARKS_MAX: usize = 1_024;
 /// Transactions of others that go while one that is marked waits.
-const TURNS: u32 = 16;
+const UNMARKED_TURNS: u32 = 16;
 /// The rank of those of whom it is likely that they were it.
 const LIKELY: u64 = 1 << 63;
 
@@ -32,7 +32,7 @@ pub(crate) const AT_ONCE: Rank = 0;
 pub(crate) struct SuspectQueue {
     marks: BTreeMap<(QueueId, u32), Rank>,
     /// DirtyQueue in the order in which they were made. Those that are gone are stepped over.
-    ages: VecDeque<(QueueId, u32, Rank)>,
+    mark_order: VecDeque<(QueueId, u32, Rank)>,
     waiting: BTreeMap<(Rank, u64), (QueueId, Part, Duration)>,
     /// The same by message.
     places: BTreeSet<(QueueId, Rank, u64)>,
@@ -42,29 +42,29 @@ pub(crate) struct SuspectQueue {
 }
 
 impl SuspectQueue {
-    /// DirtyQueue recipients that were lost together. `is_apart`: each is to go alone; `is_first`: nothing before them on their
+    /// DirtyQueue recipients that were lost together. `separately`: each is to go alone; `is_first`: nothing before them on their
     /// connection was lost.
-    pub(crate) fn mark(&mut self, message: QueueId, recipients: &Positions, is_apart: bool, is_first: bool) {
-        let is_likely = is_first && (!is_apart || recipients.len() == 1);
+    pub(crate) fn mark(&mut self, message: QueueId, recipients: &Positions, separately: bool, is_first: bool) {
+        let is_likely = is_first && (!separately || recipients.len() == 1);
         let mut rank = 0;
         for (number, recipient) in recipients.iter().enumerate() {
-            if number == 0 || is_apart {
+            if number == 0 || separately {
                 self.next += 1;
                 rank = self.next | if is_likely { LIKELY } else { 0 };
             }
             self.marks.insert((message, recipient), rank);
-            self.ages.push_back((message, recipient, rank));
+            self.mark_order.push_back((message, recipient, rank));
         }
         while self.marks.len() > MARKS_MAX
-            && let Some((message, recipient, rank)) = self.ages.pop_front()
+            && let Some((message, recipient, rank)) = self.mark_order.pop_front()
         {
             if self.marks.get(&(message, recipient)) == Some(&rank) {
                 self.marks.remove(&(message, recipient));
             }
         }
-        if self.ages.len() > 2 * self.marks.len() + 64 {
+        if self.mark_order.len() > 2 * self.marks.len() + 64 {
             let marks = &self.marks;
-            self.ages.retain(|(message, recipient, rank)| marks.get(&(*message, *recipient)) == Some(rank));
+            self.mark_order.retain(|(message, recipient, rank)| marks.get(&(*message, *recipient)) == Some(rank));
         }
     }
 
@@ -83,7 +83,7 @@ impl SuspectQueue {
     }
 
     /// The first rank among them; `None`: none of them is marked.
-    pub(crate) fn rank_of(&self, message: QueueId, recipients: &Positions) -> Option<Rank> {
+    pub(crate) fn best_rank(&self, message: QueueId, recipients: &Positions) -> Option<Rank> {
         if self.marks.is_empty() {
             return None;
         }
@@ -91,26 +91,27 @@ impl SuspectQueue {
     }
 
     /// Whether all marks are of recipients that go together: it may be one message that the site hangs at, or one recipient.
-    pub(crate) fn is_one_lot(&self) -> bool {
+    pub(crate) fn is_one_batch(&self) -> bool {
         let mut ranks = self.marks.values();
         ranks.next().is_some_and(|first| ranks.all(|rank| rank == first))
     }
 
-    /// Takes those that are marked out of recipients: each lot goes alone.
-    pub(crate) fn part(&self, message: QueueId, recipients: &mut Positions) -> Vec<Positions> {
-        if self.rank_of(message, recipients).is_none() {
+    /// Takes those that are marked out of recipients: each batch goes alone.
+    pub(crate) fn split_off(&self, message: QueueId, recipients: &mut Positions) -> Vec<Positions> {
+        if self.best_rank(message, recipients).is_none() {
             return Vec::new();
         }
-        let mut lots: BTreeMap<Option<Rank>, Vec<u32>> = BTreeMap::new();
+        let mut batches: BTreeMap<Option<Rank>, Vec<u32>> = BTreeMap::new();
         for recipient in recipients.iter() {
-            lots.entry(self.rank(message, recipient)).or_default().push(recipient);
+            batches.entry(self.rank(message, recipient)).or_default().push(recipient);
         }
-        *recipients = Positions::from(lots.remove(&None).unwrap_or_default().as_slice());
-        lots.into_values()
-            .map(|mut lot| {
-                lot.sort_unstable();
-                lot.dedup();
-                Positions::from(lot.as_slice())
+        *recipients = Positions::from(batches.remove(&None).unwrap_or_default().as_slice());
+        batches
+            .into_values()
+            .map(|mut batch| {
+                batch.sort_unstable();
+                batch.dedup();
+                Positions::from(batch.as_slice())
             })
             .collect()
     }
@@ -124,7 +125,7 @@ impl SuspectQueue {
     /// Takes the next, if it is the turn of these.
     pub(crate) fn pop(&mut self, others_wait: bool) -> Option<(QueueId, Part, Rank)> {
         let (first, _) = self.waiting.first_key_value()?;
-        if others_wait && first.0 != AT_ONCE && self.streak < TURNS {
+        if others_wait && first.0 != AT_ONCE && self.streak < UNMARKED_TURNS {
             self.streak += 1;
             return None;
         }

@@ -20,11 +20,11 @@ pub(crate) struct TokenBucket {
 impl TokenBucket {
     /// Sets the limit, in transactions per 1,000 seconds. What was spent stays spent.
     pub(crate) fn set(&mut self, limit: Option<u32>, now: Duration) {
-        self.hold(limit, Duration::from_secs(1), now);
+        self.set_with_burst(limit, Duration::from_secs(1), now);
     }
 
     /// The same, for a bucket that holds what so long a time brings, at least one.
-    pub(crate) fn hold(&mut self, limit: Option<u32>, span: Duration, now: Duration) {
+    pub(crate) fn set_with_burst(&mut self, limit: Option<u32>, span: Duration, now: Duration) {
         let milli = u128::from(limit.unwrap_or(1).max(1));
         let burst = (milli * span.as_millis() / 1_000_000).max(1);
         if limit == self.limit && burst == self.burst {
@@ -63,7 +63,7 @@ impl TokenBucket {
     }
 
     /// When the next one may go, if none may now.
-    pub(crate) fn next(&self) -> Duration {
+    pub(crate) fn next_at(&self) -> Duration {
         nanos(self.full.saturating_sub((self.burst.saturating_sub(1)) * self.period))
     }
 
@@ -101,7 +101,7 @@ mod tests {
                         rate.spend(now);
                         spent.push(now);
                     } else {
-                        prop_assert!(rate.next() > now);
+                        prop_assert!(rate.next_at() > now);
                     }
                 }
             }
@@ -126,7 +126,7 @@ mod tests {
                 while rate.available(now) > 0 {
                     rate.spend(now);
                 }
-                now = rate.next();
+                now = rate.next_at();
                 prop_assert_eq!(rate.available(now), 1);
             }
         }
@@ -139,9 +139,9 @@ mod tests {
         assert_eq!((rate.available(START), rate.full_at()), (usize::MAX, Duration::ZERO));
         rate.set(Some(1), START);
         rate.spend(START);
-        assert_eq!((rate.available(START), rate.next()), (0, START + Duration::from_secs(1_000)));
+        assert_eq!((rate.available(START), rate.next_at()), (0, START + Duration::from_secs(1_000)));
         rate.set(Some(1_000), START);
-        assert!(rate.next() <= START + Duration::from_secs(1));
+        assert!(rate.next_at() <= START + Duration::from_secs(1));
         rate.set(None, START);
         assert_eq!(rate.available(START), usize::MAX);
     }

@@ -83,7 +83,7 @@ pub struct SiteView {
 impl Scheduler {
     /// The site of a destination as it is at `now`; `None` when nothing is known of either.
     #[must_use]
-    pub fn site_of(&self, destination: &[u8], now: Duration) -> Option<SiteView> {
+    pub fn site_view(&self, destination: &[u8], now: Duration) -> Option<SiteView> {
         let id = self.names.get(destination)?;
         let site = self.destinations.get(&id)?.site?;
         self.sites.get(&site).map(|site| site.view(now))

@@ -46,13 +46,13 @@ fn answer(scheduler: &mut Scheduler, seen: &Seen, name: &[u8], now: Duration, (o
     let Some((destination, message, recipients)) = pick(&seen.told, one) else { return };
     let soon = now.saturating_add(Duration::from_secs(one % 100));
     match two % 4 {
-        0 if two / 4 % 2 == 0 => scheduler.settled(destination, message, &recipients, soon, now),
-        0 => scheduler.reported(destination, message, &recipients, soon, now),
-        1 => scheduler.timed(destination, message, &recipients, None, now),
+        0 if two / 4 % 2 == 0 => scheduler.age_settled(destination, message, &recipients, soon, now),
+        0 => scheduler.report_settled(destination, message, &recipients, soon, now),
+        1 => scheduler.deadline_settled(destination, message, &recipients, None, now),
         _ => {
             let again = now.saturating_add(Duration::from_secs(two / 4));
-            scheduler.timed(destination, message, &recipients, Some(again), now);
-            scheduler.expect(name, message, &recipients, again);
+            scheduler.deadline_settled(destination, message, &recipients, Some(again), now);
+            scheduler.set_deadline(name, message, &recipients, again);
         }
     }
 }
@@ -80,24 +80,24 @@ fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, 
             let site = format!("s{}", two % 3).into_bytes();
             let expected = two.is_multiple_of(2).then_some(Duration::MAX);
             let until = if one.is_multiple_of(2) { Duration::ZERO } else { Duration::MAX };
-            drop(scheduler.placed(destination, &SiteAssignment { site: &site, limits, expected, until }, *now));
+            drop(scheduler.resolved(destination, &SiteAssignment { site: &site, limits, expected, until }, *now));
         }
-        (4, _, Some(destination), _) => drop(scheduler.unplaced(
+        (4, _, Some(destination), _) => drop(scheduler.resolve_failed(
             destination,
             "no",
             if two.is_multiple_of(2) { ResolveFailure::Domain } else { ResolveFailure::Resolver },
             *now,
         )),
-        (5, Some(connection), ..) => scheduler.ready(connection, *now),
+        (5, Some(connection), ..) => scheduler.greeted(connection, *now),
         (6 | 7, Some(connection), ..) => {
-            if let NextJob::Job(job) = scheduler.take(connection, *now) {
+            if let NextJob::Job(job) = scheduler.next_job(connection, *now) {
                 seen.jobs.push(job);
             }
         }
         (8 | 9, Some(connection), _, Some(job)) => {
             let feedback = FEEDBACKS[usize::try_from(two % 6).unwrap()];
             let retry = two.is_multiple_of(2).then_some(*now + Duration::from_secs(two));
-            scheduler.done(connection, &job, feedback, retry, *now);
+            scheduler.job_done(connection, &job, feedback, retry, *now);
         }
         (10, Some(connection), _, Some(job)) => scheduler.give_back(connection, &job, *now),
         (11, Some(connection), ..) => {
@@ -107,7 +107,7 @@ fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, 
         }
         (12, Some(connection), ..) if two.is_multiple_of(3) => scheduler.host_failed(connection, *now),
         (12, Some(connection), ..) => drop(scheduler.closed(connection, *now)),
-        (13, Some(connection), ..) => drop(scheduler.misplaced(connection, &name, *now)),
+        (13, Some(connection), ..) => drop(scheduler.site_changed(connection, &name, *now)),
         (14, Some(connection), ..) => {
             let lag = Lag { has_others: two.is_multiple_of(2), is_whole: two.is_multiple_of(3) };
             scheduler.lagging(connection, lag, *now);
@@ -126,7 +126,7 @@ fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, 
                     owed: number.is_multiple_of(11),
                 })
                 .collect();
-            scheduler.loaded(destination, &page, two.is_multiple_of(2), *now);
+            scheduler.page_loaded(destination, &page, two.is_multiple_of(2), *now);
         }
         (16, ..) => answer(scheduler, seen, &name, *now, (one, two)),
         (17, ..) => scheduler.retry_now(two.is_multiple_of(2).then_some(&*name), *now),
@@ -136,11 +136,11 @@ fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, 
                 silent_max: usize::try_from(two % 4).unwrap(),
                 ready_max: usize::try_from(two % 30).unwrap(),
                 resolves_max: usize::try_from(two % 3).unwrap(),
-                patience: Duration::from_millis(one % 3_000),
+                job_wait_max: Duration::from_millis(one % 3_000),
                 jobs_per_connection: u32::try_from(two % 5).unwrap(),
                 ..Settings::default()
             };
-            scheduler.set(settings, *now);
+            scheduler.reconfigure(settings, *now);
         }
         (19, Some(connection), ..) => scheduler.silent(connection, *now),
         (20, Some(connection), ..) => scheduler.stalling(connection, *now),
@@ -175,11 +175,11 @@ fn play(calls: &[Call]) {
             match action {
                 Action::Open { site, connection, .. } => {
                     assert!(ids.insert(connection));
-                    assert!(scheduler.site_name(site).is_some() && scheduler.a_destination(site).is_some());
+                    assert!(scheduler.site_name(site).is_some() && scheduler.example_destination(site).is_some());
                     seen.connections.push(connection);
                 }
                 Action::Resolve { destination } | Action::Load { destination, .. } => {
-                    assert!(scheduler.name(destination).is_some());
+                    assert!(scheduler.destination_name(destination).is_some());
                     seen.destinations.push(destination);
                 }
                 Action::Overdue { destination, message, recipients, .. } => {
@@ -189,8 +189,8 @@ fn play(calls: &[Call]) {
             }
         }
         assert!(scheduler.wake_at().is_none_or(|at| at > now));
-        assert!(scheduler.views().all(|view| view.ready == view.ready_by_class.iter().sum::<usize>()));
-        let connections: usize = scheduler.sites(now).map(|site| site.connections).sum();
+        assert!(scheduler.destination_views().all(|view| view.ready == view.ready_by_class.iter().sum::<usize>()));
+        let connections: usize = scheduler.site_views(now).map(|site| site.connections).sum();
         assert_eq!(connections, scheduler.connections());
     }
 }

@@ -128,14 +128,14 @@ fn what_was_told_of_keeps_its_place() {
 fn a_server_that_was_off_for_a_week_tries_all_at_a_slow_site_before_it_gives_up() {
     for host in [Host::Alive, Host::Defers] {
         for ready_max in [10, 1_024] {
-            let settings = Settings { fresh_waits: true, ready_max, ..Settings::default() };
+            let settings = Settings { hold_fresh: true, ready_max, ..Settings::default() };
             let mut rig = Rig::new(settings, Manner::default(), vec![host], 7);
             rig.limits[0].messages_per_second = Some(10);
             for _ in 0..100 {
                 rig.add(0, 1, false);
             }
             pass(&mut rig, 7 * DAY);
-            rig.settings.fresh_waits = false;
+            rig.settings.hold_fresh = false;
             rig.restart();
             pass(&mut rig, 100 * 100 * SECOND + 5 * MINUTE);
             assert_eq!((rig.taken, rig.waiting(), rig.warned.len()), (100, 0, 0), "{host:?}");
@@ -146,12 +146,12 @@ fn a_server_that_was_off_for_a_week_tries_all_at_a_slow_site_before_it_gives_up(
 
 #[test]
 fn a_server_that_was_off_for_some_hours_tells_of_no_delay_before_it_had_an_hour() {
-    let mut rig = slow(Slow::Rate, Settings { fresh_waits: true, ..Settings::default() });
+    let mut rig = slow(Slow::Rate, Settings { hold_fresh: true, ..Settings::default() });
     (0..200).for_each(|_| {
         rig.add(0, 1, false);
     });
     pass(&mut rig, 5 * HOUR);
-    rig.settings.fresh_waits = false;
+    rig.settings.hold_fresh = false;
     rig.restart();
     pass(&mut rig, HOUR - MINUTE);
     assert_eq!(rig.warned.len(), 0);
@@ -177,23 +177,23 @@ fn who_is_passed_by_since_his_message_changed_is_told_of_in_time() {
     let later = QueueEntry { recipient: 1, ..waiting(0, second(60)) };
     scheduler.restore(b"a", START);
     let destination = load(&act(&mut scheduler, limits, START)).unwrap();
-    scheduler.loaded(destination, &[waiting(0, second(0)), later], true, START);
+    scheduler.page_loaded(destination, &[waiting(0, second(0)), later], true, START);
     let (connection, _) = opens_one(&mut scheduler, limits, START);
     let first = taken(&mut scheduler, connection, START);
     let now = START + MINUTE;
     assert_eq!(load(&act(&mut scheduler, limits, now)), Some(destination));
     // The first one is delivered while the page is read. Others, found beside the second, fill the line.
-    scheduler.done(connection, &first, Feedback::Good, None, now);
+    scheduler.job_done(connection, &first, Feedback::Good, None, now);
     let page = [later, waiting(1, second(60)), waiting(2, second(60))];
-    scheduler.loaded(destination, &page, true, now);
-    assert_eq!(scheduler.take(connection, now), NextJob::Idle, "there is no token");
+    scheduler.page_loaded(destination, &page, true, now);
+    assert_eq!(scheduler.next_job(connection, now), NextJob::Idle, "there is no token");
     // The site takes nothing for as long as it takes.
     let mut told = Vec::new();
     for minute in 2..=(4 * 60 + 3) {
         let now = START + MINUTE * minute;
         while let Some(action) = next_at(&mut scheduler, None, limits, now) {
             match action {
-                Action::Load { destination, .. } => scheduler.loaded(destination, &page, true, now),
+                Action::Load { destination, .. } => scheduler.page_loaded(destination, &page, true, now),
                 Action::Overdue { message, kind: Overdue::Warn, .. } => told.push((message, minute)),
                 _ => {}
             }

@@ -58,14 +58,14 @@ impl Trial {
                 Action::Resolve { destination } => {
                     let until = self.now + HOUR;
                     let place = SiteAssignment { site: b"mx:25", limits: self.limits, expected: None, until };
-                    assert_eq!(self.scheduler.placed(destination, &place, self.now), []);
+                    assert_eq!(self.scheduler.resolved(destination, &place, self.now), []);
                 }
                 Action::Load { destination, after, limit } => {
                     let after = after.map(|one| one.message).filter(|one| self.list.contains_key(one));
                     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
                     let page: Vec<QueueEntry> = self.list.range((from, Bound::Unbounded)).map(|one| *one.1).collect();
                     let is_end = page.len() <= limit;
-                    self.scheduler.loaded(destination, &page[..page.len().min(limit)], is_end, self.now);
+                    self.scheduler.page_loaded(destination, &page[..page.len().min(limit)], is_end, self.now);
                 }
                 Action::Overdue { destination, message, recipients, kind } => {
                     assert_eq!(recipients, ONE);
@@ -94,11 +94,11 @@ impl Trial {
                     self.list.remove(&message);
                 }
                 match kind {
-                    Overdue::ByTime => self.scheduler.timed(destination, message, &ONE, again, self.now),
+                    Overdue::ByTime => self.scheduler.deadline_settled(destination, message, &ONE, again, self.now),
                     Overdue::Owed => {
-                        self.scheduler.reported(destination, message, &ONE, again.unwrap_or(self.now), self.now);
+                        self.scheduler.report_settled(destination, message, &ONE, again.unwrap_or(self.now), self.now);
                     }
-                    _ => self.scheduler.settled(destination, message, &ONE, again.unwrap_or(self.now), self.now),
+                    _ => self.scheduler.age_settled(destination, message, &ONE, again.unwrap_or(self.now), self.now),
                 }
             }
             self.act();
@@ -121,7 +121,7 @@ fn waiting(number: u64, due: Duration, timed: bool) -> QueueEntry {
 fn a_time_that_ends_in_line_is_told_of_and_not_forgotten_when_its_message_leaves_memory() {
     let mut trial = Trial::new(Settings::default(), (0..20).map(|one| waiting(one, Duration::ZERO, one == 9)));
     let end = START + 100 * SECOND;
-    trial.scheduler.expect(b"d", id(9), &ONE, end);
+    trial.scheduler.set_deadline(b"d", id(9), &ONE, end);
     trial.act();
     let [first] = trial.open[..] else { panic!("one connection is wanted") };
     let left = trial.scheduler.unreachable(first, Failure::Refused, "refused", trial.now);
@@ -133,13 +133,13 @@ fn a_time_that_ends_in_line_is_told_of_and_not_forgotten_when_its_message_leaves
     }
     // The site is up; the rest of the list is loaded.
     let probe = trial.open.remove(0);
-    trial.scheduler.ready(probe, trial.now);
-    let NextJob::Job(job) = trial.scheduler.take(probe, trial.now) else { panic!("it has a job") };
+    trial.scheduler.greeted(probe, trial.now);
+    let NextJob::Job(job) = trial.scheduler.next_job(probe, trial.now) else { panic!("it has a job") };
     trial.list.remove(&job.message);
-    trial.scheduler.done(probe, &job, Feedback::Good, None, trial.now);
+    trial.scheduler.job_done(probe, &job, Feedback::Good, None, trial.now);
     trial.now += 2 * SECOND;
     trial.act();
-    assert_eq!(trial.scheduler.take(probe, trial.now), NextJob::Close);
+    assert_eq!(trial.scheduler.next_job(probe, trial.now), NextJob::Close);
     assert_eq!(trial.scheduler.closed(probe, trial.now), Vec::<Job>::new());
     trial.act();
     assert!(trial.now < end && trial.scheduler.is_active(b"d", id(9), 0), "it is in line");
@@ -227,7 +227,7 @@ fn a_time_that_others_crowded_out_is_acted_on_while_its_message_waits_for_its_tu
         let job = Job { message: entry.message, recipients: ONE, probe: false };
         trial.scheduler.add(b"d", job, Class::Normal, trial.now);
         let before = SECOND * u32::try_from(number).unwrap() / 10;
-        trial.scheduler.expect(b"d", entry.message, &ONE, end - before);
+        trial.scheduler.set_deadline(b"d", entry.message, &ONE, end - before);
     }
     let held = std::mem::take(&mut trial.open);
     assert!(held.len() <= 1, "{held:?}");
@@ -236,7 +236,7 @@ fn a_time_that_others_crowded_out_is_acted_on_while_its_message_waits_for_its_tu
         for (destination, message, kind) in std::mem::take(&mut trial.unanswered) {
             assert_eq!(kind, Overdue::ByTime);
             trial.list.remove(&message);
-            trial.scheduler.timed(destination, message, &ONE, None, trial.now);
+            trial.scheduler.deadline_settled(destination, message, &ONE, None, trial.now);
         }
         trial.open.clear();
         trial.act();
@@ -256,15 +256,15 @@ fn mail_goes_to_a_site_that_has_room_while_senders_are_being_told() {
     trial.act();
     assert!(trial.unanswered.len() >= 1_000, "{}", trial.unanswered.len());
     let [connection] = trial.open[..] else { panic!("{:?}", trial.open) };
-    trial.scheduler.ready(connection, trial.now);
+    trial.scheduler.greeted(connection, trial.now);
     // The driver answers none of them, and the site takes what it is given.
     let mut done = 0;
     for _ in 0..400 {
         trial.now += SECOND;
         trial.act();
-        if let NextJob::Job(job) = trial.scheduler.take(connection, trial.now) {
+        if let NextJob::Job(job) = trial.scheduler.next_job(connection, trial.now) {
             trial.list.remove(&job.message);
-            trial.scheduler.done(connection, &job, Feedback::Good, None, trial.now);
+            trial.scheduler.job_done(connection, &job, Feedback::Good, None, trial.now);
             done += 1;
         }
     }
@@ -286,7 +286,7 @@ fn senders_of_a_long_list_are_told_without_reading_it_over_and_over() {
         }
         if let Some((destination, message, _)) = trial.unanswered.pop() {
             trial.list.get_mut(&message).unwrap().warned = true;
-            trial.scheduler.settled(destination, message, &ONE, trial.now, trial.now);
+            trial.scheduler.age_settled(destination, message, &ONE, trial.now, trial.now);
         } else {
             trial.now = trial.scheduler.wake_at().unwrap().max(trial.now);
         }
@@ -318,15 +318,15 @@ fn what_was_moved_is_not_taken_from_where_it_was() {
         };
         scheduler.restore(b"old", START);
         let [old] = act(&mut scheduler)[..] else { panic!("its list is read") };
-        scheduler.expect(b"old", id(1), &ONE, START + HOUR);
+        scheduler.set_deadline(b"old", id(1), &ONE, START + HOUR);
         assert!(!scheduler.is_active(b"old", id(1), 0));
         if tells {
-            scheduler.moved(b"old", id(1), &ONE);
+            scheduler.recipients_moved(b"old", id(1), &ONE);
         }
         scheduler.restore(b"new", START);
-        scheduler.loaded(old, &[waiting(1, Duration::ZERO, false)], true, START);
+        scheduler.page_loaded(old, &[waiting(1, Duration::ZERO, false)], true, START);
         let later = act(&mut scheduler);
-        scheduler.loaded(later[0], &[waiting(1, Duration::ZERO, false)], true, START);
+        scheduler.page_loaded(later[0], &[waiting(1, Duration::ZERO, false)], true, START);
         assert_eq!(scheduler.is_active(b"old", id(1), 0), !tells, "without being told it would be sent twice");
         assert!(scheduler.is_active(b"new", id(1), 0) || later[0] == old);
     }

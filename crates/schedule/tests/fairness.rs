@@ -48,9 +48,9 @@ fn one_message_behind_a_long_list_goes_at_once() {
 
 /// A list for a site that takes five recipients at a time, over connections that send four transactions ahead; how it went on in
 /// two seconds, and the longest wait of a single message behind it.
-fn behind_a_list_in_small_parts(lists_go_alone: bool) -> (usize, Duration) {
+fn behind_a_list_in_small_parts(isolate_lists: bool) -> (usize, Duration) {
     let manner = Manner { service: 100 * MS, ahead: 4, ..Manner::default() };
-    let settings = Settings { lists_go_alone, ..Settings::default() };
+    let settings = Settings { isolate_lists, ..Settings::default() };
     let mut rig = Rig::new(settings, manner, vec![Host::Alive], 7);
     (rig.limits[0].connections, rig.limits[0].recipients_per_transaction) = (3, 5);
     rig.add(0, 3_000, false);
@@ -78,7 +78,7 @@ fn messages_with_few_recipients_follow_each_other_at_once() {
     });
     // It is connected, and nothing is answered yet.
     rig.run(90 * MS);
-    assert_eq!(rig.scheduler.sites(rig.now).map(|site| site.in_flight).sum::<usize>(), 4);
+    assert_eq!(rig.scheduler.site_views(rig.now).map(|site| site.in_flight).sum::<usize>(), 4);
     assert_eq!(rig.delivered.len(), 0);
 }
 
@@ -121,7 +121,7 @@ fn a_flood_of_fresh_mail_does_not_keep_out_what_waits_in_the_spool() {
     }
     let left = rig.lists[0].iter().filter(|entry| entry.message <= first).count();
     assert_eq!(left, 0, "of {old}");
-    let view = rig.scheduler.state(&Rig::name(0)).unwrap();
+    let view = rig.scheduler.destination_view(&Rig::name(0)).unwrap();
     assert!(view.ready <= 2 * 1_024 && view.more, "{view:?}");
 }
 

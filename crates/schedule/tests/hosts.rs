@@ -22,7 +22,7 @@ const WHOLE: Lag = Lag { is_whole: true, ..LAG };
 const OTHERS: Lag = Lag { has_others: true, ..LAG };
 
 fn is_down(scheduler: &Scheduler, name: &str) -> bool {
-    matches!(scheduler.state(name.as_bytes()).unwrap().health, Health::Down { .. })
+    matches!(scheduler.destination_view(name.as_bytes()).unwrap().health, Health::Down { .. })
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn a_site_with_a_bad_host_stays_up_in_the_fast_lane_and_delays_who_was_tried_the
             rig.add(0, 1, false);
             rig.run(3 * SECOND);
             // Where nothing waits nothing is known.
-            let view = rig.scheduler.state(&Rig::name(0));
+            let view = rig.scheduler.destination_view(&Rig::name(0));
             if let Some(view) = view {
                 looked += 1;
                 assert!(!matches!(view.health, Health::Down { .. }) && view.lane == Lane::Fast, "{host:?}: {view:?}");
@@ -58,7 +58,7 @@ fn what_a_bad_host_had_goes_first_to_the_next_one() {
     let one = taken(&mut scheduler, first, START);
     let two = taken(&mut scheduler, first, START);
     scheduler.lagging(first, OTHERS, START);
-    scheduler.done(first, &one, Feedback::NoReply, Some(START + HOUR), START);
+    scheduler.job_done(first, &one, Feedback::NoReply, Some(START + HOUR), START);
     scheduler.host_failed(first, START);
     assert!(!is_down(&scheduler, "a"));
     let (second, lane) = opens_one(&mut scheduler, LIMITS, START);
@@ -88,7 +88,7 @@ fn a_site_that_is_down_is_probed_at_its_other_hosts_at_once() {
     scheduler.host_failed(probe, now);
     assert!(is_down(&scheduler, "a"));
     let again = opens(&mut scheduler);
-    scheduler.ready(again, now);
+    scheduler.greeted(again, now);
     assert!(!is_down(&scheduler, "a"));
 }
 
@@ -139,8 +139,8 @@ fn who_was_called_off_too_late_is_waited_for_and_another_one_is_called_off() {
     add(&mut scheduler, "more", 21);
     assert_eq!(act(&mut scheduler, LIMITS, START), [Action::Close(lagging[3])]);
     // It gets its answer, and ends as it was told.
-    scheduler.done(lagging[0], &job(0), Feedback::Good, None, START);
-    assert_eq!(scheduler.take(lagging[0], START), NextJob::Close);
+    scheduler.job_done(lagging[0], &job(0), Feedback::Good, None, START);
+    assert_eq!(scheduler.next_job(lagging[0], START), NextJob::Close);
     assert_eq!(scheduler.closed(lagging[0], START), []);
 }
 
@@ -158,16 +158,16 @@ fn a_pace_is_learned_of_421_alone() {
         let (first, _) = opens_one(&mut scheduler, LIMITS, START);
         for _ in 0..2 {
             let one = taken(&mut scheduler, first, START);
-            scheduler.done(first, &one, Feedback::Good, None, START);
+            scheduler.job_done(first, &one, Feedback::Good, None, START);
         }
         // All of it was taken, and then it ends, and so does the next.
         scheduler.host_failed(first, START);
         let (second, _) = opens_one(&mut scheduler, LIMITS, START);
         let one = taken(&mut scheduler, second, START);
-        scheduler.done(second, &one, Feedback::Neutral, None, START);
+        scheduler.job_done(second, &one, Feedback::Neutral, None, START);
         let jobs = scheduler.unreachable(second, failure, "no", START);
         assert_eq!(jobs.len(), usize::from(!is_paced), "{failure:?}");
-        let view = scheduler.state(b"a").unwrap();
+        let view = scheduler.destination_view(b"a").unwrap();
         match view.health {
             Health::Down { until, .. } if !is_paced => {
                 assert!(until >= START + seconds * SECOND && until < START + 2 * seconds * SECOND, "{failure:?}");

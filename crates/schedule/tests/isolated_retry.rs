@@ -71,7 +71,7 @@ fn what_was_lost_together_is_tried_apart_and_the_site_stays_up() {
             late += usize::from(!is_delivered(&rig, fresh));
         }
         if connections > 1 {
-            let health = rig.scheduler.state(&Rig::name(0)).unwrap().health;
+            let health = rig.scheduler.destination_view(&Rig::name(0)).unwrap().health;
             assert_eq!((late, health), (0, Health::Up));
         }
         rig.run(12 * MINUTE);
@@ -125,8 +125,8 @@ fn begun(messages: u64) -> (Scheduler, Vec<ConnectionId>) {
 
 /// Has a connection take a message whose end is not answered.
 fn stalls(scheduler: &mut Scheduler, connection: ConnectionId) -> Job {
-    scheduler.ready(connection, START);
-    let NextJob::Job(job) = scheduler.take(connection, START) else { panic!("there is one") };
+    scheduler.greeted(connection, START);
+    let NextJob::Job(job) = scheduler.next_job(connection, START) else { panic!("there is one") };
     scheduler.stalling(connection, START);
     job
 }
@@ -156,21 +156,21 @@ fn a_site_where_every_message_hangs_is_down_although_some_still_wait_for_their_a
     stalls(&mut scheduler, second);
     let now = START + 10 * MINUTE;
     scheduler.unanswered(connections[0], &first, false);
-    scheduler.done(connections[0], &first, Feedback::NoReply, Some(now + 5 * MINUTE), now);
+    scheduler.job_done(connections[0], &first, Feedback::NoReply, Some(now + 5 * MINUTE), now);
     drop(scheduler.unreachable(connections[0], Failure::Silent, "no answer to the end of a message", now));
-    let health = scheduler.state(b"a").unwrap().health;
+    let health = scheduler.destination_view(b"a").unwrap().health;
     assert!(matches!(health, Health::Down { until, .. } if until > now), "{health:?}");
     // And up again when one of them is answered.
-    scheduler.done(second, &job(100), Feedback::Good, None, now);
-    assert_eq!(scheduler.state(b"a").unwrap().health, Health::Up);
+    scheduler.job_done(second, &job(100), Feedback::Good, None, now);
+    assert_eq!(scheduler.destination_view(b"a").unwrap().health, Health::Up);
 }
 
 #[test]
 fn nobody_counts_on_a_connection_that_lags() {
     let (mut scheduler, connections) = begun(1);
-    scheduler.ready(connections[0], START);
-    assert!(matches!(scheduler.take(connections[0], START), NextJob::Job(_)));
-    assert_eq!(scheduler.take(connections[0], START), NextJob::Idle);
+    scheduler.greeted(connections[0], START);
+    assert!(matches!(scheduler.next_job(connections[0], START), NextJob::Job(_)));
+    assert_eq!(scheduler.next_job(connections[0], START), NextJob::Idle);
     scheduler.lagging(connections[0], Lag { has_others: false, is_whole: false }, START);
     scheduler.add(b"a", job(100), Class::Normal, START);
     let actions = act(&mut scheduler, LIMITS, START + SECOND);
@@ -184,7 +184,7 @@ fn a_site_that_is_asked_for_while_it_is_down_and_others_open_is_probed() {
     drop(scheduler.unreachable(connections[0], Failure::Refused, "refused", START));
     for action in act(&mut scheduler, LIMITS, START) {
         let Action::Load { destination, .. } = action else { panic!("{action:?}") };
-        scheduler.loaded(destination, &[], true, START);
+        scheduler.page_loaded(destination, &[], true, START);
     }
     scheduler.retry_now(Some(b"a"), START);
     assert_eq!(scheduler.add(b"a", job(100), Class::Normal, START), AddResult::Ready, "it is the probe");
@@ -197,7 +197,7 @@ fn what_nobody_waits_for_says_nothing_of_the_lane() {
     scheduler.retry_now(Some(b"a"), START);
     assert_eq!(opening(&act(&mut scheduler, LIMITS, START)).len(), 1, "a second one");
     assert_eq!(scheduler.unreachable(connections[0], Failure::Silent, "timed out", START), []);
-    assert_eq!(scheduler.state(b"a").unwrap().lane, Lane::Fast);
+    assert_eq!(scheduler.destination_view(b"a").unwrap().lane, Lane::Fast);
 }
 
 #[test]
@@ -230,10 +230,10 @@ fn who_wants_a_site_tried_now_does_not_wait_for_a_probe_that_hangs() {
     let actions = act(&mut scheduler, LIMITS, START);
     let [Action::Open { connection: first, .. }] = actions[..] else { panic!("{actions:?}") };
     assert_eq!(scheduler.unreachable(first, Failure::Silent, "timed out", START).len(), 1);
-    let Health::Down { until, .. } = scheduler.state(b"a").unwrap().health else { panic!("it is down") };
+    let Health::Down { until, .. } = scheduler.destination_view(b"a").unwrap().health else { panic!("it is down") };
     for action in act(&mut scheduler, LIMITS, START) {
         let Action::Load { destination, .. } = action else { panic!("{action:?}") };
-        scheduler.loaded(destination, &[], true, START);
+        scheduler.page_loaded(destination, &[], true, START);
     }
     scheduler.restore(b"a", START);
     assert_eq!(scheduler.add(b"a", job(2), Class::Normal, until), AddResult::Ready, "it is the probe");
@@ -243,8 +243,8 @@ fn who_wants_a_site_tried_now_does_not_wait_for_a_probe_that_hangs() {
     scheduler.retry_now(Some(b"a"), now);
     let [second] = opening(&act(&mut scheduler, LIMITS, now))[..] else { panic!("a second one opens") };
     assert_eq!(opening(&act(&mut scheduler, LIMITS, now + SECOND)), []);
-    scheduler.ready(second, now);
-    assert!(matches!(scheduler.take(second, now), NextJob::Job(job) if job.message == id(2)));
+    scheduler.greeted(second, now);
+    assert!(matches!(scheduler.next_job(second, now), NextJob::Job(job) if job.message == id(2)));
     assert_eq!(scheduler.unreachable(hangs, Failure::Silent, "timed out", now + MINUTE), []);
-    assert_eq!(scheduler.state(b"a").unwrap().health, Health::Up);
+    assert_eq!(scheduler.destination_view(b"a").unwrap().health, Health::Up);
 }

@@ -21,7 +21,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 #[test]
 fn a_message_to_many_domains_of_one_site_is_one_transaction() {
     // All of them are seen without an answer to the first.
-    let mut scheduler = Scheduler::new(Settings { lists_go_alone: false, ..Settings::default() }, 1);
+    let mut scheduler = Scheduler::new(Settings { isolate_lists: false, ..Settings::default() }, 1);
     for number in 0..60 {
         let recipients = [2 * number + 1, 2 * number].into_iter().collect();
         let job = Job { message: id(1), recipients, probe: false };
@@ -32,7 +32,7 @@ fn a_message_to_many_domains_of_one_site_is_one_transaction() {
         match action {
             Action::Resolve { destination } => {
                 let place = SiteAssignment { site: b"mx", limits: LIMITS, expected: None, until: START + HOUR };
-                assert_eq!(scheduler.placed(destination, &place, START), []);
+                assert_eq!(scheduler.resolved(destination, &place, START), []);
             }
             // All are there when the first connection asks.
             Action::Open { connection: opened, .. } => connection = connection.or(Some(opened)),
@@ -44,17 +44,17 @@ fn a_message_to_many_domains_of_one_site_is_one_transaction() {
     assert_eq!((first.recipients.len(), second.recipients.len()), (100, 20));
     let all: std::collections::BTreeSet<u32> = first.recipients.iter().chain(second.recipients.iter()).collect();
     assert_eq!(all, (0..120).collect());
-    assert_eq!(scheduler.take(connection, START), NextJob::Idle);
-    let view = scheduler.sites(START).next().unwrap();
+    assert_eq!(scheduler.next_job(connection, START), NextJob::Idle);
+    let view = scheduler.site_views(START).next().unwrap();
     assert_eq!((view.destinations, view.in_flight, view.ready), (60, 2, 0));
-    scheduler.done(connection, &second, Feedback::Good, None, START);
+    scheduler.job_done(connection, &second, Feedback::Good, None, START);
     for recipient in 0..120 {
         let name = format!("d{}", recipient / 2).into_bytes();
         assert_eq!(scheduler.is_active(&name, id(1), recipient), first.recipients.contains(recipient));
     }
     // What was not tried goes back, each to its destination, and comes again.
     assert_eq!(scheduler.closed(connection, START), []);
-    assert_eq!(scheduler.state(b"d0").unwrap().ready, 1);
+    assert_eq!(scheduler.destination_view(b"d0").unwrap().ready, 1);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn what_lags_gives_its_place_away_and_is_called_off_longest_first() {
     assert_eq!(jobs, [job(0)], "it hung: its site is down");
     let actions = act(&mut scheduler, LIMITS, START);
     assert_eq!(opened(&actions).len(), 1, "{actions:?}");
-    let Some(view) = scheduler.state(b"hangs-0") else { panic!("its mail waits") };
+    let Some(view) = scheduler.destination_view(b"hangs-0") else { panic!("its mail waits") };
     assert!(matches!(view.health, Health::Down { .. }) && view.lane == Lane::Slow, "{view:?}");
     assert_eq!(scheduler.closed(lagging[1], START), [job(1)]);
     assert_eq!(opened(&act(&mut scheduler, LIMITS, START)).len(), 1);
@@ -125,7 +125,7 @@ fn what_hangs_with_its_last_job_is_called_off_too() {
         let actions = act(&mut scheduler, limits, START);
         let [(connection, Lane::Fast)] = opened(&actions)[..] else { panic!("{actions:?}") };
         taken(&mut scheduler, connection, START);
-        assert_eq!(scheduler.take(connection, START), NextJob::Close);
+        assert_eq!(scheduler.next_job(connection, START), NextJob::Close);
         scheduler.lagging(connection, LAG, START);
         hanging.push(connection);
     }
@@ -144,9 +144,9 @@ fn a_site_comes_back_to_the_fast_lane_by_a_job_in_good_time() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     (0..40).for_each(|number| add(&mut scheduler, "a", number));
     let connections = opened(&act(&mut scheduler, LIMITS, START));
-    let lane = |scheduler: &Scheduler| scheduler.state(b"a").unwrap().lane;
+    let lane = |scheduler: &Scheduler| scheduler.destination_view(b"a").unwrap().lane;
     let done = |scheduler: &mut Scheduler, connection, job: &Job| {
-        scheduler.done(connection, job, Feedback::Neutral, None, START);
+        scheduler.job_done(connection, job, Feedback::Neutral, None, START);
     };
     let (first, second) = (connections[0].0, connections[1].0);
     let one = taken(&mut scheduler, first, START);
@@ -174,8 +174,8 @@ fn what_lags_in_the_slow_lane_stays_there() {
         if lags {
             scheduler.lagging(connection, LAG, START);
         }
-        scheduler.done(connection, &one, Feedback::Good, None, START);
-        assert_eq!(scheduler.state(b"a").unwrap().lane, lane);
+        scheduler.job_done(connection, &one, Feedback::Good, None, START);
+        assert_eq!(scheduler.destination_view(b"a").unwrap().lane, lane);
     }
 }
 
@@ -188,7 +188,7 @@ fn who_never_answers_is_down_and_stays_in_the_slow_lane() {
     for number in 0..2 {
         let mut actions = act(&mut scheduler, LIMITS, now);
         if let [Action::Load { destination, .. }] = actions[..] {
-            scheduler.loaded(destination, &[waiting(number, 0)], true, now);
+            scheduler.page_loaded(destination, &[waiting(number, 0)], true, now);
             actions = act(&mut scheduler, LIMITS, now);
         }
         let [(connection, lane)] = opened(&actions)[..] else { panic!("{actions:?}") };
@@ -196,15 +196,15 @@ fn who_never_answers_is_down_and_stays_in_the_slow_lane() {
         let one = taken(&mut scheduler, connection, now);
         scheduler.lagging(connection, LAG, now);
         now += 600 * SECOND;
-        scheduler.done(connection, &one, Feedback::NoReply, Some(retry), now);
+        scheduler.job_done(connection, &one, Feedback::NoReply, Some(retry), now);
         assert_eq!(scheduler.closed(connection, now).len(), usize::from(number == 0), "the other one leaves memory");
-        let view = scheduler.state(b"a").unwrap();
+        let view = scheduler.destination_view(b"a").unwrap();
         let Health::Down { until, .. } = view.health else { panic!("{view:?}") };
         assert_eq!(view.lane, Lane::Slow);
         // The list is looked at for what is too old before that.
         for action in act(&mut scheduler, LIMITS, now) {
             let Action::Load { destination, .. } = action else { panic!("{action:?}") };
-            scheduler.loaded(destination, &[], true, now);
+            scheduler.page_loaded(destination, &[], true, now);
         }
         scheduler.restore(b"a", now);
         assert_eq!(act(&mut scheduler, LIMITS, now), []);
@@ -224,9 +224,9 @@ fn who_was_called_off_is_blamed() {
         let Some(&(connection, _)) = opened(&actions).first() else {
             let (called_off, one) = first.unwrap();
             assert_eq!(actions, [Action::Close(called_off)]);
-            scheduler.done(called_off, &one, Feedback::NoReply, Some(START + HOUR), START);
+            scheduler.job_done(called_off, &one, Feedback::NoReply, Some(START + HOUR), START);
             assert_eq!(scheduler.closed(called_off, START), []);
-            let view = scheduler.state(b"hangs-0").unwrap();
+            let view = scheduler.destination_view(b"hangs-0").unwrap();
             return assert!(matches!(view.health, Health::Down { .. }) && view.lane == Lane::Slow, "{view:?}");
         };
         let one = taken(&mut scheduler, connection, START);
@@ -273,7 +273,7 @@ fn the_slow_lane_has_a_tenth_and_waits_longer() {
     rig.run(60 * SECOND);
     let first: usize = rig.opened.iter().sum();
     assert_eq!(first, 40, "each was asked once, five seconds each");
-    let until = |to: usize| match rig.scheduler.state(&Rig::name(to)).unwrap().health {
+    let until = |to: usize| match rig.scheduler.destination_view(&Rig::name(to)).unwrap().health {
         Health::Down { until, .. } => until - START,
         other => panic!("{other:?}"),
     };
@@ -281,7 +281,7 @@ fn the_slow_lane_has_a_tenth_and_waits_longer() {
     rig.run(600 * SECOND);
     assert!(rig.opened.iter().sum::<usize>() > first);
     assert_eq!(rig.slow_peak, 6, "of sixty");
-    let view = rig.scheduler.sites(rig.now).next().unwrap();
+    let view = rig.scheduler.site_views(rig.now).next().unwrap();
     assert_eq!((view.lane, view.connections <= 1), (Lane::Slow, true));
 }
 
@@ -302,7 +302,7 @@ fn ten_small_messages_need_two_connections_and_a_storm_gets_twenty() {
         rig.add(0, 1, false);
         rig.run(MS);
     }
-    let view = rig.scheduler.state(&Rig::name(0)).unwrap();
+    let view = rig.scheduler.destination_view(&Rig::name(0)).unwrap();
     assert!(view.connections >= 18, "{view:?}");
 }
 
@@ -355,7 +355,7 @@ fn who_was_fast_before_gets_a_connection_before_who_is_unknown() {
         let [Action::Open { site, connection, .. }, ..] = actions[..] else { panic!("{actions:?}") };
         order.push(String::from_utf8(scheduler.site_name(site).unwrap().to_vec()).unwrap());
         let one = taken(&mut scheduler, connection, late);
-        scheduler.done(connection, &one, Feedback::Good, None, late);
+        scheduler.job_done(connection, &one, Feedback::Good, None, late);
         last = connection;
     }
     assert_eq!(order, ["known-fast", "unknown", "known-fast-late"]);
@@ -376,7 +376,7 @@ fn order_of_opening(scheduler: &mut Scheduler, mut last: ConnectionId, now: Dura
         last = *connection;
         let one = taken(scheduler, last, now);
         scheduler.lagging(last, LAG, now);
-        scheduler.done(last, &one, Feedback::Good, None, now);
+        scheduler.job_done(last, &one, Feedback::Good, None, now);
     }
 }
 
@@ -388,9 +388,9 @@ fn lists(scheduler: &mut Scheduler, now: Duration) -> Vec<Action> {
             others.push(action);
             continue;
         };
-        let name = String::from_utf8(scheduler.name(destination).unwrap().to_vec()).unwrap();
+        let name = String::from_utf8(scheduler.destination_name(destination).unwrap().to_vec()).unwrap();
         let number = name.strip_prefix("dead-").unwrap().parse().unwrap();
-        scheduler.loaded(destination, &[waiting(number, 0)], true, now);
+        scheduler.page_loaded(destination, &[waiting(number, 0)], true, now);
         actions.extend(act(scheduler, LIMITS, now));
     }
     others
@@ -410,8 +410,8 @@ fn a_probe_takes_no_place_of_what_is_alive_while_the_slow_lane_has_one() {
             add(&mut scheduler, &format!("live-{number}"), number);
             let [(connection, Lane::Fast)] = opened(&lists(&mut scheduler, START))[..] else { panic!("it is unknown") };
             let one = taken(&mut scheduler, connection, START);
-            scheduler.done(connection, &one, Feedback::Good, None, START);
-            assert_eq!(scheduler.take(connection, START), NextJob::Idle);
+            scheduler.job_done(connection, &one, Feedback::Good, None, START);
+            assert_eq!(scheduler.next_job(connection, START), NextJob::Idle);
         }
         assert_eq!(lists(&mut scheduler, START), []);
         let now = START + 600 * SECOND;
@@ -422,7 +422,7 @@ fn a_probe_takes_no_place_of_what_is_alive_while_the_slow_lane_has_one() {
         assert_eq!(closing, closed, "only who finds both lanes full needs the place of an idle one: {actions:?}");
         // One that is back has its mail; the next one has its place when it is over.
         let one = taken(&mut scheduler, probes[0].0, now);
-        scheduler.done(probes[0].0, &one, Feedback::Good, None, now);
+        scheduler.job_done(probes[0].0, &one, Feedback::Good, None, now);
         assert_eq!(scheduler.closed(probes[0].0, now), []);
         assert_eq!(opened(&lists(&mut scheduler, now)).len(), closed);
     }
@@ -446,7 +446,7 @@ fn a_live_site_in_the_slow_lane_does_not_wait_behind_dead_ones() {
         let [(connection, Lane::Fast)] = opened(&lists(&mut scheduler, now))[..] else { panic!("it is unknown") };
         let one = taken(&mut scheduler, connection, now);
         scheduler.lagging(connection, LAG, now);
-        scheduler.done(connection, &one, Feedback::Good, None, now);
+        scheduler.job_done(connection, &one, Feedback::Good, None, now);
         assert_eq!(scheduler.closed(connection, now), []);
         add(&mut scheduler, &name, 10 + number);
         assert_eq!(lists(&mut scheduler, now + SECOND), [], "the lane is full");
@@ -471,7 +471,7 @@ fn the_line_keeps_its_order_while_other_things_are_asked() {
     let Some(Action::Resolve { destination }) = scheduler.poll(now) else { panic!("one is asked") };
     assert_eq!(scheduler.poll(now), None);
     let place = SiteAssignment { site: b"y", limits: LIMITS, expected: None, until: now };
-    assert_eq!(scheduler.placed(destination, &place, now), []);
+    assert_eq!(scheduler.resolved(destination, &place, now), []);
     for (connection, _) in busy {
         assert_eq!(scheduler.unreachable(connection, Failure::Refused, "refused", now).len(), 1);
     }
@@ -518,7 +518,7 @@ fn mail_moves_with_its_destination() {
     rig.run(SECOND);
     assert_eq!(rig.delivered.len(), 0);
     rig.sites[0] = 1;
-    rig.scheduler.set(rig.settings.clone(), rig.now);
+    rig.scheduler.reconfigure(rig.settings.clone(), rig.now);
     rig.retry_now(Some(0));
     rig.run(5 * SECOND);
     // What is in flight at the old one stays there.
@@ -576,13 +576,14 @@ fn a_site_that_is_never_what_it_is_said_to_be_is_not_asked_without_end_and_its_m
             match action {
                 Action::Open { connection, .. } => {
                     opens += 1;
-                    let jobs = scheduler.misplaced(connection, b"a", now);
+                    let jobs = scheduler.site_changed(connection, b"a", now);
                     assert_eq!(jobs.len(), usize::from(opens >= 5), "the {opens}th");
                     deferred += jobs.len();
-                    let is_down = scheduler.state(b"a").is_some_and(|view| matches!(view.health, Health::Down { .. }));
+                    let is_down =
+                        scheduler.destination_view(b"a").is_some_and(|view| matches!(view.health, Health::Down { .. }));
                     assert_eq!(is_down, opens >= 5, "the {opens}th");
                 }
-                Action::Load { destination, .. } => scheduler.loaded(destination, &[one], true, now),
+                Action::Load { destination, .. } => scheduler.page_loaded(destination, &[one], true, now),
                 Action::Overdue { kind, .. } => break 'told kind,
                 other => panic!("{other:?}"),
             }
@@ -598,7 +599,7 @@ fn one_domain_that_moved_does_not_move_the_others_of_its_site() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     let place = |scheduler: &mut Scheduler, destination, site: &[u8]| {
         let place = SiteAssignment { site, limits: LIMITS, expected: None, until: START + HOUR };
-        assert_eq!(scheduler.placed(destination, &place, START), []);
+        assert_eq!(scheduler.resolved(destination, &place, START), []);
     };
     (0..40).for_each(|number| add(&mut scheduler, &format!("d{number}"), number));
     let (mut opens, mut asked) = (Vec::new(), Vec::new());
@@ -606,18 +607,18 @@ fn one_domain_that_moved_does_not_move_the_others_of_its_site() {
         match action {
             Action::Resolve { destination } => place(&mut scheduler, destination, b"mx"),
             Action::Open { site, connection, .. } => {
-                opens.push((connection, scheduler.a_destination(site).unwrap().to_vec()));
+                opens.push((connection, scheduler.example_destination(site).unwrap().to_vec()));
             }
             other => panic!("{other:?}"),
         }
     }
     let (connection, moved) = opens[0].clone();
-    assert_eq!(scheduler.misplaced(connection, &moved, START), []);
+    assert_eq!(scheduler.site_changed(connection, &moved, START), []);
     let before = opens.len();
     while let Some(action) = scheduler.poll(START) {
         match action {
             Action::Resolve { destination } => {
-                asked.push(scheduler.name(destination).unwrap().to_vec());
+                asked.push(scheduler.destination_name(destination).unwrap().to_vec());
                 place(&mut scheduler, destination, b"new");
             }
             Action::Open { site, connection, .. } => {
@@ -631,7 +632,7 @@ fn one_domain_that_moved_does_not_move_the_others_of_its_site() {
     let mut sites: Vec<&[u8]> = opens[before..].iter().map(|(_, site)| &**site).collect();
     sites.sort_unstable();
     assert_eq!(sites, [&b"mx"[..], b"new"], "the others get another connection");
-    let counts: Vec<usize> = scheduler.sites(START).map(|site| site.ready).collect();
+    let counts: Vec<usize> = scheduler.site_views(START).map(|site| site.ready).collect();
     assert_eq!(counts, [39, 1]);
 }
 
@@ -645,7 +646,9 @@ fn what_nobody_can_resolve_backs_off_and_keeps_no_memory() {
     }
     rig.run(10 * SECOND);
     assert_eq!(rig.resolved, 100);
-    assert!(rig.scheduler.views().all(|view| view.ready == 0 && matches!(view.health, Health::Down { .. })));
+    assert!(
+        rig.scheduler.destination_views().all(|view| view.ready == 0 && matches!(view.health, Health::Down { .. }))
+    );
     rig.run(4 * HOUR);
     assert!(rig.resolved < 100 * 12, "{}", rig.resolved);
     rig.dns.fill(true);

@@ -154,7 +154,7 @@ fn settings() -> impl Strategy<Value = Settings> {
             silent_max: silent,
             window_start: start,
             jobs_per_connection: jobs,
-            patience: Duration::from_millis(patience),
+            job_wait_max: Duration::from_millis(patience),
             resolves_max: resolves,
             ready_max,
             give_up_after: Duration::from_secs(3_600 * give_up),
@@ -223,7 +223,7 @@ fn assert_in_time(rig: &Rig) {
     assert!(
         late[0] <= LATE_MAX[0] && late[1] <= LATE_MAX[1],
         "{late:?}; {:?}",
-        rig.scheduler.views().collect::<Vec<_>>()
+        rig.scheduler.destination_views().collect::<Vec<_>>()
     );
 }
 
@@ -244,9 +244,19 @@ fn finish(rig: &mut Rig) {
     }
     // As long as the age of mail is looked at that may be gone (`warn_after`), and the walk that finds it so.
     rig.run(rig.settings.warn_after.unwrap() + Duration::from_secs(60));
-    assert_eq!(rig.waiting(), 0, "{:?} wait; {:?}", rig.lists, rig.scheduler.views().collect::<Vec<_>>());
-    assert_eq!(rig.scheduler.sites(rig.now).count(), 0, "{:?}", rig.scheduler.sites(rig.now).collect::<Vec<_>>());
-    assert_eq!(rig.scheduler.views().count(), 0, "{:?}", rig.scheduler.views().collect::<Vec<_>>());
+    assert_eq!(rig.waiting(), 0, "{:?} wait; {:?}", rig.lists, rig.scheduler.destination_views().collect::<Vec<_>>());
+    assert_eq!(
+        rig.scheduler.site_views(rig.now).count(),
+        0,
+        "{:?}",
+        rig.scheduler.site_views(rig.now).collect::<Vec<_>>()
+    );
+    assert_eq!(
+        rig.scheduler.destination_views().count(),
+        0,
+        "{:?}",
+        rig.scheduler.destination_views().collect::<Vec<_>>()
+    );
     assert_eq!(rig.scheduler.wake_at(), None);
 }
 

@@ -31,8 +31,8 @@ impl Course {
     }
 }
 
-fn list(host: Host, messages: usize, learns_pace: bool, seed: u64) -> Rig {
-    let settings = Settings { learns_pace, ..Settings::default() };
+fn list(host: Host, messages: usize, learn_pace: bool, seed: u64) -> Rig {
+    let settings = Settings { learn_pace, ..Settings::default() };
     let mut rig = Rig::new(settings, Manner::default(), vec![host], seed);
     for _ in 0..messages {
         rig.add(0, 1, false);
@@ -48,12 +48,12 @@ fn ten_minutes(rig: &mut Rig) -> Course {
         taken: rig.delivered.len() - taken,
         refused: rig.refused[0] - refused,
         connections: rig.opened[0] - connections,
-        pace: rig.scheduler.sites(rig.now).next().and_then(|site| site.pace),
+        pace: rig.scheduler.site_views(rig.now).next().and_then(|site| site.pace),
     }
 }
 
-fn course(host: Host, messages: usize, learns_pace: bool, seed: u64) -> Course {
-    let mut rig = list(host, messages, learns_pace, seed);
+fn course(host: Host, messages: usize, learn_pace: bool, seed: u64) -> Course {
+    let mut rig = list(host, messages, learn_pace, seed);
     let course = ten_minutes(&mut rig);
     assert!(rig.waiting() > 0, "it was not asked for all it would take: {course:?}");
     course
@@ -89,10 +89,10 @@ fn a_host_that_bears_so_much_gets_it_and_seldom_more() {
 #[test]
 fn a_host_that_ends_each_connection_after_some_messages_is_not_paced() {
     for most in [1, 5, 60] {
-        let run = |learns_pace| {
-            let mut rig = list(Host::Tires(most), 6_000, learns_pace, 3);
+        let run = |learn_pace| {
+            let mut rig = list(Host::Tires(most), 6_000, learn_pace, 3);
             rig.run(20 * SECOND);
-            let pace = rig.scheduler.sites(rig.now).next().and_then(|site| site.pace);
+            let pace = rig.scheduler.site_views(rig.now).next().and_then(|site| site.pace);
             assert_eq!(pace, None, "{most} on a connection");
             (rig.delivered.len(), rig.opened[0])
         };
@@ -107,7 +107,7 @@ fn a_host_that_was_paced_and_then_ends_connections_is_paced_no_more() {
     for host in [Host::Tires(1), Host::Tires(5), Host::Tires(60)].into_iter().chain(weary) {
         let mut rig = list(Host::Paces(SECOND), 6_000, true, 3);
         rig.run(2 * MINUTE);
-        assert!(rig.scheduler.sites(rig.now).next().unwrap().pace.is_some());
+        assert!(rig.scheduler.site_views(rig.now).next().unwrap().pace.is_some());
         rig.hosts[0] = host;
         rig.run(8 * MINUTE);
         assert!(rig.waiting() <= 100, "{host:?}: {} wait", rig.waiting());
@@ -129,7 +129,7 @@ fn a_pace_is_known_for_as_long_as_the_host_has_it() {
             rig.limits[0] = limits;
             rig.run(MINUTE);
             for second in 0..900 {
-                let pace = rig.scheduler.sites(rig.now).next().and_then(|site| site.pace);
+                let pace = rig.scheduler.site_views(rig.now).next().and_then(|site| site.pace);
                 assert!(pace.is_some(), "{host:?}, {limits:?}: forgotten after {second} s");
                 rig.run(SECOND);
             }
@@ -168,7 +168,7 @@ fn a_host_that_throttles_no_more_is_at_full_speed_within_minutes() {
         rig.add(0, 1, false);
         rig.run(SECOND);
     }
-    let site = rig.scheduler.sites(rig.now).next();
+    let site = rig.scheduler.site_views(rig.now).next();
     assert_eq!(site.and_then(|site| site.pace), None, "what is not felt is forgotten");
 }
 
@@ -215,9 +215,9 @@ fn stopped() -> (Scheduler, Duration) {
     }
     for feedback in [Feedback::Good, Feedback::Slowdown] {
         let (connection, _) = opens_one(&mut scheduler, LIMITS, START);
-        scheduler.ready(connection, START);
-        let NextJob::Job(job) = scheduler.take(connection, START) else { panic!("there is work") };
-        scheduler.done(connection, &job, feedback, None, START);
+        scheduler.greeted(connection, START);
+        let NextJob::Job(job) = scheduler.next_job(connection, START) else { panic!("there is work") };
+        scheduler.job_done(connection, &job, feedback, None, START);
         if feedback == Feedback::Good {
             assert_eq!(scheduler.closed(connection, START), []);
         } else {
@@ -232,17 +232,17 @@ fn stopped() -> (Scheduler, Duration) {
 #[test]
 fn what_was_not_sent_says_nothing_of_the_pace() {
     let (mut scheduler, now) = stopped();
-    let pace = |scheduler: &Scheduler| scheduler.sites(now).next().unwrap().pace;
+    let pace = |scheduler: &Scheduler| scheduler.site_views(now).next().unwrap().pace;
     let (connection, _) = opens_one(&mut scheduler, LIMITS, now);
-    scheduler.ready(connection, now);
+    scheduler.greeted(connection, now);
     // Deleted meanwhile, not readable, nothing that this host takes: the next one is tried instead, at once.
     for _ in 0..3 {
-        let NextJob::Job(job) = scheduler.take(connection, now) else { panic!("one is to be tried") };
-        scheduler.done(connection, &job, Feedback::Unsent, None, now);
+        let NextJob::Job(job) = scheduler.next_job(connection, now) else { panic!("one is to be tried") };
+        scheduler.job_done(connection, &job, Feedback::Unsent, None, now);
         assert_eq!(pace(&scheduler), None, "nothing was taken");
     }
-    let NextJob::Job(job) = scheduler.take(connection, now) else { panic!("one is to be tried") };
-    assert_eq!(scheduler.take(connection, now), NextJob::Idle, "one at a time");
-    scheduler.done(connection, &job, Feedback::Good, None, now);
+    let NextJob::Job(job) = scheduler.next_job(connection, now) else { panic!("one is to be tried") };
+    assert_eq!(scheduler.next_job(connection, now), NextJob::Idle, "one at a time");
+    scheduler.job_done(connection, &job, Feedback::Good, None, now);
     assert!(pace(&scheduler).is_some());
 }

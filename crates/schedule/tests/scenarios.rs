@@ -31,7 +31,7 @@ fn next(scheduler: &mut Scheduler, limits: Limits, now: Duration) -> Option<Acti
 /// The first connection, greeted.
 fn greeted(scheduler: &mut Scheduler, limits: Limits) -> ConnectionId {
     let Some(Action::Open { connection, .. }) = next(scheduler, limits, START) else { panic!("one is wanted") };
-    scheduler.ready(connection, START);
+    scheduler.greeted(connection, START);
     connection
 }
 
@@ -42,16 +42,16 @@ fn who_has_work_and_is_not_served_says_since_when_and_for_what() {
     for (number, name) in [(1, b"a.test"), (2, b"b.test")] {
         let now = at(number);
         assert_eq!(scheduler.add(name, job(number), Class::Normal, now), AddResult::Ready);
-        assert_eq!(scheduler.site_of(name, now), None, "its hosts are not known");
+        assert_eq!(scheduler.site_view(name, now), None, "its hosts are not known");
         while let Some(action) = next_at(&mut scheduler, None, LIMITS, now) {
             assert!(matches!(action, Action::Open { .. }), "{action:?}");
         }
     }
-    let since = |scheduler: &Scheduler, name: &[u8]| scheduler.site_of(name, at(9)).unwrap().waits_since;
+    let since = |scheduler: &Scheduler, name: &[u8]| scheduler.site_view(name, at(9)).unwrap().waits_since;
     // One place is that of hosts that were silent.
     assert_eq!(since(&scheduler, b"a.test"), None);
     assert_eq!(since(&scheduler, b"b.test"), Some(at(2)));
-    scheduler.set(Settings { connections_max: 20, ..Settings::default() }, at(3));
+    scheduler.reconfigure(Settings { connections_max: 20, ..Settings::default() }, at(3));
     while next_at(&mut scheduler, None, LIMITS, at(3)).is_some() {}
     assert_eq!(since(&scheduler, b"b.test"), None, "it has one");
     // What a rule lets pass in a time is used up.
@@ -61,9 +61,9 @@ fn who_has_work_and_is_not_served_says_since_when_and_for_what() {
         assert_eq!(scheduler.add(b"c.test", job(number), Class::Normal, START), AddResult::Ready);
     }
     let connection = greeted(&mut scheduler, limits);
-    let waits = |scheduler: &Scheduler, now| scheduler.site_of(b"c.test", now).unwrap().waits_for_rate;
+    let waits = |scheduler: &Scheduler, now| scheduler.site_view(b"c.test", now).unwrap().waits_for_rate;
     assert!(!waits(&scheduler, START));
-    assert!(matches!(scheduler.take(connection, START), NextJob::Job(_)));
+    assert!(matches!(scheduler.next_job(connection, START), NextJob::Job(_)));
     assert!(waits(&scheduler, START) && !waits(&scheduler, START + 2 * SECOND));
 }
 
@@ -85,7 +85,7 @@ fn mail_for_a_dead_host_is_warned_of_once_and_given_up_once_in_time() {
     assert!(late(&rig.given_up, 5 * DAY) < 10 * SECOND, "{:?}", late(&rig.given_up, 5 * DAY));
     // First contact opens a window's worth; then one probe per back-off, about hourly.
     assert!((5..170).contains(&rig.opened[0]), "{}", rig.opened[0]);
-    assert_eq!(rig.scheduler.views().count(), 0);
+    assert_eq!(rig.scheduler.destination_views().count(), 0);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_fault_of_our_own_resolver_costs_no_destination_anything() {
         rig.run(5 * HOUR);
         let before = rig.resolved;
         rig.dns.fill(true);
-        rig.scheduler.resolver_is_back(rig.now);
+        rig.scheduler.resolver_recovered(rig.now);
         rig.run(3 * SECOND);
         let (soon, is_ours) = (rig.resolved - before, blame == ResolveFailure::Resolver);
         assert!(soon < 40, "not all at once: {soon}");
@@ -159,13 +159,13 @@ fn a_time_that_ends_while_its_message_is_in_flight_is_left_to_the_attempt() {
     for is_tried in [true, false] {
         let mut scheduler = Scheduler::new(Settings::default(), 1);
         assert_eq!(scheduler.add(b"d", job(1), Class::Normal, START), AddResult::Ready);
-        scheduler.expect(b"d", id(1), &Positions::One(0), START + SECOND);
+        scheduler.set_deadline(b"d", id(1), &Positions::One(0), START + SECOND);
         let connection = greeted(&mut scheduler, LIMITS);
-        assert!(matches!(scheduler.take(connection, START), NextJob::Job(_)));
+        assert!(matches!(scheduler.next_job(connection, START), NextJob::Job(_)));
         let after = START + 2 * SECOND;
         assert_eq!(next(&mut scheduler, LIMITS, after), None);
         if is_tried {
-            scheduler.done(connection, &job(1), Feedback::Good, None, after);
+            scheduler.job_done(connection, &job(1), Feedback::Good, None, after);
             assert_eq!(next(&mut scheduler, LIMITS, after + DAY), None);
             continue;
         }
@@ -195,7 +195,7 @@ fn senders_of_many_lists_are_told_a_bounded_number_at_a_time() {
                     let start =
                         after.and_then(|after| list.iter().position(|one| *one == after)).map_or(0, |at| at + 1);
                     let page: Vec<QueueEntry> = list.iter().skip(start).take(limit).copied().collect();
-                    scheduler.loaded(destination, &page, start + page.len() == list.len(), at);
+                    scheduler.page_loaded(destination, &page, start + page.len() == list.len(), at);
                 }
                 Action::Overdue { destination, message, recipients, kind: Overdue::GiveUp } => {
                     open.push_back((destination, message, recipients));
@@ -206,7 +206,7 @@ fn senders_of_many_lists_are_told_a_bounded_number_at_a_time() {
         most = most.max(open.len());
         for (destination, message, recipients) in open.drain(..open.len().min(500)) {
             lists.get_mut(&destination).unwrap().retain(|one| one.message != message);
-            scheduler.settled(destination, message, &recipients, at, at);
+            scheduler.age_settled(destination, message, &recipients, at, at);
             told += 1;
         }
         at += SECOND;
@@ -228,13 +228,13 @@ fn mail_that_is_deferred_each_time_is_warned_of_and_given_up_too() {
 #[test]
 fn a_server_that_was_off_for_a_week_tries_once_more_before_it_gives_up() {
     for (host, delivered) in [(Host::Alive, 40), (Host::Dead, 0), (Host::Defers, 0)] {
-        let mut rig = rig(Settings { fresh_waits: true, ..Settings::default() }, vec![host]);
+        let mut rig = rig(Settings { hold_fresh: true, ..Settings::default() }, vec![host]);
         for _ in 0..40 {
             rig.add(0, 1, false);
         }
         rig.run(7 * DAY);
         assert_eq!((rig.taken, rig.opened[0], rig.given_up.len()), (0, 0, 0), "fresh mail waits");
-        rig.settings.fresh_waits = false;
+        rig.settings.hold_fresh = false;
         rig.restart();
         rig.run(HOUR);
         assert!(rig.opened[0] > 0);
@@ -248,13 +248,13 @@ fn a_server_that_was_off_for_a_week_tries_once_more_before_it_gives_up() {
 
 #[test]
 fn fresh_mail_waits_for_a_person_and_what_was_released_does_not() {
-    let mut rig = rig(Settings { fresh_waits: true, ..Settings::default() }, vec![Host::Alive]);
+    let mut rig = rig(Settings { hold_fresh: true, ..Settings::default() }, vec![Host::Alive]);
     let messages: Vec<QueueId> = (0..10).map(|_| rig.add(0, 1, false)).collect();
     rig.entry(0, messages[3], 0).unwrap().due_s = 1;
     rig.retry_now(Some(0));
     rig.run(HOUR);
     assert_eq!(rig.delivered.keys().copied().collect::<Vec<_>>(), [(messages[3], 0)]);
-    assert_eq!(rig.scheduler.views().count(), 0, "what waits for a person costs no memory");
+    assert_eq!(rig.scheduler.destination_views().count(), 0, "what waits for a person costs no memory");
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn a_host_that_takes_two_connections_is_not_hammered_for_a_third() {
         rig.add(0, 1, false);
         rig.run(Duration::from_millis(4));
     }
-    assert_eq!(rig.scheduler.state(b"domain-0").unwrap().health, Health::Up);
+    assert_eq!(rig.scheduler.destination_view(b"domain-0").unwrap().health, Health::Up);
     rig.run(60 * SECOND);
     assert_eq!(rig.waiting(), 0);
     // Two that live, ended after 1,000 messages each, and a try now and then.
@@ -370,7 +370,7 @@ fn what_a_start_finds_for_a_dead_host_is_read_once_for_its_age() {
                 limits.push(limit);
                 let from = after.map_or(0, |after| 1 + list.iter().position(|one| *one == after).unwrap());
                 let page = &list[from..list.len().min(from + limit)];
-                scheduler.loaded(destination, page, from + page.len() == list.len(), now);
+                scheduler.page_loaded(destination, page, from + page.len() == list.len(), now);
             }
             Some(Action::Open { connection, .. }) => {
                 drop(scheduler.unreachable(connection, Failure::Refused, "Connection refused", now));
@@ -411,7 +411,7 @@ fn many_destinations_share_the_memory_and_one_has_it_again_when_they_are_gone() 
     let mut now = START;
     while let Some(action) = scheduler.poll(now) {
         if let Action::Load { destination, .. } = action {
-            scheduler.loaded(destination, &[], true, now);
+            scheduler.page_loaded(destination, &[], true, now);
         }
         now += SECOND;
     }
@@ -456,7 +456,7 @@ fn what_is_not_due_is_not_read_over_and_over_for_what_comes_behind_it() {
 #[test]
 fn a_message_with_many_recipients_becomes_jobs_of_at_most_a_hundred() {
     // All of them are seen without an answer to the first.
-    let mut scheduler = Scheduler::new(Settings { lists_go_alone: false, ..Settings::default() }, 1);
+    let mut scheduler = Scheduler::new(Settings { isolate_lists: false, ..Settings::default() }, 1);
     let shuffled: Positions = (0..250).map(|position| (position * 7) % 250).collect();
     assert_eq!(
         scheduler.add(b"a", Job { message: id(1), recipients: shuffled, probe: false }, Class::Normal, START),
@@ -465,7 +465,7 @@ fn a_message_with_many_recipients_becomes_jobs_of_at_most_a_hundred() {
     let connection = greeted(&mut scheduler, LIMITS);
     let mut seen = Vec::new();
     let mut sizes = Vec::new();
-    while let NextJob::Job(job) = scheduler.take(connection, START) {
+    while let NextJob::Job(job) = scheduler.next_job(connection, START) {
         sizes.push(job.recipients.len());
         seen.extend(job.recipients.iter());
     }
@@ -493,7 +493,7 @@ fn the_first_job_after_a_failure_is_a_probe_and_then_the_rest_comes() {
     assert_eq!((scheduler.poll(START), scheduler.wake_at()), (None, Some(retry_at)));
     let Some(load) = scheduler.poll(retry_at) else { panic!("a walk") };
     let Action::Load { destination, after: None, limit: 8 } = load else { panic!("{load:?}") };
-    scheduler.loaded(destination, &list, true, retry_at);
+    scheduler.page_loaded(destination, &list, true, retry_at);
     let Some(Action::Open { connection, .. }) = scheduler.poll(retry_at) else { panic!("the probe opens") };
     assert_eq!(scheduler.poll(retry_at), None);
     let probe = Job { probe: true, ..job(1) };
@@ -501,22 +501,28 @@ fn the_first_job_after_a_failure_is_a_probe_and_then_the_rest_comes() {
         scheduler.unreachable(connection, refused, "Connection timed out", retry_at),
         std::slice::from_ref(&probe)
     );
-    let Some(Health::Down { why, until }) = scheduler.state(b"a").map(|view| view.health) else { panic!("still down") };
+    let Some(Health::Down { why, until }) = scheduler.destination_view(b"a").map(|view| view.health) else {
+        panic!("still down")
+    };
     assert!(&*why == "Connection timed out" && until >= retry_at + 90 * SECOND, "twice as long");
     assert_eq!(scheduler.poll(until), Some(load));
-    scheduler.loaded(destination, &list, true, until);
+    scheduler.page_loaded(destination, &list, true, until);
     let Some(Action::Open { connection, .. }) = scheduler.poll(until) else { panic!("the probe opens") };
-    scheduler.ready(connection, until);
-    assert_eq!(scheduler.take(connection, until), NextJob::Job(probe));
-    assert_eq!(scheduler.state(b"a").map(|view| (view.health, view.window)), Some((Health::Up, 1)), "doubted");
-    scheduler.done(
+    scheduler.greeted(connection, until);
+    assert_eq!(scheduler.next_job(connection, until), NextJob::Job(probe));
+    assert_eq!(
+        scheduler.destination_view(b"a").map(|view| (view.health, view.window)),
+        Some((Health::Up, 1)),
+        "doubted"
+    );
+    scheduler.job_done(
         connection,
         &Job { message: id(1), recipients: Positions::One(0), probe: true },
         Feedback::Good,
         None,
         until,
     );
-    assert_eq!(scheduler.state(b"a").map(|view| view.window), Some(2), "one more for the first good answer");
+    assert_eq!(scheduler.destination_view(b"a").map(|view| view.window), Some(2), "one more for the first good answer");
 }
 
 /// Connections that are open after each round in which a host that is back takes one message over each of them.
@@ -536,10 +542,10 @@ fn connections_to_a_host_that_is_back(messages: u64, settings: Settings) -> Vec<
                 Action::Load { destination, after, limit } => {
                     let from = list.iter().position(|one| after.is_none_or(|after| one.message > after.message));
                     let page = &list[from.unwrap_or(list.len())..];
-                    scheduler.loaded(destination, &page[..limit.min(page.len())], page.len() <= limit, now);
+                    scheduler.page_loaded(destination, &page[..limit.min(page.len())], page.len() <= limit, now);
                 }
                 Action::Open { connection, .. } => {
-                    scheduler.ready(connection, now);
+                    scheduler.greeted(connection, now);
                     open.push(connection);
                 }
                 _ => {}
@@ -547,8 +553,8 @@ fn connections_to_a_host_that_is_back(messages: u64, settings: Settings) -> Vec<
         }
         now += SECOND / 100;
         for connection in &open {
-            if let NextJob::Job(job) = scheduler.take(*connection, now) {
-                scheduler.done(*connection, &job, Feedback::Good, None, now);
+            if let NextJob::Job(job) = scheduler.next_job(*connection, now) {
+                scheduler.job_done(*connection, &job, Feedback::Good, None, now);
                 done += 1;
             }
         }
@@ -586,24 +592,24 @@ fn the_earliest_due_time_of_a_list_begins_the_next_walk() {
     let Some(Action::Load { destination, after: None, .. }) = scheduler.poll(START) else { panic!("a walk begins") };
     let list: Vec<QueueEntry> =
         [900, 100, 500].map(|wait| waiting(wait, u32::try_from(START.as_secs() + wait).unwrap())).into();
-    scheduler.loaded(destination, &list, true, START);
+    scheduler.page_loaded(destination, &list, true, START);
     assert_eq!(scheduler.poll(START), None);
     assert_eq!(scheduler.wake_at(), Some(START + 100 * SECOND));
 }
 
 #[test]
 fn the_window_grows_by_one_in_a_round_and_is_halved_once_in_a_round() {
-    let mut scheduler = Scheduler::new(Settings { learns_pace: false, ..Settings::default() }, 1);
+    let mut scheduler = Scheduler::new(Settings { learn_pace: false, ..Settings::default() }, 1);
     for number in 0..200 {
         scheduler.add(b"a", job(number), Class::Normal, START);
     }
     let connection = greeted(&mut scheduler, Limits { connections: 10, ..LIMITS });
-    let window = |scheduler: &Scheduler| scheduler.state(b"a").unwrap().window;
+    let window = |scheduler: &Scheduler| scheduler.destination_view(b"a").unwrap().window;
     let round = |scheduler: &mut Scheduler, count: usize, feedback: Feedback| {
-        let took: Vec<NextJob> = (0..count).map(|_| scheduler.take(connection, START)).collect();
+        let took: Vec<NextJob> = (0..count).map(|_| scheduler.next_job(connection, START)).collect();
         for take in took {
             let NextJob::Job(job) = take else { panic!("{take:?}") };
-            scheduler.done(connection, &job, feedback, None, START);
+            scheduler.job_done(connection, &job, feedback, None, START);
         }
     };
     round(&mut scheduler, 6, Feedback::Good);
@@ -632,9 +638,9 @@ fn connections_that_are_to_close_count_in_the_window() {
     let mut hanging = Vec::new();
     while let Some(action) = next(&mut scheduler, limits, START) {
         let Action::Open { connection, .. } = action else { continue };
-        scheduler.ready(connection, START);
-        assert!(matches!(scheduler.take(connection, START), NextJob::Job(_)));
-        assert_eq!(scheduler.take(connection, START), NextJob::Close);
+        scheduler.greeted(connection, START);
+        assert!(matches!(scheduler.next_job(connection, START), NextJob::Job(_)));
+        assert_eq!(scheduler.next_job(connection, START), NextJob::Close);
         hanging.push(connection);
     }
     assert_eq!((hanging.len(), scheduler.connections()), (2, 2));
@@ -666,8 +672,8 @@ fn ten_million_messages_over_a_busy_connection() {
     for number in 1..10_000_000 {
         scheduler.add(b"next-hop.example:25", job(number), Class::Normal, START);
         while scheduler.poll(START).is_some() {}
-        let NextJob::Job(job) = scheduler.take(connection, START) else { panic!("there is a job") };
-        scheduler.done(connection, &job, Feedback::Good, None, START);
+        let NextJob::Job(job) = scheduler.next_job(connection, START) else { panic!("there is a job") };
+        scheduler.job_done(connection, &job, Feedback::Good, None, START);
         while scheduler.poll(START).is_some() {}
     }
 }
@@ -677,13 +683,13 @@ fn a_job_that_is_over_frees_its_own_recipients_only() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     scheduler.add(b"a", Job { message: id(1), recipients: (0..4).collect(), probe: false }, Class::Normal, START);
     let connection = greeted(&mut scheduler, Limits { recipients_per_transaction: 2, ..LIMITS });
-    let took: Vec<NextJob> = (0..2).map(|_| scheduler.take(connection, START)).collect();
+    let took: Vec<NextJob> = (0..2).map(|_| scheduler.next_job(connection, START)).collect();
     let [NextJob::Job(first), NextJob::Job(second)] = took.as_slice() else { panic!("{took:?}") };
     // The later one comes to its end first: held, deleted, or not to be read.
-    scheduler.done(connection, second, Feedback::Neutral, None, START);
+    scheduler.job_done(connection, second, Feedback::Neutral, None, START);
     let active = |scheduler: &Scheduler| (0..4).map(|one| scheduler.is_active(b"a", id(1), one)).collect::<Vec<_>>();
     assert_eq!(active(&scheduler), [true, true, false, false]);
     assert!(scheduler.is_in_flight(id(1), 0) && !scheduler.is_in_flight(id(1), 2));
-    scheduler.done(connection, first, Feedback::Neutral, None, START);
+    scheduler.job_done(connection, first, Feedback::Neutral, None, START);
     assert_eq!(active(&scheduler), [false; 4]);
 }

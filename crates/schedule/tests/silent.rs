@@ -121,7 +121,7 @@ fn who_is_only_late_has_its_mail_by_the_fast_lane_before_long() {
     assert!(rig.called_off[all - 4..].iter().any(|times| *times > 0), "{:?}", rig.called_off);
     // A host that is silent for the whole time of the lane is down, and its probes are the slow lane's.
     for silent in LIVE..LIVE + 90 {
-        let view = rig.scheduler.state(&Rig::name(silent)).unwrap();
+        let view = rig.scheduler.destination_view(&Rig::name(silent)).unwrap();
         assert!(matches!(view.health, Health::Down { .. }) && view.lane == Lane::Slow, "{view:?}");
         assert!(rig.called_off[silent] <= 3, "{}", rig.called_off[silent]);
     }

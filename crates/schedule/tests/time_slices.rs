@@ -21,10 +21,10 @@ fn rig(places: usize, sites: usize, service: Duration) -> Rig {
 
 /// Sites that have work for all of the time, each over one connection that would serve it without end. What came of each
 /// after three turns, and how many messages after thirty more; and how many connections were opened.
-fn busy(sites: usize, turn: Duration) -> (Vec<usize>, Vec<usize>, usize) {
-    let span = Settings::default().turn;
+fn busy(sites: usize, time_slice: Duration) -> (Vec<usize>, Vec<usize>, usize) {
+    let span = Settings::default().time_slice;
     let mut rig = rig(4, sites, SECOND / 10);
-    rig.set(Settings { turn, ..rig.settings.clone() });
+    rig.set(Settings { time_slice, ..rig.settings.clone() });
     rig.limits = vec![Limits { connections: 1, messages_per_connection: u32::MAX, ..LIMITS }; sites];
     for number in 0..sites * 2_000 {
         rig.add(number % sites, 1, false);
@@ -38,8 +38,8 @@ fn busy(sites: usize, turn: Duration) -> (Vec<usize>, Vec<usize>, usize) {
 
 #[test]
 fn sites_with_one_connection_take_turns() {
-    let turn = Settings::default().turn;
-    let (first, all, opened) = busy(12, turn);
+    let time_slice = Settings::default().time_slice;
+    let (first, all, opened) = busy(12, time_slice);
     // Four of twelve at a time: each has had a turn after three of them.
     assert!(first.iter().all(|came| *came > 0), "{first:?}");
     let (least, most) = (all.iter().min().unwrap(), all.iter().max().unwrap());
@@ -47,7 +47,7 @@ fn sites_with_one_connection_take_turns() {
     // A turn is long: what a handshake costs is little beside it.
     assert!(opened <= 4 * 34, "{opened}");
     // Who has no others beside him is not disturbed.
-    assert_eq!(busy(4, turn).2, 4);
+    assert_eq!(busy(4, time_slice).2, 4);
     // Without turns four have all.
     let (_, all, opened) = busy(12, Duration::MAX);
     assert_eq!((all.iter().filter(|came| **came == 0).count(), opened), (8, 4), "{all:?}");
@@ -85,7 +85,7 @@ fn who_gives_a_place_up_had_a_job_and_does_not_get_it_back_at_once() {
         taken(&mut scheduler, connection, START);
     }
     // For one that has none it gives way at once, but not before it had a job.
-    assert_eq!(scheduler.take(first, START), NextJob::Close);
+    assert_eq!(scheduler.next_job(first, START), NextJob::Close);
     assert_eq!(scheduler.closed(first, START), []);
     let (other, _) = opens_one(&mut scheduler, LIMITS, START);
     taken(&mut scheduler, other, START);
@@ -93,7 +93,7 @@ fn who_gives_a_place_up_had_a_job_and_does_not_get_it_back_at_once() {
     // The other one wants a second connection, and stands behind: it would get none.
     taken(&mut scheduler, second, START);
     let later = START + SECOND / 2;
-    assert_eq!(scheduler.take(third, later), NextJob::Close);
+    assert_eq!(scheduler.next_job(third, later), NextJob::Close);
     assert_eq!(scheduler.closed(third, later), []);
     let actions = act(&mut scheduler, LIMITS, later);
     let [Action::Open { site, connection, .. }] = actions[..] else { panic!("{actions:?}") };
@@ -140,8 +140,8 @@ fn woken(late: Duration) -> (usize, Duration) {
     add(&mut scheduler, "a", 0);
     let (connection, _) = opens_one(&mut scheduler, LIMITS, START);
     let job = taken(&mut scheduler, connection, START);
-    scheduler.done(connection, &job, Feedback::Good, None, START);
-    assert_eq!(scheduler.take(connection, START), NextJob::Idle);
+    scheduler.job_done(connection, &job, Feedback::Good, None, START);
+    assert_eq!(scheduler.next_job(connection, START), NextJob::Idle);
     add(&mut scheduler, "a", 1);
     assert_eq!(act(&mut scheduler, LIMITS, START), [Action::Wake(connection)]);
     let mut now = START + late;

@@ -169,9 +169,9 @@ pub(crate) fn settings(config: &Config) -> Settings {
     #[cfg(not(test))]
     let retry_max = delivery.retry_max;
     #[cfg(test)]
-    let (learns_pace, lists_go_alone) = (!is_sabotaged(Sabotage::NoPace), !is_sabotaged(Sabotage::ListsAhead));
+    let (learn_pace, isolate_lists) = (!is_sabotaged(Sabotage::NoPace), !is_sabotaged(Sabotage::ListsAhead));
     #[cfg(not(test))]
-    let (learns_pace, lists_go_alone) = (true, true);
+    let (learn_pace, isolate_lists) = (true, true);
     Settings {
         connections_max: count(delivery.connections_max),
         silent_max: count(delivery.connections_silent_max),
@@ -185,9 +185,9 @@ pub(crate) fn settings(config: &Config) -> Settings {
         down_max: retry_max,
         warn_after: Some(delivery.warn_after).filter(|after| !after.is_zero()),
         give_up_after: delivery.give_up_after,
-        learns_pace,
-        lists_go_alone,
-        fresh_waits: delivery.mode == DeliveryMode::Queue,
+        learn_pace,
+        isolate_lists,
+        hold_fresh: delivery.mode == DeliveryMode::Queue,
         ..Settings::default()
     }
 }
@@ -286,7 +286,7 @@ impl Dispatch {
         (state.config, state.routing) = (config.clone(), routing);
         drop(state);
         if renewal.asks_hosts() {
-            self.tell(|scheduler, now| scheduler.set(settings(config), now));
+            self.tell(|scheduler, now| scheduler.reconfigure(settings(config), now));
         }
     }
 
@@ -294,7 +294,7 @@ impl Dispatch {
     fn placed(&self, service: &Service, destination: DestinationId, name: &Arc<[u8]>, site: &Site) {
         let addresses: Vec<SocketAddr> = site.candidates.iter().filter_map(|one| one.address.socket()).collect();
         let expected = service.hosts.expected(&addresses, self.now());
-        let jobs = self.tell(|scheduler, now| scheduler.placed(destination, &place(site, expected, now), now));
+        let jobs = self.tell(|scheduler, now| scheduler.resolved(destination, &place(site, expected, now), now));
         self.defer(&mut self.lock(), name, jobs);
         self.note_up(service, name);
     }
@@ -304,7 +304,7 @@ impl Dispatch {
         if jobs.is_empty() {
             return;
         }
-        let why = match state.scheduler.state(destination).map(|view| view.health) {
+        let why = match state.scheduler.destination_view(destination).map(|view| view.health) {
             Some(Health::Down { why, .. }) => why,
             _ => Arc::from("its hosts cannot be reached"),
         };
@@ -314,28 +314,28 @@ impl Dispatch {
     /// The hosts of a destination cannot be known now. Returns the jobs that are deferred by it.
     fn unplaced(&self, service: &Service, destination: DestinationId, name: &Arc<[u8]>, no: &NoHosts) -> Vec<Job> {
         let blame = if no.is_ours { ResolveFailure::Resolver } else { ResolveFailure::Domain };
-        let jobs = self.tell(|scheduler, now| scheduler.unplaced(destination, &no.text, blame, now));
+        let jobs = self.tell(|scheduler, now| scheduler.resolve_failed(destination, &no.text, blame, now));
         self.note_down(service, name, name, &no.text);
         jobs
     }
 
     /// The name servers answer again: what waited for them alone is asked about soon.
     pub(crate) fn resolver_is_back(&self) {
-        self.tell(|scheduler, now| scheduler.resolver_is_back(now));
+        self.tell(|scheduler, now| scheduler.resolver_recovered(now));
     }
 
     /// The hosts of the destination that a connection is for are not those of its site any more: it is asked for anew.
     pub(crate) fn misplaced(&self, way: &Way, connection: ConnectionId) {
-        let jobs = self.tell(|scheduler, now| scheduler.misplaced(connection, &way.destination, now));
+        let jobs = self.tell(|scheduler, now| scheduler.site_changed(connection, &way.destination, now));
         self.lock().posts.remove(&connection);
         if !jobs.is_empty() {
-            self.send(Errand::Defer { jobs, why: Arc::from(schedule::MISPLACED) });
+            self.send(Errand::Defer { jobs, why: Arc::from(schedule::HOSTS_CHANGED) });
         }
     }
 
     /// A connection can take work: its site is alive.
     pub(crate) fn reached(&self, service: &Service, way: &Way, connection: ConnectionId) {
-        self.tell(|scheduler, now| scheduler.ready(connection, now));
+        self.tell(|scheduler, now| scheduler.greeted(connection, now));
         self.note_up(service, &way.site);
     }
 
@@ -398,22 +398,22 @@ impl Dispatch {
     /// Transactions that are under way.
     pub(crate) fn under_way(&self) -> u64 {
         let now = self.now();
-        let in_flight: usize = self.lock().scheduler.sites(now).map(|site| site.in_flight).sum();
+        let in_flight: usize = self.lock().scheduler.site_views(now).map(|site| site.in_flight).sum();
         u64::try_from(in_flight).unwrap_or(u64::MAX)
     }
 
     /// The next job for a connection.
     pub(crate) fn take(&self, connection: ConnectionId) -> NextJob {
-        self.tell(|scheduler, now| scheduler.take(connection, now))
+        self.tell(|scheduler, now| scheduler.next_job(connection, now))
     }
 
     /// A job is over and recorded.
     pub(crate) fn done(&self, connection: ConnectionId, job: &Job, feedback: Feedback, retry: Option<Duration>) {
         #[cfg(test)]
         let retry = retry.filter(|_| !is_sabotaged(Sabotage::DropDeferred));
-        self.tell(|scheduler, now| scheduler.done(connection, job, feedback, retry, now));
+        self.tell(|scheduler, now| scheduler.job_done(connection, job, feedback, retry, now));
         #[cfg(test)]
-        for name in let_go(|name| self.lock().scheduler.state(name).is_none_or(|view| view.ready == 0)) {
+        for name in let_go(|name| self.lock().scheduler.destination_view(name).is_none_or(|view| view.ready == 0)) {
             self.tell(|scheduler, now| scheduler.restore(&name, now));
         }
     }
@@ -464,8 +464,8 @@ impl Dispatch {
                 return;
             }
             *purged = now;
-            let known: BTreeSet<Arc<[u8]>> = scheduler.sites(now).map(|site| site.name).collect();
-            down.retain(|name, _| known.contains(name) || scheduler.state(name).is_some());
+            let known: BTreeSet<Arc<[u8]>> = scheduler.site_views(now).map(|site| site.name).collect();
+            down.retain(|name, _| known.contains(name) || scheduler.destination_view(name).is_some());
         }
         state.down.insert(Arc::clone(name), now);
         drop(state);
@@ -495,8 +495,8 @@ impl Dispatch {
         pause: Duration,
     ) {
         self.tell(|scheduler, now| match kind {
-            Overdue::Owed => scheduler.reported(destination, message, recipients, now + pause, now),
-            _ => scheduler.settled(destination, message, recipients, now + pause, now),
+            Overdue::Owed => scheduler.report_settled(destination, message, recipients, now + pause, now),
+            _ => scheduler.age_settled(destination, message, recipients, now + pause, now),
         });
     }
 
@@ -512,7 +512,7 @@ impl Dispatch {
         }
         self.tell(|scheduler, _| {
             for (name, positions) in places {
-                scheduler.expect(&name, envelope.id, &Positions::from(positions.as_slice()), at);
+                scheduler.set_deadline(&name, envelope.id, &Positions::from(positions.as_slice()), at);
             }
         });
     }
@@ -525,7 +525,7 @@ impl Dispatch {
         recipients: &Positions,
         again: Option<Duration>,
     ) {
-        self.tell(|scheduler, now| scheduler.timed(destination, message, recipients, again, now));
+        self.tell(|scheduler, now| scheduler.deadline_settled(destination, message, recipients, again, now));
     }
 
     /// Tells the scheduler something and does what follows.
@@ -547,17 +547,18 @@ impl Dispatch {
         while let Some(action) = state.scheduler.poll(now) {
             match action {
                 Action::Resolve { destination } => {
-                    let Some(name) = state.scheduler.name(destination).cloned() else { continue };
+                    let Some(name) = state.scheduler.destination_name(destination).cloned() else { continue };
                     let Some(site) = resolve::site_at_once(&state.config, &state.routing, &name) else {
                         self.send(Errand::Resolve { destination, name });
                         continue;
                     };
-                    let jobs = state.scheduler.placed(destination, &place(&site, None, now), now);
+                    let jobs = state.scheduler.resolved(destination, &place(&site, None, now), now);
                     self.defer(state, &name, jobs);
                 }
                 Action::Open { site, connection, lane } => {
                     let scheduler = &state.scheduler;
-                    let (Some(destination), Some(site)) = (scheduler.a_destination(site), scheduler.site_name(site))
+                    let (Some(destination), Some(site)) =
+                        (scheduler.example_destination(site), scheduler.site_name(site))
                     else {
                         continue;
                     };
@@ -578,11 +579,11 @@ impl Dispatch {
                     }
                 }
                 Action::Load { destination, after, limit } => {
-                    let name = state.scheduler.name(destination).cloned().unwrap_or_else(|| Arc::from([]));
+                    let name = state.scheduler.destination_name(destination).cloned().unwrap_or_else(|| Arc::from([]));
                     self.send(Errand::Load { destination, name, after, limit });
                 }
                 Action::Overdue { destination, message, recipients, kind } => {
-                    let name = state.scheduler.name(destination).cloned().unwrap_or_else(|| Arc::from([]));
+                    let name = state.scheduler.destination_name(destination).cloned().unwrap_or_else(|| Arc::from([]));
                     self.send(Errand::Overdue { destination, name, message, recipients, kind });
                 }
             }
@@ -597,7 +598,7 @@ impl Dispatch {
         let mut entries: Vec<QueueEntry> = self.spool.by_destination(name, after, limit).iter().map(waiting).collect();
         self.gathering.shows(&mut entries);
         let is_end = entries.len() < limit;
-        self.tell(|scheduler, now| scheduler.loaded(destination, &entries, is_end, now));
+        self.tell(|scheduler, now| scheduler.page_loaded(destination, &entries, is_end, now));
     }
 
     /// Has the lists looked through again that a message is in.
@@ -626,8 +627,8 @@ impl Dispatch {
     pub(crate) fn sizes(&self) -> Sizes {
         let now = self.now();
         let state = self.lock();
-        let sites: Vec<_> = state.scheduler.sites(now).collect();
-        let destinations: Vec<_> = state.scheduler.views().collect();
+        let sites: Vec<_> = state.scheduler.site_views(now).collect();
+        let destinations: Vec<_> = state.scheduler.destination_views().collect();
         Sizes {
             destinations: destinations.len(),
             sites: sites.len(),
@@ -645,7 +646,7 @@ impl Dispatch {
     pub(crate) fn shrink(&self, ready_max: usize) {
         let ready_max = if is_sabotaged(Sabotage::LoadAll) { usize::MAX } else { ready_max };
         let settings = Settings { ready_max, ..settings(&self.lock().config) };
-        self.tell(|scheduler, now| scheduler.set(settings, now));
+        self.tell(|scheduler, now| scheduler.reconfigure(settings, now));
     }
 
     fn send(&self, errand: Errand) {

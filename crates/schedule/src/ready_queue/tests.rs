@@ -1,4 +1,4 @@
-//! Tests of the line: shares in single situations, and that nothing is lost in any order of calls.
+//! Tests of the queue: shares in single situations, and that nothing is lost in any order of calls.
 
 use proptest::prelude::*;
 
@@ -15,49 +15,49 @@ fn part(destination: u64, recipients: std::ops::Range<u32>, class: Class) -> Par
         class,
         destination: DestinationId(destination),
         recipients: recipients.collect(),
-        wait: NoticeState::FRESH,
+        notice: NoticeState::FRESH,
         fresh: destination.is_multiple_of(2),
     }
 }
 
-/// Puts `parts` parts of `size` recipients in line.
-fn list(line: &mut ReadyQueue, message: u64, class: Class, parts: u32, size: u32) {
+/// Puts `parts` parts of `size` recipients in queue.
+fn list(queue: &mut ReadyQueue, message: u64, class: Class, parts: u32, size: u32) {
     for number in 0..parts {
-        line.push(id(message), part(0, number * size..(number + 1) * size, class), START);
+        queue.push(id(message), part(0, number * size..(number + 1) * size, class), START);
     }
 }
 
-fn turns(line: &mut ReadyQueue, most: usize, count: usize) -> Vec<(QueueId, usize)> {
-    let takes = std::iter::from_fn(|| line.take(most, START)).take(count);
+fn turns(queue: &mut ReadyQueue, most: usize, count: usize) -> Vec<(QueueId, usize)> {
+    let takes = std::iter::from_fn(|| queue.next_transaction(most, START)).take(count);
     takes.map(|taken| (taken.message, taken.first.recipients.len())).collect()
 }
 
 #[test]
 fn a_message_with_one_recipient_waits_for_one_transaction_of_lists_whatever_lists_there_are() {
-    let mut line = ReadyQueue::default();
+    let mut queue = ReadyQueue::default();
     for number in 0..50 {
-        list(&mut line, number, Class::Normal, 20, 100);
+        list(&mut queue, number, Class::Normal, 20, 100);
     }
     for number in 100..300 {
         // In the middle of what the lists have, whatever their deficits are.
-        turns(&mut line, 100, 3);
-        line.push(id(number), part(0, 0..1, Class::Normal), START);
-        let next = turns(&mut line, 100, 2);
+        turns(&mut queue, 100, 3);
+        queue.push(id(number), part(0, 0..1, Class::Normal), START);
+        let next = turns(&mut queue, 100, 2);
         assert!(next.iter().any(|(message, _)| *message == id(number)), "{number}: {next:?}");
     }
 }
 
 #[test]
 fn lists_share_by_recipients_and_small_messages_do_not_keep_them_out() {
-    let mut line = ReadyQueue::default();
+    let mut queue = ReadyQueue::default();
     // One takes a hundred at a time, the other ten.
-    list(&mut line, 1, Class::Normal, 400, 100);
-    list(&mut line, 2, Class::Normal, 400, 10);
+    list(&mut queue, 1, Class::Normal, 400, 100);
+    list(&mut queue, 2, Class::Normal, 400, 10);
     for number in 10..2_000 {
-        line.push(id(number), part(0, 0..1, Class::Normal), START);
+        queue.push(id(number), part(0, 0..1, Class::Normal), START);
     }
     let mut recipients = [0; 3];
-    for (message, count) in turns(&mut line, 1_000, 100) {
+    for (message, count) in turns(&mut queue, 1_000, 100) {
         let of = if message == id(1) { 1 } else { usize::from(message == id(2)) * 2 };
         recipients[of] += count;
     }
@@ -67,35 +67,35 @@ fn lists_share_by_recipients_and_small_messages_do_not_keep_them_out() {
 
 #[test]
 fn classes_share_by_weight_and_who_comes_late_has_saved_nothing() {
-    let mut line = ReadyQueue::default();
-    list(&mut line, 1, Class::Bulk, 4_000, 100);
-    turns(&mut line, 100, 500);
-    list(&mut line, 2, Class::Normal, 1_000, 100);
-    list(&mut line, 3, Class::Urgent, 1_000, 100);
+    let mut queue = ReadyQueue::default();
+    list(&mut queue, 1, Class::Bulk, 4_000, 100);
+    turns(&mut queue, 100, 500);
+    list(&mut queue, 2, Class::Normal, 1_000, 100);
+    list(&mut queue, 3, Class::Urgent, 1_000, 100);
     let mut count = [0_u32; 3];
-    for (message, _) in turns(&mut line, 100, 210) {
+    for (message, _) in turns(&mut queue, 100, 210) {
         let class = [3, 2, 1].iter().position(|number| id(*number) == message).unwrap();
         count[class] += 1;
     }
     assert!((155..=165).contains(&count[0]) && (38..=42).contains(&count[1]), "{count:?}");
     assert!((9..=12).contains(&count[2]), "{count:?}");
     // Alone it has all.
-    line.drain();
-    list(&mut line, 4, Class::Bulk, 5, 1);
-    assert_eq!(turns(&mut line, 1, 10).len(), 5);
+    queue.drain();
+    list(&mut queue, 4, Class::Bulk, 5, 1);
+    assert_eq!(turns(&mut queue, 1, 10).len(), 5);
 }
 
 #[test]
 fn parts_of_one_message_join_and_a_large_one_is_cut() {
-    let mut line = ReadyQueue::default();
+    let mut queue = ReadyQueue::default();
     for destination in 0..30 {
-        line.push(id(1), part(destination, 0..3, Class::Normal), START);
+        queue.push(id(1), part(destination, 0..3, Class::Normal), START);
     }
-    line.push(id(2), part(7, 0..250, Class::Normal), START);
-    let first = line.take(50, START).unwrap();
+    queue.push(id(2), part(7, 0..250, Class::Normal), START);
+    let first = queue.next_transaction(50, START).unwrap();
     assert_eq!((first.message, first.others.len(), first.split), (id(1), 15, None));
     let mut sizes = Vec::new();
-    while let Some(taken) = line.take(100, START) {
+    while let Some(taken) = queue.next_transaction(100, START) {
         let whole: usize = std::iter::once(&taken.first).chain(&taken.others).map(|part| part.recipients.len()).sum();
         sizes.push((taken.message == id(2), whole, taken.split.map(|(whole, rest)| (whole.len(), rest.len()))));
     }
@@ -130,7 +130,7 @@ proptest! {
     /// What goes in comes out, once, and no transaction is larger than it may be.
     #[test]
     fn nothing_is_lost_and_nothing_is_twice(ops in prop::collection::vec(op(), 1..300)) {
-        let mut line = ReadyQueue::default();
+        let mut queue = ReadyQueue::default();
         let mut inside: Vec<(QueueId, DestinationId, u32)> = Vec::new();
         let (mut next, mut back) = (0, Vec::new());
         let mut away: Vec<(QueueId, Part, Option<QueuePosition>)> = Vec::new();
@@ -146,10 +146,10 @@ proptest! {
                     let part = part(destination, next..next + size, Class::from_bits(class));
                     next += size;
                     inside.extend(part.recipients.iter().map(|one| (id(message), part.destination, one)));
-                    line.push(id(message), part, START);
+                    queue.push(id(message), part, START);
                 }
                 Op::Take { most } => {
-                    let taken = line.take(most, START);
+                    let taken = queue.next_transaction(most, START);
                     prop_assert_eq!(taken.is_some(), !inside.is_empty());
                     let Some(taken) = taken else { continue };
                     let mut count = 0;
@@ -163,62 +163,62 @@ proptest! {
                 Op::GiveBack => {
                     let Some((message, part)) = back.pop() else { continue };
                     inside.extend(part.recipients.iter().map(|one| (message, part.destination, one)));
-                    line.push_front(message, part, START);
+                    queue.push_front(message, part, START);
                 }
                 Op::PutBack => {
-                    let Some((message, part, spot)) = away.pop() else { continue };
+                    let Some((message, part, position)) = away.pop() else { continue };
                     inside.extend(part.recipients.iter().map(|one| (message, part.destination, one)));
-                    line.put_back(message, part, spot, START);
+                    queue.put_back(message, part, position, START);
                 }
                 Op::TakeOut { message, destination } => {
-                    for (part, spot) in line.take_out(id(message), DestinationId(destination), |_| true) {
+                    for (part, position) in queue.take_out(id(message), DestinationId(destination), |_| true) {
                         prop_assert_eq!(part.destination, DestinationId(destination));
                         out(&mut inside, id(message), &part);
-                        away.push((id(message), part, spot));
+                        away.push((id(message), part, position));
                     }
                     let is_it = |one: &(QueueId, DestinationId, u32)| (one.0, one.1) == (id(message), DestinationId(destination));
                     prop_assert!(!inside.iter().any(is_it));
                 }
                 Op::Drain => {
-                    for (message, part) in line.drain() {
+                    for (message, part) in queue.drain() {
                         out(&mut inside, message, &part);
                     }
                     prop_assert!(inside.is_empty());
                 }
             }
-            prop_assert_eq!(line.is_empty(), inside.is_empty());
-            prop_assert_eq!(line.oldest().is_some(), !inside.is_empty());
-            prop_assert_eq!(line.first_destination().is_some(), !inside.is_empty());
-            prop_assert!(line.walked() <= line.len());
-            prop_assert_eq!(line.recipients, inside.len());
-            prop_assert!(line.tiers.iter().all(|tier| tier.small.len() <= 2 * tier.groups + 64));
-            prop_assert!(line.tiers.iter().all(|tier| tier.small.iter().map(|(number, _)| number).is_sorted()));
+            prop_assert_eq!(queue.is_empty(), inside.is_empty());
+            prop_assert_eq!(queue.oldest().is_some(), !inside.is_empty());
+            prop_assert_eq!(queue.first_destination().is_some(), !inside.is_empty());
+            prop_assert!(queue.from_scans() <= queue.len());
+            prop_assert_eq!(queue.recipients, inside.len());
+            prop_assert!(queue.classes.iter().all(|queue| queue.small.len() <= 2 * queue.messages + 64));
+            prop_assert!(queue.classes.iter().all(|queue| queue.small.iter().map(|(number, _)| number).is_sorted()));
         }
-        while let Some(taken) = line.take(7, START) {
+        while let Some(taken) = queue.next_transaction(7, START) {
             for part in std::iter::once(&taken.first).chain(&taken.others) {
                 out(&mut inside, taken.message, part);
             }
         }
-        prop_assert!(inside.is_empty() && line.is_empty() && line.walked() == 0 && line.groups.is_empty());
+        prop_assert!(inside.is_empty() && queue.is_empty() && queue.from_scans() == 0 && queue.messages.is_empty());
     }
 }
 
 #[test]
 fn what_was_lost_before_and_comes_back_stands_where_it_stood() {
-    let mut line = ReadyQueue::default();
+    let mut queue = ReadyQueue::default();
     let lost: Positions = Positions::One(0);
     for number in 0..3 {
-        line.again.mark(id(number), &lost, false, false);
+        queue.suspects.mark(id(number), &lost, false, false);
     }
     for number in 0..3 {
-        line.push(id(number), part(0, 0..1, Class::Normal), START);
+        queue.push(id(number), part(0, 0..1, Class::Normal), START);
     }
-    list(&mut line, 9, Class::Normal, 3, 1);
+    list(&mut queue, 9, Class::Normal, 3, 1);
     for number in [0, 2] {
-        let (part, spot) = line.take_out(id(number), DestinationId(0), |_| true).remove(0);
-        line.put_back(id(number), part, spot, START);
+        let (part, position) = queue.take_out(id(number), DestinationId(0), |_| true).remove(0);
+        queue.put_back(id(number), part, position, START);
     }
-    let order: Vec<_> = turns(&mut line, 1, 100).into_iter().map(|(message, _)| message).collect();
+    let order: Vec<_> = turns(&mut queue, 1, 100).into_iter().map(|(message, _)| message).collect();
     assert_eq!(order, [9, 9, 9, 0, 1, 2].map(id));
 }
 
@@ -230,15 +230,15 @@ fn parts_of_a_list_at_many_destinations_are_taken_out_as_fast_as_messages() {
     // The least of many rounds: what else the machine does counts in few of them.
     let least = |message: &dyn Fn(u64) -> QueueId| {
         let round = |_| {
-            let mut line = ReadyQueue::default();
+            let mut queue = ReadyQueue::default();
             for number in 0..COUNT {
-                line.push(message(number), part(number, 0..1, Class::Normal), START);
+                queue.push(message(number), part(number, 0..1, Class::Normal), START);
             }
             let start = std::time::Instant::now();
             for number in (0..COUNT).rev() {
-                assert_eq!(line.take_out(message(number), DestinationId(number), |_| true).len(), 1);
+                assert_eq!(queue.take_out(message(number), DestinationId(number), |_| true).len(), 1);
             }
-            assert!(line.is_empty());
+            assert!(queue.is_empty());
             start.elapsed()
         };
         (0..5).map(round).min().unwrap()
@@ -250,26 +250,26 @@ fn parts_of_a_list_at_many_destinations_are_taken_out_as_fast_as_messages() {
 #[test]
 fn what_comes_back_stands_where_it_stood() {
     let order =
-        |line: &mut ReadyQueue| turns(line, 1_000, 100).into_iter().map(|(message, _)| message).collect::<Vec<_>>();
-    let fill = |line: &mut ReadyQueue| {
+        |queue: &mut ReadyQueue| turns(queue, 1_000, 100).into_iter().map(|(message, _)| message).collect::<Vec<_>>();
+    let fill = |queue: &mut ReadyQueue| {
         for number in 0..6 {
-            line.push(id(number), part(0, 0..if number < 4 { 1 } else { 50 }, Class::Normal), START);
+            queue.push(id(number), part(0, 0..if number < 4 { 1 } else { 50 }, Class::Normal), START);
         }
     };
-    let mut line = ReadyQueue::default();
-    fill(&mut line);
-    let wanted = order(&mut line);
+    let mut queue = ReadyQueue::default();
+    fill(&mut queue);
+    let wanted = order(&mut queue);
     assert_eq!(wanted.len(), 6);
     for (away, back) in [([1, 2, 3], [2, 1, 3]), ([0, 1, 4], [1, 4, 0]), ([5, 4, 0], [4, 5, 0])] {
-        let mut line = ReadyQueue::default();
-        fill(&mut line);
+        let mut queue = ReadyQueue::default();
+        fill(&mut queue);
         let mut out: Vec<_> =
-            away.iter().map(|one| (*one, line.take_out(id(*one), DestinationId(0), |_| true).remove(0))).collect();
-        assert_eq!(line.len(), 3);
+            away.iter().map(|one| (*one, queue.take_out(id(*one), DestinationId(0), |_| true).remove(0))).collect();
+        assert_eq!(queue.len(), 3);
         for number in back {
-            let (_, (part, spot)) = out.remove(out.iter().position(|(one, _)| *one == number).unwrap());
-            line.put_back(id(number), part, spot, START);
+            let (_, (part, position)) = out.remove(out.iter().position(|(one, _)| *one == number).unwrap());
+            queue.put_back(id(number), part, position, START);
         }
-        assert_eq!(order(&mut line), wanted, "{back:?} after {away:?}");
+        assert_eq!(order(&mut queue), wanted, "{back:?} after {away:?}");
     }
 }

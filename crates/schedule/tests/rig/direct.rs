@@ -49,12 +49,12 @@ pub fn next_at(scheduler: &mut Scheduler, site: Option<&[u8]>, limits: Limits, n
     loop {
         let action = scheduler.poll(now)?;
         let Action::Resolve { destination } = action else { return Some(action) };
-        let own = scheduler.name(destination).unwrap().to_vec();
+        let own = scheduler.destination_name(destination).unwrap().to_vec();
         let site = site.unwrap_or(&own);
         // Names say how fast their hosts were.
         let expected = site.strip_prefix(b"known-fast").map(|_| Duration::from_millis(1));
         let place = SiteAssignment { site, limits, expected, until: now + HOLD };
-        assert_eq!(scheduler.placed(destination, &place, now), []);
+        assert_eq!(scheduler.resolved(destination, &place, now), []);
     }
 }
 
@@ -89,7 +89,7 @@ pub fn opens_one(scheduler: &mut Scheduler, limits: Limits, now: Duration) -> (C
 /// The job that a connection takes.
 #[track_caller]
 pub fn taken(scheduler: &mut Scheduler, connection: ConnectionId, now: Duration) -> Job {
-    match scheduler.take(connection, now) {
+    match scheduler.next_job(connection, now) {
         NextJob::Job(job) => job,
         other => panic!("{other:?}"),
     }

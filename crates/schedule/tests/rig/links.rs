@@ -26,13 +26,13 @@ impl Rig {
     pub(super) fn open(&mut self, site: SiteId, connection: ConnectionId, lane: Lane) {
         let name = self.scheduler.site_name(site).expect("a site with a connection is known").to_vec();
         let to: usize = String::from_utf8(name.clone()).unwrap().strip_prefix("site-").unwrap().parse().unwrap();
-        let whose = self.scheduler.a_destination(site).expect("it has work").to_vec();
+        let whose = self.scheduler.example_destination(site).expect("it has work").to_vec();
         let whose = String::from_utf8(whose).unwrap().strip_prefix("domain-").unwrap().parse().unwrap();
         assert_eq!(self.said[whose], Some(to), "it opens for somebody whose mail goes there");
         // At the moment at which it ends, others may be told of first.
         let is_aside = |link: &Link| link.lagged && link.is_bad || link.stuck_until >= self.now;
         let others = self.links.values().filter(|link| link.to == to && !link.closing && !is_aside(link)).count();
-        let view = self.scheduler.sites(self.now).find(|view| *view.name == *name).unwrap();
+        let view = self.scheduler.site_views(self.now).find(|view| *view.name == *name).unwrap();
         assert_eq!(view.lane, lane);
         assert!(others < view.window as usize && view.window <= view.limits.connections, "window: {view:?}");
         // The new one is among them; a limit that was lowered meanwhile is kept from now on.
@@ -77,7 +77,7 @@ impl Rig {
             if link.closing || link.flights.len() >= self.manner.ahead {
                 return;
             }
-            let next = self.scheduler.take(connection, self.now);
+            let next = self.scheduler.next_job(connection, self.now);
             if matches!(next, NextJob::Idle) {
                 self.links.get_mut(&connection).unwrap().is_silent = false;
             }
@@ -122,7 +122,7 @@ impl Rig {
                 assert_eq!(self.said[home], Some(to), "mail goes where its destination is");
                 let entry = *self.entry(home, job.message, recipient).unwrap();
                 assert!(u64::from(entry.due_s) <= now_s && !entry.held, "tried before its time: {entry:?}");
-                assert!(!self.settings.fresh_waits || entry.due_s > 0 || self.manner.lag, "fresh mail waits");
+                assert!(!self.settings.hold_fresh || entry.due_s > 0 || self.manner.lag, "fresh mail waits");
             }
         }
         self.joined += usize::from(homes.len() > 1);
@@ -174,7 +174,7 @@ impl Rig {
             if self.said[whose] == Some(to) {
                 self.said[whose] = None;
             }
-            let jobs = self.scheduler.misplaced(connection, &Self::name(whose), self.now);
+            let jobs = self.scheduler.site_changed(connection, &Self::name(whose), self.now);
             return self.check_left(&jobs);
         }
         let refused = match self.hosts[to] {
@@ -192,7 +192,7 @@ impl Rig {
         } else {
             let link = self.links.get_mut(&connection).unwrap();
             (link.is_open, link.stuck_until) = (true, Duration::ZERO);
-            self.scheduler.ready(connection, self.now);
+            self.scheduler.greeted(connection, self.now);
             self.take(connection);
         }
     }
@@ -264,7 +264,7 @@ impl Rig {
             }
             self.scheduler.unanswered(connection, &job, poison == Poison::Drops);
             let feedback = if poison == Poison::Hangs { Feedback::NoReply } else { Feedback::Broken };
-            self.scheduler.done(connection, &job, feedback, retry, self.now);
+            self.scheduler.job_done(connection, &job, feedback, retry, self.now);
         }
         self.settle();
         if poison == Poison::Drops && !has_served {
@@ -368,7 +368,7 @@ impl Rig {
             (_, 1) => Feedback::Neutral,
             _ => Feedback::Good,
         };
-        self.scheduler.done(connection, &job, feedback, retry, self.now);
+        self.scheduler.job_done(connection, &job, feedback, retry, self.now);
         if host == Host::Stalls {
             // Nobody waits for a second answer.
             return self.lost(connection);

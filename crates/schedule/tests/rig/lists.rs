@@ -22,10 +22,10 @@ impl Rig {
                 self.began[site].clear();
             }
             self.told[site] = limits;
-            self.scheduler.placed(destination, &place, self.now)
+            self.scheduler.resolved(destination, &place, self.now)
         } else {
             self.said[to] = None;
-            self.scheduler.unplaced(destination, "no answer from name servers", self.blame, self.now)
+            self.scheduler.resolve_failed(destination, "no answer from name servers", self.blame, self.now)
         };
         self.check_left(&jobs);
     }
@@ -44,7 +44,7 @@ impl Rig {
             let after = Duration::from_millis(self.chance(50));
             self.later(after, Event::Loaded(destination, page, is_end));
         } else {
-            self.scheduler.loaded(destination, &page, is_end, self.now);
+            self.scheduler.page_loaded(destination, &page, is_end, self.now);
         }
     }
 
@@ -99,8 +99,8 @@ impl Rig {
             assert!(told.is_none(), "told twice: {kind:?}");
         }
         match kind {
-            Overdue::Owed => self.scheduler.reported(destination, message, whom, now, now),
-            _ => self.scheduler.settled(destination, message, whom, now, now),
+            Overdue::Owed => self.scheduler.report_settled(destination, message, whom, now, now),
+            _ => self.scheduler.age_settled(destination, message, whom, now, now),
         }
     }
 
@@ -126,6 +126,6 @@ impl Rig {
                 assert!(self.too_late.insert((message, recipient), self.now).is_none(), "told twice");
             }
         }
-        self.scheduler.timed(destination, message, whom, again, self.now);
+        self.scheduler.deadline_settled(destination, message, whom, again, self.now);
     }
 }

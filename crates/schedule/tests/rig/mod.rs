@@ -355,7 +355,7 @@ impl Rig {
         let job = Job { message, recipients: recipients.into(), probe: false };
         let added = self.scheduler.add(&Self::name(to), job, class, self.now);
         if let Some(at) = self.by_times.get(&message) {
-            self.scheduler.expect(&Self::name(to), message, &recipients.into(), *at);
+            self.scheduler.set_deadline(&Self::name(to), message, &recipients.into(), *at);
         }
         self.settle();
         added
@@ -425,7 +425,7 @@ impl Rig {
         self.settings = settings.clone();
         self.room = self.room.max(settings.ready_max);
         self.lowered = self.links.len();
-        self.scheduler.set(settings, self.now);
+        self.scheduler.reconfigure(settings, self.now);
         self.settle();
     }
 
@@ -476,7 +476,7 @@ impl Rig {
         let are_slow = of(Lane::Slow).filter(|link| link.over == 0).count();
         self.slow_peak = self.slow_peak.max(are_slow);
         assert!(are_slow <= slow.max(self.lowered), "slow");
-        for view in self.scheduler.views() {
+        for view in self.scheduler.destination_views() {
             let spare = 30 * self.manner.ahead;
             assert!(view.ready <= 2 * self.room + spare, "memory: {view:?}");
             assert_eq!(view.ready, view.ready_by_class.iter().sum::<usize>());
@@ -484,7 +484,7 @@ impl Rig {
                 assert!(view.ready <= 1, "a probe and nothing else: {view:?}");
             }
         }
-        for site in self.scheduler.sites(self.now) {
+        for site in self.scheduler.site_views(self.now) {
             if matches!(site.health, Health::Down { .. }) {
                 assert!(site.ready <= 1, "a probe and nothing else: {site:?}");
             }
@@ -525,7 +525,8 @@ impl Rig {
     }
 
     fn destination(&mut self, destination: DestinationId) -> usize {
-        let name = self.scheduler.name(destination).expect("an action names a destination that is known").to_vec();
+        let name =
+            self.scheduler.destination_name(destination).expect("an action names a destination that is known").to_vec();
         let to = String::from_utf8(name).unwrap().strip_prefix("domain-").unwrap().parse().unwrap();
         self.ids.insert(destination, to);
         to
@@ -549,7 +550,9 @@ impl Rig {
                 }
             }
             Event::Settled(destination, to, message, whom, kind) => self.settled(destination, to, message, &whom, kind),
-            Event::Loaded(destination, page, is_end) => self.scheduler.loaded(destination, &page, is_end, self.now),
+            Event::Loaded(destination, page, is_end) => {
+                self.scheduler.page_loaded(destination, &page, is_end, self.now)
+            }
             Event::Told(to, message, all, class) => {
                 self.tell(to, message, &all, class);
             }

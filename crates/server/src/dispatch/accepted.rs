@@ -79,7 +79,7 @@ impl Dispatch {
             let job = Job { message, recipients: recipients.clone(), probe: false };
             let added = scheduler.add(name, job, class, now);
             if let Some(at) = by_time {
-                scheduler.expect(name, message, &recipients, at);
+                scheduler.set_deadline(name, message, &recipients, at);
             }
             match added {
                 AddResult::Ready => {}
@@ -91,7 +91,7 @@ impl Dispatch {
             let name = encoded.destination(0);
             #[cfg(test)]
             if is_sabotaged(Sabotage::SinglesLast)
-                && self.lock().scheduler.state(name).is_some_and(|view| view.ready > 0)
+                && self.lock().scheduler.destination_view(name).is_some_and(|view| view.ready > 0)
             {
                 hold_back(name);
                 return lined;

@@ -53,8 +53,8 @@ impl Nudge for Dispatch {
     fn destination(&self, name: &[u8]) -> Option<DestinationState> {
         let now = self.now();
         let state = self.lock();
-        let view = state.scheduler.state(name)?;
-        let site = state.scheduler.site_of(name, now);
+        let view = state.scheduler.destination_view(name)?;
+        let site = state.scheduler.site_view(name, now);
         let most = state.config.delivery.connections_max;
         drop(state);
         let has_work = view.ready > 0 || view.more;

@@ -122,7 +122,7 @@ enum Told {
 /// Settles mail that nobody tried by its age, and records it.
 async fn tell(service: &Arc<Service>, dispatch: &Arc<Dispatch>, destination: &[u8], outgoing: &Outgoing) -> Told {
     let message = outgoing.envelope.id;
-    let down = dispatch.lock().scheduler.state(destination).map(|view| view.health);
+    let down = dispatch.lock().scheduler.destination_view(destination).map(|view| view.health);
     // Each recipient has his own reason; a host that cannot be reached is the reason of all.
     let fate = |position: u32| {
         let why = match &down {

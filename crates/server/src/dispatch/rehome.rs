@@ -122,7 +122,7 @@ fn move_some(
     if !changes.is_empty() {
         drop(spool.record(&changes)?);
         gone.sort_unstable();
-        scheduler.moved(name, id, &Positions::from(gone.as_slice()));
+        scheduler.recipients_moved(name, id, &Positions::from(gone.as_slice()));
     }
     Ok(())
 }

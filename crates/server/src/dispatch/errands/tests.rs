@@ -84,7 +84,7 @@ impl Trial {
     }
 
     fn down(&self) -> Option<String> {
-        match self.dispatch.lock().scheduler.state(NAME)?.health {
+        match self.dispatch.lock().scheduler.destination_view(NAME)?.health {
             Health::Down { why, .. } => Some(why.to_string()),
             Health::Up | Health::Idle => None,
         }
@@ -118,7 +118,7 @@ async fn mail_whose_telling_breaks_off_is_told_of_later() {
         trial.dispatch.look_at(id);
         if is_by_time {
             let at = trial.dispatch.now();
-            trial.dispatch.tell(|scheduler, _| scheduler.expect(NAME, id, &Positions::One(0), at));
+            trial.dispatch.tell(|scheduler, _| scheduler.set_deadline(NAME, id, &Positions::One(0), at));
         }
         let errand = trial
             .next(|errand| matches!(errand, Errand::Overdue { kind, .. } if (*kind == Overdue::ByTime) == is_by_time));
