@@ -6,9 +6,10 @@
 use std::time::Duration;
 
 use crate::job::{ConnectionId, Failure, Feedback, Job, Lag, Lane, NextJob, Positions, SiteId};
+use crate::part::Part;
 use crate::pool::{BudgetKind, Connection, InFlightJob, Phase};
-use crate::ready_queue::{Part, Transaction};
-use crate::scheduler::{Scheduler, jobs_of, site_of};
+use crate::ready_queue::Transaction;
+use crate::scheduler::{Scheduler, jobs_of};
 
 impl Scheduler {
     /// Says that a connection was greeted and can take work: its site is alive.
@@ -322,7 +323,7 @@ impl Scheduler {
         let InFlightJob { message, first, others, .. } = flight;
         for part in others.into_iter().rev().chain(std::iter::once(first)) {
             let Some(destination) = self.destinations.get_mut(&part.destination) else { continue };
-            let mut site = site_of(&mut self.sites, destination);
+            let mut site = destination.site_in(&mut self.sites);
             destination.give_back_part(message, part, site.as_deref_mut(), &self.settings, now);
             self.dirty.add_destination(destination);
             if let (Some(site), Some(id)) = (site, destination.site) {

@@ -12,74 +12,29 @@ use std::time::Duration;
 
 use mail::QueueId;
 
-use crate::chance::ById;
 use crate::destination::Destination;
 use crate::job::{Action, DestinationId, Overdue, Positions};
-use crate::ready_queue::{NoticeState, Part, QueuePosition, ReadyQueue};
-use crate::scan::{NOTICE_RETRY, OVERDUE_MAX, OVERDUE_MAX_ALL};
-use crate::scheduler::{Scheduler, site_of};
-use crate::settings::Settings;
+use crate::part::{NoticeState, Part};
+use crate::pending_notices::PendingNotice;
+use crate::ready_queue::{QueuePosition, ReadyQueue};
+use crate::scheduler::Scheduler;
+use crate::settings::{NOTICE_RETRY, OVERDUE_MAX, OVERDUE_MAX_ALL, Settings};
 use crate::site::Site;
 
 /// How long what was late before it could be tried waits for its attempt before its sender hears of that.
 const GRACE: Duration = Duration::from_secs(3_600);
 /// What was late by no more when it became due, or known here, was not kept waiting by somebody else: walks have their rests.
 const LATE_TOLERANCE: Duration = Duration::from_secs(5 * 60);
-/// What is put in line, or back, although its time is over has so long for its attempt.
-pub(crate) const ATTEMPT_TIME: Duration = Duration::from_secs(60);
-/// After so long in line it is asked by when a recipient is to be delivered, if that is not known.
-pub(crate) const ASK_DEADLINE_AFTER: Duration = Duration::from_secs(20);
 /// The least time between two looks through what is in line.
 const READY_CHECK_PAUSE: Duration = Duration::from_secs(10);
 /// And so much for each part that was looked at.
 const READY_CHECK_PAUSE_PER_PART: Duration = Duration::from_micros(100);
 
-/// Parts that are out of the line since their senders are being told.
-#[derive(Debug, Default)]
-pub(crate) struct PendingNotices {
-    parts: ById<QueueId, Vec<PendingNotice>>,
-    /// Those of them that came fresh, and that walks found.
-    pub(crate) fresh: usize,
-    pub(crate) from_scans: usize,
-}
-
-#[derive(Debug)]
-struct PendingNotice {
-    part: Part,
-    position: Option<QueuePosition>,
-    kind: Overdue,
-}
-
-impl PendingNotices {
-    fn insert(&mut self, message: QueueId, pending: PendingNotice) {
-        self.fresh += usize::from(pending.part.fresh);
-        self.from_scans += usize::from(!pending.part.fresh);
-        self.parts.entry(message).or_default().push(pending);
-    }
-
-    fn remove(&mut self, message: QueueId, recipients: &Positions) -> Option<PendingNotice> {
-        let parts = self.parts.get_mut(&message)?;
-        let at = parts.iter().position(|pending| pending.part.recipients == *recipients)?;
-        let pending = parts.swap_remove(at);
-        if parts.is_empty() {
-            self.parts.remove(&message);
-        }
-        self.fresh -= usize::from(pending.part.fresh);
-        self.from_scans -= usize::from(!pending.part.fresh);
-        Some(pending)
-    }
-
-    /// The places in line belong to a site that is not theirs any more.
-    pub(crate) fn forget_positions(&mut self) {
-        self.parts.values_mut().flatten().for_each(|pending| pending.position = None);
-    }
-}
-
 impl Scheduler {
     /// Has senders told of what waits in memory for too long, and of times that are over.
     pub(crate) fn send_notices(&mut self, id: DestinationId, now: Duration) {
         let Some(destination) = self.destinations.get_mut(&id) else { return };
-        let mut site = site_of(&mut self.sites, destination);
+        let mut site = destination.site_in(&mut self.sites);
         let before = destination.ready();
         destination.expire_deadlines(site.as_deref_mut(), &mut self.overdue_pending, now, &mut self.actions);
         destination.check_ready(site.as_deref_mut(), &mut self.overdue_pending, &self.settings, now, &mut self.actions);

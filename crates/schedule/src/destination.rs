@@ -14,18 +14,17 @@ use std::time::Duration;
 use mail::QueueId;
 
 use crate::active_recipients::ActiveRecipients;
-use crate::chance::Chance;
-use crate::delay_notices::{ATTEMPT_TIME, PendingNotices};
+use crate::chance::{ById, Chance};
 use crate::deliver_by::DeliverByTimes;
 use crate::job::{AddResult, Class, DestinationId, Job, Positions, ResolveFailure, SiteId};
-use crate::ready_queue::{NoticeState, Part, ReadyQueue};
-use crate::scan::QueueScan;
-use crate::settings::{Settings, back_off, jitter, on_grid, within};
+use crate::part::{NoticeState, Part};
+use crate::pending_notices::PendingNotices;
+use crate::ready_queue::ReadyQueue;
+use crate::scan_state::QueueScan;
+use crate::settings::{ATTEMPT_TIME, PART_MAX, Settings, back_off, jitter, on_grid, within};
 use crate::site::{DownState, Site};
 use crate::view::{DestinationView, Health};
 
-/// Recipients of one part in memory at most. A transaction may have more, or fewer, by the limits of the site.
-pub(crate) const PART_MAX: usize = 100;
 /// How long a destination is kept after its last work while its site has connections: it need not be placed anew.
 const KEEP_IDLE: Duration = Duration::from_secs(60);
 /// The least time between two questions where the mail goes.
@@ -257,6 +256,11 @@ impl Destination {
         let formed = formed + parts.len();
         parts.for_each(|part| put(Positions::from(part)));
         formed
+    }
+
+    /// Finds the site of this destination.
+    pub(crate) fn site_in<'a>(&self, sites: &'a mut ById<SiteId, Site>) -> Option<&'a mut Site> {
+        sites.get_mut(&self.site?)
     }
 
     /// Parts that wait.

@@ -126,6 +126,14 @@ pub enum Class {
 }
 
 impl Class {
+    pub(crate) const fn index(self) -> usize {
+        match self {
+            Self::Urgent => 0,
+            Self::Normal => 1,
+            Self::Bulk => 2,
+        }
+    }
+
     /// As the spool keeps it: 0 normal, 1 bulk, 2 urgent. Other bits than the lowest two are not looked at; 3 is normal.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {

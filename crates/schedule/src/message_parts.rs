@@ -5,7 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::job::{Class, DestinationId};
-use crate::ready_queue::{Part, QUANTUM, QueueKey};
+use crate::part::Part;
+
+/// Recipients that a message may have here and still go before lists; what a transaction costs at least.
+pub(crate) const QUANTUM: usize = 20;
+
+/// Where the message stands among those of its class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueueKey {
+    Small(i64),
+    Large(u64, i64),
+}
 
 #[derive(Debug)]
 pub(crate) struct MessageParts {

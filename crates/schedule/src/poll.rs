@@ -4,40 +4,15 @@
 //! wants a connection that the budget does not have stands in line for it, and room is made by closing what is idle, or
 //! by calling off what lags.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::connection_wait::{WaitKind, Waiter};
-use crate::destination::{Destination, ResolveState};
+use crate::destination::ResolveState;
+use crate::dirty::TimerKey;
 use crate::job::{Action, ConnectionId, DestinationId, Lane, SiteId};
 use crate::pool::{BudgetKind, Connection, Phase};
-use crate::scheduler::{Scheduler, site_of};
+use crate::scheduler::Scheduler;
 use crate::site::Site;
-
-/// What can be marked and can have a timer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum TimerKey {
-    Destination(DestinationId),
-    Site(SiteId),
-}
-
-/// What `poll` is to look at, each once.
-#[derive(Debug, Default)]
-pub(crate) struct DirtyQueue(VecDeque<TimerKey>);
-
-impl DirtyQueue {
-    pub(crate) fn add_destination(&mut self, destination: &mut Destination) {
-        if !std::mem::replace(&mut destination.is_dirty, true) {
-            self.0.push_back(TimerKey::Destination(destination.id));
-        }
-    }
-
-    pub(crate) fn add_site(&mut self, id: SiteId, site: &mut Site) {
-        if !std::mem::replace(&mut site.is_dirty, true) {
-            self.0.push_back(TimerKey::Site(id));
-        }
-    }
-}
 
 impl Scheduler {
     /// Gives the next thing to do; `None` when there is nothing until something happens or [`wake_at`](Self::wake_at).
@@ -63,7 +38,7 @@ impl Scheduler {
                 [Lane::Fast, Lane::Slow]
             };
             let fed = lanes.into_iter().find_map(|lane| self.grant(lane)).map(TimerKey::Site);
-            let next = fed.map_or_else(|| self.dirty.0.pop_front(), Some)?;
+            let next = fed.map_or_else(|| self.dirty.pop(), Some)?;
             let action = match next {
                 TimerKey::Destination(id) => self.serve_destination(id, now),
                 TimerKey::Site(id) => self.serve_site(id, now),
@@ -228,7 +203,7 @@ impl Scheduler {
         self.send_notices(id, now);
         let destination = self.destinations.get_mut(&id)?;
         destination.is_dirty = false;
-        let mut site = site_of(&mut self.sites, destination);
+        let mut site = destination.site_in(&mut self.sites);
         if destination.wants_resolve(site.as_deref(), now) {
             destination.resolve_state = ResolveState::Queued;
             let queue = if destination.is_urgent() { &mut self.urgent_resolves } else { &mut self.normal_resolves };

@@ -17,7 +17,7 @@ use mail::QueueId;
 use crate::chance::ById;
 use crate::idle_connections::IdleConnections;
 use crate::job::{ConnectionId, Job, Lag, Lane, Positions, SiteId};
-use crate::ready_queue::Part;
+use crate::part::Part;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {

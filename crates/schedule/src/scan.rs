@@ -21,13 +21,13 @@ use std::time::Duration;
 
 use mail::QueueId;
 
-use crate::delay_notices::{ASK_DEADLINE_AFTER, ATTEMPT_TIME};
-use crate::destination::{Destination, PART_MAX, ResolveState};
-use crate::job::{Action, Class, Overdue, Positions, QueueEntry};
-use crate::ready_queue::{NoticeState, ReadyQueue};
-use crate::settings::Settings;
+use crate::destination::{Destination, ResolveState};
+use crate::job::{Action, Overdue, Positions, QueueEntry};
+use crate::part::NoticeState;
+use crate::ready_queue::ReadyQueue;
+use crate::scan_state::{MessageActions, QueueScan, ScanRoom};
+use crate::settings::{ASK_DEADLINE_AFTER, ATTEMPT_TIME, NOTICE_RETRY, OVERDUE_MAX, READY_UNGREETED, Settings};
 use crate::site::Site;
-use crate::suspect_queue::{Rank, SuspectQueue};
 
 /// Entries of one page at most.
 const PAGE: usize = 1_024;
@@ -35,14 +35,6 @@ const PAGE: usize = 1_024;
 const PAGE_MIN: usize = 128;
 /// The first page of a scan that looks for a probe, which is most often the first entry; each further one is twice as long.
 const PAGE_PROBE: usize = 8;
-/// Jobs in memory at most while no connection is greeted: after a start with a full spool many destinations wait at once.
-pub(crate) const READY_UNGREETED: usize = 64;
-/// `Overdue` actions of a destination that may be unanswered while it walks on.
-pub(crate) const OVERDUE_MAX: usize = 1_024;
-/// The same of all together: each is a task of the driver. Walks leave what is beyond it.
-pub(crate) const OVERDUE_MAX_ALL: usize = 4_096;
-/// And look at it again after this.
-pub(crate) const NOTICE_RETRY: Duration = Duration::from_secs(10);
 /// Rest after a scan before the clock may begin another: due deadlines scatter, and one scan shall serve many of them.
 const SCAN_PAUSE: Duration = Duration::from_secs(1);
 /// And so much for each entry that was read.
@@ -54,68 +46,6 @@ const OVERTAKEN_MAX: Duration = Duration::from_secs(30);
 /// Rest before a scan for more work, for each entry that was read: a list of entries that are not due must not be read
 /// over and over for the few behind them.
 const REFILL_PAUSE_PER_ENTRY: Duration = Duration::from_micros(1);
-
-/// What a scan may take, as destination and site are now.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ScanRoom {
-    /// Nothing can be tried before: the hosts are not known, or do not answer.
-    down: Option<Duration>,
-    /// Jobs from walks that may be in memory, and that are.
-    limit: usize,
-    used: usize,
-    /// From when on it may look for work; `None`: something else is to happen before.
-    work_from: Option<Duration>,
-    /// That is that jobs leave memory.
-    is_full: bool,
-    /// `Overdue` actions there may be more.
-    pub(crate) notices: usize,
-}
-
-/// A scan in progress.
-#[derive(Debug, Default)]
-pub(crate) struct QueueScan {
-    /// The last entry that was seen.
-    last: Option<QueueEntry>,
-    /// The last entry that was seen and left as it is. It stays in the list when all after it have gone.
-    anchor: Option<QueueEntry>,
-    entries_read: u32,
-    /// It looks for one job to try, and not at the age of what it passes, which is known.
-    pub(crate) is_probe: bool,
-    /// It looks at the age of what it passes, and takes nothing.
-    is_notice_only: bool,
-    /// It is for work: `look_at` stands for all that it has not read.
-    keeps_scan_at: bool,
-    /// That is so for this time as well: the scan has taken it, and needs it no more at its end.
-    kept_scan_at: Option<Duration>,
-    /// When the first of the entries that were left is to be looked at.
-    next: Option<Duration>,
-    /// What is tried if nothing better is found.
-    suspect: Option<Box<SuspectProbe>>,
-}
-
-/// Recipients that were lost before without an answer.
-#[derive(Debug)]
-struct SuspectProbe {
-    rank: Rank,
-    message: QueueId,
-    recipients: Vec<u32>,
-    class: Class,
-    notice: NoticeState,
-}
-
-/// What is to be done with the entries of one message.
-#[derive(Default)]
-struct MessageActions {
-    /// Those together that have waited alike.
-    due: Vec<(NoticeState, Vec<u32>)>,
-    class: Class,
-    give_up: Vec<u32>,
-    warn: Vec<u32>,
-    ask_deadline: Vec<u32>,
-    owed: Vec<u32>,
-    /// Those in line, or in flight, whose time is not known.
-    without_deadline: Vec<u32>,
-}
 
 impl Destination {
     /// What a scan may take now.
@@ -545,71 +475,6 @@ impl Destination {
             actions.push_back(Action::Overdue { destination: self.id, message, recipients, kind });
         }
         self.overdue_pending - before
-    }
-}
-
-impl MessageActions {
-    /// Jobs that are full, or closed by those of others, if one more recipient comes that has waited so.
-    fn parts_with(&self, notice: &NoticeState) -> usize {
-        let full: usize = self.due.iter().map(|(_, recipients)| recipients.len() / PART_MAX).sum();
-        let is_there = self.due.iter().any(|(other, _)| other == notice);
-        full + self.due.len() - usize::from(is_there)
-    }
-
-    fn add_due(&mut self, notice: NoticeState, recipient: u32) {
-        match self.due.iter_mut().find(|(other, _)| *other == notice) {
-            Some((_, recipients)) => recipients.push(recipient),
-            None => self.due.push((notice, vec![recipient])),
-        }
-    }
-
-    /// Has the sender of a recipient told, if there is room for that; else it is looked at again.
-    fn add_notice(&mut self, kind: Overdue, recipient: u32, scan: &mut QueueScan, room: &ScanRoom, now: Duration) {
-        match kind {
-            _ if room.notices == 0 => scan.check_by(now + NOTICE_RETRY),
-            Overdue::GiveUp => self.give_up.push(recipient),
-            Overdue::Warn => self.warn.push(recipient),
-            Overdue::ByTime => self.ask_deadline.push(recipient),
-            Overdue::Owed => self.owed.push(recipient),
-        }
-    }
-}
-
-impl QueueScan {
-    /// Leaves those that were lost before to a time at which there is nothing else, but for the first of them. Says whether there
-    /// were some.
-    fn set_suspects_aside(
-        &mut self,
-        message: QueueId,
-        actions_for: &mut MessageActions,
-        suspects: &SuspectQueue,
-    ) -> bool {
-        let (class, mut has_some) = (actions_for.class, false);
-        for (notice, recipients) in &mut actions_for.due {
-            recipients.retain(|recipient| {
-                let Some(rank) = suspects.rank(message, *recipient) else { return true };
-                has_some = true;
-                let notice = *notice;
-                match &mut self.suspect {
-                    Some(suspect) if suspect.rank == rank => {
-                        suspect.recipients.push(*recipient);
-                        suspect.notice.warned |= notice.warned;
-                    }
-                    Some(suspect) if suspect.rank < rank => {}
-                    suspect => {
-                        *suspect =
-                            Some(Box::new(SuspectProbe { rank, message, recipients: vec![*recipient], class, notice }))
-                    }
-                }
-                false
-            });
-        }
-        has_some
-    }
-
-    /// Has an entry that was left looked at by then.
-    fn check_by(&mut self, at: Duration) {
-        self.next = Some(self.next.map_or(at, |next| next.min(at)));
     }
 }
 

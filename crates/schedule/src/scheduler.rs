@@ -12,19 +12,17 @@ use mail::QueueId;
 use crate::chance::{ById, Chance};
 use crate::connection_wait::ConnectionWaitQueue;
 use crate::destination::{Destination, ResolveState, check_time};
+use crate::dirty::{DirtyQueue, TimerKey};
 use crate::greeting_timer::GreetingTimer;
 use crate::job::{
     Action, AddResult, Class, DestinationId, Job, Positions, QueueEntry, ResolveFailure, SiteAssignment, SiteId,
 };
 use crate::name_index::NameIndex;
 use crate::overload::Overload;
-use crate::poll::{DirtyQueue, TimerKey};
+use crate::part::Part;
 use crate::pool::{ConnectionBudget, ConnectionPool};
-use crate::ready_queue::Part;
-use crate::scan::OVERDUE_MAX_ALL;
-use crate::settings::Settings;
+use crate::settings::{OVERDUE_MAX_ALL, Settings};
 use crate::site::Site;
-use crate::view::{DestinationView, Health, SiteView};
 
 /// Decides which message goes to which connection, and when.
 ///
@@ -137,7 +135,7 @@ impl Scheduler {
         let id = self.intern(destination, now);
         let Some(destination) = self.destinations.get_mut(&id) else { return AddResult::SpoolOnly };
         self.dirty.add_destination(destination);
-        let mut site = site_of(&mut self.sites, destination);
+        let mut site = destination.site_in(&mut self.sites);
         let added = destination.add(job, class, site.as_deref_mut(), &self.settings, now);
         if let (Some(site), Some(id)) = (site, destination.site) {
             self.dirty.add_site(id, site);
@@ -179,7 +177,7 @@ impl Scheduler {
         let is_there = self
             .destinations
             .get_mut(&destination)
-            .is_some_and(|found| site_of(&mut self.sites, found).is_some() && found.site == Some(id));
+            .is_some_and(|found| found.site_in(&mut self.sites).is_some() && found.site == Some(id));
         if !is_there {
             self.leave_site(destination);
         }
@@ -281,7 +279,7 @@ impl Scheduler {
             site.pages_pending -= 1;
             self.dirty.add_site(id, site);
         }
-        let mut site = site_of(&mut self.sites, destination);
+        let mut site = destination.site_in(&mut self.sites);
         let mut room = destination.scan_room(site.as_deref(), &self.settings, now);
         room.notices = OVERDUE_MAX_ALL.saturating_sub(self.overdue_pending);
         let before = destination.overdue_pending;
@@ -379,7 +377,7 @@ impl Scheduler {
         let Some(destination) = self.destinations.get_mut(&destination) else { return };
         if destination.active.has_any(message, recipients) {
             self.overdue_pending = self.overdue_pending.saturating_sub(1);
-            let mut site = site_of(&mut self.sites, destination);
+            let mut site = destination.site_in(&mut self.sites);
             does(destination, site.as_deref_mut(), &self.settings);
             if let (Some(site), Some(id)) = (site, destination.site) {
                 self.dirty.add_site(id, site);
@@ -402,7 +400,7 @@ impl Scheduler {
             if let Some(destination) = self.destinations.get_mut(&id) {
                 destination.retry_now(now);
                 self.dirty.add_destination(destination);
-                if let Some(site) = site_of(&mut self.sites, destination)
+                if let Some(site) = destination.site_in(&mut self.sites)
                     && let Some(id) = destination.site
                 {
                     site.retry_now(self.step, now);
@@ -410,64 +408,6 @@ impl Scheduler {
                 }
             }
         }
-    }
-
-    /// One destination; `None` when nothing is known of it.
-    #[must_use]
-    pub fn destination_view(&self, destination: &[u8]) -> Option<DestinationView> {
-        self.names.get(destination).and_then(|id| self.view(id))
-    }
-
-    /// When a destination that is down is tried again; `None` when it is not down, or not known.
-    #[must_use]
-    pub fn down_until(&self, destination: &[u8]) -> Option<Duration> {
-        let destination = self.names.get(destination).and_then(|id| self.destinations.get(&id))?;
-        let site = destination.site.and_then(|id| self.sites.get(&id));
-        match destination.health(site) {
-            Health::Down { until, .. } => Some(until),
-            Health::Idle | Health::Up => None,
-        }
-    }
-
-    /// All destinations in the order of their names.
-    pub fn destination_views(&self) -> impl Iterator<Item = DestinationView> + '_ {
-        self.names.by_name().into_iter().filter_map(|id| self.view(id))
-    }
-
-    /// All sites in the order of their names, as they are at `now`.
-    pub fn site_views(&self, now: Duration) -> impl Iterator<Item = SiteView> + '_ {
-        self.site_names.by_name().into_iter().filter_map(|id| self.sites.get(&id)).map(move |site| site.view(now))
-    }
-
-    /// Connections of all sites, opening and closing ones included.
-    #[must_use]
-    pub fn connections(&self) -> usize {
-        self.pool.len()
-    }
-
-    /// Those of them that only wait for a silent server, and hold no place ([`Settings::silent_max`](crate::Settings)).
-    #[must_use]
-    pub fn silent_connections(&self) -> usize {
-        self.pool.len() - self.pool.counted()
-    }
-
-    /// Whether a recipient of a destination is in memory, in flight, or overdue and not settled.
-    #[must_use]
-    pub fn is_active(&self, destination: &[u8], message: QueueId, recipient: u32) -> bool {
-        let found = self.names.get(destination).and_then(|id| self.destinations.get(&id));
-        found.is_some_and(|destination| destination.active.contains(message, recipient))
-    }
-
-    /// Whether a connection has a job with this recipient. Looks at all connections: for people who ask.
-    #[must_use]
-    pub fn is_in_flight(&self, message: QueueId, recipient: u32) -> bool {
-        self.pool.in_flight_jobs().any(|flight| flight.message == message && flight.recipients.contains(recipient))
-    }
-
-    fn view(&self, id: DestinationId) -> Option<DestinationView> {
-        let destination = self.destinations.get(&id)?;
-        let site = destination.site.and_then(|id| self.sites.get(&id));
-        Some(destination.view(site))
     }
 
     fn intern(&mut self, name: &[u8], now: Duration) -> DestinationId {
@@ -512,7 +452,7 @@ impl Scheduler {
     /// Takes a destination and its jobs away from its site.
     pub(crate) fn leave_site(&mut self, id: DestinationId) {
         let Some(destination) = self.destinations.get_mut(&id) else { return };
-        let Some(site) = site_of(&mut self.sites, destination) else { return };
+        let Some(site) = destination.site_in(&mut self.sites) else { return };
         for message in destination.active.messages() {
             let parts = site.ready_queue.take_out(message, id, |_| true).into_iter();
             destination.pending.extend(parts.map(|(part, _)| (message, part)));
@@ -525,11 +465,6 @@ impl Scheduler {
         }
         destination.waiting_site = None;
     }
-}
-
-/// The site of a destination.
-pub(crate) fn site_of<'a>(sites: &'a mut ById<SiteId, Site>, destination: &Destination) -> Option<&'a mut Site> {
-    sites.get_mut(&destination.site?)
 }
 
 /// One job for the parts of each message.

@@ -4,6 +4,21 @@ use std::time::Duration;
 
 use crate::chance::splitmix;
 
+/// Jobs in memory at most while no connection is greeted: after a start with a full spool many destinations wait at once.
+pub(crate) const READY_UNGREETED: usize = 64;
+/// `Overdue` actions of a destination that may be unanswered while it walks on.
+pub(crate) const OVERDUE_MAX: usize = 1_024;
+/// The same of all together: each is a task of the driver. Walks leave what is beyond it.
+pub(crate) const OVERDUE_MAX_ALL: usize = 4_096;
+/// And look at it again after this.
+pub(crate) const NOTICE_RETRY: Duration = Duration::from_secs(10);
+/// Recipients of one part in memory at most. A transaction may have more, or fewer, by the limits of the site.
+pub(crate) const PART_MAX: usize = 100;
+/// What is put in line, or back, although its time is over has so long for its attempt.
+pub(crate) const ATTEMPT_TIME: Duration = Duration::from_secs(60);
+/// After so long in line it is asked by when a recipient is to be delivered, if that is not known.
+pub(crate) const ASK_DEADLINE_AFTER: Duration = Duration::from_secs(20);
+
 /// The limits. All can be changed while it runs, by [`Scheduler::set`](crate::Scheduler::set).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {

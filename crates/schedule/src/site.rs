@@ -18,8 +18,7 @@ use crate::overload::Overload;
 use crate::pace::Pace;
 use crate::pool::{Connection, PhaseCounts};
 use crate::ready_queue::ReadyQueue;
-use crate::scan::READY_UNGREETED;
-use crate::settings::{Settings, back_off, jitter, on_grid};
+use crate::settings::{READY_UNGREETED, Settings, back_off, jitter, on_grid};
 use crate::token_bucket::TokenBucket;
 use crate::view::{Health, SiteView};
 

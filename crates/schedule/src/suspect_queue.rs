@@ -14,7 +14,7 @@ use std::time::Duration;
 use mail::QueueId;
 
 use crate::job::Positions;
-use crate::ready_queue::Part;
+use crate::part::Part;
 
 /// Recipients of a site that can be marked. Beyond them those that were marked first go as others do.
 const MARKS_MAX: usize = 1_024;

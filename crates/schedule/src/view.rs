@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::job::{Lane, Limits};
-use crate::scheduler::Scheduler;
 
 /// How a destination is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,14 +77,4 @@ pub struct SiteView {
     pub waits_for_rate: bool,
     /// Since when it wants a connection that the budget does not have.
     pub waits_since: Option<Duration>,
-}
-
-impl Scheduler {
-    /// The site of a destination as it is at `now`; `None` when nothing is known of either.
-    #[must_use]
-    pub fn site_view(&self, destination: &[u8], now: Duration) -> Option<SiteView> {
-        let id = self.names.get(destination)?;
-        let site = self.destinations.get(&id)?.site?;
-        self.sites.get(&site).map(|site| site.view(now))
-    }
 }

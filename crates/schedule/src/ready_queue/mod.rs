@@ -16,45 +16,14 @@ use mail::QueueId;
 
 use crate::chance::ById;
 use crate::job::{Class, DestinationId, Positions};
-use crate::message_parts::MessageParts;
+use crate::message_parts::{MessageParts, QUANTUM, QueueKey};
+use crate::part::Part;
 use crate::suspect_queue::{AT_ONCE, Rank, SuspectQueue};
 
-/// Recipients that a message may have here and still go before lists; what a transaction costs at least.
-pub(crate) const QUANTUM: usize = 20;
 /// Small messages of a class that go before a list that waits.
 const SMALL_TURNS: u32 = 4;
 /// What a recipient costs its class: 16, 4 and 1 parts.
 const CLASS_COST: [u64; 3] = [1, 4, 16];
-
-/// What senders may hear of recipients that wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoticeState {
-    /// The sender was told of the delay already.
-    pub(crate) warned: bool,
-    /// Since when it is due, if it was late before: it is tried before that counts.
-    pub(crate) late_since: Duration,
-    /// Nobody is told of its age before.
-    pub(crate) not_before: Duration,
-    /// When it is asked by when it is to be delivered, if that is not known.
-    pub(crate) ask_at: Duration,
-}
-
-impl NoticeState {
-    /// Of what just came.
-    pub(crate) const FRESH: Self =
-        Self { warned: false, late_since: Duration::ZERO, not_before: Duration::ZERO, ask_at: Duration::MAX };
-}
-
-/// Recipients of one message at one destination that wait, or that a connection has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
-    pub(crate) destination: DestinationId,
-    pub(crate) recipients: Positions,
-    pub(crate) class: Class,
-    pub(crate) notice: NoticeState,
-    /// It came into memory when it was committed, and not by a walk.
-    pub(crate) fresh: bool,
-}
 
 /// What goes in one transaction.
 #[derive(Debug)]
@@ -68,13 +37,6 @@ pub(crate) struct Transaction {
     pub(crate) is_alone: bool,
     /// It is of a list.
     pub(crate) is_list: bool,
-}
-
-/// Where the message stands among those of its class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum QueueKey {
-    Small(i64),
-    Large(u64, i64),
 }
 
 /// Where a part stood that comes back.
@@ -117,16 +79,6 @@ pub(crate) struct ReadyQueue {
     pub(crate) withdrawn: usize,
     /// What was lost without an answer.
     pub(crate) suspects: SuspectQueue,
-}
-
-impl Class {
-    pub(crate) const fn index(self) -> usize {
-        match self {
-            Self::Urgent => 0,
-            Self::Normal => 1,
-            Self::Bulk => 2,
-        }
-    }
 }
 
 /// The queue of a class.

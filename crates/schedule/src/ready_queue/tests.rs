@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::part::NoticeState;
 
 const START: Duration = Duration::from_secs(1_800_000_000);
 

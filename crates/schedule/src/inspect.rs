@@ -1,0 +1,77 @@
+//! The calls that show the state of destinations, sites and connections. They change nothing.
+
+use std::time::Duration;
+
+use mail::QueueId;
+
+use crate::job::DestinationId;
+use crate::scheduler::Scheduler;
+use crate::view::{DestinationView, Health, SiteView};
+
+impl Scheduler {
+    /// One destination; `None` when nothing is known of it.
+    #[must_use]
+    pub fn destination_view(&self, destination: &[u8]) -> Option<DestinationView> {
+        self.names.get(destination).and_then(|id| self.view(id))
+    }
+
+    /// When a destination that is down is tried again; `None` when it is not down, or not known.
+    #[must_use]
+    pub fn down_until(&self, destination: &[u8]) -> Option<Duration> {
+        let destination = self.names.get(destination).and_then(|id| self.destinations.get(&id))?;
+        let site = destination.site.and_then(|id| self.sites.get(&id));
+        match destination.health(site) {
+            Health::Down { until, .. } => Some(until),
+            Health::Idle | Health::Up => None,
+        }
+    }
+
+    /// All destinations in the order of their names.
+    pub fn destination_views(&self) -> impl Iterator<Item = DestinationView> + '_ {
+        self.names.by_name().into_iter().filter_map(|id| self.view(id))
+    }
+
+    /// All sites in the order of their names, as they are at `now`.
+    pub fn site_views(&self, now: Duration) -> impl Iterator<Item = SiteView> + '_ {
+        self.site_names.by_name().into_iter().filter_map(|id| self.sites.get(&id)).map(move |site| site.view(now))
+    }
+
+    /// The site of a destination as it is at `now`; `None` when nothing is known of either.
+    #[must_use]
+    pub fn site_view(&self, destination: &[u8], now: Duration) -> Option<SiteView> {
+        let id = self.names.get(destination)?;
+        let site = self.destinations.get(&id)?.site?;
+        self.sites.get(&site).map(|site| site.view(now))
+    }
+
+    /// Connections of all sites, opening and closing ones included.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.pool.len()
+    }
+
+    /// Those of them that only wait for a silent server, and hold no place ([`Settings::silent_max`](crate::Settings)).
+    #[must_use]
+    pub fn silent_connections(&self) -> usize {
+        self.pool.len() - self.pool.counted()
+    }
+
+    /// Whether a recipient of a destination is in memory, in flight, or overdue and not settled.
+    #[must_use]
+    pub fn is_active(&self, destination: &[u8], message: QueueId, recipient: u32) -> bool {
+        let found = self.names.get(destination).and_then(|id| self.destinations.get(&id));
+        found.is_some_and(|destination| destination.active.contains(message, recipient))
+    }
+
+    /// Whether a connection has a job with this recipient. Looks at all connections: for people who ask.
+    #[must_use]
+    pub fn is_in_flight(&self, message: QueueId, recipient: u32) -> bool {
+        self.pool.in_flight_jobs().any(|flight| flight.message == message && flight.recipients.contains(recipient))
+    }
+
+    fn view(&self, id: DestinationId) -> Option<DestinationView> {
+        let destination = self.destinations.get(&id)?;
+        let site = destination.site.and_then(|id| self.sites.get(&id));
+        Some(destination.view(site))
+    }
+}
