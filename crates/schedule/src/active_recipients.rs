@@ -1,7 +1,7 @@
-//! What a destination has in memory or in flight, so that no walk takes it a second time.
+//! The recipients of a destination that are in memory or in flight, so that no scan takes them a second time.
 //!
-//! A recipient is *active* from the moment its job is formed to the moment the job is over. So are recipients that are
-//! overdue, until the sender was told. A message may have several jobs at a destination, each with its own recipients.
+//! A recipient is *active* from the creation of its job to the end of it, and while an `Overdue` action for it is
+//! unanswered. A message may have several jobs at a destination, each with its own recipients.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use mail::QueueId;
 use crate::chance::ById;
 use crate::job::Positions;
 
-/// The recipients that must not be taken again.
+/// The active recipients, by message.
 #[derive(Debug, Default)]
 pub(crate) struct ActiveRecipients {
     messages: ById<QueueId, ActiveParts>,
@@ -23,12 +23,12 @@ enum ActiveParts {
     Several(PartIndex),
 }
 
-/// ActiveParts of which no two have a recipient in common: a list has a thousand of them at a destination.
+/// Parts of one message without common recipients. A list may have a thousand of them at a destination.
 #[derive(Debug, Default)]
 struct PartIndex {
     /// By their first recipient.
     parts: BTreeMap<u32, Positions>,
-    /// The recipients of all of them.
+    /// The recipients of all parts.
     recipients: BTreeSet<u32>,
 }
 
@@ -50,7 +50,7 @@ impl PartIndex {
 }
 
 impl ActiveRecipients {
-    /// DirtyQueue recipients, in ascending order, of which none is active yet.
+    /// Adds recipients, in ascending order. None of them may be active.
     pub(crate) fn insert(&mut self, message: QueueId, recipients: Positions) {
         debug_assert!(recipients.as_slice().is_sorted(), "contains() searches by halves");
         debug_assert!(!self.has_any(message, &recipients), "{message:?} is active already");
@@ -70,7 +70,7 @@ impl ActiveRecipients {
         }
     }
 
-    /// Frees what was inserted together; false if it was not.
+    /// Removes recipients that were added together. Returns false if they were not.
     pub(crate) fn remove(&mut self, message: QueueId, recipients: &Positions) -> bool {
         let Entry::Occupied(mut occupied) = self.messages.entry(message) else { return false };
         let (is_it, is_last) = match occupied.get_mut() {
@@ -83,7 +83,7 @@ impl ActiveRecipients {
         is_it
     }
 
-    /// Makes two of what was inserted together, of which one may be over before the other.
+    /// Splits recipients that were added together into two parts, which may end independently.
     pub(crate) fn split(&mut self, message: QueueId, whole: &Positions, head: Positions, rest: Positions) {
         if self.remove(message, whole) {
             self.insert(message, head);
@@ -91,7 +91,7 @@ impl ActiveRecipients {
         }
     }
 
-    /// Its messages in their order.
+    /// Returns the messages in their order.
     pub(crate) fn messages(&self) -> Vec<QueueId> {
         let mut messages: Vec<QueueId> = self.messages.keys().copied().collect();
         messages.sort_unstable();
@@ -114,7 +114,7 @@ impl ActiveRecipients {
         self.messages.is_empty()
     }
 
-    /// Gives memory back after a time of much mail.
+    /// Returns memory after a peak.
     pub(crate) fn shrink(&mut self) {
         if self.messages.is_empty() && self.messages.capacity() > 64 {
             self.messages.shrink_to_fit();

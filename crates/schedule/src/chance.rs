@@ -1,12 +1,12 @@
-//! The stream of numbers that comes from the seed, and the hashing of ids.
+//! Random numbers from the seed, and the hashing of ids.
 //!
-//! Hash maps of this crate are asked, and what is walked through is sorted, and their hasher has no seed; so nothing
-//! depends on the order in which they keep things. Their keys are given out by this server, so nobody outside can make them collide.
+//! The hash maps of this crate are only looked up in, iteration is sorted, and the hasher has no seed: no result
+//! depends on the order in a map. This server assigns the keys, so outsiders cannot make them collide.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map by queue id, destination or connection.
+/// A map by queue id, destination, site or connection.
 pub(crate) type ById<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
 /// Hashes one 64-bit number by a folded multiplication. The low bits of a queue id are those of its node, so they alone
@@ -32,7 +32,7 @@ impl Hasher for IdHasher {
     }
 }
 
-/// Numbers that follow from a seed (splitmix64).
+/// A stream of random numbers from a seed (splitmix64).
 #[derive(Debug)]
 pub(crate) struct Chance(u64);
 
@@ -50,7 +50,7 @@ impl Chance {
 
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// One step of splitmix64: a number from which nothing of `seed` can be seen.
+/// Computes one step of splitmix64, which reveals nothing of `seed`.
 pub(crate) const fn splitmix(seed: u64) -> u64 {
     let z = seed.wrapping_add(GAMMA);
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,7 +1,7 @@
-//! The calls about connections: greeted, given work, done with it, come to nothing.
+//! The calls about connections: greeted, given work, done with it, failed.
 //!
-//! A connection belongs to its site, and so does the blame when it comes to nothing. What it had goes back part by part,
-//! to where the destination of each part is by then.
+//! A connection belongs to its site, and so does a failure. Its unfinished jobs go back part by part, to the present
+//! place of each destination.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::ready_queue::Transaction;
 use crate::scheduler::{Scheduler, jobs_of};
 
 impl Scheduler {
-    /// Says that a connection was greeted and can take work: its site is alive.
+    /// Records that a connection was greeted and can take work: its site is up.
     pub fn greeted(&mut self, connection: ConnectionId, now: Duration) {
         let Some(found) = self.pool.get(connection) else { return };
         let (id, phase) = (found.site, found.phase);
@@ -34,14 +34,14 @@ impl Scheduler {
         }
     }
 
-    /// Says that a connection waits for a reply longer than the fast lane allows: its site goes to the slow lane unless
-    /// others of its hosts can be tried, and its place in the fast budget is free. It may get [`Action::Close`] although it is
-    /// busy.
+    /// Records that a connection waits for a reply longer than the fast lane allows. Its site moves to the slow lane
+    /// unless other hosts can be tried, and its place in the fast budget is free. It may get [`Action::Close`] although
+    /// it is busy.
     ///
-    /// If it has work, nothing more is sent to it before an answer; then the driver asks for work again by itself.
+    /// If it has jobs, nothing more is sent on it before a reply; then the driver asks for work again.
     ///
-    /// To be said again when it waits for the answer to a whole message and did not before: such a one gets `Close` only when
-    /// they have half of all connections.
+    /// Call it again when the connection begins to wait for the reply to a whole message: such connections get `Close`
+    /// only while they hold more than half of all places.
     pub fn lagging(&mut self, connection: ConnectionId, lag: Lag, _now: Duration) {
         let Some(id) = self.pool.get(connection).map(|found| found.site) else { return };
         let Some(site) = self.sites.get_mut(&id) else { return };
@@ -59,10 +59,11 @@ impl Scheduler {
         self.dirty.add_site(id, site);
     }
 
-    /// Says that the first job of a connection is with its server whole, and that no answer came for a short while: nothing goes
-    /// behind it until that job is over, and others may be opened in its place. Then the driver asks for work again by itself.
+    /// Records that the server has the first job of a connection whole and has not replied for a short time. Until that
+    /// job is over nothing is sent behind it, and other connections may open in its place. Then the driver asks for
+    /// work again.
     ///
-    /// It is [`silent`](Self::silent) as well.
+    /// Includes [`silent`](Self::silent).
     pub fn stalling(&mut self, connection: ConnectionId, now: Duration) {
         let has_job = |found: &&Connection| !found.in_flight.is_empty();
         let Some(id) = self.pool.get(connection).filter(has_job).map(|found| found.site) else { return };
@@ -72,9 +73,10 @@ impl Scheduler {
         self.silent(connection, now);
     }
 
-    /// Says that the server of a connection has said nothing for a short while in the first of its jobs: its place in the fast lane
-    /// is for others until that job is over, as long as there are less than [`Settings::silent_max`](crate::Settings) of those, and
-    /// nothing goes behind it. Then the driver asks for work again by itself. That says nothing against the site.
+    /// Records that the server of a connection is silent in the first of its jobs. Until that job is over nothing is
+    /// sent behind it, and its place in the fast lane is free, while fewer than
+    /// [`Settings::silent_max`](crate::Settings) connections are silent. Then the driver asks for work again. This says
+    /// nothing against the site.
     pub fn silent(&mut self, connection: ConnectionId, _now: Duration) {
         let Some(found) = self.pool.get(connection).filter(|found| !found.in_flight.is_empty()) else { return };
         let (id, phase) = (found.site, found.phase);
@@ -86,8 +88,8 @@ impl Scheduler {
         self.dirty.add_site(id, site);
     }
 
-    /// Says of a job that is about to be [`done`](Self::job_done) that no answer came to it: it is tried alone until one does, `apart`:
-    /// each of its recipients.
+    /// Records that a job got no reply, just before its [`job_done`](Self::job_done). It is tried in isolation until a
+    /// reply comes; `apart`: each recipient by itself.
     pub fn unanswered(&mut self, connection: ConnectionId, job: &Job, apart: bool) {
         let Some(found) = self.pool.get_mut(connection) else { return };
         if let Some(flight) = found.in_flight.iter_mut().find(|flight| flight.is(job)) {
@@ -95,7 +97,7 @@ impl Scheduler {
         }
     }
 
-    /// Gives a connection its next job. May be called while earlier ones are in flight.
+    /// Returns the next job for a connection. May be called while earlier jobs are in flight.
     pub fn next_job(&mut self, connection: ConnectionId, now: Duration) -> NextJob {
         if self.pool.get(connection).is_some_and(|found| found.phase.is_opening()) {
             self.greeted(connection, now);
@@ -119,7 +121,7 @@ impl Scheduler {
         } else {
             site.ready_queue.next_transaction(site.limits.recipients_per_transaction, now)
         };
-        // TimerKey came back and found no place does not wait for work.
+        // A connection that returned from silence and found no place does not wait for work.
         let must_close = must_close || taken.is_none() && found.budget_kind == BudgetKind::Silent;
         let phase = match &taken {
             _ if must_close => Phase::Closing,
@@ -144,7 +146,7 @@ impl Scheduler {
         }
     }
 
-    /// Says that a job is over and recorded; `retry`: when the first recipient that was deferred is due.
+    /// Records that a job is over and its result is in the spool. `retry`: when the first deferred recipient is due.
     pub fn job_done(
         &mut self,
         connection: ConnectionId,
@@ -165,7 +167,7 @@ impl Scheduler {
         let says_nothing = is_sent && self.update_suspects(connection, id, &flight, is_lost);
         if let (Some(site), Some(found)) = (self.sites.get_mut(&id), self.pool.get_mut(connection)) {
             if says_nothing {
-                // Nor is it the pace by which the connection ended.
+                // The end of the connection says nothing about the pace either.
                 site.pace.give_back((flight.started_at_step, 0), (self.step, now));
             } else {
                 site.transaction_done(
@@ -199,8 +201,8 @@ impl Scheduler {
         self.pool.update_idle(connection);
     }
 
-    /// DirtyQueue what was lost, to be tried alone; what was answered is as any other. Says whether the host only hung up once more on
-    /// what it hangs up on, which says nothing about the site.
+    /// Marks recipients that got no reply for isolated retry; clears the marks of those that got one. Returns true if
+    /// the host disconnected again on recipients that were marked, which is no evidence against the site.
     fn update_suspects(&mut self, connection: ConnectionId, id: SiteId, flight: &InFlightJob, is_lost: bool) -> bool {
         let (Some(found), Some(site)) = (self.pool.get_mut(connection), self.sites.get_mut(&id)) else { return false };
         let suspects = &mut site.ready_queue.suspects;
@@ -209,7 +211,7 @@ impl Scheduler {
             site.is_proven = true;
             return false;
         };
-        // A host that hangs up may be too busy, as long as it does not do so to the same ones.
+        // A host that disconnects may be too busy, unless it disconnects on the same recipients again.
         let is_known = suspects.best_rank(flight.message, &flight.recipients).is_some();
         found.is_excused |= is_lost || is_known;
         let is_first = !std::mem::replace(&mut found.has_lost, true);
@@ -217,7 +219,7 @@ impl Scheduler {
         is_known && !is_lost
     }
 
-    /// Puts a job that was not tried back, first in line.
+    /// Takes back a job that was not tried, to the front of its queue.
     pub fn give_back(&mut self, connection: ConnectionId, job: &Job, now: Duration) {
         let served = self.pool.get(connection).map_or(0, |found| found.jobs_answered);
         if let Some((id, flight)) = self.take_job(connection, job) {
@@ -230,46 +232,45 @@ impl Scheduler {
         }
     }
 
-    /// Says that no connection came about, or that it was refused at the greeting or the hello. ConnectionEnds the connection.
+    /// Ends a connection that was not established, or that was refused at the greeting or the hello.
     ///
     /// Returns the jobs that left memory because the site is down now, of all its destinations, to be logged as
-    /// deferred; what the spool says of them stands. While other connections of the site live it is not down, and
-    /// nothing is returned.
+    /// deferred. The spool is unchanged. While other connections of the site live it is not down, and nothing is
+    /// returned.
     #[must_use]
     pub fn unreachable(&mut self, connection: ConnectionId, failure: Failure, why: &str, now: Duration) -> Vec<Job> {
         self.end_connection(connection, Some((failure, why)), now)
     }
 
-    /// Says that a connection is over. Its jobs that are not done are taken as given back.
+    /// Ends a connection. Its unfinished jobs are given back.
     ///
-    /// A connection that ended without a job answered, and not because it was told to or had none, counts as a failure;
-    /// so this returns what [`unreachable`](Self::unreachable) returns.
+    /// A connection that ended without an answered job counts as a failure, unless it was told to close or had no job;
+    /// then this returns what [`unreachable`](Self::unreachable) returns.
     #[must_use]
     pub fn closed(&mut self, connection: ConnectionId, now: Duration) -> Vec<Job> {
         self.end_connection(connection, None, now)
     }
 
-    /// Says that a connection is over because its host is no good, and that others of the site can be tried: nobody else is
-    /// to blame. Its jobs that are not done are taken as given back; the next connection opens at once.
+    /// Ends a connection whose host failed while other hosts of the site can be tried. This is no failure of the site.
+    /// Its unfinished jobs are given back, and the next connection opens at once.
     ///
-    /// It must be sure that the next one does not lead to the same host before the others.
+    /// The driver must make sure that the next connection tries the other hosts first.
     pub fn host_failed(&mut self, connection: ConnectionId, now: Duration) {
         drop(self.remove_connection(connection, now));
     }
 
-    /// Says that the hosts of a destination are not those of the site any more that the connection was opened for. ConnectionEnds
-    /// the connection without blame, takes its jobs back, and asks for the destination where it goes; what else waits at
-    /// the site gets another connection. If nothing else belongs to the site, nothing is left there.
+    /// Ends a connection because the hosts of its destination are no longer those of the site. This is no failure. Its
+    /// jobs are given back, and the destination is resolved again; the other mail of the site gets another connection.
     ///
-    /// A destination that is told this five times without a job done in between is in back-off, as if it were
-    /// [`unplaced`](Self::unplaced). Returns the jobs that left memory by that, to be logged as deferred because of
-    /// [`HOSTS_CHANGED`](crate::HOSTS_CHANGED).
+    /// After five of these calls without a finished job the destination is in back-off, as after
+    /// [`resolve_failed`](Self::resolve_failed). Returns the jobs that left memory by that, to be logged as deferred
+    /// because of [`HOSTS_CHANGED`](crate::HOSTS_CHANGED).
     #[must_use]
     pub fn site_changed(&mut self, connection: ConnectionId, destination: &[u8], now: Duration) -> Vec<Job> {
         let Some((id, _)) = self.remove_connection(connection, now) else { return Vec::new() };
         let Some(whose) = self.names.get(destination) else { return Vec::new() };
         let Some(found) = self.destinations.get_mut(&whose) else { return Vec::new() };
-        // Otherwise it was placed anew meanwhile.
+        // Otherwise it got another site meanwhile.
         if found.site != Some(id) {
             return Vec::new();
         }
@@ -278,7 +279,7 @@ impl Scheduler {
         self.drop_if_down(whose, now)
     }
 
-    /// Gives a connection what was taken from the line for it.
+    /// Gives a transaction from the ready queue to a connection.
     fn start_job(&mut self, connection: ConnectionId, taken: Transaction, now: Duration) -> NextJob {
         let Transaction { message, first, others, split, is_alone, is_list } = taken;
         if let Some((whole, rest)) = split
@@ -301,7 +302,7 @@ impl Scheduler {
         NextJob::Job(job)
     }
 
-    /// Takes a job from its connection.
+    /// Removes a job from its connection.
     fn take_job(&mut self, connection: ConnectionId, job: &Job) -> Option<(SiteId, InFlightJob)> {
         let found = self.pool.get_mut(connection)?;
         let at = found.in_flight.iter().position(|flight| flight.is(job))?;
@@ -318,7 +319,7 @@ impl Scheduler {
         Some((id, flight))
     }
 
-    /// Puts what a connection had back, each part to where its destination is now.
+    /// Puts a job back, each part to the present place of its destination.
     fn give_back_job(&mut self, flight: InFlightJob, now: Duration) {
         let InFlightJob { message, first, others, .. } = flight;
         for part in others.into_iter().rev().chain(std::iter::once(first)) {
@@ -332,7 +333,7 @@ impl Scheduler {
         }
     }
 
-    /// ConnectionEnds a connection and takes its jobs back.
+    /// Ends a connection and takes its jobs back.
     fn remove_connection(&mut self, connection: ConnectionId, now: Duration) -> Option<(SiteId, Connection)> {
         let id = self.pool.get(connection)?.site;
         let site = self.sites.get_mut(&id)?;
@@ -351,7 +352,7 @@ impl Scheduler {
         Some((id, ended))
     }
 
-    /// ConnectionEnds a connection, takes its jobs back, and judges it.
+    /// Ends a connection, takes its jobs back, and decides whether it is a failure.
     fn end_connection(
         &mut self,
         connection: ConnectionId,
@@ -363,7 +364,7 @@ impl Scheduler {
         let why = match (refused, ended.phase) {
             (Some(why), _) => why,
             (None, Phase::Opening) => (silence, "the connection ended before it was greeted"),
-            // PendingNotices to close before it got anything, or had nothing to do: that says nothing.
+            // It was told to close before it got a job, or it had no job: no failure.
             (None, phase)
                 if ended.jobs_answered == 0 && (ended.jobs_taken > 0 || !ended.was_idle && !phase.is_closing()) =>
             {
@@ -374,7 +375,7 @@ impl Scheduler {
         self.blame_site(id, &ended, why, now)
     }
 
-    /// Blames a site for a connection that came to nothing.
+    /// Counts a failed connection against its site.
     fn blame_site(&mut self, id: SiteId, ended: &Connection, why: (Failure, &str), now: Duration) -> Vec<Job> {
         self.step += 1;
         let Some(site) = self.sites.get_mut(&id) else { return Vec::new() };
@@ -389,13 +390,13 @@ impl Scheduler {
                 self.dirty.add_destination(destination);
             }
         }
-        // What came fresh was never told of.
+        // Fresh jobs have not been logged yet.
         drained.retain(|(_, part)| logs_all || part.fresh);
         jobs_of(drained, ended.probe)
     }
 }
 
-/// The recipients of all parts.
+/// Returns the recipients of all parts.
 fn all_of(first: &Part, others: &[Part]) -> Positions {
     if others.is_empty() {
         return first.recipients.clone();

@@ -1,32 +1,33 @@
-//! TimerKey stands in line for a connection that the budget does not have.
+//! Wait queues for connections when the connection limit is reached.
 //!
-//! Four queues for each lane: sites without a connection, those that were asked before and were retry_queue, those that are down and are to
-//! be probed, and those that want one more. So whoever was alive does not wait behind all that is dead; but after [`LIVE_TURNS`] of them there is a probe, and
-//! nobody is kept out. TimerKey was retry_queue comes in turn with the first ones by his time, as long as there is room for such. Inside a line the order is the time at which a site wanted it, later by what its hosts are expected
-//! to take: who was fast before comes first, and as that is bounded nobody in a line waits for ever.
+//! Four per lane: `first` (the site has no connection), `retry` (its last attempt was cancelled before the greeting),
+//! `probe` (the site is down) and `extra` (it wants one more). The order is `first` and `retry` merged by time, `retry`
+//! only within its quota; then `probe`; then `extra`. After [`LIVE_TURNS`] grants a waiting probe goes next, so no
+//! queue starves. Within a queue the key is the start of the wait plus the expected connect time, which is bounded, so
+//! no site starves.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::job::{Lane, SiteId};
 
-/// Sites without a connection that go before a probe that waits.
+/// Grants of `first` and `retry` before a waiting probe.
 const LIVE_TURNS: u32 = 4;
 
-/// What a site wants a connection for.
+/// What a site waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitKind {
-    /// It has none yet.
+    /// Its first connection.
     First,
-    /// It has none, and was called off before it was greeted.
+    /// The same, after an attempt that was cancelled before the greeting.
     Retry,
-    /// To see whether it is up again.
+    /// A probe of whether it is up again.
     Probe,
-    /// One more.
+    /// One more connection.
     Extra,
 }
 
-/// A place in a line.
+/// A site in a wait queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiter {
     pub(crate) lane: Lane,
@@ -38,7 +39,7 @@ pub(crate) struct Waiter {
 pub(crate) struct ConnectionWaitQueue {
     fast: LaneQueues,
     slow: LaneQueues,
-    /// The lane whose turn was last.
+    /// The lane of the last grant.
     last: Option<Lane>,
 }
 
@@ -48,7 +49,7 @@ struct LaneQueues {
     retry_queue: BTreeSet<(Duration, SiteId)>,
     probe_queue: BTreeSet<(Duration, SiteId)>,
     extra_queue: BTreeSet<(Duration, SiteId)>,
-    /// Hungry and retry_queue ones that went while a probe waited.
+    /// Grants of `first` and `retry` while a probe waits.
     streak: u32,
 }
 
@@ -61,18 +62,18 @@ impl ConnectionWaitQueue {
         self.queue_mut(waiter).remove(&(waiter.at, site));
     }
 
-    /// How many wait, but those that were retry_queue.
+    /// Returns how many sites wait, `retry` excluded.
     pub(crate) fn len(&self, lane: Lane) -> usize {
         let queues = self.queues(lane);
         queues.first_queue.len() + queues.probe_queue.len() + queues.extra_queue.len()
     }
 
-    /// How many wait that were retry_queue.
+    /// Returns how many sites wait in `retry`.
     pub(crate) fn retries(&self, lane: Lane) -> usize {
         self.queues(lane).retry_queue.len()
     }
 
-    /// TimerKey is next; `with_retry`: there is room for one that was retry_queue.
+    /// Returns the next site. `with_retry`: the quota of `retry` has room.
     pub(crate) fn next(&self, lane: Lane, with_retry: bool) -> Option<SiteId> {
         let LaneQueues { first_queue, retry_queue, probe_queue, extra_queue, streak } = self.queues(lane);
         let probe = probe_queue.first();
@@ -82,12 +83,12 @@ impl ConnectionWaitQueue {
         due.or_else(first).or(probe).or_else(|| extra_queue.first()).map(|(_, site)| *site)
     }
 
-    /// The first of those that are to be probed.
+    /// Returns the next site that waits for a probe.
     pub(crate) fn next_probe(&self, lane: Lane) -> Option<SiteId> {
         self.queues(lane).probe_queue.first().map(|(_, site)| *site)
     }
 
-    /// Somebody left the line since it was the first.
+    /// Records that a waiter got its connection.
     pub(crate) fn granted(&mut self, waiter: &Waiter) {
         self.last = Some(waiter.lane);
         let queues = self.queues_mut(waiter.lane);
@@ -100,7 +101,7 @@ impl ConnectionWaitQueue {
         }
     }
 
-    /// The lanes in the order in which they are fed from a budget that they share.
+    /// Returns the order in which the lanes get places of a shared budget.
     pub(crate) fn lane_order(&self) -> [Lane; 2] {
         if self.last == Some(Lane::Fast) { [Lane::Slow, Lane::Fast] } else { [Lane::Fast, Lane::Slow] }
     }

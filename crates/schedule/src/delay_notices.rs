@@ -1,11 +1,11 @@
-//! Mail that is due and waits for its turn at a site that is up: when its senders hear of its age, and of the end of the time they gave.
+//! Notices for due mail that waits at a site that is up: its delay, its expiry, and its deliver-by time.
 //!
-//! A site may take less than there is for it: by its rate, by the pace that was learned, or since others have the connections. What waits in
-//! line is looked through when the first of its times comes, all parts of the destination at once; those whose time has come leave the
-//! ready_queue, are told of as those that a walk finds, and come back to where they stood. Their room is kept for them.
+//! A site may accept less than what waits for it, because of its rate, its pace or the connection budget. When the
+//! first notice time of a destination comes, all its waiting parts are checked. Overdue parts leave the ready queue,
+//! become `Overdue` actions as in a scan, and return to their position. Their room stays reserved.
 //!
-//! A time counts that comes while the recipient waits here. One that was over when it became due, or before this server knew of the
-//! destination, does not: then it is tried first, and only the delay is told of, when it waits on for [`GRACE`].
+//! A notice time counts if it comes while the recipient waits here. If it was over when the recipient became due, or
+//! before this server knew the destination, the recipient is tried first; only the delay is reported, after [`GRACE`].
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -21,17 +21,18 @@ use crate::scheduler::Scheduler;
 use crate::settings::{NOTICE_RETRY, OVERDUE_MAX, OVERDUE_MAX_ALL, Settings};
 use crate::site::Site;
 
-/// How long what was late before it could be tried waits for its attempt before its sender hears of that.
+/// How long a recipient that was overdue before it could be tried waits for its attempt before its delay is reported.
 const GRACE: Duration = Duration::from_secs(3_600);
-/// What was late by no more when it became due, or known here, was not kept waiting by somebody else: walks have their rests.
+/// A recipient that was overdue by at most this when it became due, or known, counts as overdue here: scans have
+/// pauses.
 const LATE_TOLERANCE: Duration = Duration::from_secs(5 * 60);
-/// The least time between two looks through what is in line.
+/// Shortest time between two checks of the waiting parts.
 const READY_CHECK_PAUSE: Duration = Duration::from_secs(10);
-/// And so much for each part that was looked at.
+/// Addition for each part that was checked.
 const READY_CHECK_PAUSE_PER_PART: Duration = Duration::from_micros(100);
 
 impl Scheduler {
-    /// Has senders told of what waits in memory for too long, and of times that are over.
+    /// Emits the notices for waiting parts of a destination that are due.
     pub(crate) fn send_notices(&mut self, id: DestinationId, now: Duration) {
         let Some(destination) = self.destinations.get_mut(&id) else { return };
         let mut site = destination.site_in(&mut self.sites);
@@ -45,7 +46,7 @@ impl Scheduler {
 }
 
 impl Destination {
-    /// What the sender of a recipient that is due and waits here is to be told now, and when it is to be looked at again.
+    /// Returns the notice that is due for a waiting recipient, and when it needs attention next.
     pub(crate) fn next_notice(
         &self,
         message: QueueId,
@@ -71,7 +72,7 @@ impl Destination {
             let late = if counts(late, notice.late_since) { late } else { notice.late_since + GRACE };
             late.max(grace).max(notice.not_before)
         });
-        // What is too old for it is not to be given up as if it were told of its delay.
+        // No delay warning at or after the expiry time: the recipient is about to fail.
         let late = late.filter(|late| now.max(*late) < over).unwrap_or(Duration::MAX);
         let kind = match () {
             () if give_up <= now => Some(Overdue::GiveUp),
@@ -83,7 +84,7 @@ impl Destination {
         (kind, next.unwrap_or(Duration::MAX))
     }
 
-    /// Since when a recipient waits, as far as that counts: `due`, if it was late by then.
+    /// Returns `due` if the recipient was already overdue by then, else zero.
     pub(crate) fn already_late_since(message: QueueId, due: Duration, warned: bool, settings: &Settings) -> Duration {
         let created = Duration::from_micros(message.unix_us());
         let gives_up = created.saturating_add(settings.give_up_after);
@@ -91,7 +92,7 @@ impl Destination {
         if due >= warns.map_or(gives_up, |warns| warns.min(gives_up)) { due } else { Duration::ZERO }
     }
 
-    /// Has what is in line looked through when the time of a part comes.
+    /// Schedules a check of the waiting parts for the next notice of a part.
     pub(crate) fn schedule_ready_check(
         &mut self,
         message: QueueId,
@@ -106,22 +107,23 @@ impl Destination {
         }
     }
 
-    /// Has what is in line looked through by then.
+    /// Has the waiting parts checked at `at` or earlier.
     pub(crate) fn check_ready_by(&mut self, at: Duration) {
         self.ready_check_at = Some(self.ready_check_at.map_or(at, |before| before.min(at)));
     }
 
-    /// Whether it or its site is down.
+    /// Returns whether it or its site is down.
     fn is_down(&self, site: Option<&Site>) -> bool {
         self.down.is_some() || site.is_some_and(|site| site.down.is_some())
     }
 
-    /// Whether what is in line is the probe, and about to be tried: not one that waits for a place or for the rate.
+    /// Returns whether the waiting part is the probe and is about to be tried, not waiting for a place or for the rate.
     fn is_probing(&self, site: Option<&Site>) -> bool {
         self.down.is_some() || site.is_some_and(|site| site.down.is_some() && site.about_to_ask() > 0)
     }
 
-    /// Has senders told of what is in line for too long. `told`: `Overdue` actions of all destinations.
+    /// Emits notices for waiting parts that are overdue. `all_pending`: unanswered `Overdue` actions of all
+    /// destinations.
     fn check_ready(
         &mut self,
         mut site: Option<&mut Site>,
@@ -182,7 +184,7 @@ impl Destination {
         }
     }
 
-    /// Has the sender told of a part that was taken out of the line.
+    /// Emits the notice for a part that was taken out of the queue.
     fn withdraw(
         &mut self,
         message: QueueId,
@@ -200,8 +202,8 @@ impl Destination {
         self.notices.insert(message, pending);
     }
 
-    /// Has senders told whose time is over, but of what is under way: the attempt looks at that, and if it comes to none, it is looked at
-    /// again. `told`: `Overdue` actions of all destinations.
+    /// Emits notices for recipients whose deliver-by time is over. Those in flight are left to their attempt and
+    /// checked again later. `all_pending`: unanswered `Overdue` actions of all destinations.
     fn expire_deadlines(
         &mut self,
         mut site: Option<&mut Site>,
@@ -246,7 +248,7 @@ impl Destination {
         self.deliver_by = Some(deadlines);
     }
 
-    /// Takes the parts of a message out that wait and have some of these recipients, which are in ascending order.
+    /// Removes the waiting parts of a message that have some of these recipients, which are in ascending order.
     fn take_out(
         &mut self,
         message: QueueId,
@@ -263,8 +265,9 @@ impl Destination {
         out.into_iter().map(|(_, part)| (part, None)).collect()
     }
 
-    /// Senders were told of recipients, or are to be told at `again`: what came out of the line goes back if it may wait on
-    /// (`is_left`), the rest is in the spool alone. Says whether it went back.
+    /// Ends an `Overdue` action. A part that was withdrawn returns to the queue if it may wait on (`is_left`);
+    /// otherwise the recipients are only in the spool. Returns whether it went back. `again`: when the sender is told,
+    /// if not yet.
     pub(crate) fn notice_answered(
         &mut self,
         message: QueueId,
@@ -293,7 +296,7 @@ impl Destination {
         true
     }
 
-    /// Puts a part back that was not tried: where it stood, or first in line.
+    /// Puts an untried part back: to its position, or to the front.
     pub(crate) fn put_back(
         &mut self,
         message: QueueId,

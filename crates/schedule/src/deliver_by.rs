@@ -1,14 +1,14 @@
-//! By when recipients of one destination are to be delivered, where their senders said so (BY of RFC 2852).
+//! Deliver-by times of the recipients of one destination (BY of RFC 2852).
 //!
-//! Of those that wait, in the spool or in line: who is tried is looked at by the attempt. The earliest time is one of
-//! those at which the destination is looked at, so there is no timer for a message and no walk for it; each step costs O(log n) for
-//! each recipient it is about.
+//! They cover recipients that wait in the spool or in a ready queue; for those in flight the attempt decides. The
+//! destination gets attention at the earliest time, so no message has a timer of its own. Each step costs O(log n) per
+//! recipient.
 //!
-//! What is here is told by whoever stored the message, or asked for when a walk passes an entry that may have a time
-//! ([`QueueEntry::timed`](crate::QueueEntry::timed)) while nothing can be tried. What a crash forgets is asked for anew. Once all of a
-//! list were asked and there was no room for some, these are asked again when the first of their deadlines comes, not by each walk.
+//! The driver reports a time when it stores a message. Unknown times, as after a crash, are asked for when a scan
+//! passes an entry that may have one ([`QueueEntry::timed`](crate::QueueEntry::timed)) and cannot take it. After a full
+//! scan without room for all times, the rest is asked for again when the first evicted time comes, not by each scan.
 //!
-//! Beside them: messages whose age does not count yet, since their senders said so, or cannot be told of now.
+//! Also here: messages whose age does not count yet, because the sender set a later time or could not be told.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,40 +18,41 @@ use mail::QueueId;
 use crate::chance::ById;
 use crate::job::Positions;
 
-/// Messages of a destination whose time is kept. Beyond them the latest are left to a walk at their time. As many are kept
-/// whose age does not count yet; beyond those each walk asks.
+/// Maximum number of messages per destination with a known time; a scan finds the latest ones at their time. Also the
+/// maximum number of age exemptions; scans ask for further ones each time.
 pub(crate) const DEADLINES_MAX: usize = 10_000;
-/// A list with deadlines that there is no room for is asked through once in this, if something of it may never have been asked.
+/// Shortest time between two rounds of questions in a list with more times than there is room for, if some were never
+/// asked for.
 const ASK_INTERVAL: Duration = Duration::from_secs(15 * 60);
 
-/// The deadlines, earliest first. Each message has one.
+/// The times, earliest first. Each message has one.
 #[derive(Debug, Default)]
 pub(crate) struct DeliverByTimes {
     by_time: BTreeMap<(Duration, QueueId), BTreeSet<u32>>,
     by_message: ById<QueueId, Duration>,
-    /// Nobody is told before.
+    /// No notice before this time.
     pub(crate) not_before: Duration,
-    /// The earliest time that there was no room for since a walk began to ask.
+    /// The earliest time that was evicted since a scan started to ask.
     evicted: Option<Duration>,
-    /// DeliverByTimes that are not known come after `crowded_out`, as far as they were asked for: walks do not ask for them.
+    /// Unknown times that were asked for come after `evicted`: scans do not ask for them.
     asking_paused: bool,
-    /// Nobody is asked for a second time before, but for `crowded_out`.
+    /// Times that were asked for are not asked for again before this time, unless `evicted` comes.
     ask_not_before: Duration,
     /// Until when the age of a message does not count.
     age_exempt: ById<QueueId, Duration>,
 }
 
 impl DeliverByTimes {
-    /// Whether the time of a recipient is kept.
+    /// Returns whether the time of a recipient is known.
     pub(crate) fn contains(&self, message: QueueId, recipient: u32) -> bool {
         let found = self.by_message.get(&message).and_then(|at| self.by_time.get(&(*at, message)));
         found.is_some_and(|known| known.contains(&recipient))
     }
 
-    /// Keeps the time of recipients, [`Duration::MAX`] for those who have none that is to come. Where a message has two, the
-    /// earlier counts for all.
+    /// Records the time of recipients; [`Duration::MAX`]: they have none. If a message gets two times, the earlier one
+    /// counts for all its recipients.
     ///
-    /// Returns the time that there was no room for, if the list is to be looked through then.
+    /// Returns the time that was evicted, if the list has to be scanned then.
     pub(crate) fn insert(&mut self, message: QueueId, recipients: &Positions, at: Duration) -> Option<Duration> {
         let known = self.by_message.remove(&message).and_then(|at| Some((at, self.by_time.remove(&(at, message))?)));
         let (at, all) = match known {
@@ -72,7 +73,7 @@ impl DeliverByTimes {
         Some(latest).filter(|latest| *latest < Duration::MAX)
     }
 
-    /// Forgets recipients that do not wait any more.
+    /// Forgets recipients that no longer wait.
     pub(crate) fn remove(&mut self, message: QueueId, recipients: &Positions) {
         self.age_exempt.remove(&message);
         let Some(at) = self.by_message.get(&message).copied() else { return };
@@ -86,13 +87,13 @@ impl DeliverByTimes {
         }
     }
 
-    /// When the next of them is over.
+    /// Returns when the next time is over.
     pub(crate) fn next_at(&self) -> Option<Duration> {
         let (at, _) = *self.by_time.first_key_value()?.0;
         (at < Duration::MAX).then(|| at.max(self.not_before))
     }
 
-    /// Takes a message out whose time is over.
+    /// Removes a message whose time is over.
     pub(crate) fn pop_due(&mut self, now: Duration) -> Option<(QueueId, Positions)> {
         self.next_at().filter(|at| *at <= now)?;
         let ((_, message), recipients) = self.by_time.pop_first()?;
@@ -100,8 +101,8 @@ impl DeliverByTimes {
         Some((message, recipients.into_iter().collect()))
     }
 
-    /// A walk over the whole list begins; `unseen`: there may be some that were never asked for. Returns when the next walk has
-    /// to begin, where this one does not ask.
+    /// Starts a full scan. `unseen`: some entries may never have been asked for. Returns when the next scan has to
+    /// start if this one does not ask.
     pub(crate) fn begin_scan(&mut self, unseen: bool, now: Duration) -> Option<Duration> {
         if let Some(latest) = self.evicted {
             let at = if unseen { latest.min(self.ask_not_before) } else { latest };
@@ -114,39 +115,39 @@ impl DeliverByTimes {
         None
     }
 
-    /// A walk over the whole list has asked for all, or knows them.
+    /// Records that a full scan asked for all times, or knows them.
     pub(crate) const fn all_asked(&mut self) {
         self.asking_paused = true;
     }
 
-    /// Whether it is of no use to ask for a time that is not known: it was asked for, and there was no room.
+    /// Returns whether asking for an unknown time is useless: it was asked for, and there was no room.
     pub(crate) const fn asking_paused(&self) -> bool {
         self.asking_paused && self.evicted.is_some()
     }
 
-    /// A walk that asks, if the last one did, could not ask for all: another one may, from `at` on.
+    /// Allows the next scan to ask from `at` on, because this one could not ask for all.
     pub(crate) fn allow_ask_from(&mut self, at: Duration) {
         if !self.asking_paused {
             self.ask_not_before = self.ask_not_before.min(at);
         }
     }
 
-    /// Forgets whose age does not count.
+    /// Forgets all age exemptions.
     pub(crate) fn clear_age_exemptions(&mut self) {
         self.age_exempt = ById::default();
     }
 
-    /// Until when the age of a message does not count, or did not.
+    /// Returns until when the age of a message does not count, or did not.
     pub(crate) fn age_exemption(&self, message: QueueId) -> Option<Duration> {
         self.age_exempt.get(&message).copied()
     }
 
-    /// Until when the age of a message does not count, if that is to come.
+    /// Returns the same if that time is to come.
     pub(crate) fn active_age_exemption(&self, message: QueueId, now: Duration) -> Option<Duration> {
         self.age_exemption(message).filter(|until| *until > now)
     }
 
-    /// Keeps until when the age of a message does not count, and forgets it where that is over.
+    /// Records until when the age of a message does not count; forgets it if that is over.
     pub(crate) fn set_age_exemption(&mut self, message: QueueId, until: Duration, now: Duration) {
         self.age_exempt.remove(&message);
         if self.age_exempt.len() >= DEADLINES_MAX {
@@ -192,13 +193,13 @@ mod tests {
         assert!(!deadlines.contains(id(3), 1) && deadlines.by_message.is_empty() && deadlines.by_time.is_empty());
     }
 
-    /// A job that is over costs what its recipients cost, however many others its message has here.
+    /// A finished job costs time for its own recipients, however many others its message has here.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "it measures time")]
     fn a_part_of_a_list_is_forgotten_as_fast_as_a_message() {
         let parts: Vec<Positions> = (0..200).map(|part| (part * 100..part * 100 + 100).collect()).collect();
         let whole: Positions = (0..20_000).collect();
-        // The least of many rounds: what else the machine does counts in few of them.
+        // The least of many rounds, because of other load on the machine.
         let least = |fill: &dyn Fn(&mut DeliverByTimes), of: &dyn Fn(u64) -> QueueId| {
             let round = |_| {
                 let mut deadlines = DeliverByTimes::default();

@@ -1,11 +1,12 @@
-//! One destination, a list of the spool: what of it is in memory, and where its mail goes.
+//! One destination, a list of the spool: its jobs in memory and its site.
 //!
-//! It has a *site* from the moment the driver says which, and asks again when that answer is old. Its jobs wait in the
-//! line of the site, or here while it has none. If nobody knows its hosts it is down by itself, with a back-off of its
-//! own; health, window and connections are the site's. The walk through its list is in `walk`.
+//! The driver assigns its *site*, and is asked again when the answer is old. Its jobs wait in the ready queue of the
+//! site, or here while it has none. A destination with unknown hosts is down by itself, with a back-off of its own.
+//! Health, window and connections belong to the site. `scan` reads its list.
 //!
-//! Memory has two quotas, so that neither keeps the other out: for jobs that came fresh, of each destination, and for
-//! those that walks found, of each site. A class may fill a part of the first only, and so may a single message.
+//! Two quotas bound the memory, so that neither kind of mail keeps the other out: one for the fresh jobs of each
+//! destination, one for the jobs of each site that came from scans. A class may fill only a part of the first quota,
+//! and so may a single message.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -25,23 +26,23 @@ use crate::settings::{ATTEMPT_TIME, PART_MAX, Settings, back_off, jitter, on_gri
 use crate::site::{DownState, Site};
 use crate::view::{DestinationView, Health};
 
-/// How long a destination is kept after its last work while its site has connections: it need not be placed anew.
+/// How long an idle destination is kept while its site has connections, so that it need not be resolved again.
 const KEEP_IDLE: Duration = Duration::from_secs(60);
-/// The least time between two questions where the mail goes.
+/// Shortest time between two look-ups.
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(1);
-/// The same for one whose site is down and of which nothing is in memory: its hosts may be others by now.
+/// The same while the site is down and nothing is in memory: the hosts may have changed.
 const RESOLVE_INTERVAL_DOWN: Duration = Duration::from_secs(15 * 60);
 
-/// The wait while our own resolver is dead, if nobody says before that it is back.
+/// Wait while our own resolver fails and does not recover.
 const RESOLVER_RETRY: Duration = Duration::from_secs(5 * 60);
-/// Once it is back, within this.
+/// Look-ups after its recovery are spread over this time.
 const RESOLVER_SPREAD: Duration = Duration::from_secs(30);
-/// Answers in a row that were wrong, until the hosts of a destination count as not known.
+/// Consecutive wrong answers until the hosts of a destination count as unknown.
 const SITE_CHANGES_MAX: u32 = 5;
-/// Why the hosts of a destination are not known that was `misplaced` again and again; for the log.
+/// The reason, for the log, when the hosts of a destination differ at each connection.
 pub const HOSTS_CHANGED: &str = "its mail hosts change at each look-up";
 
-/// Whether it was asked where the mail goes.
+/// The state of the look-up of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResolveState {
     Idle,
@@ -53,59 +54,59 @@ pub(crate) enum ResolveState {
 pub(crate) struct Destination {
     pub(crate) id: DestinationId,
     pub(crate) name: Arc<[u8]>,
-    /// Since when it is known. It may have mail that is older.
+    /// When the scheduler learned of it. It may have older mail.
     pub(crate) known_since: Duration,
     pub(crate) site: Option<SiteId>,
-    /// Until when that holds.
+    /// Until when `site` holds.
     site_valid_until: Duration,
-    /// And when it is asked although nothing is in memory, since the site is down.
+    /// When it is resolved again although nothing is in memory, while the site is down.
     site_recheck_at: Duration,
     pub(crate) resolve_state: ResolveState,
-    /// It is not asked before.
+    /// No look-up before this time.
     resolve_not_before: Duration,
-    /// How often its site was not what it was said to be, in a row.
+    /// Consecutive times that its hosts were not those of its site.
     site_changes: u32,
     /// Jobs that wait for a site.
     pub(crate) pending: VecDeque<(QueueId, Part)>,
-    /// Its hosts are not known.
+    /// Set while its hosts are unknown.
     pub(crate) down: Option<Box<DownState>>,
-    /// That is the fault of our own resolver.
+    /// Whether our own resolver is the cause.
     is_resolver_fault: bool,
     failures: u32,
     pub(crate) active: ActiveRecipients,
-    /// Parts of it that wait, here or in the line of its site, by class.
+    /// Its waiting parts by class, here or in the ready queue of its site.
     ready: [usize; 3],
-    /// Those of them that came fresh.
+    /// How many of them are fresh.
     fresh: usize,
     in_flight: usize,
     pub(crate) scan: Option<Box<QueueScan>>,
-    /// A page was asked for.
+    /// A page is being read.
     pub(crate) is_loading: bool,
-    /// The site whose pages_pending it is one of.
+    /// The site whose `pages_pending` counts its page.
     pub(crate) scan_site: Option<SiteId>,
-    /// The site at which it waits for room.
+    /// The site where it waits for room for a scan.
     pub(crate) waiting_site: Option<SiteId>,
-    /// Messages of which a job ended while a page was being read: the page may show what was before.
+    /// Messages with a job that ended while a page is being read: the page may show the old state.
     pub(crate) ended: BTreeSet<QueueId>,
     /// The list may have eligible entries that are not active.
     pub(crate) more: bool,
-    /// It may have entries whose age, or whose time, nobody has looked at: `look_at` does not stand for them.
+    /// The list may have entries with an unchecked age or deliver-by time, which `scan_at` does not cover.
     pub(crate) has_unchecked: bool,
-    /// When the list is to be looked through at the latest.
+    /// When the list has to be scanned at the latest.
     pub(crate) scan_at: Option<Duration>,
-    /// It stands for some that were due, and waited for room or for the probe.
+    /// `scan_at` covers entries that are due and wait for room or for the probe.
     pub(crate) scan_at_covers_due: bool,
-    /// No walk by the clock before.
+    /// No scan by the clock before this time.
     pub(crate) scan_not_before: Duration,
-    /// No walk for more work before.
+    /// No scan for more work before this time.
     pub(crate) refill_not_before: Duration,
-    /// `Overdue` actions that were not answered yet.
+    /// `Overdue` actions without an answer.
     pub(crate) overdue_pending: usize,
-    /// What is out of the line since senders are being told of it.
+    /// Parts that left the ready queue because of an `Overdue` action.
     pub(crate) notices: PendingNotices,
-    /// When what is in line is to be looked through.
+    /// When its waiting parts have to be checked for notices.
     pub(crate) ready_check_at: Option<Duration>,
-    /// By when what waits is to be delivered, where somebody said so.
+    /// The deliver-by times of waiting recipients.
     pub(crate) deliver_by: Option<Box<DeliverByTimes>>,
     used_at: Duration,
     keep_until: Option<Duration>,
@@ -113,7 +114,8 @@ pub(crate) struct Destination {
     pub(crate) timer: Option<Duration>,
 }
 
-/// Jobs that fresh mail of a class may have in memory: bulk leaves room for others, and only urgent mail takes all.
+/// Returns how many fresh jobs of a class may be in memory: bulk leaves room for other classes, and only urgent mail
+/// may take all.
 fn class_quota(class: Class, ready_max: usize) -> usize {
     let most = ready_max.max(1);
     match class {
@@ -165,7 +167,7 @@ impl Destination {
         }
     }
 
-    /// Takes a fresh message into memory if there is room.
+    /// Enqueues a fresh message if there is room.
     pub(crate) fn add(
         &mut self,
         job: Job,
@@ -176,7 +178,7 @@ impl Destination {
     ) -> AddResult {
         self.used_at = now;
         if self.active.has_any(job.message, &job.recipients) {
-            // A walk saw it in the spool before its owner came to say so.
+            // A scan read it from the spool before this call.
             return AddResult::Ready;
         }
         let limit = site.as_deref().map_or(PART_MAX, |site| site.limits.recipients_per_transaction.clamp(1, PART_MAX));
@@ -205,15 +207,15 @@ impl Destination {
             site.arrivals.record(now);
             &mut site.ready_queue
         });
-        // It is tried first, also where nothing may wait.
+        // It is tried before any notice.
         let notice = NoticeState { not_before: now + ATTEMPT_TIME, ..NoticeState::FRESH };
         self.enqueue(job.message, job.recipients, class, (notice, true), ready_queue, settings, now);
         AddResult::Ready
     }
 
-    /// Forms parts of recipients that are not active, and puts them in line. Says how many.
+    /// Splits recipients that are not active into parts and enqueues them. Returns the number of parts.
     ///
-    /// `fresh`: whether the message came when it was committed.
+    /// `fresh`: the message came with `add`, not from a scan.
     #[expect(clippy::too_many_arguments, reason = "all of it is said of one part")]
     pub(crate) fn enqueue(
         &mut self,
@@ -263,36 +265,36 @@ impl Destination {
         sites.get_mut(&self.site?)
     }
 
-    /// Parts that wait.
+    /// Returns the number of waiting parts.
     pub(crate) fn ready(&self) -> usize {
         self.ready.iter().sum()
     }
 
-    /// Those of them that walks found, and that are to come back.
+    /// Returns how many of them came from scans, those withdrawn for a notice included.
     pub(crate) fn from_scans(&self) -> usize {
         self.ready() - self.fresh + self.notices.from_scans
     }
 
-    /// Whether one job may be taken to see whether its hosts are known again.
+    /// Returns whether one job may be enqueued as the probe of unknown hosts.
     pub(crate) fn may_probe(&self, now: Duration) -> bool {
         self.down.as_ref().is_some_and(|down| down.until <= now)
             && self.ready() == 0
             && self.resolve_state == ResolveState::Idle
     }
 
-    /// A part goes to a connection, or out of memory.
+    /// Uncounts a part that a connection takes or that leaves memory.
     pub(crate) fn uncount_part(&mut self, part: &Part) {
         uncount(&mut self.ready, part.class, 1);
         self.fresh -= usize::from(part.fresh);
     }
 
-    /// A part that was out of the line is to be in it again.
+    /// Counts a part that returns to the queue.
     pub(crate) fn count_part(&mut self, part: &Part) {
         count(&mut self.ready, part.class, 1);
         self.fresh += usize::from(part.fresh);
     }
 
-    /// A part that was in line leaves memory untried.
+    /// Removes a waiting part from memory untried.
     pub(crate) fn drop_part(&mut self, message: QueueId, part: &Part, settings: &Settings, now: Duration) {
         self.uncount_part(part);
         self.release(message, &part.recipients);
@@ -302,11 +304,11 @@ impl Destination {
         }
     }
 
-    /// A part goes back to the list of a destination that is down. What is too old is not to wait for the probe; but
-    /// where the age of all else is known, the list is not read for this one.
+    /// Leaves a part to the next scan of the list, because the destination is down. An overdue recipient must not wait
+    /// for the probe. If the ages of all other entries are known, the list is not read for this one.
     pub(crate) fn leave_to_scan(&mut self, message: QueueId, part: &Part, settings: &Settings, now: Duration) {
         self.more = true;
-        // Nobody has asked by when it is to be delivered.
+        // Its deliver-by time has not been asked for.
         self.has_unchecked |= part.notice.ask_at < Duration::MAX;
         let is_known = !self.has_unchecked && self.scan.as_ref().is_none_or(|scan| scan.is_probe);
         let at =
@@ -314,20 +316,20 @@ impl Destination {
         self.scan_by(at);
     }
 
-    /// A part was taken by a connection.
+    /// Counts a part that a connection took.
     pub(crate) fn start_part(&mut self, part: &Part, now: Duration) {
         self.uncount_part(part);
         self.in_flight += 1;
         self.used_at = now;
     }
 
-    /// The rest of a part stays in line.
+    /// Keeps the rest of a part in the queue.
     pub(crate) fn split_part(&mut self, message: QueueId, part: &Part, whole: &Positions, rest: Positions) {
         self.active.split(message, whole, part.recipients.clone(), rest);
         self.count_part(part);
     }
 
-    /// A transaction with a part came to an end.
+    /// Ends a part whose transaction is over.
     pub(crate) fn finish_part(
         &mut self,
         message: QueueId,
@@ -344,13 +346,13 @@ impl Destination {
         } else if let Some(deadlines) = &mut self.deliver_by {
             deadlines.remove(message, &part.recipients);
         }
-        // It may stand for the age of those alone that are done now.
+        // It may cover only the ages of recipients that are done now.
         if self.active.is_empty() && !self.more && self.scan_at_covers_due {
             self.scan_by(now);
         }
     }
 
-    /// Takes a part back that was not tried, first in line; `site` is its own, which need not be the connection's.
+    /// Puts an untried part back to the front. `site` is its present site, not always that of the connection.
     pub(crate) fn give_back_part(
         &mut self,
         message: QueueId,
@@ -365,7 +367,7 @@ impl Destination {
         self.put_back(message, part, None, site, settings, now);
     }
 
-    /// Recipients of a message are in another list now.
+    /// Forgets recipients that moved to another list.
     pub(crate) fn recipients_moved(&mut self, message: QueueId, recipients: &Positions) {
         if self.is_loading {
             self.ended.insert(message);
@@ -384,7 +386,7 @@ impl Destination {
         }
     }
 
-    /// Whether it is to be asked now where its mail goes.
+    /// Returns whether it has to be resolved now.
     pub(crate) fn wants_resolve(&self, site: Option<&Site>, now: Duration) -> bool {
         if self.resolve_state != ResolveState::Idle
             || now < self.resolve_not_before
@@ -399,31 +401,31 @@ impl Destination {
         }
     }
 
-    /// When it is asked although nothing is in memory.
+    /// Returns when it is resolved again although nothing is in memory.
     fn resolve_recheck_at(&self, site: &Site) -> Option<Duration> {
         let has_mail = self.more || self.scan_at.is_some();
         (has_mail && site.down.is_some())
             .then(|| self.site_valid_until.max(self.site_recheck_at).max(self.resolve_not_before))
     }
 
-    /// Whether it comes before others when it asks: for mail that just came, or is urgent.
+    /// Returns whether its look-up goes first: for fresh or urgent mail.
     pub(crate) fn is_urgent(&self) -> bool {
         self.fresh > 0 || self.ready.first().is_some_and(|urgent| *urgent > 0)
     }
 
-    /// It was said where its mail goes.
+    /// Assigns its site until `until`.
     pub(crate) fn set_site(&mut self, site: SiteId, until: Duration, now: Duration) {
         self.site = Some(site);
         self.site_valid_until = until.max(now.saturating_add(RESOLVE_INTERVAL));
         self.site_recheck_at = now.saturating_add(RESOLVE_INTERVAL_DOWN);
         self.failures = 0;
         if self.down.take().is_some() {
-            // What is known of the list was learned for a probe only.
+            // Its scans so far only looked for a probe.
             (self.more, self.has_unchecked) = (true, true);
         }
     }
 
-    /// Its hosts are not known for now.
+    /// Puts it in back-off because its hosts are unknown.
     pub(crate) fn set_unresolved(
         &mut self,
         (why, blame): (&str, ResolveFailure),
@@ -446,7 +448,7 @@ impl Destination {
         }
     }
 
-    /// Our own resolver answers again: if that was all, it is asked soon. Says whether.
+    /// Ends a wait for our own resolver soon, and returns whether there was one.
     pub(crate) fn resolver_recovered(&mut self, now: Duration, chance: &mut Chance) -> bool {
         let Some(down) = self.down.as_mut().filter(|_| self.is_resolver_fault) else { return false };
         self.is_resolver_fault = false;
@@ -454,26 +456,26 @@ impl Destination {
         true
     }
 
-    /// Its site is not what it was said to be: it is asked again, the sooner the rarer that was. When that was all there
-    /// was for [`SITE_CHANGES_MAX`] times, its hosts are not known.
+    /// Resolves it again because the hosts no longer match the site, with a delay that doubles per consecutive change.
+    /// After [`SITE_CHANGES_MAX`] changes without a finished job it backs off as after a failed look-up.
     pub(crate) fn count_site_change(&mut self, settings: &Settings, now: Duration, chance: &mut Chance) {
         if self.site_changes > 0 {
             self.resolve_not_before = now + (RESOLVE_INTERVAL * (1 << self.site_changes.min(6)));
         }
         self.site_changes = self.site_changes.saturating_add(1);
         if let Some(too_many) = self.site_changes.checked_sub(SITE_CHANGES_MAX) {
-            // They were found in between, and that did not help.
+            // Each look-up in between succeeded and reset the failures.
             self.failures = too_many;
             self.set_unresolved((HOSTS_CHANGED, ResolveFailure::Domain), settings, now, chance);
         }
     }
 
-    /// What was said of its place is to be asked anew.
+    /// Has its site resolved again before the next use.
     pub(crate) fn expire_site(&mut self, now: Duration) {
         self.site_valid_until = self.site_valid_until.min(now);
     }
 
-    /// Forgets the back-off, and looks through the list as soon as can be.
+    /// Clears the back-off, and scans the list as soon as possible.
     pub(crate) fn retry_now(&mut self, now: Duration) {
         self.more = true;
         self.scan_by(now);
@@ -484,12 +486,12 @@ impl Destination {
         }
     }
 
-    /// Has the list looked through by then.
+    /// Has the list scanned at `at` or earlier.
     pub(crate) fn scan_by(&mut self, at: Duration) {
         self.scan_at = Some(self.scan_at.map_or(at, |before| before.min(at)));
     }
 
-    /// When a recipient that is due at `due` is to be looked at, with what is known of its message.
+    /// Returns when a recipient that is due at `due` needs attention, age exemptions included.
     pub(crate) fn next_check(
         &self,
         message: QueueId,
@@ -502,7 +504,7 @@ impl Destination {
         exemption.map_or_else(|| check_time(message, due, warned, settings), |until| due.min(until))
     }
 
-    /// When it is to be looked at although nothing happens.
+    /// Returns the next time at which it needs attention without an event.
     pub(crate) fn next_event(&self, site: Option<&Site>, settings: &Settings, now: Duration) -> Option<Duration> {
         let room = self.scan_room(site, settings, now);
         let scan = self.next_scan_at(&room).or_else(|| self.blocked_scan_at(&room));
@@ -514,7 +516,7 @@ impl Destination {
         [scan, ready_check, ask, check, deadline, self.keep_until].into_iter().flatten().filter(|&at| at > now).min()
     }
 
-    /// Whether nothing would be lost if it were forgotten.
+    /// Returns whether it can be forgotten without loss.
     pub(crate) fn is_unused(&self) -> bool {
         self.ready() == 0
             && self.active.is_empty()
@@ -525,7 +527,8 @@ impl Destination {
             && self.resolve_state == ResolveState::Idle
     }
 
-    /// Whether it is kept although it is empty, for what may come soon. The time is set seldom, not by each message.
+    /// Returns whether it is kept although it is unused, because mail may follow. Sets its timer seldom, not for each
+    /// message.
     pub(crate) fn is_kept(&mut self, site: Option<&Site>, now: Duration) -> bool {
         if self.keep_until.is_some_and(|until| until <= now) {
             self.keep_until = None;
@@ -538,7 +541,7 @@ impl Destination {
         is_worth_keeping
     }
 
-    /// DownState when its hosts are not known; else as its site is.
+    /// Returns `Down` if its hosts are unknown, else the health of its site.
     pub(crate) fn health(&self, site: Option<&Site>) -> Health {
         match &self.down {
             Some(down) => Health::Down { why: Arc::clone(&down.why), until: down.until },
@@ -577,7 +580,7 @@ fn uncount(ready: &mut [usize; 3], class: Class, less: usize) {
     }
 }
 
-/// When a recipient that is due at `due` is to be looked at: then, or when it becomes overdue before.
+/// Returns when a recipient that is due at `due` needs attention: then, or when it becomes overdue.
 pub(crate) fn check_time(message: QueueId, due: Duration, warned: bool, settings: &Settings) -> Duration {
     let created = Duration::from_micros(message.unix_us());
     let at = due.min(created.saturating_add(settings.give_up_after));

@@ -6,14 +6,14 @@ use crate::destination::Destination;
 use crate::job::{DestinationId, SiteId};
 use crate::site::Site;
 
-/// What can be marked and can have a timer.
+/// A destination or site that can be dirty and can have a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TimerKey {
     Destination(DestinationId),
     Site(SiteId),
 }
 
-/// What `poll` is to look at, each once.
+/// What `poll` has to look at, without duplicates.
 #[derive(Debug, Default)]
 pub(crate) struct DirtyQueue(VecDeque<TimerKey>);
 

@@ -1,65 +1,65 @@
-//! Connections of one purse that are idle, without a job in flight: which of them is closed when its number is needed.
+//! Idle connections of one kind, without a job in flight: which of them closes when its place is needed.
 //!
-//! The one that has been idle for longest goes first. In a burst of messages to more sites than there are places that would close
-//! each connection in the moment between two of its messages, for a site whose own one goes the same way, and each message
-//! would cost a handshake. So a connection whose site gets one message after the other *rests* first: it keeps its number
-//! for about the time in which the next one is to be expected, and not beyond its first half second. Those in line
-//! have what gathered for them over one connection then. Where nothing follows, nothing is waited for.
+//! The one that is idle for longest closes first. In a burst of messages to more sites than there are places, this
+//! would close each connection between two of its messages, and each message would cost a handshake. So a connection
+//! whose site gets one message after the other *lingers*: it keeps its place for about the time until the next message,
+//! within half a second of its greeting. Waiting sites meanwhile gather messages for one connection. If no message is
+//! expected the connection does not linger.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::job::ConnectionId;
 
-/// A connection may keep its number by lingering so long from its greeting on.
+/// A connection may linger for this long after its greeting.
 const LINGER_WITHIN: Duration = Duration::from_millis(500);
-/// The longest rest.
+/// Longest lingering at a time.
 const LINGER_MAX: Duration = Duration::from_millis(100);
-/// A gap beyond this says nothing of the next one.
+/// A longer gap says nothing about the next one.
 const BURST_GAP_MAX: Duration = Duration::from_millis(200);
-/// A rest in gaps between messages of the site.
+/// Lingering in gaps between messages of the site.
 const LINGER_GAPS: u32 = 3;
 
-/// How often messages come for a site.
+/// How often messages arrive for a site.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Arrivals {
     last: Option<Duration>,
-    /// The time between two of them, smoothed.
+    /// The smoothed time between two messages.
     gap: Option<Duration>,
 }
 
 impl Arrivals {
-    /// A message came. What comes in the same moment is one.
+    /// Records a message. Messages at the same moment count as one.
     pub(crate) fn record(&mut self, now: Duration) {
         let Some(last) = self.last.replace(now).filter(|last| *last < now) else { return };
         let gap = now - last;
         if gap > BURST_GAP_MAX {
-            // Another burst, if it is one.
+            // This may be the start of another burst.
             self.gap = None;
             return;
         }
         self.gap = Some(self.gap.map_or(gap, |before| (before * 3 + gap) / 4));
     }
 
-    /// Until when a connection rests that was greeted at a time and has nothing to do at `now`; zero if it does not.
+    /// Returns until when an idle connection lingers that was greeted at `greeted`; zero: not at all.
     pub(crate) fn linger_until(&self, greeted: Duration, now: Duration) -> Duration {
-        // What comes seldom is not waited for.
+        // Rare messages are not waited for.
         let Some(gap) = self.gap.filter(|gap| *gap * 2 <= LINGER_MAX) else { return Duration::ZERO };
         let until = (now + (gap * LINGER_GAPS).min(LINGER_MAX)).min(greeted.saturating_add(LINGER_WITHIN));
         if until > now { until } else { Duration::ZERO }
     }
 }
 
-/// Idle connections by the places that they got when they became idle.
+/// Idle connections by the numbers that they got when they became idle.
 #[derive(Debug, Default)]
 pub(crate) struct IdleConnections {
     closable: BTreeMap<u64, ConnectionId>,
-    /// By when their rest is over.
+    /// By the end of their lingering.
     lingering: BTreeMap<(Duration, u64), ConnectionId>,
 }
 
 impl IdleConnections {
-    /// Takes one in that rests until then; zero: it does not.
+    /// Adds a connection that lingers until `lingers_until`; zero: not at all.
     pub(crate) fn insert(&mut self, number: u64, lingers_until: Duration, id: ConnectionId) {
         if lingers_until.is_zero() {
             self.closable.insert(number, id);
@@ -68,14 +68,14 @@ impl IdleConnections {
         }
     }
 
-    /// Takes one out, by what it was taken in with.
+    /// Removes a connection, by the values that it was added with.
     pub(crate) fn remove(&mut self, number: u64, lingers_until: Duration) {
         if self.closable.remove(&number).is_none() {
             self.lingering.remove(&(lingers_until, number));
         }
     }
 
-    /// ConnectionEnds the rests that are over.
+    /// Ends the lingering of connections whose time is over.
     pub(crate) fn end_lingering(&mut self, now: Duration) {
         while let Some(first) = self.lingering.first_entry().filter(|first| first.key().0 <= now) {
             let ((_, number), id) = first.remove_entry();
@@ -83,12 +83,12 @@ impl IdleConnections {
         }
     }
 
-    /// The one to close.
+    /// Returns the connection to close.
     pub(crate) fn next_to_close(&self) -> Option<ConnectionId> {
         self.closable.first_key_value().map(|(_, id)| *id)
     }
 
-    /// When the next rest is over.
+    /// Returns when the next lingering ends.
     pub(crate) fn next_linger_end(&self) -> Option<Duration> {
         self.lingering.first_key_value().map(|((at, _), _)| *at)
     }

@@ -9,13 +9,13 @@ use crate::scheduler::Scheduler;
 use crate::view::{DestinationView, Health, SiteView};
 
 impl Scheduler {
-    /// One destination; `None` when nothing is known of it.
+    /// Returns the state of a destination; `None` if it is not known.
     #[must_use]
     pub fn destination_view(&self, destination: &[u8]) -> Option<DestinationView> {
         self.names.get(destination).and_then(|id| self.view(id))
     }
 
-    /// When a destination that is down is tried again; `None` when it is not down, or not known.
+    /// Returns when a destination that is down is tried again; `None` if it is not down or not known.
     #[must_use]
     pub fn down_until(&self, destination: &[u8]) -> Option<Duration> {
         let destination = self.names.get(destination).and_then(|id| self.destinations.get(&id))?;
@@ -26,17 +26,17 @@ impl Scheduler {
         }
     }
 
-    /// All destinations in the order of their names.
+    /// Returns all destinations in the order of their names.
     pub fn destination_views(&self) -> impl Iterator<Item = DestinationView> + '_ {
         self.names.by_name().into_iter().filter_map(|id| self.view(id))
     }
 
-    /// All sites in the order of their names, as they are at `now`.
+    /// Returns all sites in the order of their names, as they are at `now`.
     pub fn site_views(&self, now: Duration) -> impl Iterator<Item = SiteView> + '_ {
         self.site_names.by_name().into_iter().filter_map(|id| self.sites.get(&id)).map(move |site| site.view(now))
     }
 
-    /// The site of a destination as it is at `now`; `None` when nothing is known of either.
+    /// Returns the site of a destination as it is at `now`; `None` if either is unknown.
     #[must_use]
     pub fn site_view(&self, destination: &[u8], now: Duration) -> Option<SiteView> {
         let id = self.names.get(destination)?;
@@ -44,26 +44,27 @@ impl Scheduler {
         self.sites.get(&site).map(|site| site.view(now))
     }
 
-    /// Connections of all sites, opening and closing ones included.
+    /// Returns the number of connections, opening and closing ones included.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.pool.len()
     }
 
-    /// Those of them that only wait for a silent server, and hold no place ([`Settings::silent_max`](crate::Settings)).
+    /// Returns how many of them only wait for a silent server and hold no place
+    /// ([`Settings::silent_max`](crate::Settings)).
     #[must_use]
     pub fn silent_connections(&self) -> usize {
         self.pool.len() - self.pool.counted()
     }
 
-    /// Whether a recipient of a destination is in memory, in flight, or overdue and not settled.
+    /// Returns whether a recipient is in memory, in flight, or in an unanswered `Overdue` action.
     #[must_use]
     pub fn is_active(&self, destination: &[u8], message: QueueId, recipient: u32) -> bool {
         let found = self.names.get(destination).and_then(|id| self.destinations.get(&id));
         found.is_some_and(|destination| destination.active.contains(message, recipient))
     }
 
-    /// Whether a connection has a job with this recipient. Looks at all connections: for people who ask.
+    /// Returns whether a connection has a job with this recipient. Looks at all connections: for operators only.
     #[must_use]
     pub fn is_in_flight(&self, message: QueueId, recipient: u32) -> bool {
         self.pool.in_flight_jobs().any(|flight| flight.message == message && flight.recipients.contains(recipient))

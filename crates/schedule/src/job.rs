@@ -1,7 +1,7 @@
-//! What goes into the scheduler and comes out of it: values only.
+//! The values that go into the scheduler and come out of it.
 //!
-//! A *destination* is a list of the spool, a *site* the next hop that one or many of them share. A *job* is the
-//! recipients of one message that go to one site in one transaction. A message with more recipients there than one
+//! A *destination* is a list of the spool. A *site* is the next hop that one or many destinations share. A *job* is the
+//! recipients of one message that go to one site in one transaction. A message with more recipients at a site than one
 //! transaction may have becomes several jobs.
 
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use std::time::Duration;
 
 use mail::QueueId;
 
-/// A destination as long as the scheduler knows it. A number is never used twice.
+/// Identifies a destination while the scheduler knows it. A number is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DestinationId(pub(crate) u64);
 
-/// A next hop as long as the scheduler knows it. A number is never used twice.
+/// Identifies a site while the scheduler knows it. A number is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SiteId(pub(crate) u64);
 
-/// A connection from its [`Action::Open`] to its end. A number is never used twice.
+/// Identifies a connection from its [`Action::Open`] to its end. A number is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub(crate) u64);
 
 impl DestinationId {
-    /// The number, for logs.
+    /// Returns the number, for logs.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
@@ -30,7 +30,7 @@ impl DestinationId {
 }
 
 impl SiteId {
-    /// The number, for logs.
+    /// Returns the number, for logs.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
@@ -38,29 +38,30 @@ impl SiteId {
 }
 
 impl ConnectionId {
-    /// The number, for logs.
+    /// Returns the number, for logs.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
     }
 }
 
-/// Which recipients of a message, by their position in it. When the scheduler made it: not empty, ascending, each once.
+/// Names recipients of a message by their position in it. A value that the scheduler made is not empty, ascending and
+/// without duplicates.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Positions {
     /// Exactly one.
     One(u32),
-    /// Several, shared between the job and what remembers that it runs.
+    /// Several, shared between the job and the record of the active recipients.
     Several(Arc<[u32]>),
 }
 
 impl Positions {
-    /// The positions in their order.
+    /// Iterates over the positions in their order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
         self.as_slice().iter().copied()
     }
 
-    /// The positions in their order.
+    /// Returns the positions in their order.
     #[must_use]
     pub fn as_slice(&self) -> &[u32] {
         match self {
@@ -69,19 +70,19 @@ impl Positions {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of positions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.as_slice().len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no position.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.as_slice().is_empty()
     }
 
-    /// Whether `position` is among them, which are in ascending order.
+    /// Returns whether `position` is contained. The positions must be in ascending order.
     #[must_use]
     pub fn contains(&self, position: u32) -> bool {
         self.as_slice().binary_search(&position).is_ok()
@@ -104,24 +105,24 @@ impl FromIterator<u32> for Positions {
     }
 }
 
-/// How patient a connection is, and which budget it counts in.
+/// Selects the time-outs of a connection and the budget that it counts in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {
-    /// Short time-outs; the whole budget.
+    /// Short time-outs; nine tenths of the budget.
     Fast,
-    /// The time-outs of RFC 5321; a tenth of the budget, for sites that were silent.
+    /// The time-outs of RFC 5321; a tenth of the budget, for sites that were silent or lagged.
     Slow,
 }
 
-/// How urgent a message is.
+/// Selects how urgent a message is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Before others: 16 parts.
+    /// Weight 16.
     Urgent,
-    /// As it comes: 4 parts.
+    /// Weight 4.
     #[default]
     Normal,
-    /// Lists and the like: 1 part.
+    /// Weight 1, for lists and the like.
     Bulk,
 }
 
@@ -134,7 +135,7 @@ impl Class {
         }
     }
 
-    /// As the spool keeps it: 0 normal, 1 bulk, 2 urgent. Other bits than the lowest two are not looked at; 3 is normal.
+    /// Decodes the class from the spool: 0 normal, 1 bulk, 2 urgent, 3 normal. Ignores all bits but the lowest two.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 3 {
@@ -144,7 +145,7 @@ impl Class {
         }
     }
 
-    /// As the spool keeps it.
+    /// Encodes the class for the spool.
     #[must_use]
     pub const fn bits(self) -> u8 {
         match self {
@@ -155,12 +156,12 @@ impl Class {
     }
 }
 
-/// What a site lets us do. All are effective values: whoever places a destination fills in the defaults.
+/// Bounds what the server may do at a site. All are effective values: the driver fills in the defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at a time, at least 1.
+    /// Concurrent connections, at least 1.
     pub connections: u32,
-    /// Transactions in a thousand seconds: 500 is one in two seconds. `None`: as fast as it goes.
+    /// Transactions in 1,000 seconds: 500 is one in two seconds. `None`: no limit.
     pub messages_per_second: Option<u32>,
     /// Recipients of one job, at least 1.
     pub recipients_per_transaction: usize,
@@ -168,191 +169,197 @@ pub struct Limits {
     pub messages_per_connection: u32,
 }
 
-/// Where the mail of a destination goes.
+/// Assigns a destination to a site: the answer to [`Action::Resolve`].
 #[derive(Clone, Copy, Debug)]
 pub struct SiteAssignment<'a> {
     /// The key of the site: equal for all destinations with the same hosts, port, policy and limits.
     pub site: &'a [u8],
-    /// What holds there, for all its destinations; the latest one counts.
+    /// The limits of the site for all its destinations; the latest assignment counts.
     pub limits: Limits,
-    /// How long its hosts took before, for the order among those that stand in line; `None`: unknown.
+    /// How long its hosts took before, for the order of sites that wait for a connection; `None`: unknown.
     pub expected: Option<Duration>,
-    /// Asked again after this, when it has work.
+    /// The destination is resolved again after this time, when it has work.
     pub until: Duration,
 }
 
-/// Why a connection came to nothing.
+/// Tells why a connection could not be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// Somebody said no before there was a message: connection refused, no route, a 4xx or 5xx greeting, TLS.
+    /// The peer or the network refused before there was a message: connection refused, no route, a 4xx or 5xx greeting,
+    /// TLS.
     Refused,
-    /// Nobody said anything: a time-out of connect, greeting or command.
+    /// A time-out of connect, greeting or command.
     Silent,
-    /// The site said 421 to the first message: it wants less.
+    /// The site answered 421 to the first message: it accepts less than it was sent.
     Throttled,
-    /// The connection broke in the first message, without a word: that says nothing of a pace.
+    /// The connection broke in the first message without a reply. This says nothing about the pace.
     Broken,
 }
 
-/// What is known of a connection that waits for longer than the fast lane allows.
+/// Describes a connection that waits for a reply longer than the fast lane allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lag {
-    /// Other hosts of the site can be tried instead: the site keeps its lane.
+    /// The driver can try other hosts of the site: the site keeps its lane.
     pub has_others: bool,
-    /// The peer may have a whole message, whose answer is missing: who hangs up gets it taken twice.
+    /// The peer may have a whole message that it has not answered: closing the connection means sending it twice.
     pub is_whole: bool,
 }
 
-/// Why the hosts of a destination are not known.
+/// Tells why the hosts of a destination are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResolveFailure {
-    /// The name servers of its domain, or its configuration: each time it is asked less soon.
+    /// Its name servers or its configuration failed: the back-off grows.
     Domain,
-    /// Our own resolver does not answer: that says nothing about the destination.
+    /// Our own resolver does not answer. This says nothing about the destination.
     Resolver,
 }
 
-/// Recipients of one message that go to one site in one transaction; they may be of several destinations.
+/// Recipients of one message that go to one site in one transaction. They may belong to several destinations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// The message.
     pub message: QueueId,
     /// Its recipients for this transaction.
     pub recipients: Positions,
-    /// It finds out whether a site that was down is up again.
+    /// The first job of a connection that probes a site that is down.
     pub probe: bool,
 }
 
-/// An entry of the spool's list of a destination: one recipient that is not done.
+/// One entry of a destination's list in the spool: a recipient that is not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueEntry {
     /// The message.
     pub message: QueueId,
     /// The recipient's position in it.
     pub recipient: u32,
-    /// When it is to be tried next, in seconds since 1970; 0 when it was never tried.
+    /// When it is due, in seconds since 1970; 0 if it was never tried.
     pub due_s: u32,
     /// Attempts so far.
     pub attempts: u8,
-    /// The sender was told of the delay.
+    /// The sender got the delay warning.
     pub warned: bool,
-    /// Kept until a person releases it.
+    /// Held until an operator releases it.
     pub held: bool,
     /// How urgent its message is.
     pub class: Class,
-    /// Its sender may have said by when it is to be delivered.
+    /// The sender may have set a deliver-by time.
     pub timed: bool,
-    /// It is delivered, and only the report on it is owed: it is never tried, and does not age.
+    /// Delivered, and only its report is owed: it is never tried and does not age.
     pub owed: bool,
 }
 
-/// What the driver is to do.
+/// Tells the driver what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Find out where the mail of the destination goes, then call [`placed`](crate::Scheduler::placed) or
-    /// [`unplaced`](crate::Scheduler::unplaced).
+    /// Look up the hosts of the destination, then call [`resolved`](crate::Scheduler::resolved) or
+    /// [`resolve_failed`](crate::Scheduler::resolve_failed).
     Resolve {
-        /// Whose hosts.
+        /// The destination to look up.
         destination: DestinationId,
     },
-    /// Open a connection, then call [`ready`](crate::Scheduler::ready) or [`unreachable`](crate::Scheduler::unreachable);
-    /// if the hosts are others by now, [`misplaced`](crate::Scheduler::misplaced); if others of them can be tried,
-    /// [`host_failed`](crate::Scheduler::host_failed); if it is nobody's fault, [`closed`](crate::Scheduler::closed).
+    /// Open a connection, then call [`greeted`](crate::Scheduler::greeted) or
+    /// [`unreachable`](crate::Scheduler::unreachable). Call [`site_changed`](crate::Scheduler::site_changed) if the
+    /// hosts are no longer those of the site, [`host_failed`](crate::Scheduler::host_failed) if other hosts can be
+    /// tried, and [`closed`](crate::Scheduler::closed) if it ended without a failure.
     Open {
-        /// Where to; [`a_destination`](crate::Scheduler::a_destination) names one whose hosts these are.
+        /// The next hop; [`example_destination`](crate::Scheduler::example_destination) returns a destination to look
+        /// it up.
         site: SiteId,
-        /// Its name from now on.
+        /// Identifies the connection from now on.
         connection: ConnectionId,
-        /// How long to wait for answers.
+        /// Selects the time-outs.
         lane: Lane,
     },
-    /// The connection was told [`NextJob::Idle`], and now there is work: call [`take`](crate::Scheduler::take) for it.
+    /// There is work for a connection that got [`NextJob::Idle`]: call [`next_job`](crate::Scheduler::next_job) for it.
     Wake(ConnectionId),
-    /// The connection is idle, or [`lagging`](crate::Scheduler::lagging), or not ready yet, and its place is needed: close it, then
-    /// call [`closed`](crate::Scheduler::closed). One that lags or opens is not idle: it ends in the middle of what it waits for. If
-    /// that is the answer to a whole message by now, and was not, say so by `lagging` instead.
+    /// Close the connection, then call [`closed`](crate::Scheduler::closed): its place is needed. It is idle,
+    /// [`lagging`](crate::Scheduler::lagging) or not greeted; the latter two end in the middle of what they wait for.
+    /// If a connection has meanwhile begun to wait for the reply to a whole message, call `lagging` instead.
     Close(ConnectionId),
-    /// Read the spool's list of the destination and answer with [`loaded`](crate::Scheduler::loaded).
+    /// Read a page of the destination's list, then call [`page_loaded`](crate::Scheduler::page_loaded).
     Load {
-        /// Whose list.
+        /// The destination whose list is read.
         destination: DestinationId,
-        /// Read behind this entry; from the start when `None`.
+        /// The page starts after this entry; at the start of the list when `None`.
         after: Option<QueueEntry>,
-        /// Read so many entries at most.
+        /// The maximum number of entries.
         limit: usize,
     },
-    /// Tell the sender, record it in the spool, then call [`settled`](crate::Scheduler::settled); for
-    /// [`Overdue::ByTime`] [`timed`](crate::Scheduler::timed).
+    /// Tell the sender, record it in the spool, then call [`age_settled`](crate::Scheduler::age_settled). For
+    /// [`Overdue::ByTime`] call [`deadline_settled`](crate::Scheduler::deadline_settled), for [`Overdue::Owed`]
+    /// [`report_settled`](crate::Scheduler::report_settled).
     Overdue {
-        /// The destination they wait for.
+        /// The destination of the recipients.
         destination: DestinationId,
         /// The message.
         message: QueueId,
-        /// Its recipients that are overdue.
+        /// The recipients that are overdue.
         recipients: Positions,
-        /// What to tell.
+        /// What to do for them.
         kind: Overdue,
     },
 }
 
-/// Why recipients are overdue.
+/// Tells why recipients are overdue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Overdue {
     /// Older than `give_up_after`: they fail.
     GiveUp,
-    /// Older than `warn_after` for the first time: the sender hears of the delay, the attempts go on.
+    /// Older than `warn_after` for the first time: the sender gets the delay warning, and the attempts go on.
     Warn,
-    /// The time by which the sender wanted them delivered may be over, or is not known here: look, and say when it is. They
-    /// fail, or the sender hears of the delay, as he said.
+    /// The deliver-by time may be over, or is not known here: look it up and return it. If it is over, the recipients
+    /// fail or the sender gets a delay warning, as the sender requested.
     ByTime,
-    /// Delivered, and the sender is to hear of it: nobody has seen to that by the time at which they are due.
+    /// Delivered, and the report is due and not sent.
     Owed,
 }
 
-/// What became of a fresh message.
+/// Tells what `add` did with a fresh message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddResult {
-    /// In line for the next connection.
+    /// It is in a ready queue.
     Ready,
-    /// In the spool only; a walk finds it in its turn.
+    /// It is only in the spool; a scan finds it later.
     SpoolOnly,
-    /// The destination cannot be reached. To be logged as deferred.
+    /// The destination is down. To be logged as deferred.
     Down {
-        /// The words of the failure, as given to [`unreachable`](crate::Scheduler::unreachable) or
-        /// [`unplaced`](crate::Scheduler::unplaced).
+        /// The text of the failure, as given to [`unreachable`](crate::Scheduler::unreachable) or
+        /// [`resolve_failed`](crate::Scheduler::resolve_failed).
         why: Arc<str>,
-        /// When it is tried again; in the past while a probe is under way.
+        /// When it is tried again; in the past while a probe is in progress.
         retry_at: Duration,
     },
 }
 
-/// The answer to a connection that can take a transaction.
+/// The answer to a connection that asks for work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextJob {
-    /// Do this. It is to be answered with [`done`](crate::Scheduler::done) or [`give_back`](crate::Scheduler::give_back).
+    /// Run this job. The driver answers with [`job_done`](crate::Scheduler::job_done) or
+    /// [`give_back`](crate::Scheduler::give_back).
     Job(Job),
-    /// Nothing now. Park until [`Action::Wake`] or [`Action::Close`]; after an idle time-out close.
+    /// There is no work. Wait for [`Action::Wake`] or [`Action::Close`]; close after an idle time-out.
     Idle,
-    /// Nothing goes behind what is in flight: ask again when one of these jobs is over.
+    /// Nothing may follow the jobs in flight: ask again when one of them is over.
     Later,
-    /// Finish what is in flight, close, call [`closed`](crate::Scheduler::closed).
+    /// Finish the jobs in flight, close, call [`closed`](crate::Scheduler::closed).
     Close,
 }
 
-/// What a transaction says about the pace of the site.
+/// Tells what a transaction says about the pace of the site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Feedback {
-    /// It went well: the window grows.
+    /// It succeeded: the window grows.
     Good,
     /// The site asked for less (421, a 4xx about rate or load): the window is halved.
     Slowdown,
     /// Neither.
     Neutral,
-    /// The connection broke before an answer: the window is halved, and nothing is learned of the pace.
+    /// The connection broke before a reply: the window is halved, and the pace does not change.
     Broken,
-    /// Nothing was sent: the message is gone, cannot be read, or is none for this host. That says nothing about the site.
+    /// Nothing was sent: the message is gone, cannot be read, or does not belong to this host. This says nothing about
+    /// the site.
     Unsent,
-    /// No answer came in the time there is, or its place was needed before: the site is silent, the window is halved,
-    /// and the job does not count as one that the connection has done.
+    /// No reply came in time, or the connection was closed first: the site is silent, the window is halved, and the job
+    /// does not count as answered.
     NoReply,
 }

@@ -1,36 +1,40 @@
-//! When which message is handed to which connection: sites, windows, lanes, back-off and walks.
+//! Decides when which message goes to which connection: sites, windows, lanes, back-off and scans.
 //!
-//! This is the stop *dispatch*, without its sockets. The server tells the [`Scheduler`] what happened (a message was
-//! committed, a connection was greeted, a transaction is over) and asks it by [`Scheduler::poll`] what to do. All
-//! recipients are in the spool, in one list for each destination; in memory there is only what is next
-//! (`docs/schedule.md` has the whole).
+//! This is the stage *dispatch*, without its sockets. The server reports events to the [`Scheduler`] (a message was
+//! committed, a connection was greeted, a transaction is over) and asks [`Scheduler::poll`] what to do. All recipients
+//! are in the spool, in one list for each destination. Memory holds only what is next (`docs/schedule.md` describes all
+//! of it).
 //!
-//! The crate is pure: no clock, disk, socket, async, thread, lock or global. Time is given, as a [`Duration`] since 1970;
-//! randomness comes from the seed. The same calls give the same answers.
+//! The crate is pure: no clock, disk, socket, async, thread, lock or global. Time is an argument, a [`Duration`] since
+//! 1970; randomness comes from the seed. The same calls give the same answers.
 //!
 //! | File | What it holds |
 //! |---|---|
-//! | `job` | what goes in and out: jobs, places, entries of the spool, actions |
-//! | `settings` | limits, and how long to wait |
-//! | `scheduler` | the calls about mail and where it goes |
-//! | `attempts` | the calls about connections |
-//! | `serve` | what is next to do |
-//! | `destination` | one list of the spool: its place, and its jobs in memory |
-//! | `active_recipients` | which recipients must not be taken again |
-//! | `ages` | senders of mail that waits in line for long, at a site that is up |
-//! | `times` | by when senders wanted it delivered |
-//! | `walk` | reading the spool's list of a destination page by page |
-//! | `site` | one next hop: health, window, lane, and when one more connection is opened |
-//! | `line` | whose job is next at a site: classes, lists and single messages |
-//! | `again` | what was lost without an answer, and goes alone |
-//! | `rate` | how many transactions a site takes in a time |
-//! | `pace` | the rate at which a site takes mail that says 421 beyond it |
-//! | `pool` | connections, and the budgets of the lanes |
-//! | `quiet` | connections that have not been greeted yet, and how long that usually takes |
-//! | `stands` | who waits for a connection |
-//! | `hosts` | single hosts of a site: who is passed over, who is fast, whose TLS is broken |
-//! | `view` | what an operator sees |
-//! | `chance` | the seed's stream, and hashing of ids |
+//! | `job` | the values that go in and out: jobs, site assignments, spool entries, actions |
+//! | `settings` | limits, waits and back-off |
+//! | `scheduler` | the calls about mail and its sites |
+//! | `connection_events` | the calls about connections |
+//! | `poll` | the next action |
+//! | `inspect`, `view` | the state, for operators |
+//! | `dirty` | destinations and sites that changed |
+//! | `destination` | one list of the spool: its site, and its jobs in memory |
+//! | `active_recipients` | recipients that must not be taken a second time |
+//! | `scan`, `scan_state` | reads the list of a destination page by page |
+//! | `delay_notices`, `pending_notices` | notices for mail that waits at a site that is up |
+//! | `deliver_by` | deliver-by times of senders |
+//! | `site` | one next hop: health, window, lane, and when one more connection opens |
+//! | `ready_queue`, `message_parts`, `part` | which job of a site is next: classes, lists and single messages |
+//! | `suspect_queue` | isolated retries of recipients that got no reply |
+//! | `token_bucket` | the configured rate of a site |
+//! | `pace` | the learned rate of a site |
+//! | `pool` | connections, and their budgets |
+//! | `idle_connections` | which idle connection closes first |
+//! | `connection_wait` | sites that wait for a connection |
+//! | `greeting_timer` | opening connections, and how long hosts usually need |
+//! | `overload` | whether this machine is overloaded |
+//! | `hosts` | single hosts of a site: back-off, speed, broken TLS |
+//! | `name_index` | ids by name |
+//! | `chance` | random numbers, and hashing of ids |
 //!
 //! [`Duration`]: std::time::Duration
 

@@ -1,5 +1,5 @@
-//! What waits of one message at a site: its parts in their order. Those of one destination are found without looking at the
-//! others, of which a list has thousands.
+//! The waiting parts of one message at a site, in their order. The parts of one destination are found without a search
+//! through the others: a list may have thousands.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::job::{Class, DestinationId};
 use crate::part::Part;
 
-/// Recipients that a message may have here and still go before lists; what a transaction costs at least.
+/// Recipients that a waiting message may have to go before lists; also the least cost of a transaction.
 pub(crate) const QUANTUM: usize = 20;
 
-/// Where the message stands among those of its class.
+/// The position of a message in its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueKey {
     Small(i64),
@@ -20,14 +20,14 @@ pub(crate) enum QueueKey {
 #[derive(Debug)]
 pub(crate) struct MessageParts {
     pub(crate) class: Class,
-    /// The next part: most messages have one.
+    /// The next part. Most messages have only one.
     head: Option<Part>,
-    /// Those behind it, by number.
+    /// The parts behind it, by number.
     rest: BTreeMap<i64, Part>,
-    /// The same by destination.
+    /// Their numbers, by destination.
     numbers_by_destination: BTreeSet<(DestinationId, i64)>,
     pub(crate) recipients: usize,
-    /// More of them waited at a time than go before lists.
+    /// More than [`QUANTUM`] recipients waited at one time.
     pub(crate) is_list: bool,
     pub(crate) key: QueueKey,
     /// Since when it waits for its turn.
@@ -42,7 +42,7 @@ impl MessageParts {
         Self { class, head: Some(part), rest, numbers_by_destination, recipients, is_list, key, since }
     }
 
-    /// The next part.
+    /// Returns the next part.
     pub(crate) const fn head(&self) -> Option<&Part> {
         self.head.as_ref()
     }
@@ -58,7 +58,7 @@ impl MessageParts {
         Some(part)
     }
 
-    /// The first of those behind it is next.
+    /// Makes the first of the rest the next part.
     fn advance(&mut self) {
         if let Some((number, part)) = self.rest.pop_first() {
             self.numbers_by_destination.remove(&(part.destination, number));
@@ -94,13 +94,13 @@ impl MessageParts {
         self.is_list |= self.recipients > QUANTUM;
     }
 
-    /// The numbers of the parts of a destination behind the head.
+    /// Returns the numbers of the parts of a destination behind the head.
     fn numbers(&self, destination: DestinationId) -> Vec<i64> {
         let numbers = self.numbers_by_destination.range((destination, i64::MIN)..=(destination, i64::MAX));
         numbers.map(|(_, number)| *number).collect()
     }
 
-    /// Takes out those parts of a destination for which this holds, in their order.
+    /// Removes the parts of a destination for which `is_it` holds, in their order.
     pub(crate) fn take_out(&mut self, destination: DestinationId, mut is_it: impl FnMut(&Part) -> bool) -> Vec<Part> {
         let mut out = Vec::new();
         let is_head = self.head.as_ref().is_some_and(|part| part.destination == destination && is_it(part));
@@ -120,7 +120,7 @@ impl MessageParts {
         out
     }
 
-    /// Changes the parts of a destination: not who they are.
+    /// Changes the parts of a destination. Their recipients must stay the same.
     pub(crate) fn change(&mut self, destination: DestinationId, mut change: impl FnMut(&mut Part)) {
         let numbers = self.numbers(destination);
         self.head.iter_mut().filter(|part| part.destination == destination).for_each(&mut change);

@@ -1,8 +1,8 @@
 //! Ids by name, where outsiders choose the names.
 //!
-//! One look-up costs one place in memory and one comparison, however many are known: thousands of hosts that are down make no
-//! message to others dearer. The hash begins with a secret of the scheduler's, so that nobody can make names collide; what is
-//! walked through is sorted.
+//! One look-up costs one memory access and one comparison, however many names are known: thousands of dead hosts make
+//! no message to others slower. The hash starts with a secret of the scheduler, so outsiders cannot make names collide.
+//! Iteration is sorted.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::chance::splitmix;
 
-/// A name for each id.
+/// Maps names to ids.
 #[derive(Debug)]
 pub(crate) struct NameIndex<I>(HashMap<Arc<[u8]>, I, SeededHash>);
 
@@ -28,7 +28,7 @@ impl BuildHasher for SeededHash {
 }
 
 impl<I: Copy + Ord> NameIndex<I> {
-    /// Knows of none. Nothing of the `seed` can be seen in what follows.
+    /// Creates an empty index. The hash reveals nothing of the `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         Self(HashMap::with_hasher(SeededHash(splitmix(!seed))))
     }
@@ -43,20 +43,20 @@ impl<I: Copy + Ord> NameIndex<I> {
 
     pub(crate) fn remove(&mut self, name: &[u8]) {
         self.0.remove(name);
-        // A time with very many leaves nothing behind.
+        // A peak leaves no memory behind.
         if self.0.len() < self.0.capacity() / 8 {
             self.0.shrink_to(self.0.len() * 2);
         }
     }
 
-    /// All ids in their order.
+    /// Returns all ids in their order.
     pub(crate) fn ids(&self) -> Vec<I> {
         let mut ids: Vec<I> = self.0.values().copied().collect();
         ids.sort_unstable();
         ids
     }
 
-    /// All ids in the order of their names.
+    /// Returns all ids in the order of their names.
     pub(crate) fn by_name(&self) -> Vec<I> {
         let mut all: Vec<(&Arc<[u8]>, I)> = self.0.iter().map(|(name, id)| (name, *id)).collect();
         all.sort_unstable();

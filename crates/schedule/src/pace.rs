@@ -1,19 +1,19 @@
-//! The rate at which a site takes mail that says 421 beyond it, learned from what it took between refusals.
+//! The pace: the rate at which a site accepts mail, learned from its refusals.
 //!
-//! A *stop* begins when a site that took mail turns a message away: 421 to the first message of a connection, or 4xx that asks
-//! for less to a quarter of what it was sent last. During a stop one message at a time is tried, after pauses that double. When
-//! one is taken, the stop is over, and what was taken before it, over the time up to its end, is what the site bears. A 421 to a
-//! later message of a connection begins nothing: it may mean the connection, and the next one shows. While there is a pace it
-//! may mean that too, and most that end cut it. But now and then the next messages go at once, and not by the pace: if they are
-//! taken, connections end by themselves, and cut no more.
+//! A *stop* begins when a site that accepted mail refuses a message: 421 to the first message of a connection, or a 4xx
+//! that asks for less to a quarter of the latest messages. During a stop one message at a time is tried, after pauses
+//! that double. The first accepted one ends the stop. The site sustains what it accepted before the stop, over the time
+//! up to its end. A 421 to a later message of a connection starts no stop: the connection may have reached its own
+//! limit, and the next one shows. While there is a pace such an end mostly cuts it. Now and then the next messages go
+//! at once as a trial: if they are accepted, such ends are unrelated and cut no more.
 //!
-//! From there on the pace is a function of time, so that nothing ticks: an eighth below what was sustained, back there after half a
-//! minute, above it slowly at first, and then ever faster (the curve of CUBIC, RFC 9438). A stop that was short says little of
-//! a site that was never paced: it is sought from there by doubling until the next stop. A pace that is not felt for two minutes
-//! is forgotten.
+//! From then on the pace is a function of time, so no timer is needed: an eighth below the sustained rate, back there
+//! after half a minute, then slowly and ever faster above it (the curve of CUBIC, RFC 9438). A short stop says little
+//! about a site without a pace: the pace doubles from there until the next stop. A pace that limits nothing for two
+//! minutes is forgotten.
 //!
-//! Not here: a site that never takes anything, or has taken nothing for so many pauses. It is down, as one that cannot be
-//! reached (`site`); if it goes on with 4xx over a connection that stays, each message has its own wait, as without a pace.
+//! Not here: a site that never accepts mail, or accepted none in all pauses. It is down like an unreachable one
+//! (`site`). If it keeps answering 4xx on a connection, each message has its own retry time, as without a pace.
 
 use std::time::Duration;
 
@@ -21,55 +21,58 @@ use crate::chance::Chance;
 use crate::settings::jitter;
 use crate::token_bucket::TokenBucket;
 
-/// The first pause of a stop is so much shorter than `down_first`.
+/// The first pause of a stop is `down_first` divided by this.
 const FIRST_PAUSE_DIVISOR: u32 = 128;
-/// Pauses of a stop before the site is left to its back-off, or each message to its own.
+/// Pauses of a stop until the back-off of the site, or the retry time of each message, takes over.
 const PAUSES: u32 = 4;
-/// Pauses of a stop that is short: the site bears another message as soon as a moment has passed.
+/// Pauses of a short stop: the site accepts another message after a moment.
 const PAUSES_SHORT: u32 = 2;
-/// A stop that was longer says nothing of a pace.
+/// A longer stop teaches no pace.
 const STOP_MAX: Duration = Duration::from_secs(300);
-/// How long a message that is tried during a stop may be without an answer before another one is.
+/// How long the message that is tried during a stop may be without a reply before another one is tried.
 const STOP_REPLY_MAX: Duration = Duration::from_secs(60);
-/// What was taken counts half after so long, and not at all after a gap of so long.
+/// Accepted messages count half after this time, and not at all after a gap of this length.
 const MEMORY: Duration = Duration::from_secs(60);
-/// A pace that no message waited for so long is forgotten.
+/// A pace that no message waited for in this time is forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(120);
-/// How long it takes from the cut back to what was sustained: so many messages, within these bounds.
+/// Time from the cut back to the sustained rate: this many messages, within the bounds.
 const RECOVERY_MESSAGES: u64 = 8;
 const RECOVERY: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(120)];
-/// The cut: a pace begins so small a part below what was sustained.
+/// After a cut the pace is lower than the sustained rate by one part in this.
 const CUT_DIVISOR: i128 = 8;
-/// A cut behind fewer messages did not help. Before so many of these in a row it is asked whether it is the pace.
+/// A cut followed by fewer accepted messages was ineffective. Before this many ineffective cuts in a row a trial is
+/// made.
 const EFFECTIVE_CUT: u32 = 8;
 const FAILED_CUTS_MAX: u32 = 3;
-/// A connection that took so many before it was used up was so by its own limit, and so was one that took as many as the one before.
+/// A connection that carried this many messages reached its own limit. So did one that carried as many as the one
+/// before.
 const QUOTA_LEAST: u32 = 20;
-/// So many messages that are taken within half of the time that one has by the pace show that the pace was not meant.
+/// This many messages accepted in half the time of one token show that the end of a connection was unrelated.
 const TRIAL_ACCEPTED: u32 = 2;
-/// Connections that cut the pace until the next question: twice as many once it was the pace.
+/// Cuts between two trials: the first after the lower number, doubled up to the higher one while trials confirm the
+/// pace.
 const CUTS_PER_TRIAL: [u32; 2] = [4, 16];
-/// How long it takes to double while it is sought.
+/// Time in which the pace doubles after a short stop.
 const DOUBLING: Duration = Duration::from_secs(4);
-/// How much of a pace may go at once.
+/// Size of the bucket, as time.
 const BURST: Duration = Duration::from_millis(100);
-/// Bounds of a pace, in messages per 1,000 seconds: one a minute, and a thousand a second, which is none.
+/// Bounds of the pace, in messages per 1,000 seconds: one a minute, and a thousand a second, which counts as no pace.
 const PACE_MIN: u32 = 17;
 const PACE_MAX: u32 = 1_000_000;
-/// So many of the last 32 messages have to be put off by 4xx for a stop.
+/// Deferred messages among the last 32 that start a stop.
 const DEFERRED_STOP: u32 = 8;
-/// And so many of the last six for a cut.
+/// Deferred messages among the last six that cut the pace.
 const DEFERRED_CUT: u32 = 3;
 const LAST_SIX: u32 = 0b11_1111;
 
-/// What is known of the pace of one site.
+/// The pace of one site.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// What it took lately: since when, until when, and how much.
+    /// The latest accepted messages: since when, until when, how many.
     since: Duration,
     last: Duration,
     taken: u32,
-    /// Its last 32 answers; a bit is one that asked for less.
+    /// The last 32 replies; a set bit is a reply that asked for less.
     history: u32,
     learned: Option<Box<LearnedPace>>,
 }
@@ -78,33 +81,33 @@ pub(crate) struct Pace {
 struct LearnedPace {
     curve: Option<Curve>,
     rate: TokenBucket,
-    /// When a message waited for it last.
+    /// When a message last waited for it.
     last_limited: Duration,
-    /// Messages taken since the last cut or stop.
+    /// Messages accepted since the last cut or stop.
     accepted_since_cut: u32,
     connection_ends: ConnectionEnds,
     stop: Option<Stop>,
 }
 
-/// What is known of connections that are used up after they served.
+/// Connections that ended after they served.
 #[derive(Debug, Default)]
 struct ConnectionEnds {
-    /// They are for another reason than the pace.
+    /// They end for another reason than the pace.
     are_unrelated: bool,
-    /// One was: the next messages show why.
+    /// One ended: the next messages show why.
     trial: Option<PaceTrial>,
-    /// So many cut the pace since the last question, and may until the next.
+    /// Cuts since the last trial, and their maximum until the next.
     cuts_since_trial: u32,
     cuts_before_trial: u32,
-    /// How many messages the last one had.
+    /// Messages that the last such connection carried.
     last_count: u32,
-    /// Cuts in a row that did not help.
+    /// Consecutive ineffective cuts.
     failed_cuts: u32,
 }
 
 #[derive(Debug)]
 struct PaceTrial {
-    /// The scheduler's step: what began before says nothing.
+    /// The scheduler's step: transactions that began earlier do not count.
     step: u64,
     until: Duration,
     taken: u32,
@@ -113,29 +116,29 @@ struct PaceTrial {
 /// The pace as a function of time.
 #[derive(Clone, Copy, Debug)]
 struct Curve {
-    /// What was sustained, in messages per 1,000 seconds.
+    /// The sustained rate, in messages per 1,000 seconds.
     sustained: u32,
     from: Duration,
-    /// The scheduler's step at the cut: what began before says nothing new.
+    /// The scheduler's step at the cut: transactions that began earlier do not count.
     step: u64,
-    /// Nothing but that it bears more: it doubles.
+    /// Only a lower bound is known: the pace doubles.
     doubles: bool,
 }
 
-/// It turns mail away.
+/// The site refuses mail.
 #[derive(Debug)]
 struct Stop {
     began: Duration,
     pauses: u32,
-    /// The scheduler's step: what began before says nothing new.
+    /// The scheduler's step: transactions that began earlier do not count.
     step: u64,
     until: Duration,
-    /// It turns away by hanging up, and its site is down.
+    /// The site refuses by disconnecting, and is down.
     is_down: bool,
 }
 
 impl Curve {
-    /// How long it takes from the cut back to what was sustained, in milliseconds.
+    /// Returns the time from the cut back to the sustained rate, in milliseconds.
     fn back(self) -> u64 {
         (RECOVERY_MESSAGES * 1_000_000 / u64::from(self.sustained.max(1)))
             .clamp(millis(RECOVERY[0]), millis(RECOVERY[1]))
@@ -149,7 +152,7 @@ impl Curve {
             let whole = sustained << doublings.min(31);
             whole.saturating_add(whole.saturating_mul(part) / millis(DOUBLING))
         } else {
-            // Beyond twenty times it is a thousand times what was sustained.
+            // At twenty times this the pace is a thousand times the sustained rate.
             let back = self.back();
             let beyond = i128::from(passed.min(20 * back)) - i128::from(back);
             let back = i128::from(back);
@@ -162,17 +165,18 @@ impl Curve {
 }
 
 impl Stop {
-    /// So many pauses came to nothing.
+    /// Returns whether all pauses passed in vain.
     const fn pauses_exhausted(&self) -> bool {
         self.pauses > PAUSES
     }
 
-    /// Whether messages are tried one by one. One that puts off and does not hang up is let alone after some pauses.
+    /// Returns whether messages are tried one by one. A site that defers without disconnecting is left alone after the
+    /// pauses.
     fn is_probing(&self, now: Duration) -> bool {
         !self.pauses_exhausted() || self.is_down || now < self.until
     }
 
-    /// One more pause.
+    /// Starts the next pause.
     fn pause(&mut self, (step, now): (u64, Duration), down_first: Duration, chance: &mut Chance) {
         self.step = step;
         let wait = (down_first / FIRST_PAUSE_DIVISOR).saturating_mul(1 << self.pauses.min(PAUSES));
@@ -182,12 +186,12 @@ impl Stop {
 }
 
 impl Pace {
-    /// What it is, in messages per 1,000 seconds, if it was learned.
+    /// Returns the pace in messages per 1,000 seconds, if it is known.
     pub(crate) fn known(&self) -> Option<u32> {
         self.learned.as_ref().and_then(|learned| learned.rate.limit())
     }
 
-    /// How many may go now.
+    /// Returns how many messages may go now.
     pub(crate) fn available(&self, now: Duration) -> usize {
         match self.learned.as_deref() {
             None => usize::MAX,
@@ -197,7 +201,7 @@ impl Pace {
         }
     }
 
-    /// When the next one may go, if none may now.
+    /// Returns when the next message may go, if none may now.
     pub(crate) fn next_at(&self) -> Duration {
         match self.learned.as_deref() {
             None => Duration::ZERO,
@@ -206,13 +210,13 @@ impl Pace {
         }
     }
 
-    /// Until when it must not be forgotten that mail was turned away.
+    /// Returns until when a refusal must be remembered.
     pub(crate) fn full_at(&self) -> Duration {
         let stop = self.learned.as_ref().and_then(|learned| learned.stop.as_ref());
         stop.map_or(Duration::ZERO, |stop| stop.until)
     }
 
-    /// One goes.
+    /// Spends a token for a message.
     pub(crate) fn spend(&mut self, now: Duration) {
         let Some(learned) = self.learned.as_deref_mut() else { return };
         if let Some(stop) = &mut learned.stop {
@@ -229,14 +233,14 @@ impl Pace {
         }
     }
 
-    /// The site refuses something: whatever its pace is worth, it is not to be forgotten now.
+    /// Keeps the pace from being forgotten: the site refused something.
     fn note_limited(&mut self, now: Duration) {
         if let Some(learned) = &mut self.learned {
             learned.last_limited = now;
         }
     }
 
-    /// Work waits, and no connection may take it.
+    /// Records that jobs wait and no token is left.
     pub(crate) fn note_shortage(&mut self, now: Duration) {
         if let Some(learned) = &mut self.learned
             && learned.stop.is_none()
@@ -246,9 +250,10 @@ impl Pace {
         }
     }
 
-    /// One that went at step `went` was not tried, over a connection that had served `used` before; the next may go at once.
+    /// Returns the token of a message that went at step `went` and was not tried, on a connection that had carried
+    /// `used` messages.
     ///
-    /// If there is a pace, a connection that served may have been used up by it, or for a reason of its own.
+    /// While there is a pace, a connection that served may have ended because of it, or for a reason of its own.
     pub(crate) fn give_back(&mut self, (went, used): (u64, u32), at: (u64, Duration)) {
         let Some(learned) = self.learned.as_deref_mut() else { return };
         match (&mut learned.stop, learned.curve) {
@@ -262,7 +267,7 @@ impl Pace {
         }
     }
 
-    /// A connection that served was used up while there was a pace.
+    /// Handles a connection that ended after it served while there is a pace.
     fn connection_used_up(&mut self, (went, used): (u64, u32), curve: Curve, at: (u64, Duration)) {
         let Some(learned) = self.learned.as_deref_mut() else { return };
         learned.last_limited = at.1;
@@ -290,7 +295,7 @@ impl Pace {
         }
     }
 
-    /// One that went at step `went` was taken: that may answer the question why a connection ended.
+    /// Counts an accepted message that went at step `went` for the trial.
     fn trial_accepted(&mut self, went: u64, now: Duration) {
         let Some(learned) = self.learned.as_deref_mut() else { return };
         let Some(question) = learned.connection_ends.trial.as_mut().filter(|question| went >= question.step) else {
@@ -298,7 +303,7 @@ impl Pace {
         };
         question.taken += 1;
         if now > question.until {
-            // It took too long to tell: what did not help before is of no use now.
+            // It took too long to tell: ineffective cuts are stopped.
             let is_failed = learned.connection_ends.failed_cuts + 1 >= FAILED_CUTS_MAX;
             learned.connection_ends = ConnectionEnds { are_unrelated: is_failed, ..ConnectionEnds::default() };
             if !is_failed {
@@ -311,7 +316,8 @@ impl Pace {
         }
     }
 
-    /// The first message of a connection was turned away. Whether that answers the question why another one ended: then the pace is cut.
+    /// Ends a trial by a refusal of the first message of a connection, and cuts the pace. Returns whether there was a
+    /// trial.
     fn trial_refused(&mut self, at: (u64, Duration)) -> bool {
         let Some(ends) = self.learned.as_deref_mut().map(|learned| &mut learned.connection_ends) else { return false };
         if ends.trial.take_if(|question| at.1 <= question.until).is_none() {
@@ -323,7 +329,7 @@ impl Pace {
         true
     }
 
-    /// The pace was too much.
+    /// Lowers the pace.
     fn cut(&mut self, is_failed: bool, (step, now): (u64, Duration)) {
         let mean = self.mean(now);
         let Some(learned) = self.learned.as_deref_mut() else { return };
@@ -336,19 +342,19 @@ impl Pace {
         self.history = 0;
     }
 
-    /// What it took lately, in messages per 1,000 seconds.
+    /// Returns the latest rate of accepted messages per 1,000 seconds.
     fn mean(&self, now: Duration) -> u32 {
         let whole = millis(now.saturating_sub(self.since)).max(1);
         bounded(u64::from(self.taken).saturating_mul(1_000_000) / whole)
     }
 
-    /// One that went at step `went` was taken.
+    /// Records that a message that went at step `went` was accepted.
     pub(crate) fn accepted(&mut self, went: u64, now: Duration) {
         self.history <<= 1;
         let stop = self.learned.as_ref().and_then(|learned| learned.stop.as_ref());
         match stop {
             Some(stop) if went >= stop.step => return self.end_stop(went, now),
-            // What was sustained is what was taken before the stop.
+            // The sustained rate is what was accepted before the stop.
             Some(_) => {}
             None if self.taken == 0 || now.saturating_sub(self.last) > MEMORY => {
                 (self.since, self.taken) = (now, 0);
@@ -368,7 +374,7 @@ impl Pace {
         self.trial_accepted(went, now);
     }
 
-    /// One that went at step `went` was put off by words that ask for less.
+    /// Records that a message that went at step `went` was deferred with words that ask for less.
     pub(crate) fn deferred(&mut self, went: u64, at: (u64, Duration), down_first: Duration, chance: &mut Chance) {
         self.history = self.history << 1 | 1;
         self.note_limited(at.1);
@@ -388,14 +394,14 @@ impl Pace {
         }
     }
 
-    /// Whether it took mail until not long ago, and is down for turning it away.
+    /// Returns whether a stop began less than `STOP_MAX` ago.
     pub(crate) fn is_stop_recent(&self, now: Duration) -> bool {
         let stop = self.learned.as_ref().and_then(|learned| learned.stop.as_ref());
         stop.is_some_and(|stop| now.saturating_sub(stop.began) < STOP_MAX)
     }
 
-    /// The first message of a connection was turned away, and the connection with it. Says whether it is enough to wait for the
-    /// pace; otherwise the site is down.
+    /// Records that the first message of a connection was refused and the connection ended. Returns whether waiting for
+    /// the pace is enough; otherwise the site is down.
     pub(crate) fn refused(&mut self, at: (u64, Duration), down_first: Duration, chance: &mut Chance) -> bool {
         self.note_limited(at.1);
         if self.trial_refused(at) {
@@ -403,7 +409,7 @@ impl Pace {
         }
         match self.learned.as_deref_mut().and_then(|learned| learned.stop.as_mut()) {
             Some(stop) if stop.pauses_exhausted() => {
-                // From here on the site has its own pauses.
+                // From now on the site has its own back-off.
                 (stop.is_down, stop.until) = (true, at.1);
                 false
             }
@@ -412,7 +418,7 @@ impl Pace {
         }
     }
 
-    /// It does not take what it took. Nothing is learned of one that took nothing.
+    /// Starts a stop. A site that accepted nothing teaches nothing.
     fn begin_stop(&mut self, at: (u64, Duration), down_first: Duration, chance: &mut Chance) -> bool {
         let is_recent = self.taken > 0 && at.1.saturating_sub(self.last) <= MEMORY;
         if self.learned.is_none() && !is_recent {
@@ -427,7 +433,7 @@ impl Pace {
         true
     }
 
-    /// It takes mail again: that is the end of a stop, and the pace is known anew.
+    /// Ends a stop, and computes the pace anew.
     fn end_stop(&mut self, step: u64, now: Duration) {
         let mean = self.mean(now);
         (self.last, self.taken, self.history) = (now, self.taken.saturating_add(1), 0);
@@ -442,7 +448,7 @@ impl Pace {
         let is_short = stop.pauses <= PAUSES_SHORT;
         let sustained = match before {
             None => mean,
-            // It bears the pace at which it stopped, but for the pause.
+            // It sustains the pace at which it stopped, less the pause.
             Some(before) if is_short => {
                 let most = u64::from(before).min(u64::from(mean) * 4);
                 bounded(most.saturating_mul(millis(run)) / millis(whole).max(1)).max(before / 2)
@@ -490,7 +496,7 @@ mod tests {
             prop_assert!(curve.at(Duration::MAX) >= sustained && curve.at(Duration::ZERO) <= sustained);
         }
 
-        /// Whatever happens, at all times one message may go within 75 seconds: nothing is stuck.
+        /// One message may always go within 75 seconds: no order of calls stops a site for good.
         #[test]
         fn it_never_stops_for_good(ops in prop::collection::vec((0_u8..6, 0_u64..90_000, any::<bool>()), 1..300)) {
             let (mut pace, mut chance, mut now, mut step) = (Pace::default(), Chance::new(1), START, 0);

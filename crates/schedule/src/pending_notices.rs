@@ -1,4 +1,4 @@
-//! Parts that are out of the ready queue while their senders are told of them.
+//! Parts that leave the ready queue while an `Overdue` action for them is unanswered.
 
 use mail::QueueId;
 
@@ -7,11 +7,11 @@ use crate::job::{Overdue, Positions};
 use crate::part::Part;
 use crate::ready_queue::QueuePosition;
 
-/// Parts that are out of the line since their senders are being told.
+/// Parts that left the ready queue until their `Overdue` action is answered.
 #[derive(Debug, Default)]
 pub(crate) struct PendingNotices {
     parts: ById<QueueId, Vec<PendingNotice>>,
-    /// Those of them that came fresh, and that walks found.
+    /// How many of them are fresh, and how many came from scans.
     pub(crate) fresh: usize,
     pub(crate) from_scans: usize,
 }
@@ -42,7 +42,7 @@ impl PendingNotices {
         Some(pending)
     }
 
-    /// The places in line belong to a site that is not theirs any more.
+    /// Forgets positions in the queue of a site that the destination left.
     pub(crate) fn forget_positions(&mut self) {
         self.parts.values_mut().flatten().for_each(|pending| pending.position = None);
     }

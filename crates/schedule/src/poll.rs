@@ -1,8 +1,8 @@
-//! What is next to do: marked destinations and sites are looked at in turn.
+//! The next action: looks at destinations and sites that changed.
 //!
-//! A destination may want to be placed or to have its list read, a site to have a connection woken or opened. Whoever
-//! wants a connection that the budget does not have stands in line for it, and room is made by closing what is idle, or
-//! by calling off what lags.
+//! A destination may need a look-up or a page of its list, a site a wake-up or a new connection. A site that needs a
+//! connection beyond the budget waits for it. Room is made by closing an idle connection, or by cancelling one that
+//! lags or is not greeted.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::scheduler::Scheduler;
 use crate::site::Site;
 
 impl Scheduler {
-    /// Gives the next thing to do; `None` when there is nothing until something happens or [`wake_at`](Self::wake_at).
+    /// Returns the next action; `None` if there is none until the next call or [`wake_at`](Self::wake_at).
     pub fn poll(&mut self, now: Duration) -> Option<Action> {
         loop {
             if let Some(action) = self.actions.pop_front() {
@@ -32,7 +32,7 @@ impl Scheduler {
             let lanes = if self.budget.is_shared() {
                 self.wait_queue.lane_order()
             } else if self.pool.count(Lane::Slow) == 0 {
-                // Those that lag hold places of all: it is not to wait for the end of them.
+                // Lagging connections hold places of both lanes: the slow lane must not wait for their end.
                 [Lane::Slow, Lane::Fast]
             } else {
                 [Lane::Fast, Lane::Slow]
@@ -50,7 +50,7 @@ impl Scheduler {
         }
     }
 
-    /// When to call [`poll`](Self::poll) although nothing happened.
+    /// Returns when to call [`poll`](Self::poll) without an event.
     #[must_use]
     pub fn wake_at(&self) -> Option<Duration> {
         let timer = self.timers.first().map(|&(at, _)| at);
@@ -59,7 +59,7 @@ impl Scheduler {
         timer.into_iter().chain(rests).chain(self.next_cancel().map(|(at, _)| at)).min()
     }
 
-    /// DirtyQueue those whose time has come.
+    /// Adds the owners of expired timers to `dirty`.
     fn fire_timers(&mut self, now: Duration) {
         while let Some(&(at, who)) = self.timers.first()
             && at <= now
@@ -82,7 +82,8 @@ impl Scheduler {
         }
     }
 
-    /// If the budget has a connection, takes the first out of the line, to be asked at once whether it still wants one.
+    /// Removes the next waiter if the budget has a place for it. It is checked at once whether it still wants a
+    /// connection.
     fn grant(&mut self, lane: Lane) -> Option<SiteId> {
         if !self.pool.may_open(lane, &self.budget) {
             return None;
@@ -94,15 +95,15 @@ impl Scheduler {
         Some(id)
     }
 
-    /// Whose turn it is when a lane has a place. One of the slow lane that nobody there waits for is lent to a probe of the fast
-    /// lane if that is full.
+    /// Returns the waiter that gets the next place of a lane. If the fast lane is full, a probe of it may use a place
+    /// of the slow lane that nothing waits for.
     fn next_waiter(&self, lane: Lane) -> Option<SiteId> {
         let own = self.wait_queue.next(lane, self.retry_room() > 0);
         let lends = lane == Lane::Slow && self.pool.is_full(Lane::Fast, &self.budget);
         own.or_else(|| if lends { self.wait_queue.next_probe(Lane::Fast) } else { None })
     }
 
-    /// Whether one in line would have its turn now.
+    /// Returns whether a waiter would be next again.
     fn is_next(&self, who: TimerKey) -> bool {
         let TimerKey::Site(id) = who else { return false };
         let is_first =
@@ -110,7 +111,7 @@ impl Scheduler {
         is_first(Lane::Fast) || is_first(Lane::Slow)
     }
 
-    /// ResolveState where the mail of the next one in line goes.
+    /// Returns the next look-up.
     fn next_resolve(&mut self) -> Option<Action> {
         while self.resolves_pending < self.settings.resolves_max.max(1) {
             let id = self.urgent_resolves.pop_front().or_else(|| self.normal_resolves.pop_front())?;
@@ -125,7 +126,7 @@ impl Scheduler {
         None
     }
 
-    /// Closes a connection if its place is needed: an idle one, or one that lags.
+    /// Closes an idle or lagging connection if its place is needed.
     fn make_room(&mut self, lane: Lane) -> Option<Action> {
         let wanted = self.waiting_count(lane);
         let (count, most) = (self.pool.count(lane), self.budget.of(lane));
@@ -151,23 +152,23 @@ impl Scheduler {
         Some(Action::Close(connection))
     }
 
-    /// Connections of a lane that are waited for and may be opened once there is a place.
+    /// Returns how many waiters of a lane may get a place.
     fn waiting_count(&self, lane: Lane) -> usize {
         self.wait_queue.len(lane) + self.wait_queue.retries(lane).min(self.retry_room())
     }
 
-    /// How many more of the fast lane may be opening to sites that were quiet before.
+    /// Returns how many more connections may be opening to sites with a cancelled attempt.
     fn retry_room(&self) -> usize {
         self.budget.retries.saturating_sub(self.greeting_timer.retries())
     }
 
-    /// Calls off a connection that has been quiet for longer than hosts usually are, if somebody waits for its place.
+    /// Closes a connection that is not greeted in the time that hosts usually need, if a site waits for its place.
     fn cancel_ungreeted(&mut self, now: Duration) -> Option<Action> {
         while let Some((_, connection)) = self.next_cancel().filter(|(at, _)| *at <= now) {
             let (cancels, _) = self.greeting_timer.stop(connection)?;
             let id = self.pool.get(connection)?.site;
             let site = self.sites.get_mut(&id)?;
-            // If another connection of the site was greeted meanwhile, this one has its time.
+            // If another connection of the site was greeted meanwhile, this one keeps its time-outs.
             if site.counts.greeted() == 0 {
                 site.cancels = site.cancels.max(cancels + 1);
                 self.pool.set_phase(connection, Phase::Dropping, &mut site.counts, &mut site.idle);
@@ -178,7 +179,7 @@ impl Scheduler {
         None
     }
 
-    /// Which quiet connection is to give its place away next, and when.
+    /// Returns which connection is cancelled next, and when.
     fn next_cancel(&self) -> Option<(Duration, ConnectionId)> {
         let others = self.wait_queue.len(Lane::Fast);
         let (count, most) = (self.pool.count(Lane::Fast), self.budget.fast);
@@ -198,7 +199,7 @@ impl Scheduler {
         }
     }
 
-    /// Gives what a marked destination wants.
+    /// Returns the action that a destination needs.
     fn serve_destination(&mut self, id: DestinationId, now: Duration) -> Option<Action> {
         self.send_notices(id, now);
         let destination = self.destinations.get_mut(&id)?;
@@ -247,7 +248,7 @@ impl Scheduler {
         None
     }
 
-    /// Gives what a marked site wants.
+    /// Returns the action that a site needs.
     fn serve_site(&mut self, id: SiteId, now: Duration) -> Option<Action> {
         let site = self.sites.get_mut(&id)?;
         site.is_dirty = false;
@@ -276,7 +277,8 @@ impl Scheduler {
         }
         let wants = site.wants_connection(&self.settings, self.overload, now);
         let want = site.wait_kind();
-        // As `ConnectionWaitQueue::first` has it: who is taken out of the line must not come back to the same place.
+        // The same condition as in `ConnectionWaitQueue::next`: a waiter that was just removed must not return to the
+        // same place.
         let has_room = want != WaitKind::Retry || self.budget.retries > self.greeting_timer.retries();
         let place = self.pool.lane_for(site.lane, want == WaitKind::Probe, &self.budget).filter(|_| wants && has_room);
         let waiter = (wants && place.is_none()).then(|| {
@@ -302,7 +304,7 @@ impl Scheduler {
             if lane == Lane::Fast && !is_probe && site.counts.greeted() == 0 {
                 self.greeting_timer.start(connection, site.cancels, now);
             }
-            // To the end of the line: others are served before it opens a second connection.
+            // Other sites are served before it opens a second connection.
             self.dirty.add_site(id, site);
             return Some(Action::Open { site: id, connection, lane });
         }
@@ -310,12 +312,12 @@ impl Scheduler {
         None
     }
 
-    /// Forgets a site that wants nothing and has nothing, or sets its timer.
+    /// Forgets a site that is empty, or sets its timer.
     fn finish_site(&mut self, id: SiteId, now: Duration) {
         let Some(site) = self.sites.get_mut(&id) else { return };
         let is_over = site.is_empty(now);
         let next = if is_over { None } else { site.next_event(&self.settings, self.overload, now) };
-        // While it is busy a timer that is early stands: it would be moved with each message.
+        // A busy site keeps a timer that is early: otherwise each message would move it.
         let keeps_timer = !is_over
             && site.counts.greeted() > 0
             && site.timer.is_some_and(|at| at > now && next.is_none_or(|next| at <= next));
@@ -332,7 +334,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether a connection that asks for work is to end instead.
+    /// Returns whether a connection that asks for work has to close instead.
     pub(crate) fn must_close(&self, connection: ConnectionId, now: Duration) -> bool {
         let Some(found) = self.pool.get(connection) else { return true };
         let Some(site) = self.sites.get(&found.site) else { return true };
@@ -345,12 +347,12 @@ impl Scheduler {
         is_over || is_used_up(found, site)
     }
 
-    /// Whether a connection that came back to a full lane is to end: others need places, and it had its turn.
+    /// Returns whether a connection that returned to a full lane has to close: others wait, and it used its time slice.
     fn must_leave_lane(&self, connection: &Connection, lane: Lane, now: Duration) -> bool {
         !connection.is_silent && self.used_time_slice(connection, now) && self.is_short_of_places(lane)
     }
 
-    /// A connection that was silent asks for work: it is of its lane again, if that has a place.
+    /// Moves a connection that was silent back to its lane, if that has a place.
     pub(crate) fn return_from_silence(&mut self, connection: ConnectionId) {
         let is_back = |found: &&Connection| found.budget_kind == BudgetKind::Silent && !found.is_silent;
         let Some(found) = self.pool.get(connection).filter(is_back) else { return };
@@ -358,7 +360,7 @@ impl Scheduler {
         self.pool.return_to_lane(connection, site.lane, &self.budget);
     }
 
-    /// Whether more want a place of a lane than are about to have one, and none is idle.
+    /// Returns whether more waiters want a place of a lane than are about to get one, and no connection is idle.
     fn is_short_of_places(&self, lane: Lane) -> bool {
         self.waiting_count(lane) > self.pool.closing(lane) && self.pool.longest_idle(lane).is_none()
     }
@@ -367,11 +369,12 @@ impl Scheduler {
         now >= connection.greeted_at.saturating_add(self.settings.time_slice)
     }
 
-    /// Whether a lane has more than its budget, or a site more of it than is fair.
+    /// Returns whether a lane exceeds its budget, or a site its share of the lane.
     fn exceeds_share(&self, lane: Lane, connection: &Connection, site: &Site, now: Duration) -> bool {
         let (count, closing, most) = (self.pool.count(lane), self.pool.closing(lane), self.budget.of(lane));
-        // TimerKey has two connections more than the first in line gives one up, and who had his turn if that one has none; but not before
-        // it had a job, and not for one before whom its site would waiter the moment after.
+        // A site gives up a connection if it has at least two more than the first waiter, or if the connection used its
+        // time slice and the waiter has none. Never before the connection carried a job, and never if its site would at
+        // once rank ahead of that waiter.
         let had_slice = self.used_time_slice(connection, now);
         let first = self.wait_queue.next(lane, self.retry_room() > 0).and_then(|first| self.sites.get(&first));
         let goes_before =
@@ -387,7 +390,7 @@ impl Scheduler {
     }
 }
 
-/// Whether a connection ends before its next job, whoever needs its place.
+/// Returns whether a connection has to close before its next job even if nothing waits for its place.
 fn is_used_up(connection: &Connection, site: &Site) -> bool {
     connection.phase == Phase::Closing
         || connection.jobs_taken >= site.limits.messages_per_connection.max(1)

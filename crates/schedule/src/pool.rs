@@ -1,13 +1,13 @@
-//! Connections of all sites, and the budgets they share.
+//! Connections of all sites, and the budgets that they share.
 //!
-//! A connection is *opening* until it is greeted, then *awake* (about to ask for work), *busy* (it got a job and will ask
-//! again when it can), *idle* (it asked and got nothing; only a wake brings it back) or *closing*; one that is to close source it is
-//! greeted is *dropping*. All of them count until
-//! they are over, each in one *kind*: those of the fast lane, those of the slow lane, *silent* ones, which were of the
-//! fast lane until their peer said nothing for a while in a transaction, and *extra* ones, which were so until they lagged. So what
-//! hangs takes no number from what is fast. Silent ones have a bound of their own; all others together have one too, and beyond
-//! it those that have lagged for longest are called off: first those whose peer has no cancellable_whole message, which would be taken
-//! twice. Those that may have one stay among the silent ones as long as there is room, and beyond that keep up to half of all places.
+//! A connection is *opening* until it is greeted, then *awake* (about to ask for work), *busy* (it has a job and asks
+//! again when it can), *idle* (it asked and got nothing; only a wake-up brings it back) or *closing*. One that has to
+//! close before it is greeted is *dropping*. Each connection counts until it is over, in one kind of the budget: fast
+//! lane, slow lane, *silent* (of the fast lane, until its peer was silent in a transaction) or *extra* (the same, until
+//! it lagged). A connection that hangs thus takes no place of the fast lane. Silent connections have a bound of their
+//! own. All others together have one too: beyond it those that lagged longest are cancelled, first those whose peer has
+//! no whole message, because that would be sent twice. Those whose peer may have one stay silent while there is room,
+//! and beyond that keep up to half of all places.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -30,18 +30,18 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    /// Not greeted yet.
+    /// Returns whether it is not greeted yet.
     pub(crate) const fn is_opening(self) -> bool {
         matches!(self, Self::Opening | Self::Dropping)
     }
 
-    /// It was told to close.
+    /// Returns whether it was told to close.
     pub(crate) const fn is_closing(self) -> bool {
         matches!(self, Self::Closing | Self::Dropping)
     }
 }
 
-/// Where a connection counts.
+/// The budget in which a connection counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BudgetKind {
     Fast,
@@ -59,15 +59,15 @@ impl BudgetKind {
     }
 }
 
-/// How many connections there may be.
+/// The maximum number of connections of each kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionBudget {
     pub(crate) fast: usize,
     pub(crate) slow: usize,
     pub(crate) all: usize,
-    /// Beside all these, with peers that say nothing in a transaction.
+    /// Beside all others: connections with a silent peer in a transaction.
     pub(crate) silent: usize,
-    /// Of the fast lane, for sites that were retries when they were asked source.
+    /// Of the fast lane, for sites whose last attempt was cancelled before the greeting.
     pub(crate) retries: usize,
 }
 
@@ -78,7 +78,7 @@ impl ConnectionBudget {
         Self { fast, slow, all: connections_max.max(1), silent, retries: (fast / 2).max(1) }
     }
 
-    /// Whether the lanes share what is too little for both, and take turns.
+    /// Returns whether the budget is too small for both lanes, which then take turns.
     pub(crate) const fn is_shared(&self) -> bool {
         self.all < self.fast + self.slow
     }
@@ -95,20 +95,20 @@ impl ConnectionBudget {
 #[derive(Debug)]
 pub(crate) struct InFlightJob {
     pub(crate) message: QueueId,
-    /// Of all its parts.
+    /// The recipients of all parts.
     pub(crate) recipients: Positions,
     pub(crate) first: Part,
     pub(crate) others: Vec<Part>,
-    /// When it was taken, by the scheduler's count of steps.
+    /// The scheduler's step at its start.
     pub(crate) started_at_step: u64,
-    /// It was lost source, or is of a list: nothing goes behind it.
+    /// It is an isolated retry, or belongs to a list: nothing is sent behind it.
     pub(crate) is_alone: bool,
-    /// No answer came; whether its recipients are to be tried one by one.
+    /// It got no reply; whether its recipients are retried one by one.
     pub(crate) lost: Option<bool>,
 }
 
 impl InFlightJob {
-    /// Whether it is this job.
+    /// Returns whether it is this job.
     pub(crate) fn is(&self, job: &Job) -> bool {
         self.message == job.message && self.recipients == job.recipients
     }
@@ -119,46 +119,46 @@ pub(crate) struct Connection {
     pub(crate) site: SiteId,
     pub(crate) phase: Phase,
     pub(crate) budget_kind: BudgetKind,
-    /// What it has, in the order taken.
+    /// Its jobs, in the order of their start.
     pub(crate) in_flight: VecDeque<InFlightJob>,
-    /// Jobs it was given.
+    /// Jobs that it got.
     pub(crate) jobs_taken: u32,
-    /// Jobs of it that were answered.
+    /// Jobs that were answered.
     pub(crate) jobs_answered: u32,
-    /// A job of it was lost.
+    /// A job got no reply.
     pub(crate) has_lost: bool,
-    /// One of them may itself be why: that it was lost is not used against a site that answered others.
+    /// One of its jobs may be the cause of the failure: it does not count against a site that answered others.
     pub(crate) is_excused: bool,
-    /// The first of its jobs is cancellable_whole and has no answer: nothing goes behind it.
+    /// The server has its first job whole and has not replied: nothing is sent behind it.
     pub(crate) is_stalled: bool,
-    /// Nothing came of it for a while, and nothing goes behind it.
+    /// The server is silent in its first job: nothing is sent behind it.
     pub(crate) is_silent: bool,
     /// When it was woken, until it asks for work.
     pub(crate) woken_at: Option<Duration>,
-    /// It was told once that there is nothing to do.
+    /// It was told once that there is no work.
     pub(crate) was_idle: bool,
-    /// It was opened to see whether a site is up again.
+    /// It probes a site that is down.
     pub(crate) probe: bool,
-    /// When it was opened, by the scheduler's count of steps.
+    /// The scheduler's step when it opened.
     pub(crate) opened_at_step: u64,
-    /// When it was greeted: its turn begins.
+    /// When it was greeted: its time slice starts.
     pub(crate) greeted_at: Duration,
-    /// Its number among those that may be closed for others.
+    /// Its number among the idle connections.
     idle_number: Option<u64>,
-    /// And until when it is not; fixed while it has such a number.
+    /// Until when it lingers; fixed while it has such a number.
     lingers_until: Duration,
-    /// It has waited for longer than the fast lane allows since its last job was answered.
+    /// It has lagged since its last answered job.
     pub(crate) has_lagged: bool,
-    /// It lags, and its host alone: its site may have another one instead.
+    /// It lags while its site can try other hosts.
     pub(crate) is_at_bad_host: bool,
-    /// Its number among those that lag and can be called off.
+    /// Its number among the lagging connections that can be cancelled.
     cancel_number: Option<u64>,
-    /// Its number among those that lag and are silent ones still; whether its peer may have a cancellable_whole message, and when.
+    /// Its number among the silent connections that lag, behind whether its peer may have a whole message.
     silent_number: Option<(bool, u64)>,
 }
 
 impl Connection {
-    /// Has nothing to do, and keeps its number until then; zero: it does not.
+    /// Lets an idle connection linger until `until`; zero: not at all.
     pub(crate) const fn set_linger(&mut self, until: Duration) {
         if self.idle_number.is_none() {
             self.lingers_until = until;
@@ -174,14 +174,14 @@ pub(crate) struct PhaseCounts {
     pub(crate) busy: u32,
     pub(crate) idle: u32,
     pub(crate) closing: u32,
-    /// Those of all these that hang at a bad host while another can be tried.
+    /// How many of all these are at a bad host while another one can be tried.
     pub(crate) at_bad_host: u32,
-    /// The others of them that stall.
+    /// How many of the others are stalled.
     pub(crate) stalled: u32,
 }
 
 impl PhaseCounts {
-    /// Changes whether a connection stalls, or is apart.
+    /// Changes whether a connection is stalled or at a bad host, and counts that.
     pub(crate) fn update(&mut self, connection: &mut Connection, change: impl FnOnce(&mut Connection)) {
         let of = |one: &Connection| (u32::from(one.is_stalled && !one.is_at_bad_host), u32::from(one.is_at_bad_host));
         let (stalled, was_apart) = of(connection);
@@ -205,12 +205,12 @@ impl PhaseCounts {
         self.greeted() + self.opening
     }
 
-    /// Greeted and not over.
+    /// Returns how many are greeted and not over.
     pub(crate) const fn greeted(&self) -> u32 {
         self.staying() + self.closing
     }
 
-    /// Greeted, and not told to close.
+    /// Returns how many are greeted and not told to close.
     pub(crate) const fn staying(&self) -> u32 {
         self.awake + self.busy + self.idle
     }
@@ -221,7 +221,7 @@ impl PhaseCounts {
 struct BudgetUse {
     all: usize,
     closing: usize,
-    /// Idle ones without a job in flight.
+    /// Idle connections without a job in flight.
     idle_connections: IdleConnections,
 }
 
@@ -232,12 +232,13 @@ pub(crate) struct ConnectionPool {
     slow: BudgetUse,
     silent: BudgetUse,
     extra: BudgetUse,
-    /// Silent ones that lag, longest first; those whose peer may have a cancellable_whole message behind all others.
+    /// Silent connections that lag, longest first; those whose peer may have a whole message come last.
     silent_lagging: BTreeMap<(bool, u64), ConnectionId>,
-    /// Those that lag and were not called off, longest first; apart those whose peer may have a cancellable_whole message.
+    /// Lagging connections that can be cancelled, longest first; those whose peer may have a whole message are kept
+    /// apart.
     cancellable: BTreeMap<u64, ConnectionId>,
     cancellable_whole: BTreeMap<u64, ConnectionId>,
-    /// Those of them that have got their last job: told to close, and not about to.
+    /// How many of them are closing and have their last job.
     closing_lagging: usize,
     next: u64,
     next_number: u64,
@@ -248,12 +249,12 @@ impl ConnectionPool {
         self.connections.len()
     }
 
-    /// All that `connections_max` is about: those that are not silent.
+    /// Returns how many connections count in `connections_max`: all but silent ones.
     pub(crate) fn counted(&self) -> usize {
         self.len() - self.silent.all
     }
 
-    /// The jobs of all connections.
+    /// Returns the jobs of all connections.
     pub(crate) fn in_flight_jobs(&self) -> impl Iterator<Item = &InFlightJob> {
         self.connections.values().flat_map(|connection| &connection.in_flight)
     }
@@ -262,17 +263,17 @@ impl ConnectionPool {
         self.use_of(lane).all
     }
 
-    /// Connections of a lane that were told to close and are not over.
+    /// Returns how many connections of a lane are closing.
     pub(crate) fn closing(&self, lane: Lane) -> usize {
         self.use_of(lane).closing
     }
 
-    /// All of those that were told to close.
+    /// Returns how many connections are closing, silent ones excluded.
     pub(crate) fn all_closing(&self) -> usize {
         self.fast.closing + self.slow.closing + self.extra.closing
     }
 
-    /// Those whose end can be waited for.
+    /// Returns how many of them will end soon.
     pub(crate) fn all_ending(&self) -> usize {
         self.all_closing() - self.closing_lagging
     }
@@ -281,13 +282,13 @@ impl ConnectionPool {
         !self.is_full(lane, budget) && self.counted() < budget.all
     }
 
-    /// Whether a lane has all the connections it may have.
+    /// Returns whether a lane has all the connections that it may have.
     pub(crate) fn is_full(&self, lane: Lane, budget: &ConnectionBudget) -> bool {
         self.count(lane) >= budget.of(lane)
     }
 
-    /// The lane in which a connection to a site of `lane` would count; `None`: there is no number. A probe that finds the fast lane
-    /// full has a number of the slow lane, if there is one: what is dead is not to cost those that are alive a connection.
+    /// Returns the lane in which a new connection to a site of `lane` counts; `None`: there is no place. If the fast
+    /// lane is full its probes may use the slow lane, so that dead sites cost live ones no place.
     pub(crate) fn lane_for(&self, lane: Lane, is_probe: bool, budget: &ConnectionBudget) -> Option<Lane> {
         let lends = is_probe && self.is_full(Lane::Fast, budget);
         [Some(lane), lends.then_some(Lane::Slow)].into_iter().flatten().find(|lane| self.may_open(*lane, budget))
@@ -301,24 +302,24 @@ impl ConnectionPool {
         self.connections.get_mut(&id)
     }
 
-    /// The connection of a lane that has been idle for longest.
+    /// Returns the connection of a lane that is idle for longest.
     pub(crate) fn longest_idle(&self, lane: Lane) -> Option<ConnectionId> {
         self.use_of(lane).idle_connections.next_to_close()
     }
 
-    /// Some connection that is idle, of whatever kind.
+    /// Returns an idle connection of any kind.
     pub(crate) fn any_idle(&self) -> Option<ConnectionId> {
         [&self.extra, &self.slow, &self.fast].into_iter().find_map(|used| used.idle_connections.next_to_close())
     }
 
-    /// ConnectionEnds the rests of idle connections that are over.
+    /// Ends the lingering of connections whose time is over.
     pub(crate) fn end_lingering(&mut self, now: Duration) {
         [&mut self.extra, &mut self.slow, &mut self.fast]
             .into_iter()
             .for_each(|used| used.idle_connections.end_lingering(now));
     }
 
-    /// When the next of them is over.
+    /// Returns when the next lingering ends.
     pub(crate) fn next_linger_end(&self) -> Option<Duration> {
         [&self.extra, &self.slow, &self.fast]
             .into_iter()
@@ -326,8 +327,8 @@ impl ConnectionPool {
             .min()
     }
 
-    /// Takes the one that has lagged for longest off the list of those that lag. One whose peer may have a cancellable_whole message only
-    /// if those have more than half of `all` places.
+    /// Removes and returns the connection that lagged longest. One whose peer may have a whole message is returned only
+    /// while these hold more than half of `all` places.
     pub(crate) fn cancel_lagging(&mut self, all: usize) -> Option<ConnectionId> {
         let is_too_many = self.cancellable_whole.len() > (all / 2).max(1);
         let (_, id) = match self.cancellable.pop_first() {
@@ -381,7 +382,7 @@ impl ConnectionPool {
         id
     }
 
-    /// Brings a connection into another phase. `idle` is its site's stack of idle ones.
+    /// Moves a connection to another phase. `idle` is the stack of idle connections of its site.
     pub(crate) fn set_phase(
         &mut self,
         id: ConnectionId,
@@ -415,7 +416,7 @@ impl ConnectionPool {
         self.update_idle(id);
     }
 
-    /// Puts a connection among those that may be closed for others, or takes it out.
+    /// Adds a connection to the idle ones of its kind, or removes it.
     pub(crate) fn update_idle(&mut self, id: ConnectionId) {
         let number = self.next_number;
         let Some(connection) = self.connections.get_mut(&id) else { return };
@@ -435,17 +436,17 @@ impl ConnectionPool {
         }
     }
 
-    /// The first job of a connection has been cancellable_whole for a while and has no answer, or has one now.
+    /// Records whether the first job of a connection is whole at the server without a reply.
     pub(crate) fn set_stalled(&mut self, id: ConnectionId, stalls: bool, counts: &mut PhaseCounts) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         counts.update(connection, |connection| connection.is_stalled = stalls);
     }
 
-    /// A connection waits for longer than the fast lane allows: its number there is free.
+    /// Records that a connection waits longer than the fast lane allows: its place there is free.
     pub(crate) fn set_lagging(&mut self, id: ConnectionId, lag: Lag, budget: &ConnectionBudget) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let has_lagged = std::mem::replace(&mut connection.has_lagged, true);
-        // One that was called off ends, unless it is the answer to a cancellable_whole message that it waits for.
+        // A cancelled connection ends, unless it waits for the reply to a whole message.
         if connection.budget_kind == BudgetKind::Slow || has_lagged && !lag.is_whole {
             return;
         }
@@ -454,7 +455,7 @@ impl ConnectionPool {
             && lag.is_whole
             && self.silent.all < budget.silent
         {
-            // There was no room when it fell silent.
+            // There was no room when it became silent.
             self.move_to(id, BudgetKind::Silent);
         }
         let Some(connection) = self.connections.get_mut(&id) else { return };
@@ -471,7 +472,7 @@ impl ConnectionPool {
         self.make_cancellable(id, number, lag.is_whole);
     }
 
-    /// One that lags counts among all, at this number among those that can be called off.
+    /// Counts a lagging connection in `connections_max`, with this number among those that can be cancelled.
     fn make_cancellable(&mut self, id: ConnectionId, number: u64, is_whole: bool) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if connection.cancel_number.replace(number).is_none() {
@@ -483,8 +484,8 @@ impl ConnectionPool {
         self.move_to(id, BudgetKind::Extra);
     }
 
-    /// The peer of a connection says nothing: its number in the fast lane is free, if there is room for one more of those, or one
-    /// that lags gives way, which counts among all again.
+    /// Records that the peer of a connection is silent. Its place in the fast lane is free if there is room for one
+    /// more silent connection, or if one that lags can be moved back to `connections_max`.
     pub(crate) fn set_silent(&mut self, id: ConnectionId, budget: &ConnectionBudget) {
         let Some(found) = self.connections.get_mut(&id) else { return };
         found.is_silent = true;
@@ -500,7 +501,7 @@ impl ConnectionPool {
         }
     }
 
-    /// A job of a connection was answered. Says whether it lagged; now it does not.
+    /// Records that a job of a connection was answered. Returns whether it lagged.
     pub(crate) fn end_lag(&mut self, id: ConnectionId, budget: &ConnectionBudget) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return false };
         let lagged = std::mem::take(&mut connection.has_lagged);
@@ -517,7 +518,7 @@ impl ConnectionPool {
         lagged
     }
 
-    /// PhaseCounts a connection in the fast lane, if there is a number.
+    /// Moves a connection to the fast lane, if there is a place.
     pub(crate) fn move_to_fast(&mut self, id: ConnectionId, budget: &ConnectionBudget) {
         let is_other = self.connections.get(&id).is_some_and(|found| {
             !matches!(found.budget_kind, BudgetKind::Fast | BudgetKind::Silent) && found.cancel_number.is_none()
@@ -527,8 +528,8 @@ impl ConnectionPool {
         }
     }
 
-    /// A connection that was silent is of a lane again, if that has a number; one that is slow may be beside its lane while others need
-    /// none of all places.
+    /// Moves a connection that was silent to a lane, if there is a place. A slow one may count beside its lane while
+    /// `connections_max` has room.
     pub(crate) fn return_to_lane(&mut self, id: ConnectionId, lane: Lane, budget: &ConnectionBudget) {
         if self.may_open(lane, budget) {
             self.move_to(id, BudgetKind::of(lane));

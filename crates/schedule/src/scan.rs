@@ -1,20 +1,21 @@
-//! Reading the spool's list of a destination page by page, and what each entry calls for.
+//! Reads the spool's list of a destination page by page, and decides what each entry needs.
 //!
-//! A scan begins at the start of the list. It takes eligible entries into memory while there is room, pauses while there
-//! is none, and checks the age of every entry it passes. Entries that are active are stepped over, so a list that shifts
-//! between two pages, or begins again, does no harm.
+//! A scan starts at the beginning of the list. It enqueues eligible entries while there is room, pauses while there is
+//! none, and checks the age of every entry that it passes. It skips active entries, so a list that shifts between two
+//! pages, or starts again, does no harm.
 //!
-//! An entry whose time has come is tried before it is called overdue, unless the destination is down, or the time comes while there is no
-//! room (`ages`): a server that was off for a week tries everything once more before anybody is told that it failed.
+//! An overdue entry is tried before a notice is sent, unless the destination is down, or the time comes while there is
+//! no room (`delay_notices`): a server that was off for a week tries everything once before any sender gets a failure.
 //!
-//! While there is no room and a time has come, or may have, a scan *looks*: it takes nothing, and the scan that paused begins anew
-//! behind it. A scan for work leaves the known time at which the list is to be looked through as it is, so that each of them needs no look.
+//! While there is no room and a notice may be due, a *notice-only* scan takes nothing, and the paused scan starts anew
+//! after it. A scan for work keeps `scan_at`, the known time of the next notice, so that not each of them needs a
+//! notice-only scan.
 //!
-//! While a destination or its site is down a scan takes nothing but, when the back-off is over, one job as a probe. The
-//! members of a site share its room in turns, a page each, and one of them at a time looks for the probe. What was lost without an
-//! answer is one only where there is nothing else: that which was so longest ago. It reads no further
-//! than to the first that will do: a scan over the whole list has found when the first of it is too old, what came later says
-//! so itself, and only where neither is so ([`Destination::unseen`]) the whole list is read once more.
+//! While a destination or its site is down a scan takes only one job, the probe, after the back-off. The destinations
+//! of a site use its room in turns, a page each, and one of them at a time looks for the probe. Marked recipients
+//! (`suspect_queue`) are probed only if there is nothing else, the oldest mark first. A scan for the probe ends at the
+//! first suitable entry. The ages of the rest are covered by earlier scans of the whole list and by later arrivals;
+//! where they are not (`Destination::has_unchecked`), the whole list is read once more.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,26 +30,26 @@ use crate::scan_state::{MessageActions, QueueScan, ScanRoom};
 use crate::settings::{ASK_DEADLINE_AFTER, ATTEMPT_TIME, NOTICE_RETRY, OVERDUE_MAX, READY_UNGREETED, Settings};
 use crate::site::Site;
 
-/// Entries of one page at most.
+/// Maximum number of entries of a page.
 const PAGE: usize = 1_024;
-/// And at least: most of a list may be not due. What a page has above the room is read again.
+/// Minimum number: most entries may not be due. Entries beyond the room are read again.
 const PAGE_MIN: usize = 128;
-/// The first page of a scan that looks for a probe, which is most often the first entry; each further one is twice as long.
+/// First page of a scan for a probe, which mostly takes the first entry. Each further page is twice as long.
 const PAGE_PROBE: usize = 8;
-/// Rest after a scan before the clock may begin another: due deadlines scatter, and one scan shall serve many of them.
+/// Pause after a scan before the clock starts another: due times scatter, and one scan has to serve many of them.
 const SCAN_PAUSE: Duration = Duration::from_secs(1);
-/// And so much for each entry that was read.
+/// Addition for each entry that was read.
 const SCAN_PAUSE_PER_ENTRY: Duration = Duration::from_micros(50);
-/// Rest after a scan that looks: it is for deadlines alone, of which none is to be kept by the second.
+/// Pause after a notice-only scan: notices need not be exact to the second.
 const NOTICE_SCAN_PAUSE: Duration = Duration::from_secs(10);
-/// How long what became due behind a scan waits for it.
+/// How long entries behind a scan may be overdue before it starts anew.
 const OVERTAKEN_MAX: Duration = Duration::from_secs(30);
-/// Rest before a scan for more work, for each entry that was read: a list of entries that are not due must not be read
+/// Pause before a scan for more work, for each entry that was read: a list of entries that are not due must not be read
 /// over and over for the few behind them.
 const REFILL_PAUSE_PER_ENTRY: Duration = Duration::from_micros(1);
 
 impl Destination {
-    /// What a scan may take now.
+    /// Returns what a scan may take now.
     pub(crate) fn scan_room(&self, site: Option<&Site>, settings: &Settings, now: Duration) -> ScanRoom {
         if let Some(down) = &self.down {
             let work_from = (self.ready() == 0 && self.resolve_state == ResolveState::Idle).then_some(down.until);
@@ -68,13 +69,13 @@ impl Destination {
         ScanRoom { down, limit, used, work_from, is_full: used > limit / 2, notices: 0 }
     }
 
-    /// When the next scan begins, if nothing happens before.
+    /// Returns when the next scan starts without an event.
     pub(crate) fn next_scan_at(&self, room: &ScanRoom) -> Option<Duration> {
         if self.is_loading {
             return None;
         }
         if let Some(scan) = &self.scan {
-            // One for work pauses: what it has not read may be older than it should be.
+            // A scan for work pauses: entries behind it may be overdue.
             let known = [scan.kept_scan_at, self.scan_at].into_iter().flatten().min();
             let look = if scan.keeps_scan_at && !self.has_unchecked { known } else { Some(Duration::ZERO) };
             let may_look = room.is_full && !scan.is_notice_only && self.overdue_pending < OVERDUE_MAX;
@@ -87,20 +88,20 @@ impl Destination {
         [by_clock, for_work].into_iter().flatten().min()
     }
 
-    /// When a scan is wanted that will have to wait for room at the site.
+    /// Returns when a scan is wanted that has to wait for room at the site.
     pub(crate) fn blocked_scan_at(&self, room: &ScanRoom) -> Option<Duration> {
         let is_blocked = room.down.is_none() && room.work_from.is_none() && !room.is_full;
         self.scan_at.filter(|_| is_blocked && self.scan.is_none() && !self.is_loading)
     }
 
-    /// Whether a scan is wanted that has to wait for room at the site.
+    /// Returns whether a scan waits for room at the site.
     pub(crate) fn waits_for_room(&self, room: &ScanRoom, now: Duration) -> bool {
         let is_blocked = !self.is_loading && room.work_from.is_none();
         let is_paused = self.scan.is_some() && room.down.is_none();
         is_blocked && (is_paused || self.more || room.down.is_none() && self.scan_at.is_some_and(|at| at <= now))
     }
 
-    /// Gives the page to read now: behind which entry, and how many.
+    /// Returns the page to read now: the entry to start after, and the maximum number of entries.
     pub(crate) fn next_page(&mut self, room: &ScanRoom, now: Duration) -> Option<(Option<QueueEntry>, usize)> {
         if self.next_scan_at(room).is_some_and(|at| at <= now) {
             let is_known = !self.has_unchecked && self.scan_at.is_none_or(|at| at > now);
@@ -126,7 +127,7 @@ impl Destination {
             && room.down.is_none()
             && self.scan.as_ref().is_some_and(|scan| scan.is_notice_only)
         {
-            // It waits for senders to be told, and the site for mail.
+            // The scan waits for notices, while the site waits for mail.
             self.scan = None;
             (self.more, self.has_unchecked, self.scan_not_before) = (true, true, now + NOTICE_SCAN_PAUSE);
             return self.next_page(room, now);
@@ -139,7 +140,7 @@ impl Destination {
             Some(_) if scan.is_probe => (scan.entries_read as usize).max(PAGE_PROBE),
             Some(_) => PAGE,
         };
-        // A scan for work at a site that is up leaves to others what is to be told.
+        // A scan for work at a site that is up skips notices without room.
         if self.is_loading || has_many_notices && (scan.is_notice_only || room.down.is_some()) {
             return None;
         }
@@ -149,7 +150,7 @@ impl Destination {
         Some((after, limit.min(PAGE)))
     }
 
-    /// Takes the answer to a page. `line`: where its jobs go; they wait here if it has no site.
+    /// Takes a page. Its jobs go to `ready_queue`, or wait here if there is no site.
     pub(crate) fn accept_page(
         &mut self,
         (entries, is_end): (&[QueueEntry], bool),
@@ -162,12 +163,12 @@ impl Destination {
         let is_answer = std::mem::replace(&mut self.is_loading, false);
         let ended = std::mem::take(&mut self.ended);
         let Some(mut scan) = self.scan.take().filter(|_| is_answer) else { return };
-        // It may be up by now, and then this is a scan as others.
+        // The site may be up by now: then this is a normal scan.
         scan.is_probe &= room.down.is_some();
         if scan.is_notice_only {
             room.limit = 0;
         } else if room.down.is_none() {
-            // It does not wait until senders are told.
+            // A scan for work does not wait for notices.
             room.notices = room.notices.min(OVERDUE_MAX.saturating_sub(self.overdue_pending));
         }
         let is_last = is_end || entries.is_empty();
@@ -205,7 +206,7 @@ impl Destination {
             room.used += self.enqueue_suspect(&mut scan, ready_queue, settings, now);
         }
         if scan.is_probe && entries.is_empty() && scan.entries_read == 0 && self.scan_at.is_some() {
-            // Nobody waits any more whose age was to be looked at. What came meanwhile is seen by a scan over all.
+            // No entry is left whose age was to be checked. A full scan finds what arrived meanwhile.
             self.scan_by(now);
         }
         if scan.is_probe && room.used >= room.limit {
@@ -213,7 +214,7 @@ impl Destination {
             return;
         }
         if !is_last || used < whole.len() {
-            // What became due behind it is not to wait until a list that grows as fast as it is read has an end.
+            // Overdue entries behind the scan must not wait for the end of a list that grows as fast as it is read.
             if scan.next.is_none_or(|next| now < next.saturating_add(OVERTAKEN_MAX)) {
                 self.scan = Some(scan);
                 return;
@@ -231,8 +232,8 @@ impl Destination {
         }
     }
 
-    /// Leaves what is told of a message of which something ended since: another scan is to take it, and until then it is known when
-    /// to look at it.
+    /// Skips a message of which a job ended while the page was read: the entries may be old. Another scan takes it, and
+    /// `scan_at` covers it until then.
     fn skip_changed(&mut self, group: &[QueueEntry], scan: &mut QueueScan, settings: &Settings, now: Duration) {
         self.more = true;
         for entry in group {
@@ -250,7 +251,7 @@ impl Destination {
         }
     }
 
-    /// Judges the entries of one message.
+    /// Decides what the entries of one message need.
     fn classify(
         &mut self,
         group: &[QueueEntry],
@@ -263,7 +264,7 @@ impl Destination {
         for entry in group {
             let is_untimed = entry.timed && !self.knows_deadline(entry);
             if self.active.contains(entry.message, entry.recipient) {
-                // At a site that is up it is asked for in line.
+                // At a site that is up `check_ready` asks for it.
                 self.has_unchecked |= is_untimed && room.down.is_some();
                 actions_for.without_deadline.extend((is_untimed && room.down.is_none()).then_some(entry.recipient));
                 continue;
@@ -296,7 +297,7 @@ impl Destination {
             if room.used + actions_for.parts_with(&notice) < room.limit {
                 actions_for.add_due(notice, entry.recipient);
                 if room.down.is_some() {
-                    // It may be set suspect, and not be the one that is tried.
+                    // It may be set aside as a suspect, and not become the probe.
                     self.scan_at_covers_due = true;
                     scan.check_by(self.next_check(entry.message, Duration::MAX, entry.warned, settings, now));
                 }
@@ -323,7 +324,7 @@ impl Destination {
         }
     }
 
-    /// What the sender is to be told of an entry that cannot be tried now, by its age.
+    /// Returns the notice for an entry that cannot be tried now, by its age.
     fn overdue_kind(
         &self,
         entry: &QueueEntry,
@@ -333,7 +334,7 @@ impl Destination {
         now: Duration,
     ) -> Option<Overdue> {
         let age = now.saturating_sub(Duration::from_micros(entry.message.unix_us()));
-        // Nobody has tried it, and it is for later: it was given that time when it came, and grows no older before.
+        // A message that was scheduled for later does not age before that time.
         let is_ahead = due > now && entry.attempts == 0;
         if is_ahead || self.is_age_exempt(entry.message, now) || due <= now && !is_down {
             None
@@ -344,7 +345,8 @@ impl Destination {
         }
     }
 
-    /// Leaves an entry that is not due, or waits for the probe (`due` is [`Duration::MAX`]): only its age can come before.
+    /// Leaves an entry that is not due, or that waits for the probe (`due` is [`Duration::MAX`]): the next event is its
+    /// age.
     #[expect(clippy::too_many_arguments, reason = "all of it is known of one entry")]
     fn leave_for_later(
         &mut self,
@@ -364,7 +366,7 @@ impl Destination {
         } else {
             self.has_unchecked = true;
         }
-        // At a site that is up it is asked for in line.
+        // At a site that is up `check_ready` asks for it.
         if is_untimed && room.down.is_some() {
             if room.notices > 0 {
                 actions_for.ask_deadline.push(entry.recipient);
@@ -375,14 +377,14 @@ impl Destination {
         }
     }
 
-    /// Whether it is known by when an entry is to be delivered, as far as there is room for that.
+    /// Returns whether the deliver-by time of an entry is known, or has no room.
     fn knows_deadline(&self, entry: &QueueEntry) -> bool {
         self.deliver_by
             .as_ref()
             .is_some_and(|deadlines| deadlines.asking_paused() || deadlines.contains(entry.message, entry.recipient))
     }
 
-    /// Not all of the list were asked for their deadlines: the next scan is to see to the rest.
+    /// Has the next scan ask for the deliver-by times that this one could not ask for.
     pub(crate) fn ask_deadlines_again(&mut self, now: Duration) {
         self.has_unchecked = true;
         if let Some(deadlines) = &mut self.deliver_by {
@@ -390,14 +392,14 @@ impl Destination {
         }
     }
 
-    /// Keeps by when recipients that wait in the spool are to be delivered.
+    /// Records the deliver-by time of recipients that wait in the spool.
     pub(crate) fn set_deadline(&mut self, message: QueueId, recipients: &Positions, at: Duration) {
         if let Some(evicted) = self.deliver_by.get_or_insert_default().insert(message, recipients, at) {
             self.scan_by(evicted);
         }
     }
 
-    /// Nobody is told of the age of a message before `until`.
+    /// Exempts a message from age notices until `until`.
     pub(crate) fn set_age_exemption(&mut self, message: QueueId, until: Duration, now: Duration) {
         if until > now {
             self.deliver_by.get_or_insert_default().set_age_exemption(message, until, now);
@@ -406,12 +408,12 @@ impl Destination {
         }
     }
 
-    /// Whether it is known that nobody is told of the age of a message now.
+    /// Returns whether a message is exempt from age notices now.
     pub(crate) fn is_age_exempt(&self, message: QueueId, now: Duration) -> bool {
         self.deliver_by.as_ref().is_some_and(|deadlines| deadlines.active_age_exemption(message, now).is_some())
     }
 
-    /// Puts what `sort` found to be due in line. Says how many jobs that makes.
+    /// Enqueues the due recipients that `classify` found. Returns the number of jobs.
     fn enqueue_due(
         &mut self,
         message: QueueId,
@@ -432,7 +434,7 @@ impl Destination {
         formed
     }
 
-    /// Puts what was set suspect in line, as the only one to try. Says how many jobs that makes.
+    /// Enqueues the suspect as the probe. Returns the number of jobs.
     fn enqueue_suspect(
         &mut self,
         scan: &mut QueueScan,
@@ -448,7 +450,7 @@ impl Destination {
         self.enqueue(suspect.message, recipients, suspect.class, (suspect.notice, false), ready_queue, settings, now)
     }
 
-    /// Has senders told of what `sort` found to be overdue. Says how many actions that makes.
+    /// Emits the `Overdue` actions that `classify` found. Returns their number.
     fn emit_notices(
         &mut self,
         message: QueueId,
@@ -478,7 +480,7 @@ impl Destination {
     }
 }
 
-/// A page without its last message, of which the next page may have more; a page of one message as it is.
+/// Returns a page without its last message, which may continue on the next page. Keeps a page of one message.
 fn without_last_group(entries: &[QueueEntry]) -> &[QueueEntry] {
     let message = entries.last().map(|last| last.message);
     let start = entries.iter().rposition(|entry| Some(entry.message) != message).map_or(entries.len(), |at| at + 1);

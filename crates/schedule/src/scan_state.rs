@@ -9,45 +9,45 @@ use crate::part::NoticeState;
 use crate::settings::{NOTICE_RETRY, PART_MAX};
 use crate::suspect_queue::{Rank, SuspectQueue};
 
-/// What a scan may take, as destination and site are now.
+/// What a scan may take now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScanRoom {
-    /// Nothing can be tried before: the hosts are not known, or do not answer.
+    /// Nothing can be tried before this time: the hosts are unknown or do not answer.
     pub(crate) down: Option<Duration>,
-    /// Jobs from walks that may be in memory, and that are.
+    /// Limit of jobs from scans in memory, and their present number.
     pub(crate) limit: usize,
     pub(crate) used: usize,
-    /// From when on it may look for work; `None`: something else is to happen before.
+    /// When it may look for work; `None`: only after an event.
     pub(crate) work_from: Option<Duration>,
-    /// That is that jobs leave memory.
+    /// That event is that jobs leave memory.
     pub(crate) is_full: bool,
-    /// `Overdue` actions there may be more.
+    /// How many more `Overdue` actions are allowed.
     pub(crate) notices: usize,
 }
 
 /// A scan in progress.
 #[derive(Debug, Default)]
 pub(crate) struct QueueScan {
-    /// The last entry that was seen.
+    /// The last entry that was read.
     pub(crate) last: Option<QueueEntry>,
-    /// The last entry that was seen and left as it is. It stays in the list when all after it have gone.
+    /// The last entry that was read and left in the list. It remains when the active ones before it are gone.
     pub(crate) anchor: Option<QueueEntry>,
     pub(crate) entries_read: u32,
-    /// It looks for one job to try, and not at the age of what it passes, which is known.
+    /// It looks for the probe. It skips the ages of entries, which are known.
     pub(crate) is_probe: bool,
-    /// It looks at the age of what it passes, and takes nothing.
+    /// It only checks ages, and takes nothing.
     pub(crate) is_notice_only: bool,
-    /// It is for work: `look_at` stands for all that it has not read.
+    /// It is for work: `scan_at` covers all entries that it has not read.
     pub(crate) keeps_scan_at: bool,
-    /// That is so for this time as well: the scan has taken it, and needs it no more at its end.
+    /// The value of `scan_at` at its start, which covers the entries until it ends.
     pub(crate) kept_scan_at: Option<Duration>,
-    /// When the first of the entries that were left is to be looked at.
+    /// When the first of the entries that it left needs attention.
     pub(crate) next: Option<Duration>,
-    /// What is tried if nothing better is found.
+    /// The probe if nothing better is found.
     pub(crate) suspect: Option<Box<SuspectProbe>>,
 }
 
-/// Recipients that were lost before without an answer.
+/// Marked recipients that may become the probe.
 #[derive(Debug)]
 pub(crate) struct SuspectProbe {
     pub(crate) rank: Rank,
@@ -57,22 +57,22 @@ pub(crate) struct SuspectProbe {
     pub(crate) notice: NoticeState,
 }
 
-/// What is to be done with the entries of one message.
+/// What the entries of one message need.
 #[derive(Default)]
 pub(crate) struct MessageActions {
-    /// Those together that have waited alike.
+    /// Due recipients, grouped by equal notice state.
     pub(crate) due: Vec<(NoticeState, Vec<u32>)>,
     pub(crate) class: Class,
     pub(crate) give_up: Vec<u32>,
     pub(crate) warn: Vec<u32>,
     pub(crate) ask_deadline: Vec<u32>,
     pub(crate) owed: Vec<u32>,
-    /// Those in line, or in flight, whose time is not known.
+    /// Active recipients with an unknown deliver-by time.
     pub(crate) without_deadline: Vec<u32>,
 }
 
 impl MessageActions {
-    /// Jobs that are full, or closed by those of others, if one more recipient comes that has waited so.
+    /// Returns how many jobs are complete if one more recipient with this notice state is added.
     pub(crate) fn parts_with(&self, notice: &NoticeState) -> usize {
         let full: usize = self.due.iter().map(|(_, recipients)| recipients.len() / PART_MAX).sum();
         let is_there = self.due.iter().any(|(other, _)| other == notice);
@@ -86,7 +86,7 @@ impl MessageActions {
         }
     }
 
-    /// Has the sender of a recipient told, if there is room for that; else it is looked at again.
+    /// Adds a notice for a recipient, or has it checked again if there is no room.
     pub(crate) fn add_notice(
         &mut self,
         kind: Overdue,
@@ -106,8 +106,8 @@ impl MessageActions {
 }
 
 impl QueueScan {
-    /// Leaves those that were lost before to a time at which there is nothing else, but for the first of them. Says whether there
-    /// were some.
+    /// Removes marked recipients from the due ones, and keeps the first of them as a possible probe. Returns whether
+    /// there were any.
     pub(crate) fn set_suspects_aside(
         &mut self,
         message: QueueId,
@@ -137,7 +137,7 @@ impl QueueScan {
         has_some
     }
 
-    /// Has an entry that was left looked at by then.
+    /// Has an entry that was left checked at `at` or earlier.
     pub(crate) fn check_by(&mut self, at: Duration) {
         self.next = Some(self.next.map_or(at, |next| next.min(at)));
     }

@@ -1,7 +1,8 @@
-//! The calls about mail and about where it goes, and what people see. Those about connections are in `attempts`.
+//! The calls about mail and about where it goes. Those about connections are in `connection_events`, the views in
+//! `inspect`.
 //!
-//! Each call changes a destination or a site and dirty it; `poll` (in `serve`) looks at marked ones in turn until none of
-//! them wants anything. What a call returns are jobs that left memory untried.
+//! Each call changes a destination or a site and adds it to `dirty`. `poll` looks at these until none of them wants
+//! anything. Calls return jobs that left memory untried.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -26,16 +27,16 @@ use crate::site::Site;
 
 /// Decides which message goes to which connection, and when.
 ///
-/// The driver's duties:
-/// - After every call that changes something, call [`poll`](Self::poll) until it gives `None`, and again when
-///   [`wake_at`](Self::wake_at) has come.
-/// - Record in the spool what became of a job *before* [`done`](Self::done) is called, so that no walk finds the old
+/// The duties of the driver:
+/// - After every call that changes something, call [`poll`](Self::poll) until it returns `None`, and again at
+///   [`wake_at`](Self::wake_at).
+/// - Record the result of a job in the spool *before* [`job_done`](Self::job_done), so that no scan finds the old
 ///   state.
-/// - Before a job is tried, drop those of its recipients that the spool no longer has as waiting: an operator may have
-///   held or deleted them meanwhile, or a walk may have delivered a message before [`add`](Self::add) told of it.
+/// - Before a job is tried, drop the recipients that the spool no longer lists as waiting: an operator may have held or
+///   deleted them, or a scan may have delivered the message before [`add`](Self::add).
 #[derive(Debug)]
 pub struct Scheduler {
-    /// As they were given; `settings` has the share of a destination as `ready_max`.
+    /// The settings as given; in `settings`, `ready_max` is the quota of one destination.
     configured: Settings,
     pub(crate) settings: Settings,
     pub(crate) budget: ConnectionBudget,
@@ -44,32 +45,32 @@ pub struct Scheduler {
     pub(crate) names: NameIndex<DestinationId>,
     pub(crate) sites: ById<SiteId, Site>,
     pub(crate) site_names: NameIndex<SiteId>,
-    /// What `poll` is to look at.
+    /// What `poll` has to look at.
     pub(crate) dirty: DirtyQueue,
-    /// Sites that want a connection the budget does not have.
+    /// Sites that wait for a connection.
     pub(crate) wait_queue: ConnectionWaitQueue,
-    /// Connections of the fast lane that are opening.
+    /// Opening connections of the fast lane.
     pub(crate) greeting_timer: GreetingTimer,
-    /// Whether the machine keeps up.
+    /// Whether this machine is overloaded.
     pub(crate) overload: Overload,
-    /// Destinations to be asked about, pressing ones first.
+    /// Destinations that wait for a look-up; urgent ones go first.
     pub(crate) urgent_resolves: VecDeque<DestinationId>,
     pub(crate) normal_resolves: VecDeque<DestinationId>,
-    /// `Resolve` actions that were not answered.
+    /// `Resolve` actions without an answer.
     pub(crate) resolves_pending: usize,
-    /// `Overdue` actions that were not answered.
+    /// `Overdue` actions without an answer.
     pub(crate) overdue_pending: usize,
     pub(crate) timers: BTreeSet<(Duration, TimerKey)>,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) chance: Chance,
     next_destination: u64,
     next_site: u64,
-    /// PhaseCounts what may change a window: openings, takings and cuts. Says what was before what.
+    /// Counts the events that may change a window (openings, starts of jobs, cuts), to tell which came first.
     pub(crate) step: u64,
 }
 
 impl Scheduler {
-    /// Makes a scheduler that knows of nothing. The `seed` scatters its waits.
+    /// Creates an empty scheduler. The `seed` scatters its waits.
     #[must_use]
     pub fn new(settings: Settings, seed: u64) -> Self {
         Self {
@@ -98,11 +99,11 @@ impl Scheduler {
         }
     }
 
-    /// Puts other limits in force. Connections above them end as they ask for work; lists are looked through again, and
-    /// where the mail of a destination goes is asked again when it has some.
+    /// Replaces the settings. Connections above the limits end when they ask for work. All lists are scanned again, and
+    /// destinations with work are resolved again.
     ///
-    /// If fresh mail no longer waits, call [`restore`](Self::restore) for the destinations of the spool: one whose mail
-    /// all waited for a person is not known here.
+    /// If fresh mail no longer waits for an operator, call [`restore`](Self::restore) for all destinations of the
+    /// spool: the scheduler does not know one whose mail was all held.
     pub fn reconfigure(&mut self, settings: Settings, now: Duration) {
         self.budget = ConnectionBudget::new(settings.connections_max, settings.silent_max);
         self.configured = settings.clone();
@@ -127,7 +128,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes a fresh message that was committed just now.
+    /// Takes a message that was just committed.
     pub fn add(&mut self, destination: &[u8], job: Job, class: Class, now: Duration) -> AddResult {
         if self.settings.hold_fresh {
             return AddResult::SpoolOnly;
@@ -143,7 +144,7 @@ impl Scheduler {
         added
     }
 
-    /// Says that the spool has recipients for a destination, as at the start.
+    /// Records that the spool has recipients for a destination, as after a start.
     pub fn restore(&mut self, destination: &[u8], now: Duration) {
         let id = self.intern(destination, now);
         if let Some(destination) = self.destinations.get_mut(&id) {
@@ -152,10 +153,10 @@ impl Scheduler {
         }
     }
 
-    /// The spool has moved recipients, of whom none is active, from the list of a destination to another's. Call it before anybody
-    /// else tells or resolve_state the scheduler something: a page that was read before shows them still.
+    /// Records that the spool moved recipients from the list of this destination to another one. None of them may be
+    /// active. Call it before any other call to the scheduler: a page that was read earlier still shows them.
     ///
-    /// Their new destination is to be looked at ([`restore`](Self::restore)).
+    /// Call [`restore`](Self::restore) for their new destination.
     pub fn recipients_moved(&mut self, from: &[u8], message: QueueId, recipients: &Positions) {
         let found = self.names.get(from).and_then(|id| self.destinations.get_mut(&id));
         if let Some(destination) = found {
@@ -164,9 +165,10 @@ impl Scheduler {
         }
     }
 
-    /// Answers [`Action::Resolve`]: where the mail of a destination goes. May also be called unasked, to move it.
+    /// Answers [`Action::Resolve`]: assigns a destination to a site. May also be called without that action, to move
+    /// it.
     ///
-    /// Returns the jobs that left memory because that site is down, to be logged as deferred.
+    /// Returns the jobs that left memory because the site is down, to be logged as deferred.
     #[must_use]
     pub fn resolved(&mut self, destination: DestinationId, place: &SiteAssignment<'_>, now: Duration) -> Vec<Job> {
         self.resolve_answered(destination);
@@ -189,7 +191,7 @@ impl Scheduler {
         site.ready_queue.withdrawn += if is_there { 0 } else { found.notices.from_scans };
         found.set_site(id, place.until, now);
         let mut pending = std::mem::take(&mut found.pending);
-        // A site that is down takes one, to see whether it still is.
+        // A site that is down takes one job as its probe.
         let takes = if site.down.is_some() { usize::from(site.may_probe(now)) } else { pending.len() };
         let out: Vec<_> = pending.drain(takes.min(pending.len())..).collect();
         for (message, part) in pending {
@@ -204,11 +206,11 @@ impl Scheduler {
         jobs_of(out, false)
     }
 
-    /// Answers [`Action::Resolve`]: the hosts of a destination cannot be known for now. It is asked again after a
-    /// back-off, which grows with each time that is its own fault, or when [`resolver_is_back`](Self::resolver_recovered); what is in
-    /// flight goes on.
+    /// Answers [`Action::Resolve`]: the hosts of a destination are unknown for now. The destination is resolved again
+    /// after a back-off, which grows with each [`ResolveFailure::Domain`], or after
+    /// [`resolver_recovered`](Self::resolver_recovered). Jobs in flight go on.
     ///
-    /// Returns the jobs that left memory, to be logged as deferred; what the spool says of them stands.
+    /// Returns the jobs that left memory, to be logged as deferred. The spool is unchanged.
     #[must_use]
     pub fn resolve_failed(
         &mut self,
@@ -224,8 +226,7 @@ impl Scheduler {
         self.drop_if_down(destination, now)
     }
 
-    /// Says that our own resolver answers again: destinations that waited for it alone are asked about soon, spread over half a
-    /// minute.
+    /// Records that our own resolver answers again: destinations that waited for it are resolved within half a minute.
     pub fn resolver_recovered(&mut self, now: Duration) {
         for id in self.names.ids() {
             if let Some(destination) = self.destinations.get_mut(&id)
@@ -236,7 +237,7 @@ impl Scheduler {
         }
     }
 
-    /// What waits for the place of a destination leaves memory if its hosts are not known. Returns these jobs.
+    /// Removes the waiting jobs of a destination with unknown hosts from memory, and returns them.
     pub(crate) fn drop_if_down(&mut self, destination: DestinationId, now: Duration) -> Vec<Job> {
         let Some(found) = self.destinations.get_mut(&destination) else { return Vec::new() };
         self.dirty.add_destination(found);
@@ -250,19 +251,20 @@ impl Scheduler {
         jobs_of(out, false)
     }
 
-    /// The name of a destination; `None` once it is forgotten. One with an unanswered action is known.
+    /// Returns the name of a destination; `None` once it is forgotten. One with an unanswered action is known.
     #[must_use]
     pub fn destination_name(&self, destination: DestinationId) -> Option<&Arc<[u8]>> {
         self.destinations.get(&destination).map(|destination| &destination.name)
     }
 
-    /// The key of a site; `None` once it is forgotten. One with connections is known.
+    /// Returns the key of a site; `None` once it is forgotten. One with connections is known.
     #[must_use]
     pub fn site_name(&self, site: SiteId) -> Option<&Arc<[u8]>> {
         self.sites.get(&site).map(|site| &site.name)
     }
 
-    /// Some destination of a site, to look up its hosts: one with work, if there is one. Known while the site is.
+    /// Returns a destination of a site, to look up its hosts: one with work, if there is one. Known as long as the
+    /// site.
     #[must_use]
     pub fn example_destination(&self, site: SiteId) -> Option<&Arc<[u8]>> {
         let site = self.sites.get(&site)?;
@@ -270,7 +272,7 @@ impl Scheduler {
         Some(next.unwrap_or(&site.example))
     }
 
-    /// Answers [`Action::Load`]: entries in the order of the list; `is_end` when there are none behind them.
+    /// Answers [`Action::Load`]: entries in the order of the list. `is_end`: none follow.
     pub fn page_loaded(&mut self, destination: DestinationId, entries: &[QueueEntry], is_end: bool, now: Duration) {
         let Some(destination) = self.destinations.get_mut(&destination) else { return };
         if let Some(id) = destination.scan_site.take()
@@ -292,43 +294,43 @@ impl Scheduler {
         }
     }
 
-    /// Answers [`Action::Overdue`] by age: the sender was told and the spool knows it; or neither, and it will be tried again.
-    /// The list is looked at again at the time `again`: now, or later when he could not be told, or is not to be told before.
-    /// Until then nobody is told of the age of this message.
+    /// Answers [`Action::Overdue`] by age: the sender was told and the spool records it, or neither and it will be
+    /// tried again. `retry_at` is now, or a later time if the sender could not be told or must not be told earlier.
+    /// Until then the age of the message does not count.
     pub fn age_settled(
         &mut self,
         destination: DestinationId,
         message: QueueId,
         recipients: &Positions,
-        again: Duration,
+        retry_at: Duration,
         now: Duration,
     ) {
         self.notice_settled(destination, message, recipients, |destination, site, settings| {
-            destination.set_age_exemption(message, again, now);
-            if !destination.notice_answered(message, recipients, (again, true), site, settings, now) {
-                // It may be due before its age counts. Where there was no room to know that, the walk would ask again.
-                destination.scan_by(if destination.is_age_exempt(message, now) { now } else { again });
+            destination.set_age_exemption(message, retry_at, now);
+            if !destination.notice_answered(message, recipients, (retry_at, true), site, settings, now) {
+                // It may be due before its age counts. Without room for the exemption the scan would ask again.
+                destination.scan_by(if destination.is_age_exempt(message, now) { now } else { retry_at });
             }
         });
     }
 
-    /// Answers [`Overdue::Owed`](crate::Overdue::Owed): the sender was told, or it is to be tried again at the time `again`.
+    /// Answers [`Overdue::Owed`](crate::Overdue::Owed): the report was sent, or is tried again at `retry_at`.
     pub fn report_settled(
         &mut self,
         destination: DestinationId,
         message: QueueId,
         recipients: &Positions,
-        again: Duration,
+        retry_at: Duration,
         now: Duration,
     ) {
         self.notice_settled(destination, message, recipients, |destination, site, settings| {
-            destination.notice_answered(message, recipients, (again, false), site, settings, now);
-            destination.scan_by(again);
+            destination.notice_answered(message, recipients, (retry_at, false), site, settings, now);
+            destination.scan_by(retry_at);
         });
     }
 
-    /// Says by when recipients are to be delivered. If they still wait at that time, and no connection has them,
-    /// [`Action::Overdue`] follows with [`Overdue::ByTime`](crate::Overdue::ByTime).
+    /// Records the deliver-by time of recipients. If they still wait at that time, [`Action::Overdue`] follows with
+    /// [`Overdue::ByTime`](crate::Overdue::ByTime).
     pub fn set_deadline(&mut self, destination: &[u8], message: QueueId, recipients: &Positions, at: Duration) {
         let found = self.names.get(destination).and_then(|id| self.destinations.get_mut(&id));
         if let Some(destination) = found.filter(|_| !self.settings.hold_fresh) {
@@ -337,28 +339,28 @@ impl Scheduler {
         }
     }
 
-    /// Answers [`Overdue::ByTime`](crate::Overdue::ByTime): the recipients are done (`None`), or are to be looked at again at
-    /// this time; [`Duration::MAX`] when no time of theirs is to come.
+    /// Answers [`Overdue::ByTime`](crate::Overdue::ByTime): the recipients are done (`None`), or their deliver-by time
+    /// is this one; [`Duration::MAX`] if they have none.
     pub fn deadline_settled(
         &mut self,
         destination: DestinationId,
         message: QueueId,
         recipients: &Positions,
-        again: Option<Duration>,
+        next: Option<Duration>,
         now: Duration,
     ) {
         self.notice_settled(destination, message, recipients, |destination, site, settings| {
-            if !destination.notice_answered(message, recipients, (now, again.is_some()), site, settings, now) {
-                // Walks stepped over them meanwhile.
+            if !destination.notice_answered(message, recipients, (now, next.is_some()), site, settings, now) {
+                // Scans skipped them meanwhile.
                 destination.more = true;
                 let ages = [false, true].map(|warned| check_time(message, Duration::MAX, warned, settings));
-                if let Some(at) = ages.into_iter().find(|at| *at > now).filter(|_| again.is_some()) {
+                if let Some(at) = ages.into_iter().find(|at| *at > now).filter(|_| next.is_some()) {
                     destination.scan_by(at);
                 }
             }
         });
         let Some(destination) = self.destinations.get_mut(&destination) else { return };
-        match (again, &mut destination.deliver_by) {
+        match (next, &mut destination.deliver_by) {
             (Some(at), _) => destination.set_deadline(message, recipients, at),
             (None, Some(deadlines)) => deadlines.remove(message, recipients),
             (None, None) => {}
@@ -366,7 +368,7 @@ impl Scheduler {
         self.dirty.add_destination(destination);
     }
 
-    /// A sender was told, or is not to be told now: `does` what follows for recipients that are out of everybody's way until then.
+    /// Ends an `Overdue` action: `does` what follows for recipients that are still active because of it.
     fn notice_settled(
         &mut self,
         destination: DestinationId,
@@ -386,10 +388,10 @@ impl Scheduler {
         self.dirty.add_destination(destination);
     }
 
-    /// Forgets the back-off of a destination and its site, or of all that are known, and looks through its list. A connection that is
-    /// not greeted yet is not waited for: another is opened beside it.
+    /// Clears the back-off of one destination and its site, or of all, and scans its list. Ignores connections that are
+    /// not greeted: another one opens beside them.
     ///
-    /// Due times stand: to have a recipient tried before its time, record an earlier one in the spool first.
+    /// Due times stay: to have a recipient tried early, record an earlier due time in the spool first.
     pub fn retry_now(&mut self, destination: Option<&[u8]>, now: Duration) {
         let ids: Vec<DestinationId> = match destination {
             Some(name) => vec![self.intern(name, now)],
@@ -423,7 +425,7 @@ impl Scheduler {
         id
     }
 
-    /// There are more destinations or fewer: each has its share of the memory.
+    /// Adjusts the quota of each destination to their number.
     pub(crate) fn update_ready_quota(&mut self) {
         self.settings.ready_max = self.configured.ready_quota(self.destinations.len());
     }
@@ -440,7 +442,7 @@ impl Scheduler {
         id
     }
 
-    /// A question where mail goes was answered.
+    /// Ends a look-up of a destination.
     fn resolve_answered(&mut self, id: DestinationId) {
         if let Some(destination) = self.destinations.get_mut(&id)
             && std::mem::replace(&mut destination.resolve_state, ResolveState::Idle) == ResolveState::Pending
@@ -449,7 +451,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes a destination and its jobs away from its site.
+    /// Removes a destination and its jobs from its site.
     pub(crate) fn leave_site(&mut self, id: DestinationId) {
         let Some(destination) = self.destinations.get_mut(&id) else { return };
         let Some(site) = destination.site_in(&mut self.sites) else { return };
@@ -467,7 +469,7 @@ impl Scheduler {
     }
 }
 
-/// One job for the parts of each message.
+/// Builds one job for the parts of each message.
 pub(crate) fn jobs_of(parts: Vec<(QueueId, Part)>, probe: bool) -> Vec<Job> {
     let mut jobs: Vec<Job> = Vec::with_capacity(parts.len());
     for together in parts.chunk_by(|one, next| one.0 == next.0) {

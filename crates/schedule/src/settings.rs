@@ -1,66 +1,67 @@
-//! Limits of the scheduler, and how long to wait after a failure.
+//! Limits of the scheduler, and the waits after failures.
 
 use std::time::Duration;
 
 use crate::chance::splitmix;
 
-/// Jobs in memory at most while no connection is greeted: after a start with a full spool many destinations wait at once.
+/// Maximum number of jobs in memory while no connection is greeted: after a start many destinations wait at once.
 pub(crate) const READY_UNGREETED: usize = 64;
-/// `Overdue` actions of a destination that may be unanswered while it walks on.
+/// `Overdue` actions of a destination that may be unanswered while its scan goes on.
 pub(crate) const OVERDUE_MAX: usize = 1_024;
-/// The same of all together: each is a task of the driver. Walks leave what is beyond it.
+/// The same for all destinations: each action is a task of the driver. Scans leave further entries for `NOTICE_RETRY`.
 pub(crate) const OVERDUE_MAX_ALL: usize = 4_096;
-/// And look at it again after this.
+/// Wait before a notice without room is tried again.
 pub(crate) const NOTICE_RETRY: Duration = Duration::from_secs(10);
-/// Recipients of one part in memory at most. A transaction may have more, or fewer, by the limits of the site.
+/// Maximum number of recipients of one part in memory. A transaction may have more or fewer, by the limits of the site.
 pub(crate) const PART_MAX: usize = 100;
-/// What is put in line, or back, although its time is over has so long for its attempt.
+/// Time for the attempt of an overdue part that is enqueued or put back.
 pub(crate) const ATTEMPT_TIME: Duration = Duration::from_secs(60);
-/// After so long in line it is asked by when a recipient is to be delivered, if that is not known.
+/// A part that waits for this long asks for its deliver-by time if that is unknown.
 pub(crate) const ASK_DEADLINE_AFTER: Duration = Duration::from_secs(20);
 
-/// The limits. All can be changed while it runs, by [`Scheduler::set`](crate::Scheduler::set).
+/// The limits. [`Scheduler::reconfigure`](crate::Scheduler::reconfigure) changes them at run time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Connections of the whole server, opening ones included, at least one. A tenth of them, at least one, is the slow lane's,
-    /// the rest the fast lane's; if there is only one, the lanes take turns. Those that lag take from the fast lane until it needs them. 1,000.
+    /// Connections of the whole server, opening ones included, at least 1. The slow lane has a tenth of them, at least
+    /// one, and the fast lane the rest; with only one the lanes take turns. 1,000.
     pub connections_max: usize,
-    /// Connections beside these whose peers have said nothing for a while in a transaction: they hold no place of the fast lane,
-    /// into which they come back with an answer. 2,000.
+    /// Connections beside `connections_max` whose peers are silent in a transaction. They hold no place of the fast
+    /// lane and return to it with the reply. 2,000.
     pub silent_max: usize,
-    /// Connections a site may have before anything is known of it; its own limit is [`Limits`](crate::Limits). 5.
+    /// Initial window of a site; its maximum is in [`Limits`](crate::Limits). 5.
     pub window_start: u32,
-    /// Jobs that wait for each connection of a site before one more is opened: half a second of work at a host 30 ms away. 16.
+    /// Jobs that wait for each connection of a site before one more opens: half a second of work at a host 30 ms away.
+    /// 16.
     pub jobs_per_connection: u32,
-    /// How long a job waits before one more connection is opened for it. 0.5 s.
+    /// How long a job waits before one more connection opens for it. 0.5 s.
     pub job_wait_max: Duration,
-    /// How long a connection keeps its place although a site without one waits for it: destinations share what there are of
-    /// connections by time, in turns of this. 5 s.
+    /// How long a connection keeps its place while a site without a connection waits. Sites share connections by time,
+    /// in slices of this length. 5 s.
     pub time_slice: Duration,
-    /// `Resolve` actions that may be unanswered. 256.
+    /// Maximum number of unanswered `Resolve` actions. 256.
     pub resolves_max: usize,
-    /// Jobs in memory that wait for a connection: fresh ones of a destination, and as many more of a site that walks
-    /// found in the spool. 1,024.
+    /// Maximum number of waiting jobs in memory: fresh ones of each destination, and as many from scans of each site.
+    /// 1,024.
     pub ready_max: usize,
-    /// The same of all destinations together: where there are many, the share of each is smaller, but not below 16. 500,000.
+    /// The same for all destinations together: with many of them the share of each shrinks, to at least 16. 500,000.
     pub jobs_max: usize,
-    /// NoticeState after the first failed attempt of a message. 5 minutes.
+    /// Wait after the first failed attempt of a message. 5 minutes.
     pub retry_first: Duration,
-    /// The longest wait between attempts of a message. 1 hour.
+    /// Longest wait between attempts of a message. 1 hour.
     pub retry_max: Duration,
-    /// NoticeState after a site was found unreachable, or the hosts of a destination were not found. 1 minute.
+    /// Wait after the first failure of a site, or of a look-up. 1 minute.
     pub down_first: Duration,
-    /// The longest wait between probes of a site. 1 hour.
+    /// Longest wait between probes of a site. 1 hour.
     pub down_max: Duration,
-    /// Age at which the sender hears of the delay; `None`: never. 4 hours.
+    /// Age at which the sender gets the delay warning; `None`: never. 4 hours.
     pub warn_after: Option<Duration>,
-    /// Age at which a recipient that still waits fails. 5 days.
+    /// Age at which a waiting recipient fails. 5 days.
     pub give_up_after: Duration,
-    /// The pace of a site is learned from what it refuses as too much. True; false is for comparison.
+    /// Whether the pace of a site is learned from its refusals. False only for comparison. True.
     pub learn_pace: bool,
-    /// Nothing goes behind a transaction of a list on its connection. True; false is for comparison.
+    /// Whether nothing is sent behind an unanswered transaction of a list. False only for comparison. True.
     pub isolate_lists: bool,
-    /// Fresh mail waits for a person: entries whose `due_s` is 0 are not eligible. False.
+    /// Whether fresh mail waits for an operator: entries with `due_s` 0 are not eligible. False.
     pub hold_fresh: bool,
 }
 
@@ -91,49 +92,49 @@ impl Default for Settings {
     }
 }
 
-/// What each destination may have in memory however many there are.
+/// Smallest quota of a destination in memory, however many destinations there are.
 const READY_QUOTA_MIN: usize = 16;
 
 impl Settings {
-    /// The share of one of `destinations` in `jobs_max`.
+    /// Returns the quota of one of `destinations` in `jobs_max`.
     pub(crate) fn ready_quota(&self, destinations: usize) -> usize {
         let share = (self.jobs_max / destinations.max(1)).max(READY_QUOTA_MIN);
         self.ready_max.min(share)
     }
 }
 
-/// How long a recipient waits after its `attempts`th attempt failed for now.
+/// Returns how long a recipient waits after the temporary failure of its `attempts`th attempt.
 ///
-/// `retry_first`, doubled with each attempt up to `retry_max`, and up to a quarter more or less by the seed.
-/// Give each message and attempt its own seed, so that what failed together is not tried together.
+/// `retry_first`, doubled with each attempt up to `retry_max`, ± 25 % by the seed. Use one seed per message and
+/// attempt, so that mail that failed together is not tried together.
 #[must_use]
 pub fn retry_after(attempts: u8, settings: &Settings, seed: u64) -> Duration {
     back_off(u32::from(attempts), settings.retry_first, settings.retry_max, seed)
 }
 
-/// `first · 2^(failures − 1)`, at most `max`, ± 25 % by the seed.
+/// Returns `first · 2^(failures − 1)`, at most `max`, ± 25 % by the seed.
 pub(crate) fn back_off(failures: u32, first: Duration, max: Duration, seed: u64) -> Duration {
     let doublings = failures.saturating_sub(1).min(31);
     jitter(first.saturating_mul(1 << doublings).min(max), seed)
 }
 
-/// The moments at which back-offs end: those of many hosts are over together, and one wake-up serves them.
+/// Back-offs end at multiples of this, so that many hosts share one wake-up.
 const BACKOFF_GRID: Duration = Duration::from_millis(250);
 
-/// When a back-off of `wait` is over. A short one keeps its own time but for a sixty-fourth.
+/// Returns when a back-off of `wait` ends: rounded up to the grid, by at most a sixty-fourth of `wait`.
 pub(crate) fn on_grid(now: Duration, wait: Duration) -> Duration {
     let (at, grid) = (now + wait, (wait / 64).min(BACKOFF_GRID).as_nanos().max(1));
     let late = at.as_nanos() % grid;
     if late == 0 { at } else { at + Duration::from_nanos(u64::try_from(grid - late).unwrap_or(0)) }
 }
 
-/// Evenly between nothing and `most`, by the seed.
+/// Returns a duration between zero and `most`, uniform by the seed.
 pub(crate) fn within(most: Duration, seed: u64) -> Duration {
     let share = u32::try_from(splitmix(seed) % 1_000).unwrap_or(0);
     (most / 1_000).saturating_mul(share)
 }
 
-/// Between three and five quarters of `wait`, evenly by the seed.
+/// Returns a duration between three and five quarters of `wait`, uniform by the seed.
 pub(crate) fn jitter(wait: Duration, seed: u64) -> Duration {
     let share = u32::try_from(splitmix(seed) % 501).unwrap_or(250);
     (wait / 1_000).saturating_mul(750 + share)

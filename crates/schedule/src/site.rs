@@ -1,10 +1,10 @@
-//! One site, the next hop of one or many destinations: its health, its window, its lane, and the jobs in its line.
+//! One site, the next hop of one or many destinations: its health, window, lane and ready queue.
 //!
-//! It is *up* until it fails, and then *down* until a connection is greeted. While it is down nothing of it is in memory
-//! but, at the time of the probe, one job. It is *doubted* from its failure until a transaction came to an end, and has
-//! one connection so long. It is in the slow lane from a silence until a job was done in good time.
+//! It is *up* until it fails, and then *down* until a connection is greeted. While it is down its only job in memory is
+//! the probe. It is *doubted* from a failure to the next finished transaction, and has one connection meanwhile. A
+//! silence moves it to the slow lane; a job answered in time moves it back.
 //!
-//! Which destinations it has is known by number only; each of them knows its site. Their walks wait here for room.
+//! Each destination knows its site; the site only counts its destinations. Their scans wait here for room.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,33 +22,35 @@ use crate::settings::{READY_UNGREETED, Settings, back_off, jitter, on_grid};
 use crate::token_bucket::TokenBucket;
 use crate::view::{Health, SiteView};
 
-/// A window of one connection. Windows are counted in fractions, so that each good answer can add its share.
+/// A window of one connection. Windows are fractions, so that each good answer can add its share.
 const ONE: u64 = 1_024;
-/// Pages of destinations of one site that may be unanswered: what they bring shares one room.
+/// Maximum number of pages being read for the destinations of one site: their entries share one room.
 const PAGES_PENDING_MAX: usize = 8;
-/// The first pause of a host that says 421 to a message, or breaks off in it, is so much shorter than that of one that cannot be
-/// reached.
+/// The first back-off of a host that refuses or breaks off a message is shorter by this factor than that of an
+/// unreachable one.
 const REFUSED_DIVISOR: u32 = 8;
-/// Jobs that are logged each time their site goes down; more of them once in so many times `down_first`.
+/// Up to this many jobs are logged each time their site goes down; more of them once in `LOG_ALL_PAUSES` times
+/// `down_first`.
 const LOG_ALL_MAX: usize = 8;
 const LOG_ALL_PAUSES: u32 = 5;
-/// Octets of the reason why nothing goes to a site, and as many for a destination.
+/// Octets of a failure reason that are kept per site and per destination.
 const WHY_OCTETS_MAX: usize = 512;
-/// How much later than its time a site stands in line of which nothing is known.
+/// Expected connect time of an unknown site.
 const UNKNOWN_DELAY: Duration = Duration::from_millis(250);
-/// And at most.
+/// Longest expected connect time.
 const DELAY_MAX: Duration = Duration::from_secs(10);
 
-/// Why nothing goes there, and until when.
+/// Why and until when the site is down.
 #[derive(Debug)]
 pub(crate) struct DownState {
     pub(crate) why: Arc<str>,
     pub(crate) until: Duration,
-    /// It greets, and then turns away: a greeting says nothing, but that of the probe.
+    /// The host greets and then refuses: only the greeting of the probe counts.
     pub(crate) greets: bool,
 }
 
-/// As much of a reason as is kept: whole characters, and a mark where some are missing. Other servers may have written it.
+/// Shortens a failure reason to [`WHY_OCTETS_MAX`], at a character boundary and with a mark. Another server may have
+/// written it.
 pub(crate) fn truncated(why: &str) -> Arc<str> {
     const MARK: &str = "...";
     if why.len() <= WHY_OCTETS_MAX {
@@ -61,51 +63,51 @@ pub(crate) fn truncated(why: &str) -> Arc<str> {
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) name: Arc<[u8]>,
-    /// Some destination whose hosts these are.
+    /// A destination with these hosts.
     pub(crate) example: Arc<[u8]>,
     pub(crate) limits: Limits,
     expected: Option<Duration>,
-    /// What its limits allow.
+    /// The configured rate.
     rate: TokenBucket,
-    /// What it was found to bear.
+    /// The learned pace.
     pub(crate) pace: Pace,
-    /// How often messages come for it.
+    /// How often messages arrive for it.
     pub(crate) arrivals: Arrivals,
     /// Jobs that wait for a connection.
     pub(crate) ready_queue: ReadyQueue,
     pub(crate) in_flight: usize,
     pub(crate) counts: PhaseCounts,
-    /// Idle connections, the one that was busy last on top, so that those not needed time out.
+    /// Idle connections, the latest one last. It is used first, so that connections that are not needed time out.
     pub(crate) idle: Vec<ConnectionId>,
     pub(crate) down: Option<Box<DownState>>,
-    /// Failures in a row.
+    /// Consecutive failures.
     failures: u32,
     doubted: bool,
-    /// Something was answered since a job that was lost was excused last.
+    /// A reply came since the last failure that was excused.
     pub(crate) is_proven: bool,
-    /// What opened before this step and is not greeted is not waited for: somebody wants it tried now.
+    /// Connections that opened before this step and are not greeted do not count: `retry_now` was called.
     superseded_before: u64,
-    /// Connections that are so.
+    /// How many connections that are.
     pub(crate) superseded: u32,
-    /// When all that left memory with it was returned last, to be logged.
+    /// When all jobs that left memory with it were last returned for the log.
     all_logged_at: Option<Duration>,
     pub(crate) lane: Lane,
     window: u64,
-    /// Step at which the window was cut last. What began before says nothing new.
+    /// Step of the last cut of the window. Transactions that began earlier do not cut it again.
     cut_at: u64,
-    /// No more connections until then: one was refused while others lived.
+    /// No further connection until then: one was refused while others lived.
     crowded_until: Option<Duration>,
-    /// How often it was called off in a row, before it was greeted.
+    /// Consecutive connections that were cancelled before the greeting.
     pub(crate) cancels: usize,
-    /// Destinations that know it as theirs.
+    /// Destinations with this site.
     pub(crate) destinations: usize,
-    /// Members whose walks wait for room, or for the site to be up. Those that left are stepped over.
+    /// Destinations whose scans wait for room, or for the site to be up. Those that left are skipped.
     pub(crate) scans_waiting: VecDeque<DestinationId>,
-    /// Pages of members that were asked for and not answered.
+    /// Pages of its destinations that are being read.
     pub(crate) pages_pending: usize,
     pub(crate) is_dirty: bool,
     pub(crate) waiter: Option<Waiter>,
-    /// Since when it wants a connection that the budget does not have.
+    /// Since when it waits for a place.
     pub(crate) wants_since: Option<Duration>,
     pub(crate) timer: Option<Duration>,
 }
@@ -146,70 +148,71 @@ impl Site {
         }
     }
 
-    /// Takes over what is known of it now.
+    /// Updates the limits and the expected connect time.
     pub(crate) fn update(&mut self, place: &SiteAssignment<'_>, now: Duration) {
         self.limits = place.limits;
         self.expected = place.expected;
         self.rate.set(place.limits.messages_per_second, now);
     }
 
-    /// Connections it may have now.
+    /// Returns how many connections it may have now.
     pub(crate) fn window(&self) -> u32 {
         let window = u32::try_from(self.window / ONE).unwrap_or(u32::MAX);
         if self.doubted { 1 } else { window.clamp(1, self.limits.connections.max(1)) }
     }
 
-    /// Transactions that the jobs in line need.
+    /// Returns the number of transactions that the queued jobs need.
     fn work(&self) -> usize {
         self.ready_queue.transactions(self.limits.recipients_per_transaction)
     }
 
-    /// Transactions for which rate and pace have room now.
+    /// Returns the number of transactions that rate and pace allow now.
     fn available(&self, now: Duration) -> usize {
         self.rate.available(now).min(self.pace.available(now))
     }
 
-    /// A transaction begins.
+    /// Spends a token for a transaction that starts.
     pub(crate) fn spend(&mut self, now: Duration) {
         self.rate.spend(now);
         self.pace.spend(now);
         self.note_shortage(now);
     }
 
-    /// Nothing more can go now: what waits feels the pace.
+    /// Records that jobs wait for rate or pace.
     pub(crate) fn note_shortage(&mut self, now: Duration) {
         if !self.ready_queue.is_empty() {
             self.pace.note_shortage(now);
         }
     }
 
-    /// Transactions that could begin now if there were connections for all.
+    /// Returns how many transactions could start now with enough connections.
     pub(crate) fn usable(&self, now: Duration) -> usize {
         if self.ready_queue.is_empty() { 0 } else { self.work().min(self.available(now)) }
     }
 
-    /// Connections that were not told to close.
+    /// Returns how many connections are not closing.
     pub(crate) const fn open(&self) -> u32 {
         self.counts.staying() + self.counts.opening
     }
 
-    /// Connections that are about to ask for work.
+    /// Returns how many connections are about to ask for work.
     pub(crate) const fn about_to_ask(&self) -> usize {
         (self.counts.opening + self.counts.awake).saturating_sub(self.superseded) as usize
     }
 
-    /// Connections for which nothing waits: behind what they have nothing goes, or nobody counts on their greeting.
+    /// Returns how many connections nothing waits for: nothing is sent behind their job, or their greeting is not
+    /// expected.
     const fn not_waited_for(&self) -> u32 {
         self.counts.stalled + self.superseded
     }
 
-    /// These, and those that hang at a bad host while another can be tried.
+    /// Returns the same plus those at a bad host.
     const fn useless(&self) -> u32 {
         self.not_waited_for() + self.counts.at_bad_host
     }
 
-    /// Those that count in its window. Beside it there may be as many again that are set aside, and those that hang at other
-    /// hosts than the next one goes to.
+    /// Returns how many connections count in the window. As many again that nothing waits for may exist beside it, and
+    /// those at a bad host.
     pub(crate) fn counted(&self) -> u32 {
         self.counts
             .total()
@@ -217,12 +220,12 @@ impl Site {
             .saturating_sub(self.counts.at_bad_host)
     }
 
-    /// Whether an idle connection would have something to do.
+    /// Returns whether an idle connection would get a job.
     pub(crate) fn wants_wake(&self, now: Duration) -> bool {
         !self.idle.is_empty() && self.usable(now) > self.about_to_ask()
     }
 
-    /// Whether one connection more would have enough to do, and the site lets it.
+    /// Returns whether one more connection would have enough work, and may be opened.
     pub(crate) fn wants_connection(&self, settings: &Settings, overload: Overload, now: Duration) -> bool {
         let usable = self.usable(now);
         if usable <= self.about_to_ask() || !self.allows_connection(now) {
@@ -235,7 +238,7 @@ impl Site {
         open == 0 || overload.until(now).is_none() && (is_much() || is_old())
     }
 
-    /// Whether health and window allow one connection more.
+    /// Returns whether health and window allow one more connection.
     fn allows_connection(&self, now: Duration) -> bool {
         match &self.down {
             Some(down) => down.until <= now && self.counts.total() <= self.useless() && self.is_below_limit(),
@@ -246,38 +249,38 @@ impl Site {
         }
     }
 
-    /// Whether it has less connections than its window and its limit.
+    /// Returns whether it has fewer connections than its window and its limit.
     fn has_room(&self) -> bool {
-        // One that is told to close may have a message that its server never answers, and is one of ours until then.
+        // A closing connection may have a message that its server never answers, and counts until it ends.
         let window = if self.cancels > 0 { 1 } else { self.window() };
         self.counted() < window && self.is_below_limit()
     }
 
-    /// Whether it has more of them.
+    /// Returns whether it has more connections than its window or its limit.
     pub(crate) fn has_too_many(&self) -> bool {
         let staying = self.counts.staying();
         staying.min(self.counted()) > self.window() || staying > self.limits.connections.max(1)
     }
 
-    /// Whether its limit allows one connection more.
+    /// Returns whether its limit allows one more connection.
     fn is_below_limit(&self) -> bool {
         self.counts.total() < self.limits.connections.max(1)
     }
 
-    /// When the job that has waited for longest will have waited too long.
+    /// Returns when the oldest job has waited for `job_wait_max`.
     fn job_wait_ends(&self, settings: &Settings) -> Option<Duration> {
         self.ready_queue.oldest().map(|since| since.saturating_add(settings.job_wait_max))
     }
 
-    /// Where it stands among those that want a connection: by time, and by how long it will take; urgent mail as if it had waited
-    /// for longer than that can be.
+    /// Returns its key in the wait queue: the start of the wait plus the expected connect time. Urgent mail ranks ahead
+    /// of all that.
     pub(crate) fn wait_key(&self, since: Duration) -> Duration {
         let expected = if self.is_retry() { DELAY_MAX } else { self.expected.unwrap_or(UNKNOWN_DELAY) };
         let ahead = if self.ready_queue.has_urgent() { DELAY_MAX } else { Duration::ZERO };
         since.saturating_add(expected.min(DELAY_MAX)).saturating_sub(ahead)
     }
 
-    /// What it wants a connection for, if it wants one.
+    /// Returns what it would wait for.
     pub(crate) fn wait_kind(&self) -> WaitKind {
         match self.open() {
             _ if self.is_retry() => WaitKind::Retry,
@@ -287,18 +290,18 @@ impl Site {
         }
     }
 
-    /// Whether it was called off in the fast lane, and is to be asked again.
+    /// Returns whether its last attempt in the fast lane was cancelled before the greeting.
     fn is_retry(&self) -> bool {
         self.cancels > 0 && self.lane == Lane::Fast && self.down.is_none()
     }
 
-    /// Whether one job may be taken to see whether the site is up again.
+    /// Returns whether one job may be enqueued as the probe.
     pub(crate) fn may_probe(&self, now: Duration) -> bool {
         let is_time = self.down.as_ref().is_some_and(|down| down.until <= now);
         is_time && self.counts.total() <= self.useless() && self.ready_queue.is_empty()
     }
 
-    /// Jobs it may have in memory from walks.
+    /// Returns how many jobs from scans it may have in memory.
     pub(crate) fn scan_limit(&self, settings: &Settings, now: Duration) -> usize {
         let limit = settings.ready_max.max(1);
         match &self.down {
@@ -308,7 +311,7 @@ impl Site {
         }
     }
 
-    /// Whether one more of its members may look for work.
+    /// Returns whether one more of its destinations may scan for work.
     pub(crate) fn has_scan_room(&self, settings: &Settings, now: Duration) -> bool {
         match &self.down {
             Some(_) => self.may_probe(now) && self.pages_pending == 0,
@@ -319,12 +322,12 @@ impl Site {
         }
     }
 
-    /// A connection was greeted.
+    /// Marks it as up: a connection was greeted.
     pub(crate) fn mark_up(&mut self) {
         self.down = None;
     }
 
-    /// A transaction is over, taken at step `taken`.
+    /// Updates pace, window and health by a transaction that started at step `taken`.
     pub(crate) fn transaction_done(
         &mut self,
         taken: u64,
@@ -334,7 +337,7 @@ impl Site {
         chance: &mut Chance,
     ) {
         match feedback {
-            // TimerKey refuses a recipient bears the message.
+            // A host that refuses a recipient still bears the message.
             Feedback::Good | Feedback::Neutral => self.pace.accepted(taken, now),
             Feedback::Unsent => return self.pace.give_back((taken, 0), (step, now)),
             Feedback::Slowdown if settings.learn_pace => {
@@ -342,7 +345,7 @@ impl Site {
             }
             Feedback::Slowdown | Feedback::Broken | Feedback::NoReply => {}
         }
-        // TimerKey says that it is too much, or breaks off, may do so each time.
+        // A host that refuses a message as too much, or breaks off in it, may do so each time.
         if matches!(feedback, Feedback::Good | Feedback::Neutral) {
             self.failures = 0;
             self.doubted = false;
@@ -361,9 +364,9 @@ impl Site {
         }
     }
 
-    /// Judges a connection that came to nothing. Says whether the site is down by it, so that its jobs leave memory.
+    /// Judges a failed connection. Returns whether the site is down by it, so that its jobs leave memory.
     ///
-    /// A site where others live is not down: it takes no more connections than these.
+    /// A site with other live connections is not down: it opens no more than these.
     pub(crate) fn connection_failed(
         &mut self,
         connection: &Connection,
@@ -372,10 +375,11 @@ impl Site {
         settings: &Settings,
         chance: &mut Chance,
     ) -> bool {
-        // One message, or one recipient, is not held against a site that answers others; nor what nobody waits for.
+        // One poisonous message or recipient is not held against a site that answers others; nor is a connection that
+        // nothing waits for.
         let is_excused = connection.is_excused && std::mem::take(&mut self.is_proven);
         let is_judged = self.down.as_ref().is_none_or(|down| down.until > now) || self.counts.total() > 0;
-        // Those that hang, or wait for the answer to a whole message, may all do so in vain.
+        // Stalled connections, and those at a bad host, may never get a reply.
         let live = self.counts.greeted().saturating_sub(self.counts.stalled + self.counts.at_bad_host);
         let is_superseded = is_judged && self.is_superseded(connection);
         if !is_superseded {
@@ -401,38 +405,37 @@ impl Site {
             return false;
         }
         if self.down.is_some() && !connection.probe {
-            // It was opened before the site went down: the same failure once more.
+            // It opened before the site went down: the same failure again.
             return false;
         }
-        // It may be that message alone.
+        // That message alone may be the cause.
         let is_known = self.failures > 0 && connection.is_excused && self.ready_queue.suspects.is_one_batch();
         self.failures = self.failures.saturating_add(u32::from(!is_known));
         self.doubted = true;
-        // TimerKey says nothing costs more to ask.
+        // A probe of a silent host costs more.
         let doublings = self.failures.saturating_add(u32::from(self.lane == Lane::Slow));
         let greets = !connection.phase.is_opening();
-        // TimerKey turned a message away in good time may take one soon.
+        // A host that refused a message in time may accept one soon.
         let first = match failure {
             Failure::Refused | Failure::Silent => settings.down_first,
             Failure::Throttled | Failure::Broken => settings.down_first / REFUSED_DIVISOR,
         };
-        // And who took some until now may count by the minute.
+        // A host that accepted mail until now may count per minute.
         let max = if is_dismissed && self.pace.is_stop_recent(now) { first * 2 } else { settings.down_max };
         let until = on_grid(now, back_off(doublings, first, max, chance.next()));
         self.down = Some(Box::new(DownState { why: truncated(why), until, greets }));
-        // What waits for who is back begins over one connection: it may be weak yet, and others knock as well.
+        // After the pause the queue drains over one connection: the host may be weak, and other clients return as well.
         self.window = ONE;
         self.crowded_until = None;
         true
     }
 
-    /// Whether the greeting of this connection says nothing, since the site greets and turns away.
+    /// Returns whether the greeting of this connection says nothing, because the site greets and then refuses.
     pub(crate) fn doubts(&self, connection: &Connection) -> bool {
         !connection.probe && self.down.as_ref().is_some_and(|down| down.greets)
     }
 
-    /// Whether all that leaves memory now, so many jobs, is to be logged: a host that comes and goes would fill the log with
-    /// the same.
+    /// Returns whether all of `jobs` that leave memory are to be logged: a host that flaps would fill the log.
     pub(crate) fn logs_all(&mut self, jobs: usize, settings: &Settings, now: Duration) -> bool {
         if jobs <= LOG_ALL_MAX {
             return true;
@@ -444,12 +447,12 @@ impl Site {
         logs
     }
 
-    /// Whether a connection is not greeted, and was opened before somebody wanted the site tried.
+    /// Returns whether a connection is not greeted and opened before the last `retry_now`.
     pub(crate) fn is_superseded(&self, connection: &Connection) -> bool {
         connection.phase.is_opening() && connection.opened_at_step < self.superseded_before
     }
 
-    /// Forgets the back-off. What is opening may hang: it is not waited for.
+    /// Clears the back-off. Connections that are opening may hang: they do not count.
     pub(crate) fn retry_now(&mut self, step: u64, now: Duration) {
         if self.counts.greeted() == 0 {
             (self.superseded_before, self.superseded) = (step, self.counts.opening);
@@ -462,7 +465,7 @@ impl Site {
         }
     }
 
-    /// When it is to be looked at although nothing happens.
+    /// Returns the next time at which it needs attention without an event.
     pub(crate) fn next_event(&self, settings: &Settings, overload: Overload, now: Duration) -> Option<Duration> {
         let has_work = self.work() > self.about_to_ask();
         let is_dry = has_work && self.available(now) == 0;
@@ -477,17 +480,17 @@ impl Site {
             has_work && !is_dry && self.down.is_none() && self.counts.opening == self.superseded && self.has_room()
         });
         let overloaded = overload.until(now).filter(|_| has_work && !is_dry && self.down.is_none() && self.has_room());
-        // What was spent is remembered until it does not count any more.
+        // Spent tokens are remembered until they do not matter.
         let full = (self.destinations == 0 && self.counts.total() == 0).then(|| self.full_at());
         [crowded, probe, rate, job_wait, overloaded, full].into_iter().flatten().filter(|&at| at > now).min()
     }
 
-    /// Whether nothing would be lost if it were forgotten.
+    /// Returns whether it can be forgotten without loss.
     pub(crate) fn is_empty(&self, now: Duration) -> bool {
         self.destinations == 0 && self.counts.total() == 0 && self.ready_queue.is_empty() && self.full_at() <= now
     }
 
-    /// When it can be forgotten what went there.
+    /// Returns when its rate and pace can be forgotten.
     fn full_at(&self) -> Duration {
         self.rate.full_at().max(self.pace.full_at())
     }

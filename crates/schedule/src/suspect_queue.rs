@@ -1,12 +1,11 @@
-//! What was lost without an answer goes alone, and behind what was not.
+//! Isolated retries.
 //!
-//! A message whose end a host never answers, or a recipient at whom it hangs up, takes along all that shares its connection or its
-//! transaction. TimerKey of them it was nobody has said. So those that were lost are *marked*: each goes on a connection behind
-//! which nothing is sent, recipients that were lost before the content one by one, and all of them after what waits unmarked, but
-//! for one in [`UNMARKED_TURNS`]. A mark goes when something is answered.
+//! A message whose end-of-data a host never answers, or a recipient at which it disconnects, also loses all that shares
+//! its connection or transaction. Which one was at fault is unknown, so all are *marked*. Marked recipients are sent
+//! with nothing pipelined behind them, one per transaction if they were lost before the content, and after unmarked
+//! mail except one in [`UNMARKED_TURNS`]. Any reply clears the mark.
 //!
-//! The rank of a mark says whose turn it is: first those of whom it is least likely, then those that were lost longest ago. What
-//! failed last is last.
+//! The rank of a mark gives the order: first the recipients that are least likely at fault, then the oldest mark.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -16,34 +15,34 @@ use mail::QueueId;
 use crate::job::Positions;
 use crate::part::Part;
 
-/// Recipients of a site that can be marked. Beyond them those that were marked first go as others do.
+/// Maximum number of marked recipients of a site. The oldest marks are dropped.
 const MARKS_MAX: usize = 1_024;
-/// Transactions of others that go while one that is marked waits.
+/// Unmarked transactions that go while a marked one waits.
 const UNMARKED_TURNS: u32 = 16;
-/// The rank of those of whom it is likely that they were it.
+/// Added to the rank of recipients that are likely at fault.
 const LIKELY: u64 = 1 << 63;
 
-/// Whose turn it is; equal for those that stay together.
+/// The order of marked recipients; equal for those that stay together.
 pub(crate) type Rank = u64;
-/// The rank of what had its turn and comes back untried: the next connection shows whether it was that.
+/// The rank of a part that had its turn and returns untried: the next connection shows whether it was at fault.
 pub(crate) const AT_ONCE: Rank = 0;
 
 #[derive(Debug, Default)]
 pub(crate) struct SuspectQueue {
     marks: BTreeMap<(QueueId, u32), Rank>,
-    /// DirtyQueue in the order in which they were made. Those that are gone are stepped over.
+    /// Marks in the order in which they were made. Stale ones are skipped.
     mark_order: VecDeque<(QueueId, u32, Rank)>,
     waiting: BTreeMap<(Rank, u64), (QueueId, Part, Duration)>,
-    /// The same by message.
+    /// The waiting parts by message.
     places: BTreeSet<(QueueId, Rank, u64)>,
-    /// Others that were served while something waited here.
+    /// Unmarked transactions since a part waits here.
     streak: u32,
     next: u64,
 }
 
 impl SuspectQueue {
-    /// DirtyQueue recipients that were lost together. `separately`: each is to go alone; `is_first`: nothing before them on their
-    /// connection was lost.
+    /// Marks recipients that were lost together. `separately`: each goes by itself; `is_first`: nothing before them on
+    /// their connection was lost.
     pub(crate) fn mark(&mut self, message: QueueId, recipients: &Positions, separately: bool, is_first: bool) {
         let is_likely = is_first && (!separately || recipients.len() == 1);
         let mut rank = 0;
@@ -68,7 +67,7 @@ impl SuspectQueue {
         }
     }
 
-    /// Something answered them.
+    /// Clears the marks of recipients that got a reply.
     pub(crate) fn clear(&mut self, message: QueueId, recipients: &Positions) {
         if self.marks.is_empty() {
             return;
@@ -82,7 +81,7 @@ impl SuspectQueue {
         self.marks.get(&(message, recipient)).copied()
     }
 
-    /// The first rank among them; `None`: none of them is marked.
+    /// Returns the lowest rank of the recipients; `None`: none is marked.
     pub(crate) fn best_rank(&self, message: QueueId, recipients: &Positions) -> Option<Rank> {
         if self.marks.is_empty() {
             return None;
@@ -90,13 +89,13 @@ impl SuspectQueue {
         recipients.iter().filter_map(|recipient| self.rank(message, recipient)).min()
     }
 
-    /// Whether all marks are of recipients that go together: it may be one message that the site hangs at, or one recipient.
+    /// Returns whether all marks belong to one batch: one message or one recipient may be the cause of all failures.
     pub(crate) fn is_one_batch(&self) -> bool {
         let mut ranks = self.marks.values();
         ranks.next().is_some_and(|first| ranks.all(|rank| rank == first))
     }
 
-    /// Takes those that are marked out of recipients: each batch goes alone.
+    /// Removes the marked recipients from `recipients` and returns them in batches. Each batch goes alone.
     pub(crate) fn split_off(&self, message: QueueId, recipients: &mut Positions) -> Vec<Positions> {
         if self.best_rank(message, recipients).is_none() {
             return Vec::new();
@@ -122,7 +121,7 @@ impl SuspectQueue {
         self.places.insert((message, rank, self.next));
     }
 
-    /// Takes the next, if it is the turn of these.
+    /// Removes the next part, if it is the turn of marked ones.
     pub(crate) fn pop(&mut self, others_wait: bool) -> Option<(QueueId, Part, Rank)> {
         let (first, _) = self.waiting.first_key_value()?;
         if others_wait && first.0 != AT_ONCE && self.streak < UNMARKED_TURNS {
@@ -135,13 +134,13 @@ impl SuspectQueue {
         Some((message, part, rank))
     }
 
-    /// The places of what waits of a message.
+    /// Returns the positions of the waiting parts of a message.
     fn places(&self, message: QueueId) -> Vec<(Rank, u64)> {
         let of_message = self.places.range((message, 0, 0)..=(message, u64::MAX, u64::MAX));
         of_message.map(|(_, rank, number)| (*rank, *number)).collect()
     }
 
-    /// Takes out what waits of a message for which this holds, with its rank, and since when it waits.
+    /// Removes the waiting parts of a message for which `is_it` holds, with their rank and the start of their wait.
     pub(crate) fn remove(
         &mut self,
         message: QueueId,
@@ -159,7 +158,7 @@ impl SuspectQueue {
         out
     }
 
-    /// Changes what waits of a message: not who it is.
+    /// Changes the waiting parts of a message. Their recipients must stay the same.
     pub(crate) fn change(&mut self, message: QueueId, mut change: impl FnMut(&mut Part)) {
         for place in self.places(message) {
             self.waiting.get_mut(&place).into_iter().for_each(|(_, part, _)| change(part));
@@ -171,7 +170,7 @@ impl SuspectQueue {
         std::mem::take(&mut self.waiting).into_values().map(|(message, part, _)| (message, part))
     }
 
-    /// The part that is next, and since when it waits.
+    /// Returns the next part, and since when it waits.
     pub(crate) fn first(&self) -> Option<(&Part, Duration)> {
         self.waiting.first_key_value().map(|(_, (_, part, since))| (part, *since))
     }

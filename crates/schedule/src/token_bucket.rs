@@ -1,29 +1,29 @@
-//! How many transactions a site takes in a time: a bucket that holds what one second brings, at least one.
+//! The rate of a site: a bucket that holds the tokens of one second, at least one.
 //!
-//! Kept as the time at which the bucket is full again (the *virtual scheduling* of GCRA), so nothing trickles and nothing
-//! is rounded in favour of more.
+//! Kept as the time at which the bucket is full again (the *virtual scheduling* of GCRA), so no timer refills it, and
+//! rounding never allows more.
 
 use std::time::Duration;
 
-/// A bucket of one site; without a limit it never runs dry.
+/// The bucket of one site. Without a limit it is never empty.
 #[derive(Debug, Default)]
 pub(crate) struct TokenBucket {
     limit: Option<u32>,
-    /// Between two of a steady flow, rounded up, in nanoseconds.
+    /// Nanoseconds between two tokens, rounded up.
     period: u128,
-    /// What the bucket holds.
+    /// The number of tokens that the bucket holds.
     burst: u128,
     /// When it is full again, in nanoseconds since 1970.
     full: u128,
 }
 
 impl TokenBucket {
-    /// Sets the limit, in transactions per 1,000 seconds. What was spent stays spent.
+    /// Sets the limit, in transactions per 1,000 seconds. Spent tokens stay spent.
     pub(crate) fn set(&mut self, limit: Option<u32>, now: Duration) {
         self.set_with_burst(limit, Duration::from_secs(1), now);
     }
 
-    /// The same, for a bucket that holds what so long a time brings, at least one.
+    /// Sets the limit for a bucket that holds the tokens of `span`, at least one.
     pub(crate) fn set_with_burst(&mut self, limit: Option<u32>, span: Duration, now: Duration) {
         let milli = u128::from(limit.unwrap_or(1).max(1));
         let burst = (milli * span.as_millis() / 1_000_000).max(1);
@@ -36,7 +36,7 @@ impl TokenBucket {
         self.full = self.full.min(now.as_nanos() + self.burst * self.period);
     }
 
-    /// How many may go now.
+    /// Returns the number of tokens.
     pub(crate) fn available(&self, now: Duration) -> usize {
         if self.limit.is_none() {
             return usize::MAX;
@@ -45,29 +45,29 @@ impl TokenBucket {
         usize::try_from(self.burst.saturating_sub(missing)).unwrap_or(usize::MAX)
     }
 
-    /// One goes.
+    /// Spends a token.
     pub(crate) fn spend(&mut self, now: Duration) {
         if self.limit.is_some() {
             self.full = self.full.max(now.as_nanos()) + self.period;
         }
     }
 
-    /// One that went does not count after all.
+    /// Returns a token.
     pub(crate) const fn refund(&mut self) {
         self.full = self.full.saturating_sub(self.period);
     }
 
-    /// The limit, in transactions per 1,000 seconds.
+    /// Returns the limit, in transactions per 1,000 seconds.
     pub(crate) const fn limit(&self) -> Option<u32> {
         self.limit
     }
 
-    /// When the next one may go, if none may now.
+    /// Returns when the next token comes, if there is none.
     pub(crate) fn next_at(&self) -> Duration {
         nanos(self.full.saturating_sub((self.burst.saturating_sub(1)) * self.period))
     }
 
-    /// When it can be forgotten that anything was spent.
+    /// Returns when it can be forgotten that tokens were spent.
     pub(crate) fn full_at(&self) -> Duration {
         if self.limit.is_none() { Duration::ZERO } else { nanos(self.full) }
     }

@@ -1,80 +1,80 @@
-//! What an operator sees of a destination and of a site.
+//! The state of destinations and sites, for operators.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::job::{Lane, Limits};
 
-/// How a destination is.
+/// Whether mail can be delivered now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It has no connection, and nothing is known against it.
+    /// No connection, and no failure.
     Idle,
-    /// It has connections, open or opening.
+    /// Connections exist, open or opening.
     Up,
     /// It could not be reached.
     Down {
-        /// The words of the last failure.
+        /// The text of the last failure.
         why: Arc<str>,
-        /// When it is probed next; in the past while a probe is under way.
+        /// When it is probed next; in the past while a probe is in progress.
         until: Duration,
     },
 }
 
-/// One destination as it is now.
+/// The present state of a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DestinationView {
-    /// The destination, as the spool names it.
+    /// The name of the destination in the spool.
     pub name: Arc<[u8]>,
-    /// Its next hop; `None` while nobody has said.
+    /// Its site; `None` before its first look-up.
     pub site: Option<Arc<[u8]>>,
-    /// How it is: down when its hosts are not known, or its site cannot be reached.
+    /// Down when its hosts are unknown or its site is down.
     pub health: Health,
-    /// How patient its site is treated.
+    /// The lane of its site.
     pub lane: Lane,
     /// Its jobs in memory that wait for a connection.
     pub ready: usize,
     /// The same by class: urgent, normal, bulk.
     pub ready_by_class: [usize; 3],
-    /// Its jobs that a connection has.
+    /// Its jobs in flight.
     pub in_flight: usize,
     /// Connections of its site, opening and closing ones included.
     pub connections: usize,
-    /// Connections its site may have.
+    /// Connections that its site may have.
     pub window: u32,
-    /// What its site lets us do; `None` while it has no site.
+    /// The limits of its site; `None` without a site.
     pub limits: Option<Limits>,
-    /// Transactions in 1,000 seconds that its site bears, as learned from what it refused; `None`: nothing was learned.
+    /// Transactions in 1,000 seconds that its site sustains, as learned from its refusals; `None`: unknown.
     pub pace: Option<u32>,
     /// The spool has, or may have, eligible recipients that are not in memory.
     pub more: bool,
 }
 
-/// One site as it is now.
+/// The present state of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteView {
     /// Its key.
     pub name: Arc<[u8]>,
-    /// Destinations whose mail goes there, as far as they are in memory.
+    /// Destinations with this site that are in memory.
     pub destinations: usize,
-    /// How it is.
+    /// Whether it is up.
     pub health: Health,
-    /// How patient it is treated.
+    /// Its lane.
     pub lane: Lane,
     /// Jobs in memory that wait for a connection.
     pub ready: usize,
-    /// Jobs that a connection has.
+    /// Jobs in flight.
     pub in_flight: usize,
     /// Connections, opening and closing ones included.
     pub connections: usize,
-    /// Connections it may have.
+    /// Connections that it may have.
     pub window: u32,
-    /// What it lets us do.
+    /// Its limits.
     pub limits: Limits,
-    /// Transactions in 1,000 seconds that it bears, as learned from what it refused; `None`: nothing was learned.
+    /// Transactions in 1,000 seconds that it sustains, as learned from its refusals; `None`: unknown.
     pub pace: Option<u32>,
-    /// Work and connections are there, and the rate or the pace allows none now.
+    /// Jobs and connections exist, and the rate or the pace allows no transaction now.
     pub waits_for_rate: bool,
-    /// Since when it wants a connection that the budget does not have.
+    /// Since when it waits for a connection that the budget does not have.
     pub waits_since: Option<Duration>,
 }

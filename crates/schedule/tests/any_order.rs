@@ -1,7 +1,7 @@
-//! A driver that has lost its mind: any call at any time, with ids that were, are, or never will be. Nothing may panic,
-//! and what is promised of connections holds.
+//! Calls in any order, with ids that exist, existed or never will. No order panics, and the promises about connections
+//! hold.
 //!
-//! Calls that fail go into [`KEPT`] as they are printed, and stay.
+//! Call sequences that failed are added to [`KEPT`] as they are printed.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
 
@@ -33,7 +33,7 @@ struct Seen {
 const FEEDBACKS: [Feedback; 6] =
     [Feedback::Good, Feedback::Slowdown, Feedback::Neutral, Feedback::Broken, Feedback::Unsent, Feedback::NoReply];
 
-/// What is called, and two numbers that say with what.
+/// A call, and two numbers that select its arguments.
 type Call = (u8, u64, u64);
 
 fn pick<T: Clone>(from: &[T], number: u64) -> Option<T> {
@@ -41,7 +41,7 @@ fn pick<T: Clone>(from: &[T], number: u64) -> Option<T> {
     from.get(at).cloned()
 }
 
-/// Answers that a sender was told.
+/// Answers an `Overdue` action.
 fn answer(scheduler: &mut Scheduler, seen: &Seen, name: &[u8], now: Duration, (one, two): (u64, u64)) {
     let Some((destination, message, recipients)) = pick(&seen.told, one) else { return };
     let soon = now.saturating_add(Duration::from_secs(one % 100));
@@ -148,7 +148,7 @@ fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, 
     }
 }
 
-/// Calls that are made in any case: first of all a list in small transactions, over a connection that is lost with them.
+/// Sequences that always run; the first is a list in small transactions over a connection that loses them.
 const KEPT: &[&[Call]] = &[&[
     (0, 0, 25),
     (3, 0, 5),

@@ -1,5 +1,4 @@
-//! Mail that waits at a site that is up and takes little: senders hear of its age, and of the end of times they gave, as if nothing were
-//! tried.
+//! Mail that waits at a site that is up and accepts little: notices about age and deliver-by times are sent in time.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
 
@@ -16,7 +15,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-/// Why a site takes so little.
+/// Why a site accepts little.
 #[derive(Clone, Copy, Debug)]
 enum Slow {
     Rate,
@@ -76,7 +75,8 @@ fn senders_hear_in_time_of_what_waits_for_its_turn() {
         assert!(rig.lateness()[0] < 2 * MINUTE, "{why:?}: {:?}", rig.lateness());
         let before = rig.entries_read;
         pass(&mut rig, 7 * HOUR);
-        // With each refusal of a paced host something is due at another time: some hundred entries a second then, and few otherwise.
+        // With each refusal of a paced host an entry becomes due at another time: then some hundred entries per second
+        // are read, otherwise few.
         let most = if matches!(why, Slow::Pace) { 6_000_000 } else { 200_000 };
         assert!(rig.entries_read - before < most, "{why:?}: {} were read", rig.entries_read - before);
         assert!(rig.delivered.len() > came + 80, "{why:?}: it takes mail all the time: {}", rig.delivered.len());
@@ -159,7 +159,7 @@ fn a_server_that_was_off_for_some_hours_tells_of_no_delay_before_it_had_an_hour(
     assert!(rig.warned.len() > 150 && rig.warned.len() + rig.delivered.len() >= 200, "{}", rig.warned.len());
 }
 
-/// A recipient that stays behind in the spool when another one of its message ended while the page was read.
+/// A recipient that is skipped because another one of its message ended while the page was read.
 #[test]
 fn who_is_passed_by_since_his_message_changed_is_told_of_in_time() {
     let settings = Settings { ready_max: 2, ..Settings::default() };
@@ -173,7 +173,7 @@ fn who_is_passed_by_since_his_message_changed_is_told_of_in_time() {
         };
         actions.iter().find_map(of)
     };
-    // Of one message a recipient is tried now, the other one in a minute.
+    // One recipient of the message is tried now, the other in a minute.
     let later = QueueEntry { recipient: 1, ..waiting(0, second(60)) };
     scheduler.restore(b"a", START);
     let destination = load(&act(&mut scheduler, limits, START)).unwrap();
@@ -182,12 +182,12 @@ fn who_is_passed_by_since_his_message_changed_is_told_of_in_time() {
     let first = taken(&mut scheduler, connection, START);
     let now = START + MINUTE;
     assert_eq!(load(&act(&mut scheduler, limits, now)), Some(destination));
-    // The first one is delivered while the page is read. Others, found beside the second, fill the line.
+    // The first recipient is delivered while the page is read. Entries behind the second fill the ready queue.
     scheduler.job_done(connection, &first, Feedback::Good, None, now);
     let page = [later, waiting(1, second(60)), waiting(2, second(60))];
     scheduler.page_loaded(destination, &page, true, now);
     assert_eq!(scheduler.next_job(connection, now), NextJob::Idle, "there is no token");
-    // The site takes nothing for as long as it takes.
+    // The site accepts nothing meanwhile.
     let mut told = Vec::new();
     for minute in 2..=(4 * 60 + 3) {
         let now = START + MINUTE * minute;

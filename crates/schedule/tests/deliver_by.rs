@@ -1,4 +1,5 @@
-//! Mail whose sender gave a time, or may: when it is looked at while it waits, and how often it is asked for that.
+//! Mail with a deliver-by time, or perhaps with one: when its time is acted on, and how often the scheduler asks for
+//! it.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
 
@@ -20,19 +21,19 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 const ONE: Positions = Positions::One(0);
 
-/// One destination, with a driver that does as it is told by the test.
+/// One destination, with a driver that the test controls.
 struct Trial {
     scheduler: Scheduler,
     now: Duration,
-    /// What the spool has of it, one recipient of each message.
+    /// Its list in the spool, one recipient of each message.
     list: BTreeMap<QueueId, QueueEntry>,
     limits: Limits,
-    /// Connections that were opened and are not over.
+    /// Connections that are open.
     open: Vec<ConnectionId>,
     opened: usize,
-    /// Senders to be told, and when.
+    /// The `Overdue` actions, with their times.
     told: Vec<(Duration, Overdue, QueueId)>,
-    /// Those of them that were not answered.
+    /// Those without an answer.
     unanswered: Vec<(DestinationId, QueueId, Overdue)>,
 }
 
@@ -51,7 +52,7 @@ impl Trial {
         Self { scheduler, now: START, list, limits, open, opened: 0, told, unanswered }
     }
 
-    /// Does what the scheduler wants now.
+    /// Performs the actions of the scheduler.
     fn act(&mut self) {
         while let Some(action) = self.scheduler.poll(self.now) {
             match action {
@@ -81,7 +82,8 @@ impl Trial {
         }
     }
 
-    /// Lets time pass. Whatever is opened fails; `answer` says when to look again at what is overdue, as a driver does.
+    /// Lets time pass. Each connection that opens fails; `answer` returns when an overdue message needs attention
+    /// again.
     fn pass(&mut self, until: Duration, mut answer: impl FnMut(&mut Self, QueueId) -> Option<Duration>) {
         while self.now < until {
             self.act();
@@ -143,7 +145,7 @@ fn a_time_that_ends_in_line_is_told_of_and_not_forgotten_when_its_message_leaves
     assert_eq!(trial.scheduler.closed(probe, trial.now), Vec::<Job>::new());
     trial.act();
     assert!(trial.now < end && trial.scheduler.is_active(b"d", id(9), 0), "it is in line");
-    // Its time ends, and its site is down before somebody looked.
+    // Its time ends, and its site goes down before the next check.
     trial.now = end + SECOND;
     trial.act();
     let told = |trial: &Trial| trial.told.iter().map(|(_, kind, message)| (*kind, *message)).collect::<Vec<_>>();
@@ -162,7 +164,7 @@ fn a_message_that_is_younger_than_was_thought_is_asked_for_once_and_tried_meanwh
     let mut trial = Trial::new(Settings::default(), std::iter::once(waiting(0, now - SECOND, false)));
     trial.now = now;
     let until = START + 24 * HOUR;
-    // Whatever has the list read, it is asked for once, and tried when that is due.
+    // Whatever starts a scan, the time is asked for once, and the message is tried when it is due.
     trial.pass(START + 12 * HOUR, |_, _| Some(until));
     assert!(trial.opened > 6, "it was tried {} times", trial.opened);
     for hour in 13..=24 {
@@ -172,7 +174,7 @@ fn a_message_that_is_younger_than_was_thought_is_asked_for_once_and_tried_meanwh
     let kinds = |trial: &Trial| trial.told.iter().map(|(_, kind, _)| *kind).collect::<Vec<_>>();
     assert_eq!(kinds(&trial).iter().filter(|kind| **kind == Overdue::Warn).count(), 1, "{:?}", kinds(&trial));
     assert!(trial.opened > 10, "it was tried {} times", trial.opened);
-    // Its time is over: its sender is told, and it is as other mail.
+    // Its time is over: its sender is told, and it is normal mail now.
     trial.told.clear();
     trial.pass(until + SECOND * 60, |trial, message| {
         trial.list.get_mut(&message).unwrap().warned = true;
@@ -186,7 +188,7 @@ fn times_for_which_there_is_no_room_are_not_asked_for_by_each_walk_and_are_acted
     const COUNT: u64 = 10_300;
     let settings = Settings { warn_after: None, ..Settings::default() };
     let mut trial = Trial::new(settings, (0..COUNT).map(|number| waiting(number, Duration::ZERO, true)));
-    // What came last is to be delivered first.
+    // The message that came last has the earliest time.
     let by = |message: QueueId| {
         let number = message.unix_us() - id(0).unix_us();
         START + 6 * HOUR + SECOND * u32::try_from(COUNT - number).unwrap()
@@ -207,7 +209,7 @@ fn times_for_which_there_is_no_room_are_not_asked_for_by_each_walk_and_are_acted
     assert_eq!(late.count(), 0);
 }
 
-/// What goes to the site waits in line, as it takes a message in a thousand seconds.
+/// A rig whose mail waits in the ready queue, because the site accepts one message in 1,000 seconds.
 fn paced(settings: Settings, messages: impl Iterator<Item = QueueEntry>) -> Trial {
     let mut trial = Trial::new(settings, messages);
     trial.limits.messages_per_second = Some(1);
@@ -219,7 +221,7 @@ fn paced(settings: Settings, messages: impl Iterator<Item = QueueEntry>) -> Tria
 fn a_time_that_others_crowded_out_is_acted_on_while_its_message_waits_for_its_turn() {
     let settings = Settings { warn_after: None, ..Settings::default() };
     let mut trial = paced(settings, std::iter::empty());
-    // The connection is there and asks for nothing: all waits.
+    // The connection is open and asks for no work: all mail waits.
     let end = START + HOUR;
     for number in 0..=10_000 {
         let entry = waiting(number, Duration::ZERO, true);
@@ -247,7 +249,7 @@ fn a_time_that_others_crowded_out_is_acted_on_while_its_message_waits_for_its_tu
 
 #[test]
 fn mail_goes_to_a_site_that_has_room_while_senders_are_being_told() {
-    // The sender of the first ones, which are in line, was told before.
+    // The senders of the first ones, which are in the ready queue, got a warning before.
     let old = |number| QueueEntry { warned: number < 64, ..waiting(number, START, false) };
     let mut trial = Trial::new(Settings { ready_max: 64, ..Settings::default() }, (0..4_000).map(old));
     trial.limits.messages_per_connection = 1_000;
@@ -257,7 +259,7 @@ fn mail_goes_to_a_site_that_has_room_while_senders_are_being_told() {
     assert!(trial.unanswered.len() >= 1_000, "{}", trial.unanswered.len());
     let [connection] = trial.open[..] else { panic!("{:?}", trial.open) };
     trial.scheduler.greeted(connection, trial.now);
-    // The driver answers none of them, and the site takes what it is given.
+    // The driver answers none of them, and the site accepts what it gets.
     let mut done = 0;
     for _ in 0..400 {
         trial.now += SECOND;
@@ -271,7 +273,7 @@ fn mail_goes_to_a_site_that_has_room_while_senders_are_being_told() {
     assert!(done > 300, "{done} went");
 }
 
-/// However the answers come.
+/// In whatever order the answers come.
 #[test]
 fn senders_of_a_long_list_are_told_without_reading_it_over_and_over() {
     let list = || (0..6_000).map(|number| waiting(number, START, false));
@@ -302,7 +304,7 @@ fn a_report_that_cannot_be_stored_is_tried_again_when_its_driver_says() {
     assert!((11..=13).contains(&trial.told.len()), "{}", trial.told.len());
 }
 
-/// A page that was read before mail was moved to another list shows it still.
+/// A page that was read before mail moved to another list still shows it.
 #[test]
 fn what_was_moved_is_not_taken_from_where_it_was() {
     for tells in [true, false] {
@@ -337,9 +339,9 @@ fn what_is_delivered_is_not_tried_and_does_not_age_and_what_is_owed_for_it_is_to
     let owed = |number, due| QueueEntry { owed: true, ..waiting(number, due, false) };
     let (soon, later) = (START + 30 * SECOND, START + 30 * HOUR);
     let list = [owed(0, soon), QueueEntry { held: true, ..owed(1, soon) }, owed(2, later), owed(3, START)];
-    // As after a start: the list is looked through.
+    // As after a start: the list is scanned.
     let mut trial = Trial::new(Settings::default(), list.into_iter());
-    // There is no room for the last one before an hour has passed: it is due later.
+    // There is no room for the last one until an hour has passed: it is due later.
     trial.pass(START + 9 * 24 * HOUR, |trial, message| {
         let again = trial.now + 300 * SECOND;
         let entry = trial.list.get_mut(&message).filter(|_| message == id(3) && trial.now < START + HOUR)?;

@@ -1,4 +1,4 @@
-//! Lists and single messages at one site, from outside: what anybody may have to wait for.
+//! Lists and single messages at one site, from outside: how long mail may have to wait.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
 
@@ -20,7 +20,7 @@ fn rig() -> Rig {
     rig
 }
 
-/// Adds single messages while something else goes on, and gives the longest wait of one.
+/// Adds single messages during other work, and returns the longest wait of one.
 fn longest_wait(rig: &mut Rig, class: Class) -> Duration {
     let mut added = Vec::new();
     rig.class = class;
@@ -46,8 +46,8 @@ fn one_message_behind_a_long_list_goes_at_once() {
     assert_eq!(rig.waiting(), 0);
 }
 
-/// A list for a site that takes five recipients at a time, over connections that send four transactions ahead; how it went on in
-/// two seconds, and the longest wait of a single message behind it.
+/// A list for a site with five recipients per transaction, over connections that pipeline four transactions. Returns
+/// how far it got in two seconds, and the longest wait of a single message behind it.
 fn behind_a_list_in_small_parts(isolate_lists: bool) -> (usize, Duration) {
     let manner = Manner { service: 100 * MS, ahead: 4, ..Manner::default() };
     let settings = Settings { isolate_lists, ..Settings::default() };
@@ -72,7 +72,7 @@ fn messages_with_few_recipients_follow_each_other_at_once() {
     let manner = Manner { service: 100 * MS, ahead: 4, ..Manner::default() };
     let mut rig = Rig::new(Settings::default(), manner, vec![Host::Alive], 7);
     (rig.limits[0].connections, rig.limits[0].recipients_per_transaction) = (1, 2);
-    // Four transactions each, which a list of four times as many recipients would have too.
+    // Four transactions each, as a list with four times as many recipients would have.
     (0..2).for_each(|_| {
         rig.add(0, 8, false);
     });
@@ -111,7 +111,7 @@ fn a_flood_of_fresh_mail_does_not_keep_out_what_waits_in_the_spool() {
     let old: usize = rig.lists[0].len();
     assert_eq!(old, 100);
     rig.hosts[0] = Host::Alive;
-    // More than three connections can take, until the old mail has had its time.
+    // More than three connections can carry, until the old mail had its turn.
     let first = rig.lists[0].last().unwrap().message;
     for _ in 0..500 {
         (0..35).for_each(|_| {

@@ -1,5 +1,5 @@
-//! Sites of several hosts: what one of them does is not held against the others; and whoever may have a whole message is
-//! waited for.
+//! Sites with several hosts: the failure of one host does not count against the others, and a peer that may have a
+//! whole message is waited for.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
 
@@ -33,7 +33,7 @@ fn a_site_with_a_bad_host_stays_up_in_the_fast_lane_and_delays_who_was_tried_the
         for _ in 0..1_000 {
             rig.add(0, 1, false);
             rig.run(3 * SECOND);
-            // Where nothing waits nothing is known.
+            // Without waiting mail nothing is known.
             let view = rig.scheduler.destination_view(&Rig::name(0));
             if let Some(view) = view {
                 looked += 1;
@@ -92,7 +92,7 @@ fn a_site_that_is_down_is_probed_at_its_other_hosts_at_once() {
     assert!(!is_down(&scheduler, "a"));
 }
 
-/// Sites whose connections all lag, one each.
+/// Sites with one lagging connection each.
 fn all_lag(scheduler: &mut Scheduler, count: u64, lag: impl Fn(u64) -> Lag) -> Vec<ConnectionId> {
     let mut lagging = Vec::new();
     for number in 0..count {
@@ -110,7 +110,7 @@ fn all_lag(scheduler: &mut Scheduler, count: u64, lag: impl Fn(u64) -> Lag) -> V
 #[test]
 fn who_may_have_a_whole_message_is_called_off_last_and_never_more_than_half() {
     let mut scheduler = Scheduler::new(Settings { connections_max: 10, ..Settings::default() }, 1);
-    // Eight have a whole message, and were first.
+    // Eight peers have a whole message, and lagged first.
     let lagging = all_lag(&mut scheduler, 10, |number| if number < 8 { WHOLE } else { LAG });
     for (number, expected) in (20..).zip([8, 9, 0, 1, 2]) {
         add(&mut scheduler, &format!("live-{number}"), number);
@@ -123,7 +123,7 @@ fn who_may_have_a_whole_message_is_called_off_last_and_never_more_than_half() {
     assert_eq!(act(&mut scheduler, LIMITS, START), []);
 }
 
-/// Between the call and its coming the content went out.
+/// The content went out between the action and its execution.
 #[test]
 fn who_was_called_off_too_late_is_waited_for_and_another_one_is_called_off() {
     let mut scheduler = Scheduler::new(Settings { connections_max: 10, ..Settings::default() }, 1);
@@ -132,19 +132,19 @@ fn who_was_called_off_too_late_is_waited_for_and_another_one_is_called_off() {
     assert_eq!(act(&mut scheduler, LIMITS, START), [Action::Close(lagging[0])]);
     scheduler.lagging(lagging[0], WHOLE, START);
     assert_eq!(act(&mut scheduler, LIMITS, START), [Action::Close(lagging[1])]);
-    // One that is called off later has said so before.
+    // A connection that is cancelled later reported this earlier.
     scheduler.lagging(lagging[2], WHOLE, START);
     drop(scheduler.closed(lagging[1], START));
     assert_eq!(opens_one(&mut scheduler, LIMITS, START).1, Lane::Fast);
     add(&mut scheduler, "more", 21);
     assert_eq!(act(&mut scheduler, LIMITS, START), [Action::Close(lagging[3])]);
-    // It gets its answer, and ends as it was told.
+    // It gets its reply, and ends as requested.
     scheduler.job_done(lagging[0], &job(0), Feedback::Good, None, START);
     assert_eq!(scheduler.next_job(lagging[0], START), NextJob::Close);
     assert_eq!(scheduler.closed(lagging[0], START), []);
 }
 
-/// One connection without a word is no sign of a pace, nor is a silent one that refused a message before.
+/// One connection that breaks without a reply is no sign of a pace; nor is a silent one that refused a message before.
 #[test]
 fn a_pace_is_learned_of_421_alone() {
     for (failure, seconds, is_paced) in [
@@ -160,7 +160,7 @@ fn a_pace_is_learned_of_421_alone() {
             let one = taken(&mut scheduler, first, START);
             scheduler.job_done(first, &one, Feedback::Good, None, START);
         }
-        // All of it was taken, and then it ends, and so does the next.
+        // All of it was accepted, and then both connections end.
         scheduler.host_failed(first, START);
         let (second, _) = opens_one(&mut scheduler, LIMITS, START);
         let one = taken(&mut scheduler, second, START);

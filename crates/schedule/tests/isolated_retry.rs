@@ -1,4 +1,5 @@
-//! A message whose end a host never answers, and a recipient at whom it hangs up: who of the others waits with them.
+//! A message whose end-of-data a host never answers, and a recipient at which it disconnects: which other mail is
+//! delayed.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
 
@@ -17,7 +18,7 @@ use schedule::{
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// One host, which has something against some recipients.
+/// A rig with one host that fails at some recipients.
 fn rig(seed: u64) -> Rig {
     let settings = Settings {
         retry_first: 5 * SECOND,
@@ -60,10 +61,10 @@ fn what_was_lost_together_is_tried_apart_and_the_site_stays_up() {
         rig.limits[0] = Limits { connections, ..LIMITS };
         poison(&mut rig, 1, Poison::Hangs);
         let others: Vec<QueueId> = (0..5).map(|_| rig.add(0, 1, true)).collect();
-        // They are told of in any order, within 30 ms: some stand behind it.
+        // They are added in any order, within 30 ms: some are pipelined behind it.
         rig.run(11 * MINUTE);
         assert!(others.iter().all(|message| is_delivered(&rig, *message)), "{connections}: {:?}", rig.delivered);
-        // From now on it is in nobody's way, or with one connection only while it is tried.
+        // From now on it delays no other mail, and occupies at most one connection while it is tried.
         let mut late = 0;
         for _ in 0..60 {
             let fresh = rig.add(0, 1, false);
@@ -113,7 +114,7 @@ fn a_recipient_at_whom_the_host_hangs_up_holds_nobody_else() {
     assert_eq!(late, 0);
 }
 
-/// A scheduler with so many messages for one site, and the connections that it opens.
+/// Returns a scheduler with this many messages for one site, and the connections that it opens.
 fn begun(messages: u64) -> (Scheduler, Vec<ConnectionId>) {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     for number in 0..messages {
@@ -123,7 +124,7 @@ fn begun(messages: u64) -> (Scheduler, Vec<ConnectionId>) {
     (scheduler, connections)
 }
 
-/// Has a connection take a message whose end is not answered.
+/// Gives a connection a message whose end-of-data is not answered.
 fn stalls(scheduler: &mut Scheduler, connection: ConnectionId) -> Job {
     scheduler.greeted(connection, START);
     let NextJob::Job(job) = scheduler.next_job(connection, START) else { panic!("there is one") };

@@ -1,4 +1,5 @@
-//! Sites: who shares one, what a silent one may cost the others, and when one more connection is opened.
+//! Sites and lanes: which destinations share a site, what a silent site costs the others, and when one more connection
+//! opens.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
 
@@ -20,7 +21,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 #[test]
 fn a_message_to_many_domains_of_one_site_is_one_transaction() {
-    // All of them are seen without an answer to the first.
+    // All of them are taken without a reply to the first.
     let mut scheduler = Scheduler::new(Settings { isolate_lists: false, ..Settings::default() }, 1);
     for number in 0..60 {
         let recipients = [2 * number + 1, 2 * number].into_iter().collect();
@@ -52,7 +53,7 @@ fn a_message_to_many_domains_of_one_site_is_one_transaction() {
         let name = format!("d{}", recipient / 2).into_bytes();
         assert_eq!(scheduler.is_active(&name, id(1), recipient), first.recipients.contains(recipient));
     }
-    // What was not tried goes back, each to its destination, and comes again.
+    // Untried parts go back, each to its destination, and come again.
     assert_eq!(scheduler.closed(connection, START), []);
     assert_eq!(scheduler.destination_view(b"d0").unwrap().ready, 1);
 }
@@ -99,7 +100,7 @@ fn what_lags_gives_its_place_away_and_is_called_off_longest_first() {
         assert_eq!(act(&mut scheduler, LIMITS, now), []);
         lagging.push(connection);
     }
-    // All that there may be lag. Two more need two places.
+    // All places are held by lagging connections. Two more sites need two places.
     add(&mut scheduler, "x", 20);
     assert_eq!(act(&mut scheduler, LIMITS, START), [Action::Close(lagging[0])]);
     add(&mut scheduler, "y", 21);
@@ -114,7 +115,7 @@ fn what_lags_gives_its_place_away_and_is_called_off_longest_first() {
     assert_eq!(opened(&act(&mut scheduler, LIMITS, START)).len(), 1);
 }
 
-/// A connection that has had its last job, and hangs with it, was told to close. That makes no room.
+/// A connection that hangs with its last job was told to close. That alone makes no room.
 #[test]
 fn what_hangs_with_its_last_job_is_called_off_too() {
     let limits = Limits { messages_per_connection: 1, ..LIMITS };
@@ -129,7 +130,7 @@ fn what_hangs_with_its_last_job_is_called_off_too() {
         scheduler.lagging(connection, LAG, START);
         hanging.push(connection);
     }
-    // A place is the slow lane's.
+    // One place belongs to the slow lane.
     for (number, hanging) in (20..29).zip(hanging) {
         add(&mut scheduler, &format!("live-{number}"), number);
         assert_eq!(act(&mut scheduler, limits, START), [Action::Close(hanging)]);
@@ -157,7 +158,7 @@ fn a_site_comes_back_to_the_fast_lane_by_a_job_in_good_time() {
     let one = taken(&mut scheduler, first, START);
     done(&mut scheduler, first, &one);
     assert_eq!(lane(&scheduler), Lane::Fast);
-    // Silence at the door counts too, refusal does not.
+    // Silence before the greeting counts too, a refusal does not.
     assert_eq!(scheduler.unreachable(second, Failure::Refused, "refused", START), []);
     assert_eq!(lane(&scheduler), Lane::Fast);
     assert_eq!(scheduler.unreachable(connections[2].0, Failure::Silent, "timed out", START), []);
@@ -201,7 +202,7 @@ fn who_never_answers_is_down_and_stays_in_the_slow_lane() {
         let view = scheduler.destination_view(b"a").unwrap();
         let Health::Down { until, .. } = view.health else { panic!("{view:?}") };
         assert_eq!(view.lane, Lane::Slow);
-        // The list is looked at for what is too old before that.
+        // The list is checked for overdue mail before that.
         for action in act(&mut scheduler, LIMITS, now) {
             let Action::Load { destination, .. } = action else { panic!("{action:?}") };
             scheduler.page_loaded(destination, &[], true, now);
@@ -245,7 +246,7 @@ fn one_or_two_connections_serve_both_lanes_and_are_never_more() {
         rig.limits.iter_mut().for_each(|limits| limits.messages_per_connection = 50);
         let mut crawling = Vec::new();
         for second in 0..3_600_u32 {
-            // Work without end in the fast lane.
+            // Endless work in the fast lane.
             rig.add(0, 1, false);
             rig.add(3, 1, false);
             if second % 600 == 0 {
@@ -294,7 +295,7 @@ fn ten_small_messages_need_two_connections_and_a_storm_gets_twenty() {
     });
     rig.run(SECOND);
     assert_eq!((rig.waiting(), rig.opened[0]), (0, 2));
-    // Twenty sessions, each a message in 20 ms: a thousand in a second.
+    // Twenty sessions with a message in 20 ms each: a thousand per second.
     rig.run(HOUR);
     let mut rig = Rig::new(Settings::default(), Manner::default(), vec![Host::Alive], 7);
     rig.manner.service = 20 * MS;
@@ -361,7 +362,7 @@ fn who_was_fast_before_gets_a_connection_before_who_is_unknown() {
     assert_eq!(order, ["known-fast", "unknown", "known-fast-late"]);
 }
 
-/// The sites whose connections open when the last one has ended, until nobody waits.
+/// Returns the sites whose connections open each time the last one ends, until none waits.
 fn order_of_opening(scheduler: &mut Scheduler, mut last: ConnectionId, now: Duration) -> Vec<String> {
     let mut order = Vec::new();
     loop {
@@ -380,7 +381,7 @@ fn order_of_opening(scheduler: &mut Scheduler, mut last: ConnectionId, now: Dura
     }
 }
 
-/// All that is to be done besides telling places and lists: that of each dead host has one message, of its number.
+/// Returns the actions besides `Resolve` and `Load`. The list of each dead host has one message, of its number.
 fn lists(scheduler: &mut Scheduler, now: Duration) -> Vec<Action> {
     let (mut actions, mut others) = (act(scheduler, LIMITS, now), Vec::new());
     while let Some(action) = actions.pop() {
@@ -398,7 +399,7 @@ fn lists(scheduler: &mut Scheduler, now: Duration) -> Vec<Action> {
 
 #[test]
 fn a_probe_takes_no_place_of_what_is_alive_while_the_slow_lane_has_one() {
-    // Eighteen of the fast lane and two of the slow.
+    // Eighteen of the fast lane and two of the slow one.
     for (dead, closed) in [(2, 0), (3, 1)] {
         let mut scheduler = Scheduler::new(Settings { connections_max: 20, ..Settings::default() }, 1);
         for number in 0..dead {
@@ -420,7 +421,7 @@ fn a_probe_takes_no_place_of_what_is_alive_while_the_slow_lane_has_one() {
         assert_eq!(probes.iter().map(|(_, lane)| *lane).collect::<Vec<_>>(), [Lane::Fast; 2], "{actions:?}");
         let closing = actions.iter().filter(|action| matches!(action, Action::Close(_))).count();
         assert_eq!(closing, closed, "only who finds both lanes full needs the place of an idle one: {actions:?}");
-        // One that is back has its mail; the next one has its place when it is over.
+        // One host is up again and gets its mail; the next waiter gets its place afterwards.
         let one = taken(&mut scheduler, probes[0].0, now);
         scheduler.job_done(probes[0].0, &one, Feedback::Good, None, now);
         assert_eq!(scheduler.closed(probes[0].0, now), []);
@@ -437,7 +438,7 @@ fn a_live_site_in_the_slow_lane_does_not_wait_behind_dead_ones() {
         assert_eq!(scheduler.unreachable(connection, Failure::Silent, "timed out", START).len(), 1);
     }
     assert_eq!(lists(&mut scheduler, START), []);
-    // One of the dead has the only place of the lane, three wait for it.
+    // A dead site has the only place of the lane, and three sites wait for it.
     let now = START + 600 * SECOND;
     let [(probe, Lane::Slow)] = opened(&lists(&mut scheduler, now))[..] else { panic!("one may probe") };
     for number in 10..16 {
@@ -521,7 +522,7 @@ fn mail_moves_with_its_destination() {
     rig.scheduler.reconfigure(rig.settings.clone(), rig.now);
     rig.retry_now(Some(0));
     rig.run(5 * SECOND);
-    // What is in flight at the old one stays there.
+    // Jobs in flight at the old site stay there.
     assert!(
         rig.lists[0].len() <= 5 && rig.lists[1].len() == 50,
         "{:?}",

@@ -1,10 +1,11 @@
-//! Random events against the rig: hosts that die and come back, operators, restarts, lists that shift between pages.
+//! Random events against the rig: hosts that die and recover, operators, restarts, lists that shift between pages.
 //!
-//! The rig checks at each step that nothing is tried twice at a time, before its time or after its end, and that budget,
-//! window, memory and back-off are kept. Here it is checked that senders hear in time of what waits, and that everything comes to an end.
+//! The rig checks at each step that no recipient is tried twice at a time, before it is due or after it is done, and
+//! that budget, window, memory and back-off are kept. Here the tests check that notices are sent in time and that
+//! everything ends.
 //!
-//! A case that fails goes into [`kept`] as it was printed, and stays. Seeds of the generator are not kept: what they mean changes
-//! with each strategy here.
+//! A case that failed is added to [`kept`] as it was printed. Seeds of the generator are not kept: their meaning
+//! changes with each strategy.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
 
@@ -57,9 +58,9 @@ enum Op {
         whom: Vec<(usize, u32)>,
         late: bool,
     },
-    /// What is added from now on is of this class.
+    /// Messages that follow have this class.
     Class(Class),
-    /// The mail of a destination goes elsewhere.
+    /// The mail of a destination moves to another site.
     Move {
         to: usize,
         site: usize,
@@ -73,9 +74,9 @@ enum Op {
         limits: Limits,
     },
     Strays(bool),
-    /// What is added from now on is to be delivered within so many seconds.
+    /// Messages that follow have a deliver-by time of this many seconds.
     By(Option<u64>),
-    /// The host hangs at a recipient, or hangs up.
+    /// The host hangs or disconnects at a recipient.
     Poison {
         number: usize,
         poison: Poison,
@@ -213,9 +214,9 @@ fn apply(rig: &mut Rig, op: &Op) {
     }
 }
 
-/// How late a sender may hear of a delay or a failure, and of the end of a time that he gave: a look through what is in line, or a walk, with
-/// their rests, and the driver's answers; what comes back untried has a minute, and who is the probe waits for its end, two minutes in
-/// the slow lane.
+/// How late a notice about age, and about a deliver-by time, may be. It covers a check of the ready queue or a scan,
+/// with their pauses, and the answers of the driver. A part that returns untried has a minute for its attempt, and a
+/// probe ends first: two minutes in the slow lane.
 const LATE_MAX: [Duration; 2] = [Duration::from_secs(180), Duration::from_secs(140)];
 
 fn assert_in_time(rig: &Rig) {
@@ -227,7 +228,7 @@ fn assert_in_time(rig: &Rig) {
     );
 }
 
-/// Lets all hosts live and all that is held go; everything must be over in the time that the longest back-off allows.
+/// Revives all hosts and releases all held mail; everything must end within the longest back-off.
 fn finish(rig: &mut Rig) {
     rig.hosts.fill(Host::Alive);
     rig.dns.fill(true);
@@ -242,7 +243,7 @@ fn finish(rig: &mut Rig) {
         }
         rig.retry_now(Some(to));
     }
-    // As long as the age of mail is looked at that may be gone (`warn_after`), and the walk that finds it so.
+    // Until the last age of finished mail is checked (`warn_after`), and the scan for it.
     rig.run(rig.settings.warn_after.unwrap() + Duration::from_secs(60));
     assert_eq!(rig.waiting(), 0, "{:?} wait; {:?}", rig.lists, rig.scheduler.destination_views().collect::<Vec<_>>());
     assert_eq!(
@@ -260,14 +261,14 @@ fn finish(rig: &mut Rig) {
     assert_eq!(rig.scheduler.wake_at(), None);
 }
 
-/// `PROPTEST_CASES` raises it, as everywhere.
+/// `PROPTEST_CASES` raises it.
 fn config() -> ProptestConfig {
     let default = ProptestConfig::default();
     let cases = default.cases.saturating_mul(4);
     ProptestConfig { cases, max_shrink_iters: 500, failure_persistence: None, ..default }
 }
 
-/// What happens in a run.
+/// The events of a run.
 #[derive(Clone, Debug)]
 struct Case {
     settings: Settings,
@@ -300,14 +301,15 @@ fn case() -> impl Strategy<Value = Case> {
         .prop_map(|(settings, limits, ahead, lag, seed, ops)| Case { settings, limits, ahead, lag, seed, ops })
 }
 
-/// Cases that are played whatever the generator finds.
+/// Cases that run whatever the generator finds.
 fn kept() -> Vec<Case> {
     use Op::{Add, Limit, Pass, Poison as Poisons, Restart};
     let usual =
         Limits { connections: 3, messages_per_second: None, recipients_per_transaction: 2, messages_per_connection: 7 };
     let add = |recipients| Add { to: 0, recipients, late: false };
     vec![
-        // A list goes in small transactions over hosts that break off, with single messages behind it; one of its recipients hangs.
+        // A list goes in small transactions over hosts that break off, with single messages behind it; the host hangs
+        // at one of its recipients.
         Case {
             settings: Settings { connections_max: 3, ready_max: 30, ..Settings::default() },
             limits: vec![usual; SITES],

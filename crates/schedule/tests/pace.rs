@@ -1,4 +1,4 @@
-//! Hosts that bear so much and no more: what they take of a list, how often they have to refuse, and when that is over.
+//! Hosts that accept a limited rate: how much of a list they accept, how often they refuse, and how the pace ends.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
 
@@ -14,18 +14,18 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What a host did with a list in the ten minutes behind the first one.
+/// What a host did with a list in the ten minutes after the first one.
 #[derive(Debug)]
 struct Course {
     taken: usize,
     refused: usize,
     connections: usize,
-    /// The pace that is known at the end, in messages per 1,000 seconds.
+    /// The pace at the end, in messages per 1,000 seconds.
     pace: Option<u32>,
 }
 
 impl Course {
-    /// Whether no more than so many of a hundred messages were refused that the host was asked to take.
+    /// Returns whether at most this percentage of the attempted messages was refused.
     fn refuses_at_most(&self, percent: usize) -> bool {
         100 * self.refused <= percent * (self.taken + self.refused)
     }
@@ -59,14 +59,14 @@ fn course(host: Host, messages: usize, learn_pace: bool, seed: u64) -> Course {
     course
 }
 
-/// What is asked of a course: messages taken at least, and percent refused at most.
+/// Returns whether a course accepts at least `taken` messages and refuses at most this percentage.
 fn keeps(course: &Course, taken: usize, percent: usize) -> bool {
     course.taken >= taken && course.refuses_at_most(percent)
 }
 
 #[test]
 fn a_host_that_bears_so_much_gets_it_and_seldom_more() {
-    // Next to what comes of it: these are the figures of docs/hosts.md, "A learned pace".
+    // Close to the measured values: these are the figures of docs/hosts.md, "A learned pace".
     for (host, messages, taken, percent) in [
         (Host::Paces(SECOND), 2_000, 555, 9),
         (Host::Paces(100 * MS), 12_000, 5_330, 1),
@@ -78,7 +78,7 @@ fn a_host_that_bears_so_much_gets_it_and_seldom_more() {
             let learned = course(host, messages, true, seed);
             assert!(keeps(&learned, taken, percent), "{host:?}: {learned:?}");
             assert!(learned.pace.is_some(), "{host:?}: {learned:?}");
-            // One at a time, and again where it hung up.
+            // One at a time, and again after each disconnect.
             assert!(learned.connections <= learned.refused + learned.taken / 8 + 60, "{host:?}: {learned:?}");
         }
         let unlearned = course(host, messages, false, 1);
@@ -146,7 +146,8 @@ fn a_pace_is_known_for_as_long_as_the_host_has_it() {
 fn a_host_that_takes_nothing_is_asked_no_more_often_than_without_a_pace() {
     for host in [Host::Refuses, Host::Counts(1_000, 60 * MINUTE)] {
         let learned = course(host, 4_000, true, 2);
-        // A host that took some until now may count by the minute: it is asked each quarter of a minute for five minutes.
+        // A host that accepted mail until now may count per minute: it is tried each quarter of a minute for five
+        // minutes.
         let most = if host == Host::Refuses { 8 } else { 25 };
         assert!(learned.connections <= most, "{host:?}: {learned:?}");
     }
@@ -162,7 +163,7 @@ fn a_host_that_throttles_no_more_is_at_full_speed_within_minutes() {
     assert!(rig.delivered.len() < 181);
     rig.hosts[0] = Host::Alive;
     rig.run(6 * MINUTE);
-    // At the old pace 360 more, and those that were put off have their own time.
+    // At the old pace 360 more, and deferred ones have their own time.
     assert!(rig.waiting() < 50, "{} wait", rig.waiting());
     for _ in 0..300 {
         rig.add(0, 1, false);
@@ -178,7 +179,7 @@ fn a_host_that_begins_to_throttle_is_found_out_within_seconds() {
     rig.run(SECOND / 2);
     rig.hosts[0] = Host::Paces(SECOND);
     rig.run(20 * SECOND);
-    // Most of them in the first moment, on all connections that there were.
+    // Most of them in the first moment, on all connections.
     let (taken, refused) = (rig.delivered.len(), rig.refused[0]);
     assert!(refused < 50, "{refused}");
     rig.run(2 * MINUTE);
@@ -207,7 +208,7 @@ fn whoever_asks_to_try_now_ends_the_pace() {
     assert!(rig.waiting() < 50, "{}", rig.waiting());
 }
 
-/// Two connections to a site, the second of which was told 421 for its first message: the site is in a stop.
+/// A site with two connections. The second one got 421 to its first message: the site is in a stop.
 fn stopped() -> (Scheduler, Duration) {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     for number in 0..7 {
@@ -235,7 +236,7 @@ fn what_was_not_sent_says_nothing_of_the_pace() {
     let pace = |scheduler: &Scheduler| scheduler.site_views(now).next().unwrap().pace;
     let (connection, _) = opens_one(&mut scheduler, LIMITS, now);
     scheduler.greeted(connection, now);
-    // Deleted meanwhile, not readable, nothing that this host takes: the next one is tried instead, at once.
+    // Deleted, unreadable, or not for this host: the next message is tried at once.
     for _ in 0..3 {
         let NextJob::Job(job) = scheduler.next_job(connection, now) else { panic!("one is to be tried") };
         scheduler.job_done(connection, &job, Feedback::Unsent, None, now);

@@ -1,4 +1,4 @@
-//! Single situations with known outcome: what a host that is dead, crowded or slow may cost, and what a long list costs.
+//! Single situations with a known outcome: the cost of a host that is dead, crowded or slow, and of a long list.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
 
@@ -23,12 +23,12 @@ fn rig(settings: Settings, hosts: Vec<Host>) -> Rig {
     Rig::new(settings, Manner::default(), hosts, 7)
 }
 
-/// What is next to do when all mail goes to one site.
+/// Returns the next action when all mail goes to one site.
 fn next(scheduler: &mut Scheduler, limits: Limits, now: Duration) -> Option<Action> {
     next_at(scheduler, Some(b"mx:25"), limits, now)
 }
 
-/// The first connection, greeted.
+/// Opens and greets the first connection.
 fn greeted(scheduler: &mut Scheduler, limits: Limits) -> ConnectionId {
     let Some(Action::Open { connection, .. }) = next(scheduler, limits, START) else { panic!("one is wanted") };
     scheduler.greeted(connection, START);
@@ -48,13 +48,13 @@ fn who_has_work_and_is_not_served_says_since_when_and_for_what() {
         }
     }
     let since = |scheduler: &Scheduler, name: &[u8]| scheduler.site_view(name, at(9)).unwrap().waits_since;
-    // One place is that of hosts that were silent.
+    // One place is reserved for the slow lane.
     assert_eq!(since(&scheduler, b"a.test"), None);
     assert_eq!(since(&scheduler, b"b.test"), Some(at(2)));
     scheduler.reconfigure(Settings { connections_max: 20, ..Settings::default() }, at(3));
     while next_at(&mut scheduler, None, LIMITS, at(3)).is_some() {}
     assert_eq!(since(&scheduler, b"b.test"), None, "it has one");
-    // What a rule lets pass in a time is used up.
+    // The tokens of the rule are spent.
     let limits = Limits { messages_per_second: Some(1_000), ..LIMITS };
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     for number in 1..=2 {
@@ -83,7 +83,7 @@ fn mail_for_a_dead_host_is_warned_of_once_and_given_up_once_in_time() {
     rig.run(5 * DAY);
     assert_eq!((rig.given_up.len(), rig.waiting(), rig.taken), (1_500, 0, 0));
     assert!(late(&rig.given_up, 5 * DAY) < 10 * SECOND, "{:?}", late(&rig.given_up, 5 * DAY));
-    // First contact opens a window's worth; then one probe per back-off, about hourly.
+    // The first contact opens a window of connections; then one probe per back-off, about hourly.
     assert!((5..170).contains(&rig.opened[0]), "{}", rig.opened[0]);
     assert_eq!(rig.scheduler.destination_views().count(), 0);
 }
@@ -110,8 +110,8 @@ fn a_fault_of_our_own_resolver_costs_no_destination_anything() {
     }
 }
 
-/// Senders heard, as soon as the driver does it, that the time of their message was over; of a few, which were tried then, within
-/// `most`.
+/// Checks that each deliver-by time was acted on as soon as the driver answered; within `most` for the few that were
+/// being tried.
 fn assert_in_time(rig: &Rig, most: Duration) {
     let late = || rig.too_late.iter().map(|((message, _), at)| *at - rig.by_times[message]);
     assert!(late().all(|late| late < most), "{:?}", late().max());
@@ -132,9 +132,9 @@ fn the_end_of_a_time_given_by_a_sender_is_acted_on_when_it_comes_although_nothin
     assert_eq!(rig.too_late.len(), 0);
     rig.run(HOUR + 1_300 * SECOND);
     assert_eq!((rig.too_late.len(), rig.waiting()), (2_000, 2_000));
-    // A message that is the probe at that time waits for its end.
+    // A message that is the probe at that time ends first.
     assert_in_time(&rig, 5 * SECOND);
-    // A walk for each probe, not for each time.
+    // One scan for each probe, not for each time.
     assert!(rig.loads < 200, "{}", rig.loads);
     rig.run(DAY);
     assert_eq!((rig.too_late.len(), rig.waiting()), (2_000, 2_000));
@@ -169,7 +169,7 @@ fn a_time_that_ends_while_its_message_is_in_flight_is_left_to_the_attempt() {
             assert_eq!(next(&mut scheduler, LIMITS, after + DAY), None);
             continue;
         }
-        // Where there was none, somebody looks soon.
+        // It was given back: another connection follows soon.
         scheduler.give_back(connection, &job(1), after);
         let told = std::iter::from_fn(|| next(&mut scheduler, LIMITS, after + 10 * SECOND))
             .find(|action| matches!(action, Action::Overdue { .. }));
@@ -286,7 +286,7 @@ fn a_small_budget_goes_round() {
             rig.add(to, 1, false);
         }
     }
-    // The first of them has work without end; it must not keep the others out.
+    // The first of them has endless work; it must not keep the others out.
     for _ in 0..3_000 {
         rig.add(0, 1, false);
     }
@@ -307,7 +307,7 @@ fn a_host_that_takes_two_connections_is_not_hammered_for_a_third() {
     assert_eq!(rig.scheduler.destination_view(b"domain-0").unwrap().health, Health::Up);
     rig.run(60 * SECOND);
     assert_eq!(rig.waiting(), 0);
-    // Two that live, ended after 1,000 messages each, and a try now and then.
+    // Two live ones that end after 1,000 messages each, and a further attempt now and then.
     assert!(rig.opened[0] < 25, "{}", rig.opened[0]);
 }
 
@@ -322,7 +322,7 @@ fn a_host_that_throttles_is_not_hammered_and_gets_its_mail() {
     let (opened, left) = (rig.opened[0], rig.left);
     rig.run(600 * SECOND);
     let (opened, left, came) = (rig.opened[0] - opened, rig.left - left, rig.delivered.len());
-    // It would take 660.
+    // Without refusals it would take 660.
     assert!(came >= 500, "{came}");
     assert!(opened <= 80, "{opened} connections for {came} messages");
     assert!(left <= 1_024, "{left} lines say that something is deferred");
@@ -353,7 +353,7 @@ fn a_probe_does_not_read_the_list_of_a_dead_host() {
     let probes = rig.opened[0] - opened;
     assert!(probes >= 2, "{probes}");
     assert!(rig.entries_read - read <= 32 * probes, "{} for {probes} probes", rig.entries_read - read);
-    // And yet everybody hears of the delay in time.
+    // And yet all senders get their warning in time.
     rig.run(HOUR / 2 + 60 * SECOND);
     assert_eq!(rig.warned.len(), 20_000);
 }
@@ -403,7 +403,7 @@ fn many_destinations_share_the_memory_and_one_has_it_again_when_they_are_gone() 
         let few: usize = (0..40).map(|number| add(&mut scheduler, &name, number)).sum();
         assert!((16..40).contains(&few), "each has a little: {few}");
     }
-    // Those without work are forgotten when they are looked at.
+    // Those without work are forgotten at their next check.
     let mut scheduler = Scheduler::new(Settings { jobs_max: 8_000, ready_max: 400, ..Settings::default() }, 1);
     for name in &names {
         scheduler.retry_now(Some(name.as_bytes()), START);
@@ -455,7 +455,7 @@ fn what_is_not_due_is_not_read_over_and_over_for_what_comes_behind_it() {
 
 #[test]
 fn a_message_with_many_recipients_becomes_jobs_of_at_most_a_hundred() {
-    // All of them are seen without an answer to the first.
+    // All of them are taken without a reply to the first.
     let mut scheduler = Scheduler::new(Settings { isolate_lists: false, ..Settings::default() }, 1);
     let shuffled: Positions = (0..250).map(|position| (position * 7) % 250).collect();
     assert_eq!(
@@ -489,7 +489,7 @@ fn the_first_job_after_a_failure_is_a_probe_and_then_the_rest_comes() {
     };
     assert!(&*why == "Connection refused" && retry_at >= START + 45 * SECOND && retry_at <= START + 75 * SECOND);
     let list: Vec<QueueEntry> = [1, 2, 3].map(|number| waiting(number, 0)).into();
-    // How old each is, is known; nothing is read but for the probe.
+    // All ages are known; only the probe is read.
     assert_eq!((scheduler.poll(START), scheduler.wake_at()), (None, Some(retry_at)));
     let Some(load) = scheduler.poll(retry_at) else { panic!("a walk") };
     let Action::Load { destination, after: None, limit: 8 } = load else { panic!("{load:?}") };
@@ -525,7 +525,7 @@ fn the_first_job_after_a_failure_is_a_probe_and_then_the_rest_comes() {
     assert_eq!(scheduler.destination_view(b"a").map(|view| view.window), Some(2), "one more for the first good answer");
 }
 
-/// Connections that are open after each round in which a host that is back takes one message over each of them.
+/// Returns the open connections after each round in which a host that is up again accepts one message per connection.
 fn connections_to_a_host_that_is_back(messages: u64, settings: Settings) -> Vec<usize> {
     let mut scheduler = Scheduler::new(settings, 1);
     scheduler.add(b"a", job(1), Class::Normal, START);
@@ -626,7 +626,7 @@ fn the_window_grows_by_one_in_a_round_and_is_halved_once_in_a_round() {
     assert_eq!(window(&scheduler), 2);
 }
 
-/// A server that hangs keeps connections that had their last job; no others come instead of them.
+/// A server that hangs keeps connections with their last job; no others replace them.
 #[test]
 fn connections_that_are_to_close_count_in_the_window() {
     let settings = Settings { window_start: 2, jobs_per_connection: 1, ..Settings::default() };
@@ -662,7 +662,7 @@ fn the_same_seed_and_events_give_the_same_run() {
     assert_ne!(run(5).1, run(6).1);
 }
 
-/// What the fast path costs: `time` it from outside, as nothing here has a clock.
+/// The cost of the fast path: `time` it from outside, because nothing here has a clock.
 #[test]
 #[ignore = "ten million messages, to be timed from outside"]
 fn ten_million_messages_over_a_busy_connection() {
@@ -685,7 +685,7 @@ fn a_job_that_is_over_frees_its_own_recipients_only() {
     let connection = greeted(&mut scheduler, Limits { recipients_per_transaction: 2, ..LIMITS });
     let took: Vec<NextJob> = (0..2).map(|_| scheduler.next_job(connection, START)).collect();
     let [NextJob::Job(first), NextJob::Job(second)] = took.as_slice() else { panic!("{took:?}") };
-    // The later one comes to its end first: held, deleted, or not to be read.
+    // The later one ends first: held, deleted or unreadable.
     scheduler.job_done(connection, second, Feedback::Neutral, None, START);
     let active = |scheduler: &Scheduler| (0..4).map(|one| scheduler.is_active(b"a", id(1), one)).collect::<Vec<_>>();
     assert_eq!(active(&scheduler), [true, true, false, false]);

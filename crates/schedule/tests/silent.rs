@@ -1,4 +1,4 @@
-//! Very many hosts at once that say nothing, and of which nothing is known: what they cost the others.
+//! Many unknown hosts at once that are silent: their cost for other hosts.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
 
@@ -13,12 +13,12 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const LIVE: usize = 200;
 
-/// A list to live hosts, and to others between them; two connections for the slow lane and eighteen for the fast one.
+/// A list for live hosts with others between them; two places in the slow lane and eighteen in the fast one.
 fn list(others: &[Host], seed: u64) -> Rig {
     list_beside(Settings::default().silent_max, others, seed)
 }
 
-/// The same with so many connections beside these for hosts that are silent in a transaction.
+/// The same with this many places for connections that are silent in a transaction.
 fn list_beside(silent_max: usize, others: &[Host], seed: u64) -> Rig {
     let settings = Settings { connections_max: 20, silent_max, ..Settings::default() };
     let mut hosts = vec![Host::Alive; LIVE];
@@ -26,13 +26,13 @@ fn list_beside(silent_max: usize, others: &[Host], seed: u64) -> Rig {
     let mut rig = Rig::new(settings, Manner::default(), hosts, seed);
     let all = LIVE + others.len();
     for number in 0..all {
-        // 211 is prime: a walk over all of them in no order.
+        // 211 is prime: this visits all of them in scattered order.
         rig.add(number * 211 % all, 1, false);
     }
     rig
 }
 
-/// How long it takes until these hosts have all that is for them.
+/// Returns how long it takes until these hosts have all their mail.
 fn time_of(rig: &mut Rig, hosts: std::ops::Range<usize>) -> Duration {
     let began = rig.now;
     while rig.lists[hosts.clone()].iter().any(|list| !list.is_empty()) {
@@ -47,7 +47,7 @@ fn a_list_with_many_silent_hosts_takes_little_longer_to_the_live_ones() {
     for seed in 1..4 {
         let alone = time_of(&mut list(&[], seed), 0..LIVE);
         let among = time_of(&mut list(&[Host::Hung; 90], seed), 0..LIVE);
-        // Each of the 90 costs a place what a live host usually takes, and not a time-out.
+        // Each of the 90 costs the usual time of a live host, not a time-out.
         assert!(among < alone + 2 * SECOND, "{among:?}, {alone:?}");
     }
 }
@@ -74,7 +74,7 @@ fn hosts_that_are_silent_in_a_transaction_cost_the_live_ones_a_second_of_a_place
 
 #[test]
 fn hosts_that_look_at_each_message_for_long_have_several_over_a_connection() {
-    // More sites than the fast lane has places, twice; two seconds for each message.
+    // Twice as many sites as the fast lane has places; two seconds for each message.
     const EACH: usize = 20;
     let settings = Settings { connections_max: 20, ..Settings::default() };
     let manner = Manner { service: 2 * SECOND, ..Manner::default() };
@@ -119,7 +119,7 @@ fn who_is_only_late_has_its_mail_by_the_fast_lane_before_long() {
     }
     assert!(rig.lists[all - 4..].iter().all(Vec::is_empty), "{:?}", &rig.lists[all - 4..]);
     assert!(rig.called_off[all - 4..].iter().any(|times| *times > 0), "{:?}", rig.called_off);
-    // A host that is silent for the whole time of the lane is down, and its probes are the slow lane's.
+    // A host that is silent for all time-outs of the lane is down, and its probes use the slow lane.
     for silent in LIVE..LIVE + 90 {
         let view = rig.scheduler.destination_view(&Rig::name(silent)).unwrap();
         assert!(matches!(view.health, Health::Down { .. }) && view.lane == Lane::Slow, "{view:?}");

@@ -1,4 +1,4 @@
-//! Who has a connection while more are wanted than there may be, and who gets none although it could have one.
+//! Which sites have a connection while more sites want one than the budget allows.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "what is missing here is a failed test")]
 
@@ -13,14 +13,14 @@ use schedule::{Action, Class, Feedback, Limits, NextJob, Scheduler, Settings};
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Live sites and so many connections of the fast lane.
+/// A rig with live sites and this many places in the fast lane.
 fn rig(places: usize, sites: usize, service: Duration) -> Rig {
     let settings = Settings { connections_max: places + 1, ..Settings::default() };
     Rig::new(settings, Manner { service, ..Manner::default() }, vec![Host::Alive; sites], 7)
 }
 
-/// Sites that have work for all of the time, each over one connection that would serve it without end. What came of each
-/// after three turns, and how many messages after thirty more; and how many connections were opened.
+/// Sites with endless work, each over one connection that would serve it forever. Returns the messages per site after
+/// three time slices and after thirty more, and the number of connections.
 fn busy(sites: usize, time_slice: Duration) -> (Vec<usize>, Vec<usize>, usize) {
     let span = Settings::default().time_slice;
     let mut rig = rig(4, sites, SECOND / 10);
@@ -40,15 +40,15 @@ fn busy(sites: usize, time_slice: Duration) -> (Vec<usize>, Vec<usize>, usize) {
 fn sites_with_one_connection_take_turns() {
     let time_slice = Settings::default().time_slice;
     let (first, all, opened) = busy(12, time_slice);
-    // Four of twelve at a time: each has had a turn after three of them.
+    // Four of twelve at a time: each has had a time slice after three of them.
     assert!(first.iter().all(|came| *came > 0), "{first:?}");
     let (least, most) = (all.iter().min().unwrap(), all.iter().max().unwrap());
     assert!(most * 4 <= least * 5, "all have the same share, but for a turn: {all:?}");
-    // A turn is long: what a handshake costs is little beside it.
+    // A time slice is long compared to a handshake.
     assert!(opened <= 4 * 34, "{opened}");
-    // Who has no others beside him is not disturbed.
+    // Without other waiting sites no connection closes.
     assert_eq!(busy(4, time_slice).2, 4);
-    // Without turns four have all.
+    // Without time slices four sites get everything.
     let (_, all, opened) = busy(12, Duration::MAX);
     assert_eq!((all.iter().filter(|came| **came == 0).count(), opened), (8, 4), "{all:?}");
 }
@@ -72,7 +72,7 @@ fn urgent_mail_does_not_stand_behind_all_who_want_a_connection() {
     assert!(came_after(Class::Normal) > 40 * SECOND, "{:?}", came_after(Class::Normal));
 }
 
-/// A site that is known to be fast stands before others as soon as it has given a place up.
+/// A site that is known to be fast ranks ahead of others as soon as it gives up a place.
 #[test]
 fn who_gives_a_place_up_had_a_job_and_does_not_get_it_back_at_once() {
     let mut scheduler = Scheduler::new(Settings { connections_max: 5, ..Settings::default() }, 1);
@@ -84,13 +84,13 @@ fn who_gives_a_place_up_had_a_job_and_does_not_get_it_back_at_once() {
     for connection in [first, second, third] {
         taken(&mut scheduler, connection, START);
     }
-    // For one that has none it gives way at once, but not before it had a job.
+    // It gives way at once to a site without a connection, but not before it had a job.
     assert_eq!(scheduler.next_job(first, START), NextJob::Close);
     assert_eq!(scheduler.closed(first, START), []);
     let (other, _) = opens_one(&mut scheduler, LIMITS, START);
     taken(&mut scheduler, other, START);
     assert_eq!(act(&mut scheduler, LIMITS, START), []);
-    // The other one wants a second connection, and stands behind: it would get none.
+    // The other site wants a second connection, and ranks behind: it would get none.
     taken(&mut scheduler, second, START);
     let later = START + SECOND / 2;
     assert_eq!(scheduler.next_job(third, later), NextJob::Close);
@@ -119,7 +119,7 @@ fn burst(gap: Duration) -> usize {
 fn a_connection_is_not_closed_in_the_moment_between_two_messages_of_a_burst() {
     let opened = burst(10 * MS);
     assert!(opened <= 2 * 12, "{opened} for 30 messages to 12 sites");
-    // What comes seldom is not waited for: each message has its handshake, as there are more sites than places.
+    // Rare messages are not waited for: each has its handshake, because there are more sites than places.
     let opened = burst(100 * MS);
     assert!(opened > 2 * 12, "{opened} for 3 messages to 12 sites");
 }
@@ -134,7 +134,8 @@ fn who_gets_one_message_keeps_no_place_after_it() {
     assert_eq!((rig.waiting(), rig.opened.iter().sum::<usize>()), (0, 400));
 }
 
-/// One connection that was woken for many messages and asks for work so much later: what is opened then, and when at the latest.
+/// One connection that was woken for many messages and asks for work this much later. Returns what opens then, and when
+/// at the latest.
 fn woken(late: Duration) -> (usize, Duration) {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     add(&mut scheduler, "a", 0);

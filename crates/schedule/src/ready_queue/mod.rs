@@ -1,13 +1,13 @@
-//! The line of a site: whose job is next.
+//! The ready queue of a site: which job is next.
 //!
-//! Classes share by weight, and inside a class messages share by recipients, each message a transaction at a time. A
-//! message with few recipients goes before lists, so it waits for one of their transactions at most; after
-//! [`SMALL_TURNS`] such messages a list has its turn. Both shares are deficits kept as *virtual starts*: what was served
-//! moves the start of its owner on by what it cost, and the least start is next. That is deficit round robin without the
-//! rounds, so each call costs O(log n).
+//! Classes share by weight. Within a class messages share by recipients, one transaction at a time. A message with few
+//! recipients goes before lists, so it waits for at most one of their transactions; after [`SMALL_TURNS`] such messages
+//! a list has a turn. Both shares are deficits, kept as *virtual starts*: a transaction moves the start of its owner by
+//! its cost, and the least start is next. This is deficit round robin without rounds; each call costs O(log n).
 //!
-//! The parts of one message that are of several destinations join in one transaction. What was lost without an answer stands in a
-//! line of its own ([`SuspectQueue`]) and joins with nothing. Nothing here knows of connections, rates or back-off.
+//! The parts of one message for several destinations join in one transaction. Recipients that were lost without a reply
+//! wait in a queue of their own ([`SuspectQueue`]) and join with nothing. This module knows no connections, rates or
+//! back-off.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -20,43 +20,43 @@ use crate::message_parts::{MessageParts, QUANTUM, QueueKey};
 use crate::part::Part;
 use crate::suspect_queue::{AT_ONCE, Rank, SuspectQueue};
 
-/// Small messages of a class that go before a list that waits.
+/// Small messages of a class that go before a waiting list.
 const SMALL_TURNS: u32 = 4;
-/// What a recipient costs its class: 16, 4 and 1 parts.
+/// Cost of a recipient for its class: weights 16, 4 and 1.
 const CLASS_COST: [u64; 3] = [1, 4, 16];
 
-/// What goes in one transaction.
+/// The parts that go in one transaction.
 #[derive(Debug)]
 pub(crate) struct Transaction {
     pub(crate) message: QueueId,
     pub(crate) first: Part,
     pub(crate) others: Vec<Part>,
-    /// The first one was too large: its recipients as they were, and those that stay in the line.
+    /// The first part was too large: its recipients before the split, and those that stay in the queue.
     pub(crate) split: Option<(Positions, Positions)>,
-    /// It was lost before: nothing is to go behind it.
+    /// It is an isolated retry: nothing may be sent behind it.
     pub(crate) is_alone: bool,
-    /// It is of a list.
+    /// It belongs to a list.
     pub(crate) is_list: bool,
 }
 
-/// Where a part stood that comes back.
+/// The position of a part that was taken out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum QueuePosition {
-    /// Among others.
+    /// In its class.
     Shared { class: Class, key: QueueKey, is_list: bool, since: Duration },
-    /// Among those that were lost before.
+    /// In the queue of suspects.
     Isolated { rank: Rank, since: Duration },
 }
 
 #[derive(Debug, Default)]
 struct ClassQueue {
-    /// Messages with few recipients, before their first turn, by number. Those that went elsewhere are stepped over.
+    /// Messages with few recipients before their first turn, by number. Entries of messages that moved are skipped.
     small: VecDeque<(i64, QueueId)>,
     /// All others, by virtual start.
     large: BTreeMap<(u64, i64), QueueId>,
-    /// The virtual start of the one that was served last.
+    /// The virtual start of the message that was served last.
     clock: u64,
-    /// Small ones that were served while a large one waited.
+    /// Small messages served while a large one waits.
     streak: u32,
     /// The virtual start of the class.
     start: u64,
@@ -72,16 +72,16 @@ pub(crate) struct ReadyQueue {
     parts: usize,
     from_scans: usize,
     recipients: usize,
-    /// Number places, so that none is mistaken for another: at the end of the line, and at its front.
+    /// Numbers for positions at the end and at the front; none is used twice.
     next: i64,
     front: i64,
-    /// Parts that walks found and that are out of the line for a moment: their senders are being told.
+    /// Parts from scans that are withdrawn for a notice.
     pub(crate) withdrawn: usize,
-    /// What was lost without an answer.
+    /// Recipients that were lost without a reply.
     pub(crate) suspects: SuspectQueue,
 }
 
-/// The queue of a class.
+/// Returns the queue of a class.
 fn class_queue(classes: &mut [ClassQueue; 3], class: Class) -> &mut ClassQueue {
     let [urgent, normal, bulk] = classes;
     match class {
@@ -92,7 +92,7 @@ fn class_queue(classes: &mut [ClassQueue; 3], class: Class) -> &mut ClassQueue {
 }
 
 impl ReadyQueue {
-    /// Parts that wait.
+    /// Returns the number of waiting parts.
     pub(crate) const fn len(&self) -> usize {
         self.parts
     }
@@ -101,23 +101,24 @@ impl ReadyQueue {
         self.parts == 0
     }
 
-    /// Whether some of it is urgent.
+    /// Returns whether urgent mail waits.
     pub(crate) const fn has_urgent(&self) -> bool {
         let [urgent, ..] = &self.classes;
         urgent.messages > 0
     }
 
-    /// Transactions that the parts need, with up to `most` recipients each; more if some of them can join.
+    /// Returns how many transactions the parts need with up to `most` recipients each. It may be too many, because
+    /// parts can join.
     pub(crate) fn transactions(&self, most: usize) -> usize {
         self.parts.max(self.recipients.div_ceil(most.max(1)))
     }
 
-    /// Parts that walks found, those that are to come back included.
+    /// Returns how many parts came from scans, withdrawn ones included.
     pub(crate) const fn from_scans(&self) -> usize {
         self.from_scans + self.withdrawn
     }
 
-    /// Puts a part in line.
+    /// Adds a part to the end.
     pub(crate) fn push(&mut self, message: QueueId, part: Part, now: Duration) {
         self.count_in(&part);
         if let Some(rank) = self.suspects.best_rank(message, &part.recipients) {
@@ -128,7 +129,7 @@ impl ReadyQueue {
         let number = self.next;
         if let Some(parts) = self.messages.get_mut(&message) {
             parts.push_back(part);
-            // It grew beyond what goes before lists.
+            // It is too large now to go before lists.
             if matches!(parts.key, QueueKey::Small(_)) && parts.recipients > QUANTUM {
                 let class = parts.class;
                 let queue = class_queue(&mut self.classes, class);
@@ -150,7 +151,7 @@ impl ReadyQueue {
         self.messages.insert(message, MessageParts::new(part, key, now));
     }
 
-    /// Puts a part back that had its turn: first of its class.
+    /// Puts a part back that had its turn: to the front of its class.
     pub(crate) fn push_front(&mut self, message: QueueId, part: Part, now: Duration) {
         self.count_in(&part);
         if self.suspects.best_rank(message, &part.recipients).is_some() {
@@ -176,7 +177,7 @@ impl ReadyQueue {
         self.messages.insert(message, MessageParts::new(part, key, now));
     }
 
-    /// Puts a part back that was taken out: where it stood.
+    /// Puts a part back that was taken out: to its position.
     pub(crate) fn put_back(&mut self, message: QueueId, part: Part, position: Option<QueuePosition>, now: Duration) {
         let Some(position) = position else { return self.push_front(message, part, now) };
         if let Some(marked) = self.suspects.best_rank(message, &part.recipients) {
@@ -198,7 +199,7 @@ impl ReadyQueue {
         match key {
             QueueKey::Small(number) => {
                 let at = queue.small.partition_point(|(other, _)| *other < number);
-                // It may be there still, to be stepped over.
+                // Its stale entry may still be there.
                 if queue.small.get(at).is_none_or(|(other, _)| *other != number) {
                     queue.small.insert(at, (number, message));
                 }
@@ -214,7 +215,7 @@ impl ReadyQueue {
         self.drop_stale(class);
     }
 
-    /// Takes what is next: parts of one message, with up to `most` recipients.
+    /// Removes the next transaction: parts of one message with up to `most` recipients.
     pub(crate) fn next_transaction(&mut self, most: usize, now: Duration) -> Option<Transaction> {
         let most = most.max(1);
         let class = self.next_class();
@@ -270,7 +271,7 @@ impl ReadyQueue {
         Some(Transaction { message, first, others, split, is_alone: false, is_list })
     }
 
-    /// Takes up to `most` recipients of a part that was lost before.
+    /// Removes up to `most` recipients of a suspect part.
     fn isolated_transaction(
         &mut self,
         message: QueueId,
@@ -293,7 +294,7 @@ impl ReadyQueue {
         Transaction { message, first, others: Vec::new(), split, is_alone: true, is_list: false }
     }
 
-    /// Takes out those parts of a message at a destination for which this holds, and says where they stood.
+    /// Removes the parts of a message at a destination for which `is_it` holds, with their positions.
     pub(crate) fn take_out(
         &mut self,
         message: QueueId,
@@ -323,7 +324,7 @@ impl ReadyQueue {
         out
     }
 
-    /// Has it asked at `at` by when recipients of a message are to be delivered, where nobody was to ask any more.
+    /// Sets when to ask for the deliver-by time of recipients, unless a time is set.
     pub(crate) fn ask_deadline_at(
         &mut self,
         message: QueueId,
@@ -344,7 +345,7 @@ impl ReadyQueue {
         }
     }
 
-    /// Empties the line, the parts of a message together.
+    /// Removes all parts, those of a message together.
     pub(crate) fn drain(&mut self) -> Vec<(QueueId, Part)> {
         let mut all = Vec::with_capacity(self.parts);
         for queue in &mut self.classes {
@@ -363,7 +364,7 @@ impl ReadyQueue {
         all
     }
 
-    /// Since when the one that has waited for longest waits; of those in their turns, about.
+    /// Returns since when the oldest part waits; approximate for messages that had a turn.
     pub(crate) fn oldest(&self) -> Option<Duration> {
         let firsts = self.classes.iter().flat_map(|queue| {
             [queue.small.front().map(|(_, message)| message), queue.large.first_key_value().map(|(_, message)| message)]
@@ -372,7 +373,7 @@ impl ReadyQueue {
         waiting.chain(self.suspects.first().map(|(_, since)| since)).min()
     }
 
-    /// The destination of the part that is next.
+    /// Returns the destination of the next part.
     pub(crate) fn first_destination(&self) -> Option<DestinationId> {
         let Some(class) = self.next_class() else { return self.suspects.first().map(|(part, _)| part.destination) };
         let queue = self.classes.get(class.index())?;
@@ -393,7 +394,7 @@ impl ReadyQueue {
         self.recipients -= part.recipients.len();
     }
 
-    /// The queue of a message that comes. A class that had nothing begins where the others are.
+    /// Counts a new message in its class, and returns the queue. An empty class starts level with the others.
     fn activate(&mut self, class: Class) -> &mut ClassQueue {
         let clock = self.clock;
         let queue = class_queue(&mut self.classes, class);
@@ -410,7 +411,7 @@ impl ReadyQueue {
         with_work.min_by_key(|(queue, class)| (queue.start, *class)).map(|(_, class)| class)
     }
 
-    /// Takes the message whose turn it is out of its key, and says where it stood.
+    /// Removes the message whose turn it is from its position, and returns its virtual start.
     fn next_message(&mut self, class: Class) -> Option<(QueueId, u64)> {
         let queue = class_queue(&mut self.classes, class);
         let is_small = !queue.small.is_empty() && (queue.streak < SMALL_TURNS || queue.large.is_empty());
@@ -424,7 +425,7 @@ impl ReadyQueue {
         Some((message, start))
     }
 
-    /// Forgets places in the line that nobody stands in any more.
+    /// Removes stale entries of `small`.
     fn drop_stale(&mut self, class: Class) {
         let messages = &self.messages;
         let queue = class_queue(&mut self.classes, class);

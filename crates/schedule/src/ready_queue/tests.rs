@@ -1,4 +1,4 @@
-//! Tests of the queue: shares in single situations, and that nothing is lost in any order of calls.
+//! Tests of the ready queue: shares in single situations, and that no order of calls loses a recipient.
 
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ fn part(destination: u64, recipients: std::ops::Range<u32>, class: Class) -> Par
     }
 }
 
-/// Puts `parts` parts of `size` recipients in queue.
+/// Enqueues `parts` parts of `size` recipients.
 fn list(queue: &mut ReadyQueue, message: u64, class: Class, parts: u32, size: u32) {
     for number in 0..parts {
         queue.push(id(message), part(0, number * size..(number + 1) * size, class), START);
@@ -40,7 +40,7 @@ fn a_message_with_one_recipient_waits_for_one_transaction_of_lists_whatever_list
         list(&mut queue, number, Class::Normal, 20, 100);
     }
     for number in 100..300 {
-        // In the middle of what the lists have, whatever their deficits are.
+        // In the middle of the lists, whatever their deficits are.
         turns(&mut queue, 100, 3);
         queue.push(id(number), part(0, 0..1, Class::Normal), START);
         let next = turns(&mut queue, 100, 2);
@@ -51,7 +51,7 @@ fn a_message_with_one_recipient_waits_for_one_transaction_of_lists_whatever_list
 #[test]
 fn lists_share_by_recipients_and_small_messages_do_not_keep_them_out() {
     let mut queue = ReadyQueue::default();
-    // One takes a hundred at a time, the other ten.
+    // One list takes a hundred recipients at a time, the other ten.
     list(&mut queue, 1, Class::Normal, 400, 100);
     list(&mut queue, 2, Class::Normal, 400, 10);
     for number in 10..2_000 {
@@ -80,7 +80,7 @@ fn classes_share_by_weight_and_who_comes_late_has_saved_nothing() {
     }
     assert!((155..=165).contains(&count[0]) && (38..=42).contains(&count[1]), "{count:?}");
     assert!((9..=12).contains(&count[2]), "{count:?}");
-    // Alone it has all.
+    // A class alone gets everything.
     queue.drain();
     list(&mut queue, 4, Class::Bulk, 5, 1);
     assert_eq!(turns(&mut queue, 1, 10).len(), 5);
@@ -128,7 +128,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    /// What goes in comes out, once, and no transaction is larger than it may be.
+    /// Each part that goes in comes out once, and no transaction exceeds its limit.
     #[test]
     fn nothing_is_lost_and_nothing_is_twice(ops in prop::collection::vec(op(), 1..300)) {
         let mut queue = ReadyQueue::default();
@@ -223,12 +223,12 @@ fn what_was_lost_before_and_comes_back_stands_where_it_stood() {
     assert_eq!(order, [9, 9, 9, 0, 1, 2].map(id));
 }
 
-/// TimerKey looks for the parts of each of a thousand destinations does not pay for all the others each time.
+/// Taking out the parts of each of a thousand destinations does not cost the other parts each time.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "it measures time")]
 fn parts_of_a_list_at_many_destinations_are_taken_out_as_fast_as_messages() {
     const COUNT: u64 = 4_000;
-    // The least of many rounds: what else the machine does counts in few of them.
+    // The least of many rounds, because of other load on the machine.
     let least = |message: &dyn Fn(u64) -> QueueId| {
         let round = |_| {
             let mut queue = ReadyQueue::default();

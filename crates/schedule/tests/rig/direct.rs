@@ -1,5 +1,4 @@
-//! A driver by hand, for tests that say each call themselves: the names of messages, answers to what is asked about places, and what
-//! is to be opened.
+//! Helpers for tests that make each call themselves: ids of messages, answers to `Resolve`, and connections that open.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use schedule::{
 
 use super::START;
 
-/// How long an answer about a place holds.
+/// How long a site assignment holds.
 const HOLD: Duration = Duration::from_secs(3_600);
 
 pub fn id(number: u64) -> QueueId {
@@ -23,7 +22,7 @@ pub fn job(number: u64) -> Job {
     Job { message: id(number), recipients: Positions::One(0), probe: false }
 }
 
-/// Its recipient as the spool lists him, due at this second; nobody has tried him if that is 0.
+/// Returns its recipient as an entry of the spool, due at this second; 0: never tried.
 pub fn waiting(number: u64, due_s: u32) -> QueueEntry {
     QueueEntry {
         message: id(number),
@@ -38,32 +37,32 @@ pub fn waiting(number: u64, due_s: u32) -> QueueEntry {
     }
 }
 
-/// Adds a job for a site that is named as its destination.
+/// Adds a job for a destination whose site has the same name.
 #[track_caller]
 pub fn add(scheduler: &mut Scheduler, name: &str, number: u64) {
     assert_eq!(scheduler.add(name.as_bytes(), job(number), Class::Normal, START), AddResult::Ready);
 }
 
-/// What is next to do besides telling places: this one of all destinations, or each has one of its own name.
+/// Returns the next action after answering each `Resolve`: with this site, or with one of the destination's name.
 pub fn next_at(scheduler: &mut Scheduler, site: Option<&[u8]>, limits: Limits, now: Duration) -> Option<Action> {
     loop {
         let action = scheduler.poll(now)?;
         let Action::Resolve { destination } = action else { return Some(action) };
         let own = scheduler.destination_name(destination).unwrap().to_vec();
         let site = site.unwrap_or(&own);
-        // Names say how fast their hosts were.
+        // Some names tell how fast their hosts were.
         let expected = site.strip_prefix(b"known-fast").map(|_| Duration::from_millis(1));
         let place = SiteAssignment { site, limits, expected, until: now + HOLD };
         assert_eq!(scheduler.resolved(destination, &place, now), []);
     }
 }
 
-/// All that is to be done besides telling places. Each destination is a site of its own.
+/// Returns all actions after answering each `Resolve`. Each destination has a site of its own.
 pub fn act(scheduler: &mut Scheduler, limits: Limits, now: Duration) -> Vec<Action> {
     std::iter::from_fn(|| next_at(scheduler, None, limits, now)).collect()
 }
 
-/// Connections that are to be opened, and in which lane.
+/// Returns the connections to open, with their lanes.
 pub fn opened(actions: &[Action]) -> Vec<(ConnectionId, Lane)> {
     let of = |action: &Action| match action {
         Action::Open { connection, lane, .. } => Some((*connection, *lane)),
@@ -72,12 +71,12 @@ pub fn opened(actions: &[Action]) -> Vec<(ConnectionId, Lane)> {
     actions.iter().filter_map(of).collect()
 }
 
-/// The same without the lanes.
+/// Returns the connections to open.
 pub fn opening(actions: &[Action]) -> Vec<ConnectionId> {
     opened(actions).into_iter().map(|(connection, _)| connection).collect()
 }
 
-/// The connection that opens; nothing else is to be done.
+/// Returns the only action, which opens a connection.
 #[track_caller]
 pub fn opens_one(scheduler: &mut Scheduler, limits: Limits, now: Duration) -> (ConnectionId, Lane) {
     match act(scheduler, limits, now)[..] {
@@ -86,7 +85,7 @@ pub fn opens_one(scheduler: &mut Scheduler, limits: Limits, now: Duration) -> (C
     }
 }
 
-/// The job that a connection takes.
+/// Returns the next job of a connection.
 #[track_caller]
 pub fn taken(scheduler: &mut Scheduler, connection: ConnectionId, now: Duration) -> Job {
     match scheduler.next_job(connection, now) {

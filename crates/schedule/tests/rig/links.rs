@@ -1,6 +1,6 @@
-//! Connections of the rig: what each host does with them and with the mail it is given.
+//! Connections of the rig: what each host does with them and with its mail.
 //!
-//! What is checked here: windows, rates, lanes, and that nobody is tried twice at a time or before his time.
+//! Checks windows, rates and lanes, and that no recipient is tried twice at a time or before it is due.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -9,17 +9,17 @@ use schedule::{ConnectionId, Failure, Feedback, Health, Job, Lag, Lane, NextJob,
 
 use super::{Event, Host, LAG, Link, Poison, Rig};
 
-/// How long the driver waits for a connection, in the fast and in the slow lane.
+/// Time-outs of the driver for a connection, in the fast and in the slow lane.
 const CONNECT_TIME: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(120)];
-/// After so long without an answer the driver says that a connection lags.
+/// Time without a reply until the driver calls `lagging`.
 const FAST_TIME: Duration = Duration::from_secs(20);
-/// For so long a bad host of a site of two is passed over.
+/// How long the bad host of a site with two is passed over.
 const PASSED_OVER: Duration = Duration::from_secs(60);
-/// After so long without an answer to a whole message it says that the connection stalls.
+/// Time without a reply to a whole message until the driver calls `stalling`.
 const STALL_TIME: Duration = Duration::from_millis(500);
-/// After so long without an answer to anything it says that it is silent.
+/// Time without any reply until the driver calls `silent`.
 const SILENT_TIME: Duration = Duration::from_secs(1);
-/// After so long it gives up.
+/// Time without a reply until the driver gives up.
 const REPLY_TIME: Duration = Duration::from_secs(600);
 
 impl Rig {
@@ -29,13 +29,13 @@ impl Rig {
         let whose = self.scheduler.example_destination(site).expect("it has work").to_vec();
         let whose = String::from_utf8(whose).unwrap().strip_prefix("domain-").unwrap().parse().unwrap();
         assert_eq!(self.said[whose], Some(to), "it opens for somebody whose mail goes there");
-        // At the moment at which it ends, others may be told of first.
+        // At the moment of its end, other connections may be reported first.
         let is_aside = |link: &Link| link.lagged && link.is_bad || link.stuck_until >= self.now;
         let others = self.links.values().filter(|link| link.to == to && !link.closing && !is_aside(link)).count();
         let view = self.scheduler.site_views(self.now).find(|view| *view.name == *name).unwrap();
         assert_eq!(view.lane, lane);
         assert!(others < view.window as usize && view.window <= view.limits.connections, "window: {view:?}");
-        // The new one is among them; a limit that was lowered meanwhile is kept from now on.
+        // The new one is included; a limit that was lowered meanwhile counts from now on.
         assert!(view.connections <= view.limits.connections.max(1) as usize, "limit: {view:?}");
         if let Health::Down { until, .. } = view.health {
             assert!(until <= self.now, "back-off: {view:?}");
@@ -69,7 +69,7 @@ impl Rig {
         self.later(after, Event::Connected(connection));
     }
 
-    /// Lets a connection take what it can.
+    /// Lets a connection take jobs.
     pub(super) fn take(&mut self, connection: ConnectionId) {
         loop {
             let link = &self.links[&connection];
@@ -90,7 +90,7 @@ impl Rig {
                     self.later(idle, Event::IdleOut(connection, parked));
                     return;
                 }
-                // Asked for again when a job is over.
+                // The driver asks again when a job is over.
                 NextJob::Later => return,
                 NextJob::Close => {
                     let link = self.links.get_mut(&connection).unwrap();
@@ -153,7 +153,7 @@ impl Rig {
         self.later(service * count, Event::Finished(connection));
     }
 
-    /// No window of time has more transactions than the rate and one burst.
+    /// Checks that no window of time has more transactions than the rate and one burst.
     pub(super) fn check_rate(&mut self, to: usize) {
         let Some(milli) = self.told[to].messages_per_second else { return self.began[to].clear() };
         self.began[to].push(self.now);
@@ -238,13 +238,13 @@ impl Rig {
         self.scheduler.silent(connection, self.now);
     }
 
-    /// Jobs that had no answer, and the end of their connection.
+    /// Ends jobs without a reply, and their connection.
     fn unanswered(&mut self, connection: ConnectionId, poison: Poison) {
         let count = if poison == Poison::Hangs { usize::MAX } else { 1 };
         let link = self.links.get_mut(&connection).unwrap();
         let lost: Vec<Job> = link.flights.drain(..count.min(link.flights.len())).collect();
         let (to, has_served) = (link.to, link.over > 0);
-        // Who hangs up does so in good time.
+        // A disconnect comes in time, unlike silence.
         link.over += u64::from(poison == Poison::Drops);
         for job in lost {
             let mut retry = None;
@@ -274,7 +274,7 @@ impl Rig {
         }
     }
 
-    /// Where it hung it does not any more: those behind have their turns after the first.
+    /// Continues after the job that hung: the jobs behind it get their turns.
     fn hangs_no_more(&mut self, connection: ConnectionId) {
         let link = self.links.get_mut(&connection).unwrap();
         link.stuck_until = Duration::ZERO;
@@ -305,7 +305,7 @@ impl Rig {
         }
         let link = &self.links[&connection];
         if link.flights.front().is_some_and(|job| self.is_poison(job, Poison::Drops)) {
-            // A connection that served may have been closed for another reason: that is no attempt.
+            // A connection that served may have closed for another reason: this is no attempt.
             return if link.over > 0 { self.lost(connection) } else { self.unanswered(connection, Poison::Drops) };
         }
         let (to, host) = (link.to, self.hosts[link.to]);
@@ -326,7 +326,7 @@ impl Rig {
         let is_dismissed = is_refused && !matches!(host, Host::Murmurs(_));
         let link = self.links.get_mut(&connection).unwrap();
         if is_dismissed && over > 0 {
-            // A connection that served is used up by a 421: that is no attempt.
+            // A connection that served ends with a 421: this is no attempt.
             link.flights.push_front(job);
             return if link.has_delivered { self.lost(connection) } else { self.dismissed(connection) };
         }
@@ -370,7 +370,7 @@ impl Rig {
         };
         self.scheduler.job_done(connection, &job, feedback, retry, self.now);
         if host == Host::Stalls {
-            // Nobody waits for a second answer.
+            // The driver does not wait for a second reply.
             return self.lost(connection);
         }
         if is_bad {
@@ -378,7 +378,7 @@ impl Rig {
             return self.host_failed(connection);
         }
         if is_dismissed {
-            // What follows from it is done before the end of the connection is told, as by the server.
+            // The server also performs the actions before it reports the end of the connection.
             self.settle();
             return self.dismissed(connection);
         }
@@ -390,7 +390,7 @@ impl Rig {
         }
     }
 
-    /// Whether a host does not bear one more message now, on a connection that had so many.
+    /// Returns whether a host refuses one more message now, on a connection that carried `over`.
     fn is_too_much(&mut self, to: usize, over: u64) -> bool {
         match self.hosts[to] {
             Host::Paces(each) | Host::Murmurs(each) => {
@@ -429,7 +429,7 @@ impl Rig {
         over >= least + self.opened[to] as u64 * 7 % (least + 1)
     }
 
-    /// One host of a site is bad, and the other one is there.
+    /// Ends a connection to the bad host of a site with another one.
     pub(super) fn host_failed(&mut self, connection: ConnectionId) {
         let link = self.links.remove(&connection).unwrap();
         self.passed_over[link.to] = self.now + PASSED_OVER;
@@ -440,7 +440,7 @@ impl Rig {
         self.scheduler.host_failed(connection, self.now);
     }
 
-    /// The host hung up on a message: it is as good as away if it took nothing before.
+    /// Ends a connection on which the host refused a message with 421: a failure if it accepted none before.
     pub(super) fn dismissed(&mut self, connection: ConnectionId) {
         if self.links[&connection].has_delivered {
             return self.lost(connection);
@@ -458,7 +458,7 @@ impl Rig {
         self.check_left(&jobs);
     }
 
-    /// The connection breaks: what it had goes back, by name or with its end.
+    /// Breaks a connection: its jobs are given back by name or by its end.
     pub(super) fn lost(&mut self, connection: ConnectionId) {
         let link = self.links.remove(&connection).unwrap();
         let by_name = self.chance(2) == 0;

@@ -1,4 +1,4 @@
-//! What the spool and the name servers of the rig answer: pages, places, and what senders were told.
+//! The answers of the rig's spool and name servers: pages, site assignments, and `Overdue` actions.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use schedule::{DestinationId, Overdue, Positions, QueueEntry, SiteAssignment};
 use super::{Event, Rig};
 
 impl Rig {
-    /// The answer to a question where mail goes.
+    /// Answers a `Resolve` action.
     pub(super) fn resolved(&mut self, destination: DestinationId, to: usize) {
         self.asked.remove(&destination);
         self.resolved += 1;
@@ -104,7 +104,7 @@ impl Rig {
         }
     }
 
-    /// Gives a recipient back that was tried in vain, if the time of his message is over. Says whether.
+    /// Returns a recipient to its sender after a failed attempt if its deliver-by time is over. Returns whether it is.
     pub(super) fn comes_too_late(&mut self, to: usize, message: QueueId, recipient: u32) -> bool {
         let is_over = self.by_times.get(&message).is_some_and(|by| *by <= self.now);
         if is_over {
@@ -114,7 +114,7 @@ impl Rig {
         is_over
     }
 
-    /// Gives back what waits and is too late, and says when the rest will be.
+    /// Returns recipients whose deliver-by time is over, and answers with the next time of the rest.
     pub(super) fn timed(&mut self, destination: DestinationId, to: usize, message: QueueId, whom: &Positions) {
         let by = self.by_times[&message];
         let again = (by > self.now).then_some(by);

@@ -1,10 +1,9 @@
-//! A spool, hosts, name servers and a driver in memory, for tests of the scheduler: time is a number, and every rule is checked where
-//! it could be broken.
+//! A spool, hosts, name servers and a driver in memory, for tests of the scheduler. Time is a number, and every rule is
+//! checked where it could be broken.
 //!
-//! The spool is lists as `spool::index` has them: in order of arrival, read behind an entry, from the start when that
-//! entry has gone. The driver does what the server does: it opens, takes, records, tells. Connections are in `links`, answers of
-//! the spool and of name servers in `lists`. For tests that drive the
-//! scheduler themselves there are `direct`.
+//! The spool is lists as in `spool::index`: in order of arrival, read after an entry, or from the start when that entry
+//! is gone. The driver does what the server does. Connections are in `links`, the answers of spool and name servers in
+//! `lists`. Tests that drive the scheduler themselves use `direct`.
 
 #![allow(
     dead_code,
@@ -41,48 +40,49 @@ pub const LIMITS: Limits = Limits {
     messages_per_connection: 1_000,
 };
 
-/// A connection lags, and nothing else is known.
+/// A connection that lags, without further knowledge.
 pub const LAG: Lag = Lag { has_others: false, is_whole: false };
 
 /// How a host behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
     Alive,
-    /// No connection comes about.
+    /// Accepts no connection.
     Dead,
-    /// Takes so many connections and refuses others.
+    /// Accepts this many connections and refuses others.
     Few(usize),
     /// Takes messages and defers every recipient.
     Defers,
-    /// Takes some recipients, defers others, sometimes breaks off.
+    /// Accepts some recipients, defers others, sometimes disconnects.
     Moody,
-    /// Greets, and ends the connection before anything is done.
+    /// Greets, and disconnects before anything is done.
     Drops,
-    /// Says nothing at all.
+    /// Is completely silent.
     Hung,
-    /// Greets after so long, and is as good as any from then on.
+    /// Greets after this time, and then works.
     Late(Duration),
-    /// Greets, takes a message, and says nothing any more.
+    /// Greets, accepts a message, and is silent from then on.
     Stalls,
-    /// Answers late.
+    /// Replies late.
     Crawls,
-    /// Takes one message in so long. To one that comes before it says 421 and hangs up.
+    /// Accepts one message in this time. Answers 421 to earlier ones and disconnects.
     Paces(Duration),
-    /// The same, but it says 450 and stays.
+    /// The same, but answers 450 and stays connected.
     Murmurs(Duration),
-    /// Takes so many messages in so long, by its clock. To others it says 421 and hangs up.
+    /// Accepts this many messages per period of its clock. Answers 421 to others and disconnects.
     Counts(u32, Duration),
-    /// Takes so many messages of a connection, and says 421 to the next.
+    /// Accepts this many messages per connection, and answers 421 to the next.
     Tires(u64),
-    /// The same, each connection after another number, from this to twice as many.
+    /// The same with a different number per connection, from this to twice as many.
     Wearies(u64),
-    /// Takes one message in so long, as `Paces`, and ends each connection as `Wearies`.
+    /// Accepts one message in this time, as `Paces`, and ends each connection as `Wearies`.
     Both(Duration, u64),
-    /// Says 421 to every message.
+    /// Answers 421 to every message.
     Refuses,
-    /// A site of two hosts. The better one takes a message and says nothing any more; it is passed over for a minute then.
+    /// A site of two hosts. The better one accepts a message and is silent from then on; then it is passed over for a
+    /// minute.
     HalfStalls,
-    /// The same, and the better one breaks off.
+    /// The same, but the better one disconnects.
     HalfBreaks,
 }
 
@@ -96,19 +96,19 @@ enum Event {
     Loaded(DestinationId, Vec<QueueEntry>, bool),
     Told(usize, QueueId, Vec<u32>, Class),
     Resolved(DestinationId, usize),
-    /// Nothing came since so many jobs were over.
+    /// No reply since this many jobs were over.
     Lags(ConnectionId, u64),
-    /// The same for a moment, about a whole message.
+    /// The same for a moment, with a whole message.
     Stalls(ConnectionId, u64),
     Silent(ConnectionId, u64),
 }
 
-/// What a host does at a single recipient, whatever it is otherwise.
+/// What a host does at a single recipient, in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Poison {
     /// It never answers the end of the message.
     Hangs,
-    /// It hangs up at the recipient.
+    /// It disconnects at the recipient.
     Drops,
 }
 
@@ -119,22 +119,22 @@ struct Link {
     lane: Lane,
     lagged: bool,
     over: u64,
-    /// Whose hosts it is said to have reached.
+    /// The destination whose hosts it was opened for.
     whose: usize,
     flights: VecDeque<Job>,
     is_open: bool,
     parked: u64,
     closing: bool,
     has_delivered: bool,
-    /// It leads to the bad one of two hosts.
+    /// It leads to the bad host of two.
     is_bad: bool,
-    /// Nothing is answered before.
+    /// No reply before this time.
     stuck_until: Duration,
-    /// It was silent, and had something to do ever since.
+    /// It was silent, and has had jobs ever since.
     is_silent: bool,
 }
 
-/// What is asked of the rig besides the settings.
+/// Parameters of the rig besides the settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
     /// Pages are answered later than they were read.
@@ -161,48 +161,48 @@ pub struct Rig {
     /// By site.
     pub hosts: Vec<Host>,
     pub limits: Vec<Limits>,
-    /// Where the mail of each destination goes.
+    /// The site of each destination.
     pub sites: Vec<usize>,
-    /// Whether anybody knows that.
+    /// Whether its look-up succeeds.
     pub dns: Vec<bool>,
-    /// Whose fault it is if nobody does.
+    /// The cause of failed look-ups.
     pub blame: ResolveFailure,
-    /// Where it goes by what the scheduler was told.
+    /// Its site as reported to the scheduler.
     said: Vec<Option<usize>>,
     asked: BTreeSet<DestinationId>,
     pub resolved: usize,
     pub misplaced: usize,
     pub joined: usize,
-    /// How urgent what is added is.
+    /// The class of new messages.
     pub class: Class,
-    /// By when it is to be delivered, counted from when it is added.
+    /// The deliver-by time of new messages, from when they are added.
     pub by: Option<Duration>,
     pub by_times: BTreeMap<QueueId, Duration>,
-    /// When that was over for those that waited then.
+    /// When the deliver-by time of a waiting recipient was acted on.
     pub too_late: BTreeMap<(QueueId, u32), Duration>,
-    /// When transactions began, by site, as far as the rate counts them.
+    /// Starts of transactions, by site, as far as the rate counts them.
     began: Vec<Vec<Duration>>,
     /// The spool, by destination.
     pub lists: Vec<Vec<QueueEntry>>,
     links: BTreeMap<ConnectionId, Link>,
     events: BTreeMap<(Duration, u64), Event>,
     flying: BTreeSet<(QueueId, u32)>,
-    /// When an attempt was over last.
+    /// The end of the last attempt.
     landed: BTreeMap<(QueueId, u32), Duration>,
     /// The last start of the server.
     started: Duration,
-    /// From when on a site that paces takes a message.
+    /// When a site that paces accepts the next message.
     free_from: Vec<Duration>,
-    /// Of a site that counts: which span it is, and messages it took in that.
+    /// Of a site that counts: its period, and the messages that it accepted in it.
     counted: Vec<(u128, u32)>,
-    /// Messages that each site was asked to take, and those it refused with 421 or 450 as too many.
+    /// Messages that each site got, and those that it refused with 421 or 450 as too many.
     pub asked_to: Vec<usize>,
     pub refused: Vec<usize>,
     /// Jobs that left memory because their site was down.
     pub left: usize,
     /// Until when the bad host of a site of two is passed over.
     passed_over: Vec<Duration>,
-    /// Recipients that an operator or a late add touched: a job may name them in vain.
+    /// Recipients that an operator or a late add touched: a job may contain them in vain.
     touched: BTreeSet<(QueueId, u32)>,
     ids: HashMap<DestinationId, usize>,
     pub delivered: BTreeMap<(QueueId, u32), Duration>,
@@ -210,22 +210,22 @@ pub struct Rig {
     pub warned: BTreeMap<(QueueId, u32), Duration>,
     /// Connections opened, by site.
     pub opened: Vec<usize>,
-    /// Those of them that were to end before they were greeted.
+    /// How many of them were cancelled before the greeting.
     pub called_off: Vec<usize>,
     pub poisons: BTreeMap<(QueueId, u32), Poison>,
     pub taken: usize,
     pub loads: usize,
     pub entries_read: usize,
     pub peak: usize,
-    /// The same of the slow lane, without those that got past their host's silence.
+    /// The same of the slow lane, without connections that got past the silence of their host.
     pub slow_peak: usize,
-    /// The most that `ready_max` ever was.
+    /// The highest `ready_max` so far.
     room: usize,
-    /// Connections that there were when the budget was lowered.
+    /// Connections when the budget was lowered.
     lowered: usize,
-    /// What the scheduler was told last of the limits of a site.
+    /// The limits of a site as last reported to the scheduler.
     told: Vec<Limits>,
-    /// The driver finds now and then that hosts are others although they are not.
+    /// The driver sometimes finds changed hosts although they are the same.
     pub strays: bool,
     sequence: u64,
     random: u64,
@@ -310,12 +310,12 @@ impl Rig {
         self.events.insert((self.now + after, self.sequence), event);
     }
 
-    /// Commits a message; the scheduler hears of it in the same moment, or later.
+    /// Commits a message; the scheduler gets it at once, or later.
     pub fn add(&mut self, to: usize, recipients: u32, is_late: bool) -> QueueId {
         self.spread(&[(to, recipients)], is_late)
     }
 
-    /// Commits a message to several destinations, each with so many recipients.
+    /// Commits a message to several destinations, with this many recipients each.
     pub fn spread(&mut self, whom: &[(usize, u32)], is_late: bool) -> QueueId {
         let us = u64::try_from(self.now.as_micros()).unwrap().max(self.last_id + 1);
         self.last_id = us;
@@ -361,19 +361,19 @@ impl Rig {
         added
     }
 
-    /// In which list a recipient is.
+    /// Returns the list of a recipient.
     fn home(&self, site: usize, message: QueueId, recipient: u32) -> Option<usize> {
         let is_it = |e: &QueueEntry| (e.message, e.recipient) == (message, recipient);
         let first = (0..self.lists.len()).filter(|to| self.said[*to] == Some(site));
         first.chain(0..self.lists.len()).find(|to| self.lists[*to].iter().any(is_it))
     }
 
-    /// What the spool has of a recipient.
+    /// Returns the spool entry of a recipient.
     pub fn entry(&mut self, to: usize, message: QueueId, recipient: u32) -> Option<&mut QueueEntry> {
         self.lists[to].iter_mut().find(|entry| (entry.message, entry.recipient) == (message, recipient))
     }
 
-    /// Some recipient that waits, by number.
+    /// Returns a waiting recipient, by number.
     pub fn pick(&self, number: usize) -> Option<(usize, QueueId, u32)> {
         let all: Vec<_> =
             self.lists.iter().enumerate().flat_map(|(to, list)| list.iter().map(move |e| (to, e))).collect();
@@ -396,7 +396,7 @@ impl Rig {
         self.lists[to].retain(|entry| (entry.message, entry.recipient) != (message, recipient));
     }
 
-    /// An entry that goes to the end of its list, as when its destination changed to and fro.
+    /// Moves an entry to the end of its list, as if its destination changed back and forth.
     pub fn relink(&mut self, (to, message, recipient): (usize, QueueId, u32)) {
         let at = self.lists[to].iter().position(|e| (e.message, e.recipient) == (message, recipient)).unwrap();
         let entry = self.lists[to].remove(at);
@@ -411,7 +411,7 @@ impl Rig {
             None => self.said.iter().flatten().copied().collect(),
         };
         for site in sites {
-            // What is not greeted is not waited for.
+            // A connection that is not greeted is not waited for.
             if !self.links.values().any(|link| link.to == site && link.is_open) {
                 let opening = self.links.values_mut().filter(|link| link.to == site);
                 opening.for_each(|link| link.stuck_until = Duration::MAX);
@@ -429,7 +429,7 @@ impl Rig {
         self.settle();
     }
 
-    /// The server ends and starts again; what was in flight is tried again.
+    /// Restarts the server; jobs in flight are tried again.
     pub fn restart(&mut self) {
         self.random = self.random.wrapping_add(1);
         self.scheduler = Scheduler::new(self.settings.clone(), self.random);
@@ -449,7 +449,7 @@ impl Rig {
         self.settle();
     }
 
-    /// Does what the scheduler wants, and checks what must hold between two calls.
+    /// Performs all actions, and checks what must hold between two calls.
     fn settle(&mut self) {
         for actions in 0_u32.. {
             let Some(action) = self.scheduler.poll(self.now) else { break };
@@ -463,7 +463,7 @@ impl Rig {
         let of = |lane: Lane| self.links.values().filter(move |link| link.lane == lane);
         let most = self.settings.connections_max;
         let slow = (most / 10).max(1);
-        // Those that were set aside when they were silent have a bound of their own.
+        // Connections that were silent have a bound of their own.
         let (aside, all) = (self.links.values().filter(|link| link.is_silent).count(), self.links.len());
         let both = most.max(1) + self.settings.silent_max;
         assert!(
@@ -564,14 +564,14 @@ impl Rig {
         self.settle();
     }
 
-    /// An attempt is over.
+    /// Ends an attempt.
     fn lands(&mut self, whom: (QueueId, u32)) {
         if self.flying.remove(&whom) {
             self.landed.insert(whom, self.now);
         }
     }
 
-    /// When a recipient is due that was deferred now: not behind the end of a time that its sender gave.
+    /// Returns when a recipient that is deferred now is due: not after its deliver-by time.
     fn due_s(&self, message: QueueId, attempts: u8, seed: u64) -> u32 {
         let due = self.now + retry_after(attempts, &self.settings, seed);
         let by = self.by_times.get(&message).filter(|by| **by > self.now).map(|by| *by + Duration::from_secs(1));
@@ -597,7 +597,8 @@ impl Rig {
         self.now = end;
     }
 
-    /// From when on a sender is to hear of what is as old as this; `None`: it is tried first, since it was so old at the start.
+    /// Returns from when a notice about this age is expected; `None`: the recipient is tried first, because it was that
+    /// old at the start.
     fn tells_from(&self, whom: (QueueId, u32), after: Duration, is_last: bool) -> Option<Duration> {
         let created = Duration::from_micros(whom.0.unix_us());
         let from = created + after;
@@ -606,7 +607,7 @@ impl Rig {
         (!is_last || from > self.started).then(|| from.max(landed).max(grace))
     }
 
-    /// By how much senders heard too late, of those alone that nobody touched: of delays and failures, and of times they gave.
+    /// Returns how late notices were, for untouched recipients: about age, and about deliver-by times.
     pub fn lateness(&self) -> [Duration; 2] {
         let warn_after = self.settings.warn_after.unwrap_or(Duration::MAX / 4);
         let [mut ages, mut times] = [Duration::ZERO; 2];
@@ -640,7 +641,7 @@ impl Rig {
         [ages, times]
     }
 
-    /// Recipients that wait in the spool.
+    /// Returns the number of waiting recipients in the spool.
     pub fn waiting(&self) -> usize {
         self.lists.iter().map(Vec::len).sum()
     }
