@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_young_is_remembered_until_it_is_not_and_within_a_bound() {
+    fn age_exemptions_end_at_their_time_and_are_bounded() {
         let mut deadlines = DeliverByTimes::default();
         for number in 0..DEADLINES_MAX as u64 {
             deadlines.set_age_exemption(id(number), at(100 + number % 2), at(1));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_asked_is_not_asked_again_before_there_is_a_reason() {
+    fn times_that_were_asked_for_are_not_asked_for_again_without_a_reason() {
         let mut deadlines = DeliverByTimes::default();
         assert_eq!(
             (deadlines.begin_scan(true, at(0)), deadlines.begin_scan(false, at(0)), deadlines.asking_paused),

@@ -492,7 +492,8 @@ mod tests {
             let curve = Curve { sustained, from: START, step: 0, doubles };
             ms.sort_unstable();
             let paces: Vec<u32> = ms.iter().map(|ms| curve.at(START + Duration::from_millis(*ms))).collect();
-            prop_assert!(paces.is_sorted() && paces.iter().all(|pace| (PACE_MIN..=PACE_MAX).contains(pace)), "{paces:?}");
+            let are_bounded = paces.iter().all(|pace| (PACE_MIN..=PACE_MAX).contains(pace));
+            prop_assert!(paces.is_sorted() && are_bounded, "{paces:?}");
             prop_assert!(curve.at(Duration::MAX) >= sustained && curve.at(Duration::ZERO) <= sustained);
         }
 
@@ -522,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn who_puts_off_one_in_ten_is_not_paced() {
+    fn a_site_that_defers_one_in_ten_is_not_paced() {
         let (mut pace, mut chance) = (Pace::default(), Chance::new(1));
         for step in 0..10_000_u32 {
             let now = START + Duration::from_millis(5) * step;

@@ -116,7 +116,7 @@ mod tests {
         }
 
         #[test]
-        fn who_waits_for_the_next_one_gets_it(milli in 1_u32..50_000) {
+        fn the_next_token_comes_at_the_time_given(milli in 1_u32..50_000) {
             let mut rate = TokenBucket::default();
             rate.set(Some(milli), START);
             let mut now = START;

@@ -196,7 +196,7 @@ fn play(calls: &[Call]) {
 }
 
 #[test]
-fn what_is_kept_panics_no_more() {
+fn kept_call_sequences_do_not_panic() {
     KEPT.iter().for_each(|calls| play(calls));
 }
 

@@ -109,7 +109,7 @@ fn the_end_of_a_time_given_by_a_sender_is_acted_on_while_its_message_waits_for_i
 }
 
 #[test]
-fn what_was_told_of_keeps_its_place() {
+fn a_part_withdrawn_for_a_notice_keeps_its_position() {
     for (why, ready_max) in [(Slow::Rate, 1_024), (Slow::Rate, 50), (Slow::Budget, 1_024)] {
         let mut rig = slow(why, Settings { ready_max, ..Settings::default() });
         for number in 0..400 {
@@ -161,7 +161,7 @@ fn a_server_that_was_off_for_some_hours_tells_of_no_delay_before_it_had_an_hour(
 
 /// A recipient that is skipped because another one of its message ended while the page was read.
 #[test]
-fn who_is_passed_by_since_his_message_changed_is_told_of_in_time() {
+fn a_recipient_skipped_because_its_message_changed_gets_its_notice_in_time() {
     let settings = Settings { ready_max: 2, ..Settings::default() };
     let limits = Limits { messages_per_second: Some(1), ..LIMITS };
     let mut scheduler = Scheduler::new(settings, 1);

@@ -306,7 +306,7 @@ fn a_report_that_cannot_be_stored_is_tried_again_when_its_driver_says() {
 
 /// A page that was read before mail moved to another list still shows it.
 #[test]
-fn what_was_moved_is_not_taken_from_where_it_was() {
+fn moved_recipients_are_not_taken_from_their_old_list() {
     for tells in [true, false] {
         let mut scheduler = Scheduler::new(Settings::default(), 1);
         let mut loads = Vec::new();
@@ -335,7 +335,7 @@ fn what_was_moved_is_not_taken_from_where_it_was() {
 }
 
 #[test]
-fn what_is_delivered_is_not_tried_and_does_not_age_and_what_is_owed_for_it_is_told_when_it_is_due() {
+fn a_delivered_recipient_is_not_tried_and_does_not_age_and_its_report_is_sent_when_due() {
     let owed = |number, due| QueueEntry { owed: true, ..waiting(number, due, false) };
     let (soon, later) = (START + 30 * SECOND, START + 30 * HOUR);
     let list = [owed(0, soon), QueueEntry { held: true, ..owed(1, soon) }, owed(2, later), owed(3, START)];

@@ -26,7 +26,7 @@ fn is_down(scheduler: &Scheduler, name: &str) -> bool {
 }
 
 #[test]
-fn a_site_with_a_bad_host_stays_up_in_the_fast_lane_and_delays_who_was_tried_there_alone() {
+fn a_site_with_a_bad_host_stays_up_in_the_fast_lane_and_delays_only_recipients_tried_there() {
     for host in [Host::HalfStalls, Host::HalfBreaks] {
         let mut rig = Rig::new(Settings::default(), Manner::default(), vec![host], 7);
         let (mut late, mut looked) = (0, 0);
@@ -51,7 +51,7 @@ fn a_site_with_a_bad_host_stays_up_in_the_fast_lane_and_delays_who_was_tried_the
 }
 
 #[test]
-fn what_a_bad_host_had_goes_first_to_the_next_one() {
+fn jobs_of_a_bad_host_go_first_to_the_next_one() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     (0..3).for_each(|number| add(&mut scheduler, "a", number));
     let (first, _) = opens_one(&mut scheduler, LIMITS, START);
@@ -108,7 +108,7 @@ fn all_lag(scheduler: &mut Scheduler, count: u64, lag: impl Fn(u64) -> Lag) -> V
 
 // RFC 5321 §4.5.3.2.6 (test)
 #[test]
-fn who_may_have_a_whole_message_is_called_off_last_and_never_more_than_half() {
+fn peers_with_a_whole_message_are_cancelled_last_and_keep_at_most_half_of_all_places() {
     let mut scheduler = Scheduler::new(Settings { connections_max: 10, ..Settings::default() }, 1);
     // Eight peers have a whole message, and lagged first.
     let lagging = all_lag(&mut scheduler, 10, |number| if number < 8 { WHOLE } else { LAG });
@@ -125,7 +125,7 @@ fn who_may_have_a_whole_message_is_called_off_last_and_never_more_than_half() {
 
 /// The content went out between the action and its execution.
 #[test]
-fn who_was_called_off_too_late_is_waited_for_and_another_one_is_called_off() {
+fn a_connection_cancelled_too_late_is_waited_for_and_another_one_is_cancelled() {
     let mut scheduler = Scheduler::new(Settings { connections_max: 10, ..Settings::default() }, 1);
     let lagging = all_lag(&mut scheduler, 10, |_| LAG);
     add(&mut scheduler, "live", 20);

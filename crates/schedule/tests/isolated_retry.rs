@@ -42,7 +42,7 @@ fn is_delivered(rig: &Rig, message: QueueId) -> bool {
 }
 
 #[test]
-fn what_comes_later_does_not_go_behind_a_message_whose_end_is_not_answered() {
+fn later_mail_is_not_sent_behind_a_message_without_a_final_reply() {
     let mut rig = rig(1);
     let hangs = poison(&mut rig, 1, Poison::Hangs);
     rig.run(SECOND);
@@ -55,7 +55,7 @@ fn what_comes_later_does_not_go_behind_a_message_whose_end_is_not_answered() {
 }
 
 #[test]
-fn what_was_lost_together_is_tried_apart_and_the_site_stays_up() {
+fn jobs_lost_together_are_retried_in_isolation_and_the_site_stays_up() {
     for connections in [20, 1] {
         let mut rig = rig(2);
         rig.limits[0] = Limits { connections, ..LIMITS };
@@ -94,7 +94,7 @@ fn several_that_hang_are_tried_in_turns_with_those_that_do_not() {
 }
 
 #[test]
-fn a_recipient_at_whom_the_host_hangs_up_holds_nobody_else() {
+fn a_recipient_at_which_the_host_disconnects_delays_no_other() {
     let mut rig = rig(4);
     poison(&mut rig, 9, Poison::Drops);
     for _ in 0..120 {
@@ -167,7 +167,7 @@ fn a_site_where_every_message_hangs_is_down_although_some_still_wait_for_their_a
 }
 
 #[test]
-fn nobody_counts_on_a_connection_that_lags() {
+fn a_lagging_connection_is_not_counted_on() {
     let (mut scheduler, connections) = begun(1);
     scheduler.greeted(connections[0], START);
     assert!(matches!(scheduler.next_job(connections[0], START), NextJob::Job(_)));
@@ -193,7 +193,7 @@ fn a_site_that_is_asked_for_while_it_is_down_and_others_open_is_probed() {
 }
 
 #[test]
-fn what_nobody_waits_for_says_nothing_of_the_lane() {
+fn a_superseded_connection_does_not_change_the_lane() {
     let (mut scheduler, connections) = begun(1);
     scheduler.retry_now(Some(b"a"), START);
     assert_eq!(opening(&act(&mut scheduler, LIMITS, START)).len(), 1, "a second one");
@@ -202,7 +202,7 @@ fn what_nobody_waits_for_says_nothing_of_the_lane() {
 }
 
 #[test]
-fn who_is_told_to_close_before_it_was_greeted_is_not_counted_on_for_ever() {
+fn a_connection_told_to_close_before_its_greeting_is_not_counted_on_for_ever() {
     let settings = Settings { connections_max: 1, ..Settings::default() };
     let mut scheduler = Scheduler::new(settings, 1);
     scheduler.add(b"a", job(1), Class::Normal, START);
@@ -225,7 +225,7 @@ fn who_is_told_to_close_before_it_was_greeted_is_not_counted_on_for_ever() {
 }
 
 #[test]
-fn who_wants_a_site_tried_now_does_not_wait_for_a_probe_that_hangs() {
+fn retry_now_does_not_wait_for_a_probe_that_hangs() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     assert_eq!(scheduler.add(b"a", job(1), Class::Normal, START), AddResult::Ready);
     let actions = act(&mut scheduler, LIMITS, START);

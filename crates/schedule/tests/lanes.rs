@@ -86,7 +86,7 @@ fn hung_sites_do_not_delay_live_ones() {
 }
 
 #[test]
-fn what_lags_gives_its_place_away_and_is_called_off_longest_first() {
+fn lagging_connections_free_their_places_and_the_longest_is_cancelled_first() {
     let settings = Settings { connections_max: 10, ..Settings::default() };
     let mut scheduler = Scheduler::new(settings, 1);
     let mut lagging = Vec::new();
@@ -117,7 +117,7 @@ fn what_lags_gives_its_place_away_and_is_called_off_longest_first() {
 
 /// A connection that hangs with its last job was told to close. That alone makes no room.
 #[test]
-fn what_hangs_with_its_last_job_is_called_off_too() {
+fn a_connection_that_hangs_with_its_last_job_is_cancelled_too() {
     let limits = Limits { messages_per_connection: 1, ..LIMITS };
     let mut scheduler = Scheduler::new(Settings { connections_max: 10, ..Settings::default() }, 1);
     let mut hanging = Vec::new();
@@ -166,7 +166,7 @@ fn a_site_comes_back_to_the_fast_lane_by_a_job_in_good_time() {
 }
 
 #[test]
-fn what_lags_in_the_slow_lane_stays_there() {
+fn a_lagging_connection_of_the_slow_lane_stays_there() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     (0..3).for_each(|number| add(&mut scheduler, "a", number));
     let [(connection, Lane::Fast)] = opened(&act(&mut scheduler, LIMITS, START))[..] else { panic!("one opens") };
@@ -181,7 +181,7 @@ fn what_lags_in_the_slow_lane_stays_there() {
 }
 
 #[test]
-fn who_never_answers_is_down_and_stays_in_the_slow_lane() {
+fn a_site_that_never_answers_is_down_and_stays_in_the_slow_lane() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     (0..2).for_each(|number| add(&mut scheduler, "a", number));
     let retry = START + HOUR * 24;
@@ -215,7 +215,7 @@ fn who_never_answers_is_down_and_stays_in_the_slow_lane() {
 }
 
 #[test]
-fn who_was_called_off_is_blamed() {
+fn a_cancelled_lagging_connection_is_a_failure_of_its_site() {
     let settings = Settings { connections_max: 1, ..Settings::default() };
     let mut scheduler = Scheduler::new(settings, 1);
     let mut first = None;
@@ -223,10 +223,10 @@ fn who_was_called_off_is_blamed() {
         add(&mut scheduler, &format!("hangs-{number}"), number);
         let actions = act(&mut scheduler, LIMITS, START);
         let Some(&(connection, _)) = opened(&actions).first() else {
-            let (called_off, one) = first.unwrap();
-            assert_eq!(actions, [Action::Close(called_off)]);
-            scheduler.job_done(called_off, &one, Feedback::NoReply, Some(START + HOUR), START);
-            assert_eq!(scheduler.closed(called_off, START), []);
+            let (cancelled, one) = first.unwrap();
+            assert_eq!(actions, [Action::Close(cancelled)]);
+            scheduler.job_done(cancelled, &one, Feedback::NoReply, Some(START + HOUR), START);
+            assert_eq!(scheduler.closed(cancelled, START), []);
             let view = scheduler.destination_view(b"hangs-0").unwrap();
             return assert!(matches!(view.health, Health::Down { .. }) && view.lane == Lane::Slow, "{view:?}");
         };
@@ -336,7 +336,7 @@ fn a_job_that_waits_too_long_gets_a_connection_of_its_own() {
 }
 
 #[test]
-fn who_was_fast_before_gets_a_connection_before_who_is_unknown() {
+fn a_site_known_to_be_fast_gets_a_connection_before_an_unknown_one() {
     let mut scheduler = Scheduler::new(Settings { connections_max: 1, ..Settings::default() }, 1);
     add(&mut scheduler, "busy", 0);
     let [(busy, _)] = opened(&act(&mut scheduler, LIMITS, START))[..] else { panic!("the first opens") };
@@ -638,7 +638,7 @@ fn one_domain_that_moved_does_not_move_the_others_of_its_site() {
 }
 
 #[test]
-fn what_nobody_can_resolve_backs_off_and_keeps_no_memory() {
+fn a_destination_that_cannot_be_resolved_backs_off_and_keeps_no_memory() {
     let mut rig =
         Rig::new(Settings { resolves_max: 4, ..Settings::default() }, Manner::default(), vec![Host::Alive; 100], 7);
     rig.dns.fill(false);

@@ -333,7 +333,7 @@ fn kept() -> Vec<Case> {
 }
 
 #[test]
-fn what_is_kept_comes_to_an_end() {
+fn kept_cases_come_to_an_end() {
     kept().into_iter().for_each(play);
 }
 

@@ -199,7 +199,7 @@ fn of_the_learned_pace_and_that_of_a_rule_the_slower_one_holds() {
 }
 
 #[test]
-fn whoever_asks_to_try_now_ends_the_pace() {
+fn retry_now_ends_the_pace() {
     let mut rig = list(Host::Paces(SECOND), 2_000, true, 1);
     rig.run(MINUTE);
     rig.hosts[0] = Host::Alive;
@@ -231,7 +231,7 @@ fn stopped() -> (Scheduler, Duration) {
 }
 
 #[test]
-fn what_was_not_sent_says_nothing_of_the_pace() {
+fn an_unsent_job_does_not_change_the_pace() {
     let (mut scheduler, now) = stopped();
     let pace = |scheduler: &Scheduler| scheduler.site_views(now).next().unwrap().pace;
     let (connection, _) = opens_one(&mut scheduler, LIMITS, now);

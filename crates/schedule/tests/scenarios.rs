@@ -36,7 +36,7 @@ fn greeted(scheduler: &mut Scheduler, limits: Limits) -> ConnectionId {
 }
 
 #[test]
-fn who_has_work_and_is_not_served_says_since_when_and_for_what() {
+fn a_site_whose_work_waits_shows_since_when_and_why() {
     let mut scheduler = Scheduler::new(Settings { connections_max: 2, ..Settings::default() }, 1);
     let at = |step: u64| START + Duration::from_millis(step);
     for (number, name) in [(1, b"a.test"), (2, b"b.test")] {
@@ -359,7 +359,7 @@ fn a_probe_does_not_read_the_list_of_a_dead_host() {
 }
 
 #[test]
-fn what_a_start_finds_for_a_dead_host_is_read_once_for_its_age() {
+fn after_a_start_the_list_of_a_dead_host_is_read_once_for_ages() {
     let mut scheduler = Scheduler::new(Settings::default(), 1);
     scheduler.restore(b"a", START);
     let list: Vec<QueueEntry> = (0..300).map(|number| waiting(number, 0)).collect();
@@ -433,7 +433,7 @@ fn a_long_list_is_read_about_once() {
 }
 
 #[test]
-fn what_is_not_due_is_not_read_over_and_over_for_what_comes_behind_it() {
+fn entries_that_are_not_due_are_not_read_over_and_over_for_those_behind_them() {
     let mut rig = rig(Settings::default(), vec![Host::Defers]);
     for _ in 0..3_000 {
         rig.add(0, 1, false);

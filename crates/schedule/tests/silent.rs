@@ -62,7 +62,7 @@ fn hosts_that_are_silent_in_a_transaction_cost_the_live_ones_a_second_of_a_place
         // Ninety seconds of eighteen places.
         assert!(among < alone + 6 * SECOND, "{among:?}, {alone:?}");
         assert!(rig.peak <= 20 + 90, "{}", rig.peak);
-        assert!(rig.called_off.iter().all(|times| *times == 0), "nobody is hung up on: {:?}", rig.called_off);
+        assert!(rig.cancelled.iter().all(|times| *times == 0), "nobody is hung up on: {:?}", rig.cancelled);
         // Those that are only slow have their mail, by the connection that waited for them.
         time_of(&mut rig, LIVE + 45..LIVE + 90);
         assert!(rig.opened[LIVE + 45..].iter().all(|times| *times == 1), "{:?}", rig.opened);
@@ -104,7 +104,7 @@ fn mail_that_comes_behind_such_a_list_waits_no_longer() {
 }
 
 #[test]
-fn who_is_only_late_has_its_mail_by_the_fast_lane_before_long() {
+fn a_host_that_is_only_late_gets_its_mail_in_the_fast_lane_before_long() {
     let mut others = vec![Host::Hung; 90];
     let late = [350 * MS, 800 * MS, 2 * SECOND, 4 * SECOND];
     others.extend(late.map(Host::Late));
@@ -118,29 +118,29 @@ fn who_is_only_late_has_its_mail_by_the_fast_lane_before_long() {
         rig.run(SECOND);
     }
     assert!(rig.lists[all - 4..].iter().all(Vec::is_empty), "{:?}", &rig.lists[all - 4..]);
-    assert!(rig.called_off[all - 4..].iter().any(|times| *times > 0), "{:?}", rig.called_off);
+    assert!(rig.cancelled[all - 4..].iter().any(|times| *times > 0), "{:?}", rig.cancelled);
     // A host that is silent for all time-outs of the lane is down, and its probes use the slow lane.
     for silent in LIVE..LIVE + 90 {
         let view = rig.scheduler.destination_view(&Rig::name(silent)).unwrap();
         assert!(matches!(view.health, Health::Down { .. }) && view.lane == Lane::Slow, "{view:?}");
-        assert!(rig.called_off[silent] <= 3, "{}", rig.called_off[silent]);
+        assert!(rig.cancelled[silent] <= 3, "{}", rig.cancelled[silent]);
     }
     assert_eq!(rig.left, 90, "deferred once each, when it was down");
 }
 
 #[test]
-fn where_nobody_waits_for_a_place_late_hosts_have_their_time() {
+fn late_hosts_have_their_time_while_no_site_waits_for_a_place() {
     let mut rig = Rig::new(Settings::default(), Manner::default(), vec![Host::Late(4 * SECOND); 40], 1);
     (0..40).for_each(|to| {
         rig.add(to, 1, false);
     });
     rig.run(5 * SECOND);
     assert_eq!((rig.waiting(), rig.opened.iter().sum::<usize>()), (0, 40));
-    assert!(rig.called_off.iter().all(|times| *times == 0));
+    assert!(rig.cancelled.iter().all(|times| *times == 0));
 }
 
 #[test]
-fn who_is_called_off_when_it_was_asked_for_by_hand_waits_as_quiet_ones_do() {
+fn a_cancelled_attempt_of_retry_now_waits_as_other_cancelled_ones_do() {
     const LIVE: usize = 20;
     for seed in 1..200 {
         let settings = Settings { connections_max: 3 + seed % 6, ..Settings::default() };
@@ -155,7 +155,7 @@ fn who_is_called_off_when_it_was_asked_for_by_hand_waits_as_quiet_ones_do() {
             }
         }
         time_of(&mut rig, 0..LIVE);
-        assert!(rig.called_off[LIVE..].iter().any(|times| *times > 0), "{seed}: {:?}", rig.called_off);
-        assert!(rig.called_off[..LIVE].iter().all(|times| *times == 0), "{seed}: {:?}", rig.called_off);
+        assert!(rig.cancelled[LIVE..].iter().any(|times| *times > 0), "{seed}: {:?}", rig.cancelled);
+        assert!(rig.cancelled[..LIVE].iter().all(|times| *times == 0), "{seed}: {:?}", rig.cancelled);
     }
 }

@@ -54,7 +54,7 @@ fn sites_with_one_connection_take_turns() {
 }
 
 #[test]
-fn urgent_mail_does_not_stand_behind_all_who_want_a_connection() {
+fn urgent_mail_does_not_wait_behind_all_sites_that_want_a_connection() {
     let came_after = |class: Class| {
         let mut rig = rig(1, 42, SECOND);
         rig.class = Class::Bulk;
@@ -74,7 +74,7 @@ fn urgent_mail_does_not_stand_behind_all_who_want_a_connection() {
 
 /// A site that is known to be fast ranks ahead of others as soon as it gives up a place.
 #[test]
-fn who_gives_a_place_up_had_a_job_and_does_not_get_it_back_at_once() {
+fn a_site_that_gives_up_a_place_had_a_job_and_does_not_get_it_back_at_once() {
     let mut scheduler = Scheduler::new(Settings { connections_max: 5, ..Settings::default() }, 1);
     (0..100).for_each(|number| add(&mut scheduler, "known-fast", number));
     let all = opened(&act(&mut scheduler, LIMITS, START));
@@ -125,7 +125,7 @@ fn a_connection_is_not_closed_in_the_moment_between_two_messages_of_a_burst() {
 }
 
 #[test]
-fn who_gets_one_message_keeps_no_place_after_it() {
+fn a_site_that_gets_one_message_keeps_no_place_after_it() {
     let mut rig = rig(8, 400, 3 * MS);
     for to in 0..400 {
         rig.add(to, 1, false);
@@ -159,7 +159,7 @@ fn woken(late: Duration) -> (usize, Duration) {
 }
 
 #[test]
-fn who_waits_for_us_gets_no_second_connection_for_a_moment() {
+fn an_overloaded_machine_opens_no_second_connection_for_a_moment() {
     assert_eq!(woken(20 * MS), (2, 20 * MS));
     assert_eq!(woken(50 * MS), (0, 300 * MS));
 }

@@ -67,7 +67,7 @@ fn lists_share_by_recipients_and_small_messages_do_not_keep_them_out() {
 }
 
 #[test]
-fn classes_share_by_weight_and_who_comes_late_has_saved_nothing() {
+fn classes_share_by_weight_and_a_late_one_has_saved_nothing() {
     let mut queue = ReadyQueue::default();
     list(&mut queue, 1, Class::Bulk, 4_000, 100);
     turns(&mut queue, 100, 500);
@@ -177,8 +177,8 @@ proptest! {
                         out(&mut inside, id(message), &part);
                         away.push((id(message), part, position));
                     }
-                    let is_it = |one: &(QueueId, DestinationId, u32)| (one.0, one.1) == (id(message), DestinationId(destination));
-                    prop_assert!(!inside.iter().any(is_it));
+                    let of = (id(message), DestinationId(destination));
+                    prop_assert!(!inside.iter().any(|one| (one.0, one.1) == of));
                 }
                 Op::Drain => {
                     for (message, part) in queue.drain() {
@@ -205,7 +205,7 @@ proptest! {
 }
 
 #[test]
-fn what_was_lost_before_and_comes_back_stands_where_it_stood() {
+fn a_suspect_that_is_put_back_keeps_its_position() {
     let mut queue = ReadyQueue::default();
     let lost: Positions = Positions::One(0);
     for number in 0..3 {
@@ -249,7 +249,7 @@ fn parts_of_a_list_at_many_destinations_are_taken_out_as_fast_as_messages() {
 }
 
 #[test]
-fn what_comes_back_stands_where_it_stood() {
+fn a_part_that_is_put_back_keeps_its_position() {
     let order =
         |queue: &mut ReadyQueue| turns(queue, 1_000, 100).into_iter().map(|(message, _)| message).collect::<Vec<_>>();
     let fill = |queue: &mut ReadyQueue| {

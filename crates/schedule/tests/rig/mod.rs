@@ -211,7 +211,7 @@ pub struct Rig {
     /// Connections opened, by site.
     pub opened: Vec<usize>,
     /// How many of them were cancelled before the greeting.
-    pub called_off: Vec<usize>,
+    pub cancelled: Vec<usize>,
     pub poisons: BTreeMap<(QueueId, u32), Poison>,
     pub taken: usize,
     pub loads: usize,
@@ -262,7 +262,7 @@ impl Rig {
             too_late: BTreeMap::new(),
             began: vec![Vec::new(); hosts.len()],
             opened: vec![0; hosts.len()],
-            called_off: vec![0; hosts.len()],
+            cancelled: vec![0; hosts.len()],
             free_from: vec![Duration::ZERO; hosts.len()],
             counted: vec![(0, 0); hosts.len()],
             passed_over: vec![Duration::ZERO; hosts.len()],
@@ -509,7 +509,7 @@ impl Rig {
                 let is_idle = link.parked > 0 && link.flights.is_empty() && !link.closing;
                 let is_quiet = !link.is_open && link.lane == Lane::Fast && !link.closing;
                 assert!(is_idle || link.lagged || is_quiet, "{link:?}");
-                self.called_off[link.to] += usize::from(is_quiet);
+                self.cancelled[link.to] += usize::from(is_quiet);
                 link.closing = true;
                 let after = Duration::from_millis(self.chance(20));
                 self.later(after, Event::Ended(connection));
