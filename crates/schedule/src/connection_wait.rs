@@ -14,7 +14,7 @@ use crate::job::{Lane, SiteId};
 /// Grants of `first` and `retry` before a waiting probe.
 const LIVE_TURNS: u32 = 4;
 
-/// What a site waits for.
+/// The kind of connection that a site waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitKind {
     /// Its first connection.

@@ -229,7 +229,7 @@ mod tests {
             deadlines.set_age_exemption(id(number), at(100 + number % 2), at(1));
         }
         deadlines.set_age_exemption(id(1 << 20), at(200), at(1));
-        assert_eq!(deadlines.active_age_exemption(id(1 << 20), at(1)), None, "each walk asks for it");
+        assert_eq!(deadlines.active_age_exemption(id(1 << 20), at(1)), None, "each scan asks for it");
         assert_eq!(
             (deadlines.active_age_exemption(id(0), at(99)), deadlines.active_age_exemption(id(0), at(100))),
             (Some(at(100)), None)

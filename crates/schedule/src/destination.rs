@@ -271,8 +271,8 @@ impl Destination {
     }
 
     /// Returns how many of them came from scans, those withdrawn for a notice included.
-    pub(crate) fn from_scans(&self) -> usize {
-        self.ready() - self.fresh + self.notices.from_scans
+    pub(crate) fn scanned(&self) -> usize {
+        self.ready() - self.fresh + self.notices.scanned
     }
 
     /// Returns whether one job may be enqueued as the probe of unknown hosts.

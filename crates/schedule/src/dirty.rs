@@ -13,7 +13,7 @@ pub(crate) enum TimerKey {
     Site(SiteId),
 }
 
-/// What `poll` has to look at, without duplicates.
+/// The destinations and sites that `poll` has to look at, without duplicates.
 #[derive(Debug, Default)]
 pub(crate) struct DirtyQueue(VecDeque<TimerKey>);
 

@@ -295,7 +295,7 @@ pub enum Action {
         message: QueueId,
         /// The recipients that are overdue.
         recipients: Positions,
-        /// What to do for them.
+        /// The notice to send.
         kind: Overdue,
     },
 }

@@ -13,7 +13,7 @@ pub(crate) struct PendingNotices {
     parts: ById<QueueId, Vec<PendingNotice>>,
     /// How many of them are fresh, and how many came from scans.
     pub(crate) fresh: usize,
-    pub(crate) from_scans: usize,
+    pub(crate) scanned: usize,
 }
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct PendingNotice {
 impl PendingNotices {
     pub(crate) fn insert(&mut self, message: QueueId, pending: PendingNotice) {
         self.fresh += usize::from(pending.part.fresh);
-        self.from_scans += usize::from(!pending.part.fresh);
+        self.scanned += usize::from(!pending.part.fresh);
         self.parts.entry(message).or_default().push(pending);
     }
 
@@ -38,7 +38,7 @@ impl PendingNotices {
             self.parts.remove(&message);
         }
         self.fresh -= usize::from(pending.part.fresh);
-        self.from_scans -= usize::from(!pending.part.fresh);
+        self.scanned -= usize::from(!pending.part.fresh);
         Some(pending)
     }
 

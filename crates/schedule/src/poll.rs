@@ -46,7 +46,10 @@ impl Scheduler {
             if action.is_some() {
                 return action;
             }
-            debug_assert!(fed.is_none() || !self.is_next(next), "who had its turn has it again: {next:?}");
+            debug_assert!(
+                fed.is_none() || !self.is_next(next),
+                "a waiter that was just removed is next again: {next:?}"
+            );
         }
     }
 
@@ -61,11 +64,11 @@ impl Scheduler {
 
     /// Adds the owners of expired timers to `dirty`.
     fn fire_timers(&mut self, now: Duration) {
-        while let Some(&(at, who)) = self.timers.first()
+        while let Some(&(at, key)) = self.timers.first()
             && at <= now
         {
             self.timers.pop_first();
-            match who {
+            match key {
                 TimerKey::Destination(id) => {
                     if let Some(destination) = self.destinations.get_mut(&id) {
                         destination.timer = None;
@@ -104,8 +107,8 @@ impl Scheduler {
     }
 
     /// Returns whether a waiter would be next again.
-    fn is_next(&self, who: TimerKey) -> bool {
-        let TimerKey::Site(id) = who else { return false };
+    fn is_next(&self, key: TimerKey) -> bool {
+        let TimerKey::Site(id) = key else { return false };
         let is_first =
             |lane| self.pool.may_open(lane, &self.budget) && self.next_waiter(lane).is_some_and(|first| first == id);
         is_first(Lane::Fast) || is_first(Lane::Slow)

@@ -57,7 +57,7 @@ impl Destination {
             return ScanRoom { down: Some(down.until), limit, used: 0, work_from, is_full: false, notices: 0 };
         }
         let Some(site) = site else {
-            let (limit, used) = (settings.ready_max.clamp(1, READY_UNGREETED), self.from_scans());
+            let (limit, used) = (settings.ready_max.clamp(1, READY_UNGREETED), self.scanned());
             let is_full = used > limit / 2;
             let work_from = (!is_full).then_some(Duration::ZERO);
             return ScanRoom { down: None, limit, used, work_from, is_full, notices: 0 };
@@ -65,7 +65,7 @@ impl Destination {
         let limit = site.scan_limit(settings, now);
         let down = site.down.as_ref().map(|down| down.until);
         let work_from = site.has_scan_room(settings, now).then_some(Duration::ZERO);
-        let used = if down.is_some() { 0 } else { site.ready_queue.from_scans() };
+        let used = if down.is_some() { 0 } else { site.ready_queue.scanned() };
         ScanRoom { down, limit, used, work_from, is_full: used > limit / 2, notices: 0 }
     }
 

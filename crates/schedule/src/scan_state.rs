@@ -9,7 +9,7 @@ use crate::part::NoticeState;
 use crate::settings::{NOTICE_RETRY, PART_MAX};
 use crate::suspect_queue::{Rank, SuspectQueue};
 
-/// What a scan may take now.
+/// The room of a scan now.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScanRoom {
     /// Nothing can be tried before this time: the hosts are unknown or do not answer.
@@ -57,7 +57,7 @@ pub(crate) struct SuspectProbe {
     pub(crate) notice: NoticeState,
 }
 
-/// What the entries of one message need.
+/// The actions for the entries of one message.
 #[derive(Default)]
 pub(crate) struct MessageActions {
     /// Due recipients, grouped by equal notice state.

@@ -45,7 +45,7 @@ pub struct Scheduler {
     pub(crate) names: NameIndex<DestinationId>,
     pub(crate) sites: ById<SiteId, Site>,
     pub(crate) site_names: NameIndex<SiteId>,
-    /// What `poll` has to look at.
+    /// The destinations and sites that `poll` has to look at.
     pub(crate) dirty: DirtyQueue,
     /// Sites that wait for a connection.
     pub(crate) wait_queue: ConnectionWaitQueue,
@@ -188,7 +188,7 @@ impl Scheduler {
         };
         site.update(place, now);
         site.destinations += usize::from(!is_there);
-        site.ready_queue.withdrawn += if is_there { 0 } else { found.notices.from_scans };
+        site.ready_queue.withdrawn += if is_there { 0 } else { found.notices.scanned };
         found.set_site(id, place.until, now);
         let mut pending = std::mem::take(&mut found.pending);
         // A site that is down takes one job as its probe.
@@ -285,8 +285,8 @@ impl Scheduler {
         let mut room = destination.scan_room(site.as_deref(), &self.settings, now);
         room.notices = OVERDUE_MAX_ALL.saturating_sub(self.overdue_pending);
         let before = destination.overdue_pending;
-        let line = site.as_deref_mut().map(|site| &mut site.ready_queue);
-        destination.accept_page((entries, is_end), room, line, &self.settings, now, &mut self.actions);
+        let ready_queue = site.as_deref_mut().map(|site| &mut site.ready_queue);
+        destination.accept_page((entries, is_end), room, ready_queue, &self.settings, now, &mut self.actions);
         self.overdue_pending += destination.overdue_pending - before;
         self.dirty.add_destination(destination);
         if let (Some(site), Some(id)) = (site, destination.site) {
@@ -460,7 +460,7 @@ impl Scheduler {
             destination.pending.extend(parts.map(|(part, _)| (message, part)));
         }
         site.destinations -= 1;
-        site.ready_queue.withdrawn -= destination.notices.from_scans;
+        site.ready_queue.withdrawn -= destination.notices.scanned;
         destination.notices.forget_positions();
         if let Some(id) = destination.site.take() {
             self.dirty.add_site(id, site);

@@ -316,7 +316,7 @@ impl Site {
         match &self.down {
             Some(_) => self.may_probe(now) && self.pages_pending == 0,
             None => {
-                self.ready_queue.from_scans() <= self.scan_limit(settings, now) / 2
+                self.ready_queue.scanned() <= self.scan_limit(settings, now) / 2
                     && self.pages_pending < PAGES_PENDING_MAX
             }
         }
@@ -440,7 +440,7 @@ impl Site {
         if jobs <= LOG_ALL_MAX {
             return true;
         }
-        let logs = self.all_logged_at.is_none_or(|told| now >= told + settings.down_first * LOG_ALL_PAUSES);
+        let logs = self.all_logged_at.is_none_or(|last| now >= last + settings.down_first * LOG_ALL_PAUSES);
         if logs {
             self.all_logged_at = Some(now);
         }

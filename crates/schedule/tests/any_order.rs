@@ -21,7 +21,7 @@ fn id(number: u64) -> QueueId {
     QueueId::new(1_799_999_000_000_000 + number, Node::default()).unwrap()
 }
 
-/// What the driver has seen.
+/// The ids that the driver has seen.
 #[derive(Default)]
 struct Seen {
     connections: Vec<ConnectionId>,

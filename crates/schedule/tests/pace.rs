@@ -14,7 +14,7 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What a host did with a list in the ten minutes after the first one.
+/// The result of a list in the ten minutes after the first one.
 #[derive(Debug)]
 struct Course {
     taken: usize,

@@ -70,7 +70,7 @@ pub(crate) struct ReadyQueue {
     /// The virtual start of the class that was served last.
     clock: u64,
     parts: usize,
-    from_scans: usize,
+    scanned: usize,
     recipients: usize,
     /// Numbers for positions at the end and at the front; none is used twice.
     next: i64,
@@ -114,8 +114,8 @@ impl ReadyQueue {
     }
 
     /// Returns how many parts came from scans, withdrawn ones included.
-    pub(crate) const fn from_scans(&self) -> usize {
-        self.from_scans + self.withdrawn
+    pub(crate) const fn scanned(&self) -> usize {
+        self.scanned + self.withdrawn
     }
 
     /// Adds a part to the end.
@@ -359,7 +359,7 @@ impl ReadyQueue {
             (queue.messages, queue.streak) = (0, 0);
         }
         all.extend(self.suspects.drain());
-        (self.parts, self.from_scans, self.recipients) = (0, 0, 0);
+        (self.parts, self.scanned, self.recipients) = (0, 0, 0);
         self.messages.shrink_to_fit();
         all
     }
@@ -384,13 +384,13 @@ impl ReadyQueue {
 
     fn count_in(&mut self, part: &Part) {
         self.parts += 1;
-        self.from_scans += usize::from(!part.fresh);
+        self.scanned += usize::from(!part.fresh);
         self.recipients += part.recipients.len();
     }
 
     fn count_out(&mut self, part: &Part) {
         self.parts -= 1;
-        self.from_scans -= usize::from(!part.fresh);
+        self.scanned -= usize::from(!part.fresh);
         self.recipients -= part.recipients.len();
     }
 

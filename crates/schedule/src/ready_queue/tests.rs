@@ -190,7 +190,7 @@ proptest! {
             prop_assert_eq!(queue.is_empty(), inside.is_empty());
             prop_assert_eq!(queue.oldest().is_some(), !inside.is_empty());
             prop_assert_eq!(queue.first_destination().is_some(), !inside.is_empty());
-            prop_assert!(queue.from_scans() <= queue.len());
+            prop_assert!(queue.scanned() <= queue.len());
             prop_assert_eq!(queue.recipients, inside.len());
             prop_assert!(queue.classes.iter().all(|queue| queue.small.len() <= 2 * queue.messages + 64));
             prop_assert!(queue.classes.iter().all(|queue| queue.small.iter().map(|(number, _)| number).is_sorted()));
@@ -200,7 +200,7 @@ proptest! {
                 out(&mut inside, taken.message, part);
             }
         }
-        prop_assert!(inside.is_empty() && queue.is_empty() && queue.from_scans() == 0 && queue.messages.is_empty());
+        prop_assert!(inside.is_empty() && queue.is_empty() && queue.scanned() == 0 && queue.messages.is_empty());
     }
 }
 

@@ -103,7 +103,7 @@ enum Event {
     Silent(ConnectionId, u64),
 }
 
-/// What a host does at a single recipient, in any case.
+/// A fault of a host at a single recipient, beside its general behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Poison {
     /// It never answers the end of the message.
