@@ -14,8 +14,8 @@ mod harness;
 
 mod disk;
 mod dovecot;
-mod hardening;
 mod files;
+mod hardening;
 mod holder;
 mod locks;
 mod office;

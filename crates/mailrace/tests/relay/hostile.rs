@@ -467,7 +467,7 @@ fn cut_off(tls: &str, offers: &[&'static str]) {
 fn injected_text_never_leads_to_clear_text() {
     let offers = ["PIPELINING", "STARTTLS"];
     let good = || Manners { tls: Some(crate::wire::tls_config()), ..Manners::offering(&offers) };
-    for said in ["220 2.0.0 go on\n2", "220 2.0.0 go on\n250 hop.test", "220 2.0.0 go on\n454 4.7.0 no TLS"] {
+    let injects = |said: &'static str| {
         let script = move |moment: &Moment<'_>| if moment.at == At::StartTls { Act::Say(said) } else { Act::Well };
         let hop = Hop::new(good().script(script));
         let mut server = relay(&[&hop]).start();
@@ -478,7 +478,13 @@ fn injected_text_never_leads_to_clear_text() {
         assert!(hop.wait(1)[0].is_encrypted, "{said:?}");
         ends_empty(server);
         assert_eq!(hop.count(), 1);
-    }
+    };
+    std::thread::scope(|scope| {
+        for said in ["220 2.0.0 go on\n2", "220 2.0.0 go on\n250 hop.test", "220 2.0.0 go on\n454 4.7.0 no TLS"] {
+            let injects = &injects;
+            scope.spawn(move || injects(said));
+        }
+    });
 }
 
 #[test]

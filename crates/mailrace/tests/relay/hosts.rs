@@ -208,34 +208,41 @@ fn broken_tls_is_remembered_over_a_restart() {
 /// STARTTLS that is gone, or a handshake that fails, is suspicious at a host that had TLS before the server was started again.
 #[test]
 fn a_host_that_had_tls_waits_for_it_over_a_restart() {
+    std::thread::scope(|scope| {
+        // STARTTLS is gone; the handshake fails.
+        for without in [Manners::default(), Manners::offering(&["PIPELINING", "STARTTLS"])] {
+            scope.spawn(move || loses_tls(without));
+        }
+    });
+}
+
+fn loses_tls(without: Manners) {
     let offers = ["PIPELINING", "STARTTLS"];
     let good = || Manners { tls: Some(crate::wire::tls_config()), ..Manners::offering(&offers) };
-    for without in [Manners::default(), Manners::offering(&offers)] {
-        let hop = Hop::new(good());
-        let server = relay(&[&hop]).set("delivery.idle_time", "\"0s\"").start();
-        send(&server, "a@client.test", &["b@d.test"], CONTENT);
-        assert!(hop.wait(1)[0].is_encrypted);
-        let (_, setup) = stopped(server);
-        hop.behave(without.clone());
-        let mut server = setup.start();
-        send(&server, "a@client.test", &["c@d.test"], CONTENT);
-        let line = wait_line(&mut server, &["to=<c@d.test>", "stat=Deferred: "]);
-        let why =
-            "had TLS in the last 30 days; mail waits for TLS: delivery.tls_fallback_after, 14400 s, says for how long";
-        assert!(line.contains("dsn=4.7.") && line.ends_with(why), "{line}");
-        hop.behave(good());
-        assert!(hop.wait(2)[1].is_encrypted);
-        // A time that is over before the mail has waited for long.
-        let (_, setup) = stopped(server);
-        hop.behave(without);
-        let mut server = setup.set("delivery.tls_fallback_after", "\"1s\"").start();
-        send(&server, "a@client.test", &["e@d.test"], CONTENT);
-        wait_line(&mut server, &["to=<e@d.test>", "stat=Deferred: "]);
-        assert!(!hop.wait(3)[2].is_encrypted);
-        let line = wait_line(&mut server, &["STARTTLS=client, error: ", "for longer than delivery.tls_fallback_after"]);
-        assert!(line.contains("it is spoken to in clear for an hour"), "{line}");
-        ends_empty(server);
-    }
+    let hop = Hop::new(good());
+    let server = relay(&[&hop]).set("delivery.idle_time", "\"0s\"").start();
+    send(&server, "a@client.test", &["b@d.test"], CONTENT);
+    assert!(hop.wait(1)[0].is_encrypted);
+    let (_, setup) = stopped(server);
+    hop.behave(without.clone());
+    let mut server = setup.start();
+    send(&server, "a@client.test", &["c@d.test"], CONTENT);
+    let line = wait_line(&mut server, &["to=<c@d.test>", "stat=Deferred: "]);
+    let why =
+        "had TLS in the last 30 days; mail waits for TLS: delivery.tls_fallback_after, 14400 s, says for how long";
+    assert!(line.contains("dsn=4.7.") && line.ends_with(why), "{line}");
+    hop.behave(good());
+    assert!(hop.wait(2)[1].is_encrypted);
+    // A time that is over before the mail has waited for long.
+    let (_, setup) = stopped(server);
+    hop.behave(without);
+    let mut server = setup.set("delivery.tls_fallback_after", "\"1s\"").start();
+    send(&server, "a@client.test", &["e@d.test"], CONTENT);
+    wait_line(&mut server, &["to=<e@d.test>", "stat=Deferred: "]);
+    assert!(!hop.wait(3)[2].is_encrypted);
+    let line = wait_line(&mut server, &["STARTTLS=client, error: ", "for longer than delivery.tls_fallback_after"]);
+    assert!(line.contains("it is spoken to in clear for an hour"), "{line}");
+    ends_empty(server);
 }
 
 #[test]

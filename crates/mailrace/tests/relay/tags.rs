@@ -116,7 +116,7 @@ fn tls_is_not_tried_where_the_map_says_so_unless_it_is_demanded() {
     assert_eq!((says(quiet), says(tried)), (0, 1));
     change(&server, &format!("{access}TLS_Srv:{} ENCR:128\n", quiet.address.ip()));
     send(&server, "a@client.test", &[&quiet.mailbox("c")], CONTENT);
-    wait_line(&mut server, &["stat=Deferred", "STARTTLS"]);
+    wait_line(&mut server, &["stat=Deferred", "TLS handshake with "]);
     assert_eq!((says(quiet) > 0, quiet.count()), (true, 1));
     change(&server, &access);
     quiet.wait(2);

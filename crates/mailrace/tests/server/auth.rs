@@ -124,7 +124,7 @@ fn failures_count_over_sessions_and_spare_those_who_log_in_from_there() {
     let keys = [("auth.failures_per_client", "3"), ("auth.failures_per_user", "4"), ("accept.exempt", "[]")];
     let mut server = limited(&keys);
     let address = server.address();
-    let log_in = |user: &str, password: &str, reply: &str| {
+    let log_in = move |user: &str, password: &str, reply: &str| {
         // Each in a session of its own.
         greeted(address).expect(&plain(user, password), reply);
     };
@@ -253,7 +253,8 @@ fn fail2ban_finds_failures_and_nothing_else() {
         greeted(address).command(&plain(user, "wrong"));
     }
     server.wait_log("user=mallory");
-    let path = server.setup.path("maillog");
+    let directory = std::sync::Arc::clone(&server.setup.dir);
+    let path = directory.path().join("maillog");
     let log = server.stop().log;
     std::fs::write(&path, log.join("\n") + "\n").expect("written");
     let output = command.arg("-o").arg("ip").arg(&path).arg(filter).output().expect("it runs");

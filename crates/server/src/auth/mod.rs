@@ -25,9 +25,9 @@ pub use hash::{HashError, Scheme, hash_password};
 
 use crate::config;
 use crate::env::clock;
+use crate::env::safe_file::Trust;
 use arc_swap::ArcSwap;
 use attempts::{AttemptLimits, Attempts, Limited};
-use crate::env::safe_file::Trust;
 use dialog::{Dialog, MECHANISMS, Next};
 use mail::{EnhancedCode, Reply, ReplyCode};
 use observe::Limit;

@@ -14,8 +14,8 @@
 //! | `watch` | files that change while the server runs |
 
 mod aliases;
-pub(crate) mod expansions;
 pub(crate) mod classes;
+pub(crate) mod expansions;
 pub(crate) mod load;
 pub(crate) mod members;
 pub(crate) mod people;

@@ -1,8 +1,8 @@
 //! What a session tells the log: events made of what it knows.
 
 use super::{Connection, End};
-use crate::service::Service;
 use crate::auth::{Exchange, Failure};
+use crate::service::Service;
 use crate::tls::HandshakeError;
 use mail::{Envelope, QueueId, ReplyClass};
 use observe::{Event, Limit, Relay, Ruleset, Severity};

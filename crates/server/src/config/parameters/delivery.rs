@@ -341,8 +341,8 @@ pub(super) static DELIVERY: Section = Section {
             Kind::Time { min: Duration::ZERO, max: Duration::from_secs(30 * DAY) },
             "4h",
             "1d",
-            "after how long without TLS a host that had it in the last 30 days gets mail in clear text; 0 for never",
-            "For TLS that is \"opportunistic\". Where a handshake fails at such a host, or STARTTLS is refused or gone, somebody on \
+            "after how long a host that has lost its TLS gets mail in clear text; 0 for never",
+            "Where TLS is \"opportunistic\". If a handshake fails at a host that had TLS in the last 30 days, or STARTTLS is refused or gone there, somebody on \
              the way may want mail in clear text, so it waits; log and queue say so. Where the host has really lost its TLS, \
              tls = \"none\" in a [[destination]] rule sends at once. A shorter time delivers sooner and is easier to outwait.",
         ),

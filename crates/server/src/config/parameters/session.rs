@@ -273,8 +273,8 @@ pub(super) static AUTH: Section = Section {
             count("failures"),
             "20",
             "10",
-            "failed logins of one client in auth.failures_window before no more is checked (454 4.7.0); 0 for no limit",
-            "A client is an IPv4 address or an IPv6 /64, in all its sessions. A user who has logged in from there lately has a count of \
+            "failed logins of one client in auth.failures_window (454 4.7.0); 0 for no limit",
+            "Beyond it no password is checked. A client is an IPv4 address or an IPv6 /64, in all its sessions. A user who has logged in from there lately has a count of \
              his own. Clients in accept.exempt have no such limit: many users log in from them.",
         ),
         fixed(
@@ -283,8 +283,8 @@ pub(super) static AUTH: Section = Section {
             count("failures"),
             "60",
             "30",
-            "failed logins of one user from all clients in auth.failures_window before no more is checked (454 4.7.0); 0 for no limit",
-            "Against guessing from many addresses. The user himself goes on to log in from where he has lately; from a new \
+            "failed logins of one user in auth.failures_window (454 4.7.0); 0 for no limit",
+            "From all clients together: against guessing from many addresses. The user himself goes on to log in from where he has lately; from a new \
              address he has to wait.",
         ),
         fixed(
