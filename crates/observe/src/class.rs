@@ -109,7 +109,7 @@ impl<'a> Event<'a> {
             Self::Reloaded { .. } => ("reloaded", 0, Info, None),
             Self::ReloadRefused { .. } => ("reload_refused", 0, Error, None),
             Self::ConfigWarning { .. } => ("config_warning", 0, Warning, None),
-            Self::FileRefused { .. } => ("file_refused", 0, Severity::Critical, None),
+            Self::FileRefused { .. } => ("file_refused", 0, Critical, None),
             Self::CertificateLoaded { .. } => ("certificate_loaded", 0, Info, None),
             Self::CertificateRefused { .. } => ("certificate_refused", 0, Error, None),
 

@@ -191,8 +191,7 @@ impl Prepared {
 
     fn bare(config: Config) -> Result<Self, StartError> {
         let handover = systemd::Handover::take()?;
-        // Nothing else is open yet, and nothing has to be but what the manager passed.
-        descriptors::close_foreign(handover.passed)?;
+        descriptors::close_foreign()?;
         let open_files_max = files::raise_open_files();
         let delivery_max = [config.delivery.connections_max, config.delivery.connections_silent_max];
         let accept_max = config.accept.connections_max;
@@ -323,19 +322,10 @@ impl Prepared {
                 service.tell(&Event::ConfigWarning { text });
             }
         });
-        for text in warnings.iter().chain(&loaded.notes) {
-            service.tell(&Event::ConfigWarning { text });
-        }
-        if let Some(place) = service.routing.load().program().filter(|_| !service.office.runs_programs()) {
-            let text = format!("program destinations of aliases wait ({place}): {}", local::NO_PROGRAMS);
-            service.tell(&Event::ConfigWarning { text: &text });
-        }
-        for note in &bound.notes {
-            service.tell(&Event::ConfigWarning { text: &note.to_string() });
-        }
-        for text in forgotten.iter().chain(&unknown) {
-            service.tell(&Event::Spool { severity: Severity::Warning, text });
-        }
+        let texts: Vec<String> = warnings.into_iter().chain(loaded.notes).collect();
+        let notes: Vec<String> = bound.notes.iter().map(ToString::to_string).collect();
+        let of_spool: Vec<String> = forgotten.into_iter().chain(unknown).collect();
+        warn_at_start(&service, &texts, &notes, &of_spool);
         say_started(&service, opened.as_ref().map(|(_, recovery)| recovery), bound.listeners.len());
         if let Some(hardening) = &hardening {
             service.tell(&Event::Hardening { severity: hardening.severity(), text: hardening.text() });
@@ -356,6 +346,23 @@ impl Prepared {
         ready(&addresses);
         manager.ready(&format!("accepting mail on {}", joined(&addresses)));
         Ok(house.until_stopped(&mut signals).await)
+    }
+}
+
+/// Logs what an operator should know of the configuration, the listeners and the spool.
+fn warn_at_start(service: &Service, texts: &[String], notes: &[String], of_spool: &[String]) {
+    for text in texts {
+        service.tell(&Event::ConfigWarning { text });
+    }
+    if let Some(place) = service.routing.load().program().filter(|_| !service.office.runs_programs()) {
+        let text = format!("program destinations of aliases wait ({place}): {}", local::NO_PROGRAMS);
+        service.tell(&Event::ConfigWarning { text: &text });
+    }
+    for text in notes {
+        service.tell(&Event::ConfigWarning { text });
+    }
+    for text in of_spool {
+        service.tell(&Event::Spool { severity: Severity::Warning, text });
     }
 }
 

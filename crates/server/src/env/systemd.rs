@@ -35,8 +35,6 @@ const VARIABLES: [&str; 6] =
 pub struct Handover {
     /// Listening sockets, in the order of the unit. The caller finds out by their addresses what they are for.
     pub listeners: Vec<TcpListener>,
-    /// How many descriptors behind the standard ones were passed; they are those of the listeners.
-    pub passed: RawFd,
     /// Where to report to.
     pub manager: Manager,
 }
@@ -53,7 +51,7 @@ impl Handover {
             clear(name);
         }
         let listeners = (FIRST..FIRST + passed.count).map(adopt).collect::<Result<_, _>>()?;
-        Ok(Self { listeners, passed: passed.count, manager: passed.manager })
+        Ok(Self { listeners, manager: passed.manager })
     }
 }
 

@@ -112,12 +112,15 @@ impl Users {
     }
 }
 
+/// An account, or that there is none, and when the C library said so.
+type KnownLogin = (Option<Login>, Instant);
+
 /// What the C library has said, and the threads that wait for it.
 #[derive(Debug)]
 pub(super) struct Library {
     cache: Arc<Cache>,
     /// Accounts of owners of files, and when that was said.
-    owners: Mutex<HashMap<Box<str>, (Option<Login>, Instant)>>,
+    owners: Mutex<HashMap<Box<str>, KnownLogin>>,
     places: Arc<Semaphore>,
 }
 

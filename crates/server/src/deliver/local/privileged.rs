@@ -236,7 +236,7 @@ impl Child {
 /// What helper and worker begin with: they have standard input and nothing else, and nobody reads their memory.
 fn begin() -> Result<(), String> {
     rustix::process::umask(Mode::from_raw_mode(0o077));
-    descriptors::close_foreign(0).map_err(|error| error.to_string())?;
+    descriptors::close_foreign().map_err(|error| error.to_string())?;
     privileges::seal_memory().map_err(|error| error.to_string())
 }
 

@@ -264,7 +264,7 @@ fn a_text_that_never_rests_is_not_taken() {
         while !writer.load(std::sync::atomic::Ordering::Relaxed) {
             for text in ["a@x.test\n", "bb@x.test\n"] {
                 std::fs::write(&other, text).unwrap();
-                std::fs::rename(&other, &path).unwrap();
+                rustix::fs::rename(&other, &path).unwrap();
             }
         }
     });
