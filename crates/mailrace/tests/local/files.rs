@@ -57,7 +57,8 @@ fn machine(aliases: &str, keeper: u32) -> Machine {
     let mut secrets = Vec::new();
     for name in ["tls.key", "passwd.auth", "access"] {
         let path = setup.path(name);
-        let text = format!("{MARK}\nAuthInfo:x.test \"U:{MARK}\" \"P:{MARK}\"\n{MARK}@x.test\n|{MARK}\n");
+        let text =
+            format!("joe@x.test:$2b$05${MARK}\nAuthInfo:x.test \"U:{MARK}\" \"P:{MARK}\"\n{MARK}@x.test\n{MARK}\n");
         std::fs::write(&path, text).expect("written");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).expect("set");
         lchown(&path, Some(0), Some(keeper)).expect("root can");
@@ -65,13 +66,13 @@ fn machine(aliases: &str, keeper: u32) -> Machine {
     }
     // One that the server owns, as it owns its spool, and one that is open in a directory that is not.
     let own = setup.path("own");
-    std::fs::write(&own, format!("{MARK}@x.test\n")).expect("written");
+    std::fs::write(&own, format!("{MARK}@@x.test\n{MARK}@x.test\n")).expect("written");
     std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o600)).expect("set");
     lchown(&own, Some(keeper), Some(keeper)).expect("root can");
     secrets.push(own);
     let closed = make_directory(&setup, "closed", keeper);
     let open = Path::new(&closed).join("open");
-    std::fs::write(&open, format!("{MARK}@x.test\n")).expect("written");
+    std::fs::write(&open, format!("{MARK}@@x.test\n{MARK}@x.test\n")).expect("written");
     std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o750)).expect("set");
     secrets.push(open);
     let setup = setup
@@ -126,14 +127,21 @@ struct Swaps {
 
 impl Swaps {
     fn of(one: &Path, other: &Path) -> Self {
+        let (one, other) = (one.to_owned(), other.to_owned());
+        Self::by(move || {
+            renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).ok();
+        })
+    }
+
+    fn by(swap: impl Fn() + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let (one, other, end) = (one.to_owned(), other.to_owned(), Arc::clone(&stop));
-        let swap = move || {
+        let end = Arc::clone(&stop);
+        let swaps = move || {
             while !end.load(Ordering::Relaxed) {
-                drop(renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE));
+                swap();
             }
         };
-        Self { stop, thread: Some(std::thread::spawn(swap)) }
+        Self { stop, thread: Some(std::thread::spawn(swaps)) }
     }
 }
 
@@ -385,7 +393,7 @@ fn a_list_that_is_swapped_for_a_link_runs_nothing_as_another_user() {
         // Whatever was taken for whose is used now.
         for _ in 0..2 {
             drop(try_all(server.address(), &["list"]));
-            drop(renameat_with(CWD, &list, CWD, &bad, RenameFlags::EXCHANGE));
+            renameat_with(CWD, &list, CWD, &bad, RenameFlags::EXCHANGE).ok();
         }
         assert!(!boxes.join("ran-as-4002").exists(), "joe's program ran as ann");
     }
@@ -402,27 +410,33 @@ fn a_fifo_in_the_place_of_a_file_stops_nobody_else() {
     }
     let Machine { setup, home, .. } = machine("", 1);
     let server = as_daemon(setup);
-    let (forward, other) = (home.join(".forward"), home.join("other"));
-    put(&forward, "\\joe\n");
-    fifo(&other);
-    let swaps = Swaps::of(&forward, &other);
+    let (forward, pipe) = (home.join(".forward"), home.join("pipe"));
+    fifo(&pipe);
+    // A new file each time, so that nothing is kept, and then the FIFO.
+    let swaps = Swaps::by(move || {
+        let next = forward.with_file_name("next");
+        put(&next, "\\joe\n");
+        renameat_with(CWD, &next, CWD, &forward, RenameFlags::empty()).ok();
+        drop(std::fs::hard_link(&pipe, &next));
+        renameat_with(CWD, &next, CWD, &forward, RenameFlags::empty()).ok();
+    });
     let address = server.address();
     let mut slowest = Duration::ZERO;
     std::thread::scope(|scope| {
-        for _ in 0..8 {
+        for _ in 0..16 {
             scope.spawn(move || {
-                let until = now() + RACE_TIME;
+                let until = now() + 2 * RACE_TIME;
                 while now() < until {
                     let mut client = greeted(address);
                     client.command("MAIL FROM:<x@here.test>");
                     // What hangs is not waited for here.
-                    client.stream.set_read_timeout(Some(Duration::from_secs(3))).expect("set");
+                    client.stream.set_read_timeout(Some(Duration::from_millis(200))).expect("set");
                     client.send(b"RCPT TO:<joe@here.test>\r\n");
                     drop(std::io::Read::read(&mut client.stream, &mut [0; 512]));
                 }
             });
         }
-        let until = now() + RACE_TIME;
+        let until = now() + 2 * RACE_TIME;
         while now() < until {
             let began = now();
             let mut client = greeted(address);

@@ -112,9 +112,6 @@ impl Users {
     }
 }
 
-/// An account, or that there is none, and when the C library said so.
-type KnownLogin = (Option<Login>, Instant);
-
 /// What the C library has said, and the threads that wait for it.
 #[derive(Debug)]
 pub(super) struct Library {
@@ -123,6 +120,9 @@ pub(super) struct Library {
     owners: Mutex<HashMap<Box<str>, KnownLogin>>,
     places: Arc<Semaphore>,
 }
+
+/// An account, if there is one, and when that was said.
+type KnownLogin = (Option<Login>, Instant);
 
 impl Default for Library {
     fn default() -> Self {
