@@ -266,8 +266,8 @@ mod tests {
     fn former_deliveries_are_seen() {
         let seen = |lines: &[&str]| {
             let watch = watch(lines);
-            let text = |value: &Box<[u8]>| String::from_utf8_lossy(value).into_owned();
-            watch.delivered_to().iter().map(text).collect::<Vec<_>>()
+            let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+            watch.delivered_to().iter().map(|value| text(value)).collect::<Vec<_>>()
         };
         assert_eq!(seen(&["delivered-TO :\ta@b ", "X: y", "Delivered-To: <c@d>"]), ["a@b", "<c@d>"]);
         assert_eq!(seen(&["Delivered-To:", " a@b", " c@d"]), ["a@b"]);

@@ -7,6 +7,7 @@
 use super::path::{Acting, Miss, Rules};
 use super::request::{Reply, Request, What};
 use super::text::{self, Read};
+use crate::config::Local;
 use crate::deliver::local::order::Settings;
 use crate::deliver::local::person;
 use crate::env::accounts::{Kept, Login};
@@ -89,7 +90,9 @@ impl Reader<'_> {
         let trouble = |error: io::Error| Reply::Trouble(error.to_string());
         let accounts = self.accounts.now().map_err(trouble)?;
         if request.user.is_empty() {
-            let named = person::named("local.default_user", &self.settings.default_user, &accounts);
+            let is_there = |name: &str| accounts.find(name).is_ok_and(|found| found.is_some());
+            let user = Local::default_user_of(&self.settings.default_user, is_there);
+            let named = person::named("local.default_user", user, &accounts);
             return named.map_err(|verdict| Reply::Trouble(verdict.text));
         }
         accounts.find(&request.user).map_err(trouble)?.ok_or(Reply::Absent)
