@@ -47,7 +47,7 @@ fn machine(aliases: &str, keeper: u32) -> Machine {
     let home = setup.path("home").join("joe");
     let at = |name: &str| setup.path(name).display().to_string();
     let passwd = format!(
-        "root:x:0:0::/root:/bin/sh\nmail:x:8:8::/:/bin/sh\njoe:x:{JOE}:{JOE}::{}:/bin/sh\nann:x:{ANN}:{ANN}::{}:/bin/sh\n",
+        "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\njoe:x:{JOE}:{JOE}::{}:/bin/sh\nann:x:{ANN}:{ANN}::{}:/bin/sh\n",
         at("home/joe"),
         at("home/ann")
     );

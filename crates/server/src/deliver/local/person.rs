@@ -183,15 +183,16 @@ fn of_alias(
 /// There is none, or nobody can say.
 pub(crate) fn named(key: &str, text: &str, accounts: &Accounts) -> Result<Login, Verdict> {
     let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
-    let no =
-        |what: &str| Verdict::deferred((3, 5), format!("{key} = \"{text}\": there is no such {what}; see /etc/{what}"));
+    let no = |what: &str, file: &str| {
+        Verdict::deferred((3, 5), format!("{key} = \"{text}\": there is no such {what}; see {file}"))
+    };
     let mut found = accounts.find(user).map_err(unanswered)?;
     if let (None, Ok(uid)) = (&found, user.parse()) {
         found = accounts.find_uid(uid).map_err(unanswered)?;
     }
-    let mut login = found.ok_or_else(|| no("passwd"))?;
+    let mut login = found.ok_or_else(|| no("user", "/etc/passwd"))?;
     if let Some(group) = group {
-        let gid = accounts.find_group(group).map_err(unanswered)?.ok_or_else(|| no("group"))?;
+        let gid = accounts.find_group(group).map_err(unanswered)?.ok_or_else(|| no("group", "/etc/group"))?;
         login.groups = vec![gid];
         login.gid = gid;
     }
