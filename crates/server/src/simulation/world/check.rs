@@ -24,6 +24,8 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
+/// A little less than a host whose TLS is broken is spoken to in clear.
+const TLS_PERIOD: Duration = Duration::from_secs(50 * 60);
 
 /// Recipients up to which a message goes before lists.
 const SMALL: usize = 20;
@@ -408,22 +410,28 @@ impl Checker<'_> {
     }
 
     /// A host whose TLS is broken, and that takes mail without it, is asked for it once an hour: over the connections that there are
-    /// at that time.
+    /// at that time, and once more for each start of the server, which may have forgotten it.
     fn tls(&mut self) {
-        let starts = 1 + self.facts.downs.len();
-        let hours = (self.facts.ended.as_secs_f64() / HOUR.as_secs_f64()).ceil() as usize;
         for (number, host) in (0_u32..).zip(self.world.hosts()) {
             let is_broken = matches!(host.script.base, Character::BrokenTls | Character::Hostile(Hostility::TlsCut));
             if !is_broken || !host.script.episodes.is_empty() {
                 continue;
             }
             let connections = self.terms.limits[self.world.site_of(number) as usize].connections as usize;
-            let tried = self.seen.handshakes.iter().filter(|host| **host == number).count();
-            let most = (starts + hours) * connections.min(WINDOW_START);
-            if tried > most {
-                self.say(format!(
-                    "COSTLY: {tried} handshakes with host {number}, whose TLS is broken; {most} are the most"
-                ));
+            let all = self.seen.handshakes.iter().filter(|(_, host)| *host == number);
+            let times: Vec<Duration> = all.map(|(at, _)| *at).collect();
+            for (first, from) in times.iter().enumerate() {
+                // The hour begins when clear text has worked, which is after the handshakes of all that began together.
+                let to = *from + TLS_PERIOD;
+                let tried = times[first..].iter().take_while(|at| **at < to).count();
+                let starts = 1 + self.facts.downs.iter().filter(|(_, up)| *up >= *from && *up < to).count();
+                let most = starts * connections.min(WINDOW_START);
+                if tried > most {
+                    self.say(format!(
+                        "COSTLY: {tried} handshakes with host {number}, whose TLS is broken, from {from:?} on; {most} are the most"
+                    ));
+                    break;
+                }
             }
         }
     }

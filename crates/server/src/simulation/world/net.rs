@@ -50,8 +50,8 @@ pub(super) struct Seen {
     pub(super) taken: Vec<Taken>,
     /// Each MAIL command: when, and at which host.
     pub(super) began: Vec<(Duration, u32)>,
-    /// Each STARTTLS, at which host.
-    pub(super) handshakes: Vec<u32>,
+    /// Each STARTTLS: when, and at which host.
+    pub(super) handshakes: Vec<(Duration, u32)>,
     /// Connections that are over.
     pub(super) held: Vec<Held>,
     /// Connection attempts at each host.
@@ -176,7 +176,7 @@ impl Line {
         let more = self.mailhost.transactions() - before;
         self.net.seen().began.extend((0..more).map(|_| (now, host)));
         if *input == b"STARTTLS\r\n" {
-            self.net.seen().handshakes.push(host);
+            self.net.seen().handshakes.push((now, host));
         }
         if input.ends_with(b"QUIT\r\n") {
             self.counted = None;
