@@ -35,8 +35,8 @@ impl Scheduler {
     }
 
     /// Records that a connection waits for a reply longer than the fast lane allows. Its site moves to the slow lane
-    /// unless other hosts can be tried, and its place in the fast budget is free. It may get [`Action::Close`] although
-    /// it is busy.
+    /// unless other hosts can be tried, and its place in the fast budget is free. It may get
+    /// [`Action::Close`](crate::Action::Close) although it is busy.
     ///
     /// If it has jobs, nothing more is sent on it before a reply; then the driver asks for work again.
     ///
