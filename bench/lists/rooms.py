@@ -89,6 +89,9 @@ class Room:
             "delivery__retry_max": "1h",
             "accept__reverse_dns": "false",
             "relay__from": '["127.0.0.1/32"]',
+            # List managers write maps and run programs as the user or group that the server shares with them.
+            "maps__group_writable": "true",
+            "local__programs_as_server": "true",
         }
         self.is_root = is_root
         user = NOBODY if os.getuid() == 0 and not is_root else None
