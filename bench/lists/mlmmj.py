@@ -38,6 +38,7 @@ def try_it(program, work, is_root=False):
     if missing := [each for each in PROGRAMS if not shutil.which(each)]:
         raise Skipped(f"{', '.join(missing)} missing; install mlmmj")
     room = Room("mlmmj-by-helper" if is_root else "mlmmj", program, work)
+    room.is_root = is_root
     try:
         receive = pathlib.Path(shutil.which("mlmmj-receive"))
         line = f'{{0}}: "|{receive} -L {room.work}/mlmmj/{{0}}/"\n'

@@ -103,7 +103,7 @@ class Room:
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
         # Maps belong to root or to the server's user.
-        if not getattr(self, "is_root", False):
+        if not self.is_root:
             give(file.parent)
         return file
 
