@@ -37,8 +37,7 @@ def subscribers(directory):
 def try_it(program, work, is_root=False):
     if missing := [each for each in PROGRAMS if not shutil.which(each)]:
         raise Skipped(f"{', '.join(missing)} missing; install mlmmj")
-    room = Room("mlmmj-by-helper" if is_root else "mlmmj", program, work)
-    room.is_root = is_root
+    room = Room("mlmmj-by-helper" if is_root else "mlmmj", program, work, is_root)
     try:
         receive = pathlib.Path(shutil.which("mlmmj-receive"))
         line = f'{{0}}: "|{receive} -L {room.work}/mlmmj/{{0}}/"\n'
@@ -46,7 +45,7 @@ def try_it(program, work, is_root=False):
         settings = {"local__programs": f'["{receive.parent}"]'}
         if is_root:
             settings |= {"local__default_user": "nobody", "server__user": "daemon"}
-        room.serve(is_root, **settings)
+        room.serve(**settings)
         posts(room)
         commands(room)
         bounces(room)

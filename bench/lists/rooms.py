@@ -60,7 +60,7 @@ class Hop(Receiver):
 class Room:
     """A directory of its own, a next hop, and what was found out."""
 
-    def __init__(self, name, program, work):
+    def __init__(self, name, program, work, is_root=False):
         self.name = name
         self.work = work / name
         self.work.mkdir()
@@ -68,17 +68,18 @@ class Room:
         shutil.copy2(program, self.program)
         self.hop = Hop()
         self.server = None
-        self.is_root = False
+        self.is_root = is_root
         self.passed = []
         self.faults = []
-        give(self.work)
+        if not is_root:
+            give(self.work)
         self.route()
 
     def route(self, more=""):
         """The mailertable: mail for LOST goes nowhere."""
         self.write("mailertable", f"{LOST.partition('@')[2]}\tdiscard:\n{more}")
 
-    def serve(self, is_root=False, **settings):
+    def serve(self, **settings):
         """Starts mailrace: mail for FAR goes to the hop, LISTS is here unless the settings say otherwise."""
         base = {
             "route__smart_host": f'["[127.0.0.1]:{self.hop.port}"]',
@@ -93,8 +94,7 @@ class Room:
             "maps__group_writable": "true",
             "local__programs_as_server": "true",
         }
-        self.is_root = is_root
-        user = NOBODY if os.getuid() == 0 and not is_root else None
+        user = NOBODY if os.getuid() == 0 and not self.is_root else None
         self.server = Mailrace(str(self.program), self.work, self.hop.port, user=user, **(base | settings))
 
     def write(self, name, text):
