@@ -122,10 +122,9 @@ def loops(room):
     index = talk / "index"
     last = int(index.read_text())
     room.send(f"bob@{FAR}", [f"talk@{LISTS}"], "in a circle")
-    noted = talk / "bounce" / f"loopy={LISTS}"
-    room.await_that("the circle ends, and the list hears of it", noted.exists, otherwise=lambda: room.log()[-3000:])
+    refused = f"554 5.4.6 <talk@{LISTS}>... Mail forwarding loop"
+    room.await_that("the circle ends, and the list hears of it", lambda: refused in room.log(), otherwise=lambda: room.log()[-3000:])
     room.check("the list has sent it once", int(index.read_text()) == last + 1, index.read_text())
-    room.check("the log says why", f"mail forwarding loop for talk@{LISTS}" in room.log())
     (talk / "subscribers.d" / "l").unlink()
 
 

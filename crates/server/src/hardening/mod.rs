@@ -47,6 +47,12 @@ impl Hardening {
         if !config.server.landlock {
             return "landlock off by server.landlock".to_owned();
         }
+        if !self.has_helper && config.local.programs_as_server && config.server.landlock_write.is_empty() {
+            // Rules bind programs of aliases too, and a list manager that cannot write its files fails for good.
+            return "landlock not in force: local.programs_as_server runs programs whose files are not known; name them in \
+                    server.landlock_write"
+                .to_owned();
+        }
         let facts = Facts::find(config, config_file, self.has_helper);
         let roots = Roots::of(&needs::needs(config, &facts));
         let moves = !self.has_helper && matches!(config.local.mailbox, Mailbox::Maildir(_));
