@@ -17,14 +17,14 @@ mod owed;
 mod rehome;
 mod renewal;
 
-use crate::commit::early::Earlies;
 use crate::config::{Config, DeliveryMode};
+use crate::context::Context;
 use crate::deliver::{Deferrals, Reading};
 use crate::dns::NoHosts;
 use crate::env::clock;
+use crate::intake::uncommitted::UncommittedMessages;
 use crate::resolve;
 use crate::routing::Routing;
-use crate::service::Service;
 use crate::settle;
 #[cfg(test)]
 use crate::simulation::{Sabotage, Sizes, is_sabotaged, let_go};
@@ -111,7 +111,7 @@ pub(crate) struct Dispatch {
     /// Jobs that are to be logged as deferred.
     pub(crate) deferrals: Deferrals,
     /// Messages in line that are not in the spool.
-    pub(crate) early: Earlies,
+    pub(crate) early: UncommittedMessages,
     state: Mutex<State>,
     errands: mpsc::UnboundedSender<Errand>,
     /// Until [`run`] takes it.
@@ -226,7 +226,7 @@ impl Dispatch {
             reading: Reading::new(Arc::clone(&spool)),
             deferrals: Deferrals::default(),
             spool,
-            early: Earlies::default(),
+            early: UncommittedMessages::default(),
             state: Mutex::new(State {
                 scheduler: Scheduler::new(settings(config), seed),
                 posts: HashMap::new(),
@@ -291,7 +291,7 @@ impl Dispatch {
     }
 
     /// The hosts of a destination are known.
-    fn placed(&self, service: &Service, destination: DestinationId, name: &Arc<[u8]>, site: &Site) {
+    fn placed(&self, service: &Context, destination: DestinationId, name: &Arc<[u8]>, site: &Site) {
         let addresses: Vec<SocketAddr> = site.candidates.iter().filter_map(|one| one.address.socket()).collect();
         let expected = service.hosts.expected(&addresses, self.now());
         let jobs = self.tell(|scheduler, now| scheduler.resolved(destination, &place(site, expected, now), now));
@@ -312,7 +312,7 @@ impl Dispatch {
     }
 
     /// The hosts of a destination cannot be known now. Returns the jobs that are deferred by it.
-    fn unplaced(&self, service: &Service, destination: DestinationId, name: &Arc<[u8]>, no: &NoHosts) -> Vec<Job> {
+    fn unplaced(&self, service: &Context, destination: DestinationId, name: &Arc<[u8]>, no: &NoHosts) -> Vec<Job> {
         let blame = if no.is_ours { ResolveFailure::Resolver } else { ResolveFailure::Domain };
         let jobs = self.tell(|scheduler, now| scheduler.resolve_failed(destination, &no.text, blame, now));
         self.note_down(service, name, name, &no.text);
@@ -334,7 +334,7 @@ impl Dispatch {
     }
 
     /// A connection can take work: its site is alive.
-    pub(crate) fn reached(&self, service: &Service, way: &Way, connection: ConnectionId) {
+    pub(crate) fn reached(&self, service: &Context, way: &Way, connection: ConnectionId) {
         self.tell(|scheduler, now| scheduler.greeted(connection, now));
         self.note_up(service, &way.site);
     }
@@ -378,7 +378,7 @@ impl Dispatch {
     }
 
     /// Tells once that what was down is up.
-    fn note_up(&self, service: &Service, name: &Arc<[u8]>) {
+    fn note_up(&self, service: &Context, name: &Arc<[u8]>) {
         let since = self.lock().down.remove(name);
         if let Some(since) = since {
             let down = self.now().saturating_sub(since);
@@ -426,7 +426,7 @@ impl Dispatch {
     /// No host of the site could be reached. Returns the jobs that are deferred by it.
     pub(crate) fn unreachable(
         &self,
-        service: &Service,
+        service: &Context,
         way: &Way,
         connection: ConnectionId,
         failure: schedule::Failure,
@@ -441,7 +441,7 @@ impl Dispatch {
     }
 
     /// A connection is over. Returns the jobs that are deferred by it: it may have ended without one answer.
-    pub(crate) fn broken(&self, service: &Service, way: &Way, connection: ConnectionId) -> Vec<Job> {
+    pub(crate) fn broken(&self, service: &Context, way: &Way, connection: ConnectionId) -> Vec<Job> {
         let jobs = self.closed(connection);
         if !service.stop.has_begun() {
             let why = "Connection closed before a message was answered";
@@ -451,7 +451,7 @@ impl Dispatch {
     }
 
     /// Tells once that a site is down, as one of its destinations shows.
-    fn note_down(&self, service: &Service, name: &Arc<[u8]>, destination: &Arc<[u8]>, why: &str) {
+    fn note_down(&self, service: &Context, name: &Arc<[u8]>, destination: &Arc<[u8]>, why: &str) {
         let now = self.now();
         let mut state = self.lock();
         let Some(until) = state.scheduler.down_until(destination).filter(|_| !state.down.contains_key(name)) else {
@@ -691,7 +691,7 @@ fn place<'a>(site: &'a Site, expected: Option<Duration>, now: Duration) -> SiteA
 }
 
 /// Logs recipients of a fresh message that wait because their destination is down.
-pub(crate) fn log_deferred(service: &Service, envelope: &Envelope, bytes: u64, deferred: &[(Positions, Arc<str>)]) {
+pub(crate) fn log_deferred(service: &Context, envelope: &Envelope, bytes: u64, deferred: &[(Positions, Arc<str>)]) {
     let sender = if deferred.is_empty() { None } else { settle::account_of_sender(service, envelope) };
     let controller = sender.as_ref().map(|(address, owner)| observe::Controller { address, owner: Some(*owner) });
     for (recipients, why) in deferred {

@@ -2,19 +2,20 @@
 //!
 //! A reload is whole or not at all. Everything that can fail is done first, beside what is in force: the file is read, passwords
 //! and certificates are loaded, new addresses are bound, the log file is opened. Only then are the values put in place, and
-//! nothing of that can fail. Open connections keep the [`Lane`] they came by.
+//! nothing of that can fail. Open connections keep the [`ListenerProfile`] they came by.
 
 use crate::accept::listener::{self, Acceptor as Socket};
 use crate::accept::{door, limits};
 use crate::admit::logins::LoginOver;
-use crate::commit::Keeper;
 use crate::config::{self, Acknowledge, Config, Listen, ListenProtocol, ListenTls, Loaded, Machine};
+use crate::context::{ActiveConfig, Context, Listener, ListenerProfile, Open};
 use crate::control::{self, Answer, ControlSocket, Gate, Handler, Peer, Reason, Request, Rights, Status};
 use crate::dispatch::{self, Dispatch, Renewal};
 use crate::dns::{DnsNote, Resolver};
 use crate::env::accounts::Accounts;
 use crate::env::{blocking, clock, machine, signals, systemd};
 use crate::hardening::Hardening;
+use crate::intake::MessageStore;
 use crate::kept_file;
 use crate::log;
 use crate::lookup::Lookups;
@@ -22,7 +23,6 @@ use crate::pickup;
 use crate::queue;
 use crate::routing;
 use crate::serve::{lines, load_tls, open_authenticator, threads, with_places};
-use crate::service::{Lane, Listener, Live, Open, Service};
 use crate::session::{Connection, Opening, Transport};
 use crate::tls::Acceptor;
 use arc_swap::ArcSwap;
@@ -91,7 +91,7 @@ const SENT: Counter = Counter::DeliveryRecipients(observe::counters::Outcome::Se
 /// The running server.
 #[derive(Debug)]
 pub(crate) struct House {
-    service: Arc<Service>,
+    service: Arc<Context>,
     listeners: Mutex<Vec<Arc<Listener>>>,
     tls: Mutex<Option<Arc<Acceptor>>>,
     source: Option<Source>,
@@ -115,21 +115,21 @@ pub(crate) struct House {
 
 impl House {
     pub(crate) fn new(
-        service: Arc<Service>,
+        service: Arc<Context>,
         tls: Option<Arc<Acceptor>>,
         source: Option<Source>,
         hardening: Option<Hardening>,
         manager: Arc<systemd::Manager>,
     ) -> Self {
-        let queue = match &service.keeper {
-            Keeper::Spool { spool, .. } => {
+        let queue = match &service.message_store {
+            MessageStore::Spool { spool, .. } => {
                 let dispatch: Arc<dyn queue::Nudge> = match &service.dispatch {
                     Some(dispatch) => Arc::clone(dispatch) as Arc<dyn queue::Nudge>,
                     None => Arc::new(queue::Nobody),
                 };
                 Some(queue::Tools::new(Arc::clone(spool), dispatch))
             }
-            Keeper::Nothing { .. } => None,
+            MessageStore::Discard { .. } => None,
         };
         Self {
             service,
@@ -157,14 +157,14 @@ impl House {
         let tls = lock(&self.tls).clone();
         for listener in bound {
             let Some(listen) = live.config.listen.get(listener.entry) else { continue };
-            let lane = Lane::new(&live.config, listen, live.authenticator.as_deref(), tls.as_ref());
+            let lane = ListenerProfile::new(&live.config, listen, live.authenticator.as_deref(), tls.as_ref());
             let sockets = register(listener.address, listener.sockets)?;
             self.open(listener.address, lane, sockets);
         }
         Ok(())
     }
 
-    fn open(self: &Arc<Self>, address: SocketAddr, lane: Lane, sockets: Vec<Socket>) {
+    fn open(self: &Arc<Self>, address: SocketAddr, lane: ListenerProfile, sockets: Vec<Socket>) {
         let mut listeners = lock(&self.listeners);
         let listener = Arc::new(Listener {
             entry: listeners.len(),
@@ -223,7 +223,7 @@ impl House {
     /// For the watchdog: this runs on the runtime, so the runtime moves; the spool must take writes, and mail must move.
     fn is_alive(&self) -> bool {
         let delivers = lock(&self.deliveries).as_ref().is_none_or(|deliveries| !deliveries.is_finished());
-        delivers && self.service.keeper.pressure() != spool::Pressure::Poisoned
+        delivers && self.service.message_store.pressure() != spool::Pressure::Poisoned
     }
 
     fn pass_notes(&self, spool: Option<&Spool>) {
@@ -322,7 +322,7 @@ impl House {
             deliveries_cut_off = service.dispatch.as_ref().map_or(0, |dispatch| dispatch.under_way());
             deliveries.abort();
         }
-        let ended = Ended { cut_off: service.stop.open(), forgotten: service.keeper.forgotten() };
+        let ended = Ended { cut_off: service.stop.open(), forgotten: service.message_store.forgotten() };
         // The control socket may hold a session that was cut off; the others have ended by themselves.
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
         tasks.abort_all();
@@ -429,9 +429,9 @@ impl House {
         limits.listeners.extend(added.iter().map(|(_, listen, _)| listen.connections_max));
         self.service.limits.replace(limits);
         for (address, listen, sockets) in added {
-            self.open(address, Lane::new(&config, &listen, authenticator.as_deref(), tls.as_ref()), sockets);
+            self.open(address, ListenerProfile::new(&config, &listen, authenticator.as_deref(), tls.as_ref()), sockets);
         }
-        self.service.live.store(Arc::new(Live::new(config, authenticator).with_reasons(reasons)));
+        self.service.live.store(Arc::new(ActiveConfig::new(config, authenticator).with_reasons(reasons)));
         self.service.hosts.configure(&self.service.live.load().config);
         dispatch::reconfigure(&self.service, &renewal);
         let changed = differences.iter().map(ToString::to_string).collect();
@@ -464,7 +464,7 @@ impl House {
         for listener in self.open_listeners() {
             let address = listener.lane.load().listen.address;
             match config.listen.iter().find(|listen| listen.address == address) {
-                Some(listen) => listener.lane.store(Arc::new(Lane::new(config, listen, authenticator, tls))),
+                Some(listen) => listener.lane.store(Arc::new(ListenerProfile::new(config, listen, authenticator, tls))),
                 None => listener.close(),
             }
         }
@@ -530,8 +530,8 @@ impl House {
             spool_path: live.config.spool.path.clone(),
             file_system: space.as_ref().map_or_else(|_| "unknown".to_owned(), |space| space.file_system.to_string()),
             volatile: space.is_ok_and(|space| space.volatile),
-            pressure: service.keeper.pressure(),
-            spool: service.keeper.statistics(),
+            pressure: service.message_store.pressure(),
+            spool: service.message_store.statistics(),
         }
     }
 
@@ -639,9 +639,14 @@ impl House {
         settings.dialect = Dialect::Stdin;
         // Programs write lines as their system has them; nothing is smuggled into a session of one's own.
         settings.bare_newline = BareNewline::Normalize;
-        settings.limits.content_piece_bytes = crate::commit::PIECE_BYTES;
+        settings.limits.content_piece_bytes = crate::intake::PIECE_BYTES;
         settings.auth.mechanisms.clear();
-        let lane = Arc::new(Lane { listen, settings: Arc::new(settings), tls: None, handshake_time: Duration::ZERO });
+        let lane = Arc::new(ListenerProfile {
+            listen,
+            settings: Arc::new(settings),
+            tls: None,
+            handshake_time: Duration::ZERO,
+        });
         let uid = peer.uid;
         Answer::Takeover(Box::new(move |stream: UnixStream| {
             Box::pin(async move {

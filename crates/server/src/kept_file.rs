@@ -5,8 +5,8 @@
 //!
 //! Not here: what stands in it.
 
+use crate::context::Context;
 use crate::env::blocking;
-use crate::service::Service;
 use observe::{Event, Severity};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -92,7 +92,7 @@ impl KeptFile {
 }
 
 /// Writes all of them once a minute until the server ends.
-pub(crate) async fn keep(service: Arc<Service>) {
+pub(crate) async fn keep(service: Arc<Context>) {
     loop {
         tokio::select! {
             () = service.stop.begun() => return,
@@ -105,7 +105,7 @@ pub(crate) async fn keep(service: Arc<Service>) {
 ///
 /// # Cancel safety
 /// Each file is the old one or the new one.
-pub(crate) async fn save(service: &Arc<Service>) {
+pub(crate) async fn save(service: &Arc<Context>) {
     let saver = Arc::clone(service);
     let saved = blocking::run(move || {
         let replies = saver.dispatch.as_ref().map_or(Ok(()), |dispatch| dispatch.reasons.save());

@@ -1,7 +1,7 @@
 //! Sockets, TLS, names, threads and time for the pure rooms.
 //!
 //! The files follow the way of a message: [`accept`] takes connections, `session` drives the protocol, [`admit`] decides
-//! who may send to whom, [`commit`] makes messages durable. [`serve`] is the life of the whole, `house` what runs, `service`
+//! who may send to whom, [`intake`] makes messages durable. [`serve`] is the life of the whole, `house` what runs, `context`
 //! what all connections share, `hosts` what is known of next hops, `kept_file` what helps and may be lost. [`config`], [`log`], [`control`], [`queue`], [`auth`], [`tls`], [`dns`] and [`env`]
 //! serve them. [`submit`] and `pickup` are the two ends of the directory where programs of this machine hand mail in.
 
@@ -10,8 +10,8 @@
 pub mod accept;
 pub mod admit;
 pub mod auth;
-pub mod commit;
 pub mod config;
+mod context;
 pub mod control;
 mod deliver;
 mod dispatch;
@@ -21,6 +21,7 @@ pub mod explain;
 pub mod hardening;
 mod hosts;
 mod house;
+pub mod intake;
 mod kept_file;
 pub mod log;
 mod lookup;
@@ -30,7 +31,6 @@ pub mod queue;
 mod resolve;
 mod routing;
 pub mod serve;
-mod service;
 mod session;
 mod settle;
 #[cfg(test)]

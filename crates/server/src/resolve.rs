@@ -14,7 +14,7 @@
 
 use crate::config::{AddressFamily, Config, EffectiveRule, Host, HostPort, Route, RouteProtocol};
 use crate::deliver::{Where, local};
-use crate::dns::{Family, MailHost, NoHosts, Ourselves, Resolver, together};
+use crate::dns::{Family, LocalIdentity, MailHost, NoHosts, Resolver, together};
 use crate::env::clock;
 use crate::routing::{Routing, Way};
 use mail::{Address, AddressLiteral, Domain, DomainName, EnhancedCode, Outcome};
@@ -250,7 +250,7 @@ pub(crate) async fn site(
     routing: &Routing,
     resolver: &Resolver,
     destination: &[u8],
-    us: &Ourselves,
+    us: &LocalIdentity,
     turn: u64,
 ) -> Result<Site, NoHosts> {
     let family = match config.delivery.address_family {
@@ -298,7 +298,7 @@ fn here(config: &Config, destination: &[u8], to: &To) -> Site {
 #[derive(Clone, Copy)]
 struct Names<'a> {
     resolver: &'a Resolver,
-    us: &'a Ourselves,
+    us: &'a LocalIdentity,
     family: Family,
     turn: u64,
 }
@@ -488,7 +488,7 @@ mod tests {
         let text = format!("[route]\nsmart_host = {smart_host}\n[dns]\nservers = [\"127.0.0.1:9\"]\n");
         let config = crate::config::load(&text, None, &[], &crate::config::Machine::default()).unwrap().config;
         let resolver = Resolver::new(&config.dns).unwrap();
-        site(&config, &Routing::plain(), &resolver, destination, &Ourselves::default(), 1)
+        site(&config, &Routing::plain(), &resolver, destination, &LocalIdentity::default(), 1)
             .await
             .map(|site| site.candidates)
     }
@@ -529,7 +529,7 @@ mod tests {
             To::Hosts(hosts) => hosts,
             other => panic!("{other:?}"),
         };
-        let us = Ourselves::default();
+        let us = LocalIdentity::default();
         let names = Names { resolver: &resolver, us: &us, family: Family::Ipv4, turn: 1 };
         let began = tokio::time::Instant::now();
         let found = by_list(&hosts, names).await.unwrap();

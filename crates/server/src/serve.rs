@@ -11,8 +11,8 @@
 use crate::accept::{limits, listener};
 use crate::admit::logins::Logins;
 use crate::auth::Authenticator;
-use crate::commit::Keeper;
 use crate::config::{self, Config, Loaded};
+use crate::context::{ActiveConfig, Context, Stop};
 use crate::control::{self, ControlSocket};
 use crate::deliver::local::{self, Office};
 use crate::dispatch::Dispatch;
@@ -22,13 +22,13 @@ use crate::hardening::Hardening;
 use crate::hosts::HostTable;
 use crate::house::Source;
 use crate::house::{Ended, House};
+use crate::intake::MessageStore;
 use crate::log::{self, Log};
 use crate::lookup::Lookups;
 use crate::outcome::Outcomes;
 use crate::pickup;
 use crate::routing::expansions::Expansions;
 use crate::routing::{self, Routing};
-use crate::service::{Live, Service, Stop};
 use crate::settle::Reasons;
 use crate::sink::Behaviour;
 use crate::tally::Tally;
@@ -272,17 +272,17 @@ impl Prepared {
             Some(_) => HostTable::open(&config),
             None => (HostTable::forgetful(&config), None),
         };
-        let keeper = keeper(opened.as_ref());
+        let message_store = message_store(opened.as_ref());
         let spool = opened.as_ref().map(|(spool, _)| Arc::clone(spool));
         let reasons = config::read_reasons(config.delivery.classes.as_deref())
             .map_err(|faults| StartError::Config(lines(&faults)))?;
         let limits = limits::Limits::new(limits::Settings::new(&config), began);
         let connector = Connector::new(&config.tls).map_err(|error| StartError::Config(error.to_string()))?;
-        let loaded = match keeper {
-            Keeper::Spool { .. } => routing::load::load(&config, &Arc::new(Lookups::new(&config)), None)
+        let loaded = match message_store {
+            MessageStore::Spool { .. } => routing::load::load(&config, &Arc::new(Lookups::new(&config)), None)
                 .map_err(|faults| StartError::Config(lines(&with_places(from_file.as_deref(), faults))))?,
             // A sink takes everything.
-            Keeper::Nothing { .. } => {
+            MessageStore::Discard { .. } => {
                 routing::load::Loaded { routing: Routing::plain(), notes: Vec::new(), refused: Vec::new() }
             }
         };
@@ -293,8 +293,8 @@ impl Prepared {
             unknown = problem;
             Dispatch::knowing(reasons, Arc::clone(spool), &config, Arc::clone(&maps))
         });
-        let service = Arc::new(Service {
-            keeper,
+        let service = Arc::new(Context {
+            message_store,
             log,
             routing: ArcSwap::new(maps),
             resolver: ArcSwap::from_pointee(resolver),
@@ -314,7 +314,7 @@ impl Prepared {
             connector,
             #[cfg(test)]
             internet: None,
-            live: ArcSwap::from_pointee(Live::new(config, authenticator).with_reasons(reasons)),
+            live: ArcSwap::from_pointee(ActiveConfig::new(config, authenticator).with_reasons(reasons)),
         });
         let told = Arc::downgrade(&service);
         service.routing.load().lookups().begin(service.office.readers(), move |text| {
@@ -350,7 +350,7 @@ impl Prepared {
 }
 
 /// Logs what an operator should know of the configuration, the listeners and the spool.
-fn warn_at_start(service: &Service, texts: &[String], notes: &[String], of_spool: &[String]) {
+fn warn_at_start(service: &Context, texts: &[String], notes: &[String], of_spool: &[String]) {
     for text in texts {
         service.tell(&Event::ConfigWarning { text });
     }
@@ -427,20 +427,20 @@ fn open_spool(config: &Config) -> Result<(Arc<Spool>, Recovery), StartError> {
     Ok((Arc::new(spool), recovery))
 }
 
-pub(crate) fn keeper(opened: Option<&(Arc<Spool>, Recovery)>) -> Keeper {
+pub(crate) fn message_store(opened: Option<&(Arc<Spool>, Recovery)>) -> MessageStore {
     // One machine has one node; others come with the cluster.
     let node = Node::default();
     match opened {
-        None => Keeper::nothing(QueueIds::new(node)),
+        None => MessageStore::discard(QueueIds::new(node)),
         Some((spool, recovery)) => {
             let ids = QueueId::from_u64(recovery.largest_id)
                 .map_or_else(|| QueueIds::new(node), |largest| QueueIds::after(node, largest));
-            Keeper::spool(Arc::clone(spool), ids, recovery.epoch)
+            MessageStore::spool(Arc::clone(spool), ids, recovery.epoch)
         }
     }
 }
 
-fn say_started(service: &Service, recovery: Option<&Recovery>, listeners: usize) {
+fn say_started(service: &Context, recovery: Option<&Recovery>, listeners: usize) {
     let live = service.live.load();
     let path = &live.config.spool.path;
     let Some(recovery) = recovery else { return };

@@ -27,9 +27,9 @@ pub(crate) use reasons::Reasons;
 pub(crate) use receipt::Receipt;
 pub(crate) use report::REPORT_OCTETS;
 
+use crate::context::Context;
 use crate::deliver::local::loops::is_from_outside;
 use crate::env::clock;
-use crate::service::Service;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
 use gather::Gathered;
@@ -194,7 +194,7 @@ impl Judged {
 ///
 /// # Cancel safety
 /// No: a report may have been stored whose recipient is not done.
-pub(crate) async fn settle(service: &Arc<Service>, attempt: &Attempt<'_>, fates: Vec<Fate>) -> Settled {
+pub(crate) async fn settle(service: &Arc<Context>, attempt: &Attempt<'_>, fates: Vec<Fate>) -> Settled {
     let id = attempt.envelope.id;
     let reasons = Arc::clone(&service.live.load().reasons);
     let mut judged: Vec<Judged> = fates
@@ -232,7 +232,7 @@ pub(crate) async fn settle(service: &Arc<Service>, attempt: &Attempt<'_>, fates:
 }
 
 /// What a sender is to hear of a message that has recipients elsewhere waits a little for what he is to hear of the others.
-fn put_off_reports(service: &Arc<Service>, attempt: &Attempt<'_>, judged: &mut [Judged]) {
+fn put_off_reports(service: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [Judged]) {
     let Some(dispatch) = &service.dispatch else { return };
     if !gather::may_have_more(service, attempt) {
         return;
@@ -277,7 +277,7 @@ fn put_off_reports(service: &Arc<Service>, attempt: &Attempt<'_>, judged: &mut [
 
 /// What an operator held while it was tried stays held, and whose sender was warned meanwhile stays warned. `these` are numbers of
 /// recipients in the attempt.
-fn keep_marks(service: &Service, attempt: &Attempt<'_>, judged: &mut [Judged], these: impl Iterator<Item = usize>) {
+fn keep_marks(service: &Context, attempt: &Attempt<'_>, judged: &mut [Judged], these: impl Iterator<Item = usize>) {
     let Some(spool) = service.spool() else { return };
     let waits = |at: &usize| judged.get(*at).is_some_and(|one| one.state.status == Status::Waiting);
     let place = |at: usize| Some((attempt.positions.get(at)?.0, at));
@@ -296,7 +296,7 @@ fn keep_marks(service: &Service, attempt: &Attempt<'_>, judged: &mut [Judged], t
 }
 
 /// Age decides on what is deferred.
-fn judge(service: &Service, attempt: &Attempt<'_>, recipient: &Recipient, fate: Fate, before: State) -> Judged {
+fn judge(service: &Context, attempt: &Attempt<'_>, recipient: &Recipient, fate: Fate, before: State) -> Judged {
     let live = service.live.load();
     let delivery = &live.config.delivery;
     let done = State { status: Status::Done, ..before.tried() };
@@ -358,7 +358,7 @@ fn seed_of(attempt: &Attempt<'_>, tries: u8) -> u64 {
 
 /// Tells the sender, and marks what he was told: in one report, or in as many as it takes. Those of whom one report tells are
 /// recorded before the next is made, so that a crash in between repeats none of it.
-async fn report_to_sender(service: &Arc<Service>, attempt: &Attempt<'_>, judged: &mut [Judged]) {
+async fn report_to_sender(service: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [Judged]) {
     let now = service.unix_now();
     let mark = |judged: &mut [Judged], these: &[usize], told: Told| {
         for at in these {
@@ -400,7 +400,7 @@ async fn report_to_sender(service: &Arc<Service>, attempt: &Attempt<'_>, judged:
 }
 
 /// Gives the spool what came of some of an attempt, so that it is durable no later than the next report.
-async fn record(service: &Service, attempt: &Attempt<'_>, judged: &mut [Judged], these: &[usize]) {
+async fn record(service: &Context, attempt: &Attempt<'_>, judged: &mut [Judged], these: &[usize]) {
     let Some(spool) = service.spool() else { return };
     keep_marks(service, attempt, judged, these.iter().copied());
     let change = |at: &usize| Some(judged.get(*at)?.change(attempt, attempt.positions.get(*at)?));
@@ -414,7 +414,7 @@ async fn record(service: &Service, attempt: &Attempt<'_>, judged: &mut [Judged],
 }
 
 /// Says in the log that an attempt came to nothing because the destination cannot be reached.
-pub(crate) fn log_deferred(service: &Service, attempt: &Attempt<'_>, cause: &Cause) {
+pub(crate) fn log_deferred(service: &Context, attempt: &Attempt<'_>, cause: &Cause) {
     let reason = cause.reason(&service.live.load().reasons);
     let cause = Cause { reason: Some(reason), ..cause.clone() };
     if let Some(dispatch) = &service.dispatch {
@@ -426,14 +426,14 @@ pub(crate) fn log_deferred(service: &Service, attempt: &Attempt<'_>, cause: &Cau
 }
 
 /// Says in the log that recipients came to the same.
-pub(crate) fn log_fate(service: &Service, attempt: &Attempt<'_>, fate: &Fate) {
+pub(crate) fn log_fate(service: &Context, attempt: &Attempt<'_>, fate: &Fate) {
     let judged = |(_, state): &(u32, State)| Judged { fate: fate.clone(), kind: None, state: *state };
     let judged: Vec<Judged> = attempt.positions.iter().map(judged).collect();
     log(service, attempt, &judged);
 }
 
 /// One line for those that share an answer.
-fn log(service: &Service, attempt: &Attempt<'_>, judged: &[Judged]) {
+fn log(service: &Context, attempt: &Attempt<'_>, judged: &[Judged]) {
     let envelope = attempt.envelope;
     let delay = service.unix_now().saturating_sub(Duration::from_micros(envelope.received.at_us));
     let names: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
@@ -454,7 +454,7 @@ fn log(service: &Service, attempt: &Attempt<'_>, judged: &[Judged]) {
     }
 }
 
-fn log_one(service: &Service, attempt: &Attempt<'_>, to: &[&str], one: &Judged, delay: Duration) {
+fn log_one(service: &Context, attempt: &Attempt<'_>, to: &[&str], one: &Judged, delay: Duration) {
     let text;
     let reason = match &one.fate {
         Fate::Delivered(_) | Fate::Receipt(_) => None,
@@ -505,7 +505,7 @@ fn log_one(service: &Service, attempt: &Attempt<'_>, to: &[&str], one: &Judged, 
 }
 
 /// The sender of a message and the numbers of his account, if he has one here.
-pub(crate) fn account_of_sender(service: &Service, envelope: &Envelope) -> Option<(String, (u32, u32))> {
+pub(crate) fn account_of_sender(service: &Context, envelope: &Envelope) -> Option<(String, (u32, u32))> {
     let sender = envelope.sender.address()?;
     let owner = service.routing.load().account_of(sender)?;
     Some((format!("<{sender}>"), owner))

@@ -7,7 +7,7 @@ use super::verify::{as_given, explainer, verify};
 use mail::DomainName;
 use route::map::{Reading, Table};
 use server::config::{Config, MapSource};
-use server::dns::{Family, Ourselves, Resolver};
+use server::dns::{Family, LocalIdentity, Resolver};
 use server::explain::aliases::Surroundings;
 use std::fmt::Write as _;
 use std::io::{self, BufRead as _, Write as _};
@@ -126,7 +126,7 @@ fn mx(domain: &str, site: &Site) -> String {
     let asked = runtime.map_err(|error| error.to_string()).and_then(|runtime| {
         let _in = runtime.enter();
         let resolver = Resolver::new(&site.config.dns).map_err(|error| error.to_string())?;
-        let us = Ourselves { names: Vec::new(), listeners: Vec::new(), addresses: Vec::new() };
+        let us = LocalIdentity { names: Vec::new(), listeners: Vec::new(), addresses: Vec::new() };
         let asked = resolver.mail_hosts(&name, site.config.route.port, &us, Family::Any, 0);
         runtime.block_on(asked).map_err(|none| none.text)
     });

@@ -11,8 +11,8 @@ use crate::accept::client::{self, CANNOT_SAY, Known};
 use crate::accept::limits::{Guard, Limit, Refusal};
 use crate::accept::listener::{Accepted, Acceptor, refuse};
 use crate::accept::proxy;
+use crate::context::{ActiveConfig, Context, Listener, ListenerProfile, Open};
 use crate::env::clock;
-use crate::service::{Lane, Listener, Live, Open, Service};
 use crate::session::{Connection, Opening, Transport};
 use crate::tls::Shown;
 use mail::Client;
@@ -33,7 +33,7 @@ const SHUTTING_DOWN: &str = "421 4.3.2 Shutting down, closing connection\r\n";
 const TROUBLE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Takes connections from one socket until the server stops or the listener is closed.
-pub(crate) async fn take_connections(service: Arc<Service>, listener: Arc<Listener>, mut acceptor: Acceptor) {
+pub(crate) async fn take_connections(service: Arc<Context>, listener: Arc<Listener>, mut acceptor: Acceptor) {
     let mut trouble_said: Option<Instant> = None;
     let mut stop = pin!(service.stop.begun());
     let mut closed = pin!(listener.closed.notified());
@@ -70,7 +70,7 @@ pub(crate) async fn take_connections(service: Arc<Service>, listener: Arc<Listen
 }
 
 /// Admits a connection and gives it its task, or turns it away.
-fn take(service: &Arc<Service>, listener: &Listener, stream: TcpStream, peer: SocketAddr) {
+fn take(service: &Arc<Context>, listener: &Listener, stream: TcpStream, peer: SocketAddr) {
     let began = clock::now();
     let lane = listener.lane.load_full();
     // Replies are whole flights already; waiting to fill packets only delays them. A failure costs nothing but time.
@@ -99,12 +99,12 @@ fn take(service: &Arc<Service>, listener: &Listener, stream: TcpStream, peer: So
     }
 }
 
-fn turn_away(service: &Service, lane: &Lane, stream: &TcpStream, peer: SocketAddr, refusal: Refusal) {
+fn turn_away(service: &Context, lane: &ListenerProfile, stream: &TcpStream, peer: SocketAddr, refusal: Refusal) {
     refuse(&SockRef::from(stream), refusal.limit.reply());
     report_refusal(service, lane, peer, refusal);
 }
 
-fn report_refusal(service: &Service, lane: &Lane, peer: SocketAddr, refusal: Refusal) {
+fn report_refusal(service: &Context, lane: &ListenerProfile, peer: SocketAddr, refusal: Refusal) {
     let reply = refusal.limit.reply().trim_end();
     let (code, text) = reply.split_once(' ').unwrap_or((reply, ""));
     service.tell(&Event::ConnectionRefused {
@@ -119,8 +119,8 @@ fn report_refusal(service: &Service, lane: &Lane, peer: SocketAddr, refusal: Ref
 
 /// A connection on its way to its greeting.
 struct Arrival {
-    service: Arc<Service>,
-    lane: Arc<Lane>,
+    service: Arc<Context>,
+    lane: Arc<ListenerProfile>,
     peer: SocketAddr,
     began: Instant,
     guard: Guard,
@@ -220,7 +220,12 @@ impl Arrival {
 }
 
 /// What a client is offered before the access map is asked: VRFY where there is somebody to ask, EXPN where it may relay too.
-fn offered(service: &Service, lane: &Lane, live: &Live, peer: SocketAddr) -> Arc<smtp::server::Settings> {
+fn offered(
+    service: &Context,
+    lane: &ListenerProfile,
+    live: &ActiveConfig,
+    peer: SocketAddr,
+) -> Arc<smtp::server::Settings> {
     let settings = &lane.settings;
     let verify = settings.verify && !service.routing.load().is_plain();
     let expand = verify && settings.expand && live.rights.is_trusted(Client::Network(peer), None);

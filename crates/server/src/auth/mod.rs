@@ -240,7 +240,7 @@ impl Authenticator {
 
     /// Begins an exchange for a session.
     #[must_use]
-    pub fn exchange(self: &Arc<Self>, context: Context) -> Exchange {
+    pub fn exchange(self: &Arc<Self>, context: ExchangeContext) -> Exchange {
         Exchange { authenticator: Arc::clone(self), context, dialog: Dialog::default() }
     }
 
@@ -359,7 +359,7 @@ impl Authenticator {
 
 /// What an exchange knows of its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Context {
+pub struct ExchangeContext {
     /// The connection is encrypted.
     pub is_encrypted: bool,
     /// The address of the client, by which failures are counted; `None`: it has none.
@@ -370,7 +370,7 @@ pub struct Context {
 #[derive(Debug)]
 pub struct Exchange {
     authenticator: Arc<Authenticator>,
-    context: Context,
+    context: ExchangeContext,
     dialog: Dialog,
 }
 

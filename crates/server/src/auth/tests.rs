@@ -16,8 +16,8 @@ pub(super) const BERT: &str = "bert:$6$rounds=1000$abc./$8LjNRo/jYFoFnZVEDY.WHf3
 pub(super) const CARL: &str = "carl:SCRAM-SHA-256$4096:MDEyMzQ1Njc4OWFiY2RlZg==$JpAUZumOjXyzPiF3apMyZ6C6HmlxiUUiv3+qbZU3UX4=:\
                                btcFExTL8Y1NRgEAxOzDJNKthvFogEoOW9nLno5kRC8=";
 
-const TLS: Context = Context { is_encrypted: true, client: None };
-const CLEAR: Context = Context { is_encrypted: false, client: None };
+const TLS: ExchangeContext = ExchangeContext { is_encrypted: true, client: None };
+const CLEAR: ExchangeContext = ExchangeContext { is_encrypted: false, client: None };
 
 /// A directory that lives as long as the authenticator is used.
 struct Rig {

@@ -79,7 +79,7 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Claims the path: mode 0660, owned by `owner` (user and group) or else by ourselves. Missing directories are made.
+    /// Claims the path: mode 0660, owned by `owner` (user and group) or else by local_identity. Missing directories are made.
     ///
     /// # Errors
     /// The path is taken or cannot be used. Nothing of another server was changed.

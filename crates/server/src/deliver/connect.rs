@@ -14,11 +14,11 @@ use super::dial::{Dialler, Miss, Raced};
 use super::link::{Link, Next};
 use super::peer::Peer;
 use crate::config::{Config, Delivery, EffectiveRule, RouteProtocol};
+use crate::context::Context;
 use crate::dispatch::Post;
 use crate::dns::NoHosts;
 use crate::env::clock;
 use crate::routing::Routing;
-use crate::service::Service;
 use crate::session::{Transport, Wait};
 use crate::settle::Cause;
 #[cfg(test)]
@@ -161,7 +161,7 @@ impl Patience {
 /// # Cancel safety
 /// Yes: a connection that was open is dropped.
 pub(super) async fn open<N: Future<Output = ()>>(
-    service: &Arc<Service>,
+    service: &Arc<Context>,
     mut candidates: Vec<Candidate>,
     lane: Lane,
     rule: &EffectiveRule,
@@ -234,7 +234,7 @@ fn since(began: Instant) -> Duration {
 /// A connection that is to be.
 #[derive(Clone, Copy)]
 struct Opening<'a> {
-    service: &'a Arc<Service>,
+    service: &'a Arc<Context>,
     config: &'a Config,
     routing: &'a Arc<Routing>,
     rule: &'a EffectiveRule,

@@ -289,7 +289,7 @@ impl Conversation<'_> {
     /// Takes the next job, if there is one.
     async fn take(&mut self) {
         let work = &mut self.work;
-        let is_poisoned = work.service.keeper.pressure() == Pressure::Poisoned;
+        let is_poisoned = work.service.message_store.pressure() == Pressure::Poisoned;
         if work.service.stop.has_begun() || is_poisoned {
             self.appetite = Appetite::Leaving;
             return;

@@ -6,8 +6,8 @@
 
 use super::{Candidate, Where};
 use crate::config::EffectiveRule;
+use crate::context::Context;
 use crate::env::clock;
-use crate::service::Service;
 use crate::session::Transport;
 use schedule::Failure;
 use std::io;
@@ -96,7 +96,7 @@ pub(super) enum Raced {
 /// Connects as a rule says, within a time for each address.
 #[derive(Clone, Copy)]
 pub(super) struct Dialler<'a> {
-    pub(super) service: &'a Service,
+    pub(super) service: &'a Context,
     pub(super) rule: &'a EffectiveRule,
     pub(super) limit: Duration,
 }

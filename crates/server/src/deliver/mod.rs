@@ -33,10 +33,10 @@ pub(crate) use place::Where;
 pub(crate) use reading::{Reading, Unread};
 
 use crate::config::RouteProtocol;
+use crate::context::Context;
 use crate::dispatch::{Dispatch, Post, Way};
 use crate::dns::NoHosts;
 use crate::resolve;
-use crate::service::Service;
 use crate::session::Wait;
 use crate::settle::{self, Attempt, Fate};
 #[cfg(test)]
@@ -57,12 +57,12 @@ use std::time::Duration;
 ///
 /// # Cancel safety
 /// No: what was delivered may not be recorded. The server's end waits for it.
-pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionId, post: Arc<Post>) {
+pub(crate) async fn run(service: Arc<Context>, way: Way, connection: ConnectionId, post: Arc<Post>) {
     let Some(dispatch) = service.dispatch.clone() else { return };
     let timer = pin!(link::timer());
     let stopping = pin!(service.stop.begun());
     let mut wait = Wait::new(timer, &service.stop, stopping);
-    if service.keeper.pressure() == Pressure::Poisoned {
+    if service.message_store.pressure() == Pressure::Poisoned {
         // What cannot be recorded would be delivered again after the next start.
         let why = "deliveries are suspended, since the spool takes no more writes";
         return drop(dispatch.unreachable(&service, &way, connection, Failure::Refused, why));
@@ -76,7 +76,7 @@ pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionI
     let turn = connection.get();
     let resolver = service.resolver.load_full();
     let routing = service.routing.load_full();
-    let found = resolve::site(&live.config, &routing, &resolver, &way.destination, &live.ourselves, turn).await;
+    let found = resolve::site(&live.config, &routing, &resolver, &way.destination, &live.local_identity, turn).await;
     let site = match found {
         Ok(site) if *site.name == *way.site => site,
         Err(no) if no.permanent && way.site.starts_with(b"!") => {
@@ -135,18 +135,18 @@ pub(crate) async fn run(service: Arc<Service>, way: Way, connection: ConnectionI
 }
 
 /// Logs jobs as deferred whose destination has no hosts for now.
-pub(crate) async fn unplaced(service: &Arc<Service>, jobs: Vec<Job>, no: NoHosts) {
+pub(crate) async fn unplaced(service: &Arc<Context>, jobs: Vec<Job>, no: NoHosts) {
     Box::pin(defer_all(service, jobs, &Trouble::no_hosts(no))).await;
 }
 
 /// Logs jobs as deferred whose site was found to be down before.
-pub(crate) async fn defer(service: &Arc<Service>, jobs: Vec<Job>, why: &str) {
+pub(crate) async fn defer(service: &Arc<Context>, jobs: Vec<Job>, why: &str) {
     Box::pin(defer_all(service, jobs, &Trouble::deferral((4, 1), why.to_owned()))).await;
 }
 
 /// A site cannot be reached: these were to go there now. They are logged, and wait as they are: not a message but its site
 /// is tried again.
-async fn defer_all(service: &Arc<Service>, jobs: Vec<Job>, trouble: &Trouble) {
+async fn defer_all(service: &Arc<Context>, jobs: Vec<Job>, trouble: &Trouble) {
     let Some(dispatch) = &service.dispatch else { return };
     for job in &jobs {
         if let Some(early) = dispatch.early.get(job.message) {
@@ -168,7 +168,7 @@ async fn defer_all(service: &Arc<Service>, jobs: Vec<Job>, trouble: &Trouble) {
 }
 
 /// The attempt that came to no transaction.
-fn unsent<'o>(service: &Service, outgoing: &'o Outgoing, trouble: &'o Trouble) -> Attempt<'o> {
+fn unsent<'o>(service: &Context, outgoing: &'o Outgoing, trouble: &'o Trouble) -> Attempt<'o> {
     let relay = trouble.peer.as_ref().map_or(NextHop::None, next_hop);
     let mailer = match trouble.peer.as_ref().map(|peer| peer.protocol) {
         Some(RouteProtocol::Lmtp) => "lmtp",
@@ -179,7 +179,7 @@ fn unsent<'o>(service: &Service, outgoing: &'o Outgoing, trouble: &'o Trouble) -
 }
 
 /// Tells the table of hosts what happened with one that has an address.
-fn learn(service: &Service, peer: &Candidate, happens: impl FnOnce(&mut Hosts, SocketAddr, Duration)) {
+fn learn(service: &Context, peer: &Candidate, happens: impl FnOnce(&mut Hosts, SocketAddr, Duration)) {
     let Some(address) = peer.address.socket() else { return };
     let now = service.unix_now();
     service.hosts.learn(|hosts| happens(hosts, address, now));
@@ -187,7 +187,7 @@ fn learn(service: &Service, peer: &Candidate, happens: impl FnOnce(&mut Hosts, S
 
 /// What a connection tells spool and dispatch.
 struct Work<'a> {
-    service: &'a Arc<Service>,
+    service: &'a Arc<Context>,
     dispatch: &'a Arc<Dispatch>,
     connection: ConnectionId,
     /// Outcomes that the spool does not know yet; never kept over a wait for the peer.

@@ -6,10 +6,10 @@
 use super::Dispatch;
 use super::claims::Claim;
 use super::errands::Errand;
+use crate::context::Context;
 use crate::deliver::{Outgoing, Unfit};
 use crate::queue::{Bounced, Meant, Trouble};
 use crate::resolve;
-use crate::service::Service;
 use crate::settle::{self, Attempt, Cause, Fate};
 use mail::{EnhancedCode, Envelope, Outcome};
 use observe::{NextHop, Reason};
@@ -30,7 +30,7 @@ impl Dispatch {
 
 /// Bounces recipients of several messages, each message for itself: their reports go to the disk together.
 pub(super) async fn bounce(
-    service: &Arc<Service>,
+    service: &Arc<Context>,
     dispatch: &Arc<Dispatch>,
     meant: Vec<Meant>,
     why: &Arc<str>,
@@ -52,7 +52,7 @@ pub(super) async fn bounce(
     all
 }
 
-async fn one(service: &Arc<Service>, dispatch: &Arc<Dispatch>, meant: &Meant, why: &Arc<str>) -> Bounced {
+async fn one(service: &Arc<Context>, dispatch: &Arc<Dispatch>, meant: &Meant, why: &Arc<str>) -> Bounced {
     let id = meant.id;
     let claim = Claim::bounce(dispatch, id, &meant.recipients);
     let active = (meant.recipients.len() - claim.recipients.len()) as u64;

@@ -4,12 +4,12 @@
 //! server it waits for what is open.
 
 use super::{Dispatch, Owed, Post, Renewal, Way, bounce, overdue, rehome};
+use crate::context::Context;
 use crate::deliver;
 use crate::dns::NoHosts;
 use crate::env::blocking;
 use crate::queue::{Bounced, Destinations, Meant, Nudge as _};
 use crate::resolve;
-use crate::service::Service;
 use crate::settle;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
@@ -75,7 +75,7 @@ pub(super) enum Errand {
 }
 
 /// Owns connections and waits for times, until the server ends and its connections are over.
-pub(crate) async fn run(service: Arc<Service>) {
+pub(crate) async fn run(service: Arc<Context>) {
     let Some(dispatch) = service.dispatch.clone() else { return };
     let taken = dispatch.inbox.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(mut inbox) = taken else { return };
@@ -110,7 +110,7 @@ enum Pass {
 }
 
 /// Mail goes to the destinations that it belongs to now, and is due there.
-async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>, pass: Pass) {
+async fn restore(service: &Arc<Context>, dispatch: &Arc<Dispatch>, pass: Pass) {
     #[cfg(test)]
     dispatch.passes.fetch_add(1, Ordering::Relaxed);
     let (live, spool) = (service.live.load_full(), Arc::clone(&dispatch.spool));
@@ -155,7 +155,7 @@ async fn restore(service: &Arc<Service>, dispatch: &Arc<Dispatch>, pass: Pass) {
 }
 
 /// A new configuration is in force; what it means for mail that waits is done.
-pub(crate) fn reconfigure(service: &Arc<Service>, renewal: &Renewal) {
+pub(crate) fn reconfigure(service: &Arc<Context>, renewal: &Renewal) {
     let Some(dispatch) = &service.dispatch else { return };
     dispatch.configure(&service.live.load().config, service.routing.load_full(), renewal);
     if !renewal.ways().is_empty() {
@@ -163,7 +163,7 @@ pub(crate) fn reconfigure(service: &Arc<Service>, renewal: &Renewal) {
     }
 }
 
-fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<()>, errand: Errand) {
+fn begin(service: &Arc<Context>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<()>, errand: Errand) {
     let service = Arc::clone(service);
     match errand {
         Errand::Restore => {
@@ -236,7 +236,7 @@ fn begin(service: &Arc<Service>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
 
 /// Asks where the mail of a destination goes. The answer is `owed`.
 async fn find_hosts<F: FnOnce()>(
-    service: &Arc<Service>,
+    service: &Arc<Context>,
     dispatch: &Arc<Dispatch>,
     destination: DestinationId,
     name: &Arc<[u8]>,
@@ -245,7 +245,7 @@ async fn find_hosts<F: FnOnce()>(
     let live = service.live.load_full();
     let resolver = service.resolver.load_full();
     let routing = service.routing.load_full();
-    let asked = resolve::site(&live.config, &routing, &resolver, name, &live.ourselves, destination.get());
+    let asked = resolve::site(&live.config, &routing, &resolver, name, &live.local_identity, destination.get());
     let found = tokio::select! {
         biased;
         found = asked => found,
@@ -264,7 +264,7 @@ async fn find_hosts<F: FnOnce()>(
 }
 
 /// Nobody says any more where the mail of a destination goes: it is asked again.
-fn hosts_not_found(service: &Service, dispatch: &Dispatch, destination: DestinationId, name: &Arc<[u8]>) {
+fn hosts_not_found(service: &Context, dispatch: &Dispatch, destination: DestinationId, name: &Arc<[u8]>) {
     // RFC 3463 §3.4: other mail system status
     let status = EnhancedCode::of(Outcome::Transient, 3, 0);
     let no = NoHosts { permanent: false, status, text: BROKE_OFF.to_owned(), is_ours: true };

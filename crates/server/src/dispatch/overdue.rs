@@ -4,9 +4,9 @@
 
 use super::Dispatch;
 use super::claims::Claim;
+use crate::context::Context;
 use crate::deliver::{Outgoing, Unfit};
 use crate::resolve;
-use crate::service::Service;
 use crate::settle::{self, Attempt, Cause, Fate, Word, deadline};
 use mail::{EnhancedCode, Envelope, Outcome, QueueId, Reply, ReplyClass};
 use observe::{Event, NextHop, Severity};
@@ -23,14 +23,14 @@ const CLOCK_AGAIN: Duration = Duration::from_secs(1);
 ///
 /// Nothing is done for recipients that do not wait any more, nor are owed a report.
 pub(super) async fn settle(
-    service: &Arc<Service>,
+    service: &Arc<Context>,
     dispatch: &Arc<Dispatch>,
     destination: &[u8],
     message: QueueId,
     recipients: &Positions,
     kind: Overdue,
 ) -> Duration {
-    if service.keeper.pressure() == spool::Pressure::Poisoned {
+    if service.message_store.pressure() == spool::Pressure::Poisoned {
         return settle::TELL_AGAIN;
     }
     if kind == Overdue::Owed {
@@ -52,7 +52,7 @@ pub(super) async fn settle(
 /// Gives back, or tells of the delay, what is not delivered by the time that the sender gave, as he wanted it. Returns when to
 /// look again: not at all if the recipients do not wait any more, at [`Duration::MAX`] if they have no time that is to come.
 pub(super) async fn settle_by_time(
-    service: &Arc<Service>,
+    service: &Arc<Context>,
     dispatch: &Arc<Dispatch>,
     destination: &[u8],
     message: QueueId,
@@ -61,7 +61,7 @@ pub(super) async fn settle_by_time(
     // The wall clock may be behind that of the scheduler.
     let soon = dispatch.now() + CLOCK_AGAIN;
     let later = dispatch.now() + settle::TELL_AGAIN;
-    if service.keeper.pressure() == spool::Pressure::Poisoned {
+    if service.message_store.pressure() == spool::Pressure::Poisoned {
         return Some(later);
     }
     let (outgoing, _claim) = match load(service, dispatch, message, recipients).await {
@@ -84,7 +84,7 @@ struct Unread;
 
 /// Reads what is overdue, and claims it; `None` if nothing of it waits any more, or it was given up and goes into a report.
 async fn load(
-    service: &Service,
+    service: &Context,
     dispatch: &Arc<Dispatch>,
     message: QueueId,
     recipients: &Positions,
@@ -120,7 +120,7 @@ enum Told {
 }
 
 /// Settles mail that nobody tried by its age, and records it.
-async fn tell(service: &Arc<Service>, dispatch: &Arc<Dispatch>, destination: &[u8], outgoing: &Outgoing) -> Told {
+async fn tell(service: &Arc<Context>, dispatch: &Arc<Dispatch>, destination: &[u8], outgoing: &Outgoing) -> Told {
     let message = outgoing.envelope.id;
     let down = dispatch.lock().scheduler.destination_view(destination).map(|view| view.health);
     // Each recipient has his own reason; a host that cannot be reached is the reason of all.
@@ -149,7 +149,7 @@ async fn tell(service: &Arc<Service>, dispatch: &Arc<Dispatch>, destination: &[u
 
 /// How long a message that was held until a time has not waited yet for as long as `kind` says, or its sender does not want to
 /// hear of a delay.
-fn younger_than_thought(service: &Service, envelope: &Envelope, kind: Overdue) -> Option<Duration> {
+fn younger_than_thought(service: &Context, envelope: &Envelope, kind: Overdue) -> Option<Duration> {
     let wants_to_hear = deadline::wants_to_hear(envelope);
     if envelope.release_at().is_none() && wants_to_hear.is_none() {
         return None;

@@ -20,7 +20,7 @@ pub(crate) struct Renewal {
 impl Renewal {
     /// What follows from the difference of two configurations.
     pub(crate) fn between(old: &Config, new: &Config) -> Self {
-        // Who listens where says what we are: mail is not sent to ourselves.
+        // Who listens where says what we are: mail is not sent to local_identity.
         let listeners = |config: &Config| config.listen.iter().map(|listen| listen.address).collect::<BTreeSet<_>>();
         let ways = [
             ("hostname", old.hostname != new.hostname),

@@ -2,7 +2,7 @@
 //!
 //! `cargo test -p mailrace-server --lib dns::cost -- --ignored --nocapture`
 
-use super::{Family, Ourselves, Resolver};
+use super::{Family, LocalIdentity, Resolver};
 use mail::DomainName;
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -60,7 +60,7 @@ async fn a_thousand_new_domains_at_once() {
                 let resolver = resolver.clone();
                 let domain = DomainName::new(&format!("domain{number}.example")).expect("a name");
                 tasks.spawn(async move {
-                    let us = Ourselves::default();
+                    let us = LocalIdentity::default();
                     resolver.mail_hosts(&domain, 25, &us, family, number as u64).await.expect("hosts").hosts.len()
                 });
             }

@@ -48,9 +48,9 @@ pub enum Family {
     Ipv6,
 }
 
-/// Who we are, so that mail is not sent to ourselves.
+/// Who we are, so that mail is not sent to local_identity.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Ourselves {
+pub struct LocalIdentity {
     /// `hostname` and all other names that we go by, in any case, without the last dot.
     pub names: Vec<Box<str>>,
     /// Where we listen for mail; an address of zeros for all addresses of this machine of its family.
@@ -155,7 +155,7 @@ impl fmt::Display for NoHosts {
 
 impl std::error::Error for NoHosts {}
 
-impl Ourselves {
+impl LocalIdentity {
     fn is_name(&self, name: &str) -> bool {
         self.names.iter().any(|own| own.eq_ignore_ascii_case(name))
     }
@@ -181,7 +181,7 @@ struct Wanted<'a> {
     domain: &'a str,
     given: Option<&'a DnsOverride>,
     port: u16,
-    us: &'a Ourselves,
+    us: &'a LocalIdentity,
     family: Family,
     seed: u64,
 }
@@ -241,7 +241,7 @@ impl Resolver {
         &self,
         domain: &DomainName,
         port: u16,
-        us: &Ourselves,
+        us: &LocalIdentity,
         family: Family,
         seed: u64,
     ) -> Result<MailHosts, NoHosts> {

@@ -47,7 +47,7 @@ pub use answer::RECORDS_MAX;
 use answer::{Answer, Data, Found, Kind, Known, Reading};
 use breaker::{Breaker, Course};
 use cache::Cache;
-pub use mail_hosts::{ADDRESSES_MAX, Family, HOLD_MIN, HOSTS_MAX, MailHost, MailHosts, NoHosts, Ourselves};
+pub use mail_hosts::{ADDRESSES_MAX, Family, HOLD_MIN, HOSTS_MAX, LocalIdentity, MailHost, MailHosts, NoHosts};
 use overrides::Overrides;
 use places::Places;
 pub use reverse::ClientName;

@@ -141,10 +141,10 @@ async fn a_dead_resolver_is_skipped() {
     assert_eq!(began.elapsed(), Duration::ZERO);
     assert!(resolver.counts().dead);
     let domain = mail::DomainName::new("domain.example").unwrap();
-    let none = resolver.mail_hosts(&domain, 25, &Ourselves::default(), Family::Any, 1).await.unwrap_err();
+    let none = resolver.mail_hosts(&domain, 25, &LocalIdentity::default(), Family::Any, 1).await.unwrap_err();
     assert!(none.is_ours && !none.permanent, "{none:?}");
     // One that is silent by itself is no fault of ours.
-    let silent = server.resolver(SHORT).mail_hosts(&domain, 25, &Ourselves::default(), Family::Any, 1).await;
+    let silent = server.resolver(SHORT).mail_hosts(&domain, 25, &LocalIdentity::default(), Family::Any, 1).await;
     assert!(silent.is_err_and(|none| !none.is_ours));
 }
 

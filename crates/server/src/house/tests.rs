@@ -27,7 +27,7 @@ impl Trial {
         let config = source.read().unwrap().config;
         let tls = load_tls(&config).unwrap();
         let bound = listener::bind(&config.listen, Vec::new(), 16, 1).unwrap();
-        let service = Service::trial(config, Behaviour::default());
+        let service = Context::trial(config, Behaviour::default());
         let house = Arc::new(House::new(service, tls, Some(source), None, Arc::default()));
         house.open_all(bound.listeners).unwrap();
         Self { dir, house }

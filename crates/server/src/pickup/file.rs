@@ -342,7 +342,7 @@ impl LineEnds {
 mod tests {
     use super::*;
     use crate::submit::Filing;
-    use crate::submit::adoption::Adopted;
+    use crate::submit::import::ImportedMessage;
     use mail::{MailParams, Recipient, ReversePath};
     use std::os::fd::AsFd as _;
 
@@ -411,7 +411,7 @@ mod tests {
     #[test]
     fn only_root_and_the_server_say_that_a_message_waited_elsewhere() {
         let place = tempfile::tempdir().unwrap();
-        let adopted = Adopted { source: "qfX".to_owned(), arrived: 1, tries: 0, is_warned: false, hold: None };
+        let adopted = ImportedMessage { source: "qfX".to_owned(), arrived: 1, tries: 0, is_warned: false, hold: None };
         let submission = Submission {
             sender: ReversePath::Null,
             is_chosen: false,

@@ -1,10 +1,10 @@
 //! Tells the sender of a message that was handed in who is refused, where nobody waits at the command line to hear it.
 
-use super::courier::Refused;
 use super::file::Handed;
-use crate::commit;
+use super::session::Refused;
+use crate::context::Context;
 use crate::env::{blocking, clock};
-use crate::service::Service;
+use crate::intake;
 use crate::settle::REPORT_OCTETS;
 use mail::report::{Addressee, Kind, Original, RecipientReport, Report, fitting, returns_content};
 use mail::{Client, EnhancedCode, Envelope, Outcome, Protocol, QueueId, Received, Recipient};
@@ -16,7 +16,7 @@ const HEADER_BYTES_MAX: u64 = 64 << 10;
 
 /// Stores reports on the refused. Returns the positions of those who are told of: durably, or nobody wants to hear of them.
 pub(super) async fn to_sender(
-    service: &Arc<Service>,
+    service: &Arc<Context>,
     handed: &Arc<Handed>,
     id: QueueId,
     refused: &[Refused],
@@ -82,7 +82,7 @@ pub(super) async fn to_sender(
             recipients: rest,
             at_us,
             offset_seconds: clock::local_offset_seconds(at_us),
-            id: service.keeper.next_id(),
+            id: service.message_store.next_id(),
             postmaster,
             is_further,
             to,
@@ -92,7 +92,7 @@ pub(super) async fn to_sender(
             Original::Whole(content) if is_further => Original::Headers(content),
             original => original,
         };
-        match commit::submit(service, &report, original).await {
+        match intake::submit_report(service, &report, original).await {
             Ok(stored) => {
                 let kind = if postmaster { ReportKind::Postmaster } else { ReportKind::Dsn };
                 let text = first.reply.map(ToString::to_string).unwrap_or_default();

@@ -4,9 +4,9 @@
 //! same uid. Another sender is used all the same, and gets the field `X-Authentication-Warning`, unless root or a user of
 //! `submit.trusted` (sendmail's class t) has chosen it. A user whose name nobody can tell has his number as his name.
 
+use crate::context::Context;
 use crate::env::accounts::Accounts;
 use crate::env::blocking;
-use crate::service::Service;
 use mail::{Address, Domain, DomainName, LocalPart, ReversePath};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(super) struct User {
 }
 
 /// Finds the user of a file with this sender.
-pub(super) async fn find(service: &Service, uid: u32, sender: &ReversePath) -> User {
+pub(super) async fn find(service: &Context, uid: u32, sender: &ReversePath) -> User {
     let live = service.live.load_full();
     let sender = sender.clone();
     let look = blocking::run(move || {

@@ -6,7 +6,7 @@
 //! A file that somebody else can have written ([`Trust`]) is read by nobody: what it held before stays in force, and the log has a
 //! critical line; where there is nothing before, that is an error too.
 
-use super::people::People;
+use super::account_index::AccountIndex;
 use super::{Admission, Routing, classes};
 use crate::config::{self, BadLine, Config, Mailbox, MapSource, RelayDomain};
 use crate::env::accounts::Accounts;
@@ -431,10 +431,10 @@ impl<'a> Loading<'a> {
     }
 
     /// Accounts, for the log. Where they cannot be read it goes without: whoever needs them for more says so.
-    fn people(&mut self) -> People {
+    fn people(&mut self) -> AccountIndex {
         let path = &self.config.local.accounts;
         self.files.seen.push((path.clone(), Stamp::of(path).ok()));
-        Accounts::read_with(path).map(|accounts| People::new(self.config, &accounts)).unwrap_or_default()
+        Accounts::read_with(path).map(|accounts| AccountIndex::new(self.config, &accounts)).unwrap_or_default()
     }
 
     fn settings(&mut self) -> Option<Settings> {

@@ -13,12 +13,12 @@
 //! | `plan` | the messages that a transaction becomes |
 //! | `watch` | files that change while the server runs |
 
+pub(crate) mod account_index;
 mod aliases;
 pub(crate) mod classes;
 pub(crate) mod expansions;
 pub(crate) mod load;
 pub(crate) mod members;
-pub(crate) mod people;
 pub(crate) mod plan;
 pub(crate) mod watch;
 
@@ -41,7 +41,7 @@ pub(crate) const WORK_AT_ONCE: u64 = 256;
 pub(crate) struct Routing {
     lookups: Arc<Lookups>,
     admission: Option<Admission>,
-    people: people::People,
+    people: account_index::AccountIndex,
     files: load::Files,
 }
 
@@ -95,13 +95,13 @@ impl Routing {
     }
 
     /// User and group of a sender who has an account here.
-    pub(crate) fn account_of(&self, address: &Address) -> Option<people::Owner> {
+    pub(crate) fn account_of(&self, address: &Address) -> Option<account_index::Owner> {
         let is_local = self.admission.as_ref().is_some_and(|one| one.router.classes.is_local(address.domain()));
         self.people.account_of(address, is_local)
     }
 
     /// User and group by whose rights a program runs or a file is written; with an empty name those of aliases.
-    pub(crate) fn user(&self, name: &str) -> Option<people::Owner> {
+    pub(crate) fn user(&self, name: &str) -> Option<account_index::Owner> {
         self.people.user(name)
     }
 

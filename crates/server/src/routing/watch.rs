@@ -2,9 +2,9 @@
 
 use super::Routing;
 use super::load::{self, Loaded};
+use crate::context::Context;
 use crate::dispatch::{self, Renewal};
 use crate::env::blocking;
-use crate::service::Service;
 use observe::Event;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use std::time::Duration;
 const OFF_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Looks at the files from time to time and puts what has changed in force, until the server stops.
-pub(crate) async fn run(service: Arc<Service>) {
+pub(crate) async fn run(service: Arc<Context>) {
     let mut told = Vec::new();
     loop {
         let interval = service.live.load().config.maps.interval;
@@ -48,7 +48,7 @@ pub(crate) async fn run(service: Arc<Service>) {
 }
 
 /// Puts what was loaded in force, unless a reload came in between.
-fn put_in_force(service: &Arc<Service>, old: &Arc<Routing>, loaded: Loaded) {
+fn put_in_force(service: &Arc<Context>, old: &Arc<Routing>, loaded: Loaded) {
     let Loaded { routing, notes, refused } = loaded;
     let leads_elsewhere = !routing.has_hosts_of(old);
     let before = service.routing.compare_and_swap(old, Arc::new(routing));

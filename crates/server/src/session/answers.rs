@@ -6,9 +6,9 @@ use crate::admit::Facts;
 use crate::admit::dnsbl::Listings;
 use crate::admit::logins::Allowance;
 use crate::auth::{self, Outcome};
-use crate::commit::Content;
 use crate::dns::ClientName;
 use crate::env::clock;
+use crate::intake::Content;
 use crate::tls::Shown;
 use mail::{Client, Received, Reply, ReplyCode};
 use observe::Ruleset;
@@ -141,7 +141,7 @@ impl Connection {
             return Some(Verdict::Close(reply(421, "4.3.2 System shutting down")));
         }
         self.begin_transaction();
-        match self.service.keeper.pressure() {
+        match self.service.message_store.pressure() {
             Pressure::None | Pressure::Slow => {}
             Pressure::Full => return Some(self.refuse(Ruleset::Mail, Verdict::Refuse(full()))),
             Pressure::Poisoned => return Some(self.refuse(Ruleset::Mail, Verdict::Close(poisoned()))),
@@ -197,7 +197,7 @@ impl Connection {
 
     /// Lets the content come, with our trace line in front of it.
     fn begin_message(&mut self, now: Duration) {
-        if self.service.keeper.pressure() >= Pressure::Full {
+        if self.service.message_store.pressure() >= Pressure::Full {
             let verdict = self.refuse(Ruleset::Data, Verdict::Refuse(full()));
             return self.session.answer(verdict, now);
         }
@@ -220,18 +220,18 @@ impl Connection {
         self.contents.push(Content::new(id));
         // Each message that the transaction becomes has the content for itself.
         for _ in 1..self.plan.len() {
-            self.contents.push(Content::new(self.service.keeper.next_id()));
+            self.contents.push(Content::new(self.service.message_store.next_id()));
         }
-        self.begin_outside();
+        self.begin_header_rewrite();
         self.session.begin_content(&trace, now);
     }
 
     /// Gives a piece of a large message to the spool.
     pub(super) async fn store_content(&mut self) {
         let piece = self.session.take_content();
-        let piece = self.pass_outside(piece, false).await;
+        let piece = self.rewrite_header(piece, false).await;
         for content in &mut self.contents {
-            content.push(&self.service.keeper, &piece).await;
+            content.push(&self.service.message_store, &piece).await;
         }
     }
 
@@ -247,7 +247,8 @@ impl Connection {
                     return self.session.auth_failed(refusal, self.elapsed());
                 };
                 self.failures.get_or_insert_with(|| authenticator.failures());
-                let context = auth::Context { is_encrypted: self.session.tls().is_some(), client: self.client_ip() };
+                let context =
+                    auth::ExchangeContext { is_encrypted: self.session.tls().is_some(), client: self.client_ip() };
                 let exchange = self.exchange.insert(authenticator.exchange(context));
                 exchange
                     .start(self.session.auth_mechanism(), response.as_ref().map(|response| response.as_slice()))

@@ -7,12 +7,12 @@
 use super::Connection;
 use super::answers::{accepted, not_stored, reply};
 use super::report::report_waiting;
-use crate::commit::{Content, PIECE_BYTES, Sort, class_of, early, first_state};
 use crate::config::Acknowledge;
+use crate::context::Context;
 use crate::env::blocking;
+use crate::intake::{Content, HeaderHints, PIECE_BYTES, class_of, first_state, uncommitted};
 use crate::routing::expansions::{HeldTurn, MEMBERS_AT_ONCE, PlannedMessage, PlannedMessages};
 use crate::routing::plan::Kind;
-use crate::service::Service;
 use mail::{Envelope, ReversePath};
 use observe::Ruleset;
 use route::resolve::SenderKind;
@@ -31,7 +31,7 @@ const INLINE_BYTES_MAX: usize = 2 * PIECE_BYTES;
 
 /// A message as it is stored.
 #[derive(Clone)]
-struct Outgoing {
+struct NewMessage {
     envelope: Arc<Envelope>,
     encoded: Arc<Encoded>,
     first: State,
@@ -42,7 +42,7 @@ impl Connection {
     /// Makes the message durable, and only then says so.
     pub(super) async fn commit(&mut self) {
         let rest = self.session.take_content();
-        let rest = self.pass_outside(rest, true).await;
+        let rest = self.rewrite_header(rest, true).await;
         let mut contents = std::mem::take(&mut self.contents);
         let (Some(id), Some(transaction)) = (contents.first().map(Content::id), self.session.transaction()) else {
             let verdict = Verdict::Refuse(reply(451, "4.3.0 Internal error, message not taken"));
@@ -59,13 +59,13 @@ impl Connection {
             received: self.received(),
             recipients: transaction.recipients.clone(),
         };
-        let sort = Sort { precedence: self.session.precedence(), has_list_id: self.session.has_list_id() };
+        let sort = HeaderHints { precedence: self.session.precedence(), has_list_id: self.session.has_list_id() };
         let bulk_precedence = self.service.live.load().config.delivery.bulk_precedence;
         let class = class_of(&envelope.params, sort, bulk_precedence);
         let rest = self.kept_small(&mut contents, rest).await;
         let dropped = self.plan.take_discarded();
         let how = self.plan.acknowledge(self.lane.listen.acknowledge);
-        let outgoing = match self.outside_failure() {
+        let outgoing = match self.header_rewrite_failure() {
             Some(why) => Err(why),
             None => self.outgoing(&envelope, &contents, class).await,
         };
@@ -75,7 +75,7 @@ impl Connection {
         };
         let verdict = match outgoing {
             Ok(messages) if messages.is_empty() => {
-                contents.into_iter().for_each(|content| content.abandon(&self.service.keeper));
+                contents.into_iter().for_each(|content| content.abandon(&self.service.message_store));
                 self.report_discarded(&envelope, sort.precedence);
                 Verdict::AcceptWith(accepted(&id.to_string()))
             }
@@ -94,7 +94,7 @@ impl Connection {
                 }
             },
             Err(why) => {
-                contents.into_iter().for_each(|content| content.abandon(&self.service.keeper));
+                contents.into_iter().for_each(|content| content.abandon(&self.service.message_store));
                 self.report_unanswered(&why);
                 let refusal = reply(451, "4.3.0 Temporary system failure. Please try again later.");
                 let verdict = self.refuse(Ruleset::Eom, Verdict::Refuse(refusal));
@@ -102,7 +102,7 @@ impl Connection {
                 verdict
             }
         };
-        if self.service.keeper.pressure() == Pressure::Slow {
+        if self.service.message_store.pressure() == Pressure::Slow {
             tokio::time::sleep(SLOW_DOWN).await;
         }
         let recipients = self.verdicts_due();
@@ -117,7 +117,7 @@ impl Connection {
             return rest;
         }
         for content in contents {
-            content.push(&self.service.keeper, &rest).await;
+            content.push(&self.service.message_store, &rest).await;
         }
         Vec::new()
     }
@@ -128,12 +128,12 @@ impl Connection {
         envelope: &Envelope,
         contents: &[Content],
         class: Class,
-    ) -> Result<(Vec<Outgoing>, HeldTurn), Arc<str>> {
+    ) -> Result<(Vec<NewMessage>, HeldTurn), Arc<str>> {
         let Some(routing) = self.routing.take() else {
             let encoded = Arc::new(self.service.live.load().encode(envelope));
             let (mut first, mut kind) = (first_state(envelope, class), Kind::default());
             self.put_off(&mut first, &mut kind);
-            return Ok((vec![Outgoing { envelope: Arc::new(envelope.clone()), encoded, first, kind }], None));
+            return Ok((vec![NewMessage { envelope: Arc::new(envelope.clone()), encoded, first, kind }], None));
         };
         let plan = std::mem::take(&mut self.plan);
         let Some(admission) = routing.admission().filter(|_| !plan.is_nothing()) else {
@@ -163,7 +163,7 @@ impl Connection {
             } else {
                 self.put_off(&mut first, &mut kind);
             }
-            Outgoing { envelope, encoded, first, kind }
+            NewMessage { envelope, encoded, first, kind }
         });
         Ok((made.collect(), turn))
     }
@@ -183,7 +183,7 @@ impl Connection {
     async fn store(
         &mut self,
         contents: Vec<Content>,
-        messages: &[Outgoing],
+        messages: &[NewMessage],
         rest: Vec<u8>,
         class: Class,
         how: Acknowledge,
@@ -195,18 +195,18 @@ impl Connection {
                 && only.encoded.len() <= MEMBERS_AT_ONCE
                 && only.kind == Kind::default()
                 && !live.queues_only()
-                && self.service.keeper.pressure() == Pressure::None
-                && early::may_be_early(&only.envelope);
+                && self.service.message_store.pressure() == Pressure::None
+                && uncommitted::may_be_early(&only.envelope);
             if is_early {
                 let (envelope, encoded) = (Envelope::clone(&only.envelope), Arc::clone(&only.encoded));
-                let message = early::Message { envelope, encoded, content: rest.into(), class };
-                return early::commit(&self.service, how, message).await.map(|_| None);
+                let message = uncommitted::Message { envelope, encoded, content: rest.into(), class };
+                return uncommitted::commit(&self.service, how, message).await.map(|_| None);
             }
         }
         let mut contents = contents;
         // Lists with members in common become fewer messages than was thought when the content began.
         for content in contents.split_off(messages.len().min(contents.len())) {
-            content.abandon(&self.service.keeper);
+            content.abandon(&self.service.message_store);
         }
         let mut bytes = 0;
         let mut stored = Vec::new();
@@ -215,11 +215,11 @@ impl Connection {
         // The one with the name of the transaction is the last: where it is, all are. The pickup directory relies on that.
         for (number, (content, message)) in contents.into_iter().zip(messages).enumerate().rev() {
             if failed.is_some() {
-                content.abandon(&self.service.keeper);
+                content.abandon(&self.service.message_store);
                 continue;
             }
             let rest = if number == 0 { rest.take() } else { rest.clone() }.unwrap_or_default();
-            match content.commit(&self.service.keeper, &message.encoded, rest, message.first).await {
+            match content.commit(&self.service.message_store, &message.encoded, rest, message.first).await {
                 Ok(octets) => {
                     bytes = octets;
                     stored.push(message);
@@ -231,7 +231,7 @@ impl Connection {
             None => Ok(Some(bytes)),
             Some(error) => {
                 let (spool, service) = (self.service.spool().cloned(), Arc::clone(&self.service));
-                let stored: Vec<Outgoing> = stored.into_iter().cloned().collect();
+                let stored: Vec<NewMessage> = stored.into_iter().cloned().collect();
                 where_it_fits(stored, move |stored| take_back(&service, spool.as_deref(), stored)).await;
                 Err(error)
             }
@@ -239,14 +239,14 @@ impl Connection {
     }
 
     /// What is due goes in line. `bytes`: of the content; `None`: it is in line already.
-    async fn dispatch(&self, messages: Vec<Outgoing>, bytes: Option<u64>, class: Class, turn: HeldTurn) {
+    async fn dispatch(&self, messages: Vec<NewMessage>, bytes: Option<u64>, class: Class, turn: HeldTurn) {
         for (number, message) in messages.iter().enumerate() {
             if number > 0 || message.kind.sender.is_some() {
                 self.report_clone(&message.envelope);
             }
         }
         let (service, octets) = (Arc::clone(&self.service), self.session.content_bytes());
-        let dispatch = move |messages: &[Outgoing]| {
+        let dispatch = move |messages: &[NewMessage]| {
             messages.iter().for_each(|message| dispatch(&service, message, octets, bytes, class));
         };
         where_it_fits(messages, dispatch).await;
@@ -256,7 +256,7 @@ impl Connection {
 }
 
 /// Does something with messages: here and now if they have few recipients, else where it holds up nobody.
-async fn where_it_fits(messages: Vec<Outgoing>, what: impl FnOnce(&[Outgoing]) + Send + 'static) {
+async fn where_it_fits(messages: Vec<NewMessage>, what: impl FnOnce(&[NewMessage]) + Send + 'static) {
     if messages.iter().map(|message| message.encoded.len()).sum::<usize>() <= MEMBERS_AT_ONCE {
         return what(&messages);
     }
@@ -265,7 +265,7 @@ async fn where_it_fits(messages: Vec<Outgoing>, what: impl FnOnce(&[Outgoing]) +
 }
 
 /// What is stored of a transaction that was not taken is done, and nobody gets it.
-fn take_back(service: &Service, spool: Option<&Spool>, stored: &[Outgoing]) {
+fn take_back(service: &Context, spool: Option<&Spool>, stored: &[NewMessage]) {
     let Some(spool) = spool else { return };
     for message in stored {
         let id = message.envelope.id;
@@ -284,8 +284,8 @@ fn take_back(service: &Service, spool: Option<&Spool>, stored: &[Outgoing]) {
 }
 
 /// A message goes in line if it is due. `octets`: of what the client sent; `bytes`: of its content; `None`: it is in line already.
-fn dispatch(service: &Service, message: &Outgoing, octets: u64, bytes: Option<u64>, class: Class) {
-    let Outgoing { envelope, encoded, first, kind } = message;
+fn dispatch(service: &Context, message: &NewMessage, octets: u64, bytes: Option<u64>, class: Class) {
+    let NewMessage { envelope, encoded, first, kind } = message;
     if let Some(reason) = &kind.hold {
         report_waiting(service, envelope, octets, 0, Some(reason));
     } else if kind.queue_only {

@@ -7,9 +7,9 @@
 
 use super::Connection;
 use super::answers::reply;
-use super::outside::Outside;
-use crate::commit::Content;
+use super::header_rewrite::HeaderRewrite;
 use crate::deliver::local::loops::{is_loop, names};
+use crate::intake::Content;
 use mail::{Address, Client, Reply};
 use observe::Ruleset;
 use route::destination::{Destination, To};
@@ -43,8 +43,8 @@ impl Connection {
 
     /// Says so, and keeps nothing of the message.
     pub(super) fn refuse_loop(&mut self, contents: Vec<Content>, refusal: Reply) {
-        contents.into_iter().for_each(|content| content.abandon(&self.service.keeper));
-        self.outside = Outside::Done;
+        contents.into_iter().for_each(|content| content.abandon(&self.service.message_store));
+        self.header_rewrite = HeaderRewrite::Done;
         self.routing = None;
         let verdict = self.refuse(Ruleset::Eom, Verdict::Refuse(refusal));
         self.end_transaction();

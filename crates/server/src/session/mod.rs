@@ -9,9 +9,9 @@
 
 mod answers;
 mod commit;
+mod header_rewrite;
 mod loops;
 mod opening;
-mod outside;
 mod report;
 mod routed;
 mod transport;
@@ -24,19 +24,19 @@ pub(crate) use opening::Opening;
 pub(crate) use transport::Transport;
 
 use crate::auth::{Exchange, Failures};
-use crate::commit::Content;
+use crate::context::{Context, ListenerProfile, Stop};
 use crate::env::clock;
+use crate::intake::Content;
 use crate::routing::Routing;
 use crate::routing::plan::Plan;
-use crate::service::{Lane, Service, Stop};
+use header_rewrite::HeaderRewrite;
 use mail::QueueId;
-use outside::Outside;
 use smtp::server::{Question, Session, Step};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{self, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
@@ -49,8 +49,8 @@ pub(crate) const FAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// One connection with its session.
 pub(crate) struct Connection {
-    service: Arc<Service>,
-    lane: Arc<Lane>,
+    service: Arc<Context>,
+    lane: Arc<ListenerProfile>,
     session: Session,
     /// What is known of the client besides its address.
     opening: Opening,
@@ -60,7 +60,7 @@ pub(crate) struct Connection {
     /// The content that is arriving, once for each message that the transaction becomes; empty: none is.
     contents: Vec<Content>,
     /// What becomes of its header section.
-    outside: Outside,
+    header_rewrite: HeaderRewrite,
     /// The maps of the open transaction; `None`: there are none.
     routing: Option<Arc<Routing>>,
     /// What its recipients become.
@@ -123,7 +123,7 @@ impl<'a, N: Future<Output = ()>> Wait<'a, N> {
     }
 
     /// Ready when `deadline` has passed, or once when the server begins to stop.
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>, deadline: Instant) -> Poll<()> {
+    pub(crate) fn poll(&mut self, context: &mut task::Context<'_>, deadline: Instant) -> Poll<()> {
         // One poll registers the task, which stays the same; polling again would only take the lock all tasks share.
         if !self.stop_seen && (!self.stopping_is_polled || self.stop.has_begun()) {
             self.stopping_is_polled = true;
@@ -148,8 +148,8 @@ impl<'a, N: Future<Output = ()>> Wait<'a, N> {
 impl Connection {
     /// A connection whose client may speak from now on.
     pub(crate) fn new(
-        service: Arc<Service>,
-        lane: Arc<Lane>,
+        service: Arc<Context>,
+        lane: Arc<ListenerProfile>,
         session: Session,
         opening: Opening,
         began: Instant,
@@ -162,7 +162,7 @@ impl Connection {
             began,
             pending: Vec::new(),
             contents: Vec::new(),
-            outside: Outside::Done,
+            header_rewrite: HeaderRewrite::Done,
             routing: None,
             plan: Plan::default(),
             exchange: None,
@@ -405,9 +405,9 @@ impl Connection {
 
     /// Forgets the content that has come.
     fn abandon_content(&mut self) {
-        self.outside = Outside::Done;
+        self.header_rewrite = HeaderRewrite::Done;
         for content in self.contents.drain(..) {
-            content.abandon(&self.service.keeper);
+            content.abandon(&self.service.message_store);
         }
     }
 

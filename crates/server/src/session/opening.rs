@@ -6,9 +6,9 @@ use super::{Connection, Transport, Wait};
 use crate::admit;
 use crate::admit::dnsbl::{self, Listings};
 use crate::admit::features::features;
+use crate::context::Context;
 use crate::dns::ClientName;
 use crate::routing::Admission;
-use crate::service::Service;
 use crate::tls::Shown;
 use mail::Client;
 use observe::{Event, Relay, Ruleset};
@@ -198,7 +198,7 @@ impl Told {
 }
 
 /// Asks the access map about a client whose name is known; nobody, if no key has the tags.
-async fn told(service: &Service, ip: IpAddr, name: &ClientName) -> Result<Told, Arc<str>> {
+async fn told(service: &Context, ip: IpAddr, name: &ClientName) -> Result<Told, Arc<str>> {
     let routing = {
         let routing = service.routing.load();
         let access = routing.admission().map(|admission| &admission.access);
@@ -214,7 +214,7 @@ async fn told(service: &Service, ip: IpAddr, name: &ClientName) -> Result<Told, 
 }
 
 /// Asks the DNS and the access map, and waits out the pause from the beginning of the connection on.
-async fn find(service: &Service, ip: IpAddr, began: Instant) -> Found {
+async fn find(service: &Context, ip: IpAddr, began: Instant) -> Found {
     let live = service.live.load_full();
     let (config, rights) = (&live.config, &live.rights);
     let name = async {

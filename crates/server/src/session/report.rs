@@ -2,7 +2,7 @@
 
 use super::{Connection, End};
 use crate::auth::{Exchange, Failure};
-use crate::service::Service;
+use crate::context::Context;
 use crate::tls::HandshakeError;
 use mail::{Envelope, QueueId, ReplyClass};
 use observe::{Event, Limit, Relay, Ruleset, Severity};
@@ -24,7 +24,7 @@ impl Connection {
     /// Begins a transaction: gives it a name, and remembers its sender for the log.
     pub(super) fn begin_transaction(&mut self) {
         let first = self.first_id.take();
-        self.id = Some(first.unwrap_or_else(|| self.service.keeper.next_id()));
+        self.id = Some(first.unwrap_or_else(|| self.service.message_store.next_id()));
         self.from.clear();
         if let Some(transaction) = self.session.transaction() {
             write!(self.from, "{}", transaction.sender).expect("a string takes everything");
@@ -33,7 +33,7 @@ impl Connection {
 
     /// The name of the open transaction.
     pub(super) fn transaction_id(&mut self) -> QueueId {
-        *self.id.get_or_insert_with(|| self.service.keeper.next_id())
+        *self.id.get_or_insert_with(|| self.service.message_store.next_id())
     }
 
     /// The transaction became a message.
@@ -131,7 +131,7 @@ impl Connection {
         if *error == Error::Full {
             let live = self.service.live.load();
             let spool = &live.config.spool;
-            let (text, limit) = full(&self.service.keeper.statistics(), &spool.path, spool.free_min);
+            let (text, limit) = full(&self.service.message_store.statistics(), &spool.path, spool.free_min);
             self.service.tell(&Event::Spool { severity, text: &text });
             self.report_limit(limit);
         } else {
@@ -269,7 +269,7 @@ impl Connection {
 
 /// A message waits for a queue run; with a reason it is held for a person. `octets`: of its content, without trace lines.
 pub(super) fn report_waiting(
-    service: &Service,
+    service: &Context,
     envelope: &Envelope,
     octets: u64,
     class: i32,

@@ -7,12 +7,12 @@ use super::{Connection, Opening, Transport};
 use crate::accept::limits;
 use crate::admit::{Facts, Policies, Policy, Ruling};
 use crate::auth::{Authenticator, Scheme, hash_password};
-use crate::commit::Keeper;
 use crate::config::{Config, LogPath, Machine, load};
+use crate::context::{ActiveConfig, Context, ListenerProfile, Stop};
 use crate::dns::Resolver;
 use crate::env::clock;
+use crate::intake::MessageStore;
 use crate::log::{self, Log};
-use crate::service::{Lane, Live, Service, Stop};
 use arc_swap::ArcSwap;
 use mail::{Client, Node, QueueIds, Recipient};
 use smtp::dialog::{Dialog, Step, fits};
@@ -69,7 +69,7 @@ impl Policy for Rules {
 
 /// A server without a network.
 struct Rig {
-    service: Arc<Service>,
+    service: Arc<Context>,
     spool: Arc<spool::Spool>,
     disk: SimDisk,
     directory: tempfile::TempDir,
@@ -102,11 +102,11 @@ impl Rig {
         let disk = SimDisk::new(7);
         let (spool, _) = spool::Spool::open(config.spool(), Arc::new(disk.clone())).unwrap();
         let spool = Arc::new(spool);
-        let mut live = Live::new(config.clone(), authenticator);
+        let mut live = ActiveConfig::new(config.clone(), authenticator);
         live.policies = Policies::new(vec![Box::new(Rules(dialog.clone()))]);
         let began = clock::now();
-        let service = Service {
-            keeper: Keeper::spool(Arc::clone(&spool), QueueIds::new(Node::default()), 1),
+        let service = Context {
+            message_store: MessageStore::spool(Arc::clone(&spool), QueueIds::new(Node::default()), 1),
             log: Log::start(&log::Settings::from_config(&config.log, "mx.test")).unwrap(),
             routing: ArcSwap::from_pointee(crate::routing::Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
@@ -141,7 +141,8 @@ impl Rig {
         let live = self.service.live.load();
         let listen = live.config.listen.first().unwrap().clone();
         let settings = Arc::new(dialog.settings().unwrap());
-        let lane = Lane { listen, settings: Arc::clone(&settings), tls: None, handshake_time: Duration::ZERO };
+        let lane =
+            ListenerProfile { listen, settings: Arc::clone(&settings), tls: None, handshake_time: Duration::ZERO };
         let address = Client::Network(([192, 0, 2, 1], 1_025).into());
         let mut session = Session::new(settings, address, None);
         session.begins_at(Duration::from_secs(1_800_000_000));

@@ -14,7 +14,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 use zeroize::Zeroize as _;
 
-use crate::commit::READ_BYTES;
+use crate::intake::READ_BYTES;
 
 /// A connection.
 #[derive(Debug)]

@@ -4,9 +4,9 @@
 
 use super::{Connection, Opening, Transport};
 use crate::config::Config;
+use crate::context::{Context, ListenerProfile};
 use crate::dns::ClientName;
 use crate::env::clock;
-use crate::service::{Lane, Service};
 use crate::sink::Behaviour;
 use mail::Client;
 use smtp::server::{Session, Step};
@@ -27,7 +27,7 @@ fn pause(config: &mut Config) {
 
 /// A server of one connection.
 struct Trial {
-    service: Arc<Service>,
+    service: Arc<Context>,
     client: TcpStream,
     session: JoinHandle<()>,
 }
@@ -38,8 +38,8 @@ impl Trial {
         let mut behaviour = Behaviour::default();
         config.accept.reverse_dns = false;
         configure(&mut config, &mut behaviour);
-        let lane = Arc::new(Lane::new(&config, &config.listen[0], None, None));
-        let service = Service::trial(config, behaviour);
+        let lane = Arc::new(ListenerProfile::new(&config, &config.listen[0], None, None));
+        let service = Context::trial(config, behaviour);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let socket = TcpSocket::new_v4().unwrap();
         // A client that does not read should be full soon.
@@ -232,8 +232,8 @@ async fn a_sink_waits_before_its_greeting() {
 #[tokio::test]
 async fn a_process_whose_input_is_there_at_once_is_no_early_talker() {
     let config = Config::default();
-    let lane = Arc::new(Lane::new(&config, &config.listen[0], None, None));
-    let service = Service::trial(config, Behaviour::default());
+    let lane = Arc::new(ListenerProfile::new(&config, &config.listen[0], None, None));
+    let service = Context::trial(config, Behaviour::default());
     let (mut client, stream) = tokio::net::UnixStream::pair().unwrap();
     client.write_all(b"EHLO a.test\r\nQUIT\r\n").await.unwrap();
     let session = Session::new(Arc::clone(&lane.settings), Client::Process { uid: 7 }, None);
@@ -249,8 +249,8 @@ async fn a_process_whose_input_is_there_at_once_is_no_early_talker() {
 /// What the driver believes after the front end `mx.front` has said XCLIENT.
 fn name_after(xclient: &[u8]) -> ClientName {
     let config = Config::default();
-    let lane = Arc::new(Lane::new(&config, &config.listen[0], None, None));
-    let service = Service::trial(config, Behaviour::default());
+    let lane = Arc::new(ListenerProfile::new(&config, &config.listen[0], None, None));
+    let service = Context::trial(config, Behaviour::default());
     let client = Client::Network("192.0.2.1:1025".parse().unwrap());
     let mut session = Session::new(Arc::clone(&lane.settings), client, None);
     session.trust_xclient();

@@ -17,10 +17,10 @@
 
 use super::receipt::{owed, owing};
 use super::{Attempt, Cause, Fate, Receipt, TELL_AGAIN};
+use crate::context::Context;
 use crate::deliver::{Outgoing, Unfit};
 use crate::dispatch::{Dispatch, Owed};
 use crate::resolve;
-use crate::service::Service;
 use mail::QueueId;
 use mail::report::Kind;
 use observe::NextHop;
@@ -229,7 +229,7 @@ fn octets_of(fate: &Fate) -> usize {
 }
 
 /// Whether others may have to be told of with the recipients of this attempt.
-pub(super) fn may_have_more(service: &Service, attempt: &Attempt<'_>) -> bool {
+pub(super) fn may_have_more(service: &Context, attempt: &Attempt<'_>) -> bool {
     !attempt.is_told
         && attempt.recipients_left > attempt.positions.len()
         && attempt.envelope.sender.address().is_some()
@@ -237,12 +237,12 @@ pub(super) fn may_have_more(service: &Service, attempt: &Attempt<'_>) -> bool {
 }
 
 /// Has the report made when its time has come.
-pub(super) fn report_later(service: &Arc<Service>, id: QueueId) {
+pub(super) fn report_later(service: &Arc<Context>, id: QueueId) {
     let Some(dispatch) = &service.dispatch else { return };
     report_after(service, id, dispatch.gathering.patience(id));
 }
 
-fn report_after(service: &Arc<Service>, id: QueueId, pause: Duration) {
+fn report_after(service: &Arc<Context>, id: QueueId, pause: Duration) {
     let Some(dispatch) = &service.dispatch else { return };
     let service = Arc::clone(service);
     dispatch.spawn(Box::pin(async move {
@@ -255,7 +255,7 @@ fn report_after(service: &Arc<Service>, id: QueueId, pause: Duration) {
 }
 
 /// Reports all that was kept of a message, and records it.
-pub(super) async fn report(service: &Arc<Service>, id: QueueId) {
+pub(super) async fn report(service: &Arc<Context>, id: QueueId) {
     let Some(dispatch) = &service.dispatch else { return };
     let (fates, owed) = taken(dispatch, id);
     let positions: Vec<u32> = fates.keys().copied().collect();
@@ -298,7 +298,7 @@ struct Unread;
 
 /// Tells the sender, and records it. Returns those of whom it could not be told, with what is to be said.
 async fn tell(
-    service: &Arc<Service>,
+    service: &Arc<Context>,
     id: QueueId,
     mut fates: BTreeMap<u32, Fate>,
 ) -> Result<BTreeMap<u32, Fate>, Unread> {
@@ -337,7 +337,7 @@ async fn tell(
 
 /// Sees to what is owed of recipients of whom nothing is kept, as after a start, or where there was no room: they go into one
 /// report with others. Returns how long it makes no sense to look at them again; not at all if the report comes by itself.
-pub(crate) fn report_owed(service: &Arc<Service>, id: QueueId, recipients: &Positions) -> Duration {
+pub(crate) fn report_owed(service: &Arc<Context>, id: QueueId, recipients: &Positions) -> Duration {
     let Some(dispatch) = &service.dispatch else { return TELL_AGAIN };
     let mut is_first = false;
     let mut crowded = Vec::new();
@@ -409,7 +409,7 @@ mod tests {
 
     #[test]
     fn a_telling_that_breaks_off_leaves_nobody_as_if_he_were_told() {
-        let (_service, dispatch, _spool) = Service::trial_with_spool(crate::config::Config::default());
+        let (_service, dispatch, _spool) = Context::trial_with_spool(crate::config::Config::default());
         let gathering = &dispatch.gathering;
         let cause = Cause::new(EnhancedCode::of(Outcome::Permanent, 1, 1), "gone", None);
         for is_paid in [false, true] {

@@ -6,9 +6,9 @@
 
 use super::receipt::FORGOTTEN;
 use super::{Attempt, Fate, Judged, Receipt, deadline, report_time};
-use crate::commit;
+use crate::context::Context;
 use crate::deliver::Outgoing;
-use crate::service::Service;
+use crate::intake;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
 use mail::report::{Addressee, Kind, Original, RECIPIENTS_MAX, RecipientReport, Report, fitting, returns_content};
@@ -54,7 +54,7 @@ pub(super) struct Due {
 }
 
 /// Finds out what is to be reported of what was judged.
-pub(super) fn due(service: &Service, attempt: &Attempt<'_>, judged: &[Judged]) -> Due {
+pub(super) fn due(service: &Context, attempt: &Attempt<'_>, judged: &[Judged]) -> Due {
     let postmaster = service.live.load().config.postmaster();
     let sender = &attempt.envelope.sender;
     let mut due = Due::default();
@@ -79,7 +79,7 @@ pub(super) fn due(service: &Service, attempt: &Attempt<'_>, judged: &[Judged]) -
 
 /// Reports the first of `wanted`, as many as fit. Returns what came of it, and how many those are.
 pub(super) async fn to_sender(
-    service: &Arc<Service>,
+    service: &Arc<Context>,
     attempt: &Attempt<'_>,
     judged: &[Judged],
     wanted: &[usize],
@@ -142,7 +142,7 @@ pub(super) async fn to_sender(
         recipients: &reports,
         at_us,
         offset_seconds,
-        id: service.keeper.next_id(),
+        id: service.message_store.next_id(),
         postmaster: is_postmaster,
         is_further: service
             .dispatch
@@ -167,7 +167,7 @@ fn foremost(recipients: &[RecipientReport<'_>]) -> Kind {
 
 /// Composes the report and makes it durable. `reason` is why the first of those failed who did. Returns of how many it tells.
 async fn store(
-    service: &Arc<Service>,
+    service: &Arc<Context>,
     attempt: &Attempt<'_>,
     report: &Report<'_>,
     return_bytes_max: u64,
@@ -192,7 +192,7 @@ async fn store(
     if is_sabotaged(Sabotage::DropReport) {
         return (Told::Yes, report.recipients.len());
     }
-    match commit::submit(service, report, original).await {
+    match intake::submit_report(service, report, original).await {
         Ok(stored) => {
             // One that had to leave something out is no reason to do so in the next.
             if let Some(dispatch) = service.dispatch.as_ref().filter(|_| !stored.is_less) {
@@ -222,7 +222,7 @@ async fn store(
 }
 
 /// The message the report is about, or as much of it as a report needs.
-async fn original(service: &Arc<Service>, attempt: &Attempt<'_>, is_whole: bool) -> Option<Vec<u8>> {
+async fn original(service: &Arc<Context>, attempt: &Attempt<'_>, is_whole: bool) -> Option<Vec<u8>> {
     /// Octets within which a header section ends.
     const HEADER_BYTES_MAX: u64 = 64 << 10;
     let reading = &service.dispatch.as_ref()?.reading;

@@ -2,8 +2,8 @@
 //! their message has.
 
 use super::*;
+use crate::context::Context;
 use crate::dispatch::Dispatch;
-use crate::service::Service;
 use mail::{Client, Node, Protocol, QueueIds, Received, ReversePath};
 use schedule::Positions;
 use spool::envelope::Encoded;
@@ -13,7 +13,7 @@ use spool::{NewBody, Spool};
 const MANY: u32 = 30_000;
 
 struct Trial {
-    service: Arc<Service>,
+    service: Arc<Context>,
     dispatch: Arc<Dispatch>,
     spool: Arc<Spool>,
     ids: std::cell::RefCell<QueueIds>,
@@ -25,7 +25,7 @@ impl Trial {
     }
 
     fn with(config: crate::config::Config) -> Self {
-        let (service, dispatch, spool) = Service::trial_with_spool(config);
+        let (service, dispatch, spool) = Context::trial_with_spool(config);
         Self { service, dispatch, spool, ids: QueueIds::new(Node::default()).into() }
     }
 

@@ -9,6 +9,7 @@ use super::plan::Plan;
 use super::random::Random;
 use crate::accept::limits;
 use crate::config::Config;
+use crate::context::{ActiveConfig, Context, ListenerProfile, Stop};
 use crate::deliver::Internet;
 use crate::dispatch::{self, Dispatch};
 use crate::dns::Resolver;
@@ -16,7 +17,6 @@ use crate::env::clock;
 use crate::hosts::HostTable;
 use crate::log::Log;
 use crate::serve;
-use crate::service::{Lane, Live, Service, Stop};
 use crate::session::{Connection, Opening, Transport};
 use crate::tls::Connector;
 use arc_swap::ArcSwap;
@@ -44,8 +44,8 @@ pub(super) enum End {
 
 /// A server that runs.
 struct Running {
-    service: Arc<Service>,
-    lane: Arc<Lane>,
+    service: Arc<Context>,
+    lane: Arc<ListenerProfile>,
     tasks: JoinSet<()>,
 }
 
@@ -151,9 +151,9 @@ impl Machine {
         let opened = (Arc::clone(&spool), recovery);
         let began = clock::now();
         let listen = config.listen.first().unwrap();
-        let lane = Arc::new(Lane::new(&config, listen, None, None));
-        let service = Arc::new(Service {
-            keeper: serve::keeper(Some(&opened)),
+        let lane = Arc::new(ListenerProfile::new(&config, listen, None, None));
+        let service = Arc::new(Context {
+            message_store: serve::message_store(Some(&opened)),
             log: self.log.clone(),
             routing: ArcSwap::from_pointee(crate::routing::Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
@@ -172,7 +172,7 @@ impl Machine {
             dispatch: Some(Dispatch::new(spool, &config, Arc::default())),
             connector: Connector::new(&config.tls).unwrap(),
             internet: Some(self.internet.clone()),
-            live: ArcSwap::from_pointee(Live::new(config, None)),
+            live: ArcSwap::from_pointee(ActiveConfig::new(config, None)),
         });
         if let (Some(ready_max), Some(dispatch)) = (self.ready_max, &service.dispatch) {
             dispatch.shrink(ready_max);
@@ -241,7 +241,7 @@ impl Machine {
     }
 
     /// The service, if it runs.
-    pub(super) fn service(&self) -> Option<Arc<Service>> {
+    pub(super) fn service(&self) -> Option<Arc<Context>> {
         self.running.lock().unwrap().as_ref().map(|running| Arc::clone(&running.service))
     }
 

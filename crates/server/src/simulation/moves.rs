@@ -7,8 +7,8 @@ use super::run::{Life, within};
 use super::sabotage::Sabotage;
 use super::scene::Scene;
 use crate::config::{Host as Name, HostPort};
+use crate::context::ActiveConfig;
 use crate::dispatch::{Renewal, reconfigure};
-use crate::service::Live;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,7 +42,7 @@ fn passes(sabotage: Option<Sabotage>) -> (u64, u64) {
         after(10 * SECOND).await;
         let service = life.machine.service().unwrap();
         config.route.smart_host = second;
-        service.live.store(Arc::new(Live::new(config, None)));
+        service.live.store(Arc::new(ActiveConfig::new(config, None)));
         let dispatch = service.dispatch.clone().unwrap();
         let count = || dispatch.passes.load(Ordering::Relaxed);
         let begun = count();

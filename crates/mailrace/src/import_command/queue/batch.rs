@@ -7,7 +7,7 @@ use super::job::{Job, aside};
 use super::place::ASIDE;
 use super::report::{Left, Report, Why};
 use crate::exit::Failure;
-use server::submit::adoption;
+use server::submit::import;
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -50,7 +50,7 @@ impl<'a> Batch<'a> {
             return Ok(());
         }
         let fails = |error: io::Error| Failure::io(self.pickup.display(), &error);
-        keep(&jobs).and_then(|()| adoption::sync(self.pickup)).map_err(fails)?;
+        keep(&jobs).and_then(|()| import::sync(self.pickup)).map_err(fails)?;
         let mut touched = BTreeSet::new();
         let mut moved = Vec::new();
         for mut job in jobs {
@@ -72,7 +72,7 @@ impl<'a> Batch<'a> {
         for job in &moved {
             job.waiting.as_ref().map_or(Ok(()), |waiting| waiting.release()).map_err(fails)?;
         }
-        adoption::sync(self.pickup).map_err(fails)?;
+        import::sync(self.pickup).map_err(fails)?;
         for job in moved {
             if self.removes {
                 remove(&job.files);

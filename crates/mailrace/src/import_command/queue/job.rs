@@ -10,7 +10,7 @@ use route::import::queue::{FileKind, Limits, QueueFile, QueuedMessage};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, fcntl_lock, flock, fstat, open};
 use rustix::io::Errno;
 use server::env::clock;
-use server::submit::adoption::{Adopted, Waiting, name_of};
+use server::submit::import::{ImportedMessage, Waiting, name_of};
 use server::submit::{Filing, Submission, Terms};
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -100,8 +100,13 @@ impl Reader<'_> {
         let mut files = vec![path.clone(), data.path.clone()];
         files.push(directory.transcript.join(QueueFile { kind: FileKind::Transcript, ..found.file.clone() }.name()));
         let mut job = Job { files, waiting: None, summary, _lock: lock };
-        let adopted =
-            Adopted { source, arrived: message.arrived, tries: message.tries, is_warned: message.is_warned, hold };
+        let adopted = ImportedMessage {
+            source,
+            arrived: message.arrived,
+            tries: message.tries,
+            is_warned: message.is_warned,
+            hold,
+        };
         let submission = Submission {
             sender: message.sender.clone(),
             is_chosen: false,
@@ -120,7 +125,7 @@ impl Reader<'_> {
         }
         if let Some(pickup) = self.pickup {
             let fails = |error: io::Error| Failure::io(pickup.display(), &error);
-            let mut filing = Filing::begin_adoption(pickup, &submission).map_err(fails)?;
+            let mut filing = Filing::begin_import(pickup, &submission).map_err(fails)?;
             filing.write(&header).map_err(fails)?;
             match write_text(&data.file, &mut filing).map_err(fails)? {
                 Ok(()) => {}
@@ -131,7 +136,7 @@ impl Reader<'_> {
                 let reason = format!("it has {bytes} octets, and message.size_max is {max}; raise that");
                 return Ok(Err(Left::new(path, Why::TooLarge, reason)));
             }
-            job.waiting = Some(filing.end_adoption().map_err(fails)?);
+            job.waiting = Some(filing.end_import().map_err(fails)?);
         }
         Ok(Ok(job))
     }

@@ -6,7 +6,7 @@ use super::place::Place;
 use super::report::{Left, Report, Why};
 use crate::exit::Failure;
 use route::import::queue::{FileKind, QueueFile};
-use server::submit::adoption;
+use server::submit::import;
 use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// The pickup directory or the queue cannot be written.
 pub(super) fn resume(place: &Place, pickup: &Path, removes: bool, report: &mut Report) -> Result<(), Failure> {
     let fails = |error: io::Error| Failure::io(pickup.display(), &error);
-    for (name, found) in adoption::left(pickup).map_err(fails)? {
+    for (name, found) in import::left(pickup).map_err(fails)? {
         let adopted = match found {
             Ok(adopted) => adopted,
             Err(why) => {
@@ -36,7 +36,7 @@ pub(super) fn resume(place: &Place, pickup: &Path, removes: bool, report: &mut R
         }
         if !aside(&control).exists() {
             // sendmail has delivered it meanwhile.
-            adoption::forget(pickup, &name).map_err(fails)?;
+            import::forget(pickup, &name).map_err(fails)?;
             continue;
         }
         let files = files_of(place, &control);
@@ -44,8 +44,8 @@ pub(super) fn resume(place: &Place, pickup: &Path, removes: bool, report: &mut R
         let others: Vec<PathBuf> = files.iter().skip(1).filter(|file| file.exists()).cloned().collect();
         move_aside(&others, &mut touched).map_err(fails)?;
         sync_all(&touched)?;
-        adoption::release(pickup, &name).map_err(fails)?;
-        adoption::sync(pickup).map_err(fails)?;
+        import::release(pickup, &name).map_err(fails)?;
+        import::sync(pickup).map_err(fails)?;
         if removes {
             remove(&files);
         }

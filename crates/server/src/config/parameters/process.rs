@@ -174,7 +174,7 @@ pub(super) static SPOOL: Section = Section {
         fixed(
             "spool.segment_bytes",
             at!(spool.segment_bytes),
-            Kind::Bytes { min: crate::commit::SEGMENT_BYTES_MIN as i64, max: 1 << 30 },
+            Kind::Bytes { min: crate::intake::SEGMENT_BYTES_MIN as i64, max: 1 << 30 },
             "64MiB",
             "128MiB",
             "the size of a segment file; fixed when the spool is made",

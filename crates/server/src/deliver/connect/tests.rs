@@ -52,7 +52,7 @@ enum Mood {
 type Spec = (&'static str, &'static str, Mood);
 
 struct World {
-    service: Arc<Service>,
+    service: Arc<Context>,
     candidates: Vec<Candidate>,
     dialled: Arc<Mutex<Vec<SocketAddr>>>,
     /// Connections that were begun and not let go, at a time.
@@ -134,7 +134,7 @@ impl World {
         let text = "[dns]\nservers = [\"127.0.0.1:9\"]\n";
         let config = crate::config::load(text, None, &[], &crate::config::Machine::default()).unwrap().config;
         let rule = config.rule_for(b"d.test", &[]);
-        let mut service = Service::trial(config, Behaviour::default());
+        let mut service = Context::trial(config, Behaviour::default());
         let candidate = |(name, address, _): &Spec| Candidate {
             name: (*name).into(),
             address: Where::Socket(address.parse().unwrap()),
@@ -354,7 +354,7 @@ async fn hung_tls() -> (World, SocketAddr) {
     Arc::get_mut(&mut world.service).unwrap().internet = None;
     let mut config = world.service.live.load().config.clone();
     config.tls.handshake_time_max = Duration::from_millis(50);
-    world.service.live.store(Arc::new(crate::service::Live::new(config, None)));
+    world.service.live.store(Arc::new(crate::context::ActiveConfig::new(config, None)));
     (world, address)
 }
 

@@ -1,8 +1,8 @@
 //! Peers that are late or never come to an end, under a clock that stands still.
 
 use super::*;
+use crate::context::Context;
 use crate::resolve::named;
-use crate::service::Service;
 use crate::sink::Behaviour;
 use mail::{MailParams, Recipient};
 use smtp::client::{Answer, Finished, Settings, Transaction};
@@ -41,7 +41,7 @@ async fn send(theirs: DuplexStream, octets: usize) -> (Finished, Duration, [usiz
 }
 
 async fn send_to(theirs: DuplexStream, octets: usize, recipients: usize) -> (Finished, Duration, [usize; 2]) {
-    let service = Service::trial(crate::config::Config::default(), Behaviour::default());
+    let service = Context::trial(crate::config::Config::default(), Behaviour::default());
     let timer = pin!(timer());
     let stopping = pin!(service.stop.begun());
     let mut wait = Wait::new(timer, &service.stop, stopping);

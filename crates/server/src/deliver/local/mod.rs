@@ -46,9 +46,9 @@ use super::connect::Trouble;
 use super::message::{Outgoing, Unfit};
 use super::{Work, settle};
 use crate::config::{Config, Mailbox};
+use crate::context::Context;
 use crate::dispatch::{Post, Way};
 use crate::env::clock;
-use crate::service::Service;
 use crate::settle::{Cause, Fate};
 use mail::{Address, EnhancedCode, Outcome, Recipient, Reply, ReplyCode};
 use observe::{Event, NextHop, Severity};
@@ -168,7 +168,7 @@ fn what_of(to: &To) -> What {
 ///
 /// # Cancel safety
 /// No: what was begun is finished, and nobody hears of it.
-pub(crate) async fn deliver(service: &Arc<Service>, what: &What, outgoing: &mut Outgoing) -> Vec<Fate> {
+pub(crate) async fn deliver(service: &Arc<Context>, what: &What, outgoing: &mut Outgoing) -> Vec<Fate> {
     let mut tasks = JoinSet::new();
     for (at, recipient) in outgoing.envelope.recipients.iter().enumerate() {
         let Some((position, state)) = outgoing.positions.get(at) else { continue };
@@ -199,7 +199,7 @@ pub(crate) async fn deliver(service: &Arc<Service>, what: &What, outgoing: &mut 
 const SLACK_US: u64 = 2_000_000;
 
 fn order_of(
-    service: &Service,
+    service: &Context,
     what: &What,
     outgoing: &Outgoing,
     recipient: &Recipient,

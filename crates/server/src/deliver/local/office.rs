@@ -14,11 +14,11 @@ use super::person::Rights;
 use super::privileged::{Handed, Helper};
 use super::workers::Workers;
 use crate::config::Config;
+use crate::context::Context;
 use crate::deliver::message::{Content as Stored, Outgoing};
 use crate::env::accounts::Kept;
 use crate::env::{blocking, clock};
 use crate::lookup::files::Readers;
-use crate::service::Service;
 use bytes::Bytes;
 use spool::Spool;
 use std::collections::{BTreeMap, VecDeque};
@@ -271,7 +271,7 @@ fn lost() -> Handed {
 ///
 /// # Cancel safety
 /// No: what was begun is finished, and nobody hears of it.
-pub(super) async fn deliver(service: Arc<Service>, letters: Letters) -> Handed {
+pub(super) async fn deliver(service: Arc<Context>, letters: Letters) -> Handed {
     let office = &service.office;
     let _permit = office.turn(&letters.order.what).await;
     let at_work = Arc::clone(&service);
@@ -334,7 +334,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    pub(super) fn of(service: &Service, outgoing: &Outgoing) -> Self {
+    pub(super) fn of(service: &Context, outgoing: &Outgoing) -> Self {
         match (&outgoing.content, service.spool()) {
             (Stored::Here(pieces), _) => Self::Here(pieces.iter().filter(|piece| !piece.is_empty()).cloned().collect()),
             (Stored::Stored { .. }, Some(spool)) => Self::Stored {

@@ -13,7 +13,7 @@ const DAY: Duration = Duration::from_secs(24 * 3_600);
 const NAME: &[u8] = b"d.test";
 
 struct Trial {
-    service: Arc<Service>,
+    service: Arc<Context>,
     dispatch: Arc<Dispatch>,
     spool: Arc<Spool>,
     inbox: UnboundedReceiver<Errand>,
@@ -23,7 +23,7 @@ impl Trial {
     fn new() -> Self {
         let text = "[delivery]\nmode = 'background'";
         let config = crate::config::load(text, None, &[], &crate::config::Machine::default()).unwrap().config;
-        let (service, dispatch, spool) = Service::trial_with_spool(config);
+        let (service, dispatch, spool) = Context::trial_with_spool(config);
         let inbox = dispatch.inbox.lock().unwrap().take().unwrap();
         Self { service, dispatch, spool, inbox }
     }

@@ -25,8 +25,8 @@ fn domain(name: &str) -> DomainName {
     DomainName::new(name).unwrap()
 }
 
-fn us() -> Ourselves {
-    Ourselves {
+fn us() -> LocalIdentity {
+    LocalIdentity {
         names: vec!["MX.us.example".into(), "us.example".into()],
         listeners: vec!["0.0.0.0:25".parse().unwrap(), "192.0.2.200:587".parse().unwrap()],
         addresses: vec!["192.0.2.99".parse().unwrap(), "2001:db8::99".parse().unwrap()],
@@ -231,7 +231,7 @@ async fn who_we_are() {
     ] {
         assert_eq!(us.is_address(address.parse().unwrap(), port), expected, "{address} {port}");
     }
-    let both = Ourselves { listeners: vec!["[::]:25".parse().unwrap(), "0.0.0.0:2525".parse().unwrap()], ..us };
+    let both = LocalIdentity { listeners: vec!["[::]:25".parse().unwrap(), "0.0.0.0:2525".parse().unwrap()], ..us };
     assert!(both.is_address("2001:db8::99".parse().unwrap(), 25));
     assert!(!both.is_address("192.0.2.99".parse().unwrap(), 25));
     assert!(both.is_address("192.0.2.99".parse().unwrap(), 2525));

@@ -1,6 +1,6 @@
 //! Lists in files, expanded by several sessions.
 
-use super::kept::CHECKED_MAX;
+use super::cache::CHECKED_MAX;
 use super::*;
 use crate::lookup::Lookups;
 use route::question::Answer;

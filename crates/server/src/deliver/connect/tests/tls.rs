@@ -10,7 +10,7 @@ impl World {
     fn fallback_after(self, time: Duration) -> Self {
         let mut config = self.service.live.load().config.clone();
         config.delivery.tls_fallback_after = time;
-        self.service.live.store(Arc::new(crate::service::Live::new(config, None)));
+        self.service.live.store(Arc::new(crate::context::ActiveConfig::new(config, None)));
         self
     }
 

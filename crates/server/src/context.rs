@@ -1,19 +1,19 @@
 //! What all connections share: where messages go, what is configured now, the log, and the end of it all.
 //!
-//! What a reload replaces lies behind [`ArcSwap`]s and is replaced as a whole; a connection keeps the [`Lane`] it came by.
+//! What a reload replaces lies behind [`ArcSwap`]s and is replaced as a whole; a connection keeps the [`ListenerProfile`] it came by.
 
 use crate::accept::limits::Limits;
 use crate::admit::Policies;
 use crate::admit::logins::Logins;
 use crate::admit::relay::Rights;
 use crate::auth::Authenticator;
-use crate::commit::Keeper;
 use crate::config::{Config, DeliveryMode, Listen, ListenTls};
 use crate::deliver::local::Office;
 use crate::dispatch::Dispatch;
-use crate::dns::{Ourselves, Resolver};
+use crate::dns::{LocalIdentity, Resolver};
 use crate::env::{addresses, clock};
 use crate::hosts::HostTable;
+use crate::intake::MessageStore;
 use crate::log::Log;
 use crate::outcome::Outcomes;
 use crate::resolve;
@@ -39,13 +39,13 @@ use tokio::sync::Notify;
 
 /// Everything that outlives a connection.
 #[derive(Debug)]
-pub(crate) struct Service {
+pub(crate) struct Context {
     /// Where messages go.
-    pub(crate) keeper: Keeper,
+    pub(crate) message_store: MessageStore,
     /// The log and the counters, which come from the same events.
     pub(crate) log: Log,
     /// What is configured now.
-    pub(crate) live: ArcSwap<Live>,
+    pub(crate) live: ArcSwap<ActiveConfig>,
     /// Where accepted messages go from here; a sink has none.
     pub(crate) dispatch: Option<Arc<Dispatch>>,
     /// TLS towards next hops.
@@ -83,7 +83,7 @@ pub(crate) struct Service {
     pub(crate) began: Instant,
 }
 
-impl Service {
+impl Context {
     /// Tells the log and the counters.
     pub(crate) fn tell(&self, event: &Event<'_>) {
         self.outcomes.hear(event);
@@ -102,9 +102,9 @@ impl Service {
 
     /// The spool; a sink has none.
     pub(crate) fn spool(&self) -> Option<&Arc<Spool>> {
-        match &self.keeper {
-            Keeper::Spool { spool, .. } => Some(spool),
-            Keeper::Nothing { .. } => None,
+        match &self.message_store {
+            MessageStore::Spool { spool, .. } => Some(spool),
+            MessageStore::Discard { .. } => None,
         }
     }
 
@@ -125,7 +125,7 @@ impl Service {
 
 /// What a reload replaces as a whole.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct ActiveConfig {
     /// The configuration.
     pub(crate) config: Config,
     /// Users.
@@ -136,21 +136,21 @@ pub(crate) struct Live {
     pub(crate) policies: Policies,
     /// The same where maps say who may relay.
     pub(crate) checks: Policies,
-    /// Who we are, so that mail is not sent to ourselves.
-    pub(crate) ourselves: Ourselves,
+    /// Who we are, so that mail is not sent to local_identity.
+    pub(crate) local_identity: LocalIdentity,
     /// Why next hops do not take mail, by their words.
     pub(crate) reasons: Arc<Rules>,
     /// The destination of all mail, if there are smart hosts.
     smart_hosts: Option<Vec<u8>>,
 }
 
-impl Live {
+impl ActiveConfig {
     /// What follows from a configuration and its users.
     pub(crate) fn new(config: Config, authenticator: Option<Arc<Authenticator>>) -> Self {
         let rights = Rights::new(&config);
         let policies = Policies::usual(rights.clone(), &config.dnsbl);
         let checks = Policies::beside_maps(rights.clone(), &config.dnsbl);
-        let ourselves = Ourselves {
+        let local_identity = LocalIdentity {
             names: vec![config.hostname.as_str().into()],
             listeners: config.listen.iter().map(|listen| listen.address).collect(),
             addresses: addresses::of_this_machine(),
@@ -162,7 +162,7 @@ impl Live {
             rights,
             policies,
             checks,
-            ourselves,
+            local_identity,
             reasons: Arc::new(Rules::usual()),
             smart_hosts,
         }
@@ -246,7 +246,7 @@ pub(crate) struct Listener {
     /// As it was bound.
     pub(crate) address: SocketAddr,
     /// What its connections find.
-    pub(crate) lane: ArcSwap<Lane>,
+    pub(crate) lane: ArcSwap<ListenerProfile>,
     /// Its loops end.
     pub(crate) closed: Notify,
     /// It listens no more: a reload took it away.
@@ -268,7 +268,7 @@ impl Listener {
 
 /// What the connections of a listener find. A connection keeps the one it came by.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct ListenerProfile {
     /// As configured.
     pub(crate) listen: Listen,
     /// What its sessions offer and allow.
@@ -279,7 +279,7 @@ pub(crate) struct Lane {
     pub(crate) handshake_time: Duration,
 }
 
-impl Lane {
+impl ListenerProfile {
     /// The lane of a configured listener.
     pub(crate) fn new(
         config: &Config,
@@ -288,7 +288,7 @@ impl Lane {
         tls: Option<&Arc<Acceptor>>,
     ) -> Self {
         let mut settings = config.smtp_settings(listen);
-        settings.limits.content_piece_bytes = crate::commit::PIECE_BYTES;
+        settings.limits.content_piece_bytes = crate::intake::PIECE_BYTES;
         settings.auth.mechanisms = authenticator
             .map(|authenticator| authenticator.mechanisms(true).into_iter().map(Into::into).collect())
             .unwrap_or_default();
@@ -363,11 +363,11 @@ impl Stop {
 
 /// Counts one connection while it lives.
 #[derive(Debug)]
-pub(crate) struct Open(Arc<Service>);
+pub(crate) struct Open(Arc<Context>);
 
 impl Open {
     /// Counts a connection.
-    pub(crate) fn new(service: &Arc<Service>) -> Self {
+    pub(crate) fn new(service: &Arc<Context>) -> Self {
         service.stop.open.fetch_add(1, Ordering::SeqCst);
         Self(Arc::clone(service))
     }
@@ -382,7 +382,7 @@ impl Drop for Open {
 }
 
 #[cfg(test)]
-impl Service {
+impl Context {
     /// A service for trials, that keeps and logs nothing.
     pub(crate) fn trial(config: Config, behaviour: Behaviour) -> Arc<Self> {
         let mut log = crate::log::Settings::from_config(&config.log, &config.hostname);
@@ -390,7 +390,7 @@ impl Service {
         let began = clock::now();
         let limits = crate::accept::limits::Settings::new(&config);
         Arc::new(Self {
-            keeper: Keeper::nothing(mail::QueueIds::new(mail::Node::default())),
+            message_store: MessageStore::discard(mail::QueueIds::new(mail::Node::default())),
             log: Log::start(&log).unwrap(),
             routing: ArcSwap::from_pointee(Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
@@ -409,7 +409,7 @@ impl Service {
             dispatch: None,
             connector: Connector::new(&config.tls).unwrap(),
             internet: None,
-            live: ArcSwap::from_pointee(Live::new(config, None)),
+            live: ArcSwap::from_pointee(ActiveConfig::new(config, None)),
         })
     }
 
@@ -422,7 +422,7 @@ impl Service {
         });
         let dispatch = Dispatch::new(Arc::clone(&spool), &service.live.load().config, Arc::default());
         let inner = Arc::get_mut(&mut service).unwrap();
-        inner.keeper = Keeper::spool(Arc::clone(&spool), mail::QueueIds::new(mail::Node::default()), 1);
+        inner.message_store = MessageStore::spool(Arc::clone(&spool), mail::QueueIds::new(mail::Node::default()), 1);
         inner.dispatch = Some(Arc::clone(&dispatch));
         (service, dispatch, spool)
     }

@@ -5,19 +5,19 @@
 //! at which it came there, so that its age counts from then; tries and the warning of its sender are kept; what was in
 //! quarantine is held.
 
-use super::courier::Carried;
 use super::file::Handed;
-use crate::commit::{Content, PIECE_BYTES, Sort, class_of, first_state};
+use super::session::PickupResult;
+use crate::context::Context;
 use crate::env::blocking;
+use crate::intake::{Content, HeaderHints, PIECE_BYTES, class_of, first_state};
 use crate::routing::expansions::{
     ClientKey, ExpandError, Expanded, HeldTurn, PlannedMessage, Resolved, Settings, Wanted,
 };
 use crate::routing::members::Members;
 use crate::routing::plan::{Kind, Plan};
 use crate::routing::{Admission, Routing};
-use crate::service::Service;
 use crate::settle;
-use crate::submit::adoption::Adopted;
+use crate::submit::import::ImportedMessage;
 use mail::header::{HeaderSection, Item, LineEnd};
 use mail::{Address, Client, Envelope, Protocol, QueueId, Received, Recipient, ReversePath};
 use observe::{Event, Relay, Severity};
@@ -35,10 +35,10 @@ const HEADER_BYTES_MAX: u64 = 64 << 10;
 const DAEMON: &str = "import";
 
 /// A message on its way.
-pub(super) struct Adoption {
-    pub(super) service: Arc<Service>,
+pub(super) struct Import {
+    pub(super) service: Arc<Context>,
     pub(super) handed: Arc<Handed>,
-    pub(super) adopted: Adopted,
+    pub(super) adopted: ImportedMessage,
     /// The name it will have in the spool.
     pub(super) id: QueueId,
     /// Login name or number of who wrote the file.
@@ -46,7 +46,7 @@ pub(super) struct Adoption {
 }
 
 /// A message as it is stored.
-struct Outgoing {
+struct NewMessage {
     envelope: Arc<Envelope>,
     encoded: Arc<Encoded>,
     first: State,
@@ -56,38 +56,38 @@ struct Outgoing {
 /// What its header says.
 #[derive(Default)]
 struct Said {
-    sort: Sort,
+    sort: HeaderHints,
     message_id: Option<String>,
 }
 
-impl Adoption {
+impl Import {
     /// Stores it and hands it to *dispatch*.
     ///
     /// # Cancel safety
     /// No: it may be durable and not in line; it is after the next start.
-    pub(super) async fn run(self) -> Carried {
-        if self.service.keeper.pressure() >= Pressure::Full {
-            return Carried::Later("452 4.3.1 Insufficient system storage".to_owned(), Vec::new());
+    pub(super) async fn run(self) -> PickupResult {
+        if self.service.message_store.pressure() >= Pressure::Full {
+            return PickupResult::Later("452 4.3.1 Insufficient system storage".to_owned(), Vec::new());
         }
         let said = self.header().await;
         let live = self.service.live.load_full();
         let class = class_of(&self.handed.submission.params, said.sort, live.config.delivery.bulk_precedence);
         let (messages, dropped, _turns) = match self.outgoing(class).await {
             Ok(outgoing) => outgoing,
-            Err(why) => return Carried::Later(why.to_string(), Vec::new()),
+            Err(why) => return PickupResult::Later(why.to_string(), Vec::new()),
         };
         // The one with the name of the file is the last: where it is, all are.
         for (number, message) in messages.iter().enumerate().rev() {
             if let Err(why) = self.store(message).await {
                 self.take_back(messages.get(number + 1..).unwrap_or_default());
-                return Carried::Later(why, Vec::new());
+                return PickupResult::Later(why, Vec::new());
             }
         }
         self.tell(&messages, &dropped, &said);
         for message in &messages {
             self.dispatch(message, class);
         }
-        Carried::Done(None)
+        PickupResult::Done(None)
     }
 
     async fn header(&self) -> Said {
@@ -114,7 +114,7 @@ impl Adoption {
     }
 
     /// The messages that it becomes by the maps in force, nothing if they drop all of it; and the recipients that they drop.
-    async fn outgoing(&self, class: Class) -> Result<(Vec<Outgoing>, Vec<Address>, HeldTurn), Arc<str>> {
+    async fn outgoing(&self, class: Class) -> Result<(Vec<NewMessage>, Vec<Address>, HeldTurn), Arc<str>> {
         let routing = self.service.routing.load_full();
         let envelope = self.envelope();
         let recipients = &self.handed.submission.recipients;
@@ -134,7 +134,7 @@ impl Adoption {
         };
         let messages = parts.into_iter().map(|PlannedMessage { envelope, encoded, kind }| {
             let first = self.first_state(&envelope, class, &kind);
-            Outgoing { envelope, encoded, first, kind }
+            NewMessage { envelope, encoded, first, kind }
         });
         Ok((messages.collect(), dropped, turns))
     }
@@ -221,7 +221,7 @@ impl Adoption {
     fn id_of(&self, number: usize) -> QueueId {
         match number {
             0 => self.id,
-            _ => self.service.keeper.past_id(self.id.unix_us()),
+            _ => self.service.message_store.past_id(self.id.unix_us()),
         }
     }
 
@@ -241,7 +241,7 @@ impl Adoption {
         first
     }
 
-    async fn store(&self, message: &Outgoing) -> Result<(), String> {
+    async fn store(&self, message: &NewMessage) -> Result<(), String> {
         let mut content = Content::new(message.envelope.id);
         let mut rest = Vec::new();
         let is_small = self.handed.content_bytes <= PIECE_BYTES as u64;
@@ -251,11 +251,11 @@ impl Adoption {
             let piece = match blocking::run(move || handed.piece(at)).await {
                 Ok(Ok(piece)) => piece,
                 Ok(Err(error)) => {
-                    content.abandon(&self.service.keeper);
+                    content.abandon(&self.service.message_store);
                     return Err(error.to_string());
                 }
                 Err(error) => {
-                    content.abandon(&self.service.keeper);
+                    content.abandon(&self.service.message_store);
                     return Err(error.to_string());
                 }
             };
@@ -263,15 +263,15 @@ impl Adoption {
             if is_small {
                 rest = piece;
             } else {
-                content.push(&self.service.keeper, &piece).await;
+                content.push(&self.service.message_store, &piece).await;
             }
         }
-        let stored = content.commit(&self.service.keeper, &message.encoded, rest, message.first).await;
+        let stored = content.commit(&self.service.message_store, &message.encoded, rest, message.first).await;
         stored.map(|_| ()).map_err(|error| error.to_string())
     }
 
     /// What is stored of it although not all could be is done, and nobody gets it.
-    fn take_back(&self, stored: &[Outgoing]) {
+    fn take_back(&self, stored: &[NewMessage]) {
         let Some(spool) = self.service.spool() else { return };
         for message in stored {
             let id = message.envelope.id;
@@ -285,7 +285,7 @@ impl Adoption {
         }
     }
 
-    fn tell(&self, messages: &[Outgoing], dropped: &[Address], said: &Said) {
+    fn tell(&self, messages: &[NewMessage], dropped: &[Address], said: &Said) {
         let submission = &self.handed.submission;
         let from = submission.sender.to_string();
         self.service.tell(&Event::Accepted {
@@ -314,8 +314,8 @@ impl Adoption {
         }
     }
 
-    fn dispatch(&self, message: &Outgoing, class: Class) {
-        let Outgoing { envelope, encoded, first, kind } = message;
+    fn dispatch(&self, message: &NewMessage, class: Class) {
+        let NewMessage { envelope, encoded, first, kind } = message;
         if kind.hold.is_some() || kind.queue_only {
             self.tell_waiting(envelope, kind.hold.as_deref());
         }

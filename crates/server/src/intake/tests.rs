@@ -20,7 +20,7 @@ fn envelope(id: QueueId) -> Result<Envelope, AddressError> {
 struct Trial {
     disk: SimDisk,
     spool: Arc<Spool>,
-    keeper: Keeper,
+    message_store: MessageStore,
 }
 
 impl Trial {
@@ -31,20 +31,20 @@ impl Trial {
             config.size_max = 16 * u64::from(segment_bytes);
             config.cache_bytes = 0;
         });
-        let keeper = Keeper::spool(Arc::clone(&spool), QueueIds::new(Node::default()), 1);
-        Self { disk, spool, keeper }
+        let message_store = MessageStore::spool(Arc::clone(&spool), QueueIds::new(Node::default()), 1);
+        Self { disk, spool, message_store }
     }
 
     /// Brings `body` as a session does: in pieces, and the rest at the end.
     async fn bring(&self, body: &[u8]) -> Result<QueueId, Error> {
-        let id = self.keeper.next_id();
+        let id = self.message_store.next_id();
         let mut content = Content::new(id);
         let mut pieces = body.chunks(PIECE_BYTES).peekable();
         while let Some(piece) = pieces.next() {
             if pieces.peek().is_none() {
                 let stored = content
                     .commit(
-                        &self.keeper,
+                        &self.message_store,
                         &Arc::new(Encoded::new(&envelope(id).unwrap())),
                         piece.to_vec(),
                         State::default(),
@@ -53,7 +53,7 @@ impl Trial {
                 assert_eq!(stored, body.len() as u64);
                 return Ok(id);
             }
-            content.push(&self.keeper, piece).await;
+            content.push(&self.message_store, piece).await;
         }
         panic!("a body has octets");
     }
@@ -109,12 +109,12 @@ async fn content_that_is_given_up_takes_no_room() {
     let trial = Trial::new(1 << 20);
     // Sixteen megabytes in all: forty times one would not fit.
     for _ in 0..40 {
-        let mut content = Content::new(trial.keeper.next_id());
+        let mut content = Content::new(trial.message_store.next_id());
         for piece in body(1 << 20).chunks(PIECE_BYTES) {
-            content.push(&trial.keeper, piece).await;
+            content.push(&trial.message_store, piece).await;
         }
         assert_eq!(content.failed, None);
-        content.abandon(&trial.keeper);
+        content.abandon(&trial.message_store);
     }
     assert!(trial.spool.messages().is_empty());
 }
@@ -125,14 +125,19 @@ async fn a_busy_disk_is_waited_for() {
         (config.segment_bytes, config.size_max) = (4 << 20, 128 << 20);
         config.staged_bytes_max = 128 << 10;
     });
-    let keeper = Arc::new(Keeper::spool(spool, QueueIds::new(Node::default()), 1));
+    let message_store = Arc::new(MessageStore::spool(spool, QueueIds::new(Node::default()), 1));
     let bringing: Vec<_> = (0..100)
         .map(|_| {
-            let keeper = Arc::clone(&keeper);
+            let message_store = Arc::clone(&message_store);
             tokio::spawn(async move {
-                let id = keeper.next_id();
+                let id = message_store.next_id();
                 Content::new(id)
-                    .commit(&keeper, &Arc::new(Encoded::new(&envelope(id).unwrap())), body(50_000), State::default())
+                    .commit(
+                        &message_store,
+                        &Arc::new(Encoded::new(&envelope(id).unwrap())),
+                        body(50_000),
+                        State::default(),
+                    )
                     .await
             })
         })

@@ -9,7 +9,7 @@
 //! | `new.R` | a file that is being written; R are 32 random hexadecimal digits |
 //! | `mail.R` | a message; the server has not begun with it |
 //! | `mail.R.ID` | the same; the server tried to store it as ID |
-//! | `wait.R` | a message that is taken over from another server and is still there too; see [`adoption`] |
+//! | `wait.R` | a message that is taken over from another server and is still there too; see [`import`] |
 //! | `bad.R` | a file that is no message, put aside; the log says why, and it is removed after seven days |
 //! | `full` | who may hand in no more: a line `all COUNT`, lines `UID COUNT` |
 //! | `socket` | where a command asks what became of its message |
@@ -27,10 +27,10 @@
 //! server read it. No program needs rights of its own. Who wrote a file is what the kernel says of its owner. Whatever a file says
 //! is the word of its owner and no more: `pickup` has a table of what is believed.
 
-pub mod adoption;
+pub mod import;
 
-use adoption::Adopted;
 use aws_lc_rs::digest::{Context, SHA256};
+use import::ImportedMessage;
 use mail::{Address, MailParams, Recipient, RecipientParams, ReversePath};
 use std::fmt;
 use std::fs::{File, OpenOptions, Permissions};
@@ -75,7 +75,7 @@ pub struct Submission {
     /// The user in whose name it is handed in: only the server does that, when it divides a message.
     pub on_behalf_of: Option<u32>,
     /// It waited at another server before: only root and the user of the server may say so.
-    pub adopted: Option<Adopted>,
+    pub adopted: Option<ImportedMessage>,
     /// Of the message.
     pub params: MailParams,
     /// What else was said of it.
@@ -232,7 +232,7 @@ impl Submission {
         };
         let adopted = match flags & ADOPTED {
             0 => None,
-            _ => Some(Adopted::read(|| fields.next())?),
+            _ => Some(ImportedMessage::read(|| fields.next())?),
         };
         let terms = match flags & TERMS {
             0 => Terms::default(),
@@ -511,7 +511,7 @@ mod tests {
                 assert_eq!(read(&one.encode().unwrap()).as_ref(), Ok(&one));
                 for (is_warned, hold) in [(false, None), (true, Some("a virus".to_owned()))] {
                     let source = "/var/spool/mqueue/qfX".to_owned();
-                    let adopted = Adopted { source, arrived: 1_700_000_000, tries: 3, is_warned, hold };
+                    let adopted = ImportedMessage { source, arrived: 1_700_000_000, tries: 3, is_warned, hold };
                     let old = Submission { adopted: Some(adopted), ..one.clone() };
                     assert_eq!(read(&old.encode().unwrap()), Ok(old));
                 }

@@ -16,7 +16,7 @@ pub(super) const HELD_BYTES_MAX: usize = 1 << 20;
 
 /// What becomes of the header section of the message that arrives.
 #[derive(Debug, Default)]
-pub(super) enum Outside {
+pub(super) enum HeaderRewrite {
     /// Nothing, or it is done.
     #[default]
     Done,
@@ -28,30 +28,31 @@ pub(super) enum Outside {
 
 impl Connection {
     /// A message begins.
-    pub(super) fn begin_outside(&mut self) {
+    pub(super) fn begin_header_rewrite(&mut self) {
         let admission = self.routing.as_ref().and_then(|routing| routing.admission());
         let is_wanted = admission.is_some_and(|admission| admission.router.has_headers());
-        self.outside = if is_wanted && !self.plan.is_nothing() { Outside::Held(Vec::new()) } else { Outside::Done };
+        self.header_rewrite =
+            if is_wanted && !self.plan.is_nothing() { HeaderRewrite::Held(Vec::new()) } else { HeaderRewrite::Done };
     }
 
     /// Why the header section cannot be written now.
-    pub(super) fn outside_failure(&mut self) -> Option<Arc<str>> {
-        match std::mem::take(&mut self.outside) {
-            Outside::Failed(why) => Some(why),
-            Outside::Done | Outside::Held(_) => None,
+    pub(super) fn header_rewrite_failure(&mut self) -> Option<Arc<str>> {
+        match std::mem::take(&mut self.header_rewrite) {
+            HeaderRewrite::Failed(why) => Some(why),
+            HeaderRewrite::Done | HeaderRewrite::Held(_) => None,
         }
     }
 
     /// What goes on of the content when `piece` has come; `is_end`: nothing comes behind it.
-    pub(super) async fn pass_outside(&mut self, piece: Vec<u8>, is_end: bool) -> Vec<u8> {
-        let content = match std::mem::take(&mut self.outside) {
-            Outside::Done => return piece,
-            Outside::Failed(why) => {
-                self.outside = Outside::Failed(why);
+    pub(super) async fn rewrite_header(&mut self, piece: Vec<u8>, is_end: bool) -> Vec<u8> {
+        let content = match std::mem::take(&mut self.header_rewrite) {
+            HeaderRewrite::Done => return piece,
+            HeaderRewrite::Failed(why) => {
+                self.header_rewrite = HeaderRewrite::Failed(why);
                 return Vec::new();
             }
-            Outside::Held(held) if held.is_empty() => piece,
-            Outside::Held(mut held) => {
+            HeaderRewrite::Held(held) if held.is_empty() => piece,
+            HeaderRewrite::Held(mut held) => {
                 held.extend_from_slice(&piece);
                 held
             }
@@ -60,26 +61,26 @@ impl Connection {
             Some(end) => end,
             None if is_end => content.len(),
             None if content.len() < HELD_BYTES_MAX => {
-                self.outside = Outside::Held(content);
+                self.header_rewrite = HeaderRewrite::Held(content);
                 return Vec::new();
             }
             None => last_field(&content),
         };
-        match self.known_outside(content.get(..end).unwrap_or_default()).await {
+        match self.rewritten_section(content.get(..end).unwrap_or_default()).await {
             Ok(None) => content,
             Ok(Some(mut section)) => {
                 section.extend_from_slice(content.get(end..).unwrap_or_default());
                 section
             }
             Err(why) => {
-                self.outside = Outside::Failed(why);
+                self.header_rewrite = HeaderRewrite::Failed(why);
                 Vec::new()
             }
         }
     }
 
     /// The header section as it is known outside, if it is mail of ours and changes.
-    async fn known_outside(&self, section: &[u8]) -> Result<Option<Vec<u8>>, Arc<str>> {
+    async fn rewritten_section(&self, section: &[u8]) -> Result<Option<Vec<u8>>, Arc<str>> {
         let Some(routing) = self.routing.clone() else { return Ok(None) };
         let Some(admission) = routing.admission() else { return Ok(None) };
         let subject = self.subject();

@@ -7,7 +7,7 @@
 //! reason, when the message stays in the directory, or when this user has as many commands waiting as one may have. Anybody may
 //! connect, and hears only of files of his own.
 
-use super::courier::Refused;
+use super::session::Refused;
 use crate::control::Peer;
 use crate::outcome::Outcome;
 use crate::submit::Submission;
@@ -30,7 +30,7 @@ const LISTED_MAX: usize = 1_000;
 
 /// One that waits.
 #[derive(Debug)]
-pub(super) struct Asker {
+pub(super) struct SubmitWaiter {
     stream: BufReader<UnixStream>,
     peer: Peer,
     waits_for_delivery: bool,
@@ -38,7 +38,7 @@ pub(super) struct Asker {
     _place: UserPlace,
 }
 
-impl Asker {
+impl SubmitWaiter {
     /// Reads the request: who asks, and for which file.
     pub(super) async fn read(stream: UnixStream, peer: Peer, place: UserPlace) -> Option<(Self, String)> {
         let mut stream = BufReader::new(stream);

@@ -10,7 +10,7 @@
 //! | rules for the sender or client, the smarttable entry of the sender | part of the key ([`SenderClass`]), and no more of them |
 //! | answers: texts of lists, directories, users, `.forward` files | asked again, see below |
 //!
-//! Up to [`CHECKED_MAX`](kept::CHECKED_MAX) answers, texts of lists first, are asked again for every RCPT: a changed list counts for the next one. What
+//! Up to [`CHECKED_MAX`](cache::CHECKED_MAX) answers, texts of lists first, are asked again for every RCPT: a changed list counts for the next one. What
 //! is beyond (a list of ten thousand users has as many `.forward` files) is asked again every `maps.interval`. The first RCPT after
 //! that time is still answered by what is kept, while one task asks; after twice that time a RCPT waits for the answers. So a change of
 //! those counts after twice the interval at the latest.
@@ -36,9 +36,9 @@
 //!
 //! Threads stand back behind those of the runtime where processors are short; they hold no lock while they work.
 
-mod kept;
+mod cache;
 
-use self::kept::{Kept, State};
+use self::cache::{Kept, State};
 use super::members::Members;
 use super::plan::{Kind, Plan};
 use super::{Routing, WORK_AT_ONCE};

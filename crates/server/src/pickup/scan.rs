@@ -119,7 +119,7 @@ pub(super) struct Waste {
 
 /// What is known from one look to the next.
 #[derive(Debug, Default)]
-pub(super) struct Looker {
+pub(super) struct DirectoryScanner {
     /// Who has written the messages that were found.
     owners: HashMap<String, u32>,
     /// Who had more than `submit.user_files_max`.
@@ -146,7 +146,7 @@ struct Count {
     waste: Waste,
 }
 
-impl Looker {
+impl DirectoryScanner {
     /// Looks. `None`: nothing has changed. Blocks.
     ///
     /// # Errors
@@ -324,17 +324,17 @@ mod tests {
             std::fs::write(path.join(name(number)), "").unwrap();
         }
         std::fs::write(path.join("bad.x"), "").unwrap();
-        let mut looker = Looker::default();
-        let found = looker.look(&directory, limits).unwrap().unwrap();
+        let mut scanner = DirectoryScanner::default();
+        let found = scanner.look(&directory, limits).unwrap().unwrap();
         assert_eq!((found.messages.len(), found.files, found.full), (3, 3, Some(String::new())));
         assert_eq!(found.fresh.len(), 3, "somebody may be about to ask for them");
-        assert!(looker.look(&directory, limits).unwrap().is_some(), "it changed a moment ago");
+        assert!(scanner.look(&directory, limits).unwrap().is_some(), "it changed a moment ago");
         settle(&path);
-        assert!(looker.look(&directory, limits).unwrap().unwrap().fresh.is_empty());
-        assert_eq!(looker.look(&directory, limits).unwrap(), None);
-        assert!(looker.look(&directory, Limits { all: 2, user: 0 }).unwrap().is_some(), "other limits");
+        assert!(scanner.look(&directory, limits).unwrap().unwrap().fresh.is_empty());
+        assert_eq!(scanner.look(&directory, limits).unwrap(), None);
+        assert!(scanner.look(&directory, Limits { all: 2, user: 0 }).unwrap().is_some(), "other limits");
         std::fs::write(path.join(name(3)), "").unwrap();
-        assert_eq!(looker.look(&directory, limits).unwrap().unwrap().messages.len(), 4);
+        assert_eq!(scanner.look(&directory, limits).unwrap().unwrap().messages.len(), 4);
     }
 
     #[test]
@@ -343,21 +343,21 @@ mod tests {
         let path = place.path().join("pickup");
         let directory = Directory::open(&path, None).unwrap();
         let limits = Limits { all: 4, user: 0 };
-        let mut looker = Looker::default();
+        let mut scanner = DirectoryScanner::default();
         (0..3).for_each(|number| std::fs::write(path.join(name(number)), "").unwrap());
         std::fs::write(path.join(FULL), "all 9\n").unwrap();
-        looker.look(&directory, limits).unwrap();
+        scanner.look(&directory, limits).unwrap();
         assert!(!path.join(FULL).exists(), "what an earlier server or somebody else said");
         // One that is being written takes room too.
         std::fs::write(path.join(format!("new.{:032x}", 1)), "").unwrap();
-        let found = looker.look(&directory, limits).unwrap().unwrap();
+        let found = scanner.look(&directory, limits).unwrap().unwrap();
         assert_eq!(
             (found.full.as_deref(), std::fs::read_to_string(path.join(FULL)).unwrap().as_str()),
             (Some("all 4\n"), "all 4\n")
         );
-        assert_eq!(looker.look(&directory, limits).unwrap().unwrap().full, None, "nothing new");
+        assert_eq!(scanner.look(&directory, limits).unwrap().unwrap().full, None, "nothing new");
         std::fs::remove_file(path.join(name(0))).unwrap();
-        assert_eq!(looker.look(&directory, limits).unwrap().unwrap().full, Some(String::new()));
+        assert_eq!(scanner.look(&directory, limits).unwrap().unwrap().full, Some(String::new()));
         assert!(!path.join(FULL).exists());
     }
 
@@ -373,13 +373,14 @@ mod tests {
             std::fs::write(path.join(name(number)), "").unwrap();
             std::os::unix::fs::chown(path.join(name(number)), Some(uid), None).unwrap();
         }
-        let mut looker = Looker::default();
-        let full =
-            |looker: &mut Looker, user| looker.look(&directory, Limits { all: 100, user }).unwrap().unwrap().full;
-        assert_eq!(full(&mut looker, 3), Some(String::new()), "root may");
-        assert_eq!(full(&mut looker, 2), Some("1000 2\n".to_owned()));
-        assert_eq!(full(&mut looker, 1), Some("1000 2\n1001 1\n".to_owned()));
-        assert_eq!((looker.owners.len(), full(&mut looker, 0)), (6, Some(String::new())));
+        let mut scanner = DirectoryScanner::default();
+        let full = |scanner: &mut DirectoryScanner, user| {
+            scanner.look(&directory, Limits { all: 100, user }).unwrap().unwrap().full
+        };
+        assert_eq!(full(&mut scanner, 3), Some(String::new()), "root may");
+        assert_eq!(full(&mut scanner, 2), Some("1000 2\n".to_owned()));
+        assert_eq!(full(&mut scanner, 1), Some("1000 2\n1001 1\n".to_owned()));
+        assert_eq!((scanner.owners.len(), full(&mut scanner, 0)), (6, Some(String::new())));
     }
 
     #[test]
@@ -396,14 +397,14 @@ mod tests {
             let uid = if number < flood { 1_000 } else { 1_001 };
             std::os::unix::fs::chown(path.join(name(number)), Some(uid), None).unwrap();
         }
-        let mut looker = Looker::default();
+        let mut scanner = DirectoryScanner::default();
         let limits = Limits { all: 20, user: 10 };
-        let found = looker.look(&directory, limits).unwrap().unwrap();
+        let found = scanner.look(&directory, limits).unwrap().unwrap();
         let of = |uid| found.messages.iter().filter(|message| message.uid == uid).count();
         assert_eq!((of(1_000), of(1_001), found.files, found.has_more), (KNOWN_MIN, 1, one, true));
         assert_eq!(found.full.as_deref(), Some(format!("1000 {flood}\n").as_str()), "not all: others have room");
-        assert_eq!(looker.owners.len(), KNOWN_MIN + 1, "no more names are kept");
-        let found = looker.look(&directory, Limits { all: 11, user: 10 }).unwrap().unwrap();
+        assert_eq!(scanner.owners.len(), KNOWN_MIN + 1, "no more names are kept");
+        let found = scanner.look(&directory, Limits { all: 11, user: 10 }).unwrap().unwrap();
         assert_eq!(found.full.as_deref(), Some(format!("all 11\n1000 {flood}\n").as_str()));
     }
 
@@ -435,8 +436,8 @@ mod tests {
         let now = Duration::from_micros(clock::unix_us());
         let (day, limits) = (Duration::from_secs(24 * 3_600), Limits { all: 100, user: 50 });
         let left = |after: Duration, limits| {
-            let mut looker = Looker::default();
-            let found = looker.look_at(&directory, limits, now + after).unwrap().unwrap();
+            let mut scanner = DirectoryScanner::default();
+            let found = scanner.look_at(&directory, limits, now + after).unwrap().unwrap();
             let mut names: Vec<_> =
                 directory.names().unwrap().map(|name| name.unwrap().into_string().unwrap()).collect();
             names.sort();
@@ -455,7 +456,7 @@ mod tests {
 
     #[test]
     fn waste_of_who_has_too_much_goes_soon() {
-        let looker = Looker { excessive: HashSet::from([1_000]), ..Looker::default() };
+        let scanner = DirectoryScanner { excessive: HashSet::from([1_000]), ..DirectoryScanner::default() };
         for (name, uid, time) in [
             (&b"new.x"[..], 1_000, Some(EXCESS_MAX)),
             (b"bad.x", 1_000, Some(EXCESS_MAX)),
@@ -467,7 +468,7 @@ mod tests {
             (b"wait.x", 0, None),
             (b"lost+found", 0, None),
         ] {
-            assert_eq!(looker.time_of(name, uid), time, "{} {uid}", name.escape_ascii());
+            assert_eq!(scanner.time_of(name, uid), time, "{} {uid}", name.escape_ascii());
         }
     }
 

@@ -12,14 +12,14 @@ pub(crate) type Owner = (u32, u32);
 
 /// Who has which numbers.
 #[derive(Debug, Default)]
-pub(crate) struct People {
+pub(crate) struct AccountIndex {
     host: String,
     accounts: HashMap<Box<str>, Owner>,
     /// Who runs programs of aliases, where the configuration names somebody that there is.
     default: Option<Owner>,
 }
 
-impl People {
+impl AccountIndex {
     pub(super) fn new(config: &Config, accounts: &Accounts) -> Self {
         let local = &config.local;
         let default_user = Local::default_user_of(&local.default_user, |name| accounts.login(name).is_some());
@@ -54,7 +54,7 @@ mod tests {
         let accounts = Accounts::from_text("joe:x:1000:100::/:\nmailnull:x:47:47::/:\n", "daemon:x:2:\n");
         let mut config = Config { hostname: "mx.Example".into(), ..Config::default() };
         config.local.default_user = "mailnull:daemon".into();
-        let people = People::new(&config, &accounts);
+        let people = AccountIndex::new(&config, &accounts);
         let of = |text: &str, is_local| people.account_of(&text.parse().unwrap(), is_local);
         assert_eq!(
             (of("joe@mx.example", false), of("Joe@mx.example", false)),

@@ -8,7 +8,7 @@ use schedule::Class;
 
 /// What the header of a message says of its sort.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sort {
+pub(crate) struct HeaderHints {
     /// What its `Precedence:` counts for; below 0 for lists, bulk and junk.
     pub(crate) precedence: i32,
     /// It has a `List-Id:`.
@@ -19,7 +19,7 @@ pub(crate) struct Sort {
 /// `delivery.bulk_precedence`: whether the header is looked at.
 // RFC 6710 §5, §9.2: the three levels of MIXER, -4, 0 and 4; what lies between counts as the next higher, what is above as the highest
 #[must_use]
-pub(crate) fn class_of(params: &MailParams, sort: Sort, bulk_precedence: bool) -> Class {
+pub(crate) fn class_of(params: &MailParams, sort: HeaderHints, bulk_precedence: bool) -> Class {
     match params.mt_priority.map(mail::MtPriority::get) {
         Some(1..) => Class::Urgent,
         Some(..=-4) => Class::Bulk,
@@ -36,10 +36,10 @@ mod tests {
     // RFC 6710 §5 (test)
     #[test]
     fn priority_counts_more_than_the_header() {
-        let plain = Sort::default();
-        let listed = Sort { has_list_id: true, ..plain };
-        let bulk = Sort { precedence: -60, ..plain };
-        let special = Sort { precedence: 100, ..plain };
+        let plain = HeaderHints::default();
+        let listed = HeaderHints { has_list_id: true, ..plain };
+        let bulk = HeaderHints { precedence: -60, ..plain };
+        let special = HeaderHints { precedence: 100, ..plain };
         for (params, sort, wanted) in [
             ("", plain, Class::Normal),
             ("", listed, Class::Bulk),

@@ -14,43 +14,43 @@
 //! |---|---|---|---|
 //! | files that count, and messages that are known | `submit.user_files_max` | `submit.files_max` | they wait in the directory; the command refuses (75) |
 //! | messages that are being stored | [`USER_AT_ONCE`] | [`AT_ONCE`] | they wait; users take turns (`turns`) |
-//! | commands that wait for an answer | `submit.user_commands_max` | [`calls::COMMANDS_MAX`] | they hear no more, and the message is taken |
+//! | commands that wait for an answer | `submit.user_commands_max` | [`command_socket::COMMANDS_MAX`] | they hear no more, and the message is taken |
 //! | memory for lists of recipients | that of all | [`file::HEADS_KIB`] | they wait for each other |
 //! | lines in the log of one reason | 10 a minute | | counted |
 
-mod adopt;
-mod asker;
-mod calls;
-mod complaints;
-mod courier;
+mod command_socket;
 mod directory;
 mod file;
-mod look;
+mod import;
 mod report;
-mod turns;
+mod scan;
+mod session;
 mod user;
+mod user_turns;
+mod waiter;
+mod warnings;
 
 pub(crate) use directory::Directory;
 
+use crate::context::{Context, Open};
 use crate::env::{blocking, clock};
-use crate::service::{Open, Service};
 use crate::submit::FULL;
 use crate::user_share::{UserPlace, UserShares};
-use adopt::Adoption;
-use asker::Asker;
-use complaints::{Complaints, Said, Unsaid};
-use courier::{Carried, Courier, Refused};
 use file::{Handed, Opened, Trouble};
-use look::{Found, Looker, Message, Waste};
+use import::Import;
 use mail::{EnhancedCode, Outcome, QueueId, Reply, ReplyCode};
 use observe::{Event, Limit, Relay, Severity};
+use scan::{DirectoryScanner, Found, Message, Waste};
+use session::{PickupResult, PickupSession, Refused};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
-use turns::Turns;
+use user_turns::Turns;
+use waiter::SubmitWaiter;
+use warnings::{Complaints, Said, Unsaid};
 
 /// Messages that are stored at the same time: they share the flushes of the spool.
 const AT_ONCE: usize = 64;
@@ -100,7 +100,7 @@ impl Name {
 /// What became of a file.
 enum Ended {
     /// It is gone. Somebody may want to hear more.
-    Gone(Option<(Asker, crate::outcome::Watch)>),
+    Gone(Option<(SubmitWaiter, crate::outcome::Watch)>),
     /// It stays, and is tried again under this name; why. Of these recipients the sender was told: they are done.
     Later(Name, String, Vec<usize>),
     /// It is no message, and has another name now, if it could get one.
@@ -149,15 +149,15 @@ impl Known {
 }
 
 /// A message with the command that waits for it, if one does.
-type Ready = (Name, Option<Asker>);
+type Ready = (Name, Option<SubmitWaiter>);
 
 /// Everything under way.
 struct Pickup {
-    service: Arc<Service>,
+    service: Arc<Context>,
     directory: Arc<Directory>,
     /// There while nobody looks.
-    looker: Option<Looker>,
-    looking: JoinSet<(Looker, std::io::Result<Option<Found>>)>,
+    scanner: Option<DirectoryScanner>,
+    looking: JoinSet<(DirectoryScanner, std::io::Result<Option<Found>>)>,
     complaints: Complaints,
     /// What was said last of the directory as a whole.
     said: Option<Said>,
@@ -178,7 +178,7 @@ struct Pickup {
 }
 
 /// Takes messages until the server stops; those that are being stored then are finished.
-pub(crate) async fn run(service: Arc<Service>, directory: Directory) {
+pub(crate) async fn run(service: Arc<Context>, directory: Directory) {
     let directory = Arc::new(directory);
     let listener = directory.listener().map_err(|error| {
         let path = directory.path().display();
@@ -186,10 +186,10 @@ pub(crate) async fn run(service: Arc<Service>, directory: Directory) {
             format!("{path}: no socket: {error}; commands do not hear who is refused, the sender is told by mail");
         service.tell(&Event::ConfigWarning { text: &text });
     });
-    let (calls, mut called) = mpsc::channel(calls::COMMANDS_MAX);
+    let (calls, mut called) = mpsc::channel(command_socket::COMMANDS_MAX);
     let hear = async {
         match listener {
-            Ok(listener) => calls::hear(Arc::clone(&service), listener, calls).await,
+            Ok(listener) => command_socket::hear(Arc::clone(&service), listener, calls).await,
             Err(()) => service.stop.begun().await,
         }
     };
@@ -198,11 +198,11 @@ pub(crate) async fn run(service: Arc<Service>, directory: Directory) {
 }
 
 impl Pickup {
-    fn new(service: Arc<Service>, directory: Arc<Directory>) -> Self {
+    fn new(service: Arc<Context>, directory: Arc<Directory>) -> Self {
         Self {
             service,
             directory,
-            looker: Some(Looker::default()),
+            scanner: Some(DirectoryScanner::default()),
             looking: JoinSet::new(),
             complaints: Complaints::default(),
             said: None,
@@ -219,26 +219,26 @@ impl Pickup {
         }
     }
 
-    async fn take(&mut self, called: &mut mpsc::Receiver<(Name, Asker)>) {
+    async fn take(&mut self, called: &mut mpsc::Receiver<(Name, SubmitWaiter)>) {
         let service = Arc::clone(&self.service);
         let (mut look_at, mut began) = (clock::now(), clock::now());
         while !service.stop.has_begun() {
-            if clock::now() >= look_at && self.looker.is_some() {
+            if clock::now() >= look_at && self.scanner.is_some() {
                 began = clock::now();
                 self.look();
                 self.tell_unsaid(began);
             }
             self.begin();
-            let next = self.waiting.first().map_or_else(|| clock::now() + look::INTERVAL, |(at, _)| *at);
-            let next = if self.looker.is_some() { next.min(look_at) } else { next };
+            let next = self.waiting.first().map_or_else(|| clock::now() + scan::INTERVAL, |(at, _)| *at);
+            let next = if self.scanner.is_some() { next.min(look_at) } else { next };
             tokio::select! {
                 () = service.stop.begun() => break,
-                Some((name, asker)) = called.recv() => self.call(name, asker),
+                Some((name, waiter)) = called.recv() => self.call(name, waiter),
                 Some(ended) = self.running.join_next() => self.end(ended),
                 Some(looked) = self.looking.join_next() => {
                     let has_more = self.looked(looked);
                     let now = clock::now();
-                    look_at = now + look::pause(now.saturating_duration_since(began), has_more);
+                    look_at = now + scan::pause(now.saturating_duration_since(began), has_more);
                 }
                 Some(_) = self.listening.join_next() => {}
                 () = tokio::time::sleep_until(next.into()) => {}
@@ -249,15 +249,15 @@ impl Pickup {
     }
 
     /// A command waits for its message.
-    fn call(&mut self, name: Name, asker: Asker) {
-        let uid = asker.uid();
+    fn call(&mut self, name: Name, waiter: SubmitWaiter) {
+        let uid = waiter.uid();
         if !self.known.contains_key(&name.base) {
             self.know(&name.base, uid);
             // Somebody waits: not behind what nobody waits for.
-            self.ready.push_first(uid, (name, Some(asker)));
+            self.ready.push_first(uid, (name, Some(waiter)));
         } else if let Some((name, _)) = self.wait_no_more(&name.base) {
             // It was seen before its command asked.
-            self.ready.push_first(uid, (name, Some(asker)));
+            self.ready.push_first(uid, (name, Some(waiter)));
         }
     }
 
@@ -281,26 +281,29 @@ impl Pickup {
 
     /// Begins to look for files that nobody has spoken of.
     fn look(&mut self) {
-        let Some(mut looker) = self.looker.take() else { return };
+        let Some(mut scanner) = self.scanner.take() else { return };
         let directory = Arc::clone(&self.directory);
         let limits = self.limits();
         self.looking.spawn(async move {
             let looked = blocking::run(move || {
-                let found = looker.look(&directory, limits);
-                (looker, found)
+                let found = scanner.look(&directory, limits);
+                (scanner, found)
             });
-            looked.await.unwrap_or_else(|error| (Looker::default(), Err(std::io::Error::other(error))))
+            looked.await.unwrap_or_else(|error| (DirectoryScanner::default(), Err(std::io::Error::other(error))))
         });
     }
 
-    fn limits(&self) -> look::Limits {
-        look::Limits::new(&self.service.live.load().config.submit)
+    fn limits(&self) -> scan::Limits {
+        scan::Limits::new(&self.service.live.load().config.submit)
     }
 
     /// What came of looking. Whether there is more than is known.
-    fn looked(&mut self, looked: Result<(Looker, std::io::Result<Option<Found>>), tokio::task::JoinError>) -> bool {
-        let (looker, found) = looked.unwrap_or_else(|_| (Looker::default(), Ok(None)));
-        self.looker = Some(looker);
+    fn looked(
+        &mut self,
+        looked: Result<(DirectoryScanner, std::io::Result<Option<Found>>), tokio::task::JoinError>,
+    ) -> bool {
+        let (scanner, found) = looked.unwrap_or_else(|_| (DirectoryScanner::default(), Ok(None)));
+        self.scanner = Some(scanner);
         match found {
             Ok(Some(found)) => {
                 let has_more = found.has_more;
@@ -339,14 +342,14 @@ impl Pickup {
             }
             self.know(&name.base, uid);
             match found.fresh.contains(&name.base) {
-                true => self.wait(uid, name, clock::now() + look::FRESH),
+                true => self.wait(uid, name, clock::now() + scan::FRESH),
                 false => self.ready.push(uid, (name, None)),
             }
         }
     }
 
     fn tell_waste(&mut self, Waste { removed, stays }: Waste) {
-        let days = look::BAD_MAX.as_secs() / (24 * 3_600);
+        let days = scan::BAD_MAX.as_secs() / (24 * 3_600);
         if removed > 0 {
             self.warn(&format!(
                 "{removed} files that were no messages are removed: unfinished ones after a day, others after {days}, sooner of users \
@@ -428,9 +431,9 @@ impl Pickup {
         while self.waiting.first().is_some_and(|(at, _)| *at <= now) && self.wait_over() {}
         let shares = Arc::clone(&self.shares);
         let place = |uid| shares.take(uid, AT_ONCE, USER_AT_ONCE).ok();
-        while let Some((place, _, (name, asker))) = self.ready.next(place) {
+        while let Some((place, _, (name, waiter))) = self.ready.next(place) {
             let known = self.known.get(&name.base);
-            let file = CarriedFile {
+            let file = FileTask {
                 service: Arc::clone(&self.service),
                 directory: Arc::clone(&self.directory),
                 heads: Arc::clone(&self.heads),
@@ -442,7 +445,7 @@ impl Pickup {
             };
             self.running.spawn(async move {
                 let base = file.name.base.clone();
-                (base, file.carry(asker).await)
+                (base, file.carry(waiter).await)
             });
         }
     }
@@ -455,8 +458,8 @@ impl Pickup {
                 if self.forget(&base).is_some_and(|known| known.tries > 0) {
                     self.hurry();
                 }
-                if let Some((asker, watch)) = told {
-                    self.listening.spawn(courier::tell_outcomes(Arc::clone(&self.service), asker, watch));
+                if let Some((waiter, watch)) = told {
+                    self.listening.spawn(session::tell_outcomes(Arc::clone(&self.service), waiter, watch));
                 }
             }
             Ended::Later(name, why, told) => {
@@ -483,7 +486,7 @@ impl Pickup {
     fn bad(&mut self, base: &str, why: &str, aside: Option<String>) {
         let uid = self.known.get(base).map_or(0, |known| known.uid);
         let is_due = self.complaints.is_due(uid, "they are no messages, and put aside", &mut None, clock::now());
-        let days = look::BAD_MAX.as_secs() / (24 * 3_600);
+        let days = scan::BAD_MAX.as_secs() / (24 * 3_600);
         match aside {
             Some(aside) => {
                 self.forget(base);
@@ -507,7 +510,7 @@ impl Pickup {
     }
 }
 
-fn warn(service: &Service, directory: &Directory, what: &str) {
+fn warn(service: &Context, directory: &Directory, what: &str) {
     let text = format!("{}: {what}", directory.path().display());
     service.tell(&Event::Spool { severity: Severity::Warning, text: &text });
 }
@@ -523,8 +526,8 @@ where
 }
 
 /// A file whose turn it is.
-struct CarriedFile {
-    service: Arc<Service>,
+struct FileTask {
+    service: Arc<Context>,
     directory: Arc<Directory>,
     heads: Arc<Semaphore>,
     name: Name,
@@ -537,9 +540,9 @@ struct CarriedFile {
     _place: UserPlace,
 }
 
-impl CarriedFile {
+impl FileTask {
     /// Brings it as far as it goes.
-    async fn carry(self, asker: Option<Asker>) -> Ended {
+    async fn carry(self, waiter: Option<SubmitWaiter>) -> Ended {
         let Self { service, directory, name, .. } = &self;
         // Counted as a session until its file is gone: the end of the server waits for it.
         let _open = Open::new(service);
@@ -564,21 +567,23 @@ impl CarriedFile {
         };
         let places = handed.leave_out(&self.told);
         let handed = Arc::new(handed);
-        let asker = asker.filter(|asker| asker.may_hear_of(handed.uid));
+        let waiter = waiter.filter(|waiter| waiter.may_hear_of(handed.uid));
         let user = user::find(service, handed.uid, &handed.submission.sender).await;
         let (there, whole) = (Arc::clone(service), Arc::clone(&handed));
         let carried = match handed.submission.adopted.clone() {
             Some(adopted) => {
-                Box::pin(Adoption { service: there, handed: whole, adopted, id, user: user.name }.run()).await
+                Box::pin(Import { service: there, handed: whole, adopted, id, user: user.name }.run()).await
             }
             None => {
                 let is_again = self.is_again;
-                Courier { service: there, handed: whole, id, user, is_again, asker, told: Vec::new() }.run().await
+                PickupSession { service: there, handed: whole, id, user, is_again, waiter, told: Vec::new() }
+                    .run()
+                    .await
             }
         };
         let (why, mut told) = match carried {
-            Carried::Done(told) => return remove(service, directory, &tried, told).await,
-            Carried::Divide(apart) => {
+            PickupResult::Done(told) => return remove(service, directory, &tried, told).await,
+            PickupResult::Divide(apart) => {
                 let (there, whole) = (Arc::clone(directory), Arc::clone(&handed));
                 match blocking::run(move || whole.divide(there.path(), &apart)).await {
                     Ok(Ok(())) => return remove(service, directory, &tried, None).await,
@@ -586,7 +591,7 @@ impl CarriedFile {
                     Err(_) => return Ended::Stuck,
                 }
             }
-            Carried::Later(why, told) => (why, told),
+            PickupResult::Later(why, told) => (why, told),
         };
         if self.age(&handed) > service.live.load().config.delivery.give_up_after {
             let reply = expired(&why);
@@ -625,8 +630,8 @@ impl CarriedFile {
             let handed = opened.read()?;
             // An id that was used for an attempt is not used again: the spool may have declared it done.
             let id = match &handed.submission.adopted {
-                Some(adopted) => service.keeper.past_id(adopted.arrived.saturating_mul(1_000_000)),
-                None => service.keeper.next_id(),
+                Some(adopted) => service.message_store.past_id(adopted.arrived.saturating_mul(1_000_000)),
+                None => service.message_store.next_id(),
             };
             let tried = Name { base: name.base.clone(), id: Some(id) };
             directory.rename(&name.text(), &tried.text())?;
@@ -662,10 +667,10 @@ fn expired(why: &str) -> Reply {
 }
 
 async fn remove(
-    service: &Service,
+    service: &Context,
     directory: &Arc<Directory>,
     name: &Name,
-    told: Option<(Asker, crate::outcome::Watch)>,
+    told: Option<(SubmitWaiter, crate::outcome::Watch)>,
 ) -> Ended {
     let (there, text) = (Arc::clone(directory), name.text());
     match blocking::run(move || there.remove(&text)).await {

@@ -1,6 +1,6 @@
 //! The stop *commit* for messages whose delivery begins before they are durable: `race` and `interactive`.
 //!
-//! A [`Early`] message is in memory, in line for its next hops, and not in the spool. Its sender has no answer yet, and gets
+//! A [`UncommittedMessage`] message is in memory, in line for its next hops, and not in the spool. Its sender has no answer yet, and gets
 //! one when either every recipient was taken by a next hop, or the message is durable: nothing is ever promised from memory.
 //!
 //! | Mode | It is written | 250 is said |
@@ -16,9 +16,9 @@
 //! NOTIFY=SUCCESS, HOLDFOR or BY. All others are durable first.
 
 use crate::config::Acknowledge;
+use crate::context::Context;
 use crate::deliver::{Outgoing, Unfit};
 use crate::dispatch::Dispatch;
-use crate::service::Service;
 use bytes::Bytes;
 use mail::report::{Kind, wants};
 use mail::{Envelope, QueueId};
@@ -37,7 +37,7 @@ pub(crate) const EARLY_BYTES_MAX: usize = 64 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// In memory only, as far as is known.
-    Early,
+    InMemory,
     /// In the spool.
     Stored,
     /// Its sender was told that it is not taken, or is gone.
@@ -54,7 +54,7 @@ struct Progress {
 
 /// A message that may be delivered before it is durable.
 #[derive(Debug)]
-pub(crate) struct Early {
+pub(crate) struct UncommittedMessage {
     /// The envelope without recipients.
     head: Envelope,
     recipients: Vec<mail::Recipient>,
@@ -67,7 +67,7 @@ pub(crate) struct Early {
     stage: watch::Sender<Stage>,
 }
 
-impl Early {
+impl UncommittedMessage {
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -118,7 +118,7 @@ impl Early {
     pub(crate) async fn store(&self) -> bool {
         self.want();
         let mut stage = self.stage.subscribe();
-        let reached = stage.wait_for(|stage| *stage != Stage::Early).await;
+        let reached = stage.wait_for(|stage| *stage != Stage::InMemory).await;
         reached.is_ok_and(|stage| *stage == Stage::Stored)
     }
 
@@ -148,19 +148,19 @@ impl Early {
 
 /// All messages that are early now.
 #[derive(Debug, Default)]
-pub(crate) struct Earlies {
-    messages: Mutex<HashMap<QueueId, Arc<Early>>>,
+pub(crate) struct UncommittedMessages {
+    messages: Mutex<HashMap<QueueId, Arc<UncommittedMessage>>>,
     /// Octets of content.
     bytes: AtomicUsize,
 }
 
-impl Earlies {
-    fn messages(&self) -> MutexGuard<'_, HashMap<QueueId, Arc<Early>>> {
+impl UncommittedMessages {
+    fn messages(&self) -> MutexGuard<'_, HashMap<QueueId, Arc<UncommittedMessage>>> {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The message, if it is early.
-    pub(crate) fn get(&self, id: QueueId) -> Option<Arc<Early>> {
+    pub(crate) fn get(&self, id: QueueId) -> Option<Arc<UncommittedMessage>> {
         // Nobody uses these modes: nobody waits for the lock.
         if self.bytes.load(Ordering::Acquire) == 0 {
             return None;
@@ -169,27 +169,27 @@ impl Earlies {
     }
 
     /// Takes a message in; `None` if there is no room for its content.
-    fn begin(&self, envelope: &Envelope, content: &Bytes, first: State) -> Option<Arc<Early>> {
+    fn begin(&self, envelope: &Envelope, content: &Bytes, first: State) -> Option<Arc<UncommittedMessage>> {
         let bytes = content.len().max(1);
         if self.bytes.fetch_add(bytes, Ordering::AcqRel) + bytes > EARLY_BYTES_MAX {
             self.bytes.fetch_sub(bytes, Ordering::AcqRel);
             return None;
         }
-        let early = Arc::new(Early {
+        let early = Arc::new(UncommittedMessage {
             head: Envelope { recipients: Vec::new(), ..envelope.clone() },
             recipients: envelope.recipients.clone(),
             content: content.clone(),
             first,
             progress: Mutex::default(),
             bell: Bell::new(),
-            stage: watch::Sender::new(Stage::Early),
+            stage: watch::Sender::new(Stage::InMemory),
         });
         self.messages().insert(envelope.id, Arc::clone(&early));
         Some(early)
     }
 
     /// The message is in the spool, or never will be; outcomes go to the spool from now on.
-    fn end(&self, early: &Early, stored: Option<&Spool>) {
+    fn end(&self, early: &UncommittedMessage, stored: Option<&Spool>) {
         let progress = early.progress();
         if let Some(spool) = stored {
             let taken: Vec<Change> = progress.taken.values().cloned().collect();
@@ -209,7 +209,7 @@ impl Earlies {
 /// Ends an early message that nobody stores.
 struct Guard {
     dispatch: Arc<Dispatch>,
-    early: Arc<Early>,
+    early: Arc<UncommittedMessage>,
     is_ended: bool,
 }
 
@@ -252,7 +252,7 @@ pub(crate) fn may_be_early(envelope: &Envelope) -> bool {
 /// As [`spool::Store::append`]; some of its recipients may have got it, and the sender will send it again.
 /// # Cancel safety
 /// Once it is being written it is in the spool whatever happens here; before, nothing of it stays.
-pub(crate) async fn commit(service: &Arc<Service>, how: Acknowledge, message: Message) -> Result<u64, Error> {
+pub(crate) async fn commit(service: &Arc<Context>, how: Acknowledge, message: Message) -> Result<u64, Error> {
     let Message { envelope, encoded, content, class } = message;
     let (bytes, first) = (content.len() as u64, super::first_state(&envelope, class));
     let (Some(dispatch), Some(spool)) = (service.dispatch.clone(), service.spool().cloned()) else { return Ok(bytes) };

@@ -1,6 +1,6 @@
 //! The stop *commit*: a whole transaction goes into the spool, and `250` is said when it is durable.
 //!
-//! A [`Keeper`] is where messages go: the spool, or nowhere (`mailrace sink`). A [`Content`] is one message on its way
+//! A [`MessageStore`] is where messages go: the spool, or nowhere (`mailrace sink`). A [`Content`] is one message on its way
 //! there. Small content is kept in memory until the end; larger content goes to the spool in chunks while it arrives,
 //! and no connection holds more than [`RAM_BYTES_MAX`] of it: the piece that the session hands over, the chunk that is
 //! filled, and the chunk that is written. A chunk is begun only when the one before is on the disk.
@@ -10,10 +10,10 @@
 //! (RFC 5321 §6.1).
 
 mod class;
-mod own;
+mod report;
 
-pub(crate) use class::{Sort, class_of};
-pub(crate) use own::submit;
+pub(crate) use class::{HeaderHints, class_of};
+pub(crate) use report::submit_report;
 
 use crate::env::{blocking, clock};
 use crate::routing::expansions::MEMBERS_AT_ONCE;
@@ -47,7 +47,7 @@ const _: () = assert!(RAM_BYTES_MAX <= 256 << 10, "docs and the issue of limits 
 
 /// Where accepted messages go.
 #[derive(Debug)]
-pub enum Keeper {
+pub enum MessageStore {
     /// The durable store.
     Spool {
         /// It.
@@ -58,7 +58,7 @@ pub enum Keeper {
         past: Mutex<PastIds>,
     },
     /// Nowhere: messages are counted and forgotten. What `mailrace sink` is made of.
-    Nothing {
+    Discard {
         /// Names, all the same.
         ids: Mutex<QueueIds>,
         /// Messages.
@@ -68,7 +68,7 @@ pub enum Keeper {
     },
 }
 
-impl Keeper {
+impl MessageStore {
     /// Keeps messages in `spool`, which was opened as its `epoch`th time.
     #[must_use]
     pub fn spool(spool: Arc<Spool>, ids: QueueIds, epoch: u64) -> Self {
@@ -77,13 +77,13 @@ impl Keeper {
 
     /// Keeps nothing.
     #[must_use]
-    pub fn nothing(ids: QueueIds) -> Self {
-        Self::Nothing { ids: Mutex::new(ids), messages: AtomicU64::new(0), bytes: AtomicU64::new(0) }
+    pub fn discard(ids: QueueIds) -> Self {
+        Self::Discard { ids: Mutex::new(ids), messages: AtomicU64::new(0), bytes: AtomicU64::new(0) }
     }
 
     /// The name of a new message.
     pub fn next_id(&self) -> QueueId {
-        let (Self::Spool { ids, .. } | Self::Nothing { ids, .. }) = self;
+        let (Self::Spool { ids, .. } | Self::Discard { ids, .. }) = self;
         ids.lock().unwrap_or_else(PoisonError::into_inner).next(clock::unix_us())
     }
 
@@ -104,7 +104,7 @@ impl Keeper {
     pub fn pressure(&self) -> Pressure {
         match self {
             Self::Spool { spool, .. } => spool.pressure(),
-            Self::Nothing { .. } => Pressure::None,
+            Self::Discard { .. } => Pressure::None,
         }
     }
 
@@ -113,7 +113,7 @@ impl Keeper {
     pub fn statistics(&self) -> spool::Statistics {
         match self {
             Self::Spool { spool, .. } => spool.statistics(),
-            Self::Nothing { .. } => spool::Statistics::default(),
+            Self::Discard { .. } => spool::Statistics::default(),
         }
     }
 
@@ -122,7 +122,7 @@ impl Keeper {
     pub fn forgotten(&self) -> (u64, u64) {
         match self {
             Self::Spool { .. } => (0, 0),
-            Self::Nothing { messages, bytes, .. } => (messages.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed)),
+            Self::Discard { messages, bytes, .. } => (messages.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed)),
         }
     }
 }
@@ -164,10 +164,10 @@ impl Content {
     ///
     /// # Cancel safety
     /// Not cancel-safe: a dropped call may have lost a part of `piece`. Call [`Self::abandon`] then.
-    pub async fn push(&mut self, keeper: &Keeper, piece: &[u8]) {
-        let spool = match keeper {
-            Keeper::Spool { spool, .. } => spool,
-            Keeper::Nothing { .. } => {
+    pub async fn push(&mut self, message_store: &MessageStore, piece: &[u8]) {
+        let spool = match message_store {
+            MessageStore::Spool { spool, .. } => spool,
+            MessageStore::Discard { .. } => {
                 self.bytes += piece.len() as u64;
                 return;
             }
@@ -200,14 +200,14 @@ impl Content {
     /// here.
     pub async fn commit(
         mut self,
-        keeper: &Keeper,
+        message_store: &MessageStore,
         envelope: &Arc<Encoded>,
         rest: Vec<u8>,
         first: State,
     ) -> Result<u64, Error> {
-        let spool = match keeper {
-            Keeper::Spool { spool, .. } => Arc::clone(spool),
-            Keeper::Nothing { messages, bytes, .. } => {
+        let spool = match message_store {
+            MessageStore::Spool { spool, .. } => Arc::clone(spool),
+            MessageStore::Discard { messages, bytes, .. } => {
                 let size = self.bytes + rest.len() as u64;
                 messages.fetch_add(1, Ordering::Relaxed);
                 bytes.fetch_add(size, Ordering::Relaxed);
@@ -223,7 +223,7 @@ impl Content {
             }
             (NewBody::Whole(Bytes::from(rest)), bytes)
         } else {
-            self.push(keeper, &rest).await;
+            self.push(message_store, &rest).await;
             drop(rest);
             self.hand_over(&spool);
             self.wait_for_chunk().await;
@@ -240,8 +240,8 @@ impl Content {
     }
 
     /// Forgets what has come: the transaction ended without a message.
-    pub fn abandon(self, keeper: &Keeper) {
-        if let Keeper::Spool { spool, .. } = keeper
+    pub fn abandon(self, message_store: &MessageStore) {
+        if let MessageStore::Spool { spool, .. } = message_store
             && self.chunks > 0
         {
             spool.abort(self.id);
@@ -314,6 +314,6 @@ async fn append(
     }
 }
 
-pub(crate) mod early;
 #[cfg(test)]
 mod tests;
+pub(crate) mod uncommitted;

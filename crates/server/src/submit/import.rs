@@ -30,7 +30,7 @@ const NAME_BYTES: usize = 16;
 
 /// Where a message waited before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Adopted {
+pub struct ImportedMessage {
     /// The file in which its envelope was.
     pub source: String,
     /// When it came there, in seconds since 1970.
@@ -43,7 +43,7 @@ pub struct Adopted {
     pub hold: Option<String>,
 }
 
-impl Adopted {
+impl ImportedMessage {
     pub(super) fn fields(&self) -> [String; 5] {
         let warned = if self.is_warned { "w" } else { "" };
         let hold = self.hold.clone().unwrap_or_default();
@@ -86,7 +86,7 @@ impl Filing {
     ///
     /// # Errors
     /// It cannot be made, or has too many recipients.
-    pub fn begin_adoption(directory: &Path, submission: &Submission) -> io::Result<Self> {
+    pub fn begin_import(directory: &Path, submission: &Submission) -> io::Result<Self> {
         let head = submission.encode().map_err(io::Error::other)?;
         let source = submission.adopted.as_ref().map_or("", |adopted| &adopted.source);
         let name = name_of(source);
@@ -101,7 +101,7 @@ impl Filing {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn end_adoption(mut self) -> io::Result<Waiting> {
+    pub fn end_import(mut self) -> io::Result<Waiting> {
         self.end()?;
         self.is_done = true;
         let file = self.file.try_clone()?;
@@ -172,7 +172,7 @@ pub fn sync(directory: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// The directory cannot be listed.
-pub fn left(directory: &Path) -> io::Result<Vec<(String, Result<Adopted, String>)>> {
+pub fn left(directory: &Path) -> io::Result<Vec<(String, Result<ImportedMessage, String>)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
@@ -183,7 +183,7 @@ pub fn left(directory: &Path) -> io::Result<Vec<(String, Result<Adopted, String>
     Ok(found)
 }
 
-fn adopted(path: &Path) -> Result<Adopted, String> {
+fn adopted(path: &Path) -> Result<ImportedMessage, String> {
     let read = || -> io::Result<Submission> {
         let opened = open(path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
         let owner = fstat(&opened)?.st_uid;
@@ -212,7 +212,7 @@ mod tests {
     use mail::{MailParams, Recipient, ReversePath};
 
     fn submission(source: &str) -> Submission {
-        let adopted = Adopted { source: source.to_owned(), arrived: 1, tries: 0, is_warned: false, hold: None };
+        let adopted = ImportedMessage { source: source.to_owned(), arrived: 1, tries: 0, is_warned: false, hold: None };
         Submission {
             sender: ReversePath::Null,
             is_chosen: false,
@@ -238,9 +238,9 @@ mod tests {
         // A run that was killed while it wrote.
         std::fs::write(place.path().join(format!("new.{name}")), "half").unwrap();
         for _ in 0..2 {
-            let mut filing = Filing::begin_adoption(place.path(), &submission("/q/qfX")).unwrap();
+            let mut filing = Filing::begin_import(place.path(), &submission("/q/qfX")).unwrap();
             filing.write(b"Subject: x\r\n\r\n").unwrap();
-            filing.end_adoption().unwrap().keep().unwrap();
+            filing.end_import().unwrap().keep().unwrap();
             assert_eq!(names(place.path()), [format!("wait.{name}")], "the next run writes it anew");
         }
         let found = left(place.path()).unwrap();
@@ -256,9 +256,9 @@ mod tests {
         }
         release(place.path(), &name).unwrap();
         assert_eq!(names(place.path()), [format!("mail.{name}")]);
-        let mut filing = Filing::begin_adoption(place.path(), &submission("/q/qfY")).unwrap();
+        let mut filing = Filing::begin_import(place.path(), &submission("/q/qfY")).unwrap();
         filing.write(b"x\r\n").unwrap();
-        let waiting = filing.end_adoption().unwrap();
+        let waiting = filing.end_import().unwrap();
         waiting.keep().unwrap();
         waiting.forget();
         std::fs::write(place.path().join("wait.0"), "no message").unwrap();

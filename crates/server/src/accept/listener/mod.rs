@@ -347,7 +347,7 @@ impl Acceptor {
     /// # Errors
     /// When it cannot be registered, or no file descriptor is left for the reserve.
     /// # Panics
-    /// Outside a tokio runtime.
+    /// HeaderRewrite a tokio runtime.
     pub fn new(socket: std::net::TcpListener) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(Self { socket: TcpListener::from_std(socket)?, spare: Some(reserve()?), pause: PAUSE_MIN })

@@ -5,14 +5,14 @@
 //! are stored; the message is in the spool before the file may go. Who was told of is left out of the next try of the others; the
 //! process alone knows that, so a crash, or a stop before they are taken, repeats at most what was told of that message.
 
-use super::asker::Asker;
 use super::file::Handed;
 use super::report;
 use super::user::User;
+use super::waiter::SubmitWaiter;
+use crate::context::{Context, ListenerProfile};
 use crate::env::{blocking, clock};
 use crate::house::process_listen;
 use crate::outcome::Watch;
-use crate::service::{Lane, Service};
 use crate::session::{Connection, Opening, Transport};
 use mail::{Client, QueueId, Recipient, Reply, ReplyClass, ReplyCode};
 use smtp::server::{BareNewline, Dialect, Session};
@@ -30,10 +30,10 @@ const REPLY_BYTES_MAX: usize = 64 << 10;
 
 /// What came of it.
 #[derive(Debug)]
-pub(super) enum Carried {
+pub(super) enum PickupResult {
     /// It is in the spool, or everybody was refused and that was told: the file may go. Somebody may still wait to hear what
     /// becomes of it.
-    Done(Option<(Asker, Watch)>),
+    Done(Option<(SubmitWaiter, Watch)>),
     /// Not now, and the file stays. Why, and of which recipients the sender was told all the same: they are done.
     Later(String, Vec<usize>),
     /// These recipients do not fit into one transaction with the others: they are to be a message of their own.
@@ -44,8 +44,8 @@ pub(super) enum Carried {
 pub(super) type Refused = (usize, Reply);
 
 /// One message on its way.
-pub(super) struct Courier {
-    pub(super) service: Arc<Service>,
+pub(super) struct PickupSession {
+    pub(super) service: Arc<Context>,
     pub(super) handed: Arc<Handed>,
     /// The name it will have in the spool.
     pub(super) id: QueueId,
@@ -54,7 +54,7 @@ pub(super) struct Courier {
     /// It was tried before.
     pub(super) is_again: bool,
     /// Who waits to hear what becomes of it.
-    pub(super) asker: Option<Asker>,
+    pub(super) waiter: Option<SubmitWaiter>,
     /// Recipients of whom the sender was told now.
     pub(super) told: Vec<usize>,
 }
@@ -67,52 +67,52 @@ enum Said {
     Later(String),
 }
 
-impl Courier {
+impl PickupSession {
     /// Carries it.
     ///
     /// # Cancel safety
     /// Whatever is done is done; the next attempt sees whether the message is in the spool.
-    pub(super) async fn run(mut self) -> Carried {
+    pub(super) async fn run(mut self) -> PickupResult {
         let (ours, theirs) = match UnixStream::pair() {
             Ok(pair) => pair,
-            Err(error) => return Carried::Later(format!("no session: {error}"), Vec::new()),
+            Err(error) => return PickupResult::Later(format!("no session: {error}"), Vec::new()),
         };
         let session = self.session();
         let watch = self
-            .asker
+            .waiter
             .as_ref()
-            .filter(|asker| asker.waits_for_delivery())
+            .filter(|waiter| waiter.waits_for_delivery())
             .map(|_| self.service.outcomes.watch(self.id));
         let (said, ()) = tokio::join!(self.talk(BufReader::new(ours)), session.run(Transport::Local(theirs)));
         let carried = self.end(said, watch).await;
-        if let (Carried::Later(why, _), Some(asker)) = (&carried, &mut self.asker) {
-            asker.later(why).await;
+        if let (PickupResult::Later(why, _), Some(waiter)) = (&carried, &mut self.waiter) {
+            waiter.later(why).await;
         }
         carried
     }
 
     /// What follows from the end of the session.
-    async fn end(&mut self, said: io::Result<Said>, watch: Option<Watch>) -> Carried {
+    async fn end(&mut self, said: io::Result<Said>, watch: Option<Watch>) -> PickupResult {
         match said {
             Ok(Said::Taken) => {
-                let told = match self.asker.take() {
-                    Some(mut asker) => asker.taken(self.id).await.then_some(asker),
+                let told = match self.waiter.take() {
+                    Some(mut waiter) => waiter.taken(self.id).await.then_some(waiter),
                     None => None,
                 };
-                Carried::Done(told.zip(watch))
+                PickupResult::Done(told.zip(watch))
             }
             Ok(Said::Refused(refused)) => match self.tell(&refused).await {
-                true => Carried::Done(None),
+                true => PickupResult::Done(None),
                 false => self.later("its sender could not be told that it is refused".to_owned()),
             },
             Ok(Said::Later(why)) => self.later(why),
-            Ok(Said::Divide(apart)) => Carried::Divide(apart),
+            Ok(Said::Divide(apart)) => PickupResult::Divide(apart),
             Err(error) => self.later(error.to_string()),
         }
     }
 
-    fn later(&mut self, why: String) -> Carried {
-        Carried::Later(why, std::mem::take(&mut self.told))
+    fn later(&mut self, why: String) -> PickupResult {
+        PickupResult::Later(why, std::mem::take(&mut self.told))
     }
 
     fn session(&self) -> Connection {
@@ -127,11 +127,16 @@ impl Courier {
         settings.bare_newline = BareNewline::Normalize;
         settings.auth.mechanisms.clear();
         let limits = &mut settings.limits;
-        limits.content_piece_bytes = crate::commit::PIECE_BYTES;
+        limits.content_piece_bytes = crate::intake::PIECE_BYTES;
         // One file is one message, however many it is for, and nobody at the other end guesses addresses.
         (limits.recipients, limits.refused_recipients, limits.errors) = (u32::MAX, u32::MAX, u32::MAX);
         limits.rate_bytes = 0;
-        let lane = Arc::new(Lane { listen, settings: Arc::new(settings), tls: None, handshake_time: Duration::ZERO });
+        let lane = Arc::new(ListenerProfile {
+            listen,
+            settings: Arc::new(settings),
+            tls: None,
+            handshake_time: Duration::ZERO,
+        });
         let session = Session::new(Arc::clone(&lane.settings), Client::Process { uid: self.handed.uid }, None);
         let opening = Opening::process(&self.user.name);
         let queue_time = terms.queue.then_some(config.submit.queue_time);
@@ -267,8 +272,8 @@ impl Courier {
     /// Tells who is refused: the one who waits for it and says that he has told his caller, or else the sender by mail. Whether
     /// all of them are told of.
     async fn tell(&mut self, refused: &[Refused]) -> bool {
-        if let Some(asker) = &mut self.asker
-            && asker.refused(&self.handed.submission, refused).await
+        if let Some(waiter) = &mut self.waiter
+            && waiter.refused(&self.handed.submission, refused).await
         {
             self.told.extend(refused.iter().map(|(position, _)| position));
             return true;
@@ -284,14 +289,14 @@ impl Courier {
 ///
 /// # Cancel safety
 /// Yes.
-pub(super) async fn tell_outcomes(service: Arc<Service>, mut asker: Asker, mut watch: Watch) {
+pub(super) async fn tell_outcomes(service: Arc<Context>, mut waiter: SubmitWaiter, mut watch: Watch) {
     loop {
         tokio::select! {
             () = service.stop.begun() => return,
-            () = asker.is_gone() => return,
+            () = waiter.is_gone() => return,
             outcome = watch.next() => {
                 let Some(outcome) = outcome else { return };
-                if !asker.outcome(&outcome).await {
+                if !waiter.outcome(&outcome).await {
                     return;
                 }
             }

@@ -6,10 +6,10 @@
 //! [`COMMANDS_MAX`]. A command beyond is told so and hears no more; its message is in the directory, and is taken all the same.
 
 use super::Name;
-use super::asker::Asker;
+use super::waiter::SubmitWaiter;
+use crate::context::Context;
 use crate::control::Peer;
 use crate::env::clock;
-use crate::service::Service;
 use crate::user_share::{ShareError, UserShares};
 use observe::{Event, Limit, Relay};
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 ///
 /// # Cancel safety
 /// Yes: a command that is cut off hears nothing, and its message is taken.
-pub(super) async fn hear(service: Arc<Service>, listener: UnixListener, calls: mpsc::Sender<(Name, Asker)>) {
+pub(super) async fn hear(service: Arc<Context>, listener: UnixListener, calls: mpsc::Sender<(Name, SubmitWaiter)>) {
     let shares = Arc::new(UserShares::default());
     let (mut reading, mut told) = (JoinSet::new(), HashMap::new());
     loop {
@@ -45,11 +45,11 @@ pub(super) async fn hear(service: Arc<Service>, listener: UnixListener, calls: m
                         Ok(place) => {
                             let calls = calls.clone();
                             reading.spawn(async move {
-                                if let Some((asker, file)) = Asker::read(stream, peer, place).await
+                                if let Some((waiter, file)) = SubmitWaiter::read(stream, peer, place).await
                                     && let Some(name) = Name::read(&file).filter(|name| name.id.is_none())
                                 {
                                     // With too many waiting this one is not heard.
-                                    drop(calls.try_send((name, asker)));
+                                    drop(calls.try_send((name, waiter)));
                                 }
                             });
                         }
@@ -65,7 +65,7 @@ pub(super) async fn hear(service: Arc<Service>, listener: UnixListener, calls: m
 
 /// Says that there is no room, without waiting: the line fits into the socket's buffer.
 fn turn_away(
-    service: &Service,
+    service: &Context,
     stream: &UnixStream,
     uid: u32,
     error: ShareError,

@@ -5,13 +5,13 @@
 //! a list with an owner: what has no sender is never answered, and so no chain of reports goes on for ever.
 
 use super::{Content, PIECE_BYTES, append, class_of, first_state};
-use crate::commit::Sort;
+use crate::context::Context;
+use crate::intake::HeaderHints;
 use crate::routing::Routing;
 use crate::routing::expansions::{
     ClientKey, ExpandError, Expanded, PlannedMessage, PlannedMessages, Resolved, Settings, Wanted,
 };
 use crate::routing::plan::{Kind, NotAdded, Plan};
-use crate::service::Service;
 use bytes::Bytes;
 use mail::report::{Original, Report, compose, fitting};
 use mail::{Envelope, QueueId};
@@ -63,8 +63,8 @@ pub(crate) struct Reported {
 /// made several messages of it.
 /// # Cancel safety
 /// No: the message may be durable and not in line; it is after the next start.
-pub(crate) async fn submit(
-    service: &Service,
+pub(crate) async fn submit_report(
+    service: &Context,
     report: &Report<'_>,
     original: Original<'_>,
 ) -> Result<Reported, NotStored> {
@@ -84,7 +84,7 @@ pub(crate) async fn submit(
     for less in [header, Original::None] {
         // What was begun under the first id is forgotten there.
         let some = report.recipients.get(..recipients).unwrap_or(report.recipients);
-        let again = Report { id: service.keeper.next_id(), recipients: some, ..*report };
+        let again = Report { id: service.message_store.next_id(), recipients: some, ..*report };
         let composed = compose(&again, less);
         if composed.content.len() <= PIECE_BYTES {
             let given = give(service, &again.envelope_for(&composed), composed.content).await;
@@ -95,10 +95,10 @@ pub(crate) async fn submit(
 }
 
 /// Stores a message of our own.
-async fn give(service: &Service, envelope: &Envelope, content: Vec<u8>) -> Result<(), NotStored> {
+async fn give(service: &Context, envelope: &Envelope, content: Vec<u8>) -> Result<(), NotStored> {
     let Some(spool) = service.spool() else { return Ok(()) };
     let content = Bytes::from(content);
-    let class = class_of(&envelope.params, Sort::default(), false);
+    let class = class_of(&envelope.params, HeaderHints::default(), false);
     let routing = service.routing.load_full();
     if routing.is_plain() {
         let encoded = Arc::new(service.live.load().encode(envelope));
@@ -110,7 +110,7 @@ async fn give(service: &Service, envelope: &Envelope, content: Vec<u8>) -> Resul
         service.tell(&Event::Discarded { id: envelope.id });
         return Ok(());
     }
-    let more = (1..plan.len()).map(|_| service.keeper.next_id());
+    let more = (1..plan.len()).map(|_| service.message_store.next_id());
     let ids = std::iter::once(envelope.id).chain(more).collect();
     let made = service.expansions.messages(ClientKey::Internal, plan, envelope.clone(), ids).await;
     let PlannedMessages { messages, turn: _turn } = made.map_err(not_now)?;
@@ -125,7 +125,7 @@ fn not_now(error: ExpandError) -> NotStored {
 }
 
 /// What the recipients of a message of ours become. Whoever is refused is in it as one who fails: then the postmaster hears of it.
-async fn plan(service: &Service, routing: &Arc<Routing>, envelope: &Envelope) -> Result<Plan, NotStored> {
+async fn plan(service: &Context, routing: &Arc<Routing>, envelope: &Envelope) -> Result<Plan, NotStored> {
     // RFC 5321 §4.5.5: a report has the null sender
     let mut plan = Plan::default();
     plan.is_report = true;
@@ -164,7 +164,7 @@ async fn plan(service: &Service, routing: &Arc<Routing>, envelope: &Envelope) ->
 
 /// Makes a message durable, and puts it in line if it is not held.
 async fn store(
-    service: &Service,
+    service: &Context,
     spool: &Arc<Spool>,
     envelope: &Envelope,
     encoded: &Arc<Encoded>,
@@ -177,7 +177,7 @@ async fn store(
         NewBody::Whole(content)
     } else {
         let mut pieces = Content::new(envelope.id);
-        pieces.push(&service.keeper, &content).await;
+        pieces.push(&service.message_store, &content).await;
         pieces.hand_over(spool);
         pieces.wait_for_chunk().await;
         if let Some(error) = pieces.failed {
