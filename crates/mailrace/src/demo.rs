@@ -19,7 +19,7 @@ use children::{Relay, Sink};
 use clap::Args;
 use report::Report;
 use server::config::{self, Machine};
-use server::serve::Prepared;
+use server::start::Prepared;
 use spool::disk::real::RealDisk;
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,13 +1,13 @@
 //! `mailrace serve`: the server in the foreground, until a signal ends it.
 //!
-//! Reads arguments and says how it went; the server itself is `server::serve`.
+//! Reads arguments and says how it went; the server itself is `server::start`.
 
 use crate::config_commands::Source;
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use server::config::render;
 use server::control::BindError;
-use server::serve::{Prepared, StartError};
+use server::start::{Prepared, StartError};
 use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;
 

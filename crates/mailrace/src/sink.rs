@@ -6,8 +6,8 @@ use crate::exit::{Exit, Failure};
 use crate::serve::{die_with_parent, failure, say_ready};
 use clap::Args;
 use server::config::{self, Machine};
-use server::serve::Prepared;
 use server::sink::{Behaviour, Point, Refusal};
+use server::start::Prepared;
 use std::time::Duration;
 
 /// What `--help` says at its end.

@@ -1,7 +1,7 @@
 //! Sockets, TLS, names, threads and time for the pure rooms.
 //!
 //! The files follow the way of a message: [`accept`] takes connections, `session` drives the protocol, [`admit`] decides
-//! who may send to whom, [`intake`] makes messages durable. [`serve`] is the life of the whole, `house` what runs, `context`
+//! who may send to whom, [`intake`] makes messages durable. `shell` starts, reloads and ends the server, `context`
 //! what all connections share, `hosts` what is known of next hops, `kept_file` what helps and may be lost. [`config`], [`log`], [`control`], [`queue`], [`auth`], [`tls`], [`dns`] and [`env`]
 //! serve them. [`submit`] and `pickup` are the two ends of the directory where programs of this machine hand mail in.
 
@@ -17,10 +17,8 @@ mod deliver;
 mod dispatch;
 pub mod dns;
 pub mod env;
-pub mod explain;
 pub mod hardening;
 mod hosts;
-mod house;
 pub mod intake;
 mod kept_file;
 pub mod log;
@@ -30,9 +28,9 @@ mod pickup;
 pub mod queue;
 mod resolve;
 mod routing;
-pub mod serve;
 mod session;
 mod settle;
+mod shell;
 #[cfg(test)]
 mod simulation;
 pub mod sink;
@@ -43,4 +41,4 @@ mod user_share;
 mod windows;
 
 pub use deliver::local::privileged as local_delivery;
-pub use house::{Ended, Source};
+pub use shell::{Ended, Source, explain, start};

@@ -12,6 +12,7 @@ mod commit;
 mod header_rewrite;
 mod loops;
 mod opening;
+mod process;
 mod report;
 mod routed;
 mod transport;
@@ -21,6 +22,7 @@ mod verify;
 
 pub(crate) use answers::reply;
 pub(crate) use opening::Opening;
+pub(crate) use process::process_listen;
 pub(crate) use transport::Transport;
 
 use crate::auth::{Exchange, Failures};

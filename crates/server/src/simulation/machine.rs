@@ -16,8 +16,8 @@ use crate::dns::Resolver;
 use crate::env::clock;
 use crate::hosts::HostTable;
 use crate::log::Log;
-use crate::serve;
 use crate::session::{Connection, Opening, Transport};
+use crate::shell::start;
 use crate::tls::Connector;
 use arc_swap::ArcSwap;
 use mail::Client;
@@ -153,7 +153,7 @@ impl Machine {
         let listen = config.listen.first().unwrap();
         let lane = Arc::new(ListenerProfile::new(&config, listen, None, None));
         let service = Arc::new(Context {
-            message_store: serve::message_store(Some(&opened)),
+            message_store: start::message_store(Some(&opened)),
             log: self.log.clone(),
             routing: ArcSwap::from_pointee(crate::routing::Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),

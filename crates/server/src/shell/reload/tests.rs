@@ -1,13 +1,14 @@
 //! Reloads: whole or not at all, with what is open left open.
 
 use super::*;
+use crate::context::Context;
 use crate::sink::Behaviour;
 use std::net::{TcpListener as StdListener, TcpStream};
 
-/// A house with its configuration in a directory.
+/// A server with its configuration in a directory.
 struct Trial {
     dir: tempfile::TempDir,
-    house: Arc<House>,
+    server: Arc<Server>,
 }
 
 impl Trial {
@@ -28,14 +29,14 @@ impl Trial {
         let tls = load_tls(&config).unwrap();
         let bound = listener::bind(&config.listen, Vec::new(), 16, 1).unwrap();
         let service = Context::trial(config, Behaviour::default());
-        let house = Arc::new(House::new(service, tls, Some(source), None, Arc::default()));
-        house.open_all(bound.listeners).unwrap();
-        Self { dir, house }
+        let server = Arc::new(Server::new(service, tls, Some(source), None, Arc::default()));
+        server.open_all(bound.listeners).unwrap();
+        Self { dir, server }
     }
 
     fn reload(&self, text: &str) -> bool {
         write(&self.dir, text);
-        match self.house.reload_now() {
+        match self.server.reload_now() {
             Answer::Done(_) => true,
             Answer::Refused { .. } => false,
             _ => panic!("another answer"),
@@ -43,7 +44,7 @@ impl Trial {
     }
 
     fn addresses(&self) -> Vec<SocketAddr> {
-        self.house.open_listeners().iter().map(|one| one.address).collect()
+        self.server.open_listeners().iter().map(|one| one.address).collect()
     }
 }
 
@@ -83,8 +84,8 @@ async fn listeners_come_and_go() {
     assert!(trial.reload(&listen(&[second], "connections_max = 9")));
     assert_eq!(trial.addresses(), [second]);
     // Closed ones keep their number, so that connections of theirs are counted where they were.
-    let config = trial.house.service.live.load().config.clone();
-    assert_eq!(trial.house.limits(&config).listeners, [8, 9]);
+    let config = trial.server.service.live.load().config.clone();
+    assert_eq!(trial.server.limits(&config).listeners, [8, 9]);
     // The loop of the first ends and its socket with it.
     for _ in 0..10_000 {
         if TcpStream::connect(first).is_err() {
@@ -99,11 +100,11 @@ async fn listeners_come_and_go() {
 async fn a_reload_that_fails_changes_nothing() {
     let [first, second] = [free(), free()];
     let trial = Trial::new(&format!("{TLS}{}", listen(&[first], "tls = \"starttls\"")));
-    let before = Arc::clone(&trial.house.service.live.load());
+    let before = Arc::clone(&trial.server.service.live.load());
     std::fs::write(trial.dir.path().join("key.pem"), "no key").unwrap();
     let text = format!("hostname = \"other.test\"\n{TLS}{}", listen(&[first, second], "tls = \"starttls\""));
     assert!(!trial.reload(&text));
-    assert!(Arc::ptr_eq(&before, &trial.house.service.live.load()));
+    assert!(Arc::ptr_eq(&before, &trial.server.service.live.load()));
     assert_eq!(trial.addresses(), [first]);
     assert!(StdListener::bind(second).is_ok(), "the address that was new is still held");
     // An address that cannot be had.
@@ -111,7 +112,7 @@ async fn a_reload_that_fails_changes_nothing() {
     let taken = StdListener::bind("127.0.0.1:0").unwrap();
     let text = format!("{TLS}{}", listen(&[first, taken.local_addr().unwrap()], "tls = \"starttls\""));
     assert!(!trial.reload(&text));
-    assert!(Arc::ptr_eq(&before, &trial.house.service.live.load()));
+    assert!(Arc::ptr_eq(&before, &trial.server.service.live.load()));
     // And then all is well.
     assert!(trial.reload(&format!("{TLS}{}", listen(&[first], "tls = \"starttls\""))));
 }
@@ -122,10 +123,10 @@ async fn open_connections_meet_the_new_certificate() {
     let text = format!("{TLS}{}", listen(&[address], "tls = \"starttls\""));
     let trial = Trial::new(&text);
     // What an open connection keeps.
-    let lane = trial.house.open_listeners()[0].lane.load_full();
+    let lane = trial.server.open_listeners()[0].lane.load_full();
     certificate(&trial.dir);
     assert!(trial.reload(&text));
-    let now = trial.house.open_listeners()[0].lane.load_full();
+    let now = trial.server.open_listeners()[0].lane.load_full();
     assert!(Arc::ptr_eq(lane.tls.as_ref().unwrap(), now.tls.as_ref().unwrap()), "it has an acceptor of its own");
 }
 
@@ -135,7 +136,7 @@ async fn answers_of_the_dns_are_kept_while_the_same_are_asked() {
     let text = listen(&[address], "");
     // The servers are those of the machine.
     let trial = Trial::new(&text);
-    let resolver = || trial.house.service.resolver.load_full();
+    let resolver = || trial.server.service.resolver.load_full();
     let before = resolver();
     assert!(trial.reload(&text));
     assert!(trial.reload(&format!("[message]\nsize_max = \"1MiB\"\n{text}")));

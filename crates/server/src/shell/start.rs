@@ -8,6 +8,9 @@
 //! `server.shutdown_grace`. Then the spool is closed, which writes what is staged, and the process ends with status 0. Nothing
 //! that was answered 250 depends on any of this: it was durable before.
 
+use super::load::{joined_by, lines, load_tls, open_authenticator, threads, with_places};
+use super::reload::Source;
+use super::server::{Ended, Server};
 use crate::accept::{limits, listener};
 use crate::admit::logins::Logins;
 use crate::auth::Authenticator;
@@ -20,8 +23,6 @@ use crate::dns::Resolver;
 use crate::env::{accounts, clock, descriptors, limits as files, machine, privileges, signals, systemd};
 use crate::hardening::Hardening;
 use crate::hosts::HostTable;
-use crate::house::Source;
-use crate::house::{Ended, House};
 use crate::intake::MessageStore;
 use crate::log::{self, Log};
 use crate::lookup::Lookups;
@@ -332,20 +333,20 @@ impl Prepared {
         }
 
         let manager = Arc::new(manager);
-        let house = Arc::new(House::new(service, tls, source, hardening, Arc::clone(&manager)));
+        let server = Arc::new(Server::new(service, tls, source, hardening, Arc::clone(&manager)));
         let addresses: Vec<_> = bound.listeners.iter().map(|listener| listener.address).collect();
-        house.open_all(bound.listeners).map_err(StartError::Unavailable)?;
-        house.watch(spool);
-        house.deliver();
+        server.open_all(bound.listeners).map_err(StartError::Unavailable)?;
+        server.watch(spool);
+        server.deliver();
         if let Some(directory) = pickup {
-            house.pick_up(directory);
+            server.pick_up(directory);
         }
         if let Some(socket) = control {
-            house.answer_on(socket);
+            server.answer_on(socket);
         }
         ready(&addresses);
         manager.ready(&format!("accepting mail on {}", joined(&addresses)));
-        Ok(house.until_stopped(&mut signals).await)
+        Ok(server.until_stopped(&mut signals).await)
     }
 }
 
@@ -382,13 +383,6 @@ fn read_accounts() -> Result<accounts::Accounts, StartError> {
         .map_err(|error| StartError::Unavailable(format!("/etc/passwd or /etc/group cannot be read: {error}")))
 }
 
-/// Worker threads: as configured, or one for each core.
-pub(crate) fn threads(config: &Config) -> u16 {
-    let cores =
-        || std::thread::available_parallelism().map_or(1, |cores| u16::try_from(cores.get()).unwrap_or(u16::MAX));
-    if config.server.threads == 0 { cores() } else { config.server.threads }
-}
-
 /// Threads for short work that waits for a disk, and for all of the long that is counted nowhere else: questions to the C library (16
 /// at a time), to databases (4 to each), password checks (one for each second core), commands on the queue (5).
 const BLOCKING_THREADS_OTHER: usize = 64;
@@ -400,26 +394,6 @@ fn blocking_threads_max(config: &Config) -> usize {
     // To mailboxes, programs and files, so many each.
     let deliveries = usize::try_from(config.local.deliveries_max).unwrap_or(usize::MAX).saturating_mul(3);
     deliveries.saturating_add(BLOCKING_THREADS_OTHER)
-}
-
-/// Reads the password file, if users are configured. Also used by reloads.
-pub(crate) fn open_authenticator(config: &Config) -> Result<Option<Arc<Authenticator>>, StartError> {
-    if config.auth.file.is_none() && config.auth.program.is_empty() {
-        return Ok(None);
-    }
-    let authenticator = Authenticator::open_for(config);
-    let authenticator = authenticator.map_err(|problems| StartError::Config(lines(&problems)))?;
-    authenticator.count_attempts(&config.auth, &config.accept.exempt, None);
-    Ok(Some(authenticator))
-}
-
-/// Reads certificates, if there are any.
-pub(crate) fn load_tls(config: &Config) -> Result<Option<Arc<Acceptor>>, StartError> {
-    if config.tls.certificate.is_empty() {
-        return Ok(None);
-    }
-    let loaded = Acceptor::load(&config.tls);
-    loaded.map(|acceptor| Some(Arc::new(acceptor))).map_err(|problems| StartError::Config(lines(&problems)))
 }
 
 fn open_spool(config: &Config) -> Result<(Arc<Spool>, Recovery), StartError> {
@@ -475,24 +449,6 @@ fn counted(number: u64, what: &str) -> String {
     format!("{number} {what}{plural}")
 }
 
-/// What is wrong with what the configuration names, each with the line that names it.
-pub(crate) fn with_places(loaded: Option<&Loaded>, faults: Vec<String>) -> Vec<String> {
-    let place = |fault: String| match loaded {
-        // A text of several lines has its places in it.
-        Some(loaded) if !fault.contains('\n') => loaded.problem(config::Severity::Error, fault).line(),
-        _ => fault,
-    };
-    faults.into_iter().map(place).collect()
-}
-
-pub(crate) fn lines<T: fmt::Display>(problems: &[T]) -> String {
-    joined_by(problems, "\n")
-}
-
 fn joined<T: fmt::Display>(values: &[T]) -> String {
     joined_by(values, ", ")
-}
-
-fn joined_by<T: fmt::Display>(values: &[T], between: &str) -> String {
-    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
 }

@@ -1,0 +1,19 @@
+//! The listener entry that stands for processes of this machine.
+
+use crate::config::{Acknowledge, Listen, ListenProtocol, ListenTls};
+use std::net::SocketAddr;
+
+/// The listener that stands for the control socket: `daemon=stdin` in log lines.
+pub(crate) fn process_listen() -> Listen {
+    Listen {
+        name: "stdin".to_owned(),
+        address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        protocol: ListenProtocol::Smtp,
+        tls: ListenTls::None,
+        tls_required: false,
+        proxy_protocol: Vec::new(),
+        connections_max: 0,
+        auth_required: false,
+        acknowledge: Acknowledge::Durable,
+    }
+}

@@ -1,0 +1,257 @@
+//! Answers the requests of the control socket.
+//!
+//! The queue commands are in [`crate::queue`]; this file chooses what a peer may do and collects the numbers of `status`,
+//! `hosts` and `mailers`.
+
+use super::server::{Server, lock};
+use crate::admit::logins::LoginOver;
+use crate::config;
+use crate::context::{ListenerProfile, Open};
+use crate::control::{self, Answer, Handler, Peer, Reason, Request, Rights, Status};
+use crate::dispatch::Dispatch;
+use crate::env::accounts::Accounts;
+use crate::env::{blocking, clock, machine};
+use crate::queue;
+use crate::session::{Connection, Opening, Transport, process_listen};
+use mail::Client;
+use observe::counters::{Counter, Temporary};
+use observe::{Event, Ruleset};
+use smtp::server::{BareNewline, Dialect, Session, Settings};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::UnixStream;
+
+/// The longest wait for the name of who speaks on standard input; his number stands for it then.
+const NAMING_TIME_MAX: Duration = Duration::from_secs(5);
+/// Destinations that `status` names.
+const FULLEST: usize = 5;
+/// Recipients that a next hop has taken.
+pub(super) const SENT: Counter = Counter::DeliveryRecipients(observe::counters::Outcome::Sent);
+
+/// The server as the control socket sees it.
+pub(super) struct AdminHandler(pub(super) Arc<Server>);
+
+impl Handler for AdminHandler {
+    async fn handle(&self, request: Request, peer: Peer, rights: Rights) -> Answer {
+        let server = &self.0;
+        match request {
+            Request::Ping => Answer::done(),
+            Request::Status => server.answer_status().await,
+            _ if server.service.stop.has_begun() => {
+                Answer::refused(Reason::Busy, "the server is going down; mailrace status says what it waits for")
+            }
+            Request::Reload => server.reload().await,
+            Request::LogReopen => {
+                server.service.log.reopen();
+                Answer::done()
+            }
+            Request::Hosts => server.answer_hosts(),
+            Request::ForgetHosts => {
+                server.service.hosts.learn(schedule::Hosts::forget_all);
+                Answer::done()
+            }
+            Request::Mailers => server.answer_mailers(),
+            Request::Smtp => server.process_session(&peer),
+            Request::Queue(command) => server.answer_queue(*command, peer.uid, rights),
+        }
+    }
+}
+
+impl Server {
+    async fn answer_status(self: &Arc<Self>) -> Answer {
+        let server = Arc::clone(self);
+        // With many destinations it takes a while to find the fullest.
+        let status = tokio::task::spawn_blocking(move || server.status()).await;
+        status.map_or_else(
+            |_| Answer::refused(Reason::Failed, "the answer broke off; the log says why"),
+            Status::into_answer,
+        )
+    }
+
+    fn status(&self) -> Status {
+        let service = &self.service;
+        let live = service.live.load_full();
+        let count = |counter| service.log.counter(counter);
+        let refused_at_rcpt = |temporary| count(Counter::Rejected(Ruleset::Rcpt, temporary));
+        let space = machine::file_system(&live.config.spool.path);
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            hostname: live.config.hostname.clone(),
+            pid: machine::pid(),
+            uptime: clock::now().saturating_duration_since(service.began),
+            stopping: self.ends_at.get().map(|at| control::Stopping {
+                deliveries: service.dispatch.as_ref().map_or(0, |dispatch| dispatch.under_way()),
+                left: at.saturating_duration_since(clock::now()),
+            }),
+            config: self.source.as_ref().and_then(|source| source.path.clone()),
+            hardening: self.hardening.as_ref().map(|hardening| hardening.text().to_owned()),
+            listen: self.open_listeners().iter().map(|one| one.address.to_string()).collect(),
+            connections: u64::try_from(service.stop.open()).unwrap_or(u64::MAX),
+            connections_max: live.config.accept.connections_max.into(),
+            connections_total: count(Counter::Connections),
+            connections_refused: self.connections_refused(),
+            messages_accepted: count(Counter::Messages),
+            accepted_rate: lock(&self.accepted).per_second(clock::now(), count(Counter::Messages)),
+            deliveries: service.dispatch.as_ref().map(|dispatch| self.deliveries(dispatch, &live.config.delivery)),
+            queues_only: live.queues_only(),
+            fullest: self.queue.as_ref().map(|tools| tools.fullest(FULLEST)).unwrap_or_default(),
+            messages_refused: count(Counter::TransactionsRefused),
+            recipients_refused: refused_at_rcpt(Temporary::Yes) + refused_at_rcpt(Temporary::No),
+            logins_over: self.logins_over(),
+            pickup_files: service.pickup.files(),
+            pickup_full: service.pickup.is_full(),
+            expansions: service.expansions.figures(),
+            log_dropped: service.log.counter(Counter::LogDropped),
+            log_failing: service.log.trouble(),
+            log_waiting: u64::try_from(service.log.waiting()).unwrap_or(u64::MAX),
+            spool_path: live.config.spool.path.clone(),
+            file_system: space.as_ref().map_or_else(|_| "unknown".to_owned(), |space| space.file_system.to_string()),
+            volatile: space.is_ok_and(|space| space.volatile),
+            pressure: service.message_store.pressure(),
+            spool: service.message_store.statistics(),
+        }
+    }
+
+    /// Logins that had too many recipients in the last hour.
+    fn logins_over(&self) -> Vec<serde_json::Value> {
+        let now = clock::now().saturating_duration_since(self.service.began);
+        let one = |over: LoginOver| {
+            serde_json::json!({
+                "user": over.user,
+                "client": over.client.map(|client| client.to_string()),
+                "recipients": over.count,
+                "ago": now.saturating_sub(over.at).as_secs(),
+            })
+        };
+        self.service.logins.over(now).into_iter().map(one).collect()
+    }
+
+    /// What became of recipients, and what holds connections.
+    fn deliveries(&self, dispatch: &Dispatch, limits: &config::Delivery) -> control::Deliveries {
+        let count = |counter| self.service.log.counter(counter);
+        let [connections, silent] = dispatch.connections();
+        control::Deliveries {
+            sent: count(SENT),
+            deferred: count(Counter::DeliveryRecipients(observe::counters::Outcome::Deferred)),
+            failed: count(Counter::DeliveryRecipients(observe::counters::Outcome::Failed)),
+            sent_rate: lock(&self.sent).per_second(clock::now(), count(SENT)),
+            connections,
+            connections_max: limits.connections_max.into(),
+            silent,
+            silent_max: limits.connections_silent_max.into(),
+        }
+    }
+
+    /// What is known of next hops.
+    fn answer_hosts(&self) -> Answer {
+        let now = self.service.unix_now();
+        let hosts: Vec<serde_json::Value> = self.service.hosts.look(|hosts| {
+            let host = |view: schedule::HostView| {
+                serde_json::json!({
+                    "address": view.address.to_string(),
+                    "seen": view.seen.as_secs(),
+                    "ago": now.saturating_sub(view.seen).as_secs(),
+                    "failures": view.failures,
+                    "retry_in": view.retry_at.map(|at| at.saturating_sub(now).as_secs()),
+                    "tls_worked_ago": view.tls_worked_at.map(|at| now.saturating_sub(at).as_secs()),
+                    "tls_fails_for": view.tls_fails_since.map(|at| now.saturating_sub(at).as_secs()),
+                    "in_clear_for": view.tls_broken_until.map(|at| at.saturating_sub(now).as_secs()),
+                })
+            };
+            hosts.views(now).map(host).collect()
+        });
+        Answer::Done(serde_json::Map::from_iter([("hosts".to_owned(), hosts.into())]))
+    }
+
+    /// Connections turned away since the start, by any limit.
+    fn connections_refused(&self) -> u64 {
+        let refused = [
+            observe::Limit::AcceptConnectionsMax,
+            observe::Limit::AcceptConnectionsPerClient,
+            observe::Limit::AcceptRate,
+            observe::Limit::AcceptRatePerClient,
+            observe::Limit::AccessClientConn,
+            observe::Limit::AccessClientRate,
+            observe::Limit::ListenConnectionsMax,
+        ];
+        refused.into_iter().map(|limit| self.service.log.counter(Counter::Refused(limit))).sum()
+    }
+
+    /// What went through which mailer.
+    fn answer_mailers(&self) -> Answer {
+        let count = |counter| self.service.log.counter(counter);
+        let mut fields = self.service.tally.to_fields();
+        let began = clock::unix_us() / 1_000_000
+            - clock::now().saturating_duration_since(self.service.began).as_secs().min(clock::unix_us() / 1_000_000);
+        fields.insert("since".to_owned(), began.into());
+        fields.insert("connections".to_owned(), count(Counter::Connections).into());
+        fields.insert("connections_refused".to_owned(), self.connections_refused().into());
+        Answer::Done(fields)
+    }
+
+    /// Looks at the queue or changes what is in it, and logs what was changed.
+    fn answer_queue(&self, mut command: queue::Command, uid: u32, rights: Rights) -> Answer {
+        let Some(tools) = &self.queue else { return Answer::refused(Reason::Failed, "a sink has no queue") };
+        if rights == Rights::Guest {
+            return match self.service.live.load().config.control.mailq {
+                config::Mailq::Operators => Answer::refused(Reason::Permission, "control.mailq lets you see nothing"),
+                config::Mailq::Everyone => tools.answer_guest(command, uid),
+                config::Mailq::Own => {
+                    command.selection.handed_in_by = Some(uid);
+                    tools.answer_guest(command, uid)
+                }
+            };
+        }
+        let service = Arc::clone(&self.service);
+        let tell = move |what: &queue::Deed<'_>| service.tell(&deed(what));
+        tools.answer(command, uid, Arc::new(tell))
+    }
+
+    /// A session for a process of this machine on the control socket.
+    fn process_session(self: &Arc<Self>, peer: &Peer) -> Answer {
+        let service = Arc::clone(&self.service);
+        let config = service.live.load().config.clone();
+        let listen = process_listen();
+        let mut settings: Settings = config.smtp_settings(&listen);
+        settings.dialect = Dialect::Stdin;
+        // Programs write lines as their system has them; nothing is smuggled into a session of one's own.
+        settings.bare_newline = BareNewline::Normalize;
+        settings.limits.content_piece_bytes = crate::intake::PIECE_BYTES;
+        settings.auth.mechanisms.clear();
+        let lane = Arc::new(ListenerProfile {
+            listen,
+            settings: Arc::new(settings),
+            tls: None,
+            handshake_time: Duration::ZERO,
+        });
+        let uid = peer.uid;
+        Answer::Takeover(Box::new(move |stream: UnixStream| {
+            Box::pin(async move {
+                let open = Open::new(&service);
+                let session = Session::new(Arc::clone(&lane.settings), Client::Process { uid }, None);
+                let naming = blocking::run(move || {
+                    let found = Accounts::read().and_then(|accounts| accounts.with_nss(true).find_uid(uid));
+                    found.ok().flatten().map(|login| login.name)
+                });
+                let named = tokio::time::timeout(NAMING_TIME_MAX, naming).await;
+                let user = named.ok().and_then(Result::ok).flatten().unwrap_or_else(|| uid.to_string());
+                let connection = Connection::new(service, lane, session, Opening::process(&user), clock::now());
+                connection.run(Transport::Local(stream)).await;
+                drop(open);
+            })
+        }))
+    }
+}
+
+/// What a command on the queue did, as the log has it.
+fn deed(deed: &queue::Deed<'_>) -> Event<'static> {
+    match *deed {
+        queue::Deed::Removed { action, id, recipients, uid, .. } => {
+            let recipients = u64::try_from(recipients).unwrap_or(u64::MAX);
+            Event::QueueCommand { id: Some(id), what: action.name(), messages: 1, recipients, uid }
+        }
+        queue::Deed::Ended { action, messages, recipients, uid } => {
+            Event::QueueCommand { id: None, what: action.name(), messages, recipients, uid }
+        }
+    }
+}

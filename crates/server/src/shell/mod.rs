@@ -1,0 +1,22 @@
+//! The program around the modules: start, configuration reload, administrative commands and end.
+//!
+//! The files, in the order in which a server uses them:
+//!
+//! - [`start`] prepares sockets, rights and files, and starts the threads;
+//! - `load` reads certificates, password files and thread counts for the start and for reloads;
+//! - `server` owns the listeners and the tasks until the end;
+//! - `notes` logs the notes that spool, resolver and certificates collect;
+//! - `reload` puts a changed configuration in force, whole or not at all;
+//! - `admin` answers the requests of the control socket;
+//! - [`explain`] traces the route of one recipient without a running server.
+
+pub(crate) mod admin;
+pub mod explain;
+mod load;
+mod notes;
+mod reload;
+mod server;
+pub mod start;
+
+pub use reload::Source;
+pub use server::Ended;

@@ -1,0 +1,79 @@
+//! Logs the notes that the spool, the resolver, the authenticator and the certificates collect, and feeds the watchdog.
+
+use super::admin::SENT;
+use super::server::{Server, lock};
+use crate::dns::DnsNote;
+use crate::env::clock;
+use observe::counters::Counter;
+use observe::{Event, Severity};
+use spool::Spool;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the spool and others are asked for what an operator should know.
+const NOTES_INTERVAL: Duration = Duration::from_secs(1);
+/// How often certificates are looked at for their end.
+const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(24 * 3_600);
+
+impl Server {
+    /// Passes on what spool, users, names and certificates have to say.
+    pub(crate) fn watch(self: &Arc<Self>, spool: Option<Arc<Spool>>) {
+        let server = Arc::clone(self);
+        lock(&self.tasks).spawn(async move {
+            let mut ticks = tokio::time::interval(NOTES_INTERVAL);
+            let mut looked_at = clock::now();
+            loop {
+                tokio::select! {
+                    () = server.service.stop.begun() => return,
+                    _ = ticks.tick() => {}
+                }
+                server.pass_notes(spool.as_deref());
+                lock(&server.accepted).feed(clock::now(), server.service.log.counter(Counter::Messages));
+                lock(&server.sent).feed(clock::now(), server.service.log.counter(SENT));
+                if clock::now().saturating_duration_since(looked_at) >= CERTIFICATE_INTERVAL {
+                    looked_at = clock::now();
+                    server.warn_of_certificates();
+                }
+            }
+        });
+        let server = Arc::clone(self);
+        lock(&self.tasks).spawn(async move {
+            let alive = || server.is_alive();
+            tokio::select! {
+                () = server.service.stop.begun() => {}
+                () = server.manager.watch(alive) => {}
+            }
+        });
+        self.warn_of_certificates();
+    }
+
+    pub(super) fn pass_notes(&self, spool: Option<&Spool>) {
+        for event in spool.map(Spool::take_events).unwrap_or_default() {
+            let severity = match event {
+                spool::Event::SegmentRetired { .. } => Severity::Warning,
+                spool::Event::ReadOnly { .. } => Severity::Critical,
+                _ => Severity::Error,
+            };
+            self.service.tell(&Event::Spool { severity, text: &event.to_string() });
+        }
+        for note in self.service.resolver.load().take_notes() {
+            self.service.tell(&Event::ConfigWarning { text: &note.to_string() });
+            if let (DnsNote::Alive, Some(dispatch)) = (note, &self.service.dispatch) {
+                dispatch.resolver_is_back();
+            }
+        }
+        let live = self.service.live.load_full();
+        for problem in live.authenticator.iter().flat_map(|authenticator| authenticator.take_problems()) {
+            let text = &problem.to_string();
+            let is_refusal = problem.is_refusal();
+            self.service.tell(&if is_refusal { Event::FileRefused { text } } else { Event::ConfigWarning { text } });
+        }
+    }
+
+    pub(super) fn warn_of_certificates(&self) {
+        let tls = lock(&self.tls).clone();
+        for warning in tls.iter().flat_map(|acceptor| acceptor.warnings()) {
+            self.service.tell(&Event::ConfigWarning { text: &warning.to_string() });
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Puts a changed configuration in force, whole or not at all.
+//!
+//! A reload first does everything that can fail, beside what is in force: it reads the file, loads passwords and certificates,
+//! binds new addresses and opens the log file. Only then it replaces the values, and no step of that can fail. Open
+//! connections keep the profile of the listener that accepted them.
+
+use super::load::{lines, load_tls, open_authenticator, threads, with_places};
+use super::server::{Server, lock, register};
+use crate::accept::listener::{self, Acceptor as Socket};
+use crate::config::{self, Config, Listen, Loaded, Machine};
+use crate::context::{ActiveConfig, ListenerProfile};
+use crate::control::{self, Answer, Reason};
+use crate::dispatch::{self, Renewal};
+use crate::dns::Resolver;
+use crate::log;
+use crate::lookup::Lookups;
+use crate::routing;
+use crate::tls::Acceptor;
+use observe::Event;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Where the configuration comes from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The file, if there is one.
+    pub path: Option<PathBuf>,
+    /// `--set` of the command line.
+    pub overrides: Vec<String>,
+    /// What defaults depend on.
+    pub machine: Machine,
+}
+
+impl Source {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// Every problem.
+    pub fn read(&self) -> Result<Loaded, Vec<config::Problem>> {
+        let text = match self.path.as_deref().map(std::fs::read_to_string) {
+            None => String::new(),
+            Some(Ok(text)) => text,
+            Some(Err(error)) => return Err(vec![unreadable(self.path.as_deref(), &error)]),
+        };
+        let loaded = config::load(&text, self.path.as_deref(), &self.overrides, &self.machine)?;
+        config::check_own_file(&loaded, &config::RealFiles).map_or(Ok(loaded), |problem| Err(vec![problem]))
+    }
+}
+
+impl Server {
+    /// Reads the configuration again, and puts all of it in force or nothing.
+    pub(super) async fn reload(self: &Arc<Self>) -> Answer {
+        if self.reloading.swap(true, Ordering::SeqCst) {
+            return Answer::refused(Reason::Busy, "a reload is going on");
+        }
+        self.manager.reloading();
+        let server = Arc::clone(self);
+        // Reading files, hashing and binding block.
+        let answer = tokio::task::spawn_blocking(move || server.reload_now()).await;
+        self.reloading.store(false, Ordering::SeqCst);
+        self.manager.ready("accepting mail");
+        answer.unwrap_or_else(|_| Answer::refused(Reason::Failed, "the reload broke off; the old configuration stays"))
+    }
+
+    pub(super) fn reload_now(self: &Arc<Self>) -> Answer {
+        let Some(source) = &self.source else { return Answer::refused(Reason::Failed, "a sink has no configuration") };
+        let path = source.path.as_ref().map_or_else(|| "(no file)".to_owned(), |path| path.display().to_string());
+        match self.try_reload(source) {
+            Ok(Reloaded { changed, refused, warnings, renewal }) => {
+                self.service.tell(&Event::Reloaded { path: &path, retried: renewal.text().as_deref() });
+                for text in &refused {
+                    self.service.tell(&Event::FileRefused { text });
+                }
+                for text in &warnings {
+                    self.service.tell(&Event::ConfigWarning { text });
+                }
+                self.warn_of_certificates();
+                Answer::reloaded(&changed, &[], renewal.ways())
+            }
+            Err(Refused { error, problems }) => {
+                let errors: Vec<String> = match problems.as_slice() {
+                    [] => vec![error.clone()],
+                    problems => problems.iter().map(ToString::to_string).collect(),
+                };
+                self.service.tell(&Event::ReloadRefused { path: &path, errors: &errors });
+                Answer::Refused { reason: Reason::Config, error, problems }
+            }
+        }
+    }
+
+    fn try_reload(self: &Arc<Self>, source: &Source) -> Result<Reloaded, Refused> {
+        // All that can fail, first.
+        let loaded = source.read().map_err(|problems| Refused::of(&problems))?;
+        let old = self.service.live.load_full();
+        let differences = config::differences(&old.config, &loaded.config);
+        if let Some(why) = config::refuses_reload(&differences) {
+            return Err(Refused::because(why));
+        }
+        let hardening = self.hardening.as_ref();
+        if let Some(why) = hardening.and_then(|hardening| hardening.refuses(&loaded.config, source.path.as_deref())) {
+            return Err(Refused::because(why));
+        }
+        let config = loaded.config.clone();
+        let authenticator = open_authenticator(&config).map_err(|error| Refused::because(error.to_string()))?;
+        let reasons = config::read_reasons(config.delivery.classes.as_deref());
+        let reasons = reasons.map_err(|faults| Refused::because(lines(&faults)))?;
+        let log = log::Settings::from_config(&config.log, &config.hostname);
+        log::check(&log)
+            .map_err(|error| Refused::because(format!("log.path: {error}; name a file that mailrace may write")))?;
+        // It reads which servers and names this machine has now. If nothing is other, what is kept of answers is kept.
+        let resolver = Resolver::new(&config.dns);
+        let resolver = resolver.map_err(|error| Refused::because(format!("dns.servers: {error}")))?;
+        let resolver = Some(resolver).filter(|resolver| !resolver.is_like(&self.service.resolver.load()));
+        // What is kept of answers is kept, if the same are asked.
+        let lookups = Arc::new(Lookups::after(&config, &self.service.routing.load().lookups()));
+        let maps = routing::load::load(&config, &lookups, Some(&self.service.routing.load_full()));
+        let maps = maps.map_err(|faults| Refused::because(lines(&with_places(Some(&loaded), faults))))?;
+        let added = self.bind_added(&config)?;
+        // The last that can fail, since it takes effect by itself: open connections too meet the new certificate at their
+        // handshake, and tickets stay good.
+        let tls = match lock(&self.tls).clone().filter(|_| !config.tls.certificate.is_empty()) {
+            Some(acceptor) => {
+                acceptor.reload(&config.tls).map_err(|problems| Refused::because(lines(&problems)))?;
+                Some(acceptor)
+            }
+            None => load_tls(&config).map_err(|error| Refused::because(error.to_string()))?,
+        };
+        // From here on nothing fails.
+        if let Some(authenticator) = &authenticator {
+            authenticator.count_attempts(&config.auth, &config.accept.exempt, old.authenticator.as_deref());
+        }
+        let mut renewal = Renewal::between(&old.config, &config);
+        let routing = Arc::new(maps.routing);
+        if !routing.has_hosts_of(&self.service.routing.swap(Arc::clone(&routing))) {
+            renewal.add_maps();
+        }
+        if let Some(resolver) = resolver {
+            self.service.resolver.store(Arc::new(resolver));
+            renewal.add_dns();
+        }
+        self.service.log.reconfigure(&log);
+        *lock(&self.tls) = tls.clone();
+        self.replace_lanes(&config, authenticator.as_deref(), tls.as_ref());
+        let mut limits = self.limits(&config);
+        limits.listeners.extend(added.iter().map(|(_, listen, _)| listen.connections_max));
+        self.service.limits.replace(limits);
+        for (address, listen, sockets) in added {
+            self.open(address, ListenerProfile::new(&config, &listen, authenticator.as_deref(), tls.as_ref()), sockets);
+        }
+        self.service.live.store(Arc::new(ActiveConfig::new(config, authenticator).with_reasons(reasons)));
+        self.service.hosts.configure(&self.service.live.load().config);
+        dispatch::reconfigure(&self.service, &renewal);
+        let changed = differences.iter().map(ToString::to_string).collect();
+        let warnings = loaded.warnings.iter().map(config::Problem::line).chain(maps.notes);
+        Ok(Reloaded { changed, refused: maps.refused, warnings: warnings.collect(), renewal })
+    }
+
+    /// Binds the addresses that are new.
+    fn bind_added(&self, config: &Config) -> Result<Vec<(SocketAddr, Listen, Vec<Socket>)>, Refused> {
+        let known: Vec<SocketAddr> = self.open_listeners().iter().map(|one| one.lane.load().listen.address).collect();
+        let added: Vec<Listen> =
+            config.listen.iter().filter(|listen| !known.contains(&listen.address)).cloned().collect();
+        let bound = listener::bind(&added, Vec::new(), config.accept.backlog, usize::from(threads(config)))
+            .map_err(|errors| Refused::because(lines(&errors)))?;
+        let mut opened = Vec::new();
+        for (listen, bound) in added.into_iter().zip(bound.listeners) {
+            let sockets = register(bound.address, bound.sockets).map_err(Refused::because)?;
+            opened.push((bound.address, listen, sockets));
+        }
+        Ok(opened)
+    }
+
+    /// Gives listeners that stay their new lanes, and closes those that go.
+    fn replace_lanes(
+        &self,
+        config: &Config,
+        authenticator: Option<&crate::auth::Authenticator>,
+        tls: Option<&Arc<Acceptor>>,
+    ) {
+        for listener in self.open_listeners() {
+            let address = listener.lane.load().listen.address;
+            match config.listen.iter().find(|listen| listen.address == address) {
+                Some(listen) => listener.lane.store(Arc::new(ListenerProfile::new(config, listen, authenticator, tls))),
+                None => listener.close(),
+            }
+        }
+    }
+}
+
+/// What a reload that went well came to.
+struct Reloaded {
+    /// As `key changed from … to …`.
+    changed: Vec<String>,
+    /// Files of maps that others can write.
+    refused: Vec<String>,
+    warnings: Vec<String>,
+    renewal: Renewal,
+}
+
+/// Why a reload was refused.
+struct Refused {
+    error: String,
+    problems: Vec<control::Problem>,
+}
+
+impl Refused {
+    fn because(error: impl Into<String>) -> Self {
+        Self { error: error.into(), problems: Vec::new() }
+    }
+
+    fn of(problems: &[config::Problem]) -> Self {
+        // Warnings refuse nothing, and `mailrace check` shows them.
+        let problems = problems.iter().filter(|problem| problem.severity == config::Severity::Error);
+        let plural = if problems.clone().count() == 1 { "" } else { "s" };
+        let error =
+            format!("{} error{plural} in the configuration; the old one stays in force", problems.clone().count());
+        let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let problems = problems.map(|problem| control::Problem {
+            file: PathBuf::from(&problem.file),
+            line: number(problem.line),
+            column: number(problem.column),
+            text: problem.sentence(),
+        });
+        Self { error, problems: problems.collect() }
+    }
+}
+
+fn unreadable(path: Option<&Path>, error: &std::io::Error) -> config::Problem {
+    config::Problem {
+        severity: config::Severity::Error,
+        file: path.map(|path| path.display().to_string()).unwrap_or_default(),
+        line: 0,
+        column: 0,
+        width: 0,
+        source: String::new(),
+        key: String::new(),
+        text: format!("the configuration cannot be read: {error}"),
+        expected: "a file in TOML".to_owned(),
+        suggestion: Some("name another file with --config, or correct its rights".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,255 @@
+//! The running server: owns the listeners and the background tasks, and ends them.
+
+use super::admin::AdminHandler;
+use super::reload::Source;
+use crate::accept::listener::{self, Acceptor as Socket};
+use crate::accept::{door, limits};
+use crate::config::{self, Config, ListenProtocol, ListenTls};
+use crate::context::{Context, Listener, ListenerProfile};
+use crate::control::{self, ControlSocket, Gate};
+use crate::dispatch;
+use crate::env::{clock, signals, systemd};
+use crate::hardening::Hardening;
+use crate::intake::MessageStore;
+use crate::kept_file;
+use crate::pickup;
+use crate::queue;
+use crate::routing;
+use crate::tls::Acceptor;
+use arc_swap::ArcSwap;
+use observe::Event;
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+use tokio::task::JoinSet;
+
+/// How the server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Sessions that were cut off when the grace time was over.
+    pub cut_off: usize,
+    /// Messages and octets that a sink took.
+    pub forgotten: (u64, u64),
+}
+
+/// The running server.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(super) service: Arc<Context>,
+    pub(super) listeners: Mutex<Vec<Arc<Listener>>>,
+    pub(super) tls: Mutex<Option<Arc<Acceptor>>>,
+    pub(super) source: Option<Source>,
+    /// What was given up besides root; nothing in a sink.
+    pub(super) hardening: Option<Hardening>,
+    pub(super) manager: Arc<systemd::Manager>,
+    pub(super) tasks: Mutex<JoinSet<()>>,
+    /// Deliveries, until the end waits for them.
+    pub(super) deliveries: Mutex<Option<tokio::task::JoinHandle<()>>>,
+    /// The operator's hands in the queue; a sink has none.
+    pub(super) queue: Option<queue::Tools>,
+    /// How fast messages are accepted.
+    pub(super) accepted: Mutex<control::Rate>,
+    /// When the server ends at the latest, once it stops.
+    pub(super) ends_at: OnceLock<Instant>,
+    /// How fast next hops take recipients.
+    pub(super) sent: Mutex<control::Rate>,
+    /// One reload at a time.
+    pub(super) reloading: AtomicBool,
+}
+
+impl Server {
+    pub(crate) fn new(
+        service: Arc<Context>,
+        tls: Option<Arc<Acceptor>>,
+        source: Option<Source>,
+        hardening: Option<Hardening>,
+        manager: Arc<systemd::Manager>,
+    ) -> Self {
+        let queue = match &service.message_store {
+            MessageStore::Spool { spool, .. } => {
+                let dispatch: Arc<dyn queue::Nudge> = match &service.dispatch {
+                    Some(dispatch) => Arc::clone(dispatch) as Arc<dyn queue::Nudge>,
+                    None => Arc::new(queue::Nobody),
+                };
+                Some(queue::Tools::new(Arc::clone(spool), dispatch))
+            }
+            MessageStore::Discard { .. } => None,
+        };
+        Self {
+            service,
+            queue,
+            listeners: Mutex::default(),
+            tls: Mutex::new(tls),
+            source,
+            hardening,
+            manager,
+            tasks: Mutex::default(),
+            deliveries: Mutex::default(),
+            accepted: Mutex::default(),
+            ends_at: OnceLock::new(),
+            sent: Mutex::default(),
+            reloading: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes connections on all listeners of the start.
+    ///
+    /// # Errors
+    /// A socket cannot be registered with the runtime.
+    pub(crate) fn open_all(self: &Arc<Self>, bound: Vec<listener::Listener>) -> Result<(), String> {
+        let live = self.service.live.load_full();
+        let tls = lock(&self.tls).clone();
+        for listener in bound {
+            let Some(listen) = live.config.listen.get(listener.entry) else { continue };
+            let lane = ListenerProfile::new(&live.config, listen, live.authenticator.as_deref(), tls.as_ref());
+            let sockets = register(listener.address, listener.sockets)?;
+            self.open(listener.address, lane, sockets);
+        }
+        Ok(())
+    }
+
+    pub(super) fn open(self: &Arc<Self>, address: SocketAddr, lane: ListenerProfile, sockets: Vec<Socket>) {
+        let mut listeners = lock(&self.listeners);
+        let listener = Arc::new(Listener {
+            entry: listeners.len(),
+            address,
+            lane: ArcSwap::from_pointee(lane),
+            closed: tokio::sync::Notify::new(),
+            is_closed: AtomicBool::new(false),
+        });
+        listeners.push(Arc::clone(&listener));
+        drop(listeners);
+        let lane = listener.lane.load();
+        self.service.tell(&Event::Listening {
+            daemon: &lane.listen.name,
+            address,
+            protocol: protocol_word(lane.listen.protocol),
+            tls: tls_word(lane.listen.tls),
+        });
+        drop(lane);
+        let mut tasks = lock(&self.tasks);
+        for socket in sockets {
+            tasks.spawn(door::take_connections(Arc::clone(&self.service), Arc::clone(&listener), socket));
+        }
+    }
+
+    /// For the watchdog: this runs on the runtime, so the runtime moves; the spool must take writes, and mail must move.
+    pub(super) fn is_alive(&self) -> bool {
+        let delivers = lock(&self.deliveries).as_ref().is_none_or(|deliveries| !deliveries.is_finished());
+        delivers && self.service.message_store.pressure() != spool::Pressure::Poisoned
+    }
+
+    /// Delivers what is accepted, and what the spool holds from before.
+    pub(crate) fn deliver(self: &Arc<Self>) {
+        *lock(&self.deliveries) = Some(tokio::spawn(dispatch::run(Arc::clone(&self.service))));
+        lock(&self.tasks).spawn(kept_file::keep(Arc::clone(&self.service)));
+        lock(&self.tasks).spawn(routing::watch::run(Arc::clone(&self.service)));
+    }
+
+    /// Takes what programs of this machine hand in.
+    pub(crate) fn pick_up(self: &Arc<Self>, directory: pickup::Directory) {
+        lock(&self.tasks).spawn(pickup::run(Arc::clone(&self.service), directory));
+    }
+
+    /// Answers the operator until the server has ended; while it stops, how it is and no more.
+    pub(crate) fn answer_on(self: &Arc<Self>, socket: ControlSocket) {
+        let server = Arc::clone(self);
+        lock(&self.tasks).spawn(async move {
+            let service = Arc::clone(&server.service);
+            let has_guests = service.live.load().config.control.mailq != config::Mailq::Operators;
+            let gate = Gate::new(socket.gid()).with_guests(has_guests);
+            // Whoever waits for the end of the server can ask how far it is: this is dropped last.
+            let stop = std::future::pending();
+            if let Err(error) = control::serve(socket, gate, Arc::new(AdminHandler(server)), stop).await {
+                service.tell(&Event::InternalError { place: "control", text: &error.to_string() });
+            }
+        });
+    }
+
+    /// Does what signals ask for, until one ends the server and its sessions are over.
+    pub(crate) async fn until_stopped(self: &Arc<Self>, signals: &mut signals::Signals) -> Ended {
+        let why = loop {
+            match signals.next().await {
+                signals::Signal::Terminate { name } => break name,
+                // There is no second one before the first.
+                signals::Signal::TerminateNow => break "SIGTERM",
+                signals::Signal::Hangup => {
+                    drop(self.reload().await);
+                    self.service.log.reopen();
+                }
+                signals::Signal::User1 => self.service.log.reopen(),
+            }
+        };
+        let service = &self.service;
+        service.tell(&Event::Stopping { why, connections: service.stop.open() });
+        self.manager.stopping("finishing open transactions");
+        let grace = service.live.load().config.server.shutdown_grace;
+        self.ends_at.get_or_init(|| clock::now() + grace);
+        service.stop.begin();
+        let again = async { while signals.next().await != signals::Signal::TerminateNow {} };
+        let mut deliveries = lock(&self.deliveries).take();
+        let finished = async {
+            service.stop.drained().await;
+            if let Some(deliveries) = &mut deliveries {
+                // A panic in it was told when it happened.
+                drop(deliveries.await);
+            }
+        };
+        tokio::select! {
+            () = finished => {}
+            () = tokio::time::sleep(grace) => {}
+            () = again => {}
+        }
+        let mut deliveries_cut_off = 0;
+        if let Some(deliveries) = deliveries.filter(|deliveries| !deliveries.is_finished()) {
+            deliveries_cut_off = service.dispatch.as_ref().map_or(0, |dispatch| dispatch.under_way());
+            deliveries.abort();
+        }
+        let ended = Ended { cut_off: service.stop.open(), forgotten: service.message_store.forgotten() };
+        // The control socket may hold a session that was cut off; the others have ended by themselves.
+        let mut tasks = std::mem::take(&mut *lock(&self.tasks));
+        tasks.abort_all();
+        while tasks.join_next().await.is_some() {}
+        kept_file::save(service).await;
+        service.tell(&Event::Stopped { cut_off: ended.cut_off, deliveries_cut_off });
+        ended
+    }
+
+    pub(super) fn open_listeners(&self) -> Vec<Arc<Listener>> {
+        lock(&self.listeners).iter().filter(|one| !one.is_closed()).cloned().collect()
+    }
+
+    /// Limits by the numbers of listeners, closed ones included: their connections may still be open.
+    pub(super) fn limits(&self, config: &Config) -> limits::Settings {
+        let mut settings = limits::Settings::new(config);
+        settings.listeners = lock(&self.listeners).iter().map(|one| one.lane.load().listen.connections_max).collect();
+        settings
+    }
+}
+
+const fn protocol_word(protocol: ListenProtocol) -> &'static str {
+    match protocol {
+        ListenProtocol::Smtp => "smtp",
+        ListenProtocol::Submission => "submission",
+        ListenProtocol::Lmtp => "lmtp",
+    }
+}
+
+const fn tls_word(tls: ListenTls) -> &'static str {
+    match tls {
+        ListenTls::None => "none",
+        ListenTls::StartTls => "starttls",
+        ListenTls::Implicit => "implicit",
+    }
+}
+
+pub(super) fn register(address: SocketAddr, sockets: Vec<std::net::TcpListener>) -> Result<Vec<Socket>, String> {
+    let register = |socket| Socket::new(socket).map_err(|error| format!("listen.address = {address}: {error}"));
+    sockets.into_iter().map(register).collect()
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every change under these locks is a single step.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
