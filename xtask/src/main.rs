@@ -3,7 +3,7 @@
 //! `tidy` holds the architecture (arrows between crates, banned calls, sizes, names), `rfc-check` lists which section of
 //! which RFC is done, missing or tested, `licences` holds the licences and sources of all dependencies.
 //! Every check reads files and prints findings; nothing here is part of the product, and nothing here changes a file
-//! except `rfc-check --write`, which renews `docs/rfc-status.md`.
+//! except `rfc-check --write`, which renews `docs/rfc-status.md`, and `prose --lower`, which shortens `xtask/prose.txt`.
 #![forbid(unsafe_code)]
 
 mod cargo;
@@ -19,9 +19,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: cargo run -p xtask -- COMMAND
+usage: cargo xtask COMMAND
 
-  tidy                     arrows between crates, banned calls, names, sizes, headers, reasons of dependencies
+  tidy                     arrows between crates, banned calls, names, sizes, headers, reasons of dependencies, prose
+  prose [FOLDER]           lists vague sentences and long lines of comments
+  prose --lower            lowers the numbers in xtask/prose.txt to what is left of old prose
   rfc-check                RFC marks: done, gap, test per section; fails on malformed marks and a stale docs/rfc-status.md
   rfc-check --write        the same, and renews docs/rfc-status.md
   rfc-check --json         the same as JSON
@@ -34,6 +36,9 @@ fn main() -> ExitCode {
     let root = tree::root();
     let outcome = match words.as_slice() {
         ["tidy"] => tidy::command(&root),
+        ["prose"] => tidy::list_prose(&root, ""),
+        ["prose", "--lower"] => tidy::lower_prose(&root),
+        ["prose", folder] => tidy::list_prose(&root, folder),
         ["rfc-check", flags @ ..] => match rfc::Flags::parse(flags) {
             Ok(flags) => rfc::command(&root, flags),
             Err(message) => Err(format!("{message}\n{USAGE}")),

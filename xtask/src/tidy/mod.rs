@@ -10,10 +10,11 @@ mod fuzzing;
 mod links;
 mod manifests;
 mod names;
+mod prose;
 mod sizes;
 mod text;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -62,6 +63,47 @@ pub(crate) fn command(root: &Path) -> Result<Report, String> {
     Ok(Report { text, failed: errors > 0 })
 }
 
+/// Lists the places of vague or long comments below a folder.
+///
+/// # Errors
+/// The tree cannot be read.
+pub(crate) fn list_prose(root: &Path, folder: &str) -> Result<Report, String> {
+    let mut text = String::new();
+    for (path, places) in prose_places(&tree::files(root)?) {
+        if folder.is_empty() || prose::is_below(&path, folder) {
+            for (line, message) in places {
+                let _infallible = writeln!(text, "{path}:{line}: {message}");
+            }
+        }
+    }
+    Ok(Report { text, failed: false })
+}
+
+/// Writes the lower of both numbers for each group into the list of old places of prose. It never writes a higher one.
+///
+/// # Errors
+/// The tree cannot be read, or the list cannot be written.
+pub(crate) fn lower_prose(root: &Path) -> Result<Report, String> {
+    let files = tree::files(root)?;
+    let groups = prose::read_list(text_of(&files, prose::LIST));
+    let (text, before, after) = prose::lowered(&groups, &prose::counts(&prose_places(&files)));
+    std::fs::write(root.join(prose::LIST), &text).map_err(|error| format!("{}: {error}", prose::LIST))?;
+    Ok(Report { text: format!("{}: {before} old places before, {after} now\n", prose::LIST), failed: false })
+}
+
+/// The places of each file that has some.
+fn prose_places(files: &[tree::File]) -> BTreeMap<String, Vec<(usize, String)>> {
+    let places = |file: &tree::File| {
+        let source = file.has_extension("rs").then(|| Source::new(&file.path, &file.text));
+        (file.path.clone(), prose::places(file, source.as_ref()))
+    };
+    files.iter().map(places).filter(|(_, found)| !found.is_empty()).collect()
+}
+
+fn text_of<'f>(files: &'f [tree::File], path: &str) -> &'f str {
+    files.iter().find(|file| file.path == path).map_or("", |file| file.text.as_str())
+}
+
 /// All findings, by path and line, and the number of files read.
 fn run(root: &Path) -> Result<(Vec<Finding>, usize), String> {
     let files = tree::files(root)?;
@@ -69,7 +111,8 @@ fn run(root: &Path) -> Result<(Vec<Finding>, usize), String> {
     let mut findings = Vec::new();
     arrows::check(root, &packages, &mut findings);
     let paths: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
-    let targets = files.iter().find(|file| file.path == fuzzing::MANIFEST).map_or("", |file| file.text.as_str());
+    let targets = text_of(&files, fuzzing::MANIFEST);
+    prose::check(&prose_places(&files), &prose::read_list(text_of(&files, prose::LIST)), &mut findings);
     for file in &files {
         text::check(&file.path, &file.text, &mut findings);
         names::check_path(&file.path, &mut findings);
