@@ -1,9 +1,9 @@
 //! Checks of the tree that a compiler does not make.
 //!
-//! `tidy` holds the architecture (arrows between crates, banned calls, sizes, names), `rfc-check` lists which section of
-//! which RFC is done, missing or tested, `licences` holds the licences and sources of all dependencies.
-//! Every check reads files and prints findings; nothing here is part of the product, and nothing here changes a file
-//! except `rfc-check --write`, which renews `docs/rfc-status.md`, and `prose --lower`, which shortens `xtask/prose.txt`.
+//! `tidy` holds the architecture (arrows between crates, banned calls, sizes, names), `rfc-check` lists which section
+//! of which RFC is done, missing or tested, `licences` holds the licences and sources of all dependencies. Every check
+//! reads files and prints findings; nothing here is part of the product, and nothing here changes a file except
+//! `rfc-check --write`, which renews `docs/rfc-status.md`, and `prose --lower`, which shortens `xtask/prose.txt`.
 #![forbid(unsafe_code)]
 
 mod cargo;

@@ -1,13 +1,13 @@
 //! How fast RCPT to a long list is answered, and what other mail feels of it.
 //!
-//! The command `mailrace-bench expand`: starts `mailrace serve` with one list whose members are in a file, and one client that
-//! sends ordinary mail without a pause, each message for one recipient elsewhere. Beside that client it measures, one after the
-//! other: nothing; the first RCPT to the list (cold); RCPTs to the list from one and from eight sessions (warm); a file that is
-//! written anew before each RCPT, so that each is a new expansion; and whole messages to the list. Nothing is delivered: mail
-//! stays in the spool, where it is counted at the end.
+//! The command `mailrace-bench expand`: starts `mailrace serve` with one list whose members are in a file, and one
+//! client that sends ordinary mail without a pause, each message for one recipient elsewhere. Beside that client it
+//! measures, one after the other: nothing; the first RCPT to the list (cold); RCPTs to the list from one and from eight
+//! sessions (warm); a file that is written anew before each RCPT, so that each is a new expansion; and whole messages
+//! to the list. Nothing is delivered: mail stays in the spool, where it is counted at the end.
 //!
-//! Clients and server share the machine, so figures mean something beside each other only. A run fails when there are no figures
-//! or when mail is lost, and not because something took long.
+//! Clients and server share the machine, so figures mean something beside each other only. A run fails when there are
+//! no figures or when mail is lost, and not because something took long.
 
 use crate::clock;
 use spool::disk::real::RealDisk;

@@ -1,5 +1,5 @@
-//! Load for `mailrace storm`, a receiver that remembers for `mailrace demo`, the sockets of `mailrace sim`, and with the feature `rigs` what the program
-//! `mailrace-bench` is made of: measurements and proof rigs.
+//! Load for `mailrace storm`, a receiver that remembers for `mailrace demo`, the sockets of `mailrace sim`, and with
+//! the feature `rigs` what the program `mailrace-bench` is made of: measurements and proof rigs.
 
 #![forbid(unsafe_code)]
 

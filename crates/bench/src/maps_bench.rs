@@ -1,8 +1,9 @@
 //! How fast maps load and answer, and what they take in memory.
 //!
-//! The command `mailrace-bench maps`: makes a mailertable of as many entries as asked for, as text, as cdb and as a hash
-//! file of Berkeley DB, reads each from memory, and looks keys up at random. Nothing is written to a disk. Each figure is
-//! the median of some rounds; the machine should be idle, for look-ups wait for memory, which other programs use too.
+//! The command `mailrace-bench maps`: makes a mailertable of as many entries as asked for, as text, as cdb and as a
+//! hash file of Berkeley DB, reads each from memory, and looks keys up at random. Nothing is written to a disk. Each
+//! figure is the median of some rounds; the machine should be idle, for look-ups wait for memory, which other programs
+//! use too.
 
 use route::map::{Reading, Table, berkeley, cdb};
 use std::io::Write as _;

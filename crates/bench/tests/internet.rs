@@ -1,4 +1,5 @@
-//! The simulated internet behind its sockets: doors as the kernel shows them, the storm into live hosts, DNS by UDP and TCP.
+//! The simulated internet behind its sockets: doors as the kernel shows them, the storm into live hosts, DNS by UDP and
+//! TCP.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test program")]
 
 use bench::internet::{Error, Internet, Options};

@@ -1,8 +1,9 @@
-//! Base64 in the one alphabet of RFC 4648 §4: what AUTH, encoded words and bodies are written in, and what AUTH is read in.
+//! Base64 in the one alphabet of RFC 4648 §4: what AUTH, encoded words and bodies are written in, and what AUTH is read
+//! in.
 //!
-//! [`decode`] is strict. Two spellings of one secret would be a second password, so what the RFC lets a reader forgive is
-//! refused: bits behind the end, missing padding, foreign characters. Encoded words, which forgive all of it, have a reader of
-//! their own. No other variant, no streaming.
+//! [`decode`] is strict. Two spellings of one secret would be a second password, so what the RFC lets a reader forgive
+//! is refused: bits behind the end, missing padding, foreign characters. Encoded words, which forgive all of it, have a
+//! reader of their own. No other variant, no streaming.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

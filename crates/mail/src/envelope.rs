@@ -66,8 +66,8 @@ impl Envelope {
         self.release_at().map_or(submitted, |at| at.max(submitted))
     }
 
-    /// By when it is to be delivered, since 1970, and what happens then. For one that was late when it came the time lies
-    /// before.
+    /// By when it is to be delivered, since 1970, and what happens then. For one that was late when it came the time
+    /// lies before.
     // RFC 2852 §4: counted from when the command was received
     #[must_use]
     pub fn deliver_by(&self) -> Option<(Duration, Deadline)> {

@@ -1,11 +1,11 @@
 //! Addresses as they stand in header fields: display names, comments, folding, groups, and the obsolete forms.
 //!
-//! `From`, `To`, `Cc`, `Reply-To` and their like are read with [`parse_list`]; with `-t` the sendmail command line takes
-//! its recipients from them. [`rewrite`] replaces addresses where they stand. An [`AddrSpec`] is wider than an
-//! [`Address`]: it may have no business in an envelope (a literal that is no address, a domain with a slash, any length),
-//! and only [`AddrSpec::to_address`] decides. Comments and folds are dropped, quotes are taken off as in the envelope.
-//! What neither the present nor the obsolete grammar allows is an error with its place, not a guess. Nothing here
-//! recurses, so nesting costs no stack.
+//! `From`, `To`, `Cc`, `Reply-To` and their like are read with [`parse_list`]; with `-t` the sendmail command line
+//! takes its recipients from them. [`rewrite`] replaces addresses where they stand. An [`AddrSpec`] is wider than an
+//! [`Address`]: it may have no business in an envelope (a literal that is no address, a domain with a slash, any
+//! length), and only [`AddrSpec::to_address`] decides. Comments and folds are dropped, quotes are taken off as in the
+//! envelope. What neither the present nor the obsolete grammar allows is an error with its place, not a guess. Nothing
+//! here recurses, so nesting costs no stack.
 //!
 //! Raw 8-bit values should be made text first ([`crate::Charset`]).
 

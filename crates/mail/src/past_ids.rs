@@ -1,7 +1,7 @@
 //! Ids for messages that are older than they are here: those that waited at another server before.
 //!
-//! The id of a message says since when it waits, and its age counts from there. A generator for the present cannot give such an
-//! id, since its ids only rise. This one gives ids of any moment, and each only once.
+//! The id of a message says since when it waits, and its age counts from there. A generator for the present cannot give
+//! such an id, since its ids only rise. This one gives ids of any moment, and each only once.
 
 use crate::queue_id::{Node, QueueId};
 use std::collections::BTreeMap;
@@ -28,16 +28,16 @@ impl PastIds {
     /// The first of the nodes whose ids are those of taken over mail. No generator for the present has one of these.
     pub const NODE_FIRST: u16 = 2_048;
 
-    /// A generator for one opening of a spool, whose openings are counted by `epoch`: no two have the same node before there
-    /// were two thousand.
+    /// A generator for one opening of a spool, whose openings are counted by `epoch`: no two have the same node before
+    /// there were two thousand.
     #[must_use]
     pub fn of_epoch(epoch: u64) -> Self {
         let number = u16::try_from(epoch % u64::from(Self::NODE_FIRST)).unwrap_or(0);
         Self { node: Node::new(Self::NODE_FIRST + number).unwrap_or(Node::MAX), next: BTreeMap::new() }
     }
 
-    /// The id of a moment, or of the first microsecond behind it that has none yet. Both times in microseconds since 1970; a moment
-    /// that lies behind `now_us` counts as now, and one before 2020 as the beginning of that year.
+    /// The id of a moment, or of the first microsecond behind it that has none yet. Both times in microseconds since
+    /// 1970; a moment that lies behind `now_us` counts as now, and one before 2020 as the beginning of that year.
     pub fn next(&mut self, at_us: u64, now_us: u64) -> QueueId {
         let mut us = at_us.min(now_us).clamp(QueueId::MIN.unix_us(), QueueId::MAX.unix_us());
         loop {

@@ -149,9 +149,9 @@ impl Reply {
         Self::parse_beginning(bytes, usize::MAX, usize::MAX)
     }
 
-    /// Reads a complete reply as [`Reply::parse`] does, however long it is, and keeps its beginning: at most `lines_max` of its
-    /// lines, and of their text `octets_max` octets. What is missing is said in a last line, which is one of them:
-    /// `[... 380000 octets more]`.
+    /// Reads a complete reply as [`Reply::parse`] does, however long it is, and keeps its beginning: at most
+    /// `lines_max` of its lines, and of their text `octets_max` octets. What is missing is said in a last line, which
+    /// is one of them: `[... 380000 octets more]`.
     ///
     /// # Errors
     /// When `bytes` are not a whole reply, more than a reply, or a line has no code or another.

@@ -45,8 +45,8 @@ pub enum Kind {
     Delivered,
     /// Handed to a server that does not report (no DSN extension).
     Relayed,
-    /// Handed to a server of a message whose sender gave a time by which it is to be delivered (BY), and wants to hear that, or
-    /// hears nothing more of that time.
+    /// Handed to a server of a message whose sender gave a time by which it is to be delivered (BY), and wants to hear
+    /// that, or hears nothing more of that time.
     Traced,
     /// Replaced by the members of a list or an alias of several.
     Expanded,
@@ -143,17 +143,17 @@ pub struct RecipientReport<'a> {
     pub last_attempt_us: Option<u64>,
     /// Until when it will be tried; for [`Kind::Delayed`].
     pub will_retry_until_us: Option<u64>,
-    /// For [`Kind::Delayed`]: the time is over by which the sender wanted it delivered, and wanted to hear that. `Status` says so,
-    /// whatever `status` is.
+    /// For [`Kind::Delayed`]: the time is over by which the sender wanted it delivered, and wanted to hear that.
+    /// `Status` says so, whatever `status` is.
     pub is_past_time: bool,
 }
 
-/// Recipients that should share a report; for more the caller makes another. Where there are many, each takes 100 to 250 octets in
-/// the part for programs: [`fitting`] says how many fit.
+/// Recipients that should share a report; for more the caller makes another. Where there are many, each takes 100 to
+/// 250 octets in the part for programs: [`fitting`] says how many fit.
 pub const RECIPIENTS_MAX: usize = 10_000;
 
-/// How many recipients of a report, from the first on, make one of at most `octets_max` octets beside what it returns of the
-/// message. At least one, at most [`RECIPIENTS_MAX`], and not always all that would fit.
+/// How many recipients of a report, from the first on, make one of at most `octets_max` octets beside what it returns
+/// of the message. At least one, at most [`RECIPIENTS_MAX`], and not always all that would fit.
 #[must_use]
 pub fn fitting(report: &Report<'_>, octets_max: usize) -> usize {
     let most = report.recipients.get(..RECIPIENTS_MAX).unwrap_or(report.recipients);

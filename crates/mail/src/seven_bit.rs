@@ -1,7 +1,7 @@
 //! Turning 8-bit content into 7-bit content, for a next hop that does not offer 8BITMIME (RFC 6152 §3).
 //!
-//! The deliver stop asks [`is_seven_bit`] first; almost always the answer spares the rest. [`convert`] walks through the
-//! MIME structure and encodes each leaf that has 8-bit octets: text in quoted-printable (or base64 when that is
+//! The deliver stop asks [`is_seven_bit`] first; almost always the answer spares the rest. [`convert`] walks through
+//! the MIME structure and encodes each leaf that has 8-bit octets: text in quoted-printable (or base64 when that is
 //! shorter), everything else in base64. Whoever decodes the leaves gets the same octets as before. What needs no change
 //! is copied as it is.
 //!

@@ -1,11 +1,13 @@
-//! What a message of a local program still lacks when it is handed to the sendmail command: line ends, header fields, domains.
+//! What a message of a local program still lacks when it is handed to the sendmail command: line ends, header fields,
+//! domains.
 //!
-//! A program prints a message and expects the rest to be done: `Date`, `Message-Id` and `From`, our name behind names without
-//! a domain, recipients out of the header with `-t`, and no `Bcc` that others could read. [`Lines`] makes lines of mail of
-//! what comes; [`Draft`] parts the header section from the body; [`Draft::complete`] writes the header section that goes out.
+//! A program prints a message and expects the rest to be done: `Date`, `Message-Id` and `From`, our name behind names
+//! without a domain, recipients out of the header with `-t`, and no `Bcc` that others could read. [`Lines`] makes lines
+//! of mail of what comes; [`Draft`] parts the header section from the body; [`Draft::complete`] writes the header
+//! section that goes out.
 //!
-//! All as sendmail does it, where no standard says otherwise. Not here: who may send as whom ([`warning`] is only the field
-//! that tells of it), encodings, and anything of the body.
+//! All as sendmail does it, where no standard says otherwise. Not here: who may send as whom ([`warning`] is only the
+//! field that tells of it), encodings, and anything of the body.
 
 mod lines;
 mod qualify;
@@ -79,8 +81,8 @@ pub struct Named {
 impl<'a> Draft<'a> {
     /// Takes the beginning of a message apart: all of it, or at least its header section.
     ///
-    /// The header section ends at an empty line or before the first line that is no field. A line `From ` of a mailbox at the
-    /// beginning is passed over.
+    /// The header section ends at an empty line or before the first line that is no field. A line `From ` of a mailbox
+    /// at the beginning is passed over.
     #[must_use]
     pub fn read(message: &'a [u8]) -> Self {
         let section = HeaderSection::read(message, LineEnd::Crlf);
@@ -113,7 +115,8 @@ impl<'a> Draft<'a> {
         self.fields.iter().filter(|field| field.has_name("received")).count()
     }
 
-    /// The recipients that `To`, `Cc` and `Bcc` name; of a message that was sent again, those of its `Resent-` fields alone.
+    /// The recipients that `To`, `Cc` and `Bcc` name; of a message that was sent again, those of its `Resent-` fields
+    /// alone.
     ///
     /// A field that cannot be read as a whole is read element by element, so that one mistake costs one recipient.
     #[must_use]
@@ -228,8 +231,8 @@ impl Named {
     }
 }
 
-/// An address as somebody names a recipient or a sender on a command line: `joe`, `joe@d.example`, `Joe <joe@d.example>`, and
-/// several with commas between them. Names without a domain get `host`.
+/// An address as somebody names a recipient or a sender on a command line: `joe`, `joe@d.example`, `Joe
+/// <joe@d.example>`, and several with commas between them. Names without a domain get `host`.
 ///
 /// # Errors
 /// What is wrong, with its place.

@@ -1,17 +1,17 @@
-//! Characters that a line for people must not show as they are: they move a terminal's cursor, end a line, or make text read
-//! otherwise than it is.
+//! Characters that a line for people must not show as they are: they move a terminal's cursor, end a line, or make text
+//! read otherwise than it is.
 //!
-//! Addresses, replies and header fields come from outside, and since RFC 6531 they may hold any character. Log lines, answers of
-//! commands and reports escape or replace what [`is_unprintable`] names.
+//! Addresses, replies and header fields come from outside, and since RFC 6531 they may hold any character. Log lines,
+//! answers of commands and reports escape or replace what [`is_unprintable`] names.
 
 /// Whether a character is a control, a line or paragraph separator, or a format character without a shape of its own.
 ///
 /// - Controls: C0, DEL and C1, where U+009B begins a command to a terminal as ESC and `[` do.
 /// - U+2028 and U+2029 end a line in some viewers.
-/// - Marks of bidirectional text turn the order of what follows: U+202E shows `fdp.exe` for `exe.pdf` (Unicode Technical Report
-///   36, section 2.8).
-/// - Default ignorable characters (Unicode 15.1, `DerivedCoreProperties`) and other format controls are not seen: two addresses that look
-///   the same may differ in them.
+/// - Marks of bidirectional text turn the order of what follows: U+202E shows `fdp.exe` for `exe.pdf` (Unicode
+///   Technical Report 36, section 2.8).
+/// - Default ignorable characters (Unicode 15.1, `DerivedCoreProperties`) and other format controls are not seen: two
+///   addresses that look the same may differ in them.
 #[must_use]
 pub const fn is_unprintable(c: char) -> bool {
     match c {

@@ -161,8 +161,8 @@ fn large_hostile_inputs_take_linear_time() {
     }
 }
 
-/// Twenty times the number of cases proptest is set to, 5,120 for each body by default; `PROPTEST_CASES=50000` takes some
-/// minutes.
+/// Twenty times the number of cases proptest is set to, 5,120 for each body by default; `PROPTEST_CASES=50000` takes
+/// some minutes.
 #[test]
 fn mutated_seeds() {
     let default = ProptestConfig::default();

@@ -343,8 +343,8 @@ fn several_recipients_in_one_report() {
     assert!(text.contains("70 more addresses") && text.contains("user49@") && !text.contains("user50@"), "{text}");
 }
 
-// A list with very many failures: each takes little room in the part for programs, and what every reader needs is there.
-// RFC 3464 §2.3 (test)
+// A list with very many failures: each takes little room in the part for programs, and what every reader needs is
+// there. RFC 3464 §2.3 (test)
 #[test]
 fn many_recipients_take_little_room_each() {
     let names: Vec<String> = (0..3_000).map(|n| format!("user{n}@example.org")).collect();

@@ -43,7 +43,8 @@ impl<'a> NextHop<'a> {
 /// What came of a delivery to some recipients: the value of `stat=`, without its first word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stat<'a> {
-    /// The next hop has taken the message. The text of its reply, without the codes: `stat=Sent (Ok: queued as 4F1D2A)`.
+    /// The next hop has taken the message. The text of its reply, without the codes: `stat=Sent (Ok: queued as
+    /// 4F1D2A)`.
     Sent(&'a str),
     /// It will be tried again. The reply with its codes, or what kept it from coming to one:
     /// `stat=Deferred: Connection refused by [127.0.0.3]`.

@@ -1,9 +1,10 @@
 //! Text from outside on its way into a line: nothing in it can end the line, fake a field, or make the line endless.
 //!
-//! Control characters (C0, DEL, C1), the separators U+2028 and U+2029, marks that turn the direction of writing and other
-//! characters that are not seen ([`mail::is_unprintable`]) become `\ooo`, three octal digits for each octet, as sendmail prints them. Other UTF-8 stays as it is, and so does
-//! the backslash, so that quoted local parts look as they do in sendmail's log; who needs the exact octets reads JSON.
-//! A value that is too long ends in `...`, and an escape is never cut through.
+//! Control characters (C0, DEL, C1), the separators U+2028 and U+2029, marks that turn the direction of writing and
+//! other characters that are not seen ([`mail::is_unprintable`]) become `\ooo`, three octal digits for each octet, as
+//! sendmail prints them. Other UTF-8 stays as it is, and so does the backslash, so that quoted local parts look as they
+//! do in sendmail's log; who needs the exact octets reads JSON. A value that is too long ends in `...`, and an escape
+//! is never cut through.
 
 /// Where the text stands in the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -198,7 +198,8 @@ pub enum Event<'a> {
         /// Why, without the secret.
         reason: &'a str,
     },
-    /// A login has had more recipients in an hour than it may have: its password may be stolen. Once an hour for each login.
+    /// A login has had more recipients in an hour than it may have: its password may be stolen. Once an hour for each
+    /// login.
     LoginOverLimit {
         /// The client.
         relay: Relay<'a>,
@@ -348,8 +349,8 @@ pub enum Event<'a> {
         /// The recipients, `<a@b>`.
         to: &'a [&'a str],
     },
-    /// A message is one more of the same transaction, because its recipients are to be kept apart: members of a list with an
-    /// owner, above all.
+    /// A message is one more of the same transaction, because its recipients are to be kept apart: members of a list
+    /// with an owner, above all.
     Cloned {
         /// The message.
         id: QueueId,

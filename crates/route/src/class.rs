@@ -1,9 +1,10 @@
-//! Who we are and for whom we relay: sendmail's classes w (`local-host-names`) and R (`relay-domains`), and how their files are
-//! read.
+//! Who we are and for whom we relay: sendmail's classes w (`local-host-names`) and R (`relay-domains`), and how their
+//! files are read.
 //!
-//! A line holds one name; what follows `#` is a comment. In class w a name stands for itself, an address is written `[192.0.2.1]`.
-//! In class R a name stands for itself and all below it (with `relay_hosts_only` for itself alone), `.example.com` for those
-//! below it alone, `192.0.2` and `IPv6:2001:db8` for all addresses that begin so; `192.0.2.0/24` is understood too.
+//! A line holds one name; what follows `#` is a comment. In class w a name stands for itself, an address is written
+//! `[192.0.2.1]`. In class R a name stands for itself and all below it (with `relay_hosts_only` for itself alone),
+//! `.example.com` for those below it alone, `192.0.2` and `IPv6:2001:db8` for all addresses that begin so;
+//! `192.0.2.0/24` is understood too.
 //!
 //! Invariant: what is no name and no network is a complaint and never matches anything.
 
@@ -56,7 +57,8 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// The domain as it is looked up: `localhost` and an address in class w are our own name, as in sendmail's ruleset 3.
+    /// The domain as it is looked up: `localhost` and an address in class w are our own name, as in sendmail's ruleset
+    /// 3.
     #[must_use]
     pub fn canonical(&self, domain: Domain) -> Domain {
         let is_ours = match &domain {
@@ -69,7 +71,8 @@ impl Classes {
         }
     }
 
-    /// Whether the domain means whatever machine reads it: `localhost`, `localhost` beside our own name, a loopback address.
+    /// Whether the domain means whatever machine reads it: `localhost`, `localhost` beside our own name, a loopback
+    /// address.
     #[must_use]
     pub fn is_localhost(&self, domain: &Domain) -> bool {
         match domain {
@@ -96,7 +99,8 @@ impl Classes {
 }
 
 impl Class {
-    /// Reads a file of names. `map`: what people call it, `relay-domains`. What is wrong in it is in the list, and the rest holds.
+    /// Reads a file of names. `map`: what people call it, `relay-domains`. What is wrong in it is in the list, and the
+    /// rest holds.
     #[must_use]
     pub fn read(kind: Kind, map: &str, file: &str, text: &str) -> (Self, Vec<Lint>) {
         let mut class = Self::default();

@@ -11,13 +11,13 @@
 //! | `file:USER:/var/log/mail/archive` | behind the end of a file, written as the user |
 //! | `error:5.1.1 User unknown` | back to its sender, with this reason; with `4.…` it waits until that has passed |
 //!
-//! An address in brackets is that host, a name in brackets or alone is looked up for its addresses, and one behind `mx:` for its MX
-//! hosts. Behind the text ` from=192.0.2.7`, ` from=2001:db8::7` and ` hello=mta1.example.net` may follow, where mail has
-//! a source address or a name of its own, ` group=slow` where it belongs to a queue group, and ` copy` where it is a copy of mail
-//! that goes elsewhere too.
+//! An address in brackets is that host, a name in brackets or alone is looked up for its addresses, and one behind
+//! `mx:` for its MX hosts. Behind the text ` from=192.0.2.7`, ` from=2001:db8::7` and ` hello=mta1.example.net` may
+//! follow, where mail has a source address or a name of its own, ` group=slow` where it belongs to a queue group, and `
+//! copy` where it is a copy of mail that goes elsewhere too.
 //!
-//! Invariants: text that was written reads back as the same value; no text has control characters; two destinations are equal if
-//! their texts are.
+//! Invariants: text that was written reads back as the same value; no text has control characters; two destinations are
+//! equal if their texts are.
 
 use crate::access::tag::is_group;
 use mail::{Address, AddressLiteral, Domain, DomainName, EnhancedCode};

@@ -1,8 +1,8 @@
 //! One body per reader of foreign bytes: feed it anything, and it asserts what must hold for all bytes.
 //!
 //! The test `fuzz_bodies` drives them with mutated seeds in every run; a fuzzer's targets call the same functions. They
-//! are part of the crate, not of its tests, so that both can reach them. Asserted everywhere: no panic, no memory out of
-//! proportion to the input, and that what was read is found, and is read again as the same when it is written.
+//! are part of the crate, not of its tests, so that both can reach them. Asserted everywhere: no panic, no memory out
+//! of proportion to the input, and that what was read is found, and is read again as the same when it is written.
 
 use std::collections::HashSet;
 

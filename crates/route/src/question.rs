@@ -1,8 +1,8 @@
 //! Look-ups: maps in memory are read at once, others are questions to whoever runs this.
 //!
-//! A function that needs a look-up gets an [`Ask`] and returns `Err(Stop::Open)` when an answer is missing. Its caller takes the
-//! open questions, finds the [`Answers`], and calls the function anew with them: it does the same up to there and goes on. As a
-//! rule one or two rounds do. Look-ups in memory are cheap enough to be made again.
+//! A function that needs a look-up gets an [`Ask`] and returns `Err(Stop::Open)` when an answer is missing. Its caller
+//! takes the open questions, finds the [`Answers`], and calls the function anew with them: it does the same up to there
+//! and goes on. As a rule one or two rounds do. Look-ups in memory are cheap enough to be made again.
 
 use crate::map::Table;
 use std::collections::{HashMap, HashSet};
@@ -58,8 +58,8 @@ pub enum Question {
         /// As in an address, in its own case.
         name: Arc<str>,
     },
-    /// The text of the user's `.forward`, looked for as sendmail does (`.forward+detail`, then `.forward`): `Answer::Text`, or
-    /// `Answer::Nothing`.
+    /// The text of the user's `.forward`, looked for as sendmail does (`.forward+detail`, then `.forward`):
+    /// `Answer::Text`, or `Answer::Nothing`.
     Forward {
         /// The account.
         user: Arc<str>,
@@ -93,8 +93,8 @@ pub enum Answer {
         text: Arc<str>,
         /// Its name, for people.
         file: Arc<str>,
-        /// The user whose programs and files it may name: its owner. `None`: it may name none, for others can write to it, or
-        /// its owner is no user with a shell.
+        /// The user whose programs and files it may name: its owner. `None`: it may name none, for others can write to
+        /// it, or its owner is no user with a shell.
         owner: Option<Arc<str>>,
     },
     /// There is such an account.
@@ -196,7 +196,8 @@ impl<'a> Ask<'a> {
         Self::with_work(answers, u64::MAX)
     }
 
-    /// With these answers and at most so much work: a unit is an address or a member that is looked at, or 64 octets of a list.
+    /// With these answers and at most so much work: a unit is an address or a member that is looked at, or 64 octets of
+    /// a list.
     #[must_use]
     pub fn with_work(answers: &'a Answers, work: u64) -> Self {
         Self { answers, open: Vec::new(), noted: HashSet::new(), work }

@@ -1,7 +1,7 @@
 //! What a client is told whose mail is not taken: code, enhanced code and text, and the entry that says so.
 //!
-//! Invariants: the code begins with 4 or 5, its first digit and that of the enhanced code agree, the text has no control
-//! characters. Who builds one with [`Refusal::new`] gets all three, whatever a map says.
+//! Invariants: the code begins with 4 or 5, its first digit and that of the enhanced code agree, the text has no
+//! control characters. Who builds one with [`Refusal::new`] gets all three, whatever a map says.
 
 use crate::question::Found;
 use mail::{EnhancedCode, Outcome};
@@ -24,8 +24,9 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A refusal that is sound: another code than 4xx and 5xx becomes 550, an enhanced code of the other kind is given the
-    /// first digit of the code, control characters in the text become `?`, and the text is cut to [`TEXT_BYTES_MAX`].
+    /// A refusal that is sound: another code than 4xx and 5xx becomes 550, an enhanced code of the other kind is given
+    /// the first digit of the code, control characters in the text become `?`, and the text is cut to
+    /// [`TEXT_BYTES_MAX`].
     #[must_use]
     pub fn new(code: u16, status: EnhancedCode, text: &str) -> Self {
         let code = if (400..600).contains(&code) { code } else { 550 };

@@ -123,7 +123,8 @@ fn large_hostile_inputs_take_linear_time() {
     }
 }
 
-/// Twice the number of cases proptest is set to, 512 for each body by default; `PROPTEST_CASES=50000` takes some minutes.
+/// Twice the number of cases proptest is set to, 512 for each body by default; `PROPTEST_CASES=50000` takes some
+/// minutes.
 #[test]
 fn mutated_seeds() {
     let default = ProptestConfig::default();

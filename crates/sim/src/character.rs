@@ -1,7 +1,7 @@
 //! What a host can be, and what it is when.
 //!
-//! A character is one way to treat clients. A script is the character of a host with episodes in which it is another one.
-//! The names are those of the options of `mailrace sim` and of the map it writes.
+//! A character is one way to treat clients. A script is the character of a host with episodes in which it is another
+//! one. The names are those of the options of `mailrace sim` and of the map it writes.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! A simulated internet, without its sockets: which host has which address and character, what the DNS says, what a host
-//! answers to a client, and what it took.
+//! A simulated internet, without its sockets: which host has which address and character, what the DNS says, what a
+//! host answers to a client, and what it took.
 //!
 //! ```text
 //! plan ──► world ──► zone      a DNS query becomes an answer
@@ -18,8 +18,9 @@
 //! | [`tally`] | what was taken, as numbers |
 //!
 //! Everything is a function of its arguments: time is a [`Duration`](std::time::Duration) since the start, given by the
-//! caller, and chance comes from the seed. So the same hosts serve `mailrace sim`, where they stand behind sockets, and a simulation
-//! in one process under a clock of its own. Nothing here judges a client; that is for whoever reads the ledger.
+//! caller, and chance comes from the seed. So the same hosts serve `mailrace sim`, where they stand behind sockets, and
+//! a simulation in one process under a clock of its own. Nothing here judges a client; that is for whoever reads the
+//! ledger.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! Recipients that ask for an answer, for people who try software of their own.
 //!
-//! The table of docs/sim.md, section 3. What follows a `+` in a local part does not count, so that a list can have many of
-//! them.
+//! The table of docs/sim.md, section 3. What follows a `+` in a local part does not count, so that a list can have many
+//! of them.
 
 use std::fmt;
 

@@ -6,12 +6,12 @@
 //!     └── wake ─┴──► leave ──► octets to send, messages taken, what becomes of the connection
 //! ```
 //!
-//! Invariants: the same input cut in any way gets the same octets; flights leave in the order of the commands; a message is
-//! given out as taken once, when its answer leaves or the connection ends, and never for a transaction that was refused. A
-//! flight is what answers one call of `input`, and leaves the host's delay after it.
+//! Invariants: the same input cut in any way gets the same octets; flights leave in the order of the commands; a
+//! message is given out as taken once, when its answer leaves or the connection ends, and never for a transaction that
+//! was refused. A flight is what answers one call of `input`, and leaves the host's delay after it.
 //!
-//! It is liberal: a client may send commands early, and parameters are passed over. The protocol is written here once more, and not
-//! taken from the server's room, so that a witness is not the accused.
+//! It is liberal: a client may send commands early, and parameters are passed over. The protocol is written here once
+//! more, and not taken from the server's room, so that a witness is not the accused.
 
 mod content;
 mod hostile;

@@ -1,8 +1,8 @@
 //! Hosts, sites and domains, and who belongs to whom: docs/sim.md, section 1.
 //!
-//! Hosts stand in a row and have numbers. `mx_per_domain` neighbours are a site, a site has `domains_per_host` domains for each
-//! of its hosts, and all hosts of a site take mail for all its domains. What a host remembers from one connection to the next lives
-//! here, and what is counted.
+//! Hosts stand in a row and have numbers. `mx_per_domain` neighbours are a site, a site has `domains_per_host` domains
+//! for each of its hosts, and all hosts of a site take mail for all its domains. What a host remembers from one
+//! connection to the next lives here, and what is counted.
 
 use crate::chance::shuffle;
 use crate::character::{Character, Door, Episode, Hostility, Script};

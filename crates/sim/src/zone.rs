@@ -1,9 +1,9 @@
 //! DNS: a query becomes an answer.
 //!
 //! The whole DNS of this world is one zone and an arithmetic: `d{n}.sim.example` has the MX records of its site,
-//! `mx{n}.sim.example` has the address of host n, addresses have names. Everything else does not exist. Only one question with class IN
-//! is understood, as everybody sends it; no record is kept anywhere, so a million domains cost nothing. What stands on the wire is
-//! read and written by `hickory-proto`; what is said is decided here.
+//! `mx{n}.sim.example` has the address of host n, addresses have names. Everything else does not exist. Only one
+//! question with class IN is understood, as everybody sends it; no record is kept anywhere, so a million domains cost
+//! nothing. What stands on the wire is read and written by `hickory-proto`; what is said is decided here.
 
 use crate::world::{World, ZONE};
 use hickory_proto::op::{
@@ -148,7 +148,8 @@ fn name(text: &str) -> Name {
 fn write(message: &Message, out: &mut Vec<u8>) -> bool {
     out.clear();
     let mut encoder = BinEncoder::new(out);
-    // Names in data stand there whole: so a site of many hosts is too much for somebody without EDNS, who must come by TCP.
+    // Names in data stand there whole: so a site of many hosts is too much for somebody without EDNS, who must come by
+    // TCP.
     encoder.set_canonical_form(true);
     message.emit(&mut encoder).is_ok()
 }

@@ -1,9 +1,9 @@
 //! A client's driver without a network: it has a list of messages, gives them when the session is ready, and keeps what
 //! becomes of them.
 //!
-//! Tests and fuzz bodies use it. It holds the session to its side of the border: each transaction comes out once, with an
-//! outcome for each recipient; nobody is delivered before the last octet was sent; content is asked for only as far as
-//! there is some.
+//! Tests and fuzz bodies use it. It holds the session to its side of the border: each transaction comes out once, with
+//! an outcome for each recipient; nobody is delivered before the last octet was sent; content is asked for only as far
+//! as there is some.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;

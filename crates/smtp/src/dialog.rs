@@ -1,8 +1,8 @@
 //! Dialogs: conversations as data, for tests.
 //!
-//! One file is one conversation. The same files are played to the state machine, to a simulated server and to a real one
-//! over TCP, so a file says what a client sends and sees, and how the server is set up. What only the state machine can
-//! show stands on lines that begin with `machine`, and [`Step::is_on_wire`] is false for them.
+//! One file is one conversation. The same files are played to the state machine, to a simulated server and to a real
+//! one over TCP, so a file says what a client sends and sees, and how the server is set up. What only the state machine
+//! can show stands on lines that begin with `machine`, and [`Step::is_on_wire`] is false for them.
 //!
 //! ```text
 //! # A comment.

@@ -1,8 +1,8 @@
 //! One body per reader of foreign bytes: feed it anything, and it asserts what must hold for everything.
 //!
-//! The test `fuzz_bodies` drives them with mutated seeds in every run; a fuzzer's targets call the same functions. Asserted
-//! everywhere: no panic, the same transcript and the same messages however the input is cut, replies that are whole lines
-//! without control characters. For content there is a second reader, written for the eye and not for speed.
+//! The test `fuzz_bodies` drives them with mutated seeds in every run; a fuzzer's targets call the same functions.
+//! Asserted everywhere: no panic, the same transcript and the same messages however the input is cut, replies that are
+//! whole lines without control characters. For content there is a second reader, written for the eye and not for speed.
 
 use std::time::Duration;
 
@@ -196,8 +196,8 @@ pub fn auth(data: &[u8]) {
     }
 }
 
-/// What a server says to a client; the first octet chooses the settings. After each line the client does what it can. A line
-/// of one letter is an event: `t` a time limit, `e` the end of the connection, `r` room for some octets, `q` QUIT.
+/// What a server says to a client; the first octet chooses the settings. After each line the client does what it can. A
+/// line of one letter is an event: `t` a time limit, `e` the end of the connection, `r` room for some octets, `q` QUIT.
 pub fn client(data: &[u8]) {
     let (bits, input) = data.split_first().unwrap_or((&0, &[]));
     let whole = client_in_pieces(*bits, input, usize::MAX);

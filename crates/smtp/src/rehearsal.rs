@@ -1,7 +1,7 @@
 //! A driver without a network: it answers a session's questions from the rules of a [`Dialog`] and keeps what it sees.
 //!
-//! Tests, fuzz bodies and load figures without I/O use it; a server has its own. It holds the session to its side of the
-//! border: all input is used, output is lines, content is handed over only while a transaction is open.
+//! Tests, fuzz bodies and load figures without I/O use it; a server has its own. It holds the session to its side of
+//! the border: all input is used, output is lines, content is handed over only while a transaction is open.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The trace line that this server puts in front of an accepted message.
 //!
-//! The layout is sendmail's, which log readers and filters know. What the client said about itself cannot leave its place:
-//! a name that is no plain token is written as `unknown` is by others, with every dangerous character replaced.
+//! The layout is sendmail's, which log readers and filters know. What the client said about itself cannot leave its
+//! place: a name that is no plain token is written as `unknown` is by others, with every dangerous character replaced.
 
 use mail::{Address, Client, MtPriority, QueueId, Received};
 
@@ -120,7 +120,8 @@ impl Folded<'_> {
     }
 }
 
-/// A foreign name as a token that ends nothing: no comment, quoted string, bracket or field part can begin or end in it.
+/// A foreign name as a token that ends nothing: no comment, quoted string, bracket or field part can begin or end in
+/// it.
 fn harmless(name: &str) -> String {
     let is_safe = |c: char| {
         let is_space = c.is_control() || c.is_whitespace();

@@ -1,9 +1,9 @@
 //! A client session and a server session talk to each other, with random messages, verdicts, offers, pieces and an end
 //! that may come at any octet.
 //!
-//! What must hold: each message arrives octet for octet, once, for exactly the recipients that the client calls delivered;
-//! who is refused was refused by the server; and when the connection ends early, whoever has the message and is not called
-//! delivered is called lost behind the end, never refused and never untried.
+//! What must hold: each message arrives octet for octet, once, for exactly the recipients that the client calls
+//! delivered; who is refused was refused by the server; and when the connection ends early, whoever has the message and
+//! is not called delivered is called lost behind the end, never refused and never untried.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic fails the test, as it should")]
 

@@ -1,5 +1,5 @@
-//! Plays every file of `client_dialogs/` to a client session: replies whole, octet by octet, and cut at random, content the
-//! same.
+//! Plays every file of `client_dialogs/` to a client session: replies whole, octet by octet, and cut at random, content
+//! the same.
 //!
 //! The lines are those of `smtp::dialog` seen from the other side, and some of their own:
 //!

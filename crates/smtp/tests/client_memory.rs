@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 
 /// Recipients of the transaction.
 const COUNT: usize = 100;
-/// Octets that a transaction may keep of all replies to it: of the first 64 KiB as much as they have, and of the others little.
+/// Octets that a transaction may keep of all replies to it: of the first 64 KiB as much as they have, and of the others
+/// little.
 const KEPT_MAX: usize = 200 << 10;
 
 /// A reply just inside the limits: 199 lines of 2,000 octets.

@@ -1,8 +1,8 @@
 //! Random sequences of commands against a small model of what RFC 5321 says about state.
 //!
-//! The model knows which class of reply each command gets, whether a transaction is open behind it, and which messages are
-//! stored. It shares no code with the session. Content breaks rules, verdicts refuse at every question, chunks and DATA mix,
-//! and the connection may end anywhere.
+//! The model knows which class of reply each command gets, whether a transaction is open behind it, and which messages
+//! are stored. It shares no code with the session. Content breaks rules, verdicts refuse at every question, chunks and
+//! DATA mix, and the connection may end anywhere.
 
 #![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a panic fails the test, as it should")]
 

@@ -1,7 +1,7 @@
 //! Every published way to make one message look like two, and that the test would see it work.
 //!
-//! A carrier message has the sequence in its body, and behind it the commands and the content of a second message. Where a
-//! server takes the sequence for the end of the data, it accepts a message that nobody sent to it as one.
+//! A carrier message has the sequence in its body, and behind it the commands and the content of a second message.
+//! Where a server takes the sequence for the end of the data, it accepts a message that nobody sent to it as one.
 
 #![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a panic fails the test, as it should")]
 
@@ -117,7 +117,8 @@ fn has_bare_newline(octets: &[u8]) -> bool {
     })
 }
 
-/// The control: a reader that forgives what servers have forgiven splits nearly all of them, so the table would show it.
+/// The control: a reader that forgives what servers have forgiven splits nearly all of them, so the table would show
+/// it.
 #[test]
 fn a_forgiving_reader_is_caught() {
     let split = SEQUENCES.iter().filter(|(_, sequence)| {

@@ -1,5 +1,5 @@
-//! Time that passes while the driver is busy, which dialogs cannot show: it is never held against the client. And time that
-//! ran for a transaction that is over.
+//! Time that passes while the driver is busy, which dialogs cannot show: it is never held against the client. And time
+//! that ran for a transaction that is over.
 
 use mail::{Client, Reply, ReplyCode};
 use smtp::server::{AuthOffer, Question, Session, Settings, Step, Verdict};

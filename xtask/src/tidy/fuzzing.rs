@@ -1,7 +1,7 @@
 //! Every fuzz body is a target of cargo-fuzz.
 //!
-//! A body is a public function of one byte slice in the `fuzz` module of a room; its target is a file of one line and an
-//! entry in `fuzz/Cargo.toml`, a manifest that no build of the workspace reads.
+//! A body is a public function of one byte slice in the `fuzz` module of a room; its target is a file of one line and
+//! an entry in `fuzz/Cargo.toml`, a manifest that no build of the workspace reads.
 
 use std::collections::BTreeSet;
 

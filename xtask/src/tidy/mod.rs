@@ -1,7 +1,7 @@
 //! The rules of the tree, as one command and one test.
 //!
-//! Each rule lives in a file of its own beside its negative control: a fixture on which it must fire and one on which it
-//! must stay silent. A finding names file, line, what was found and the next step. Errors fail the run; notes are a
+//! Each rule lives in a file of its own beside its negative control: a fixture on which it must fire and one on which
+//! it must stay silent. A finding names file, line, what was found and the next step. Errors fail the run; notes are a
 //! reason to look again.
 
 mod arrows;

@@ -3,9 +3,9 @@
 //! A sentence names the thing that acts. A question may begin with such a word, a heading and a short table cell too.
 //! Comment lines end at column 120, which rustfmt does not see to.
 //!
-//! The tree has old places of both kinds. `xtask/prose.txt` has their number for each group of folders, so that a file may
-//! move inside its group. More places than that number are an error; fewer are a note. `cargo xtask prose --lower` writes the
-//! lower numbers and never a higher one; `cargo xtask prose FOLDER` lists the places below a folder.
+//! The tree has old places of both kinds. `xtask/prose.txt` has their number for each group of folders, so that a file
+//! may move inside its group. More places than that number are an error; fewer are a note. `cargo xtask prose --lower`
+//! writes the lower numbers and never a higher one; `cargo xtask prose FOLDER` lists the places below a folder.
 
 use super::Finding;
 use crate::source::Source;

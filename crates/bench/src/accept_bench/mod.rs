@@ -1,9 +1,9 @@
 //! How fast mail is accepted durably, beside a sink of the same code that stores nothing and beside other servers.
 //!
-//! The command `mailrace-bench accept`: starts servers (`side_by_side`) as child processes, each sample a fresh one with an
-//! empty queue, brings mail to them in several ways ([`clients`]), in turns, round after round, and prints medians,
-//! spreads and paired ratios ([`report`]). After each sample with `mailrace serve` the messages in its spool are
-//! compared with those that were acknowledged.
+//! The command `mailrace-bench accept`: starts servers (`side_by_side`) as child processes, each sample a fresh one
+//! with an empty queue, brings mail to them in several ways ([`clients`]), in turns, round after round, and prints
+//! medians, spreads and paired ratios ([`report`]). After each sample with `mailrace serve` the messages in its spool
+//! are compared with those that were acknowledged.
 //!
 //! Clients and servers share the machine, so figures mean something beside each other only. No figure makes it fail.
 //! Not here: the spool by itself (`spool_bench`), and whether mail survives crashes (`crash`).

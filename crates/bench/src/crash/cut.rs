@@ -46,7 +46,8 @@ impl Survivors {
         Self::ALL.into_iter().find(|mode| mode.name() == name)
     }
 
-    /// Chooses sectors from the pending writes, given in their order; applied in the returned order they make the image.
+    /// Chooses sectors from the pending writes, given in their order; applied in the returned order they make the
+    /// image.
     pub(crate) fn choose<'a>(
         self,
         pending: impl Iterator<Item = (u64, &'a [u8])>,

@@ -5,8 +5,8 @@
 //! belong to nobody: a failed one may be the journal's, and then the spool has to live with a file system that became
 //! read-only, which is a case worth having.
 //!
-//! After each case: no acknowledged message is lost across a power cut, and a new writer accepts mail on what is left. How
-//! long it takes until mail is accepted again is measured, told and bounded.
+//! After each case: no acknowledged message is lost across a power cut, and a new writer accepts mail on what is left.
+//! How long it takes until mail is accepted again is measured, told and bounded.
 
 use crate::clock;
 use crate::crash::Context;
@@ -259,7 +259,8 @@ fn suffer(
     Ok(Answers { during, end, again: (way.expect == Expect::GoesOn).then_some(took) })
 }
 
-/// What the writer has been answered, and after how long: as soon as that is what is expected, or after a while what it is.
+/// What the writer has been answered, and after how long: as soon as that is what is expected, or after a while what it
+/// is.
 fn wait_for(writer: &mut Writer, expect: Expect, during: &Tally) -> Result<(Tally, Duration), Stop> {
     let start = clock::now();
     loop {

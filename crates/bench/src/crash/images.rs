@@ -1,8 +1,9 @@
 //! Power cuts: crash images of a real ext4 under a running writer, taken at any moment from below the file system.
 //!
-//! An image is what a disk may hold after losing power: everything flushed, and of the rest any choice of sectors. It is
-//! mounted like after a reboot (the kernel replays the journal), and the spool on it is held against the promises that were
-//! in the ledger before the image was taken. Every eighth image becomes the disk on which the next writer goes on.
+//! An image is what a disk may hold after losing power: everything flushed, and of the rest any choice of sectors. It
+//! is mounted like after a reboot (the kernel replays the journal), and the spool on it is held against the promises
+//! that were in the ledger before the image was taken. Every eighth image becomes the disk on which the next writer
+//! goes on.
 
 use crate::clock;
 use crate::crash::Context;

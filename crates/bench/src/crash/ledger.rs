@@ -1,9 +1,9 @@
 //! The book of promises: what the writer was told by the spool, kept where the crash does not reach.
 //!
 //! Records of one fixed size, each appended by one write to a file in memory, so that a killed writer leaves whole
-//! records only. An *intent* is written before the call that may have an effect, its *fact* after the spool said that the
-//! effect is durable. For a crash at some moment: facts in the file before that moment must hold, and nothing may hold whose
-//! intent is not in the file after it.
+//! records only. An *intent* is written before the call that may have an effect, its *fact* after the spool said that
+//! the effect is durable. For a crash at some moment: facts in the file before that moment must hold, and nothing may
+//! hold whose intent is not in the file after it.
 
 use crate::clock;
 use mail::QueueId;

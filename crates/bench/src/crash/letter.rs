@@ -1,8 +1,8 @@
 //! Messages that can be recognised: everything about one follows from its queue id.
 //!
 //! So the checker knows without any record what a message must look like, down to the last byte, and a body that
-//! belongs to another message, or half to it, is found out. Queue ids carry the cycle of the rig that made them, so that
-//! a message of an earlier cycle which was already gone is told from one that never was.
+//! belongs to another message, or half to it, is found out. Queue ids carry the cycle of the rig that made them, so
+//! that a message of an earlier cycle which was already gone is told from one that never was.
 
 use crate::crash::random::{Random, mix};
 use mail::{Node, QueueId};

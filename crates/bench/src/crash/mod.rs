@@ -1,13 +1,12 @@
 //! Rigs that try to make a real spool lose mail: kill its process, cut the power of its disk, make its disk fail.
 //!
-//! Each rig runs the writer (`writer`), a program that accepts mail and keeps a ledger of what it was promised, breaks it
-//! in its way (`kill`, `images`, `faults`) and holds what is left against the ledger (`checker`). Each also runs spools
-//! broken on purpose and must notice. A fourth rig (`storms`) kills the whole server under a load of mail, a fifth (`relay`) one that
-//! passes the mail on.
-//! `docs/crash-tests.md` says what is and is not proved by them.
+//! Each rig runs the writer (`writer`), a program that accepts mail and keeps a ledger of what it was promised, breaks
+//! it in its way (`kill`, `images`, `faults`) and holds what is left against the ledger (`checker`). Each also runs
+//! spools broken on purpose and must notice. A fourth rig (`storms`) kills the whole server under a load of mail, a
+//! fifth (`relay`) one that passes the mail on. `docs/crash-tests.md` says what is and is not proved by them.
 //!
-//! The disk of `images` and `faults` is memory behind FUSE behind a loop device (`device`, `cut`, `fuse`, `server`, `disk`); what they
-//! do to the machine is undone by `host`.
+//! The disk of `images` and `faults` is memory behind FUSE behind a loop device (`device`, `cut`, `fuse`, `server`,
+//! `disk`); what they do to the machine is undone by `host`.
 
 mod checker;
 mod children;

@@ -1,13 +1,13 @@
 //! `kill -9` of a relay under storms, with a ledger at both ends.
 //!
-//! Storms bring mail to `mailrace serve`, which passes it on to a receiver in this process. What the storms' clients saw
-//! answered with 250 stands in their ledgers; what arrived stands in the receiver's records. The server is killed while
-//! mail comes in, goes out and is settled, and started again on what is left. Now and then, and at the end, it is given
-//! the time to pass everything on, and the ends are held against each other ([`books`]): nothing acknowledged may be
-//! missing, and what arrived twice must have been answered just before a kill.
+//! Storms bring mail to `mailrace serve`, which passes it on to a receiver in this process. What the storms' clients
+//! saw answered with 250 stands in their ledgers; what arrived stands in the receiver's records. The server is killed
+//! while mail comes in, goes out and is settled, and started again on what is left. Now and then, and at the end, it is
+//! given the time to pass everything on, and the ends are held against each other ([`books`]): nothing acknowledged may
+//! be missing, and what arrived twice must have been answered just before a kill.
 //!
-//! As with `kill`, the page cache survives: a missing sync cannot be seen here. The controls lose and repeat mail in ways
-//! that need no broken server: its queue is taken away, or an older one put back.
+//! As with `kill`, the page cache survives: a missing sync cannot be seen here. The controls lose and repeat mail in
+//! ways that need no broken server: its queue is taken away, or an older one put back.
 
 mod books;
 

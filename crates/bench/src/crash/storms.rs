@@ -1,13 +1,13 @@
 //! `kill -9` of the whole server under storms, again and again on one spool.
 //!
-//! The server is `mailrace serve` in a process of its own, as an operator starts it. Two storms load it, one of small and
-//! one of large messages that travel to the spool in chunks; what their clients saw acknowledged stands in ledgers. Then it
-//! is killed, and a checker holds the spool against the ledgers. Most of what was found is marked as done, the rest
-//! must still be there after the kills to come. Some kills are not followed by a check, so that the server too starts from
-//! what a kill left.
+//! The server is `mailrace serve` in a process of its own, as an operator starts it. Two storms load it, one of small
+//! and one of large messages that travel to the spool in chunks; what their clients saw acknowledged stands in ledgers.
+//! Then it is killed, and a checker holds the spool against the ledgers. Most of what was found is marked as done, the
+//! rest must still be there after the kills to come. Some kills are not followed by a check, so that the server too
+//! starts from what a kill left.
 //!
-//! As with `kill`, the page cache survives: a missing sync cannot be seen here. What is seen is a 250 that is said too early,
-//! to the wrong client or for the wrong message, content that mixes, and a message that comes twice.
+//! As with `kill`, the page cache survives: a missing sync cannot be seen here. What is seen is a 250 that is said too
+//! early, to the wrong client or for the wrong message, content that mixes, and a message that comes twice.
 
 mod checker;
 

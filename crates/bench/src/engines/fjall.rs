@@ -1,7 +1,7 @@
 //! fjall 3: bodies and records in one tree each, one batch per group, journal synced with `fdatasync`.
 //!
-//! Settings as measured best for this load: bodies in the tree (kept apart from their keys they cost half as much again,
-//! because they die young), nothing compressed, memtables of 256 MiB so that much mail is finished before it is
+//! Settings as measured best for this load: bodies in the tree (kept apart from their keys they cost half as much
+//! again, because they die young), nothing compressed, memtables of 256 MiB so that much mail is finished before it is
 //! flushed. A chunked body is one value per chunk.
 
 use bytes::Bytes;

@@ -2,7 +2,8 @@
 //!
 //! The single-writer engines (fjall, redb, SQLite) get a leader/follower group commit ([`group`]) in front of them and
 //! the settings a careful user would choose; one file per message ([`files`]) does what Postfix does. All of them are
-//! durable when a commit resolves. All share one in-memory index of recipients ([`index`]), because none of them has one.
+//! durable when a commit resolves. All share one in-memory index of recipients ([`index`]), because none of them has
+//! one.
 //!
 //! Not here: anything fit for service. Errors become texts for the person at the terminal, a failed write poisons the
 //! store for good, and queues by destination are searched whole.

@@ -1,6 +1,7 @@
 //! SQLite: one row per message, write-ahead log, `synchronous = FULL`, one transaction per group.
 //!
-//! The log is checkpointed every 64 MiB instead of every 4, which halves the work at 50 KB; prepared statements are kept.
+//! The log is checkpointed every 64 MiB instead of every 4, which halves the work at 50 KB; prepared statements are
+//! kept.
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};

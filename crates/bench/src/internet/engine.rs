@@ -1,7 +1,7 @@
 //! The loop: one thread that waits for sockets and times, and gives what happens to the pure hosts of `sim`.
 //!
-//! A connection costs its socket and a few hundred octets here. Nobody waits for a disk but for the page cache, when lines of
-//! the ledger are written.
+//! A connection costs its socket and a few hundred octets here. Nobody waits for a disk but for the page cache, when
+//! lines of the ledger are written.
 
 use super::Progress;
 use super::files::Ledger;
@@ -88,7 +88,8 @@ struct Connection {
     mailhost: Mailhost,
     output: Vec<u8>,
     then: Then,
-    /// The client sends nothing more. It may still read: Exim (4.96) says QUIT with its last content and shuts its side.
+    /// The client sends nothing more. It may still read: Exim (4.96) says QUIT with its last content and shuts its
+    /// side.
     is_shut: bool,
     /// What the kernel watches for.
     watched: EventFlags,
@@ -308,7 +309,8 @@ impl Engine {
                     let input = self.buffer.get(..octets).unwrap_or_default();
                     self.world.input(&mut connection.mailhost, input, now);
                     if connection.mailhost.is_in_the_middle() {
-                        // Whoever sends the rest only when this is acknowledged need not wait; only speed depends on it.
+                        // Whoever sends the rest only when this is acknowledged need not wait; only speed depends on
+                        // it.
                         set_tcp_quickack(&connection.stream, true).unwrap_or(());
                     }
                 }

@@ -6,8 +6,8 @@
 //!              └─ name_server, timers
 //! ```
 //!
-//! One thread does all of it ([`engine`]), since it shares the machine with what is measured. Everything is bound to loopback
-//! addresses; nothing needs privileges. docs/sim.md has what people see of it.
+//! One thread does all of it ([`engine`]), since it shares the machine with what is measured. Everything is bound to
+//! loopback addresses; nothing needs privileges. docs/sim.md has what people see of it.
 
 mod engine;
 mod files;
@@ -187,7 +187,8 @@ impl Internet {
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for SIGINT or SIGTERM, or until `time` is over, telling progress about once a second. Blocks the calling thread.
+    /// Waits for SIGINT or SIGTERM, or until `time` is over, telling progress about once a second. Blocks the calling
+    /// thread.
     ///
     /// # Errors
     /// The system gives no runtime or no handler.

@@ -124,7 +124,8 @@ impl NameServer {
             };
             if answer(world, query, Way::Tcp, &mut self.reply) {
                 self.queries += 1;
-                // A reply is 64 KiB at most and small in truth; a client that does not read loses it and its connection.
+                // A reply is 64 KiB at most and small in truth; a client that does not read loses it and its
+                // connection.
                 let length = u16::try_from(self.reply.len()).unwrap_or(u16::MAX);
                 self.reply.splice(..0, length.to_be_bytes());
                 is_well &= send(connection.stream.as_fd(), &self.reply, SendFlags::NOSIGNAL) == Ok(self.reply.len());

@@ -1,7 +1,7 @@
 //! Listeners of the hosts: one for each address, so that an address without one refuses as the kernel does it.
 //!
-//! A host that drops packets has a listener with a socket filter that lets nothing through: a connection attempt meets silence,
-//! without privileges and without a rule in the machine's packet filter. Only loopback addresses are bound.
+//! A host that drops packets has a listener with a socket filter that lets nothing through: a connection attempt meets
+//! silence, without privileges and without a rule in the machine's packet filter. Only loopback addresses are bound.
 
 use rustix::fd::OwnedFd;
 use rustix::net::sockopt::{set_socket_reuseaddr, set_tcp_nodelay};

@@ -1,9 +1,9 @@
 //! How often the spool holds the body of a large list: while all of it is held, and while it is under way.
 //!
-//! Both times the server is killed and what lies in the files of its spool is counted, not what the server says: each body
-//! carries a mark of the storm, and so do ten single messages beside the list, which show that the count would see more
-//! than one. The second kill comes under way, by the ledger of the internet: some had the list, some wait, and everybody one
-//! of these.
+//! Both times the server is killed and what lies in the files of its spool is counted, not what the server says: each
+//! body carries a mark of the storm, and so do ten single messages beside the list, which show that the count would see
+//! more than one. The second kill comes under way, by the ledger of the internet: some had the list, some wait, and
+//! everybody one of these.
 
 use super::flow::{Submission, submission};
 use super::internet::Internet;

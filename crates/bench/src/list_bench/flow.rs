@@ -1,5 +1,5 @@
-//! One sample: a simulated internet, a server with an empty queue, messages to all of its list in a row; the clock runs from
-//! the first connection of the submitter until every live recipient has every message, or until patience ends.
+//! One sample: a simulated internet, a server with an empty queue, messages to all of its list in a row; the clock runs
+//! from the first connection of the submitter until every live recipient has every message, or until patience ends.
 //!
 //! Submitter, server and internet share the machine. Its processor time is read at both ends.
 
@@ -249,8 +249,8 @@ pub(super) fn sample(site: &Site, kind: &Kind, case: &Case) -> Result<Sample, St
     })
 }
 
-/// Makes the machine have free memory at hand: a hypervisor takes back what was free for seconds, and who touches it next pays
-/// with more processor time than some samples have. Without such memory nothing is lost but that.
+/// Makes the machine have free memory at hand: a hypervisor takes back what was free for seconds, and who touches it
+/// next pays with more processor time than some samples have. Without such memory nothing is lost but that.
 fn warm_memory() {
     let Ok(mut block) = MmapMut::map_anon(WARM) else { return };
     // As the server's allocator asks for it.

@@ -117,8 +117,8 @@ impl Tally {
             as u64
     }
 
-    /// Of each who had a message and waits for one all the same: when he had the first, in microseconds since the simulation
-    /// began.
+    /// Of each who had a message and waits for one all the same: when he had the first, in microseconds since the
+    /// simulation began.
     pub(super) fn unrecorded(&self, waiting: &HashSet<String>) -> Vec<u64> {
         let had = self.had();
         waiting.iter().filter_map(|name| had.get(&self.people.get(name)?.0)).copied().collect()

@@ -1,8 +1,8 @@
 //! Whether the limits of a destination hold, seen from the hosts, while 50 sessions bring mail for few of them.
 //!
 //! Three runs: with all limits; with those on connections and recipients only, since a rate lets nobody open many
-//! connections; and with more mail and no rule. Each limit has to hold where it is set, and to be exceeded in a run without it: a
-//! limit that nobody comes near is not seen to hold.
+//! connections; and with more mail and no rule. Each limit has to hold where it is set, and to be exceeded in a run
+//! without it: a limit that nobody comes near is not seen to hold.
 
 use super::flow::{Submission, follow, submission};
 use super::internet::Internet;
@@ -51,7 +51,8 @@ impl Rule {
         }
     }
 
-    /// Messages for each host. They are single transactions where nothing splits them, and connections open by what waits.
+    /// Messages for each host. They are single transactions where nothing splits them, and connections open by what
+    /// waits.
     fn messages(self) -> u32 {
         match self {
             Self::All | Self::NoRate => 40,

@@ -1,15 +1,15 @@
 //! How fast lists reach their recipients past dead and hung hosts, beside other servers.
 //!
 //! The command `mailrace-bench list`: starts itself again in a network of its own (`bench/peers/alone`), where
-//! `mailrace sim` is the internet ([`internet`], [`world`]) with ports 25 and 53, brings lists to servers that ask this DNS
-//! for hosts ([`flow`]), and reads from the ledger of the internet who had what when ([`ledger`]). Some parts look at
-//! mailrace only: a million recipients that wait for dead hosts ([`stragglers`]), limits under many sessions ([`limits`]),
-//! a kill in the middle of a large list ([`restart`]), how often its body is stored ([`bodies`]). Servers and cases take
-//! turns round after round ([`plan`]); [`report`] makes the tables.
+//! `mailrace sim` is the internet ([`internet`], [`world`]) with ports 25 and 53, brings lists to servers that ask this
+//! DNS for hosts ([`flow`]), and reads from the ledger of the internet who had what when ([`ledger`]). Some parts look
+//! at mailrace only: a million recipients that wait for dead hosts ([`stragglers`]), limits under many sessions
+//! ([`limits`]), a kill in the middle of a large list ([`restart`]), how often its body is stored ([`bodies`]). Servers
+//! and cases take turns round after round ([`plan`]); [`report`] makes the tables.
 //!
-//! Everything shares the machine, so figures mean something beside each other only. A run does not fail because something
-//! took long. It fails when there are no figures, when mail is lost or comes twice, and when another rule is broken that
-//! holds on a slow machine too ([`report::Line::must`], [`musts`]).
+//! Everything shares the machine, so figures mean something beside each other only. A run does not fail because
+//! something took long. It fails when there are no figures, when mail is lost or comes twice, and when another rule is
+//! broken that holds on a slow machine too ([`report::Line::must`], [`musts`]).
 
 mod bodies;
 mod flow;
@@ -105,7 +105,8 @@ enum Part {
     Ten,
     /// Two hundred of them, with 0 and 10 %
     Twohundred,
-    /// One message to 8,000 live recipients on 4,000 hosts, with 1,000 more that are bad in one way: more than there are places
+    /// One message to 8,000 live recipients on 4,000 hosts, with 1,000 more that are bad in one way: more than there
+    /// are places
     Beyond,
     /// One message to 100,000 recipients on 10,000 hosts, and how often its body is in the spool
     Large,

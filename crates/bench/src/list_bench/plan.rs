@@ -1,9 +1,9 @@
 //! Which samples are taken, in which order.
 //!
 //! A part is a few cases. Within a round every server does every case; which server and which case begins moves on from
-//! round to round, so that none always comes behind the same other. Cases of a part that are compared have the same live
-//! recipients: bad and slow hosts are there in addition. A server that could not run is left out of the rest of its case,
-//! with the reason.
+//! round to round, so that none always comes behind the same other. Cases of a part that are compared have the same
+//! live recipients: bad and slow hosts are there in addition. A server that could not run is left out of the rest of
+//! its case, with the reason.
 
 use super::flow::{Case, Sample, sample};
 use super::report::{Report, Table, Told};
@@ -21,7 +21,8 @@ use std::time::Duration;
 const LIVE_HOSTS: u32 = 1_000;
 const RECIPIENTS: u32 = 2;
 
-/// Live hosts of the part "beyond", and bad ones: a fifth of all, and more than the fast lane of mailrace has places (900).
+/// Live hosts of the part "beyond", and bad ones: a fifth of all, and more than the fast lane of mailrace has places
+/// (900).
 const BEYOND: [u32; 2] = [4_000, 1_000];
 /// What those do.
 const BEYOND_WAYS: [(&str, &str); 6] = [

@@ -1,9 +1,9 @@
 //! What a kill costs a large list: in the middle of it, and while all of it is held, beside a server that nobody kills.
 //!
-//! `kill -9`, and at once the same server again on the same spool. From the ledger of the internet: when everybody live had
-//! the list, who had it twice, and how long before the kill the first of the two had come. From the spool at the end: who
-//! still waits. Each recipient has had the list or waits for it; both only if he had it just before a kill under way, since
-//! who waits will have it twice.
+//! `kill -9`, and at once the same server again on the same spool. From the ledger of the internet: when everybody live
+//! had the list, who had it twice, and how long before the kill the first of the two had come. From the spool at the
+//! end: who still waits. Each recipient has had the list or waits for it; both only if he had it just before a kill
+//! under way, since who waits will have it twice.
 //!
 //! The time of a server that was killed while it held the list runs from its second start, that of the others from the
 //! first connection of the submitter. Processor time is that of both processes, memory the most of either.
@@ -28,8 +28,8 @@ const LONGEST: Duration = Duration::from_secs(300);
 const ASK_EVERY: Duration = Duration::from_millis(20);
 /// How long after the last arrival doubles are looked for.
 const AFTER: Duration = Duration::from_secs(1);
-/// What comes again, or is to, had come at most so long before the kill (docs/crash-tests.md: an outcome is durable 50 ms after it is
-/// recorded; between the answer of a host and that lies a busy machine).
+/// What comes again, or is to, had come at most so long before the kill (docs/crash-tests.md: an outcome is durable 50
+/// ms after it is recorded; between the answer of a host and that lies a busy machine).
 const REPEATED_MAX_US: u64 = 500_000;
 /// Percent of all arrivals that are the middle.
 const MIDDLE: std::ops::RangeInclusive<f64> = 10.0..=90.0;
@@ -88,7 +88,8 @@ struct Again {
 }
 
 impl Again {
-    /// Of these first arrivals; `killed` and `ready` are when a server ended and the next was there. All are microseconds.
+    /// Of these first arrivals; `killed` and `ready` are when a server ended and the next was there. All are
+    /// microseconds.
     fn new(first: &[u64], kill: Option<(u64, u64)>) -> Self {
         Self {
             count: first.len() as u64,

@@ -1,11 +1,12 @@
 //! What mail that waits for bad hosts costs the mail that can be delivered.
 //!
-//! Two servers, one with an empty queue, one with a million recipients waiting for 5,000 hosts that refuse connections (or
-//! drop packets, or never greet). First: how long the full one needs until it is at rest with them, and what processor time
-//! it uses when nothing happens but that bad hosts are tried again. Everybody still waits then; hosts that refuse have each
-//! been tried once at least, or the figure says nothing. Of silent ones a try in the slow lane lasts for minutes, and few are
-//! made at a time. Then turns of the same work for both, lists and single messages to live hosts: some seconds each, in one order
-//! and in the other, and ratios are of one turn. With nobody who waits (`--waiting 0`) it shows what it can tell apart.
+//! Two servers, one with an empty queue, one with a million recipients waiting for 5,000 hosts that refuse connections
+//! (or drop packets, or never greet). First: how long the full one needs until it is at rest with them, and what
+//! processor time it uses when nothing happens but that bad hosts are tried again. Everybody still waits then; hosts
+//! that refuse have each been tried once at least, or the figure says nothing. Of silent ones a try in the slow lane
+//! lasts for minutes, and few are made at a time. Then turns of the same work for both, lists and single messages to
+//! live hosts: some seconds each, in one order and in the other, and ratios are of one turn. With nobody who waits
+//! (`--waiting 0`) it shows what it can tell apart.
 
 use super::flow::{Submission, follow, submission};
 use super::internet::Internet;
@@ -29,7 +30,8 @@ use std::time::Duration;
 /// Hosts, and how many of them are bad.
 const HOSTS: u32 = 6_250;
 const BAD: u32 = 5_000;
-/// Lists that are brought at once, and single messages: about a second of work, since a machine's speed is another after some.
+/// Lists that are brought at once, and single messages: about a second of work, since a machine's speed is another
+/// after some.
 const LISTS: u64 = 25;
 const SINGLE: u64 = 2_500;
 /// Turns that both have for each of the rounds that are asked for.
@@ -41,19 +43,20 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// At rest is who uses less of a core than this; it is looked for so long.
 const REST_SHARE: f64 = 0.02;
 const REST_LOOK: Duration = Duration::from_secs(2);
-/// The same while hosts are silent: the first contact with them all is made in turns of ten seconds, with pauses between.
+/// The same while hosts are silent: the first contact with them all is made in turns of ten seconds, with pauses
+/// between.
 const REST_LOOK_SILENT: Duration = Duration::from_secs(15);
 const REST_LONGEST: Duration = Duration::from_secs(400);
-/// How long processor time is measured: the longest first back-off of a host (docs/schedule.md: a minute, a quarter more or
-/// less), and twice that in the slow lane, where silent hosts are.
+/// How long processor time is measured: the longest first back-off of a host (docs/schedule.md: a minute, a quarter
+/// more or less), and twice that in the slow lane, where silent hosts are.
 const IDLE: Duration = Duration::from_secs(75);
 const IDLE_SILENT: Duration = Duration::from_secs(150);
 const IDLE_QUICK: Duration = Duration::from_secs(10);
-/// Who was tried again just before that waits for the second back-off, which is twice as long; half a minute is for a machine
-/// that is late with all of them.
+/// Who was tried again just before that waits for the second back-off, which is twice as long; half a minute is for a
+/// machine that is late with all of them.
 const IDLE_LONGEST: Duration = Duration::from_secs(150 + 30);
-/// Tries of a host that these back-offs leave room for in that time. Where there are more, lines about the mail that was
-/// brought are still being written, and say nothing of tries.
+/// Tries of a host that these back-offs leave room for in that time. Where there are more, lines about the mail that
+/// was brought are still being written, and say nothing of tries.
 const TRIES_MAX: u64 = 4;
 
 /// What the hosts do that a million recipients wait for.
@@ -82,8 +85,8 @@ impl Bad {
     }
 }
 
-/// Recipients that were brought, the seconds until they were accepted and until they had arrived, the server's processor
-/// time, in ticks, and connections over which they came.
+/// Recipients that were brought, the seconds until they were accepted and until they had arrived, the server's
+/// processor time, in ticks, and connections over which they came.
 #[derive(Clone, Copy, Debug, Default)]
 struct Work {
     recipients: f64,
@@ -278,8 +281,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// Has the same work done by servers of these addresses and processes, the one with an empty queue and the other, and then in
-    /// the other order: who comes second has another machine, by a quarter at times.
+    /// Has the same work done by servers of these addresses and processes, the one with an empty queue and the other,
+    /// and then in the other order: who comes second has another machine, by a quarter at times.
     fn turn(&mut self, servers: [(SocketAddr, u32); 2]) -> Result<Turn, String> {
         let live = self.internet.people.those(true);
         let per_list = live.len();

@@ -1,7 +1,8 @@
-//! Which hosts the server tried, by its log: each try that came to nothing leaves a line for the recipient it was made for.
+//! Which hosts the server tried, by its log: each try that came to nothing leaves a line for the recipient it was made
+//! for.
 //!
-//! Refused connections are seen by nobody else, since no socket of the simulated internet is there. The server hears nothing
-//! of being watched: its file is read from where it ended when the watch began.
+//! Refused connections are seen by nobody else, since no socket of the simulated internet is there. The server hears
+//! nothing of being watched: its file is read from where it ended when the watch began.
 
 use super::ledger::Lines;
 use std::collections::HashSet;

@@ -1,7 +1,7 @@
 //! Which internet is simulated, and which of its recipients can be reached. Pure: words and texts.
 //!
-//! The internet is `mailrace sim` (docs/sim.md); here are the words it is started with, and its map is read: a recipient is
-//! *live* if a host of its domain takes mail without a trick. Everybody else is not waited for.
+//! The internet is `mailrace sim` (docs/sim.md); here are the words it is started with, and its map is read: a
+//! recipient is *live* if a host of its domain takes mail without a trick. Everybody else is not waited for.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;

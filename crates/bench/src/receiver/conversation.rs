@@ -1,6 +1,7 @@
 //! One connection to the receiver: SMTP as far as a relay needs it, friendly to whatever a client asks for.
 //!
-//! Replies are kept back while commands are waiting in the buffer, so that a pipelined flight is answered with one write.
+//! Replies are kept back while commands are waiting in the buffer, so that a pipelined flight is answered with one
+//! write.
 
 use super::Shared;
 use crate::storm;
@@ -158,7 +159,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// Takes the whole lines of a content that are there; true after the dot. `was_ended`: the line before ended in CRLF.
+    /// Takes the whole lines of a content that are there; true after the dot. `was_ended`: the line before ended in
+    /// CRLF.
     fn lines(&mut self, was_ended: &mut bool) -> io::Result<bool> {
         loop {
             let rest = self.input.get(self.done..).unwrap_or_default();

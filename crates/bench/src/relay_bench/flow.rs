@@ -1,7 +1,7 @@
 //! One sample: a receiver, a server with an empty queue, a client; the clock stops when the last message has arrived.
 //!
-//! Before it starts, some messages go the whole way: the server's processes, pages and connections are there, and a slow
-//! server is given as many messages as it can pass on in the time of a sample.
+//! Before it starts, some messages go the whole way: the server's processes, pages and connections are there, and a
+//! slow server is given as many messages as it can pass on in the time of a sample.
 
 use super::hop::Hop;
 use crate::clock;

@@ -1,7 +1,8 @@
 //! The next hop: who receives, and how many messages it has so far.
 //!
-//! `smtp-sink` is what other people measure with. It writes a running count with each message; here into a file in memory,
-//! of which the end is read now and then, so that counting wakes nobody. Our own receiver also looks at what it gets.
+//! `smtp-sink` is what other people measure with. It writes a running count with each message; here into a file in
+//! memory, of which the end is read now and then, so that counting wakes nobody. Our own receiver also looks at what it
+//! gets.
 
 use crate::clock;
 use crate::receiver::{Manners, Receiver};

@@ -1,12 +1,12 @@
 //! How fast mail is accepted and passed on to one next hop, beside other servers.
 //!
-//! The command `mailrace-bench relay`: a client brings messages to a server, the server passes them on, a receiver counts
-//! them ([`hop`]). A sample ([`flow`]) lasts until the last message has arrived; servers take turns within each round
-//! ([`plan`]), and the table of a load is printed as soon as its rounds are over ([`report`]).
+//! The command `mailrace-bench relay`: a client brings messages to a server, the server passes them on, a receiver
+//! counts them ([`hop`]). A sample ([`flow`]) lasts until the last message has arrived; servers take turns within each
+//! round ([`plan`]), and the table of a load is printed as soon as its rounds are over ([`report`]).
 //!
 //! Client, server and receiver share the machine, so figures mean something beside each other only, and processor time
-//! is that of all of them. No figure makes it fail. Not here: accepting alone (`accept_bench`), and whether mail survives
-//! crashes on its way (`crash`).
+//! is that of all of them. No figure makes it fail. Not here: accepting alone (`accept_bench`), and whether mail
+//! survives crashes on its way (`crash`).
 
 mod flow;
 mod hop;
@@ -36,8 +36,8 @@ pub struct Arguments {
     /// The script that runs other servers
     #[arg(long, default_value = "bench/peers/peer")]
     peers: PathBuf,
-    /// Servers, in the order of the tables; "direct" is no server, the client sends to the receiver; "before" is the mailrace of
-    /// --before
+    /// Servers, in the order of the tables; "direct" is no server, the client sends to the receiver; "before" is the
+    /// mailrace of --before
     #[arg(long, value_delimiter = ',', default_value = "mailrace,postfix,exim,sendmail,opensmtpd,direct")]
     servers: Vec<String>,
     /// Loads to run

@@ -1,7 +1,7 @@
 //! Client programs of other mail servers, as children; and the processor time of the machine while they run.
 //!
-//! `smtp-source` is told how many messages to send and ends by itself; Postal sends until it is killed and reports by the
-//! minute, so it is started and ended here, and its messages are counted elsewhere.
+//! `smtp-source` is told how many messages to send and ends by itself; Postal sends until it is killed and reports by
+//! the minute, so it is started and ended here, and its messages are counted elsewhere.
 
 use crate::clock;
 use std::fs;
@@ -72,8 +72,8 @@ pub(crate) struct Postal {
 }
 
 impl Postal {
-    /// Lets it send to one recipient as fast as it can, with `threads` connections at a time, `kilobytes` from and to in
-    /// each message and up to `messages` on a connection.
+    /// Lets it send to one recipient as fast as it can, with `threads` connections at a time, `kilobytes` from and to
+    /// in each message and up to `messages` on a connection.
     ///
     /// # Errors
     /// The program cannot be started.

@@ -1,6 +1,7 @@
 //! The servers under measurement: `mailrace serve` and `mailrace sink` as children, others through `bench/peers/peer`.
 //!
-//! Dropping a running server ends it and removes what it stored, and so does dropping [`Work`] with everything of a run.
+//! Dropping a running server ends it and removes what it stored, and so does dropping [`Work`] with everything of a
+//! run.
 
 use crate::clock;
 use rustix::process::Signal;

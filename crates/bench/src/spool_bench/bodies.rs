@@ -1,7 +1,7 @@
 //! The mail of the load: bodies and envelopes that cost next to nothing to make.
 //!
-//! A body is a slice of one large pool of text, at a place that follows from its queue id: no two alike, nothing copied,
-//! and a reader can say what every message must contain.
+//! A body is a slice of one large pool of text, at a place that follows from its queue id: no two alike, nothing
+//! copied, and a reader can say what every message must contain.
 
 use bytes::Bytes;
 use mail::QueueId;

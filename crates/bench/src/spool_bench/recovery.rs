@@ -1,4 +1,5 @@
-//! A spool with a million queued messages: how long until it is open, what it holds in memory, how long to verify it all.
+//! A spool with a million queued messages: how long until it is open, what it holds in memory, how long to verify it
+//! all.
 
 use mail::{Node, QueueIds};
 use spool::disk::real::RealDisk;

@@ -2,8 +2,8 @@
 //!
 //! A message is a header, a first line that no other message has, and filler that all share. `X-Mailrace-Storm:
 //! RUN/SEQ/CRC` carries the CRC-32C of everything after the empty line, so a receiver needs no list of what was sent.
-//! No line begins with a dot and all end in CRLF: what goes over the wire has the size that is stored (RFC 5321 §4.5.2),
-//! by DATA as by BDAT.
+//! No line begins with a dot and all end in CRLF: what goes over the wire has the size that is stored (RFC 5321
+//! §4.5.2), by DATA as by BDAT.
 //!
 //! The filler is made once; a message costs a header in the session's buffer and the checksum.
 

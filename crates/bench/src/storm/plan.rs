@@ -46,8 +46,8 @@ pub struct Plan {
     pub from: String,
     /// Envelope recipient; `{n}` becomes the number of the recipient within the message, `{seq}` that of the message.
     pub rcpt: String,
-    /// Recipients by name, instead of `recipients` and `rcpt`: messages take these lists in turns, the first message the
-    /// first. Empty: the pattern counts.
+    /// Recipients by name, instead of `recipients` and `rcpt`: messages take these lists in turns, the first message
+    /// the first. Empty: the pattern counts.
     pub lists: Arc<[Vec<String>]>,
     /// Decides sizes and texts.
     pub seed: u64,

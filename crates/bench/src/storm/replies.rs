@@ -1,7 +1,7 @@
 //! Replies of a server, read out of whatever the socket gave (RFC 5321 §4.2).
 //!
-//! Lenient where servers differ and nothing is at stake: the text may hold anything, a reply may end in a bare LF. A line
-//! without a code is an error, and so is one that never ends.
+//! Lenient where servers differ and nothing is at stake: the text may hold anything, a reply may end in a bare LF. A
+//! line without a code is an error, and so is one that never ends.
 
 /// The longest reply, all its lines together. KumoMTA (2026-08) says something of every recipient in one.
 const REPLY_MAX: usize = 4 << 20;

@@ -220,8 +220,8 @@ impl Session {
         let refusal = if pipelining { self.in_flights(wire).await? } else { self.one_by_one(wire).await? };
         self.out.clear();
         if let Some((reply, data_is_open)) = refusal {
-            // DATA may be open although a recipient was refused. An empty message would end it and be mail to the others,
-            // so the connection is given up.
+            // DATA may be open although a recipient was refused. An empty message would end it and be mail to the
+            // others, so the connection is given up.
             return Ok(Verdict::Refused { reply, is_open: !data_is_open });
         }
         let middle = |error| Broken { error, after_content: false, at_once: false };

@@ -184,8 +184,9 @@ impl OriginalRecipient {
         let (kind, encoded) = value.split_once(';')?;
         let is_utf8 = kind.eq_ignore_ascii_case(Self::UTF8);
         let address = if is_utf8 { xtext::decode_utf8(encoded) } else { xtext::decode(encoded) }?;
-        // RFC 6533 §3 has the type utf-8 for these. Postfix 3.7 adds `ORCPT=rfc822;j+C3+BCrgen@example.org` to every message for such
-        // an address and takes a refusal as final; it goes on as what it is, since rfc822 may not have it.
+        // RFC 6533 §3 has the type utf-8 for these. Postfix 3.7 adds `ORCPT=rfc822;j+C3+BCrgen@example.org` to every
+        // message for such an address and takes a refusal as final; it goes on as what it is, since rfc822 may not have
+        // it.
         let is_mislabelled = !address.is_ascii() && kind.eq_ignore_ascii_case(Self::RFC822);
         Self::new(if is_mislabelled { Self::UTF8 } else { kind }, &address)
     }

@@ -1,10 +1,10 @@
 //! Addresses in a field are replaced where they stand; every other octet stays as it is.
 //!
 //! Of a field only what is an address beyond doubt is touched: local part, `@` and domain without a blank or comment
-//! between them, alone or in angle brackets. Names, comments, groups, folds and the octets of other charsets survive. An
-//! element that cannot be read, a source route, an obsolete form, or what stands behind a quote or comment that never
-//! ends is left to the octet; the elements beside it are read all the same, since people write `Joe [home] <joe@d.example>`
-//! and `joe@d.example <joe@d.example>` without quotes.
+//! between them, alone or in angle brackets. Names, comments, groups, folds and the octets of other charsets survive.
+//! An element that cannot be read, a source route, an obsolete form, or what stands behind a quote or comment that
+//! never ends is left to the octet; the elements beside it are read all the same, since people write `Joe [home]
+//! <joe@d.example>` and `joe@d.example <joe@d.example>` without quotes.
 //!
 //! A name without a domain counts where it is all there is, or in angle brackets: `Doe, Joe <joe@d.example>` has no
 //! mailbox `Doe`.
@@ -51,8 +51,8 @@ impl Written {
     }
 }
 
-/// The value of an address field with the addresses that `new` gives in place of those that are there; `None` if nothing
-/// changes. `new` says `None` of an address that stays.
+/// The value of an address field with the addresses that `new` gives in place of those that are there; `None` if
+/// nothing changes. `new` says `None` of an address that stays.
 ///
 /// A line that would become longer than 998 octets is folded before the address.
 ///
@@ -224,7 +224,8 @@ fn domain(scan: &mut Scan<'_>) -> Result<String, Fault> {
     if scan.peek() == Some(b'[') {
         let start = *scan;
         domain_literal(scan, &mut text)?;
-        // RFC 5321 §4.1.3 needs no more. A literal with commas or quotes in it would reach over what others see as elements.
+        // RFC 5321 §4.1.3 needs no more. A literal with commas or quotes in it would reach over what others see as
+        // elements.
         let is_plain = scan.since(start.at()).iter().all(|octet| is_atext(*octet) || b"[]:.".contains(octet));
         return if is_plain { Ok(text) } else { Err(unexpected(&start, AddressReason::Character)) };
     }

@@ -37,8 +37,8 @@ pub fn compose(report: &Report<'_>, original: Original<'_>) -> Composed {
     Composed { content, body: is_eight_bit.then_some(Body::EightBitMime), smtputf8 }
 }
 
-/// About how many recipients make a report of `octets_max` octets, from what stands in it beside them and what each of them takes in the
-/// part for programs.
+/// About how many recipients make a report of `octets_max` octets, from what stands in it beside them and what each of
+/// them takes in the part for programs.
 pub(super) fn estimate(report: &Report<'_>, octets_max: usize) -> usize {
     /// The header, and the frames of the parts.
     const FRAME_OCTETS: usize = 2 << 10;

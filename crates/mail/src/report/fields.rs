@@ -1,4 +1,5 @@
-//! The second part of a report: fields for programs (RFC 3464 §2), one group for the message and one for each recipient.
+//! The second part of a report: fields for programs (RFC 3464 §2), one group for the message and one for each
+//! recipient.
 
 use super::harmless::{NAME_OCTETS_MAX, ascii_line, host, line};
 use super::{Kind, RecipientReport, Report, date};

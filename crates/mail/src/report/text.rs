@@ -10,7 +10,8 @@ use super::{Kind, RecipientReport, Report, date};
 
 mod reason;
 
-/// Addresses described one by one; the others are in the part for programs. A further report describes those of a few alone.
+/// Addresses described one by one; the others are in the part for programs. A further report describes those of a few
+/// alone.
 const PEOPLE_MAX: usize = 50;
 const PEOPLE_MAX_FURTHER: usize = 10;
 /// With so many octets no further address is described.
@@ -259,7 +260,8 @@ impl Page {
         self.text.push_str("\r\n");
     }
 
-    /// Appends words in lines of at most [`WIDTH`] octets; only a longer word makes a longer line, up to its own length.
+    /// Appends words in lines of at most [`WIDTH`] octets; only a longer word makes a longer line, up to its own
+    /// length.
     fn wrapped(&mut self, text: &str, indent: &str) {
         let mut column = 0;
         for word in text.split_ascii_whitespace() {

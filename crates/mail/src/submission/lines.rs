@@ -2,8 +2,8 @@
 
 /// Turns any line end into CRLF while the message comes in pieces.
 ///
-/// LF, CRLF, a CR alone, and CRs before a LF (as programs write that convert twice) each end one line. A line with a single
-/// dot ends the message, unless dots are ignored. The last line gets its end if it lacks it.
+/// LF, CRLF, a CR alone, and CRs before a LF (as programs write that convert twice) each end one line. A line with a
+/// single dot ends the message, unless dots are ignored. The last line gets its end if it lacks it.
 ///
 /// ```
 /// use mail::submission::Lines;

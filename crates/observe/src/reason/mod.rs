@@ -1,5 +1,5 @@
-//! Why a recipient was not reached, as one of a few words: for counters, for log lines that can be grouped, for people who
-//! ask what goes wrong most.
+//! Why a recipient was not reached, as one of a few words: for counters, for log lines that can be grouped, for people
+//! who ask what goes wrong most.
 //!
 //! [`Rules`] read the words of a reply, or ours where there was none, and give a [`Reason`]. The rules are a file that
 //! people can read and replace (`default.rules`, docs/log.md); the first that fits counts. A rule may also say that the

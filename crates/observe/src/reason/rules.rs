@@ -6,9 +6,9 @@
 //! rate        *        421          slow  *
 //! ```
 //!
-//! Columns stand apart by spaces; the last goes to the end of the line and is a regular expression that is looked for in the
-//! words, in any case of letters. `*` is anything. The first rule that fits counts. Time is linear in the words, whatever
-//! the expressions (docs.rs/regex), and rules, lines and words have a most.
+//! Columns stand apart by spaces; the last goes to the end of the line and is a regular expression that is looked for
+//! in the words, in any case of letters. `*` is anything. The first rule that fits counts. Time is linear in the words,
+//! whatever the expressions (docs.rs/regex), and rules, lines and words have a most.
 
 use super::{Case, Reason, Stage};
 use mail::EnhancedCode;

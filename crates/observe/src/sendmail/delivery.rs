@@ -1,8 +1,8 @@
 //! Lines about delivery: `to=` with what came of it, reports, TLS with next hops, destinations, the queue.
 //!
-//! The order of a `to=` line is sendmail's: `to, delay, xdelay, mailer, pri, relay, dsn, reply, stat`. `stat=` is last and
-//! may hold anything; a `, ` in `reply=` becomes `,\040` as in every other value, where sendmail leaves it and another
-//! server can write fields into its log.
+//! The order of a `to=` line is sendmail's: `to, delay, xdelay, mailer, pri, relay, dsn, reply, stat`. `stat=` is last
+//! and may hold anything; a `, ` in `reply=` becomes `,\040` as in every other value, where sendmail leaves it and
+//! another server can write fields into its log.
 
 use super::{HOST_MAX, PATH_MAX, end, put, value, word, write_address, write_reply_text};
 use crate::escape::{self, Place};

@@ -1,7 +1,7 @@
 //! One event of each kind with its exact line in sendmail's form.
 //!
-//! The lines about accepted, refused and delivered mail, connections, STARTTLS and AUTH are those of sendmail 8.18 in a laboratory,
-//! but for names and ids. `docs/log.md` shows the same events.
+//! The lines about accepted, refused and delivered mail, connections, STARTTLS and AUTH are those of sendmail 8.18 in a
+//! laboratory, but for names and ids. `docs/log.md` shows the same events.
 
 mod delivery;
 

@@ -37,9 +37,11 @@ fn step(stage: &'static str, entry: Entry, ruling: &Ruling) -> Step {
 }
 
 impl Access {
-    /// May this client send anything? sendmail's `check_relay`. With `delay_checks` the answer comes with the recipients.
+    /// May this client send anything? sendmail's `check_relay`. With `delay_checks` the answer comes with the
+    /// recipients.
     ///
-    /// sendmail does not close the connection for a refusal but gives it to `MAIL` and `RCPT`, and closes it for one with 421.
+    /// sendmail does not close the connection for a refusal but gives it to `MAIL` and `RCPT`, and closes it for one
+    /// with 421.
     ///
     /// # Errors
     /// When the map has to be asked, or cannot be.
@@ -66,7 +68,8 @@ impl Access {
             .map_or_else(|| key::nameless(tag, ip), |domain| key::domain(tag, &domain, self.options.lookup_dot_domain))
     }
 
-    /// May this client send as this sender? sendmail's `check_mail`. With `delay_checks` the answer comes with the recipients.
+    /// May this client send as this sender? sendmail's `check_mail`. With `delay_checks` the answer comes with the
+    /// recipients.
     ///
     /// # Errors
     /// When the map has to be asked, or cannot be.
@@ -88,8 +91,8 @@ impl Access {
         }
     }
 
-    /// Without `delay_checks`: a stranger's sender is on no machine that calls itself localhost. With it sendmail has put its own
-    /// name there before it looks.
+    /// Without `delay_checks`: a stranger's sender is on no machine that calls itself localhost. With it sendmail has
+    /// put its own name there before it looks.
     fn check_localhost(&self, client: &Client<'_>, sender: &Address, classes: &Classes) -> Option<Ruled> {
         if self.options.accept_unqualified_senders
             || !classes.is_localhost(sender.domain())
@@ -125,8 +128,8 @@ impl Access {
         Ok(ruled)
     }
 
-    /// May this client send to this recipient? sendmail's `check_rcpt`: what the map says of the recipient, then whether it may be
-    /// relayed to, then with `delay_checks` what it says of client and sender.
+    /// May this client send to this recipient? sendmail's `check_rcpt`: what the map says of the recipient, then
+    /// whether it may be relayed to, then with `delay_checks` what it says of client and sender.
     ///
     /// [`Ruling::Relay`]: it may. Other rulings than that and refusals are for the whole message.
     ///

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 /// A map of the lines, one key and one value each; the first line holds a sender and a recipient.
 ///
-/// Asserted: every refusal is one line with a code of a refusal, a stranger relays only where the map says `RELAY`, and no lint
-/// and no step breaks a line.
+/// Asserted: every refusal is one line with a code of a refusal, a stranger relays only where the map says `RELAY`, and
+/// no lint and no step breaks a line.
 pub fn access_map(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut lines = text.lines();

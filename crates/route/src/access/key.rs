@@ -1,5 +1,5 @@
-//! The keys under which the access map is asked, in sendmail's order: a key with its tag before the same key without one, a
-//! narrow key before a wide one.
+//! The keys under which the access map is asked, in sendmail's order: a key with its tag before the same key without
+//! one, a narrow key before a wide one.
 //!
 //! | Group | Keys for `u+d@x.v.example` and tag `From` |
 //! |---|---|
@@ -141,8 +141,8 @@ fn brackets(group: &mut Group, tag: Tag, text: &str) {
     }
 }
 
-/// The address of a client and its networks, the longest prefix first. `networks`: the keys with a prefix length that the map
-/// has, of this tag and of none.
+/// The address of a client and its networks, the longest prefix first. `networks`: the keys with a prefix length that
+/// the map has, of this tag and of none.
 pub(super) fn address(
     tag: Tag,
     ip: IpAddr,

@@ -1,4 +1,5 @@
-//! The access map: who may connect, send, receive and relay, as sendmail's `check_relay`, `check_mail` and `check_rcpt` decide.
+//! The access map: who may connect, send, receive and relay, as sendmail's `check_relay`, `check_mail` and `check_rcpt`
+//! decide.
 //!
 //! | File | Holds |
 //! |---|---|
@@ -10,9 +11,9 @@
 //! | [`demand`] | whether a connection is what the tags of TLS demand |
 //! | `lint` | entries that do not what they seem to say |
 //!
-//! Invariants: without an entry nothing is decided but that strangers do not relay; an entry that is read wrongly never permits
-//! anything; a map that cannot be asked is [`Stop::Trouble`], for `451 4.3.0`. Where this differs from sendmail on purpose is
-//! said in `docs/access.md`.
+//! Invariants: without an entry nothing is decided but that strangers do not relay; an entry that is read wrongly never
+//! permits anything; a map that cannot be asked is [`Stop::Trouble`], for `451 4.3.0`. Where this differs from sendmail
+//! on purpose is said in `docs/access.md`.
 //!
 //! Not here: limits themselves (`server`), whether a recipient exists ([`resolve`](crate)), the DNS.
 
@@ -85,8 +86,9 @@ pub struct Options {
     pub relay_mail_from: RelayMailFrom,
     /// `relay_local_from`: whoever claims to be from a domain of class w may relay. It can be forged.
     pub relay_local_from: bool,
-    /// Whether a client may relay because it is this machine by its address or name: `127.0.0.1` and `::1`, an address of class w, a
-    /// name of ours. In sendmail it always may. Where this is off, class R and the map alone give such a client rights.
+    /// Whether a client may relay because it is this machine by its address or name: `127.0.0.1` and `::1`, an address
+    /// of class w, a name of ours. In sendmail it always may. Where this is off, class R and the map alone give such a
+    /// client rights.
     pub relay_loopback: bool,
     /// `accept_unqualified_senders`: strangers may send as `user@localhost`.
     pub accept_unqualified_senders: bool,
@@ -275,8 +277,9 @@ impl Access {
         key::address(tag, ip, tagged, self.networks.get(""))
     }
 
-    /// The first entry that one of the keys has; after one of which `skips` is true the next group is asked, or if the group of
-    /// that entry forbids that, the entry comes back with `true`. All keys that have to be asked outside are asked in one round.
+    /// The first entry that one of the keys has; after one of which `skips` is true the next group is asked, or if the
+    /// group of that entry forbids that, the entry comes back with `true`. All keys that have to be asked outside are
+    /// asked in one round.
     fn find(
         &self,
         ask: &mut Ask<'_>,

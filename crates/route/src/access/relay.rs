@@ -1,14 +1,16 @@
 //! Who may send where: anybody to our domains, our clients and users to all domains.
 //!
-//! [`Access::client_right`] is the one decision on which client may send anywhere. The server asks it with maps and without, and so
-//! does `mailrace route`. The address from which a client comes may be a claim (PROXY protocol, XCLIENT) or that of a proxy on this
-//! machine, so with `relay_loopback = false` no address and no name of this machine gives a right by itself: class R (`relay.from`,
-//! `relay.to_files`) and `RELAY` in the map do, since the operator wrote them.
+//! [`Access::client_right`] is the one decision on which client may send anywhere. The server asks it with maps and
+//! without, and so does `mailrace route`. The address from which a client comes may be a claim (PROXY protocol,
+//! XCLIENT) or that of a proxy on this machine, so with `relay_loopback = false` no address and no name of this machine
+//! gives a right by itself: class R (`relay.from`, `relay.to_files`) and `RELAY` in the map do, since the operator
+//! wrote them.
 //!
-//! An address can name more hosts than the one behind its `@`: `user%other@ours`, `other!user@ours` and `"user@other"@ours` ask
-//! us to pass the message on, and a router that reads sendmail's rules does so. Therefore every host that an address names must
-//! be ours, or the client must have the right to relay. sendmail takes `"user@other"@ours` for a strange local user in some
-//! places; here it never is. Source routes (`<@ours:u@other>`) are dropped by the parser of `RCPT` (RFC 5321 §4.1.1.3).
+//! An address can name more hosts than the one behind its `@`: `user%other@ours`, `other!user@ours` and
+//! `"user@other"@ours` ask us to pass the message on, and a router that reads sendmail's rules does so. Therefore every
+//! host that an address names must be ours, or the client must have the right to relay. sendmail takes
+//! `"user@other"@ours` for a strange local user in some places; here it never is. Source routes (`<@ours:u@other>`) are
+//! dropped by the parser of `RCPT` (RFC 5321 §4.1.1.3).
 
 use super::key::{self, Tag};
 use super::value::{self, RELAYING_DENIED, Value};

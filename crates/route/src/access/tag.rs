@@ -1,6 +1,7 @@
 //! The tags of the access map that do not decide about mail at once: limits, TLS, passwords, queue groups, copies.
 //!
-//! Their keys never count without the tag. A value that is not understood is as if the entry were not there; `lint` says so.
+//! Their keys never count without the tag. A value that is not understood is as if the entry were not there; `lint`
+//! says so.
 
 use super::key::{self, Group, Tag};
 use super::value::unquote;
@@ -127,7 +128,8 @@ pub struct Server<'a> {
     pub ip: Option<IpAddr>,
 }
 
-/// What is demanded of a TLS connection: `[TEMP+|PERM+]VERIFY[:bits]` or `ENCR:bits`, `+` further demands with `++` between.
+/// What is demanded of a TLS connection: `[TEMP+|PERM+]VERIFY[:bits]` or `ENCR:bits`, `+` further demands with `++`
+/// between.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsDemand {
     /// `TEMP+`: a connection that is not good enough is tried again later; `PERM+`: never; `None`: as is usual.

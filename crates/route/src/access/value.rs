@@ -1,8 +1,8 @@
 //! The right side of the access map, for the tags that decide: what is written, and what a client is told for it.
 //!
-//! Keywords count in any case. What is none is the text of a refusal, so nothing that is written is read as a permission by
-//! mistake. Where sendmail garbles a text (it parses one without quotes as an address, and loses the enhanced code of one
-//! without a reply code), the text and the code count as they are written.
+//! Keywords count in any case. What is none is the text of a refusal, so nothing that is written is read as a
+//! permission by mistake. Where sendmail garbles a text (it parses one without quotes as an address, and loses the
+//! enhanced code of one without a reply code), the text and the code count as they are written.
 
 use crate::refusal::Refusal;
 use mail::{Address, EnhancedCode, Outcome};

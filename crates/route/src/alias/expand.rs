@@ -1,16 +1,17 @@
-//! Who gets the mail of a user: aliases, `:include:` files and forwards are followed until there are only mailboxes, programs,
-//! files, and addresses for the caller to resolve.
+//! Who gets the mail of a user: aliases, `:include:` files and forwards are followed until there are only mailboxes,
+//! programs, files, and addresses for the caller to resolve.
 //!
-//! Names are taken depth first and members from the last to the first, as sendmail does, each name once. So whoever is met again
-//! either has the mail already, or is on the way: then somebody on the way keeps it. (Breadth first, two that lead to each other
-//! could each leave it to the other.) While an answer is missing the others go on: then one round asks for all users of a list.
+//! Names are taken depth first and members from the last to the first, as sendmail does, each name once. So whoever is
+//! met again either has the mail already, or is on the way: then somebody on the way keeps it. (Breadth first, two that
+//! lead to each other could each leave it to the other.) While an answer is missing the others go on: then one round
+//! asks for all users of a list.
 //!
-//! What stands in a file of a user or of a list is never part of a refusal: a client, a sender and a report are told of the file
-//! and the line alone, since whoever writes the file may not be the one who may read it ([`Origin::first_file`]). Values of
-//! aliases are the administrator's own and are quoted.
+//! What stands in a file of a user or of a list is never part of a refusal: a client, a sender and a report are told of
+//! the file and the line alone, since whoever writes the file may not be the one who may read it
+//! ([`Origin::first_file`]). Values of aliases are the administrator's own and are quoted.
 //!
-//! A name that leads to itself (`joe: joe, ann`) is the mailbox of that user; of several names that lead to each other the
-//! nearest that is an account keeps the mail.
+//! A name that leads to itself (`joe: joe, ann`) is the mailbox of that user; of several names that lead to each other
+//! the nearest that is an account keeps the mail.
 
 use super::NAME;
 use super::file::shown;
@@ -42,7 +43,8 @@ pub struct Settings<'a> {
     pub depth_max: usize,
     /// How many recipients an expansion may have; 1,000,000.
     pub expansion_max: usize,
-    /// Whether users are accounts of this machine. If not, every name without an alias is a mailbox, and has no `.forward`.
+    /// Whether users are accounts of this machine. If not, every name without an alias is a mailbox, and has no
+    /// `.forward`.
     pub accounts: bool,
     /// Whether a `.forward` counts.
     pub forward: bool,
@@ -67,7 +69,8 @@ impl fmt::Debug for Settings<'_> {
 /// What came of a user.
 #[derive(Debug, Default)]
 pub struct Expansion {
-    /// Everybody who gets the mail, each once. It is empty only for a user who came of an alias, if others have had the mail.
+    /// Everybody who gets the mail, each once. It is empty only for a user who came of an alias, if others have had the
+    /// mail.
     pub recipients: Vec<Expanded>,
     /// What led there; the first 200 decisions.
     pub steps: Vec<Step>,
@@ -78,8 +81,8 @@ pub struct Expansion {
 pub struct Expanded {
     /// Where.
     pub target: Target,
-    /// How he was reached, with whose rights, and with which sender. An address that turns out to be a user of this machine is
-    /// expanded with it.
+    /// How he was reached, with whose rights, and with which sender. An address that turns out to be a user of this
+    /// machine is expanded with it.
     pub origin: Origin,
 }
 
@@ -165,8 +168,8 @@ struct Run<'r, 'a> {
     is_full: bool,
 }
 
-/// Finds out who gets the mail of a user. `origin`: the default for a recipient of a mail, and for an address of an expansion
-/// the origin it had there.
+/// Finds out who gets the mail of a user. `origin`: the default for a recipient of a mail, and for an address of an
+/// expansion the origin it had there.
 ///
 /// The time is linear in the number of members.
 /// # Errors
@@ -611,8 +614,8 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// The members of a `.forward`. Whether the user has the mail in his mailbox all the same: if there are none, or all of them
-    /// lead back.
+    /// The members of a `.forward`. Whether the user has the mail in his mailbox all the same: if there are none, or
+    /// all of them lead back.
     fn forward(&mut self, text: &str, file: &str, whole: &str, inner: &Origin) -> Result<bool, Stop> {
         self.ask.work(work_of(text))?;
         let mut members = list_members(text).peekable();

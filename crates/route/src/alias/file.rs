@@ -1,8 +1,8 @@
 //! The text of an aliases file: `name: member, member`.
 //!
-//! A line that begins with a blank, and a line behind one that ends with a backslash, continue the line before. A line that
-//! begins with `#` is a comment. Names are the same in upper and lower case. Values are kept as they are written and read when
-//! mail comes. What cannot be used is a complaint, and the other lines hold.
+//! A line that begins with a blank, and a line behind one that ends with a backslash, continue the line before. A line
+//! that begins with `#` is a comment. Names are the same in upper and lower case. Values are kept as they are written
+//! and read when mail comes. What cannot be used is a complaint, and the other lines hold.
 
 use super::NAME;
 use super::member::unquoted;
@@ -51,7 +51,8 @@ struct Reading<'a> {
     summary: Summary,
 }
 
-/// Reads an aliases file. `file`: its name, for people. `is_local`: whether a domain is ours; a name with another one is no alias.
+/// Reads an aliases file. `file`: its name, for people. `is_local`: whether a domain is ours; a name with another one
+/// is no alias.
 #[must_use]
 pub fn parse_aliases(file: &str, text: &str, is_local: &dyn Fn(&str) -> bool) -> Aliases {
     let mut reading = Reading {

@@ -1,4 +1,5 @@
-//! One element of a value in an aliases file, and the lists of them that values, `:include:` files and `.forward` files are.
+//! One element of a value in an aliases file, and the lists of them that values, `:include:` files and `.forward` files
+//! are.
 //!
 //! | Text | Member |
 //! |---|---|
@@ -10,8 +11,8 @@
 //! | `:include:/full/name` | everybody in a file |
 //! | `error:5.7.1:550 text` | nobody: the mail is refused |
 //!
-//! Commas part members, except in quotes, comments and angle brackets. As sendmail does, the parser goes on where quotes or
-//! brackets are not closed; it says so.
+//! Commas part members, except in quotes, comments and angle brackets. As sendmail does, the parser goes on where
+//! quotes or brackets are not closed; it says so.
 
 use crate::map::Complaint;
 use crate::tables::error_value::ErrorValue;

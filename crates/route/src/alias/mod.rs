@@ -17,8 +17,8 @@
 //!
 //! Formats, order and what differs from sendmail: `docs/aliases.md`.
 //!
-//! Invariants: nobody gets a mail twice, and every expansion ends; a list with more members than allowed gives no mail to
-//! anybody and says so; what cannot be read now is a temporary failure.
+//! Invariants: nobody gets a mail twice, and every expansion ends; a list with more members than allowed gives no mail
+//! to anybody and says so; what cannot be read now is a temporary failure.
 
 mod expand;
 mod file;

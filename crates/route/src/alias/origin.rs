@@ -83,8 +83,8 @@ impl Origin {
 
     /// The first file on the way, a `.forward` or an `:include:` file of an alias, and the line in it that led here.
     ///
-    /// What stands in that file belongs to a user, and no client, sender or report gets to see it; names on the way to the file
-    /// are the administrator's own.
+    /// What stands in that file belongs to a user, and no client, sender or report gets to see it; names on the way to
+    /// the file are the administrator's own.
     pub(super) fn first_file(&self) -> Option<(&Arc<Link>, Option<u32>)> {
         let mut first = None;
         let mut here = self;
@@ -97,7 +97,8 @@ impl Origin {
         first
     }
 
-    /// The same for people: `.forward`, `.forward of joe`, `:include:/etc/mail/list`. `root`: the recipient whom the text is about.
+    /// The same for people: `.forward`, `.forward of joe`, `:include:/etc/mail/list`. `root`: the recipient whom the
+    /// text is about.
     pub(super) fn first_file_name(&self, root: &LocalPart) -> Option<(String, Option<u32>)> {
         let (link, line) = self.first_file()?;
         let name = match link.stage {
@@ -108,7 +109,8 @@ impl Origin {
         Some((name, line))
     }
 
-    /// The refusal for a member of a file that cannot be used: it names the file and the line. `None`: an alias names the member.
+    /// The refusal for a member of a file that cannot be used: it names the file and the line. `None`: an alias names
+    /// the member.
     pub(crate) fn wrong(&self, root: &LocalPart, status: EnhancedCode) -> Option<Refusal> {
         let (file, line) = self.first_file_name(root)?;
         let line = line.map(|line| format!(" in line {line}")).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! The lines of a `.cf` file: options, classes, macros, maps. Of rules only those of masquerading are known, and a note says so.
+//! The lines of a `.cf` file: options, classes, macros, maps. Of rules only those of masquerading are known, and a note
+//! says so.
 
 use super::settings::{Listener, Settings};
 use super::values::domain;

@@ -1,6 +1,8 @@
-//! What m4 does with the names that a file defines: they stand for their values, with arguments or without, and decide conditions.
+//! What m4 does with the names that a file defines: they stand for their values, with arguments or without, and decide
+//! conditions.
 //!
-//! Only what the files themselves define is known. A name that sendmail's own macros may define is neither there nor not there.
+//! Only what the files themselves define is known. A name that sendmail's own macros may define is neither there nor
+//! not there.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};

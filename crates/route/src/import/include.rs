@@ -1,9 +1,12 @@
-//! One file after the other: statements in their order, files that they include, conditions, and calls of names that were defined.
+//! One file after the other: statements in their order, files that they include, conditions, and calls of names that
+//! were defined.
 //!
-//! `DOMAIN(x)` and `OSTYPE(x)` name files beside sendmail's own macros: in `domain` and `ostype` of the directory in whose `m4` the file
-//! `cf.m4` is that was included. What an `OSTYPE` sets are defaults of a system: they count, and nothing is said of the rest.
+//! `DOMAIN(x)` and `OSTYPE(x)` name files beside sendmail's own macros: in `domain` and `ostype` of the directory in
+//! whose `m4` the file `cf.m4` is that was included. What an `OSTYPE` sets are defaults of a system: they count, and
+//! nothing is said of the rest.
 //!
-//! A file that includes itself, files within files without end and macros that call themselves are bounded, and a note says where.
+//! A file that includes itself, files within files without end and macros that call themselves are bounded, and a note
+//! says where.
 
 use super::expand::{Called, Decided, Names};
 use super::macros::{self, Call, Piece};

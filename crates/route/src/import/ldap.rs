@@ -1,7 +1,7 @@
 //! LDAP: what map specifications, `confLDAP_DEFAULT_SPEC` and LDAP routing say, as tables `[[ldap]]`.
 //!
-//! Servers, base and bind may stand in the default specification, in any order with the maps: tables are made at the end. A password
-//! is never in these files, only the name of its file, and that is what is written.
+//! Servers, base and bind may stand in the default specification, in any order with the maps: tables are made at the
+//! end. A password is never in these files, only the name of its file, and that is what is written.
 
 use super::settings::{Settings, Value, origin, quoted};
 use super::values::{domain, time, time_text};

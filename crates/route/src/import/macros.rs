@@ -1,7 +1,8 @@
 //! The m4 of a `.mc` file, as far as administrators write it: calls with quoted arguments, comments, raw lines.
 //!
-//! Nothing is expanded. A call that stands within the arguments of another is text of that argument; `ifdef` and `ifelse` are
-//! calls like others, which the reader of calls reports. `divert(-1)` hides what follows until the next `divert`.
+//! Nothing is expanded. A call that stands within the arguments of another is text of that argument; `ifdef` and
+//! `ifelse` are calls like others, which the reader of calls reports. `divert(-1)` hides what follows until the next
+//! `divert`.
 
 /// One macro and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]

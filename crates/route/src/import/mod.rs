@@ -14,8 +14,8 @@
 //! | [`settings`] | the keys found so far, and their TOML |
 //! | [`queue`] | a message of sendmail's queue |
 //!
-//! No value is guessed: what has no key, or a value that our key cannot have, becomes a [`Note`]. What is left out is always the
-//! stricter side: no relaying, no listener that would take mail without the login it had.
+//! No value is guessed: what has no key, or a value that our key cannot have, becomes a [`Note`]. What is left out is
+//! always the stricter side: no relaying, no listener that would take mail without the login it had.
 
 mod cf;
 mod expand;
@@ -115,8 +115,8 @@ impl Language {
 /// The files beside the one that is imported, as the caller sees them.
 #[derive(Clone, Copy)]
 pub struct Files<'a> {
-    /// Whether a path names a file: for maps that may be text or a database, and for files that sendmail reads only if they are
-    /// there.
+    /// Whether a path names a file: for maps that may be text or a database, and for files that sendmail reads only if
+    /// they are there.
     pub is_there: &'a dyn Fn(&str) -> bool,
     /// The text of a file that is included, or of a list of domains; `None` if it cannot be read, or is no text.
     pub read: &'a dyn Fn(&str) -> Option<String>,

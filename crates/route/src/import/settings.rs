@@ -1,4 +1,5 @@
-//! What was found so far: keys with their values and origins, listeners, lists of blocked clients, notes; and their TOML.
+//! What was found so far: keys with their values and origins, listeners, lists of blocked clients, notes; and their
+//! TOML.
 
 use super::{Files, Imported, Note, Weight, ldap};
 use std::collections::BTreeSet;

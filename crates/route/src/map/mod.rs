@@ -49,7 +49,8 @@ pub struct Reading<'a> {
 pub struct Limits {
     /// Octets of a file, at most 4,294,967,294; 1 GiB by default.
     pub file_bytes_max: u64,
-    /// Octets of the key and the value of one entry together; 1 MiB by default, for `aliases.db` has whole lists in a value.
+    /// Octets of the key and the value of one entry together; 1 MiB by default, for `aliases.db` has whole lists in a
+    /// value.
     pub entry_bytes_max: usize,
     /// Entries of a map; 50,000,000 by default.
     pub entries_max: usize,
@@ -68,14 +69,15 @@ impl Default for Limits {
 pub struct Loaded {
     /// All entries that are right.
     pub table: Table,
-    /// What is wrong with the others, in the order of the file; at most [`Limits::complaints_max`] and one that counts the rest.
+    /// What is wrong with the others, in the order of the file; at most [`Limits::complaints_max`] and one that counts
+    /// the rest.
     pub complaints: Vec<Complaint>,
 }
 
 /// A map whose entries are in memory.
 ///
-/// Memory is that of the file and 3 % for text, of keys and values and two octets more for the others, and 5⅓ octets for each entry. Put it in an
-/// `Arc` to share it; nothing in it changes.
+/// Memory is that of the file and 3 % for text, of keys and values and two octets more for the others, and 5⅓ octets
+/// for each entry. Put it in an `Arc` to share it; nothing in it changes.
 #[derive(Debug)]
 pub struct Table {
     name: String,
@@ -107,7 +109,8 @@ impl Table {
     /// Reads a file, with the default [`Limits`].
     ///
     /// # Errors
-    /// The file as a whole is damaged, of another kind, or too large; the text names the file, what is wrong, and what to do.
+    /// The file as a whole is damaged, of another kind, or too large; the text names the file, what is wrong, and what
+    /// to do.
     pub fn read(reading: Reading<'_>) -> Result<Loaded, Unreadable> {
         Self::read_within(reading, &Limits::default())
     }
@@ -142,7 +145,8 @@ impl Table {
 
     /// A map of these entries, with keys in lower case; of equal keys the first counts.
     ///
-    /// Entries that no file could hold (a NUL in the key or the value) and those beyond the default [`Limits`] are left out.
+    /// Entries that no file could hold (a NUL in the key or the value) and those beyond the default [`Limits`] are left
+    /// out.
     #[must_use]
     pub fn from_entries(name: &str, entries: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut complaints = Complaints::new(0);
@@ -184,7 +188,8 @@ impl Table {
         Loaded { table, complaints: complaints.into_list() }
     }
 
-    /// Finds the entry of a key, in less than a microsecond; allocates only for keys with letters beyond ASCII, and long ones.
+    /// Finds the entry of a key, in less than a microsecond; allocates only for keys with letters beyond ASCII, and
+    /// long ones.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Hit<'_>> {
         if self.fold { self.storage.find_folded(key) } else { self.storage.find(key) }
@@ -231,7 +236,8 @@ impl Table {
         &self.name
     }
 
-    /// Whether the file had the entry `@:@`, which `newaliases` writes last: without it, an `aliases.db` is not finished.
+    /// Whether the file had the entry `@:@`, which `newaliases` writes last: without it, an `aliases.db` is not
+    /// finished.
     ///
     /// The entry itself is not in the table.
     #[must_use]

@@ -1,9 +1,9 @@
 //! Entries in memory, and how one is found.
 //!
-//! All keys and values lie in one text. Beside it lies a hash table of 32-bit slots, three quarters full, that says where
-//! entries begin; bits that the offset leaves free hold a part of the hash, so that a look-up reads seldom more than one
-//! line of the cache from each of the two. An entry is what a slot points to: duplicates and lines with mistakes stay in
-//! the text, but nothing leads there.
+//! All keys and values lie in one text. Beside it lies a hash table of 32-bit slots, three quarters full, that says
+//! where entries begin; bits that the offset leaves free hold a part of the hash, so that a look-up reads seldom more
+//! than one line of the cache from each of the two. An entry is what a slot points to: duplicates and lines with
+//! mistakes stay in the text, but nothing leads there.
 
 use super::Hit;
 use super::complaint::{Complaints, Unreadable, shown};
@@ -12,7 +12,8 @@ use super::{Limits, text};
 /// How the text is laid out.
 #[derive(Debug)]
 enum Layout {
-    /// A file of lines as it came, with keys folded in place. The number of lines before each block of [`BLOCK`] octets is kept.
+    /// A file of lines as it came, with keys folded in place. The number of lines before each block of [`BLOCK`] octets
+    /// is kept.
     Lines(Box<[u32]>),
     /// Key, NUL, value, NUL; and the lines of entries by their offsets, if they have any.
     Packed(Box<[(u32, u32)]>),
@@ -253,8 +254,8 @@ fn hash(key: &[u8]) -> u64 {
 
 /// Turns a key into lower case in place.
 ///
-/// ASCII, and all letters of which the other case takes as many octets in UTF-8; the few others (as the Turkish dotted İ)
-/// stay, in the map as in the key that is looked up.
+/// ASCII, and all letters of which the other case takes as many octets in UTF-8; the few others (as the Turkish dotted
+/// İ) stay, in the map as in the key that is looked up.
 pub(super) fn fold(key: &mut [u8]) {
     key.make_ascii_lowercase();
     if key.is_ascii() {

@@ -1,8 +1,9 @@
 //! The text that `makemap` reads: a line for an entry, the key up to the first blank, the value behind it.
 //!
-//! There are no quotes and no continuation lines. A line that starts with `#` is a comment. Where `makemap` refuses a line,
-//! so does this, and says why; it is more generous in four points: lines may be longer than 1,023 octets, may consist
-//! of blanks only, may be comments behind blanks, and blanks (a CR of a foreign line end is one) behind the value do not count.
+//! There are no quotes and no continuation lines. A line that starts with `#` is a comment. Where `makemap` refuses a
+//! line, so does this, and says why; it is more generous in four points: lines may be longer than 1,023 octets, may
+//! consist of blanks only, may be comments behind blanks, and blanks (a CR of a foreign line end is one) behind the
+//! value do not count.
 
 use super::Limits;
 use super::complaint::{Complaints, Unreadable, shown};

@@ -1,16 +1,18 @@
 //! The header section of our users' mail, with the addresses by which they are known outside.
 //!
-//! **Where.** At the end of the header section while the content arrives, before any of it is kept: what is durable is what is
-//! delivered, whoever delivers it and however often. The section alone is held back; the body is never copied or looked at.
+//! **Where.** At the end of the header section while the content arrives, before any of it is kept: what is durable is
+//! what is delivered, whoever delivers it and however often. The section alone is held back; the body is never copied
+//! or looked at.
 //!
-//! **Whose mail.** That of clients who may send anywhere: users who have logged in, networks that may relay, programs of this
-//! machine ([`Access::client_right`](crate::access::Access::client_right)). Mail of strangers goes on as it came, also where
-//! it claims to be from here: what somebody has signed stays what it was. sendmail rewrites by mailer, so both.
+//! **Whose mail.** That of clients who may send anywhere: users who have logged in, networks that may relay, programs
+//! of this machine ([`Access::client_right`](crate::access::Access::client_right)). Mail of strangers goes on as it
+//! came, also where it claims to be from here: what somebody has signed stays what it was. sendmail rewrites by mailer,
+//! so both.
 //!
 //! **Which addresses.** Those of [`SENDER_FIELDS`], as sendmail's `H_FROM` fields; with
 //! [`Generics::recipients`](super::Generics::recipients) those of [`RECIPIENT_FIELDS`] too. They get what domaintable,
-//! genericstable and the masquerade say; recipients without that setting what domaintable says alone. How an address is found
-//! in a field, and what is left alone, is told in [`mail::header_address::rewrite`].
+//! genericstable and the masquerade say; recipients without that setting what domaintable says alone. How an address is
+//! found in a field, and what is left alone, is told in [`mail::header_address::rewrite`].
 //!
 //! A map that cannot be asked is a temporary failure of the message. Lines that are no field end the section.
 
@@ -36,8 +38,8 @@ pub const SENDER_FIELDS: [&str; 8] = [
 /// Fields with addresses of recipients.
 pub const RECIPIENT_FIELDS: [&str; 7] = ["to", "cc", "bcc", "resent-to", "resent-cc", "resent-bcc", "apparently-to"];
 
-/// Where the header section of a message that begins with `content` ends: before the empty line, or before the first line that
-/// is no field. `None`: not in what there is.
+/// Where the header section of a message that begins with `content` ends: before the empty line, or before the first
+/// line that is no field. `None`: not in what there is.
 #[must_use]
 pub fn section_end(content: &[u8]) -> Option<usize> {
     let section = HeaderSection::read(content, LineEnd::Crlf);
@@ -75,10 +77,12 @@ impl Router {
         self.settings.generics.headers && (has_map || self.settings.masquerade.is_some())
     }
 
-    /// The header section as it is known outside; `None` if it stays as it is. `section` ends where [`section_end`] says.
+    /// The header section as it is known outside; `None` if it stays as it is. `section` ends where [`section_end`]
+    /// says.
     ///
     /// # Errors
-    /// [`Stop::Open`] if something has to be asked first, for all addresses at once; [`Stop::Trouble`] if it cannot be said now.
+    /// [`Stop::Open`] if something has to be asked first, for all addresses at once; [`Stop::Trouble`] if it cannot be
+    /// said now.
     pub fn header(&self, ask: &mut Ask<'_>, section: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
         let mut known = HashMap::new();
         let mut out: Option<Vec<u8>> = None;

@@ -1,7 +1,7 @@
 //! What holds for a domain when its mail is sent.
 //!
-//! Mail for a domain is kept under the name of the domain. Which hosts that means is asked anew for each connection, so that a
-//! changed mailertable holds for mail that waits.
+//! Mail for a domain is kept under the name of the domain. Which hosts that means is asked anew for each connection, so
+//! that a changed mailertable holds for mail that waits.
 
 use super::Router;
 use crate::destination::Hosts;
@@ -23,14 +23,14 @@ pub enum HostsOrElse {
 
 impl Router {
     /// The hosts for a domain, or for an address in brackets, of [`To::Domain`](crate::destination::To::Domain) and
-    /// [`To::Literal`](crate::destination::To::Literal): what mailertable says, else the smart hosts. `None`: its MX hosts, or
-    /// the address itself.
+    /// [`To::Literal`](crate::destination::To::Literal): what mailertable says, else the smart hosts. `None`: its MX
+    /// hosts, or the address itself.
     ///
     /// Mail that was taken is not dropped because of an entry `discard:` that came later: it is refused.
     ///
     /// # Errors
-    /// [`Stop::Open`] if something has to be asked first; [`Stop::Trouble`] if it cannot be said now, also because the entry
-    /// cannot be understood: the mail waits.
+    /// [`Stop::Open`] if something has to be asked first; [`Stop::Trouble`] if it cannot be said now, also because the
+    /// entry cannot be understood: the mail waits.
     pub fn hosts_of(&self, ask: &mut Ask<'_>, domain: &str) -> Result<Option<HostsOrElse>, Stop> {
         let smart_hosts = || Ok(self.settings.smart_hosts.clone().map(HostsOrElse::Hosts));
         if domain.starts_with('[') {

@@ -1,4 +1,5 @@
-//! Users of this machine: aliases, their forwards, their mailboxes; and who is to have the mail of those whom nobody knows.
+//! Users of this machine: aliases, their forwards, their mailboxes; and who is to have the mail of those whom nobody
+//! knows.
 
 use super::LocalMailer;
 use super::run::{Flow, Job, Run, permanent};

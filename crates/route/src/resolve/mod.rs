@@ -1,4 +1,5 @@
-//! From a recipient to where his mail goes: the maps in sendmail's order, rules between them, and what each step decided.
+//! From a recipient to where his mail goes: the maps in sendmail's order, rules between them, and what each step
+//! decided.
 //!
 //! ```text
 //! rules "first" ─► domaintable ─► LDAP routing ─► rules "before-virtusertable" ─► virtusertable ──┐ from the start, with the
@@ -25,9 +26,9 @@
 //! | [`header`] | their addresses in the header section |
 //! | `lint` | doubts that concern several maps |
 //!
-//! Invariants: every way ends, whatever the maps say; a recipient is delivered, refused, discarded or waits, never forgotten;
-//! the destination of each delivery reads back; a copy never leads to another copy; nobody gets the same mail twice by the same
-//! way.
+//! Invariants: every way ends, whatever the maps say; a recipient is delivered, refused, discarded or waits, never
+//! forgotten; the destination of each delivery reads back; a copy never leads to another copy; nobody gets the same
+//! mail twice by the same way.
 
 pub mod header;
 mod hosts;
@@ -221,8 +222,8 @@ pub struct Resolution {
     pub outcome: Outcome,
     /// What led there, in order; at most [`STEPS_MAX`].
     pub steps: Vec<Step>,
-    /// Members of a list and copies that nobody will get although the others do: a report to the sender (or to the owner of the
-    /// list) and to the operator is due.
+    /// Members of a list and copies that nobody will get although the others do: a report to the sender (or to the
+    /// owner of the list) and to the operator is due.
     pub failed: Vec<Failed>,
 }
 
@@ -279,14 +280,14 @@ impl Router {
     /// Where mail for a recipient goes.
     ///
     /// # Errors
-    /// [`Stop::Open`] if something has to be asked first, [`Stop::Trouble`] if it cannot be said now: the client is to try again.
-    /// [`Stop::TooMuchWork`] if it takes more work than `ask` allows.
+    /// [`Stop::Open`] if something has to be asked first, [`Stop::Trouble`] if it cannot be said now: the client is to
+    /// try again. [`Stop::TooMuchWork`] if it takes more work than `ask` allows.
     pub fn resolve(&self, ask: &mut Ask<'_>, request: &Request<'_>) -> Result<Resolution, Stop> {
         run::Run::new(self, ask, request).all()
     }
 
-    /// What takes part in a resolution of the sender and the client of a request. Two requests for the same recipient with the
-    /// same answer have the same resolution, as long as maps and answers are the same.
+    /// What takes part in a resolution of the sender and the client of a request. Two requests for the same recipient
+    /// with the same answer have the same resolution, as long as maps and answers are the same.
     ///
     /// # Errors
     /// As [`Self::resolve`], for the entry of smarttable.

@@ -1,7 +1,8 @@
 //! Rules of the configuration: where mail of some senders or recipients goes, beside the maps.
 //!
-//! A rule fits if its senders, its recipients and its clients all do; an empty list fits all. At each place ([`At`]) rules are
-//! asked in their order. The first that does more than copy counts, and no later rule after it; copies add up.
+//! A rule fits if its senders, its recipients and its clients all do; an empty list fits all. At each place ([`At`])
+//! rules are asked in their order. The first that does more than copy counts, and no later rule after it; copies add
+//! up.
 
 use crate::destination::Hosts;
 use crate::question::Place;
@@ -184,8 +185,8 @@ impl Rule {
 
 /// Addresses that a rule is for.
 ///
-/// `user@example.com` (also with a detail), `user@` at any domain, `@example.com` and `example.com`, `.example.com` for what is
-/// below it, `<>` for the null sender, `*` for all. Upper and lower case are the same.
+/// `user@example.com` (also with a detail), `user@` at any domain, `@example.com` and `example.com`, `.example.com` for
+/// what is below it, `<>` for the null sender, `*` for all. Upper and lower case are the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patterns {
     is_any: bool,

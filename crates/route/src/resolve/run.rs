@@ -1,8 +1,8 @@
 //! The way of one recipient through the maps, and of every address it becomes.
 //!
-//! Work is a list of [`Job`]s, an address each. A job goes through the maps until it is delivered, refused, or has become other
-//! jobs. Copies are done last, so what somebody gets anyway is not copied to him. When an answer is missing the other jobs go on
-//! all the same: then one round asks for all of them.
+//! Work is a list of [`Job`]s, an address each. A job goes through the maps until it is delivered, refused, or has
+//! become other jobs. Copies are done last, so what somebody gets anyway is not copied to him. When an answer is
+//! missing the other jobs go on all the same: then one round asks for all of them.
 
 use super::rule::{Acknowledge, CopyDsn, Rule};
 use super::{Delivery, Failed, Outcome, Request, Resolution, Router, STEPS_MAX, VIRTUAL_DEPTH_MAX};
@@ -132,7 +132,8 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
             Err(trouble) => return Err(trouble),
         };
         loop {
-            // Depth first, as sendmail goes: of two who lead to each other one is found to be in a loop, and not both to be done.
+            // Depth first, as sendmail goes: of two who lead to each other one is found to be in a loop, and not both
+            // to be done.
             self.ask.work(1)?;
             let job = self.jobs.pop_back();
             let before = self.jobs.len();
@@ -213,8 +214,8 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
         Ok(self.fail(job, Refusal::new(554, permanent(4, 6), &text)))
     }
 
-    /// Whether an address or a user is met for the first time, or by way of himself, of which aliases make something. He is kept
-    /// as what the job was before.
+    /// Whether an address or a user is met for the first time, or by way of himself, of which aliases make something.
+    /// He is kept as what the job was before.
     pub(super) fn is_first(&mut self, job: &mut Job, name: &str) -> bool {
         let is_new = self.seen.insert((name.into(), job.copy.is_some()));
         let mut before = std::iter::successors(job.before.as_ref(), |before| before.before.as_ref());

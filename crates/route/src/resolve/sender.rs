@@ -1,7 +1,7 @@
 //! What people are called outside: domaintable, genericstable, masquerade.
 //!
-//! The envelope keeps its own name unless [`Generics::envelope`](super::Generics::envelope) says so, which is sendmail's
-//! `masquerade_envelope`; the header of our users' mail has the other name ([`super::header`]).
+//! The envelope keeps its own name unless [`Generics::envelope`](super::Generics::envelope) says so, which is
+//! sendmail's `masquerade_envelope`; the header of our users' mail has the other name ([`super::header`]).
 
 use super::Router;
 use super::run::trouble;

@@ -7,8 +7,8 @@ use crate::question::Stop;
 use mail::Address;
 
 impl Run<'_, '_, '_> {
-    /// Notes the copy that `bcc:` asks for: by the domain of the recipient as the client named it, so it is asked for once, and a
-    /// copy leads to no other.
+    /// Notes the copy that `bcc:` asks for: by the domain of the recipient as the client named it, so it is asked for
+    /// once, and a copy leads to no other.
     pub(super) fn blind_copy(&mut self) -> Result<(), Stop> {
         let access = &self.router.maps.access;
         let Some(job) = self.jobs.front().filter(|_| access.may_have("bcc")) else { return Ok(()) };

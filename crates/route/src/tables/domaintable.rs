@@ -1,4 +1,5 @@
-//! domaintable: other names of domains. The whole domain is the key, the domain that is meant the value; one step, no chain.
+//! domaintable: other names of domains. The whole domain is the key, the domain that is meant the value; one step, no
+//! chain.
 
 use super::{Entry, Fault, first};
 use crate::question::{Ask, Source, Stop};

@@ -1,7 +1,7 @@
 //! `error:` values: mail is refused, with a code and a text of the administrator.
 //!
-//! There are two dialects, as in sendmail's rules: mailertable and smarttable want a colon behind the word or the code of
-//! three numbers, virtusertable a blank behind the word. The reply is sendmail's:
+//! There are two dialects, as in sendmail's rules: mailertable and smarttable want a colon behind the word or the code
+//! of three numbers, virtusertable a blank behind the word. The reply is sendmail's:
 //!
 //! | Text | Reply |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | `550 moved` behind `5.7.1:` | 550 5.7.1 moved |
 //! | `moved`, whatever stands before it | 553 5.3.0 moved |
 //!
-//! The words (`nouser`, `nohost`, `unavailable`, `tempfail`, …) are exit codes of a sendmail that is run by hand and change
-//! nothing in the reply. Only where there is no text at all they give one.
+//! The words (`nouser`, `nohost`, `unavailable`, `tempfail`, …) are exit codes of a sendmail that is run by hand and
+//! change nothing in the reply. Only where there is no text at all they give one.
 
 use crate::question::Found;
 use crate::refusal::Refusal;

@@ -1,7 +1,7 @@
 //! LDAP routing: a directory says at which host a user's mailbox is, and under which address.
 //!
-//! For an address of one of its domains the directory is asked for the address, then (where details do not count) for the
-//! address without its detail, then for `@domain`. The first answer that has an attribute decides:
+//! For an address of one of its domains the directory is asked for the address, then (where details do not count) for
+//! the address without its detail, then for `@domain`. The first answer that has an attribute decides:
 //!
 //! | `mailHost` | `mailRoutingAddress` | Mail goes |
 //! |---|---|---|

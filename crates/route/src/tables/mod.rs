@@ -9,8 +9,8 @@
 //! | [`genericstable`] | `user`, `user@domain`, `@domain` | what a sender is called outside |
 //! | [`ldap_routing`] | address, `@domain` | `mailHost`, `mailRoutingAddress` |
 //!
-//! [`substitute`] puts parts of the key into values, [`error_value`] reads `error:` in its two dialects. What comes of the
-//! values is the business of [`resolve`](crate::resolve).
+//! [`substitute`] puts parts of the key into values, [`error_value`] reads `error:` in its two dialects. What comes of
+//! the values is the business of [`resolve`](crate::resolve).
 
 pub mod domaintable;
 pub mod error_value;
@@ -48,7 +48,8 @@ impl Fault {
     }
 }
 
-/// Looks up several keys of one map, of which the first that is there counts. Each comes with what stands for `%1`, `%2`, `%3`.
+/// Looks up several keys of one map, of which the first that is there counts. Each comes with what stands for `%1`,
+/// `%2`, `%3`.
 ///
 /// Sources outside are asked for all keys in one round.
 fn first<'k>(

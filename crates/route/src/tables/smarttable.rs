@@ -1,8 +1,8 @@
 //! smarttable: hosts for a sender, in the place of the smart host.
 //!
-//! Keys in their order for `u+d@a.b.example`: the address, `u@a.b.example`, `@a.b.example`, `a.b.example`, `.b.example`,
-//! `b.example`, `.example`, `example`. The null sender has the key `@`, and no other. Andrzej Filip's `smarttable.m4` asks for
-//! the address and for `@a.b.example` only.
+//! Keys in their order for `u+d@a.b.example`: the address, `u@a.b.example`, `@a.b.example`, `a.b.example`,
+//! `.b.example`, `b.example`, `.example`, `example`. The null sender has the key `@`, and no other. Andrzej Filip's
+//! `smarttable.m4` asks for the address and for `@a.b.example` only.
 
 use super::{Entry, first};
 use crate::question::{Ask, Source, Stop};

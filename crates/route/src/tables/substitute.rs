@@ -1,7 +1,7 @@
 //! `%1` in a value: the parts of the key that were left open.
 //!
-//! `%0` is the key, `%1` to `%9` are parts; one that there is not is nothing. `%%` is a percent sign, and so is one before
-//! anything else. That is how sendmail's maps do it.
+//! `%0` is the key, `%1` to `%9` are parts; one that there is not is nothing. `%%` is a percent sign, and so is one
+//! before anything else. That is how sendmail's maps do it.
 
 use std::borrow::Cow;
 

@@ -12,8 +12,8 @@
 //! | `+*@v.example` | `u` | `d` | `+d` |
 //! | `@v.example` | `u` | `d` | `+d` |
 //!
-//! Without a detail: `u@v.example`, `@v.example`, with `%1` alone. A value is an address, a user here, or `error:`. A value
-//! `@new.example` keeps the local part; sendmail refuses such mail.
+//! Without a detail: `u@v.example`, `@v.example`, with `%1` alone. A value is an address, a user here, or `error:`. A
+//! value `@new.example` keeps the local part; sendmail refuses such mail.
 
 use super::error_value::ErrorValue;
 use super::{Entry, Fault, first};

@@ -1,4 +1,5 @@
-//! Content as it passes by: where it ends, how long it is, and which message it is. Nothing of it is kept but its token.
+//! Content as it passes by: where it ends, how long it is, and which message it is. Nothing of it is kept but its
+//! token.
 
 /// The longest header line that is looked at; the rest of a longer one passes by.
 const HEADER_MAX: usize = 512;

@@ -1,8 +1,8 @@
 //! What replies do to transactions.
 //!
 //! A reply belongs to the first open transaction, to the first of its commands that has none. A refusal decides the
-//! recipients it is about; only a 2xx to content that was sent whole delivers. A reply that cannot be what it should be ends
-//! the conversation, because from there on nobody knows which reply belongs to which command.
+//! recipients it is about; only a 2xx to content that was sent whole delivers. A reply that cannot be what it should be
+//! ends the conversation, because from there on nobody knows which reply belongs to which command.
 
 use std::time::Duration;
 

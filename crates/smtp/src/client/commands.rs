@@ -1,7 +1,7 @@
 //! What is said about a message: MAIL and RCPT with the parameters that the server offers.
 //!
-//! A parameter whose extension is not offered is dropped where its RFC lets a relay drop it. Where it may not be dropped,
-//! [`misfit`] says so before anything is sent.
+//! A parameter whose extension is not offered is dropped where its RFC lets a relay drop it. Where it may not be
+//! dropped, [`misfit`] says so before anything is sent.
 
 use std::borrow::Cow;
 
@@ -11,8 +11,8 @@ use super::offers::Offers;
 use super::output::Output;
 use super::step::{Misfit, Transaction};
 
-/// What forbids to send `transaction` to a server with these offers. `chunking`: BDAT may be used. `is_relay`: it is not one that
-/// delivers at once, by LMTP.
+/// What forbids to send `transaction` to a server with these offers. `chunking`: BDAT may be used. `is_relay`: it is
+/// not one that delivers at once, by LMTP.
 pub(super) fn misfit(transaction: &Transaction, offers: &Offers, chunking: bool, is_relay: bool) -> Option<Misfit> {
     let params = &transaction.params;
     if !offers.smtputf8 && needs_utf8(transaction) {
@@ -108,7 +108,8 @@ pub(super) fn rcpt(out: &mut Output, transaction: &Transaction, index: usize, of
     out.text(b"\r\n");
 }
 
-/// What is said with NOTIFY: a server that does not know by when a sender wants to be told tells of delays by its own clock.
+/// What is said with NOTIFY: a server that does not know by when a sender wants to be told tells of delays by its own
+/// clock.
 // RFC 2852 §4.1.4.2: mode N, before the time; in spite of RFC 3461 §5.2.1
 fn late_notify(transaction: &Transaction, notify: Option<Notify>, offers: &Offers) -> Option<Notify> {
     let by = transaction.params.by.filter(|_| offers.deliverby.is_none());
@@ -175,7 +176,8 @@ mod tests {
         Ok(String::from_utf8(slices[0].to_vec()).unwrap())
     }
 
-    // RFC 2852 §4.1.4 (test), RFC 6710 §4.2 (test), RFC 6710 §4.3 (test), RFC 3461 §5.2.1 (test), RFC 4954 §5 (test), RFC 1870 §6.1 (test), RFC 6152 §3 (test), RFC 6531 §3.2 (test)
+    // RFC 2852 §4.1.4 (test), RFC 6710 §4.2 (test), RFC 6710 §4.3 (test), RFC 3461 §5.2.1 (test), RFC 4954 §5 (test),
+    // RFC 1870 §6.1 (test), RFC 6152 §3 (test), RFC 6531 §3.2 (test)
     #[test]
     fn what_is_offered_is_said() {
         let message = transaction("<a@b.test>", PARAMS, "c@d.test");

@@ -1,8 +1,8 @@
 //! How a conversation ends, and what that means for the transactions that are open.
 //!
 //! Without a reply, a transaction is lost when the server may have to do with it: it was spoken of and its replies were
-//! awaited, or all of its content was sent. One behind it of which the server cannot have the end was not tried. After a 421
-//! the server may still answer what it had taken before, so those answers are awaited for a short time.
+//! awaited, or all of its content was sent. One behind it of which the server cannot have the end was not tried. After
+//! a 421 the server may still answer what it had taken before, so those answers are awaited for a short time.
 
 use std::time::Duration;
 
@@ -53,23 +53,24 @@ impl Session {
         self.progress.saturating_add(time).min(self.transaction_deadline())
     }
 
-    /// Since when, counted from the beginning, the server has neither answered nor taken anything, while it owes that to a
-    /// transaction.
+    /// Since when, counted from the beginning, the server has neither answered nor taken anything, while it owes that
+    /// to a transaction.
     #[must_use]
     pub fn owed_since(&self) -> Option<Duration> {
         (!self.open.is_empty() && self.deadline() != Duration::MAX).then_some(self.progress)
     }
 
-    /// Since when, counted from the beginning, the server has said and taken nothing while it may have the first open transaction whole.
+    /// Since when, counted from the beginning, the server has said and taken nothing while it may have the first open
+    /// transaction whole.
     #[must_use]
     pub fn unanswered_since(&self) -> Option<Duration> {
         let is_whole = self.open.front().is_some_and(|open| open.is_whole(self.out.sent_to()));
         (is_whole && self.farewell.is_none()).then_some(self.progress)
     }
 
-    /// Takes back what stands behind a transaction that the server may have whole, and that it cannot have whole itself: it comes out as not
-    /// tried. The others are waited for as before; behind the last of them the session closes, for what was said of the one that is
-    /// gone is never ended.
+    /// Takes back what stands behind a transaction that the server may have whole, and that it cannot have whole
+    /// itself: it comes out as not tried. The others are waited for as before; behind the last of them the session
+    /// closes, for what was said of the one that is gone is never ended.
     pub fn withdraw(&mut self) {
         let sent_to = self.out.sent_to();
         let whole = self.open.iter().take_while(|open| open.is_whole(sent_to)).count();
@@ -89,8 +90,8 @@ impl Session {
         }
     }
 
-    /// Whether the server may have a message whole of which the answer is missing: whoever ends the session now may get it
-    /// delivered twice.
+    /// Whether the server may have a message whole of which the answer is missing: whoever ends the session now may get
+    /// it delivered twice.
     #[must_use]
     pub fn may_have_message(&self) -> bool {
         // The first that is open is the first to be whole.
@@ -111,8 +112,8 @@ impl Session {
         })
     }
 
-    /// After [`super::Step::Content`]: the content cannot be read any more. It is never ended, so nobody gets it; answers
-    /// to messages that were sent whole are still awaited, then the session closes.
+    /// After [`super::Step::Content`]: the content cannot be read any more. It is never ended, so nobody gets it;
+    /// answers to messages that were sent whole are still awaited, then the session closes.
     ///
     /// # Panics
     /// When no content is wanted.
@@ -147,7 +148,8 @@ impl Session {
         }
     }
 
-    /// Ends after a farewell, if there was one: who has no answer was not tried, but for those to whom the 421 was said.
+    /// Ends after a farewell, if there was one: who has no answer was not tried, but for those to whom the 421 was
+    /// said.
     fn end_farewell(&mut self) -> bool {
         let Some(Farewell { closing, .. }) = self.farewell.take() else { return false };
         if let Some(reply) = &closing.reply {

@@ -1,7 +1,7 @@
 //! Logging in at a server: PLAIN, LOGIN and CRAM-MD5.
 //!
-//! One mechanism is tried, the first that both sides have. A password crosses a connection in clear only where the settings say
-//! so. No value here shows its password in `Debug`, and each wipes it from memory when it is dropped.
+//! One mechanism is tried, the first that both sides have. A password crosses a connection in clear only where the
+//! settings say so. No value here shows its password in `Debug`, and each wipes it from memory when it is dropped.
 
 use std::fmt;
 

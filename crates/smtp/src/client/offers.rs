@@ -87,8 +87,8 @@ pub struct PeerLimits {
 }
 
 impl Offers {
-    /// Reads the lines of a reply to EHLO, the first of which names the server. What is not known is passed over, and of
-    /// a keyword given twice the last counts.
+    /// Reads the lines of a reply to EHLO, the first of which names the server. What is not known is passed over, and
+    /// of a keyword given twice the last counts.
     // RFC 5321 §4.1.1.1: keywords in any case, parameters behind them
     pub(super) fn read<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut offers = Self::default();

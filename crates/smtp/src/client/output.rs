@@ -1,7 +1,8 @@
 //! What is to be sent: commands in a buffer, content in the pieces it came in.
 //!
-//! Every octet has a position, counted from the first one of the session. By positions the session knows what the server
-//! can have seen: a reply to what was not sent is none, and content whose end was not sent cannot have been taken.
+//! Every octet has a position, counted from the first one of the session. By positions the session knows what the
+//! server can have seen: a reply to what was not sent is none, and content whose end was not sent cannot have been
+//! taken.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! Replies out of pieces of input.
 //!
-//! A reply that lies whole in the input is used where it is; only one that comes in pieces is copied. Every octet is looked
-//! at once. What is no reply, or passes a limit, ends the conversation: behind it nobody knows which reply belongs to which
-//! command.
+//! A reply that lies whole in the input is used where it is; only one that comes in pieces is copied. Every octet is
+//! looked at once. What is no reply, or passes a limit, ends the conversation: behind it nobody knows which reply
+//! belongs to which command.
 
 use mail::{Reply, ReplyCode};
 use memchr::memchr;

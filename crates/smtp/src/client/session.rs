@@ -1,9 +1,9 @@
 //! The session: what its driver calls, and the conversation around the transactions.
 //!
 //! The driver sends what [`Session::output_slices`] shows and reports it with [`Session::sent`], gives what it reads to
-//! [`Session::receive`], and after each of these calls [`Session::step`] until it says Wait or Closed (or Ready, when it
-//! has nothing to send). How transactions are written is in `flight`, what replies do to them in `answers`, how all ends
-//! in `ending`.
+//! [`Session::receive`], and after each of these calls [`Session::step`] until it says Wait or Closed (or Ready, when
+//! it has nothing to send). How transactions are written is in `flight`, what replies do to them in `answers`, how all
+//! ends in `ending`.
 //!
 //! Invariants: replies belong to commands in order; a recipient is delivered only by a 2xx to content of which every
 //! octet was sent; every transaction that was begun comes out once.
@@ -110,7 +110,8 @@ impl Session {
     pub fn receive(&mut self, mut input: &[u8], now: Duration) {
         let mut reader = std::mem::take(&mut self.reader);
         while !input.is_empty() && self.phase != Phase::Closed {
-            // RFC 3207 §5: what came in clear behind the 220 may be anybody's; a server says nothing before the client's hello
+            // RFC 3207 §5: what came in clear behind the 220 may be anybody's; a server says nothing before the
+            // client's hello
             if self.phase == Phase::Handshake {
                 self.lose(Loss::Injected);
                 break;

@@ -68,11 +68,11 @@ pub struct Limits {
     pub end: Duration,
     /// Waiting for the reply to RSET.
     pub rset: Duration,
-    /// Waiting for the reply to RSET, MAIL, RCPT and DATA while the server can have no message whole, if that is less. Who
-    /// gives up then makes no duplicate. No limit by default.
+    /// Waiting for the reply to RSET, MAIL, RCPT and DATA while the server can have no message whole, if that is less.
+    /// Who gives up then makes no duplicate. No limit by default.
     pub hurry: Duration,
-    /// From the beginning of a transaction, or the end of the one before it, until all of it was sent; then `end` more until
-    /// all is answered. It ends those that take or say a little now and then. 30 minutes.
+    /// From the beginning of a transaction, or the end of the one before it, until all of it was sent; then `end` more
+    /// until all is answered. It ends those that take or say a little now and then. 30 minutes.
     pub transaction: Duration,
     /// Waiting for the reply to QUIT, and for the end of a connection whose end the server has announced with 421.
     pub farewell: Duration,

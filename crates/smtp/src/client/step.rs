@@ -55,9 +55,9 @@ pub enum Step {
     Wait,
     /// All output is sent: do the TLS handshake, then [`super::Session::tls_started`]. If it fails, drop the session.
     StartTls,
-    /// It takes a transaction now, perhaps while others await replies: [`super::Session::begin`]. A driver that has none
-    /// waits as with [`Step::Wait`], or calls [`super::Session::quit`]. Content of the one before that was not asked for is
-    /// not wanted any more: all its recipients were refused.
+    /// It takes a transaction now, perhaps while others await replies: [`super::Session::begin`]. A driver that has
+    /// none waits as with [`Step::Wait`], or calls [`super::Session::quit`]. Content of the one before that was not
+    /// asked for is not wanted any more: all its recipients were refused.
     Ready,
     /// Give the next piece of the content of the transaction that was begun last to [`super::Session::content`], or
     /// [`super::Session::abort_content`].
@@ -120,8 +120,8 @@ pub enum Loss {
     Closed,
     /// What came is no SMTP; what it was, for the log.
     Protocol(&'static str),
-    /// Text came in clear where the server may say nothing but the reply to STARTTLS: somebody on the way put it there, to have it
-    /// taken for what the server says under TLS, or to have TLS given up (RFC 3207 §6).
+    /// Text came in clear where the server may say nothing but the reply to STARTTLS: somebody on the way put it there,
+    /// to have it taken for what the server says under TLS, or to have TLS given up (RFC 3207 §6).
     Injected,
 }
 

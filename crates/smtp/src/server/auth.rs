@@ -1,7 +1,8 @@
 //! AUTH: the lines of an exchange. What they say is the driver's and the mechanism's affair.
 //!
-//! Responses hold passwords: they are wiped when they are replaced or the exchange is over, and so are lines that came in pieces.
-//! Base64 is read and written here; the exchange ends by the driver's verdict, by `*`, or by a line that cannot be read.
+//! Responses hold passwords: they are wiped when they are replaced or the exchange is over, and so are lines that came
+//! in pieces. Base64 is read and written here; the exchange ends by the driver's verdict, by `*`, or by a line that
+//! cannot be read.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! A command line as a command.
 //!
-//! Only the frame is read here: verb, keyword of the path, what follows. Paths and parameters are read by `mail` when the
-//! state of the session allows the command at all. Verbs of other protocols are known here, so that nobody executes the
-//! body of an HTTP request line by line.
+//! Only the frame is read here: verb, keyword of the path, what follows. Paths and parameters are read by `mail` when
+//! the state of the session allows the command at all. Verbs of other protocols are known here, so that nobody executes
+//! the body of an HTTP request line by line.
 
 /// A command, borrowed from its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -346,8 +346,8 @@ impl Session {
         Ok(Transaction { sender, params, recipients: Vec::new() })
     }
 
-    /// Priorities above zero are for those who may be held to account; others have the usual one. Returns what was asked for
-    /// where that is not granted.
+    /// Priorities above zero are for those who may be held to account; others have the usual one. Returns what was
+    /// asked for where that is not granted.
     // RFC 6710 §4.1: no priority above zero for those who are not trusted
     fn lower_priority(&mut self) -> Option<MtPriority> {
         let is_trusted = self.identity.is_some() || self.priorities_trusted;

@@ -1,9 +1,10 @@
-//! Watches the header section go by: how many fields, how many octets, how many hops, which Message-ID, which precedence, and to
-//! whom it was delivered before.
+//! Watches the header section go by: how many fields, how many octets, how many hops, which Message-ID, which
+//! precedence, and to whom it was delivered before.
 //!
 //! It sees content in its stored form, cut anywhere, and keeps no more than the beginning of one line. The section ends
 //! at the first empty line, and also at the first line that can be no field, as sendmail has it: a message without any
-//! header must not run into the limits for headers. Meaning of fields is not read here; filters read the stored message.
+//! header must not run into the limits for headers. Meaning of fields is not read here; filters read the stored
+//! message.
 
 use memchr::memchr;
 

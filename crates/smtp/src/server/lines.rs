@@ -1,8 +1,8 @@
 //! Command lines out of pieces of input.
 //!
-//! A line that lies whole in the input is used where it is; only a line that comes in pieces is copied, up to the limit.
-//! Of a line over the limit the rest is swallowed. A line ends at LF here; whether a CR stood before it, and whether
-//! that matters, is judged by the session.
+//! A line that lies whole in the input is used where it is; only a line that comes in pieces is copied, up to the
+//! limit. Of a line over the limit the rest is swallowed. A line ends at LF here; whether a CR stood before it, and
+//! whether that matters, is judged by the session.
 
 use memchr::memchr;
 use zeroize::Zeroize as _;

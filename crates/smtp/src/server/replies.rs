@@ -1,7 +1,7 @@
 //! Every reply that the session makes by itself, in one table.
 //!
-//! Texts follow sendmail's, which clients and log readers know. Codes come from the RFC named beside them, enhanced codes
-//! from RFC 3463 and RFC 5248. Foreign bytes are cut and made printable before they stand in a reply.
+//! Texts follow sendmail's, which clients and log readers know. Codes come from the RFC named beside them, enhanced
+//! codes from RFC 3463 and RFC 5248. Foreign bytes are cut and made printable before they stand in a reply.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -1,8 +1,8 @@
 //! One conversation, seen from the server: the calls of its driver, and what is remembered.
 //!
-//! `advance` works through input until it needs an answer, an action or more input; replies pile up in `output`, so that
-//! the replies to pipelined commands leave in one write. Commands are carried out in `commands.rs` and `message.rs`, AUTH
-//! in `auth.rs`, time in `times.rs`.
+//! `advance` works through input until it needs an answer, an action or more input; replies pile up in `output`, so
+//! that the replies to pipelined commands leave in one write. Commands are carried out in `commands.rs` and
+//! `message.rs`, AUTH in `auth.rs`, time in `times.rs`.
 //!
 //! Invariants: at most one question is open; a transaction ends at the latest with the message, with an error in its
 //! content, with RSET, with a new HELO, with TLS; after [`Step::Close`] no input is looked at any more.
@@ -528,8 +528,8 @@ impl Session {
         }
     }
 
-    /// A line for a note. A password may stand in an AUTH command, and on the lines that a client sends behind one although
-    /// it was refused.
+    /// A line for a note. A password may stand in an AUTH command, and on the lines that a client sends behind one
+    /// although it was refused.
     fn without_secret(&mut self, line: &[u8]) -> Box<str> {
         let verb = line.trim_ascii_start().get(..4);
         if verb.is_some_and(|verb| verb.eq_ignore_ascii_case(b"AUTH")) {

@@ -109,7 +109,8 @@ pub struct Xclient {
 /// Something the log and the counters want to know and that no question shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// The session refused a command by itself: bad syntax, wrong order, a limit. The command is shortened and printable.
+    /// The session refused a command by itself: bad syntax, wrong order, a limit. The command is shortened and
+    /// printable.
     Refused {
         /// The command line.
         command: Box<str>,

@@ -1,8 +1,8 @@
 //! Time limits: when the session must have moved, and what happens when it has not.
 //!
 //! A command is waited for from the end of the one before, not from its last octet, so dripping octets gain nothing.
-//! While a question is open the client waits for us and no limit runs. Only [`Session::expire`] closes: a driver that is
-//! late to read does not punish its client.
+//! While a question is open the client waits for us and no limit runs. Only [`Session::expire`] closes: a driver that
+//! is late to read does not punish its client.
 
 use std::time::Duration;
 

@@ -111,8 +111,8 @@ impl Session {
         self.content().is_some_and(Content::has_list_id)
     }
 
-    /// The values of the first hundred `Delivered-To:` fields of the content, with what stands around the address: to whom it was
-    /// delivered before, as far as one believes it.
+    /// The values of the first hundred `Delivered-To:` fields of the content, with what stands around the address: to
+    /// whom it was delivered before, as far as one believes it.
     #[must_use]
     pub fn delivered_to(&self) -> &[Box<[u8]>] {
         self.content().map_or(&[], Content::delivered_to)

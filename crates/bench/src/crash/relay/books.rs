@@ -1,9 +1,9 @@
 //! The books of a relay that is killed: what was promised at one end, what arrived at the other.
 //!
-//! Pure: times are since any beginning, files and connections are the caller's. A *generation* is one start of the server.
-//! Whatever arrives twice must come from two generations, and the older one must have been killed, right after the first
-//! arrival: it had no time to make the outcome durable. Mail that was sent and never answered may arrive, as one message
-//! of each session at most.
+//! Pure: times are since any beginning, files and connections are the caller's. A *generation* is one start of the
+//! server. Whatever arrives twice must come from two generations, and the older one must have been killed, right after
+//! the first arrival: it had no time to make the outcome durable. Mail that was sent and never answered may arrive, as
+//! one message of each session at most.
 
 use crate::crash::children::Checked;
 use crate::crash::findings::Findings;
@@ -14,8 +14,8 @@ use std::time::Duration;
 
 /// Outcomes are durable within this time, says the documentation of the spool (step S5).
 const DOCUMENTED: Duration = Duration::from_millis(50);
-/// The longest time before a kill from which an arrival may be repeated. The receiver's clock starts before its 250 leaves,
-/// and on two cores full of storms the server comes to read it, and its disk to sync, when it is their turn.
+/// The longest time before a kill from which an arrival may be repeated. The receiver's clock starts before its 250
+/// leaves, and on two cores full of storms the server comes to read it, and its disk to sync, when it is their turn.
 const WINDOW: Duration = Duration::from_millis(500);
 /// Violations told one by one; the rest is counted.
 const DETAILS_MAX: usize = 8;
@@ -108,7 +108,8 @@ impl Books {
         self.ends.insert(generation, end);
     }
 
-    /// Enters an arrival. Older generations than that of the last arrival may still come in: their octets were on their way.
+    /// Enters an arrival. Older generations than that of the last arrival may still come in: their octets were on their
+    /// way.
     pub(super) fn arrived(&mut self, passage: &Passage<'_>) {
         let of = match passage.what {
             Ok(of) => of,

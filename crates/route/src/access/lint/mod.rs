@@ -1,7 +1,8 @@
-//! Entries that do not what they seem to say: keys that never match, values without effect, texts that sendmail reads otherwise.
+//! Entries that do not what they seem to say: keys that never match, values without effect, texts that sendmail reads
+//! otherwise.
 //!
-//! Each is found from the entry, its tag and the options alone; what is doubtful is a warning, what has no effect or another one
-//! than it says is an error.
+//! Each is found from the entry, its tag and the options alone; what is doubtful is a warning, what has no effect or
+//! another one than it says is an error.
 
 mod key;
 mod value;

@@ -1,5 +1,5 @@
-//! Dialogs with sendmail 8.17.1.9, replayed. `oracle.txt` has maps, options and classes made at random, and what sendmail answered
-//! to `MAIL` and `RCPT` with them; `+`: it took it.
+//! Dialogs with sendmail 8.17.1.9, replayed. `oracle.txt` has maps, options and classes made at random, and what
+//! sendmail answered to `MAIL` and `RCPT` with them; `+`: it took it.
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! Aliases in tables, at random, and in great numbers.
 //!
-//! [`World`] is a machine in a table: it answers what the expansion asks, and follows addresses of its own domain as the router
-//! does.
+//! [`World`] is a machine in a table: it answers what the expansion asks, and follows addresses of its own domain as
+//! the router does.
 
 mod file;
 mod member;
@@ -36,8 +36,8 @@ pub(super) const ACCOUNTS: &[&str] =
 /// What came of a recipient.
 #[derive(Debug, Default)]
 pub(super) struct Came {
-    /// `lp`, `news+x`, `joe@a.example`, `games|command`, `/path`, `?unknown`, `554 5.4.6 …`; sorted. A sender stands before it:
-    /// `[owner@our.test]lp`.
+    /// `lp`, `news+x`, `joe@a.example`, `games|command`, `/path`, `?unknown`, `554 5.4.6 …`; sorted. A sender stands
+    /// before it: `[owner@our.test]lp`.
     pub(super) who: Vec<String>,
     pub(super) steps: Vec<Step>,
     pub(super) rounds: usize,

@@ -1,5 +1,6 @@
-//! What sendmail 8.17.1.9 does with the same aliases: recorded from `sendmail -bv` and from deliveries to a program that wrote
-//! down sender and user. Where mailrace does otherwise on purpose the line has a second value, and `docs/aliases.md` the reason.
+//! What sendmail 8.17.1.9 does with the same aliases: recorded from `sendmail -bv` and from deliveries to a program
+//! that wrote down sender and user. Where mailrace does otherwise on purpose the line has a second value, and
+//! `docs/aliases.md` the reason.
 
 use super::World;
 

@@ -1,4 +1,5 @@
-//! What stands in the files of users and lists is told to nobody; whose files they are decides who opens what they name.
+//! What stands in the files of users and lists is told to nobody; whose files they are decides who opens what they
+//! name.
 
 use super::World;
 use crate::question::{Answer, Answers, Ask, Question, Reader, Stop};
@@ -35,7 +36,8 @@ fn no_refusal_quotes_a_file_of_a_user_or_a_list() {
             .include("/etc/inner", None, &format!("\n\n{line}\n"));
         for name in ["lp", "staff", "list", "news", "outer"] {
             let who = world.who(name);
-            // A name is an address, or a user whom nobody knows: the caller tells of those by the address of the client.
+            // A name is an address, or a user whom nobody knows: the caller tells of those by the address of the
+            // client.
             for refusal in who.iter().filter(|one| one.starts_with(['4', '5'])) {
                 assert!(!refusal.contains(SECRET), "{line} for {name}: {refusal}");
             }

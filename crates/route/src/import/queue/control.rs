@@ -179,8 +179,8 @@ impl Reading {
                 let field = QueuedField::read(line.value).map_err(|why| unreadable(line.number, why))?;
                 self.header.push(field);
             }
-            // The inode of the text, its old name, who hears of errors in old files, the queue group, a character set, the
-            // length of the content: nothing here depends on them.
+            // The inode of the text, its old name, who hears of errors in old files, the queue group, a character set,
+            // the length of the content: nothing here depends on them.
             b'I' | b'D' | b'E' | b'G' | b'X' | b'L' | b'Y' => {}
             b'\n' => {}
             b' ' | b'\t' => return Err(unreadable(line.number, "it goes on with a line that is not there")),

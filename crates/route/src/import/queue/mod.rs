@@ -1,4 +1,5 @@
-//! A message as sendmail keeps it in its queue: the control file (`qf`, or `hf` for one in quarantine) as a typed value.
+//! A message as sendmail keeps it in its queue: the control file (`qf`, or `hf` for one in quarantine) as a typed
+//! value.
 //!
 //! | File | Holds |
 //! |---|---|
@@ -7,12 +8,12 @@
 //! | [`field`] | a line of the header, and which mailers get it |
 //! | [`name`] | the files of a queue by their names |
 //!
-//! A control file has a line for each thing, a letter and its value; a line that begins with a space or a tab goes on with the
-//! one before; a line with a dot ends the file, and without it the file is not whole. The text of the message is in a file of
-//! its own (`df`). Recipients that have got the message are not in the control file any more.
+//! A control file has a line for each thing, a letter and its value; a line that begins with a space or a tab goes on
+//! with the one before; a line with a dot ends the file, and without it the file is not whole. The text of the message
+//! is in a file of its own (`df`). Recipients that have got the message are not in the control file any more.
 //!
-//! Nothing is guessed: a line that is not understood makes the whole file unreadable, with its number and the reason, so that the
-//! message stays with sendmail. What is understood and has no counterpart here becomes a note.
+//! Nothing is guessed: a line that is not understood makes the whole file unreadable, with its number and the reason,
+//! so that the message stays with sendmail. What is understood and has no counterpart here becomes a note.
 
 mod control;
 mod field;
@@ -107,10 +108,12 @@ impl QueuedMessage {
         control::read(octets, host, limits)
     }
 
-    /// The header section as it goes out, with CRLF and the empty line at its end; and lines behind it that belong to the body.
+    /// The header section as it goes out, with CRLF and the empty line at its end; and lines behind it that belong to
+    /// the body.
     ///
-    /// As sendmail sends it: without what only some mailers get, without `Bcc` where it is to be hidden, with `host` behind names
-    /// that have no domain. `offset_seconds` is what local time is ahead of UTC, `unique` makes a message id where there is none.
+    /// As sendmail sends it: without what only some mailers get, without `Bcc` where it is to be hidden, with `host`
+    /// behind names that have no domain. `offset_seconds` is what local time is ahead of UTC, `unique` makes a message
+    /// id where there is none.
     #[must_use]
     pub fn header_section(&self, host: &DomainName, offset_seconds: i32, unique: &str) -> Vec<u8> {
         let mut header = Vec::new();

@@ -7,9 +7,9 @@
 //!          both:  a part of an item too large for a page, or a free page
 //! ```
 //!
-//! Files of all machines are read: the byte order is that of the magic number. A page is looked at once, so that no file
-//! makes this run in circles, and what is taken out of a file is never more than what is in it. Damage is told with the
-//! number of the page.
+//! Files of all machines are read: the byte order is that of the magic number. A page is looked at once, so that no
+//! file makes this run in circles, and what is taken out of a file is never more than what is in it. Damage is told
+//! with the number of the page.
 
 mod btree;
 mod hash;

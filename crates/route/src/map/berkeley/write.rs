@@ -101,8 +101,8 @@ fn bucket_page(number: u32, before: u32, next: u32, items: &[Item]) -> Vec<u8> {
     page
 }
 
-/// Writes a hash file of these entries, octet for octet as they are (`makemap -N` adds a NUL to both). Of equal keys, the
-/// first is written.
+/// Writes a hash file of these entries, octet for octet as they are (`makemap -N` adds a NUL to both). Of equal keys,
+/// the first is written.
 ///
 /// # Errors
 /// [`TooLarge`].

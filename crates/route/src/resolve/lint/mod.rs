@@ -1,7 +1,7 @@
 //! What is doubtful in the maps of a router, found before mail meets it.
 //!
-//! Only maps in memory are looked at. Keys that stand twice are told when a file is read, see [`map`](crate::map). Each doubt
-//! names its entry and what to write instead; there are at most [`LINTS_MAX`] of each map.
+//! Only maps in memory are looked at. Keys that stand twice are told when a file is read, see [`map`](crate::map). Each
+//! doubt names its entry and what to write instead; there are at most [`LINTS_MAX`] of each map.
 
 mod hosts;
 mod names;

@@ -44,7 +44,8 @@ fn speed_of_one_core_with_a_million_entries() {
     }
 }
 
-/// Time is linear in the number of members: a hundred thousand at many domains in well under a second, of a release build.
+/// Time is linear in the number of members: a hundred thousand at many domains in well under a second, of a release
+/// build.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "it measures time")]
 fn speed_of_a_list() {

@@ -347,7 +347,8 @@ fn senders_have_other_names_outside() {
     assert_eq!(ask(&router, "<ann@oracle.example>", SenderKind::Header), "<ann@corp.example>");
 }
 
-/// A list of many members stops where little work is allowed, by its members or by its text alone; a single user does not.
+/// A list of many members stops where little work is allowed, by its members or by its text alone; a single user does
+/// not.
 #[test]
 fn a_long_list_is_more_work_than_a_user() {
     let members: Vec<String> = (0..1_000).map(|number| format!("user{number}@elsewhere.test")).collect();
