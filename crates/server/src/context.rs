@@ -9,18 +9,18 @@ use crate::admit::relay::Rights;
 use crate::auth::Authenticator;
 use crate::config::{Config, DeliveryMode, Listen, ListenTls};
 use crate::deliver::local::Office;
+use crate::delivery_watch::DeliveryWatchers;
 use crate::dispatch::Dispatch;
 use crate::dns::{LocalIdentity, Resolver};
 use crate::env::{addresses, clock};
 use crate::hosts::HostTable;
 use crate::intake::MessageStore;
 use crate::log::Log;
-use crate::outcome::Outcomes;
+use crate::mailer_statistics::MailerStatistics;
 use crate::resolve;
 use crate::routing::Routing;
 use crate::routing::expansions::Expansions;
 use crate::sink::Behaviour;
-use crate::tally::Tally;
 use crate::tls::{Acceptor, Connector};
 use arc_swap::ArcSwap;
 use mail::{Address, Envelope, QueueId};
@@ -64,11 +64,11 @@ pub(crate) struct Context {
     /// Connections and their rates.
     pub(crate) limits: Arc<Limits>,
     /// Who waits to hear what becomes of a message.
-    pub(crate) outcomes: Outcomes,
+    pub(crate) delivery_watchers: DeliveryWatchers,
     /// Recipients of logins.
     pub(crate) logins: Logins,
     /// What went through which mailer.
-    pub(crate) tally: Tally,
+    pub(crate) mailer_statistics: MailerStatistics,
     /// What long lists become.
     pub(crate) expansions: Arc<Expansions>,
     /// Messages that programs have handed in and that are not taken yet.
@@ -86,8 +86,8 @@ pub(crate) struct Context {
 impl Context {
     /// Tells the log and the counters.
     pub(crate) fn tell(&self, event: &Event<'_>) {
-        self.outcomes.hear(event);
-        self.tally.hear(event);
+        self.delivery_watchers.record(event);
+        self.mailer_statistics.record(event);
         self.log.event(event);
     }
 
@@ -397,8 +397,8 @@ impl Context {
             hosts: HostTable::forgetful(&config),
             office: Office::new(&config),
             limits: Limits::new(limits, began),
-            outcomes: Outcomes::default(),
-            tally: Tally::default(),
+            delivery_watchers: DeliveryWatchers::default(),
+            mailer_statistics: MailerStatistics::default(),
             expansions: Expansions::new(),
             logins: Logins::default(),
             pickup: crate::pickup::Waiting::default(),

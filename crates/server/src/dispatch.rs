@@ -10,8 +10,8 @@
 mod accepted;
 mod bounce;
 mod claims;
+mod delivery_control;
 mod errands;
-mod nudge;
 mod overdue;
 mod owed;
 mod rehome;

@@ -500,7 +500,7 @@ fn log_one(service: &Context, attempt: &Attempt<'_>, to: &[&str], one: &Judged, 
         reason,
     });
     if matches!(stat, Stat::Sent(_)) {
-        service.tally.sent(attempt.mailer, attempt.content_bytes);
+        service.mailer_statistics.sent(attempt.mailer, attempt.content_bytes);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::control_client::Target;
 use crate::exit::{Exit, Failure};
 use clap::{Args, Subcommand};
 use mail::QueueId;
-use server::queue::{self, Action, By, LIST_MAX, Pattern, Selection, Standing};
+use server::queue::{self, Action, GroupBy, LIST_MAX, Pattern, RecipientStatus, Selection};
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -83,7 +83,7 @@ pub(crate) struct DestinationsArguments {
 pub(crate) struct StragglersArguments {
     /// What to add up by: destination, recipient, or host (where their mail goes)
     #[arg(long, value_name = "WHAT", default_value = "destination", value_parser = by)]
-    by: By,
+    by: GroupBy,
     #[command(flatten)]
     conditions: Conditions,
     /// Show at most so many lines; 0 for all
@@ -136,7 +136,7 @@ struct Conditions {
     destination: Option<String>,
     /// Recipients in this state: waiting, held, active
     #[arg(long, value_name = "STATE", value_parser = standing)]
-    state: Option<Standing>,
+    state: Option<RecipientStatus>,
     /// Messages at least that old
     #[arg(long, value_name = "AGE", value_parser = age)]
     older: Option<Duration>,
@@ -255,14 +255,14 @@ fn limit(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "a number from 0, and 0 is for all".to_owned())
 }
 
-fn by(text: &str) -> Result<By, String> {
-    let names = By::ALL.map(By::name).join(", ");
-    By::from_name(text).ok_or_else(|| format!("one of {names}"))
+fn by(text: &str) -> Result<GroupBy, String> {
+    let names = GroupBy::ALL.map(GroupBy::name).join(", ");
+    GroupBy::from_name(text).ok_or_else(|| format!("one of {names}"))
 }
 
-fn standing(text: &str) -> Result<Standing, String> {
-    let names = Standing::ALL.map(Standing::name).join(", ");
-    Standing::from_name(text).ok_or_else(|| format!("one of {names}"))
+fn standing(text: &str) -> Result<RecipientStatus, String> {
+    let names = RecipientStatus::ALL.map(RecipientStatus::name).join(", ");
+    RecipientStatus::from_name(text).ok_or_else(|| format!("one of {names}"))
 }
 
 /// Reads `90m`, `1d12h`; every number has its unit.

@@ -11,7 +11,7 @@ use crate::control_client::Control;
 use crate::exit::{Exit, Failure};
 use serde_json::Value;
 use server::control::Request;
-use server::queue::{Action, Command, Pattern, Selection, Standing};
+use server::queue::{Action, Command, Pattern, RecipientStatus, Selection};
 use server::submit::{PREAMBLE_BYTES, Submission};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -104,7 +104,7 @@ pub(super) fn selection(arguments: &Arguments) -> Result<Selection, String> {
         }
     }
     if arguments.wants_held {
-        selection.state = Some(Standing::Held);
+        selection.state = Some(RecipientStatus::Held);
     }
     Ok(selection)
 }

@@ -8,7 +8,7 @@ use crate::control_client::Control;
 use crate::exit::Failure;
 use serde_json::Value;
 use server::control::Request;
-use server::queue::{Action, Command, Selection, Standing};
+use server::queue::{Action, Command, RecipientStatus, Selection};
 
 /// Runs the queue; the exit status.
 pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
@@ -35,7 +35,7 @@ pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
             }
         }
         if action == Action::Release {
-            selection.state = Some(Standing::Held);
+            selection.state = Some(RecipientStatus::Held);
         }
         // A thousand ids fit into a request.
         let all = std::mem::take(&mut selection.ids);

@@ -9,7 +9,7 @@
 //!
 //! Time is given; nothing here reads a clock.
 
-use crate::windows::Windows;
+use crate::sliding_window::SlidingWindows;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
@@ -50,7 +50,7 @@ pub(crate) enum Allowance {
 
 #[derive(Debug)]
 struct State {
-    counts: Windows<u64>,
+    counts: SlidingWindows<u64>,
     over: BTreeMap<u64, LoginOver>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Logins {
 
 impl Default for Logins {
     fn default() -> Self {
-        let state = State { counts: Windows::new(WINDOW), over: BTreeMap::new() };
+        let state = State { counts: SlidingWindows::new(WINDOW), over: BTreeMap::new() };
         Self { state: Mutex::new(state), names: RandomState::new() }
     }
 }

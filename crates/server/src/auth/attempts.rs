@@ -16,7 +16,7 @@
 
 use crate::accept::limits::Key;
 use crate::config::Auth;
-use crate::windows::{KEYS_MAX, Windows};
+use crate::sliding_window::{KEYS_MAX, SlidingWindows};
 use ipnet::IpNet;
 use observe::Limit;
 use std::collections::HashMap;
@@ -60,9 +60,9 @@ type Pair = (Option<Key>, u64);
 #[derive(Debug)]
 struct State {
     limits: AttemptLimits,
-    clients: Windows<Key>,
-    users: Windows<u64>,
-    pairs: Windows<Pair>,
+    clients: SlidingWindows<Key>,
+    users: SlidingWindows<u64>,
+    pairs: SlidingWindows<Pair>,
     known: Known,
 }
 
@@ -79,9 +79,9 @@ impl Attempts {
         let window = limits.window;
         let state = State {
             limits,
-            clients: Windows::new(window),
-            users: Windows::new(window),
-            pairs: Windows::new(window),
+            clients: SlidingWindows::new(window),
+            users: SlidingWindows::new(window),
+            pairs: SlidingWindows::new(window),
             known: Known::default(),
         };
         Self { state: Mutex::new(state), names: RandomState::new() }
@@ -93,7 +93,7 @@ impl Attempts {
         if state.limits.window != limits.window {
             let window = limits.window;
             (state.clients, state.users, state.pairs) =
-                (Windows::new(window), Windows::new(window), Windows::new(window));
+                (SlidingWindows::new(window), SlidingWindows::new(window), SlidingWindows::new(window));
         }
         state.limits = limits;
     }

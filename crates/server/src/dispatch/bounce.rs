@@ -8,7 +8,7 @@ use super::claims::Claim;
 use super::errands::Errand;
 use crate::context::Context;
 use crate::deliver::{Outgoing, Unfit};
-use crate::queue::{Bounced, Meant, Trouble};
+use crate::queue::{BounceError, Bounced, RecipientSelection};
 use crate::resolve;
 use crate::settle::{self, Attempt, Cause, Fate};
 use mail::{EnhancedCode, Envelope, Outcome};
@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 
 impl Dispatch {
     /// Has recipients bounced. What is heard comes when all of it is durable; nothing, if the server ends before it begins.
-    pub(crate) fn bounce_some(&self, meant: Vec<Meant>, why: Arc<str>) -> oneshot::Receiver<Vec<Bounced>> {
+    pub(crate) fn bounce_some(&self, meant: Vec<RecipientSelection>, why: Arc<str>) -> oneshot::Receiver<Vec<Bounced>> {
         let (answer, heard) = oneshot::channel();
         self.send(Errand::Bounce { meant, why, answer });
         heard
@@ -32,7 +32,7 @@ impl Dispatch {
 pub(super) async fn bounce(
     service: &Arc<Context>,
     dispatch: &Arc<Dispatch>,
-    meant: Vec<Meant>,
+    meant: Vec<RecipientSelection>,
     why: &Arc<str>,
 ) -> Vec<Bounced> {
     let mut tasks = JoinSet::new();
@@ -52,7 +52,7 @@ pub(super) async fn bounce(
     all
 }
 
-async fn one(service: &Arc<Context>, dispatch: &Arc<Dispatch>, meant: &Meant, why: &Arc<str>) -> Bounced {
+async fn one(service: &Arc<Context>, dispatch: &Arc<Dispatch>, meant: &RecipientSelection, why: &Arc<str>) -> Bounced {
     let id = meant.id;
     let claim = Claim::bounce(dispatch, id, &meant.recipients);
     let active = (meant.recipients.len() - claim.recipients.len()) as u64;
@@ -64,7 +64,7 @@ async fn one(service: &Arc<Context>, dispatch: &Arc<Dispatch>, meant: &Meant, wh
         Ok(outgoing) => outgoing,
         Err(Unfit::Nothing) => return bounced,
         Err(Unfit::Unread(why)) => {
-            bounced.trouble = Some(Trouble::Unreadable(why.to_string()));
+            bounced.trouble = Some(BounceError::Unreadable(why.to_string()));
             return bounced;
         }
     };
@@ -83,7 +83,7 @@ async fn one(service: &Arc<Context>, dispatch: &Arc<Dispatch>, meant: &Meant, wh
         Err(error) => Err(error),
     };
     if let Err(error) = recorded {
-        bounced.trouble = Some(Trouble::NotStored(error.to_string()));
+        bounced.trouble = Some(BounceError::NotStored(error.to_string()));
         return bounced;
     }
     // Changes, positions and recipients are in the same order, one for each.
@@ -101,7 +101,7 @@ async fn one(service: &Arc<Context>, dispatch: &Arc<Dispatch>, meant: &Meant, wh
             Status::Held if is_last => bounced.held += 1,
             Status::Held | Status::Waiting | Status::Owed => {
                 let why = "the report on it found no room in the spool; the log says more";
-                bounced.trouble = Some(Trouble::NotStored(why.to_owned()));
+                bounced.trouble = Some(BounceError::NotStored(why.to_owned()));
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::deliver;
 use crate::dns::NoHosts;
 use crate::env::blocking;
-use crate::queue::{Bounced, Destinations, Meant, Nudge as _};
+use crate::queue::{Bounced, DeliveryControl as _, Destinations, RecipientSelection};
 use crate::resolve;
 use crate::settle;
 #[cfg(test)]
@@ -68,7 +68,7 @@ pub(super) enum Errand {
         kind: Overdue,
     },
     Bounce {
-        meant: Vec<Meant>,
+        meant: Vec<RecipientSelection>,
         why: Arc<str>,
         answer: oneshot::Sender<Vec<Bounced>>,
     },

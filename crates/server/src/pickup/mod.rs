@@ -100,7 +100,7 @@ impl Name {
 /// What became of a file.
 enum Ended {
     /// It is gone. Somebody may want to hear more.
-    Gone(Option<(SubmitWaiter, crate::outcome::Watch)>),
+    Gone(Option<(SubmitWaiter, crate::delivery_watch::DeliveryWatch)>),
     /// It stays, and is tried again under this name; why. Of these recipients the sender was told: they are done.
     Later(Name, String, Vec<usize>),
     /// It is no message, and has another name now, if it could get one.
@@ -670,7 +670,7 @@ async fn remove(
     service: &Context,
     directory: &Arc<Directory>,
     name: &Name,
-    told: Option<(SubmitWaiter, crate::outcome::Watch)>,
+    told: Option<(SubmitWaiter, crate::delivery_watch::DeliveryWatch)>,
 ) -> Ended {
     let (there, text) = (Arc::clone(directory), name.text());
     match blocking::run(move || there.remove(&text)).await {

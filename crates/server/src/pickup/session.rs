@@ -10,8 +10,8 @@ use super::report;
 use super::user::User;
 use super::waiter::SubmitWaiter;
 use crate::context::{Context, ListenerProfile};
+use crate::delivery_watch::DeliveryWatch;
 use crate::env::{blocking, clock};
-use crate::outcome::Watch;
 use crate::session::process_listen;
 use crate::session::{Connection, Opening, Transport};
 use mail::{Client, QueueId, Recipient, Reply, ReplyClass, ReplyCode};
@@ -33,7 +33,7 @@ const REPLY_BYTES_MAX: usize = 64 << 10;
 pub(super) enum PickupResult {
     /// It is in the spool, or everybody was refused and that was told: the file may go. Somebody may still wait to hear what
     /// becomes of it.
-    Done(Option<(SubmitWaiter, Watch)>),
+    Done(Option<(SubmitWaiter, DeliveryWatch)>),
     /// Not now, and the file stays. Why, and of which recipients the sender was told all the same: they are done.
     Later(String, Vec<usize>),
     /// These recipients do not fit into one transaction with the others: they are to be a message of their own.
@@ -82,7 +82,7 @@ impl PickupSession {
             .waiter
             .as_ref()
             .filter(|waiter| waiter.waits_for_delivery())
-            .map(|_| self.service.outcomes.watch(self.id));
+            .map(|_| self.service.delivery_watchers.watch(self.id));
         let (said, ()) = tokio::join!(self.talk(BufReader::new(ours)), session.run(Transport::Local(theirs)));
         let carried = self.end(said, watch).await;
         if let (PickupResult::Later(why, _), Some(waiter)) = (&carried, &mut self.waiter) {
@@ -92,7 +92,7 @@ impl PickupSession {
     }
 
     /// What follows from the end of the session.
-    async fn end(&mut self, said: io::Result<Said>, watch: Option<Watch>) -> PickupResult {
+    async fn end(&mut self, said: io::Result<Said>, watch: Option<DeliveryWatch>) -> PickupResult {
         match said {
             Ok(Said::Taken) => {
                 let told = match self.waiter.take() {
@@ -289,7 +289,7 @@ impl PickupSession {
 ///
 /// # Cancel safety
 /// Yes.
-pub(super) async fn tell_outcomes(service: Arc<Context>, mut waiter: SubmitWaiter, mut watch: Watch) {
+pub(super) async fn tell_outcomes(service: Arc<Context>, mut waiter: SubmitWaiter, mut watch: DeliveryWatch) {
     loop {
         tokio::select! {
             () = service.stop.begun() => return,

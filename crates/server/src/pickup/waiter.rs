@@ -9,7 +9,7 @@
 
 use super::session::Refused;
 use crate::control::Peer;
-use crate::outcome::Outcome;
+use crate::delivery_watch::DeliveryResult;
 use crate::submit::Submission;
 use crate::user_share::UserPlace;
 use mail::QueueId;
@@ -105,8 +105,8 @@ impl SubmitWaiter {
     }
 
     /// Tells what became of recipients.
-    pub(super) async fn outcome(&mut self, outcome: &Outcome) -> bool {
-        let Outcome { to, stat, status, text } = outcome;
+    pub(super) async fn outcome(&mut self, outcome: &DeliveryResult) -> bool {
+        let DeliveryResult { to, stat, status, text } = outcome;
         self.send(&json!({ "to": to, "stat": stat, "status": status, "text": text })).await
     }
 

@@ -1,13 +1,13 @@
 //! Bouncing: recipients that are meant go to the dispatcher some messages at a time, which fails them and has their senders told
-//! ([`super::Nudge::bounce`]).
+//! ([`super::DeliveryControl::bounce`]).
 //!
 //! What is said of a message is said when it is durable. Who is being delivered is left alone, here as far as it is known, and
 //! for good by the dispatcher.
 
-use super::change::Totals;
-use super::nudge::{Bounced, Meant, Nudge, Trouble};
-use super::selection::Standing;
-use super::walk::Found;
+use super::change::ChangeTotals;
+use super::delivery_control::{BounceError, Bounced, DeliveryControl, RecipientSelection};
+use super::scan::FoundMessage;
+use super::selection::RecipientStatus;
 use mail::QueueId;
 use std::collections::{HashMap, HashSet};
 
@@ -18,18 +18,18 @@ pub(super) const RECIPIENTS_MAX: usize = 10_000;
 /// Messages on their way to the dispatcher.
 #[derive(Debug)]
 pub(super) struct Bounces<'a> {
-    nudge: &'a dyn Nudge,
+    delivery: &'a dyn DeliveryControl,
     why: &'a str,
-    pending: Vec<Found>,
+    pending: Vec<FoundMessage>,
     recipients: usize,
-    totals: Totals,
+    totals: ChangeTotals,
 }
 
-/// What was done of a batch.
+/// Holds the results of a batch.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct BounceResult {
     /// Messages with those of their recipients that are done.
-    pub(super) done: Vec<Found>,
+    pub(super) done: Vec<FoundMessage>,
     /// Messages that cannot be read, and why.
     pub(super) unreadable: Vec<(QueueId, String)>,
     /// Why the rest of the queue is not gone through any more.
@@ -37,17 +37,17 @@ pub(super) struct Batch {
 }
 
 impl<'a> Bounces<'a> {
-    pub(super) fn new(nudge: &'a dyn Nudge, why: &'a str) -> Self {
-        Self { nudge, why, pending: Vec::new(), recipients: 0, totals: Totals::default() }
+    pub(super) fn new(delivery: &'a dyn DeliveryControl, why: &'a str) -> Self {
+        Self { delivery, why, pending: Vec::new(), recipients: 0, totals: ChangeTotals::default() }
     }
 
     /// What was done so far. Recipients that nobody is left to be told of are unchanged; active are those that were left alone.
-    pub(super) const fn totals(&self) -> Totals {
+    pub(super) const fn totals(&self) -> ChangeTotals {
         self.totals
     }
 
     /// Takes what was found, without those that are being delivered. Returns how many recipients that are.
-    pub(super) fn add(&mut self, mut found: Found) -> usize {
+    pub(super) fn add(&mut self, mut found: FoundMessage) -> usize {
         self.totals.active += leave_active(&mut found);
         let count = found.recipients.len();
         self.recipients += count;
@@ -63,16 +63,16 @@ impl<'a> Bounces<'a> {
     }
 
     /// Has bounced what has come together; what is said to be done is durable.
-    pub(super) fn settle(&mut self) -> Batch {
+    pub(super) fn settle(&mut self) -> BounceResult {
         self.recipients = 0;
-        let mut batch = Batch::default();
+        let mut batch = BounceResult::default();
         let mut small = Vec::new();
         for found in std::mem::take(&mut self.pending) {
-            let parts = found
-                .recipients
-                .chunks(RECIPIENTS_MAX)
-                .map(|some| Meant { id: found.id, recipients: some.iter().map(|one| one.position).collect() });
-            let mut parts: Vec<Meant> = parts.collect();
+            let parts = found.recipients.chunks(RECIPIENTS_MAX).map(|some| RecipientSelection {
+                id: found.id,
+                recipients: some.iter().map(|one| one.position).collect(),
+            });
+            let mut parts: Vec<RecipientSelection> = parts.collect();
             match parts.pop() {
                 Some(only) if parts.is_empty() => small.push((found, only)),
                 Some(last) => {
@@ -97,14 +97,14 @@ impl<'a> Bounces<'a> {
         batch
     }
 
-    fn ask(&self, meant: Vec<Meant>, batch: &mut Batch) -> Vec<Bounced> {
-        self.nudge.bounce(meant, self.why).unwrap_or_else(|| {
+    fn ask(&self, meant: Vec<RecipientSelection>, batch: &mut BounceResult) -> Vec<Bounced> {
+        self.delivery.bounce(meant, self.why).unwrap_or_else(|| {
             batch.stops = Some("the server is going down, or does not deliver".to_owned());
             Vec::new()
         })
     }
 
-    fn hear(&mut self, found: Vec<Found>, heard: Vec<Bounced>, batch: &mut Batch) {
+    fn hear(&mut self, found: Vec<FoundMessage>, heard: Vec<Bounced>, batch: &mut BounceResult) {
         let mut done: HashMap<QueueId, HashSet<u32>> = HashMap::new();
         for Bounced { id, done: these, active, held, trouble } in heard {
             self.totals.active += active;
@@ -112,8 +112,8 @@ impl<'a> Bounces<'a> {
             done.entry(id).or_default().extend(these);
             match trouble {
                 None => {}
-                Some(Trouble::Unreadable(why)) => batch.unreadable.push((id, why)),
-                Some(Trouble::NotStored(why)) => batch.stops = Some(format!("{id}: {why}")),
+                Some(BounceError::Unreadable(why)) => batch.unreadable.push((id, why)),
+                Some(BounceError::NotStored(why)) => batch.stops = Some(format!("{id}: {why}")),
             }
         }
         for mut found in found {
@@ -129,8 +129,8 @@ impl<'a> Bounces<'a> {
 }
 
 /// Takes out who is being delivered; how many that are.
-pub(super) fn leave_active(found: &mut Found) -> u64 {
+pub(super) fn leave_active(found: &mut FoundMessage) -> u64 {
     let before = found.recipients.len();
-    found.recipients.retain(|one| one.standing != Standing::Active);
+    found.recipients.retain(|one| one.status != RecipientStatus::Active);
     (before - found.recipients.len()) as u64
 }

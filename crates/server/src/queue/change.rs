@@ -4,8 +4,8 @@
 //! stay done, whatever is recorded here: an attempt that ended meanwhile counts.
 
 use super::command::Action;
-use super::nudge::{Destinations, Nudge};
-use super::walk::{Found, FoundRecipient};
+use super::delivery_control::{DeliveryControl, Destinations};
+use super::scan::{FoundMessage, FoundRecipient};
 use bytes::Bytes;
 use spool::{Change, Commit, Error, Spool, State, Status, Store as _};
 use std::collections::{HashSet, VecDeque};
@@ -17,9 +17,9 @@ const UNSETTLED_MAX: usize = 8;
 /// Destinations that the dispatcher is told by name; beyond, it looks at all.
 const NAMES_MAX: usize = 1_000;
 
-/// What a command did.
+/// Counts the changes of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Totals {
+pub(super) struct ChangeTotals {
     /// Messages of which a recipient was changed.
     pub(super) messages: u64,
     /// Recipients that were changed.
@@ -49,28 +49,28 @@ pub(super) fn changed(action: Action, one: &FoundRecipient, now_s: u32) -> Optio
 
 /// Changes on their way to the spool.
 #[derive(Debug)]
-pub(super) struct Changes<'a> {
+pub(super) struct ChangeBatcher<'a> {
     spool: &'a Spool,
     pending: Vec<Change>,
     unsettled: VecDeque<Commit>,
     /// Destinations that were changed; `None` if they are too many.
     touched: Option<HashSet<Bytes>>,
-    pub(super) totals: Totals,
+    pub(super) totals: ChangeTotals,
 }
 
-impl<'a> Changes<'a> {
+impl<'a> ChangeBatcher<'a> {
     pub(super) fn new(spool: &'a Spool) -> Self {
         Self {
             spool,
             pending: Vec::new(),
             unsettled: VecDeque::new(),
             touched: Some(HashSet::new()),
-            totals: Totals::default(),
+            totals: ChangeTotals::default(),
         }
     }
 
     /// Applies the action to what was found, and drops from it what the action leaves alone.
-    pub(super) fn add(&mut self, action: Action, found: &mut Found, now_s: u32) {
+    pub(super) fn add(&mut self, action: Action, found: &mut FoundMessage, now_s: u32) {
         let before = found.recipients.len();
         let id = found.id;
         found.recipients.retain(|one| {
@@ -78,7 +78,7 @@ impl<'a> Changes<'a> {
             if state != one.state {
                 self.pending.push(Change { id, recipient: one.position, state, destination: None });
             }
-            self.totals.active += u64::from(one.standing == super::Standing::Active);
+            self.totals.active += u64::from(one.status == super::RecipientStatus::Active);
             if let Some(touched) = &mut self.touched {
                 touched.insert(one.destination.clone());
             }
@@ -113,15 +113,15 @@ impl<'a> Changes<'a> {
     }
 
     /// Records the rest, waits until all is durable, and tells the dispatcher.
-    pub(super) fn finish(&mut self, action: Action, nudge: &dyn Nudge) -> Result<(), Error> {
+    pub(super) fn finish(&mut self, action: Action, delivery: &dyn DeliveryControl) -> Result<(), Error> {
         let recorded = self.record();
         let settled = self.unsettled.drain(..).map(|commit| commit.wait()).fold(Ok(()), Result::and);
         if self.totals.recipients > 0 {
             let names: Option<Vec<Bytes>> = self.touched.take().map(|names| names.into_iter().collect());
             let destinations = names.as_deref().map_or(Destinations::All, Destinations::These);
             match action {
-                Action::Retry => nudge.retry(destinations),
-                Action::Release => nudge.released(destinations),
+                Action::Retry => delivery.retry(destinations),
+                Action::Release => delivery.released(destinations),
                 _ => {}
             }
         }

@@ -4,7 +4,7 @@
 //! `all`, and with one it must not have it.
 
 use super::pattern::Pattern;
-use super::selection::{Selection, Standing};
+use super::selection::{RecipientStatus, Selection};
 use mail::QueueId;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -76,7 +76,7 @@ impl Action {
 
 /// How stragglers are added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum By {
+pub enum GroupBy {
     /// By the destination they wait for.
     #[default]
     Destination,
@@ -86,7 +86,7 @@ pub enum By {
     Host,
 }
 
-impl By {
+impl GroupBy {
     /// Every way.
     pub const ALL: [Self; 3] = [Self::Destination, Self::Recipient, Self::Host];
 
@@ -121,7 +121,7 @@ pub struct Command {
     /// Show the header section as well.
     pub headers: bool,
     /// How stragglers are added up.
-    pub by: By,
+    pub by: GroupBy,
     /// Why mail is bounced, in words for its senders; as [`reason`] reads it.
     pub reason: Option<Box<str>>,
 }
@@ -147,7 +147,7 @@ impl Command {
             Action::List | Action::Destinations | Action::Stragglers => Some(LIST_MAX),
             _ => None,
         };
-        Self { action, selection, limit, dry_run: false, headers: false, by: By::Destination, reason: None }
+        Self { action, selection, limit, dry_run: false, headers: false, by: GroupBy::Destination, reason: None }
     }
 
     /// The fields of the request.
@@ -170,7 +170,7 @@ impl Command {
         put("all", (self.action.changes() && self.selection.is_everything()).then_some(json!(true)));
         put("dry_run", self.dry_run.then_some(json!(true)));
         put("headers", self.headers.then_some(json!(true)));
-        put("by", (self.by != By::default()).then(|| json!(self.by.name())));
+        put("by", (self.by != GroupBy::default()).then(|| json!(self.by.name())));
         put("reason", self.reason.as_ref().map(|reason| json!(reason)));
         fields
     }
@@ -191,7 +191,7 @@ impl Command {
             from: fields.pattern("from")?,
             to: fields.pattern("to")?,
             destination: fields.text("destination")?.map(Into::into),
-            state: fields.standing()?,
+            state: fields.status()?,
             older: fields.number("older")?.map(Duration::from_secs),
             younger: fields.number("younger")?.map(Duration::from_secs),
             handed_in_by: None,
@@ -225,7 +225,7 @@ impl Command {
             }
             _ if all && !is_everything => Err("\"all\" means the whole queue and stands with no condition".to_owned()),
             action if self.dry_run && !action.changes() => Err(format!("\"{name}\" changes nothing: no \"dry_run\"")),
-            action if self.by != By::default() && action != Action::Stragglers => {
+            action if self.by != GroupBy::default() && action != Action::Stragglers => {
                 Err(format!("\"{name}\" adds nothing up: no \"by\""))
             }
             action if self.reason.is_some() && action != Action::Bounce => {
@@ -269,14 +269,14 @@ impl Fields {
         text.map(|text| Pattern::parse(&text)).transpose().map_err(|error| format!("{name:?}: {error}"))
     }
 
-    fn standing(&mut self) -> Result<Option<Standing>, String> {
-        let wanted = Standing::ALL.map(Standing::name).join(", ");
-        self.take("state", &format!("one of {wanted}"), |value| Standing::from_name(value.as_str()?))
+    fn status(&mut self) -> Result<Option<RecipientStatus>, String> {
+        let wanted = RecipientStatus::ALL.map(RecipientStatus::name).join(", ");
+        self.take("state", &format!("one of {wanted}"), |value| RecipientStatus::from_name(value.as_str()?))
     }
 
-    fn by(&mut self) -> Result<Option<By>, String> {
-        let wanted = By::ALL.map(By::name).join(", ");
-        self.take("by", &format!("one of {wanted}"), |value| By::from_name(value.as_str()?))
+    fn by(&mut self) -> Result<Option<GroupBy>, String> {
+        let wanted = GroupBy::ALL.map(GroupBy::name).join(", ");
+        self.take("by", &format!("one of {wanted}"), |value| GroupBy::from_name(value.as_str()?))
     }
 
     fn ids(&mut self) -> Result<Vec<QueueId>, String> {
@@ -319,7 +319,7 @@ mod tests {
                 from: Pattern::parse("<>").ok(),
                 to: Pattern::parse("@b.test").ok(),
                 destination: Some("[192.0.2.1]".into()),
-                state: Some(Standing::Held),
+                state: Some(RecipientStatus::Held),
                 older: Some(Duration::from_secs(60)),
                 younger: Some(Duration::from_secs(3_600)),
                 ..Selection::default()
@@ -328,10 +328,10 @@ mod tests {
         for (action, selection) in
             Action::ALL.into_iter().flat_map(|action| selections.clone().map(|one| (action, one)))
         {
-            for (limit, flag, by) in [(None, false, By::Host), (Some(7), true, By::Recipient)] {
+            for (limit, flag, by) in [(None, false, GroupBy::Host), (Some(7), true, GroupBy::Recipient)] {
                 let dry_run = flag && action.changes();
                 let headers = flag && action == Action::Show;
-                let by = if action == Action::Stragglers { by } else { By::Destination };
+                let by = if action == Action::Stragglers { by } else { GroupBy::Destination };
                 let reason = (flag && action == Action::Bounce).then(|| "the list is closed".into());
                 let command = Command { action, selection: selection.clone(), limit, dry_run, headers, by, reason };
                 let again = Command::from_fields(command.to_fields());

@@ -1,14 +1,14 @@
 //! The queue tools: what an operator may see of the queue and do to it while the server runs.
 //!
-//! A request of the control socket becomes a [`Command`]: an action and a [`Selection`] of recipients. [`Tools`] carries it
+//! A request of the control socket becomes a [`Command`]: an action and a [`Selection`] of recipients. [`QueueCommands`] carries it
 //! out against the spool on a thread that may block, message by message, the oldest first, and answers line by line; the
 //! whole queue is never in memory, only its ids. The files, in the order of a command:
 //!
 //! - `command` what is asked, to and from JSON; `pattern` what an address is compared with; `selection` which recipients;
-//! - `tools` admits commands and owns their threads; `walk` finds messages; `change` changes them, `bounce` has them fail;
+//! - `run` admits commands and owns their threads; `scan` finds messages; `change` changes them, `bounce` has them fail;
 //!   `view` shows them;
 //! - `stragglers` adds up who has been waiting for long;
-//! - `nudge` is what the dispatcher is asked and told.
+//! - `delivery_control` is what the dispatcher is asked and told.
 //!
 //! Invariants: a change is durable before the last line of the answer is sent; what was delivered or deleted never comes
 //! back; a list reads no envelope it does not show, unless addresses are asked for. Recipients are the unit: a message of which
@@ -18,19 +18,22 @@
 mod bounce;
 mod change;
 mod command;
-mod nudge;
+mod delivery_control;
 mod pattern;
+mod run;
+mod scan;
 mod selection;
 mod stragglers;
-mod tools;
 mod view;
-mod walk;
 
-pub use command::{Action, By, Command, LIST_MAX, reason};
-pub use nudge::{Bounced, DestinationState, Destinations, Down, Meant, Nobody, Nudge, Trouble, Waits};
+pub use command::{Action, Command, GroupBy, LIST_MAX, reason};
+pub use delivery_control::{
+    BounceError, Bounced, DeliveryControl, DestinationState, Destinations, DownState, NoDelivery, RecipientSelection,
+    WaitCause,
+};
 pub use pattern::{Pattern, PatternError};
-pub use selection::{Selection, Standing};
-pub use tools::{COMMANDS_MAX, Deed, Tell, Tools};
+pub use run::{COMMANDS_MAX, ChangeListener, QueueChange, QueueCommands};
+pub use selection::{RecipientStatus, Selection};
 
 #[cfg(test)]
 mod tests;

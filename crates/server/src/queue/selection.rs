@@ -20,7 +20,7 @@ pub struct Selection {
     /// Recipients that go there: the name of a destination as lists show it, with `*` for any text.
     pub destination: Option<Box<str>>,
     /// Recipients in this state.
-    pub state: Option<Standing>,
+    pub state: Option<RecipientStatus>,
     /// Messages at least that old, in whole seconds.
     pub older: Option<Duration>,
     /// Messages younger than that, in whole seconds.
@@ -29,9 +29,9 @@ pub struct Selection {
     pub handed_in_by: Option<u32>,
 }
 
-/// How a recipient stands, as an operator sees it.
+/// The state of a recipient as commands show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum RecipientStatus {
     /// It waits for its time.
     Waiting,
     /// It is kept until somebody releases it.
@@ -42,7 +42,7 @@ pub enum Standing {
     Delivered,
 }
 
-impl Standing {
+impl RecipientStatus {
     /// Every one.
     pub const ALL: [Self; 4] = [Self::Waiting, Self::Held, Self::Active, Self::Delivered];
 
@@ -60,7 +60,7 @@ impl Standing {
     /// Reads the word back.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|standing| standing.name() == name)
+        Self::ALL.into_iter().find(|status| status.name() == name)
     }
 
     /// How a recipient in this state stands. One that was held during an attempt is held.
@@ -108,12 +108,12 @@ impl Selection {
     }
 
     /// Whether a recipient may be meant, as far as the index knows it.
-    pub(super) fn takes_place(&self, destination: &[u8], standing: impl FnOnce() -> Standing) -> bool {
+    pub(super) fn takes_place(&self, destination: &[u8], status: impl FnOnce() -> RecipientStatus) -> bool {
         let is_there = self.destination.as_deref().is_none_or(|name| {
             let found = String::from_utf8_lossy(destination);
             pattern::glob(&name.to_lowercase(), &found.to_lowercase())
         });
-        is_there && self.state.is_none_or(|state| state == standing())
+        is_there && self.state.is_none_or(|state| state == status())
     }
 
     /// Whether a recipient with this address may be meant. One whose record cannot be read is nobody's.

@@ -4,11 +4,11 @@
 //! for each destination; by recipient the envelope of each message is read. Only sums are kept, of [`GROUPS_MAX`] groups; what
 //! comes after those is counted and not shown.
 
-use super::command::By;
-use super::nudge::Nudge;
-use super::selection::Standing;
-use super::view::{View, text};
-use super::walk::{Found, FoundRecipient};
+use super::command::GroupBy;
+use super::delivery_control::DeliveryControl;
+use super::scan::{FoundMessage, FoundRecipient};
+use super::selection::RecipientStatus;
+use super::view::{QueueView, text};
 use bytes::Bytes;
 use mail::QueueId;
 use serde_json::{Map, Value, json};
@@ -37,8 +37,8 @@ struct Group {
 
 /// Sums in the making.
 pub(super) struct Stragglers<'a> {
-    by: By,
-    nudge: &'a dyn Nudge,
+    by: GroupBy,
+    delivery: &'a dyn DeliveryControl,
     groups: HashMap<Box<str>, Group>,
     /// The hosts of destinations, so that each is asked for once.
     hosts: HashMap<Bytes, Box<str>>,
@@ -47,14 +47,14 @@ pub(super) struct Stragglers<'a> {
 }
 
 impl<'a> Stragglers<'a> {
-    pub(super) fn new(by: By, nudge: &'a dyn Nudge) -> Self {
-        Self { by, nudge, groups: HashMap::new(), hosts: HashMap::new(), unseen: 0 }
+    pub(super) fn new(by: GroupBy, delivery: &'a dyn DeliveryControl) -> Self {
+        Self { by, delivery, groups: HashMap::new(), hosts: HashMap::new(), unseen: 0 }
     }
 
     /// Counts the recipients of a message who wait for something; messages come with the oldest first.
-    pub(super) fn add(&mut self, found: &Found) {
-        for one in found.recipients.iter().filter(|one| one.standing != Standing::Delivered) {
-            let is_new = self.by == By::Host && !self.hosts.contains_key(&one.destination);
+    pub(super) fn add(&mut self, found: &FoundMessage) {
+        for one in found.recipients.iter().filter(|one| one.status != RecipientStatus::Delivered) {
+            let is_new = self.by == GroupBy::Host && !self.hosts.contains_key(&one.destination);
             let name = self.name(one).filter(|name| self.groups.len() < GROUPS_MAX || self.groups.contains_key(name));
             let Some(name) = name else {
                 self.unseen += 1;
@@ -81,7 +81,7 @@ impl<'a> Stragglers<'a> {
                 }
             }
             group.oldest_us = group.oldest_us.min(found.id.unix_us());
-            if let Some(reason) = self.nudge.reason(found.id, one.position) {
+            if let Some(reason) = self.delivery.reason(found.id, one.position) {
                 group.reason = Some(reason);
             }
         }
@@ -90,10 +90,10 @@ impl<'a> Stragglers<'a> {
     /// The group of a recipient; `None` if there is no room to know it.
     fn name(&mut self, one: &FoundRecipient) -> Option<Box<str>> {
         match (self.by, &one.recipient) {
-            (By::Destination, _) => Some(text(&one.destination).into()),
-            (By::Recipient, Some(recipient)) => Some(recipient.address.to_string().into()),
-            (By::Recipient, None) => Some("(its envelope cannot be read)".into()),
-            (By::Host, _) => self.host(&one.destination),
+            (GroupBy::Destination, _) => Some(text(&one.destination).into()),
+            (GroupBy::Recipient, Some(recipient)) => Some(recipient.address.to_string().into()),
+            (GroupBy::Recipient, None) => Some("(its envelope cannot be read)".into()),
+            (GroupBy::Host, _) => self.host(&one.destination),
         }
     }
 
@@ -105,14 +105,14 @@ impl<'a> Stragglers<'a> {
         if self.hosts.len() >= GROUPS_MAX {
             return None;
         }
-        let site = self.nudge.destination(destination).and_then(|state| state.site);
+        let site = self.delivery.destination(destination).and_then(|state| state.site);
         let name: Box<str> = site.unwrap_or_else(|| text(destination)).into();
         self.hosts.insert(destination.clone(), name.clone());
         Some(name)
     }
 
     /// The lines, those that most wait for first, then by name; and how many the limit left out.
-    pub(super) fn lines(self, view: &View<'_>, limit: usize) -> (Vec<Map<String, Value>>, usize) {
+    pub(super) fn lines(self, view: &QueueView<'_>, limit: usize) -> (Vec<Map<String, Value>>, usize) {
         let mut all: Vec<(Box<str>, Group)> = self.groups.into_iter().collect();
         all.sort_unstable_by(|(one, a), (other, b)| b.recipients.cmp(&a.recipients).then_with(|| one.cmp(other)));
         let more = all.len().saturating_sub(limit);
@@ -122,20 +122,20 @@ impl<'a> Stragglers<'a> {
     }
 }
 
-fn line(by: By, name: &str, group: Group, view: &View<'_>) -> Map<String, Value> {
+fn line(by: GroupBy, name: &str, group: Group, view: &QueueView<'_>) -> Map<String, Value> {
     // What is known of the destination now says more than what was said to one message of it.
     let mut line = view.destination(&group.destination).unwrap_or_default();
     match by {
-        By::Destination => {}
-        By::Recipient => drop(line.insert("to".to_owned(), json!(name))),
-        By::Host => {
+        GroupBy::Destination => {}
+        GroupBy::Recipient => drop(line.insert("to".to_owned(), json!(name))),
+        GroupBy::Host => {
             let named: Vec<String> = group.named.iter().map(|name| text(name)).collect();
             line.insert("host".to_owned(), json!(name));
             line.insert("destinations".to_owned(), json!(group.destinations));
             line.insert("named".to_owned(), json!(named));
         }
     }
-    if by != By::Host {
+    if by != GroupBy::Host {
         line.insert("destination".to_owned(), json!(text(&group.destination)));
     }
     line.insert("recipients".to_owned(), json!(group.recipients));

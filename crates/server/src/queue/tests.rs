@@ -18,8 +18,8 @@ struct Dispatcher {
     active: Mutex<Option<(QueueId, u32)>>,
     /// Where bounces are recorded; what is asked for together, and what comes of a message.
     spool: Option<Arc<Spool>>,
-    bounces: Mutex<Vec<Vec<Meant>>>,
-    troubles: Mutex<HashMap<QueueId, Trouble>>,
+    bounces: Mutex<Vec<Vec<RecipientSelection>>>,
+    troubles: Mutex<HashMap<QueueId, BounceError>>,
 }
 
 impl Dispatcher {
@@ -33,7 +33,7 @@ impl Dispatcher {
     }
 }
 
-impl Nudge for Dispatcher {
+impl DeliveryControl for Dispatcher {
     fn released(&self, destinations: Destinations<'_>) {
         self.hear("released", destinations);
     }
@@ -51,10 +51,10 @@ impl Nudge for Dispatcher {
     }
 
     /// The last of the recipients of a message with more than one went away meanwhile.
-    fn bounce(&self, meant: Vec<Meant>, why: &str) -> Option<Vec<Bounced>> {
+    fn bounce(&self, meant: Vec<RecipientSelection>, why: &str) -> Option<Vec<Bounced>> {
         self.told.lock().unwrap().push(format!("bounce {} {why}", meant.len()));
         self.bounces.lock().unwrap().push(meant.clone());
-        let bounced = meant.into_iter().map(|Meant { id, recipients }| {
+        let bounced = meant.into_iter().map(|RecipientSelection { id, recipients }| {
             let trouble = self.troubles.lock().unwrap().remove(&id);
             let stays = usize::from(recipients.len() > 1 && recipients.len() < 10);
             let count = if trouble.is_some() { 0 } else { recipients.len() - stays };
@@ -69,15 +69,15 @@ impl Nudge for Dispatcher {
     }
 
     fn destination(&self, name: &[u8]) -> Option<DestinationState> {
-        let down = Down { why: "Connection refused".to_owned(), retry_at: Duration::from_secs(u64::MAX / 2) };
+        let down = DownState { why: "Connection refused".to_owned(), retry_at: Duration::from_secs(u64::MAX / 2) };
         if name == b"probed.test" {
-            let down = Down { why: "Connection refused".to_owned(), retry_at: Duration::from_secs(1) };
+            let down = DownState { why: "Connection refused".to_owned(), retry_at: Duration::from_secs(1) };
             return Some(DestinationState { down: Some(down), ..DestinationState::default() });
         }
         let state =
             DestinationState { down: Some(down), site: Some("mx.test:25".to_owned()), ..DestinationState::default() };
         if name == b"paced.test" {
-            let waits = Some(Waits::Connection { since: Duration::from_millis(12_900), most: 1_000 });
+            let waits = Some(WaitCause::Connection { since: Duration::from_millis(12_900), most: 1_000 });
             return Some(DestinationState {
                 pace: Some(912),
                 waits,
@@ -93,7 +93,7 @@ impl Nudge for Dispatcher {
 struct Trial {
     spool: Arc<Spool>,
     dispatcher: Arc<Dispatcher>,
-    tools: Tools,
+    commands: QueueCommands,
     deeds: Arc<Mutex<Vec<String>>>,
 }
 
@@ -125,8 +125,8 @@ impl Trial {
             change(config);
         });
         let dispatcher = Arc::new(Dispatcher { spool: Some(Arc::clone(&spool)), ..Dispatcher::default() });
-        let tools = Tools::new(Arc::clone(&spool), Arc::clone(&dispatcher) as Arc<dyn Nudge>);
-        Self { spool, dispatcher, tools, deeds: Arc::default() }
+        let commands = QueueCommands::new(Arc::clone(&spool), Arc::clone(&dispatcher) as Arc<dyn DeliveryControl>);
+        Self { spool, dispatcher, commands, deeds: Arc::default() }
     }
 
     /// Four messages: one with three recipients, one of the null sender, one to a destination that is down, one damaged.
@@ -179,8 +179,8 @@ impl Trial {
     async fn run(&self, command: &str) -> (Vec<Map<String, Value>>, Map<String, Value>) {
         let command = Command::from_fields(serde_json::from_str(command).unwrap()).unwrap();
         let deeds = Arc::clone(&self.deeds);
-        let tell: Tell = Arc::new(move |deed| deeds.lock().unwrap().push(format!("{deed:?}")));
-        self.collect(self.tools.answer(command, 7, tell)).await
+        let tell: ChangeListener = Arc::new(move |deed| deeds.lock().unwrap().push(format!("{deed:?}")));
+        self.collect(self.commands.answer(command, 7, tell)).await
     }
 
     async fn collect(&self, answer: Answer) -> (Vec<Map<String, Value>>, Map<String, Value>) {
@@ -496,7 +496,7 @@ async fn what_is_bounced_is_what_the_dispatcher_says() {
     assert_eq!(trial.told(), ["bounce 1 Given up by the postmaster: closed"]);
     assert_eq!(trial.states(4).len(), 2);
     // One that cannot be read is said to be so; the others go.
-    trial.dispatcher.troubles.lock().unwrap().insert(id(1), Trouble::Unreadable("torn".to_owned()));
+    trial.dispatcher.troubles.lock().unwrap().insert(id(1), BounceError::Unreadable("torn".to_owned()));
     let (lines, last) = trial.run(r#"{"action":"bounce","all":true}"#).await;
     assert!(lines.contains(&Map::from_iter([
         ("unreadable".to_owned(), json!(id(1).to_string())),
@@ -535,9 +535,11 @@ async fn bounces_go_some_at_a_time_and_stop_where_reports_find_no_room() {
     assert_eq!(trial.spool.statistics().messages, 1);
     trial.add(3, "<ann@a.test>", &["x@one.test"]);
     let last = QueueId::from_u64(start + (32 << 12)).unwrap();
-    trial.dispatcher.troubles.lock().unwrap().insert(last, Trouble::NotStored("full".to_owned()));
+    trial.dispatcher.troubles.lock().unwrap().insert(last, BounceError::NotStored("full".to_owned()));
     let command = Command::from_fields(serde_json::from_str(r#"{"action":"bounce","all":true}"#).unwrap()).unwrap();
-    let Answer::List(mut pieces) = trial.tools.answer(command, 0, Arc::new(|_: &Deed<'_>| {})) else { panic!() };
+    let Answer::List(mut pieces) = trial.commands.answer(command, 0, Arc::new(|_: &QueueChange<'_>| {})) else {
+        panic!()
+    };
     let mut failed = None;
     while let Some(piece) = pieces.recv().await {
         if let Piece::Failed { error, .. } = piece {
@@ -576,24 +578,24 @@ async fn long_answers_come_in_parts() {
 async fn commands_are_bounded_and_end_when_nobody_listens() {
     let trial = Trial::filled();
     let list = || Command::new(Action::List, Selection::default());
-    let tell: Tell = Arc::new(|_| {});
+    let tell: ChangeListener = Arc::new(|_| {});
     // More lines than wait for an asker: nobody takes them, so that every command stands still in the middle.
     for hours in 10..90 {
         trial.add(hours, "<ann@a.test>", &["x@two.test"]);
     }
     let mut held = Vec::new();
-    while let Answer::List(pieces) = trial.tools.answer(list(), 7, Arc::clone(&tell)) {
+    while let Answer::List(pieces) = trial.commands.answer(list(), 7, Arc::clone(&tell)) {
         held.push(pieces);
     }
     assert_eq!(held.len(), COMMANDS_MAX);
     drop(held);
     // That ends them; then there is room again.
-    let mut answer = trial.tools.answer(list(), 7, Arc::clone(&tell));
+    let mut answer = trial.commands.answer(list(), 7, Arc::clone(&tell));
     let patience = Patience::new("there is no room again");
     while let Answer::Refused { .. } = answer {
         patience.check();
         tokio::task::yield_now().await;
-        answer = trial.tools.answer(list(), 7, Arc::clone(&tell));
+        answer = trial.commands.answer(list(), 7, Arc::clone(&tell));
     }
 }
 
@@ -666,7 +668,7 @@ async fn guests_see_what_they_handed_in() {
     let seen = async |text: &str, owner| {
         let mut command = command(text);
         command.selection.handed_in_by = owner;
-        trial.collect(trial.tools.answer_guest(command, 1_000)).await.0
+        trial.collect(trial.commands.answer_guest(command, 1_000)).await.0
     };
     let ids = |lines: &[Map<String, Value>]| -> Vec<String> {
         lines
@@ -679,7 +681,7 @@ async fn guests_see_what_they_handed_in() {
     assert_eq!(seen(list, Some(0)).await, []);
     let mut own = command(list);
     own.selection.handed_in_by = Some(0);
-    let last = trial.collect(trial.tools.answer_guest(own, 0)).await.1;
+    let last = trial.collect(trial.commands.answer_guest(own, 0)).await.1;
     assert_eq!((&last["messages"], &last["own"]), (&json!(0), &json!(true)), "an empty answer is no empty queue");
     assert!(!trial.listed("").await.1.contains_key("own"));
     // Negative control: without the condition there are all.
@@ -688,9 +690,10 @@ async fn guests_see_what_they_handed_in() {
     assert_eq!(ids(&seen(&show(5), Some(1_000)).await), [id(5).to_string()]);
     assert_eq!(seen(&show(6), Some(1_000)).await, []);
     let change = command("{\"action\":\"delete\",\"all\":true}");
-    assert!(matches!(trial.tools.answer_guest(change, 0), Answer::Refused { reason: Reason::Permission, .. }));
+    assert!(matches!(trial.commands.answer_guest(change, 0), Answer::Refused { reason: Reason::Permission, .. }));
     // They wait for each other, and hold up no operator.
-    let answers: Vec<Answer> = (0..COMMANDS_MAX + 1).map(|_| trial.tools.answer_guest(command(list), 1_000)).collect();
+    let answers: Vec<Answer> =
+        (0..COMMANDS_MAX + 1).map(|_| trial.commands.answer_guest(command(list), 1_000)).collect();
     assert_eq!(trial.listed("").await.0.len(), 6);
     for answer in answers {
         assert_eq!(trial.collect(answer).await.0.len(), 6);

@@ -3,9 +3,9 @@
 //! Field names are part of the protocol, `docs/operation.md` lists them. Times are seconds since 1970, ages in seconds. What a
 //! field would say and nobody knows is not there.
 
-use super::nudge::{DestinationState, Nudge, Waits};
-use super::selection::Standing;
-use super::walk::{Found, FoundRecipient, Letter};
+use super::delivery_control::{DeliveryControl, DestinationState, WaitCause};
+use super::scan::{EnvelopeSummary, FoundMessage, FoundRecipient};
+use super::selection::RecipientStatus;
 use mail::{Client, QueueId};
 use schedule::Class;
 use serde_json::{Map, Value, json};
@@ -21,14 +21,14 @@ const HEADERS_BYTES_MAX: u64 = 64 << 10;
 
 /// Shows what was found.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct View<'a> {
-    pub(super) nudge: &'a dyn Nudge,
+pub(super) struct QueueView<'a> {
+    pub(super) delivery: &'a dyn DeliveryControl,
     pub(super) now_us: u64,
 }
 
-impl View<'_> {
+impl QueueView<'_> {
     /// One line for a message, with its first recipients.
-    pub(super) fn listed(&self, found: &Found) -> Map<String, Value> {
+    pub(super) fn listed(&self, found: &FoundMessage) -> Map<String, Value> {
         let shown = found.recipients.iter().take(LISTED_MAX).map(|one| self.recipient(found, one));
         let mut line = self.message(found);
         line.insert("recipients".to_owned(), shown.collect());
@@ -40,7 +40,7 @@ impl View<'_> {
     }
 
     /// As many lines for a message as its recipients need.
-    pub(super) fn all(&self, found: &Found) -> Vec<Map<String, Value>> {
+    pub(super) fn all(&self, found: &FoundMessage) -> Vec<Map<String, Value>> {
         let lines = found.recipients.chunks(LINE_MAX).map(|some| {
             let mut line = self.message(found);
             line.insert("recipients".to_owned(), some.iter().map(|one| self.recipient(found, one)).collect());
@@ -50,11 +50,11 @@ impl View<'_> {
     }
 
     /// The lines of a message with everything that is known of it.
-    pub(super) fn shown(&self, found: &Found, spool: &Spool, headers: bool) -> Vec<Map<String, Value>> {
+    pub(super) fn shown(&self, found: &FoundMessage, spool: &Spool, headers: bool) -> Vec<Map<String, Value>> {
         let mut lines = self.all(found);
         let Some(first) = lines.first_mut() else { return lines };
-        if let Some(letter) = &found.letter {
-            first.extend(circumstances(letter));
+        if let Some(summary) = &found.summary {
+            first.extend(circumstances(summary));
         }
         if headers {
             first.insert("headers".to_owned(), header_section(spool, found.id));
@@ -70,7 +70,7 @@ impl View<'_> {
         lines
     }
 
-    fn message(&self, found: &Found) -> Map<String, Value> {
+    fn message(&self, found: &FoundMessage) -> Map<String, Value> {
         let arrived_us = found.id.unix_us();
         let mut line = Map::from_iter([
             ("id".to_owned(), json!(found.id.to_string())),
@@ -78,7 +78,7 @@ impl View<'_> {
             ("age".to_owned(), json!(self.now_us.saturating_sub(arrived_us) / 1_000_000)),
             ("waiting".to_owned(), json!(found.waiting)),
         ]);
-        if let Some(Letter { envelope, size }) = &found.letter {
+        if let Some(EnvelopeSummary { envelope, size }) = &found.summary {
             line.insert("size".to_owned(), json!(size));
             let sender = envelope.sender.address().map(ToString::to_string);
             line.insert("from".to_owned(), json!(sender.unwrap_or_default()));
@@ -92,12 +92,12 @@ impl View<'_> {
         line
     }
 
-    fn recipient(&self, found: &Found, one: &FoundRecipient) -> Value {
+    fn recipient(&self, found: &FoundMessage, one: &FoundRecipient) -> Value {
         let id = found.id;
         let mut fields = Map::from_iter([
             ("position".to_owned(), json!(one.position)),
             ("destination".to_owned(), json!(text(&one.destination))),
-            ("state".to_owned(), json!(one.standing.name())),
+            ("state".to_owned(), json!(one.status.name())),
         ]);
         // How often it was tried before it was delivered is not kept.
         if one.state.owed().is_none() {
@@ -121,19 +121,19 @@ impl View<'_> {
         if one.state.due > 0 && one.state.owed().is_none() {
             fields.insert("due".to_owned(), json!(one.state.due));
         }
-        if let Some(until) = found.letter.as_ref().and_then(|letter| letter.until(one.state, self.now_us)) {
+        if let Some(until) = found.summary.as_ref().and_then(|summary| summary.until(one.state, self.now_us)) {
             fields.insert("until".to_owned(), json!(until));
         }
         // Behind a host that is down nobody is tried before the host is.
-        if one.standing == Standing::Waiting
-            && let Some(down) = self.nudge.destination(&one.destination).and_then(|place| place.down)
+        if one.status == RecipientStatus::Waiting
+            && let Some(down) = self.delivery.destination(&one.destination).and_then(|place| place.down)
         {
             fields.insert("retry_at".to_owned(), json!(down.retry_at.as_secs().max(one.state.due.into())));
         }
-        if let Some(kind) = self.nudge.reason_kind(id, one.position) {
+        if let Some(kind) = self.delivery.reason_kind(id, one.position) {
             fields.insert("reason_kind".to_owned(), json!(kind.name()));
         }
-        if let Some(reason) = self.nudge.reason(id, one.position) {
+        if let Some(reason) = self.delivery.reason(id, one.position) {
             fields.insert("reason".to_owned(), json!(reason));
         }
         Value::Object(fields)
@@ -141,7 +141,7 @@ impl View<'_> {
 
     /// How a destination is, if the dispatcher knows.
     pub(super) fn destination(&self, name: &[u8]) -> Option<Map<String, Value>> {
-        let state = self.nudge.destination(name)?;
+        let state = self.delivery.destination(name)?;
         let DestinationState {
             down,
             connections,
@@ -171,13 +171,13 @@ impl View<'_> {
         }
         if let Some(waits) = waits {
             let name = match waits {
-                Waits::Connection { since, most } => {
+                WaitCause::Connection { since, most } => {
                     fields.insert("waits_since".to_owned(), json!(since.as_secs()));
                     fields.insert("connections_max".to_owned(), json!(most));
                     "connection"
                 }
-                Waits::Rate => "rate",
-                Waits::Pace => "pace",
+                WaitCause::Rate => "rate",
+                WaitCause::Pace => "pace",
             };
             fields.insert("waits_for".to_owned(), json!(name));
         }
@@ -204,8 +204,8 @@ impl View<'_> {
 }
 
 /// How a message came, and what was said of it.
-fn circumstances(letter: &Letter) -> Map<String, Value> {
-    let (received, params) = (&letter.envelope.received, &letter.envelope.params);
+fn circumstances(summary: &EnvelopeSummary) -> Map<String, Value> {
+    let (received, params) = (&summary.envelope.received, &summary.envelope.params);
     let client = match received.client {
         Client::Network(address) => address.to_string(),
         Client::Process { uid } => format!("user {uid} of this machine"),

@@ -94,7 +94,7 @@ impl Server {
             accepted_rate: lock(&self.accepted).per_second(clock::now(), count(Counter::Messages)),
             deliveries: service.dispatch.as_ref().map(|dispatch| self.deliveries(dispatch, &live.config.delivery)),
             queues_only: live.queues_only(),
-            fullest: self.queue.as_ref().map(|tools| tools.fullest(FULLEST)).unwrap_or_default(),
+            fullest: self.queue.as_ref().map(|commands| commands.fullest(FULLEST)).unwrap_or_default(),
             messages_refused: count(Counter::TransactionsRefused),
             recipients_refused: refused_at_rcpt(Temporary::Yes) + refused_at_rcpt(Temporary::No),
             logins_over: self.logins_over(),
@@ -180,7 +180,7 @@ impl Server {
     /// What went through which mailer.
     fn answer_mailers(&self) -> Answer {
         let count = |counter| self.service.log.counter(counter);
-        let mut fields = self.service.tally.to_fields();
+        let mut fields = self.service.mailer_statistics.to_fields();
         let began = clock::unix_us() / 1_000_000
             - clock::now().saturating_duration_since(self.service.began).as_secs().min(clock::unix_us() / 1_000_000);
         fields.insert("since".to_owned(), began.into());
@@ -191,20 +191,20 @@ impl Server {
 
     /// Looks at the queue or changes what is in it, and logs what was changed.
     fn answer_queue(&self, mut command: queue::Command, uid: u32, rights: Rights) -> Answer {
-        let Some(tools) = &self.queue else { return Answer::refused(Reason::Failed, "a sink has no queue") };
+        let Some(commands) = &self.queue else { return Answer::refused(Reason::Failed, "a sink has no queue") };
         if rights == Rights::Guest {
             return match self.service.live.load().config.control.mailq {
                 config::Mailq::Operators => Answer::refused(Reason::Permission, "control.mailq lets you see nothing"),
-                config::Mailq::Everyone => tools.answer_guest(command, uid),
+                config::Mailq::Everyone => commands.answer_guest(command, uid),
                 config::Mailq::Own => {
                     command.selection.handed_in_by = Some(uid);
-                    tools.answer_guest(command, uid)
+                    commands.answer_guest(command, uid)
                 }
             };
         }
         let service = Arc::clone(&self.service);
-        let tell = move |what: &queue::Deed<'_>| service.tell(&deed(what));
-        tools.answer(command, uid, Arc::new(tell))
+        let on_change = move |change: &queue::QueueChange<'_>| service.tell(&queue_event(change));
+        commands.answer(command, uid, Arc::new(on_change))
     }
 
     /// A session for a process of this machine on the control socket.
@@ -244,13 +244,13 @@ impl Server {
 }
 
 /// What a command on the queue did, as the log has it.
-fn deed(deed: &queue::Deed<'_>) -> Event<'static> {
-    match *deed {
-        queue::Deed::Removed { action, id, recipients, uid, .. } => {
+fn queue_event(change: &queue::QueueChange<'_>) -> Event<'static> {
+    match *change {
+        queue::QueueChange::Removed { action, id, recipients, uid, .. } => {
             let recipients = u64::try_from(recipients).unwrap_or(u64::MAX);
             Event::QueueCommand { id: Some(id), what: action.name(), messages: 1, recipients, uid }
         }
-        queue::Deed::Ended { action, messages, recipients, uid } => {
+        queue::QueueChange::Ended { action, messages, recipients, uid } => {
             Event::QueueCommand { id: None, what: action.name(), messages, recipients, uid }
         }
     }

@@ -47,7 +47,7 @@ pub(crate) struct Server {
     /// Deliveries, until the end waits for them.
     pub(super) deliveries: Mutex<Option<tokio::task::JoinHandle<()>>>,
     /// The operator's hands in the queue; a sink has none.
-    pub(super) queue: Option<queue::Tools>,
+    pub(super) queue: Option<queue::QueueCommands>,
     /// How fast messages are accepted.
     pub(super) accepted: Mutex<control::Rate>,
     /// When the server ends at the latest, once it stops.
@@ -68,11 +68,11 @@ impl Server {
     ) -> Self {
         let queue = match &service.message_store {
             MessageStore::Spool { spool, .. } => {
-                let dispatch: Arc<dyn queue::Nudge> = match &service.dispatch {
-                    Some(dispatch) => Arc::clone(dispatch) as Arc<dyn queue::Nudge>,
-                    None => Arc::new(queue::Nobody),
+                let delivery: Arc<dyn queue::DeliveryControl> = match &service.dispatch {
+                    Some(dispatch) => Arc::clone(dispatch) as Arc<dyn queue::DeliveryControl>,
+                    None => Arc::new(queue::NoDelivery),
                 };
-                Some(queue::Tools::new(Arc::clone(spool), dispatch))
+                Some(queue::QueueCommands::new(Arc::clone(spool), delivery))
             }
             MessageStore::Discard { .. } => None,
         };

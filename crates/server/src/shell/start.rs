@@ -18,6 +18,7 @@ use crate::config::{self, Config, Loaded};
 use crate::context::{ActiveConfig, Context, Stop};
 use crate::control::{self, ControlSocket};
 use crate::deliver::local::{self, Office};
+use crate::delivery_watch::DeliveryWatchers;
 use crate::dispatch::Dispatch;
 use crate::dns::Resolver;
 use crate::env::{accounts, clock, descriptors, limits as files, machine, privileges, signals, systemd};
@@ -26,13 +27,12 @@ use crate::hosts::HostTable;
 use crate::intake::MessageStore;
 use crate::log::{self, Log};
 use crate::lookup::Lookups;
-use crate::outcome::Outcomes;
+use crate::mailer_statistics::MailerStatistics;
 use crate::pickup;
 use crate::routing::expansions::Expansions;
 use crate::routing::{self, Routing};
 use crate::settle::Reasons;
 use crate::sink::Behaviour;
-use crate::tally::Tally;
 use crate::tls::{Acceptor, Connector};
 use arc_swap::ArcSwap;
 use mail::{Node, QueueId, QueueIds};
@@ -302,8 +302,8 @@ impl Prepared {
             hosts,
             office,
             limits,
-            outcomes: Outcomes::default(),
-            tally: Tally::default(),
+            delivery_watchers: DeliveryWatchers::default(),
+            mailer_statistics: MailerStatistics::default(),
             expansions: Expansions::new(),
             logins: Logins::default(),
             pickup: pickup::Waiting::default(),

@@ -7,7 +7,7 @@ use super::run::{Life, within};
 use super::sabotage::Sabotage;
 use super::scene::Scene;
 use crate::dispatch::Dispatch;
-use crate::queue::Meant;
+use crate::queue::RecipientSelection;
 use mail::QueueId;
 use spool::{Status, Store as _};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ fn bounce_all(dispatch: &Dispatch) -> Receiver<Vec<crate::queue::Bounced>> {
     };
     let positions = |id: QueueId| dispatch.spool.states(id).iter().map(|(entry, _)| entry.recipient).collect();
     let ids = dispatch.spool.messages().into_iter().filter(of_senders);
-    let meant = ids.map(|id| Meant { id, recipients: positions(id) }).collect();
+    let meant = ids.map(|id| RecipientSelection { id, recipients: positions(id) }).collect();
     dispatch.bounce_some(meant, Arc::from("Given up by the postmaster"))
 }
 

@@ -12,7 +12,7 @@ use crate::config::{Acknowledge, DeliveryMode};
 use crate::deliver::Internet;
 use crate::env::clock;
 use crate::log::{self, Log};
-use crate::queue::{Destinations, Nudge as _};
+use crate::queue::{DeliveryControl as _, Destinations};
 use bytes::Bytes;
 use spool::{Change, State, Status, Store as _};
 use std::fmt::Write as _;

@@ -12,7 +12,7 @@
 //! and what such a client wins is one fresh burst.
 //!
 //! What the access map says of a client ([`Own`]) counts in the place of the limits for all clients. Its rate is one of
-//! connections in a window, which [`Windows`] counts.
+//! connections in a window, which [`SlidingWindows`] counts.
 //!
 //! Time is given; nothing here reads a clock.
 
@@ -22,8 +22,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::windows::Windows;
-pub use crate::windows::{KEYS_MAX as RATED_CLIENTS_MAX, SLOTS};
+use crate::sliding_window::SlidingWindows;
+pub use crate::sliding_window::{KEYS_MAX as RATED_CLIENTS_MAX, SLOTS};
 use ipnet::IpNet;
 
 /// Clients without connections whose rate is remembered. About 2 MB.
@@ -246,7 +246,7 @@ struct State {
     young: HashMap<Key, Bucket>,
     old: HashMap<Key, Bucket>,
     rotated: u64,
-    windows: Windows<Key>,
+    windows: SlidingWindows<Key>,
 }
 
 impl State {
@@ -371,7 +371,7 @@ impl Limits {
     /// Makes limits against which nothing is counted yet. All later times are `began` or after.
     #[must_use]
     pub fn new(settings: Settings, began: Instant) -> Arc<Self> {
-        let windows = Windows::new(settings.rate_window);
+        let windows = SlidingWindows::new(settings.rate_window);
         Arc::new(Self { state: Mutex::new(State { settings, windows, ..State::default() }), began })
     }
 
@@ -379,7 +379,7 @@ impl Limits {
     pub fn replace(&self, settings: Settings) {
         let mut state = self.state();
         if state.settings.rate_window != settings.rate_window {
-            state.windows = Windows::new(settings.rate_window);
+            state.windows = SlidingWindows::new(settings.rate_window);
         }
         state.settings = settings;
     }

@@ -1,6 +1,6 @@
 //! What becomes of messages, for those who wait for it: `sendmail -odi`.
 //!
-//! Outcomes are heard where the log hears them, so the two cannot disagree. Nobody is held up: an outcome that a listener has
+//! DeliveryWatchers are heard where the log hears them, so the two cannot disagree. Nobody is held up: an outcome that a listener has
 //! no room for is lost to him alone.
 
 use mail::QueueId;
@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc;
 
-/// Outcomes that wait for one listener.
+/// DeliveryWatchers that wait for one listener.
 const WAITING_MAX: usize = 1_024;
 
-/// What came of an attempt.
+/// Holds the result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct DeliveryResult {
     /// `<a@b>`
     pub(crate) to: Vec<String>,
     /// `sent`, `deferred`, `failed`
@@ -26,45 +26,45 @@ pub(crate) struct Outcome {
     pub(crate) text: String,
 }
 
-/// Who waits for what.
+/// Holds the watchers of all messages.
 #[derive(Debug, Default)]
-pub(crate) struct Outcomes {
-    watched: Arc<Watched>,
+pub(crate) struct DeliveryWatchers {
+    watched: Arc<WatcherTable>,
 }
 
 #[derive(Debug, Default)]
-struct Watched {
+struct WatcherTable {
     count: AtomicUsize,
-    listeners: Mutex<HashMap<QueueId, mpsc::Sender<Outcome>>>,
+    listeners: Mutex<HashMap<QueueId, mpsc::Sender<DeliveryResult>>>,
 }
 
-impl Watched {
-    fn lock(&self) -> MutexGuard<'_, HashMap<QueueId, mpsc::Sender<Outcome>>> {
+impl WatcherTable {
+    fn lock(&self) -> MutexGuard<'_, HashMap<QueueId, mpsc::Sender<DeliveryResult>>> {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// One message that is watched, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct DeliveryWatch {
     id: QueueId,
-    outcomes: mpsc::Receiver<Outcome>,
-    watched: Arc<Watched>,
+    outcomes: mpsc::Receiver<DeliveryResult>,
+    watched: Arc<WatcherTable>,
 }
 
-impl Outcomes {
+impl DeliveryWatchers {
     /// Watches a message from now on.
-    pub(crate) fn watch(&self, id: QueueId) -> Watch {
+    pub(crate) fn watch(&self, id: QueueId) -> DeliveryWatch {
         let (sender, outcomes) = mpsc::channel(WAITING_MAX);
         let mut listeners = self.watched.lock();
         listeners.insert(id, sender);
         self.watched.count.store(listeners.len(), Ordering::Release);
         drop(listeners);
-        Watch { id, outcomes, watched: Arc::clone(&self.watched) }
+        DeliveryWatch { id, outcomes, watched: Arc::clone(&self.watched) }
     }
 
-    /// Hears an event.
-    pub(crate) fn hear(&self, event: &Event<'_>) {
+    /// Passes an event to the watcher of its message.
+    pub(crate) fn record(&self, event: &Event<'_>) {
         let Event::Delivery { id, to, dsn, stat, reply, .. } = event else { return };
         // Nobody listens, most of the time.
         if self.watched.count.load(Ordering::Acquire) == 0 {
@@ -76,22 +76,22 @@ impl Outcomes {
             _ => stat.text().to_owned(),
         };
         let to = to.iter().map(|one| (*one).to_owned()).collect();
-        let outcome = Outcome { to, stat: stat.word(), status: dsn.to_string(), text };
+        let outcome = DeliveryResult { to, stat: stat.word(), status: dsn.to_string(), text };
         listener.try_send(outcome).unwrap_or(());
     }
 }
 
-impl Watch {
+impl DeliveryWatch {
     /// The next outcome.
     ///
     /// # Cancel safety
     /// Yes.
-    pub(crate) async fn next(&mut self) -> Option<Outcome> {
+    pub(crate) async fn next(&mut self) -> Option<DeliveryResult> {
         self.outcomes.recv().await
     }
 }
 
-impl Drop for Watch {
+impl Drop for DeliveryWatch {
     fn drop(&mut self) {
         let mut listeners = self.watched.lock();
         listeners.remove(&self.id);
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn who_watches_hears_of_his_message_alone() {
-        let outcomes = Outcomes::default();
+        let outcomes = DeliveryWatchers::default();
         let delivered = |id| Event::Delivery {
             id,
             to: &["<a@b.test>"],
@@ -125,13 +125,13 @@ mod tests {
         };
         let other = QueueId::from_u64(QueueId::MIN.to_u64() + 4_096).unwrap();
         let mut watch = outcomes.watch(QueueId::MIN);
-        outcomes.hear(&delivered(other));
-        outcomes.hear(&delivered(QueueId::MIN));
+        outcomes.record(&delivered(other));
+        outcomes.record(&delivered(QueueId::MIN));
         let heard = watch.outcomes.try_recv().unwrap();
         assert_eq!((heard.to.as_slice(), heard.stat), (&["<a@b.test>".to_owned()][..], "sent"));
         assert!(watch.outcomes.try_recv().is_err());
         drop(watch);
         assert_eq!(outcomes.watched.count.load(Ordering::Acquire), 0);
-        outcomes.hear(&delivered(QueueId::MIN));
+        outcomes.record(&delivered(QueueId::MIN));
     }
 }

@@ -1,13 +1,13 @@
-//! Messages and octets by mailer since the start, as `mailstats` shows them.
+//! Counts messages and octets by mailer since the start, for `mailstats`.
 
 use observe::{Event, Relay, Stat};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What went through one mailer.
+/// Counts the messages of one mailer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Row {
+struct MailerCounts {
     messages_from: u64,
     bytes_from: u64,
     messages_to: u64,
@@ -15,15 +15,15 @@ struct Row {
     rejected: u64,
 }
 
-/// The rows.
+/// Holds the counts of all mailers.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
-    rows: Mutex<BTreeMap<String, Row>>,
+pub(crate) struct MailerStatistics {
+    rows: Mutex<BTreeMap<String, MailerCounts>>,
 }
 
-impl Tally {
-    /// Hears an event.
-    pub(crate) fn hear(&self, event: &Event<'_>) {
+impl MailerStatistics {
+    /// Counts an event.
+    pub(crate) fn record(&self, event: &Event<'_>) {
         match event {
             Event::Accepted { relay, size, .. } => self.row(origin(relay), |row| {
                 row.messages_from += 1;
@@ -35,12 +35,12 @@ impl Tally {
         }
     }
 
-    /// A next hop has taken a message of so many octets.
+    /// Counts the octets of a message that a next hop accepted.
     pub(crate) fn sent(&self, mailer: &str, bytes: u64) {
         self.row(mailer, |row| row.bytes_to += bytes);
     }
 
-    fn row(&self, mailer: &str, change: impl FnOnce(&mut Row)) {
+    fn row(&self, mailer: &str, change: impl FnOnce(&mut MailerCounts)) {
         let mut rows = self.lock();
         match rows.get_mut(mailer) {
             Some(row) => change(row),
@@ -48,15 +48,15 @@ impl Tally {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Row>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, MailerCounts>> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For the control socket.
+    /// Returns the fields of the answer to `mailers`.
     pub(crate) fn to_fields(&self) -> Map<String, Value> {
         let rows = self.lock();
         let mailers = rows.iter().map(|(name, row)| {
-            let Row { messages_from, bytes_from, messages_to, bytes_to, rejected } = row;
+            let MailerCounts { messages_from, bytes_from, messages_to, bytes_to, rejected } = row;
             json!({
                 "mailer": name, "messages_from": messages_from, "bytes_from": bytes_from,
                 "messages_to": messages_to, "bytes_to": bytes_to, "rejected": rejected,
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn rows_add_up() {
-        let tally = Tally::default();
+        let statistics = MailerStatistics::default();
         let refused = Event::TransactionRefused {
             id: None,
             from: "<a@b.test>",
@@ -89,10 +89,10 @@ mod tests {
             daemon: "stdin",
             relay: Relay::Local { user: "joe" },
         };
-        tally.hear(&refused);
-        tally.hear(&refused);
-        tally.sent("esmtp", 1_000);
-        let fields = tally.to_fields();
+        statistics.record(&refused);
+        statistics.record(&refused);
+        statistics.sent("esmtp", 1_000);
+        let fields = statistics.to_fields();
         assert_eq!(fields["mailers"][1]["rejected"], 2);
         assert_eq!(
             (&fields["mailers"][0]["mailer"], &fields["mailers"][0]["bytes_to"]),

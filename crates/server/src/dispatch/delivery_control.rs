@@ -1,14 +1,16 @@
 //! The queue tools' side of dispatch: what they ask of it, and what they tell it.
 
 use super::{Dispatch, micros};
-use crate::queue::{Bounced, DestinationState, Destinations, Down, Meant, Nudge, Waits};
+use crate::queue::{
+    Bounced, DeliveryControl, DestinationState, Destinations, DownState, RecipientSelection, WaitCause,
+};
 use mail::QueueId;
 use schedule::{Health, SiteView};
 use spool::Store as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-impl Nudge for Dispatch {
+impl DeliveryControl for Dispatch {
     fn released(&self, destinations: Destinations<'_>) {
         self.retry(destinations);
     }
@@ -46,7 +48,7 @@ impl Nudge for Dispatch {
         self.lock().scheduler.is_in_flight(id, recipient)
     }
 
-    fn bounce(&self, meant: Vec<Meant>, why: &str) -> Option<Vec<Bounced>> {
+    fn bounce(&self, meant: Vec<RecipientSelection>, why: &str) -> Option<Vec<Bounced>> {
         self.bounce_some(meant, Arc::from(why)).blocking_recv().ok()
     }
 
@@ -60,7 +62,7 @@ impl Nudge for Dispatch {
         let has_work = view.ready > 0 || view.more;
         let waits = site.filter(|_| has_work).and_then(|site| waits_of(&site, most, now));
         let down = match view.health {
-            Health::Down { why, until } => Some(Down { why: why.to_string(), retry_at: until }),
+            Health::Down { why, until } => Some(DownState { why: why.to_string(), retry_at: until }),
             Health::Up | Health::Idle => None,
         };
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
@@ -81,11 +83,11 @@ impl Nudge for Dispatch {
 }
 
 /// What work of a site waits for; nothing, if it is done as it comes.
-fn waits_of(site: &SiteView, most: u32, now: Duration) -> Option<Waits> {
+fn waits_of(site: &SiteView, most: u32, now: Duration) -> Option<WaitCause> {
     if let Some(since) = site.waits_since {
-        return Some(Waits::Connection { since: now.saturating_sub(since), most });
+        return Some(WaitCause::Connection { since: now.saturating_sub(since), most });
     }
     let rate = site.limits.messages_per_second.unwrap_or(u32::MAX);
     let is_learned = site.pace.is_some_and(|pace| pace < rate);
-    site.waits_for_rate.then_some(if is_learned { Waits::Pace } else { Waits::Rate })
+    site.waits_for_rate.then_some(if is_learned { WaitCause::Pace } else { WaitCause::Rate })
 }

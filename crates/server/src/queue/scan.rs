@@ -1,40 +1,40 @@
-//! Finding the messages that are meant, the oldest first, one in memory at a time.
+//! Finds the messages that a command selects, the oldest first, one in memory at a time.
 //!
 //! Only the ids of the queue are collected, eight bytes each. What the index knows decides first; an envelope is read when
 //! addresses are asked for, or to be shown. The queue moves meanwhile: a message that is finished before the walk comes
 //! to it is not there, one that arrives behind its start is not seen.
 
-use super::nudge::Nudge;
-use super::selection::{Selection, Standing};
+use super::delivery_control::DeliveryControl;
+use super::selection::{RecipientStatus, Selection};
 use bytes::Bytes;
 use mail::{Envelope, QueueId, Recipient};
 use spool::{Entry, Error, Spool, State, Status, Store as _, StoredEnvelope, StoredRecipient};
 use std::time::Duration;
 
-/// A message that is meant.
+/// Holds a message with its selected recipients.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundMessage {
     pub(super) id: QueueId,
     /// Its recipients that are meant, by position.
     pub(super) recipients: Vec<FoundRecipient>,
     /// Its recipients that are not done, meant or not.
     pub(super) waiting: usize,
     /// What its envelope says, if that was read.
-    pub(super) letter: Option<Letter>,
+    pub(super) summary: Option<EnvelopeSummary>,
     /// Why the envelope could not be read.
     pub(super) trouble: Option<String>,
 }
 
-/// What the envelope says of a message as a whole.
+/// Holds the envelope of a message without its recipients, and the size of its content.
 #[derive(Debug)]
-pub(super) struct Letter {
+pub(super) struct EnvelopeSummary {
     /// Without its recipients.
     pub(super) envelope: Envelope,
     /// Octets of content.
     pub(super) size: u64,
 }
 
-impl Letter {
+impl EnvelopeSummary {
     /// When the recipient may be tried first, as its sender asked, in seconds since 1970; `None` where that is over or was not
     /// asked.
     // RFC 4865 §4.2
@@ -50,12 +50,12 @@ pub(super) fn is_early(state: State, now_us: u64) -> bool {
     state.tries() == 0 && u64::from(state.due) > now_us / 1_000_000
 }
 
-/// A recipient that is meant.
+/// Holds a selected recipient.
 #[derive(Debug)]
 pub(super) struct FoundRecipient {
     pub(super) position: u32,
     pub(super) state: State,
-    pub(super) standing: Standing,
+    pub(super) status: RecipientStatus,
     pub(super) destination: Bytes,
     /// What the envelope says of it, if that was read and makes sense.
     pub(super) recipient: Option<Recipient>,
@@ -63,11 +63,11 @@ pub(super) struct FoundRecipient {
     pub(super) keeps_time: bool,
 }
 
-/// What became of an id.
+/// Says whether a message is selected.
 #[derive(Debug)]
-pub(super) enum Look {
+pub(super) enum ScanResult {
     /// It is meant.
-    Found(Box<Found>),
+    FoundMessage(Box<FoundMessage>),
     /// It is not meant.
     Other,
     /// There is no such message in the queue.
@@ -76,18 +76,18 @@ pub(super) enum Look {
     Unreadable(String),
 }
 
-/// Looks at messages for a selection.
+/// Finds messages for a selection.
 #[derive(Debug)]
-pub(super) struct Walk<'a> {
+pub(super) struct QueueScan<'a> {
     pub(super) spool: &'a Spool,
-    pub(super) nudge: &'a dyn Nudge,
+    pub(super) delivery: &'a dyn DeliveryControl,
     pub(super) selection: &'a Selection,
     pub(super) now_us: u64,
     /// Read envelopes also where nothing asks for addresses.
     pub(super) reads: bool,
 }
 
-impl Walk<'_> {
+impl QueueScan<'_> {
     /// Ids to look at, the oldest first. Those that were named are there even if the queue does not know them.
     pub(super) fn ids(&self) -> Vec<QueueId> {
         let mut ids = if self.selection.ids.is_empty() { self.spool.messages() } else { self.selection.ids.clone() };
@@ -104,44 +104,44 @@ impl Walk<'_> {
     }
 
     fn takes_entry(&self, entry: &Entry, destination: &[u8]) -> bool {
-        self.selection.takes_place(destination, || self.standing(entry.id, entry.recipient, entry.state))
+        self.selection.takes_place(destination, || self.status(entry.id, entry.recipient, entry.state))
     }
 
-    fn standing(&self, id: QueueId, recipient: u32, state: State) -> Standing {
-        Standing::of(state, || self.nudge.is_active(id, recipient))
+    fn status(&self, id: QueueId, recipient: u32, state: State) -> RecipientStatus {
+        RecipientStatus::of(state, || self.delivery.is_active(id, recipient))
     }
 
     /// Looks at a message; may read its envelope from the disk.
-    pub(super) fn look(&self, id: QueueId) -> Look {
+    pub(super) fn examine(&self, id: QueueId) -> ScanResult {
         let states = self.spool.states(id);
         if states.is_empty() {
-            return Look::Missing;
+            return ScanResult::Missing;
         }
         if !states.iter().any(|(entry, destination)| self.takes_entry(entry, destination)) {
-            return Look::Other;
+            return ScanResult::Other;
         }
         if !self.reads && !self.selection.needs_addresses() {
             return self.found(self.by_index(id, &states));
         }
         let read = match self.spool.envelope(id) {
             Ok(stored) => self.by_envelope(id, &stored),
-            Err(Error::Unknown(_)) => return Look::Missing,
+            Err(Error::Unknown(_)) => return ScanResult::Missing,
             Err(error) => Err(error.to_string()),
         };
         match read {
             Ok(found) => self.found(found),
             // Whose it is cannot be known.
-            Err(_) if self.selection.handed_in_by.is_some() => Look::Other,
-            Err(what) if self.selection.needs_addresses() => Look::Unreadable(what),
+            Err(_) if self.selection.handed_in_by.is_some() => ScanResult::Other,
+            Err(what) if self.selection.needs_addresses() => ScanResult::Unreadable(what),
             // It can be shown, held and deleted all the same.
-            Err(what) => self.found(Found { trouble: Some(what), ..self.by_index(id, &states) }),
+            Err(what) => self.found(FoundMessage { trouble: Some(what), ..self.by_index(id, &states) }),
         }
     }
 
     /// Marks those recipients in this state who are not to be tried yet, as their sender asked, and says how many that are.
     ///
     /// May read the envelope. One that cannot be read marks nobody: it cannot be sent either.
-    pub(super) fn mark_early(&self, found: &mut Found, status: Status) -> u64 {
+    pub(super) fn mark_early(&self, found: &mut FoundMessage, status: Status) -> u64 {
         let is_early = |one: &FoundRecipient| one.state.status == status && is_early(one.state, self.now_us);
         if !found.recipients.iter().any(is_early) {
             return 0;
@@ -149,41 +149,41 @@ impl Walk<'_> {
         let read = || {
             let stored = self.spool.envelope(found.id).ok()?;
             let envelope = spool::envelope::decode_head(found.id, &stored.head).ok()?;
-            Some(Letter { envelope, size: stored.body_bytes })
+            Some(EnvelopeSummary { envelope, size: stored.body_bytes })
         };
-        let Some(letter) = found.letter.take().or_else(read) else { return 0 };
+        let Some(summary) = found.summary.take().or_else(read) else { return 0 };
         let mut marked = 0;
-        if letter.envelope.release_at().is_some_and(|at| at > Duration::from_micros(self.now_us)) {
+        if summary.envelope.release_at().is_some_and(|at| at > Duration::from_micros(self.now_us)) {
             for one in found.recipients.iter_mut().filter(|one| is_early(one)) {
                 one.keeps_time = true;
                 marked += 1;
             }
         }
-        found.letter = Some(letter);
+        found.summary = Some(summary);
         marked
     }
 
-    fn found(&self, found: Found) -> Look {
+    fn found(&self, found: FoundMessage) -> ScanResult {
         // A state may have changed since the first look.
-        if found.recipients.is_empty() { Look::Other } else { Look::Found(Box::new(found)) }
+        if found.recipients.is_empty() { ScanResult::Other } else { ScanResult::FoundMessage(Box::new(found)) }
     }
 
     /// What the index alone says of a message.
-    fn by_index(&self, id: QueueId, states: &[(Entry, Bytes)]) -> Found {
+    fn by_index(&self, id: QueueId, states: &[(Entry, Bytes)]) -> FoundMessage {
         let meant = states.iter().filter(|(entry, destination)| self.takes_entry(entry, destination));
         let recipients = meant.map(|(entry, destination)| FoundRecipient {
             position: entry.recipient,
             state: entry.state,
-            standing: self.standing(id, entry.recipient, entry.state),
+            status: self.status(id, entry.recipient, entry.state),
             destination: destination.clone(),
             recipient: None,
             keeps_time: false,
         });
-        Found { id, recipients: recipients.collect(), waiting: states.len(), letter: None, trouble: None }
+        FoundMessage { id, recipients: recipients.collect(), waiting: states.len(), summary: None, trouble: None }
     }
 
     /// What the envelope says of a message, with the states of this moment.
-    fn by_envelope(&self, id: QueueId, stored: &StoredEnvelope) -> Result<Found, String> {
+    fn by_envelope(&self, id: QueueId, stored: &StoredEnvelope) -> Result<FoundMessage, String> {
         let envelope = spool::envelope::decode_head(id, &stored.head).map_err(|error| error.to_string())?;
         let is_from = self.selection.takes_sender(envelope.sender.address())
             && self.selection.takes_client(envelope.received.client);
@@ -191,20 +191,20 @@ impl Walk<'_> {
         let (mut recipients, mut trouble) = (Vec::new(), None);
         for one in listed {
             let StoredRecipient { position, data, destination, state } = one;
-            let standing = || self.standing(id, *position, *state);
-            if !self.selection.takes_place(destination, standing) {
+            let status = || self.status(id, *position, *state);
+            if !self.selection.takes_place(destination, status) {
                 continue;
             }
             let recipient =
                 spool::envelope::decode_recipient(data).map_err(|error| trouble = Some(error.to_string())).ok();
             if self.selection.takes_address(recipient.as_ref().map(|recipient| &recipient.address)) {
                 let (position, state, destination) = (*position, *state, destination.clone());
-                let standing = standing();
+                let status = status();
                 let keeps_time = false;
-                recipients.push(FoundRecipient { position, state, standing, destination, recipient, keeps_time });
+                recipients.push(FoundRecipient { position, state, status, destination, recipient, keeps_time });
             }
         }
-        let letter = Some(Letter { envelope, size: stored.body_bytes });
-        Ok(Found { id, recipients, waiting: stored.recipients.len(), letter, trouble })
+        let summary = Some(EnvelopeSummary { envelope, size: stored.body_bytes });
+        Ok(FoundMessage { id, recipients, waiting: stored.recipients.len(), summary, trouble })
     }
 }

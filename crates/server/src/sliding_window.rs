@@ -48,7 +48,7 @@ impl Window {
 
 /// The counts of all keys.
 #[derive(Debug)]
-pub(crate) struct Windows<K> {
+pub(crate) struct SlidingWindows<K> {
     slot_nanoseconds: u64,
     /// Those that came since `rotated`, and those from before.
     young: HashMap<K, Window>,
@@ -56,13 +56,13 @@ pub(crate) struct Windows<K> {
     rotated: u64,
 }
 
-impl<K> Default for Windows<K> {
+impl<K> Default for SlidingWindows<K> {
     fn default() -> Self {
         Self { slot_nanoseconds: 1, young: HashMap::new(), old: HashMap::new(), rotated: 0 }
     }
 }
 
-impl<K: Copy + Eq + Hash> Windows<K> {
+impl<K: Copy + Eq + Hash> SlidingWindows<K> {
     /// Nothing is counted yet.
     pub(crate) fn new(window: Duration) -> Self {
         let slot = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX) / SLOTS;

@@ -4,13 +4,13 @@
 //! empties. When the asker goes away the channel is closed, and the command ends at the next message; what it did until
 //! then is made durable and stays done.
 
-use super::bounce::{Batch, Bounces, leave_active};
-use super::change::{Changes, Totals, changed};
-use super::command::{Action, By, Command};
-use super::nudge::Nudge;
+use super::bounce::{BounceResult, Bounces, leave_active};
+use super::change::{ChangeBatcher, ChangeTotals, changed};
+use super::command::{Action, Command, GroupBy};
+use super::delivery_control::DeliveryControl;
+use super::scan::{FoundMessage, QueueScan, ScanResult};
 use super::stragglers::Stragglers;
-use super::view::{View, text};
-use super::walk::{Found, Look, Walk};
+use super::view::{QueueView, text};
 use crate::control::{Answer, Piece, Reason};
 use crate::env::clock;
 use mail::QueueId;
@@ -32,9 +32,9 @@ const LINES_WAITING_MAX: usize = 64;
 /// A command that finds nothing says so often that it is at work.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Something a command did, for the log.
+/// Describes a change that a command made, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed<'a> {
+pub enum QueueChange<'a> {
     /// Recipients of a message were deleted or bounced.
     Removed {
         /// Which of the two.
@@ -61,43 +61,57 @@ pub enum Deed<'a> {
     },
 }
 
-/// Where deeds are told.
-pub type Tell = Arc<dyn Fn(&Deed<'_>) + Send + Sync>;
+/// Receives every change, for the log.
+pub type ChangeListener = Arc<dyn Fn(&QueueChange<'_>) + Send + Sync>;
 
 /// Carries out commands on the queue of a spool.
 #[derive(Clone, Debug)]
-pub struct Tools {
+pub struct QueueCommands {
     spool: Arc<Spool>,
-    nudge: Arc<dyn Nudge>,
+    delivery: Arc<dyn DeliveryControl>,
     room: Arc<Semaphore>,
     guest_room: Arc<Semaphore>,
 }
 
-impl Tools {
+impl QueueCommands {
     /// Tools for the queue of this spool.
     #[must_use]
-    pub fn new(spool: Arc<Spool>, nudge: Arc<dyn Nudge>) -> Self {
+    pub fn new(spool: Arc<Spool>, delivery: Arc<dyn DeliveryControl>) -> Self {
         let room = |most| Arc::new(Semaphore::new(most));
-        Self { spool, nudge, room: room(COMMANDS_MAX), guest_room: room(GUEST_COMMANDS_MAX) }
+        Self { spool, delivery, room: room(COMMANDS_MAX), guest_room: room(GUEST_COMMANDS_MAX) }
     }
 
     /// Begins a command that user `uid` asked for; its lines come as they are found. To be called on the runtime.
     #[must_use]
-    pub fn answer(&self, command: Command, uid: u32, tell: Tell) -> Answer {
+    pub fn answer(&self, command: Command, uid: u32, on_change: ChangeListener) -> Answer {
         let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
             let error = format!("{COMMANDS_MAX} commands on the queue are at work; wait for one to end, and ask again");
             return Answer::refused(Reason::Busy, error);
         };
         let (to, lines) = mpsc::channel(LINES_WAITING_MAX);
-        self.begin(command, uid, tell, to, room);
+        self.begin(command, uid, on_change, to, room);
         Answer::List(lines)
     }
 
-    fn begin(&self, command: Command, uid: u32, tell: Tell, to: mpsc::Sender<Piece>, room: OwnedSemaphorePermit) {
-        let Self { spool, nudge, .. } = self.clone();
+    fn begin(
+        &self,
+        command: Command,
+        uid: u32,
+        on_change: ChangeListener,
+        to: mpsc::Sender<Piece>,
+        room: OwnedSemaphorePermit,
+    ) {
+        let Self { spool, delivery, .. } = self.clone();
         // Not joined: it ends by itself when nobody takes its lines any more.
         drop(tokio::task::spawn_blocking(move || {
-            let run = Run { spool: &spool, nudge: nudge.as_ref(), command: &command, uid, tell: &tell, to: &to };
+            let run = CommandRun {
+                spool: &spool,
+                delivery: delivery.as_ref(),
+                command: &command,
+                uid,
+                on_change: &on_change,
+                to: &to,
+            };
             run.whole();
             drop(room);
         }));
@@ -107,13 +121,13 @@ impl Tools {
     #[must_use]
     pub fn answer_guest(&self, command: Command, uid: u32) -> Answer {
         if command.action.changes() {
-            return Answer::refused(Reason::Permission, "you may look at the queue and no more");
+            return Answer::refused(Reason::Permission, "you may examine at the queue and no more");
         }
         let (to, lines) = mpsc::channel(LINES_WAITING_MAX);
-        let tools = self.clone();
+        let commands = self.clone();
         drop(tokio::spawn(async move {
-            match tokio::time::timeout(GUEST_TIME_MAX, Arc::clone(&tools.guest_room).acquire_owned()).await {
-                Ok(Ok(room)) => tools.begin(command, uid, Arc::new(|_: &Deed<'_>| {}), to, room),
+            match tokio::time::timeout(GUEST_TIME_MAX, Arc::clone(&commands.guest_room).acquire_owned()).await {
+                Ok(Ok(room)) => commands.begin(command, uid, Arc::new(|_: &QueueChange<'_>| {}), to, room),
                 _ => {
                     let error = "others are looking at the queue; ask again in a minute".to_owned();
                     drop(to.send(Piece::Failed { reason: Reason::Busy, error }).await);
@@ -128,7 +142,7 @@ impl Tools {
     /// Blocks for as long as it takes to look at every destination: call it where that holds up nobody.
     #[must_use]
     pub fn fullest(&self, limit: usize) -> Vec<Value> {
-        let view = View { nudge: self.nudge.as_ref(), now_us: self.nudge.now_us() };
+        let view = QueueView { delivery: self.delivery.as_ref(), now_us: self.delivery.now_us() };
         destinations(&self.spool).iter().take(limit).map(|one| Value::Object(destination(&view, one))).collect()
     }
 }
@@ -140,35 +154,35 @@ fn destinations(spool: &Spool) -> Vec<(bytes::Bytes, u64)> {
     all
 }
 
-fn destination(view: &View<'_>, (name, recipients): &(bytes::Bytes, u64)) -> Map<String, Value> {
+fn destination(view: &QueueView<'_>, (name, recipients): &(bytes::Bytes, u64)) -> Map<String, Value> {
     let mut line = view.destination(name).unwrap_or_default();
     line.insert("destination".to_owned(), json!(text(name)));
     line.insert("recipients".to_owned(), json!(recipients));
     line
 }
 
-/// Nobody takes the lines any more.
-struct Gone;
+/// Reports that the peer closed its connection.
+struct PeerGone;
 
-/// A command at work.
-struct Run<'a> {
+/// Runs one command.
+struct CommandRun<'a> {
     spool: &'a Spool,
-    nudge: &'a dyn Nudge,
+    delivery: &'a dyn DeliveryControl,
     command: &'a Command,
     uid: u32,
-    tell: &'a Tell,
+    on_change: &'a ChangeListener,
     to: &'a mpsc::Sender<Piece>,
 }
 
-impl fmt::Debug for Run<'_> {
+impl fmt::Debug for CommandRun<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run").field("command", self.command).finish_non_exhaustive()
+        f.debug_struct("CommandRun").field("command", self.command).finish_non_exhaustive()
     }
 }
 
-impl Run<'_> {
+impl CommandRun<'_> {
     fn whole(&self) {
-        let now_us = self.nudge.now_us();
+        let now_us = self.delivery.now_us();
         let last = match self.command.action {
             Action::Destinations => self.destinations(now_us),
             Action::Stragglers => self.stragglers(now_us),
@@ -188,21 +202,21 @@ impl Run<'_> {
         }
     }
 
-    fn send(&self, line: Map<String, Value>) -> Result<(), Gone> {
-        self.to.blocking_send(Piece::Line(line)).map_err(|_| Gone)
+    fn send(&self, line: Map<String, Value>) -> Result<(), PeerGone> {
+        self.to.blocking_send(Piece::Line(line)).map_err(|_| PeerGone)
     }
 
-    fn send_unreadable(&self, id: QueueId, trouble: &str) -> Result<(), Gone> {
+    fn send_unreadable(&self, id: QueueId, trouble: &str) -> Result<(), PeerGone> {
         let fields = [("unreadable", json!(id.to_string())), ("trouble", json!(trouble))];
         self.send(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
-    fn walk(&self, now_us: u64, reads: bool) -> Walk<'_> {
-        Walk { spool: self.spool, nudge: self.nudge, selection: &self.command.selection, now_us, reads }
+    fn scan(&self, now_us: u64, reads: bool) -> QueueScan<'_> {
+        QueueScan { spool: self.spool, delivery: self.delivery, selection: &self.command.selection, now_us, reads }
     }
 
-    fn destinations(&self, now_us: u64) -> Result<Piece, Gone> {
-        let view = View { nudge: self.nudge, now_us };
+    fn destinations(&self, now_us: u64) -> Result<Piece, PeerGone> {
+        let view = QueueView { delivery: self.delivery, now_us };
         let all = destinations(self.spool);
         let limit = self.command.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         for one in all.iter().take(limit) {
@@ -213,40 +227,40 @@ impl Run<'_> {
     }
 
     /// Adds up what is meant. The limit is one of lines, not of messages.
-    fn stragglers(&self, now_us: u64) -> Result<Piece, Gone> {
-        let view = View { nudge: self.nudge, now_us };
-        let mut sums = Stragglers::new(self.command.by, self.nudge);
+    fn stragglers(&self, now_us: u64) -> Result<Piece, PeerGone> {
+        let view = QueueView { delivery: self.delivery, now_us };
+        let mut sums = Stragglers::new(self.command.by, self.delivery);
         let all = Command { limit: None, ..self.command.clone() };
-        let run = Run { command: &all, ..*self };
-        let walked = run.each(now_us, self.command.by == By::Recipient, &mut |found| {
+        let run = CommandRun { command: &all, ..*self };
+        let scanned = run.each(now_us, self.command.by == GroupBy::Recipient, &mut |found| {
             sums.add(&found);
-            Ok(Outcome::of(found.recipients.len()))
+            Ok(ScanStep::of(found.recipients.len()))
         })?;
         let limit = self.command.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let unseen = sums.unseen;
         let (lines, more) = sums.lines(&view, limit);
         lines.into_iter().try_for_each(|line| self.send(line))?;
-        Ok(Walked { more: more as u64, unseen, ..walked }.into_piece([]))
+        Ok(ScanTotals { more: more as u64, unseen, ..scanned }.into_piece([]))
     }
 
     /// Shows messages, and changes nothing.
-    fn list(&self, now_us: u64) -> Result<Piece, Gone> {
+    fn list(&self, now_us: u64) -> Result<Piece, PeerGone> {
         let Command { action, headers, .. } = *self.command;
-        let view = View { nudge: self.nudge, now_us };
+        let view = QueueView { delivery: self.delivery, now_us };
         let totals = self.each(now_us, true, &mut |found| {
             let lines = match action {
                 Action::Show => view.shown(&found, self.spool, headers),
                 _ => vec![view.listed(&found)],
             };
             lines.into_iter().try_for_each(|line| self.send(line))?;
-            Ok(Outcome::of(found.recipients.len()))
+            Ok(ScanStep::of(found.recipients.len()))
         })?;
         Ok(totals.into_piece([]))
     }
 
     /// Shows what a command would change.
-    fn preview(&self, action: Action, now_us: u64) -> Result<Piece, Gone> {
-        let (view, now_s) = (View { nudge: self.nudge, now_us }, seconds(now_us));
+    fn preview(&self, action: Action, now_us: u64) -> Result<Piece, PeerGone> {
+        let (view, now_s) = (QueueView { delivery: self.delivery, now_us }, seconds(now_us));
         let (mut unchanged, mut kept, mut active) = (0, 0, 0);
         let totals = self.each(now_us, true, &mut |mut found| {
             kept += self.keep(action, &mut found, now_us);
@@ -257,7 +271,7 @@ impl Run<'_> {
             found.recipients.retain(|one| changed(action, one, now_s).is_some());
             unchanged += before - found.recipients.len();
             view.all(&found).into_iter().try_for_each(|line| self.send(line))?;
-            Ok(Outcome::of(found.recipients.len()))
+            Ok(ScanStep::of(found.recipients.len()))
         })?;
         let figures = [("unchanged", unchanged.into()), ("kept", kept.into()), ("active", active.into())];
         let mut last = totals.into_piece(figures);
@@ -268,25 +282,25 @@ impl Run<'_> {
     }
 
     /// Changes what is meant. Lines only of what is deleted: nobody can look at that afterwards.
-    fn change(&self, action: Action, now_us: u64) -> Result<Piece, Gone> {
-        let (view, now_s) = (View { nudge: self.nudge, now_us }, seconds(now_us));
+    fn change(&self, action: Action, now_us: u64) -> Result<Piece, PeerGone> {
+        let (view, now_s) = (QueueView { delivery: self.delivery, now_us }, seconds(now_us));
         let is_delete = action == Action::Delete;
-        let mut changes = Changes::new(self.spool);
+        let mut changes = ChangeBatcher::new(self.spool);
         // What was deleted, until the spool has it: nobody can look at it afterwards.
         let mut deleted = Vec::new();
         let mut failed: Option<Error> = None;
         let mut kept = 0;
-        let walked = self.each(now_us, is_delete, &mut |mut found| {
+        let scanned = self.each(now_us, is_delete, &mut |mut found| {
             kept += self.keep(action, &mut found, now_us);
             changes.add(action, &mut found, now_s);
-            let outcome = Outcome::of(found.recipients.len());
+            let outcome = ScanStep::of(found.recipients.len());
             if is_delete && !found.recipients.is_empty() {
                 deleted.push(*found);
             }
             if changes.is_full() {
                 if let Err(error) = changes.record() {
                     failed = Some(error);
-                    return Ok(Outcome::Stop);
+                    return Ok(ScanStep::Stop);
                 }
                 let recorded = std::mem::take(&mut deleted);
                 self.log_removed(action, &recorded);
@@ -294,12 +308,12 @@ impl Run<'_> {
             }
             Ok(outcome)
         });
-        let finished = changes.finish(action, self.nudge);
+        let finished = changes.finish(action, self.delivery);
         if failed.is_none() && finished.is_ok() {
             self.log_removed(action, &deleted);
         }
-        let Totals { messages, recipients, unchanged, active } = changes.totals;
-        (self.tell)(&Deed::Ended { action, messages, recipients, uid: self.uid });
+        let ChangeTotals { messages, recipients, unchanged, active } = changes.totals;
+        (self.on_change)(&QueueChange::Ended { action, messages, recipients, uid: self.uid });
         if let Some(error) = failed.or_else(|| finished.err()) {
             let error = format!(
                 "{}: stopped after {recipients} recipients of {messages} messages, of which not all will stay so after a restart: {error}",
@@ -308,20 +322,20 @@ impl Run<'_> {
             return Ok(Piece::Failed { reason: Reason::Failed, error });
         }
         self.show_removed(&view, &deleted)?;
-        Ok(walked?.into_piece([("unchanged", unchanged.into()), ("kept", kept.into()), ("active", active.into())]))
+        Ok(scanned?.into_piece([("unchanged", unchanged.into()), ("kept", kept.into()), ("active", active.into())]))
     }
 
     /// Fails what is meant, and has its senders told.
-    fn bounce(&self, now_us: u64) -> Result<Piece, Gone> {
-        let view = View { nudge: self.nudge, now_us };
+    fn bounce(&self, now_us: u64) -> Result<Piece, PeerGone> {
+        let view = QueueView { delivery: self.delivery, now_us };
         let why = match &self.command.reason {
             Some(reason) => format!("Given up by the postmaster: {reason}"),
             None => "Given up by the postmaster".to_owned(),
         };
-        let mut bounces = Bounces::new(self.nudge, &why);
+        let mut bounces = Bounces::new(self.delivery, &why);
         let (mut stops, mut unreadable) = (None, 0);
-        let mut settle = |bounces: &mut Bounces<'_>| -> Result<bool, Gone> {
-            let Batch { done, unreadable: these, stops: why } = bounces.settle();
+        let mut settle = |bounces: &mut Bounces<'_>| -> Result<bool, PeerGone> {
+            let BounceResult { done, unreadable: these, stops: why } = bounces.settle();
             self.log_removed(Action::Bounce, &done);
             self.show_removed(&view, &done)?;
             unreadable += these.len() as u64;
@@ -329,17 +343,17 @@ impl Run<'_> {
             stops = why;
             Ok(stops.is_none())
         };
-        let walked = self.each(now_us, true, &mut |found| {
+        let scanned = self.each(now_us, true, &mut |found| {
             let count = bounces.add(*found);
             match bounces.is_full() && !settle(&mut bounces)? {
-                true => Ok(Outcome::Stop),
-                false => Ok(Outcome::of(count)),
+                true => Ok(ScanStep::Stop),
+                false => Ok(ScanStep::of(count)),
             }
         });
         // Who has gone is not asked any more; what was done until then stays done.
-        let settled = if walked.is_ok() { settle(&mut bounces).map(drop) } else { Ok(()) };
-        let Totals { messages, recipients, unchanged, active } = bounces.totals();
-        (self.tell)(&Deed::Ended { action: Action::Bounce, messages, recipients, uid: self.uid });
+        let settled = if scanned.is_ok() { settle(&mut bounces).map(drop) } else { Ok(()) };
+        let ChangeTotals { messages, recipients, unchanged, active } = bounces.totals();
+        (self.on_change)(&QueueChange::Ended { action: Action::Bounce, messages, recipients, uid: self.uid });
         if let Some(why) = stops {
             let error = format!(
                 "bounce: stopped after {recipients} recipients of {messages} messages, whose senders are told; the others stay in the queue: {why}"
@@ -347,14 +361,14 @@ impl Run<'_> {
             return Ok(Piece::Failed { reason: Reason::Failed, error });
         }
         settled?;
-        let walked = walked?;
-        let walked = Walked { messages, recipients, unreadable: walked.unreadable + unreadable, ..walked };
-        Ok(walked.into_piece([("unchanged", unchanged.into()), ("kept", 0.into()), ("active", active.into())]))
+        let scanned = scanned?;
+        let scanned = ScanTotals { messages, recipients, unreadable: scanned.unreadable + unreadable, ..scanned };
+        Ok(scanned.into_piece([("unchanged", unchanged.into()), ("kept", 0.into()), ("active", active.into())]))
     }
 
     /// Keeps the times to come that senders gave; of how many recipients. What waits is not retried before, and what is released
     /// waits until then. Who names a message by its id means it all the same.
-    fn keep(&self, action: Action, found: &mut Found, now_us: u64) -> u64 {
+    fn keep(&self, action: Action, found: &mut FoundMessage, now_us: u64) -> u64 {
         let status = match action {
             Action::Retry => Status::Waiting,
             Action::Release => Status::Held,
@@ -363,7 +377,7 @@ impl Run<'_> {
         if !self.command.selection.ids.is_empty() {
             return 0;
         }
-        let kept = self.walk(now_us, false).mark_early(found, status);
+        let kept = self.scan(now_us, false).mark_early(found, status);
         if action == Action::Retry {
             found.recipients.retain(|one| !one.keeps_time);
         }
@@ -371,11 +385,11 @@ impl Run<'_> {
     }
 
     /// Logs what the spool has let go of: whoever looks for a message later finds what became of it.
-    fn log_removed(&self, action: Action, removed: &[Found]) {
+    fn log_removed(&self, action: Action, removed: &[FoundMessage]) {
         for found in removed {
-            let sender = found.letter.as_ref().and_then(|letter| letter.envelope.sender.address());
+            let sender = found.summary.as_ref().and_then(|summary| summary.envelope.sender.address());
             let from = sender.map(ToString::to_string).unwrap_or_default();
-            (self.tell)(&Deed::Removed {
+            (self.on_change)(&QueueChange::Removed {
                 action,
                 id: found.id,
                 from: &from,
@@ -385,7 +399,7 @@ impl Run<'_> {
         }
     }
 
-    fn show_removed(&self, view: &View<'_>, removed: &[Found]) -> Result<(), Gone> {
+    fn show_removed(&self, view: &QueueView<'_>, removed: &[FoundMessage]) -> Result<(), PeerGone> {
         removed.iter().flat_map(|found| view.all(found)).try_for_each(|line| self.send(line))
     }
 
@@ -394,47 +408,47 @@ impl Run<'_> {
         &self,
         now_us: u64,
         reads: bool,
-        take: &mut dyn FnMut(Box<Found>) -> Result<Outcome, Gone>,
-    ) -> Result<Walked, Gone> {
-        let walk = self.walk(now_us, reads);
-        let ids = walk.ids();
-        let mut walked = Walked::default();
-        let mut progress = Progress { of: ids.len(), told: clock::now() };
+        take: &mut dyn FnMut(Box<FoundMessage>) -> Result<ScanStep, PeerGone>,
+    ) -> Result<ScanTotals, PeerGone> {
+        let scan = self.scan(now_us, reads);
+        let ids = scan.ids();
+        let mut scanned = ScanTotals::default();
+        let mut progress = Progress { of: ids.len(), reported_at: clock::now() };
         for (seen, id) in ids.iter().copied().enumerate() {
-            if self.command.limit.is_some_and(|limit| walked.messages >= limit) {
+            if self.command.limit.is_some_and(|limit| scanned.messages >= limit) {
                 let rest = ids.get(seen..).unwrap_or_default();
-                walked.count_rest(rest, &walk);
+                scanned.count_rest(rest, &scan);
                 break;
             }
-            progress.tell(seen, self)?;
-            match walk.look(id) {
-                Look::Found(found) => match take(found)? {
-                    Outcome::Counts(recipients) => {
-                        walked.messages += 1;
-                        walked.recipients += recipients;
+            progress.report(seen, self)?;
+            match scan.examine(id) {
+                ScanResult::FoundMessage(found) => match take(found)? {
+                    ScanStep::Counts(recipients) => {
+                        scanned.messages += 1;
+                        scanned.recipients += recipients;
                     }
-                    Outcome::Skip => {}
-                    Outcome::Stop => break,
+                    ScanStep::Skip => {}
+                    ScanStep::Stop => break,
                 },
-                Look::Other => {}
+                ScanResult::Other => {}
                 // What was not named and has gone meanwhile is nobody's concern.
-                Look::Missing if self.command.selection.ids.is_empty() => {}
-                Look::Missing => {
-                    walked.missing += 1;
+                ScanResult::Missing if self.command.selection.ids.is_empty() => {}
+                ScanResult::Missing => {
+                    scanned.missing += 1;
                     self.send(Map::from_iter([("missing".to_owned(), json!(id.to_string()))]))?;
                 }
-                Look::Unreadable(trouble) => {
-                    walked.unreadable += 1;
+                ScanResult::Unreadable(trouble) => {
+                    scanned.unreadable += 1;
                     self.send_unreadable(id, &trouble)?;
                 }
             }
         }
-        Ok(walked)
+        Ok(scanned)
     }
 }
 
-/// What became of a message that was found.
-enum Outcome {
+/// Tells the scan how to count a message, or to end.
+enum ScanStep {
     /// It counts, with so many recipients.
     Counts(u64),
     /// Nothing of it was left to do.
@@ -443,35 +457,35 @@ enum Outcome {
     Stop,
 }
 
-impl Outcome {
+impl ScanStep {
     fn of(recipients: usize) -> Self {
         if recipients == 0 { Self::Skip } else { Self::Counts(recipients as u64) }
     }
 }
 
-/// Says from time to time how far a command has come, and learns that nobody listens.
+/// Sends progress lines at an interval, and notices that the peer closed its connection.
 struct Progress {
     of: usize,
-    told: Instant,
+    reported_at: Instant,
 }
 
 impl Progress {
-    fn tell(&mut self, seen: usize, run: &Run<'_>) -> Result<(), Gone> {
+    fn report(&mut self, seen: usize, run: &CommandRun<'_>) -> Result<(), PeerGone> {
         if run.to.is_closed() {
-            return Err(Gone);
+            return Err(PeerGone);
         }
         let now = clock::now();
-        if now.saturating_duration_since(self.told) < PROGRESS_INTERVAL {
+        if now.saturating_duration_since(self.reported_at) < PROGRESS_INTERVAL {
             return Ok(());
         }
-        self.told = now;
+        self.reported_at = now;
         run.send(Map::from_iter([("seen".to_owned(), json!(seen)), ("of".to_owned(), json!(self.of))]))
     }
 }
 
-/// What a walk came to.
+/// Counts the results of a scan.
 #[derive(Default)]
-struct Walked {
+struct ScanTotals {
     messages: u64,
     recipients: u64,
     missing: u64,
@@ -482,15 +496,15 @@ struct Walked {
     unseen: u64,
 }
 
-impl Walked {
-    fn count_rest(&mut self, rest: &[QueueId], walk: &Walk<'_>) {
-        let selection = walk.selection;
+impl ScanTotals {
+    fn count_rest(&mut self, rest: &[QueueId], scan: &QueueScan<'_>) {
+        let selection = scan.selection;
         if selection.needs_addresses() {
             self.unseen = rest.len() as u64;
         } else if selection.takes_whole_messages() && selection.ids.is_empty() {
             self.more = rest.len() as u64;
         } else {
-            self.more = rest.iter().filter(|id| walk.may_be_meant(**id)).count() as u64;
+            self.more = rest.iter().filter(|id| scan.may_be_meant(**id)).count() as u64;
         }
     }
 

@@ -1,8 +1,8 @@
-//! What the queue tools ask of the dispatcher, and what they tell it.
+//! The interface through which queue commands reach the queue manager.
 //!
-//! The spool is where a command takes effect; this is the other half: the dispatcher looks again at what was changed, and
-//! knows what the spool does not keep (the last answer of a next hop, what is being delivered now). Everything here returns
-//! at once, and may be called from any thread.
+//! A command takes effect in the spool. The queue manager then reads the changed destinations again. It also knows what the spool
+//! does not keep: the last reply of a next hop, and the attempts in progress. Every function except `bounce` returns at once, and
+//! any thread may call it.
 
 use crate::env::clock;
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use mail::QueueId;
 use std::fmt;
 use std::time::Duration;
 
-/// Destinations that a command changed something at.
+/// Names the destinations whose recipients a command changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destinations<'a> {
     /// Perhaps all.
@@ -19,8 +19,8 @@ pub enum Destinations<'a> {
     These(&'a [Bytes]),
 }
 
-/// The dispatcher as the queue tools see it.
-pub trait Nudge: Send + Sync + fmt::Debug + 'static {
+/// Controls deliveries on behalf of queue commands.
+pub trait DeliveryControl: Send + Sync + fmt::Debug + 'static {
     /// Recipients at these destinations are no longer held: they wait and are due. Told after the spool has it.
     fn released(&self, destinations: Destinations<'_>);
 
@@ -48,7 +48,7 @@ pub trait Nudge: Send + Sync + fmt::Debug + 'static {
     /// but for those that are being delivered. What is said to be done is durable. `None`: nobody does that any more.
     ///
     /// Blocks until then: to be called where that holds up nobody.
-    fn bounce(&self, meant: Vec<Meant>, why: &str) -> Option<Vec<Bounced>>;
+    fn bounce(&self, meant: Vec<RecipientSelection>, why: &str) -> Option<Vec<Bounced>>;
 
     /// How a destination is, if the dispatcher has anything to do with it now.
     fn destination(&self, name: &[u8]) -> Option<DestinationState>;
@@ -56,7 +56,7 @@ pub trait Nudge: Send + Sync + fmt::Debug + 'static {
 
 /// Recipients of a message that are to be bounced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meant {
+pub struct RecipientSelection {
     /// The message.
     pub id: QueueId,
     /// Their positions, in order.
@@ -75,12 +75,12 @@ pub struct Bounced {
     /// How many are held, since nobody is left who could be told.
     pub held: u64,
     /// Why others stay as they are.
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<BounceError>,
 }
 
 /// Why recipients are not bounced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum BounceError {
     /// The message cannot be read.
     Unreadable(String),
     /// The spool takes no reports, or no records.
@@ -91,7 +91,7 @@ pub enum Trouble {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DestinationState {
     /// It cannot be reached, and waits for its time.
-    pub down: Option<Down>,
+    pub down: Option<DownState>,
     /// Connections to it.
     pub connections: u64,
     /// Messages on their way over them.
@@ -107,7 +107,7 @@ pub struct DestinationState {
     /// The same, as learned from what its hosts refused with 421 or 4xx, while that is felt.
     pub pace: Option<u32>,
     /// What its mail that is due waits for, if it has some and is not tried.
-    pub waits: Option<Waits>,
+    pub waits: Option<WaitCause>,
     /// Messages that are in memory and wait for a connection.
     pub ready: u64,
     /// The spool has, or may have, more that is due.
@@ -116,7 +116,7 @@ pub struct DestinationState {
 
 /// What mail that is due waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waits {
+pub enum WaitCause {
     /// For a connection.
     Connection {
         /// For so long.
@@ -132,18 +132,18 @@ pub enum Waits {
 
 /// Why and how long a destination is left alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Down {
+pub struct DownState {
     /// What happened at the last attempt.
     pub why: String,
     /// When the next one is made, since 1970.
     pub retry_at: Duration,
 }
 
-/// Nobody: nothing is delivered, the server only accepts.
+/// Stands for the queue manager in a server that does not deliver.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nobody;
+pub struct NoDelivery;
 
-impl Nudge for Nobody {
+impl DeliveryControl for NoDelivery {
     fn released(&self, _: Destinations<'_>) {}
 
     fn retry(&self, _: Destinations<'_>) {}
@@ -156,7 +156,7 @@ impl Nudge for Nobody {
         false
     }
 
-    fn bounce(&self, _: Vec<Meant>, _: &str) -> Option<Vec<Bounced>> {
+    fn bounce(&self, _: Vec<RecipientSelection>, _: &str) -> Option<Vec<Bounced>> {
         None
     }
 
