@@ -5,7 +5,7 @@
 //! what all connections share, `hosts` what is known of next hops, `kept_file` what helps and may be lost. [`config`], [`log`], [`control`], [`queue`], [`auth`], [`tls`], [`dns`] and [`env`]
 //! serve them. [`submit`] and `pickup` are the two ends of the directory where programs of this machine hand mail in.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 pub mod accept;
 pub mod admit;
@@ -17,7 +17,7 @@ mod deliver;
 mod delivery_watch;
 mod dispatch;
 pub mod dns;
-pub mod env;
+pub mod file_system;
 pub mod hardening;
 mod hosts;
 pub mod intake;
@@ -41,4 +41,5 @@ pub mod tls;
 mod user_share;
 
 pub use deliver::local::privileged as local_delivery;
+pub use os as env;
 pub use shell::{Ended, Source, explain, start};

@@ -56,7 +56,7 @@ impl Hardening {
         let facts = Facts::find(config, config_file, self.has_helper);
         let roots = Roots::of(&needs::needs(config, &facts));
         let moves = !self.has_helper && matches!(config.local.mailbox, Mailbox::Maildir(_));
-        match landlock::apply(&roots, moves) {
+        match landlock::apply(roots.iter(), moves) {
             Ok(Applied::InForce { abi }) => {
                 let text = format!("landlock in force, version {abi}: {roots}");
                 self.roots = Some(roots);

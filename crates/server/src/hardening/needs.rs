@@ -9,49 +9,8 @@
 
 use super::facts::Facts;
 use crate::config::{self, Config, Mailbox};
-use std::fmt;
+pub use crate::env::landlock::{Access, EXECUTE, READ, WRITE};
 use std::path::{Path, PathBuf};
-
-/// What may be done with the files below a directory, besides reading them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Access {
-    /// Programs may be run.
-    pub execute: bool,
-    /// Files may be written, made, renamed and removed.
-    pub write: bool,
-}
-
-/// Reading alone.
-pub const READ: Access = Access { execute: false, write: false };
-/// Reading, and running programs.
-pub const EXECUTE: Access = Access { execute: true, write: false };
-/// Reading and writing.
-pub const WRITE: Access = Access { execute: false, write: true };
-
-impl Access {
-    /// The rights of both.
-    #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        Self { execute: self.execute || other.execute, write: self.write || other.write }
-    }
-
-    /// Whether `self` has all rights of `other`.
-    #[must_use]
-    pub const fn covers(self, other: Self) -> bool {
-        (self.execute || !other.execute) && (self.write || !other.write)
-    }
-}
-
-impl fmt::Display for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match (self.execute, self.write) {
-            (false, false) => "read",
-            (true, false) => "read and execute",
-            (false, true) => "read and write",
-            (true, true) => "read, write and execute",
-        })
-    }
-}
 
 /// How far a rule reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::control::{Answer, Piece, Reason};
-use crate::env::patience::Patience;
+use crate::env::test_deadline::TestDeadline;
 use crate::simulation::spool_with;
 use mail::{Address, Client, Envelope, MailParams, Protocol, QueueId, Received, Recipient, ReversePath};
 use serde_json::{Map, Value, json};
@@ -591,7 +591,7 @@ async fn commands_are_bounded_and_end_when_nobody_listens() {
     drop(held);
     // That ends them; then there is room again.
     let mut answer = trial.commands.answer(list(), 7, Arc::clone(&tell));
-    let patience = Patience::new("there is no room again");
+    let patience = TestDeadline::new("there is no room again");
     while let Answer::Refused { .. } = answer {
         patience.check();
         tokio::task::yield_now().await;

@@ -86,12 +86,22 @@ pub(crate) struct Loaded {
     pub(crate) refused: Vec<String>,
 }
 
+/// Trust in maps of this process, by the configuration.
+pub(crate) fn trust(config: &Config) -> Trust {
+    Trust::maps(&config.server.user, &config.server.group, config.maps.group_writable)
+}
+
+/// The same for a command that looks at the configuration of a server with a user of its own.
+pub(crate) fn trust_of_server(config: &Config) -> Trust {
+    Trust::maps_of_server(&config.server.user, &config.server.group, config.maps.group_writable)
+}
+
 /// Reads all that the configuration names. `old`: what is in force.
 ///
 /// # Errors
 /// What cannot be read and has nothing before it.
 pub(crate) fn load(config: &Config, lookups: &Arc<Lookups>, old: Option<&Routing>) -> Result<Loaded, Vec<String>> {
-    load_if(config, lookups, old, has_routing(config), Trust::maps(config))
+    load_if(config, lookups, old, has_routing(config), trust(config))
 }
 
 /// The same, with the router even where there is nothing to ask, for explanations.
@@ -99,12 +109,12 @@ pub(crate) fn load(config: &Config, lookups: &Arc<Lookups>, old: Option<&Routing
 /// # Errors
 /// As [`load`].
 pub(crate) fn load_always(config: &Config) -> Result<Loaded, Vec<String>> {
-    load_if(config, &Arc::new(Lookups::new(config)), None, true, Trust::maps_of_server(config))
+    load_if(config, &Arc::new(Lookups::new(config)), None, true, trust_of_server(config))
 }
 
 /// Which domains are whose, as far as the files that say so can be read.
 pub(crate) fn classes(config: &Config) -> Classes {
-    Loading::new(config, None, Trust::maps_of_server(config)).classes()
+    Loading::new(config, None, trust_of_server(config)).classes()
 }
 
 fn load_if(

@@ -73,7 +73,7 @@ impl Server {
         let live = service.live.load_full();
         let count = |counter| service.log.counter(counter);
         let refused_at_rcpt = |temporary| count(Counter::Rejected(Ruleset::Rcpt, temporary));
-        let space = machine::file_system(&live.config.spool.path);
+        let space = crate::file_system::file_system(&live.config.spool.path);
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             hostname: live.config.hostname.clone(),

@@ -418,7 +418,7 @@ fn say_started(service: &Context, recovery: Option<&Recovery>, listeners: usize)
     let live = service.live.load();
     let path = &live.config.spool.path;
     let Some(recovery) = recovery else { return };
-    let volatile = machine::file_system(path).is_ok_and(|space| space.volatile);
+    let volatile = crate::file_system::file_system(path).is_ok_and(|space| space.volatile);
     let spool = path.display().to_string();
     let (uid, gid) = machine::user();
     let name = accounts::Accounts::read().ok().and_then(|accounts| accounts.login_of(uid)).map(|login| login.name);

@@ -32,7 +32,7 @@ pub(super) fn check() {
 }
 
 /// The role: with the list in force threads and programs start as before, and programs have the list too. The calls themselves are
-/// tried in `env/seccomp/tests.rs`.
+/// tried in the crate `os`.
 pub(super) fn start_with_refused_calls() {
     if let Err(text) = seccomp::apply() {
         return eprintln!("skipped: {text}");
@@ -70,7 +70,7 @@ pub(super) fn try_closed_files(place: &Path) {
         need("/dev/null".into(), Scope::Only, WRITE),
     ];
     needs.extend(system);
-    match landlock::apply(&Roots::of(&needs), true) {
+    match landlock::apply(Roots::of(&needs).iter(), true) {
         Ok(Applied::InForce { .. }) => {}
         Ok(Applied::Missing) => return eprintln!("skipped: the kernel has no Landlock"),
         Err(error) => panic!("{error}"),

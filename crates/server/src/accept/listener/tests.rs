@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{ListenProtocol, ListenTls};
-use crate::env::patience::Patience;
+use crate::env::test_deadline::TestDeadline;
 use std::net::TcpStream as Client;
 
 fn entry(address: &str) -> Listen {
@@ -51,7 +51,7 @@ fn a_taken_address_names_its_holder() {
     assert!(text.contains(&format!("pid {}, listens there", std::process::id())), "{text}");
     drop(first);
     // A child that another test has just made may hold it for a moment.
-    let patience = Patience::new("the address is not free again");
+    let patience = TestDeadline::new("the address is not free again");
     while bind(&[entry(&address.to_string())], Vec::new(), 64, 2).is_err() {
         patience.check();
     }

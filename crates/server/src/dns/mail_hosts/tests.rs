@@ -7,7 +7,7 @@ use super::*;
 use crate::config::Dns;
 use crate::dns::places::QUICK;
 use crate::dns::{Data, Found, LOOKUPS_MAX};
-use crate::env::patience::Patience;
+use crate::env::test_deadline::TestDeadline;
 use hickory_resolver::proto::rr::RData;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashSet};
@@ -439,7 +439,7 @@ async fn crowd(resolver: &Resolver) -> tokio::task::JoinSet<()> {
         let resolver = resolver.clone();
         crowd.spawn(async move { drop(ask(&resolver, &format!("{number}.dead.example"), 0).await) });
     }
-    let patience = Patience::new("nobody stands in line");
+    let patience = TestDeadline::new("nobody stands in line");
     while resolver.counts().lookups_waited == before {
         patience.check();
         tokio::task::yield_now().await;

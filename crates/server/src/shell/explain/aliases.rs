@@ -70,7 +70,7 @@ impl Surroundings {
             delimiter: local.delimiter.chars().next(),
             programs: local.programs.clone(),
             has_outside: config.maps.aliases.iter().any(|source| !matches!(source, MapSource::File(_))),
-            trust: Trust::maps_of_server(config),
+            trust: load::trust_of_server(config),
             runs_programs: local.programs_as_server || machine::is_root(),
         }
     }
@@ -175,7 +175,7 @@ mod tests {
             delimiter: Some('+'),
             programs: Vec::new(),
             has_outside: false,
-            trust: Trust::maps_of_server(&Config::default()),
+            trust: load::trust_of_server(&Config::default()),
             runs_programs: true,
         }
     }

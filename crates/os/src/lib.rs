@@ -9,12 +9,12 @@
 //! 4. [`accounts`] finds the user to become, [`privileges`] gives it its directories and becomes it, for good;
 //! 5. [`landlock`] and [`seccomp`] close what is not needed from then on.
 //!
-//! The helper of local delivery, which stays root, keeps few [`capabilities`]. Afterwards [`addresses`], [`clock`], [`signals`] and [`quickack`] serve the running server. This is the one folder of the crate in which
-//! `unsafe` may stand; each block says why it is sound.
+//! The helper of local delivery, which stays root, keeps few [`capabilities`]. Afterwards [`addresses`], [`clock`], [`signals`] and [`quickack`] serve the running server.
+//! `unsafe` stands here and in the disk of the spool, nowhere else; each block says why it is sound.
 
 pub mod accounts;
 pub mod addresses;
-pub(crate) mod blocking;
+pub mod blocking;
 pub mod capabilities;
 pub mod clock;
 pub mod descriptors;
@@ -22,13 +22,13 @@ pub mod landlock;
 pub mod limits;
 pub mod machine;
 pub mod nss;
-#[cfg(test)]
-pub(crate) mod patience;
 pub mod privileges;
 pub mod quickack;
-pub(crate) mod safe_file;
+pub mod safe_file;
 pub mod seccomp;
 pub mod signals;
 pub mod systemd;
-pub(crate) mod threads;
-pub(crate) mod turns;
+#[cfg(any(test, feature = "sim"))]
+pub mod test_deadline;
+pub mod threads;
+pub mod turns;

@@ -6,21 +6,21 @@ use std::time::{Duration, Instant};
 const SOON: Duration = Duration::from_secs(60);
 
 /// Until when a loop may go on, by a clock that no test stops.
-pub(crate) struct Patience {
+pub struct TestDeadline {
     what: &'static str,
     begun: Instant,
 }
 
-impl Patience {
+impl TestDeadline {
     /// `what` is wrong if the loop does not end.
     #[expect(clippy::disallowed_methods, reason = "a limit for waiting")]
-    pub(crate) fn new(what: &'static str) -> Self {
+    pub fn new(what: &'static str) -> Self {
         Self { what, begun: Instant::now() }
     }
 
     /// To be asked in each round.
     #[track_caller]
-    pub(crate) fn check(&self) {
+    pub fn check(&self) {
         assert!(self.begun.elapsed() < SOON, "{}", self.what);
     }
 }

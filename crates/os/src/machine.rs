@@ -1,12 +1,7 @@
-//! Who and where we are: name of the host, process, user, and what file system a path is on.
+//! The name of the host, the process and its user.
 //!
-//! Nothing here asks the network. The name serves as default of `hostname`; a machine whose files do not know its full name gets
+//! Nothing here asks the network. The name of the host serves as default of `hostname`; a machine whose files do not know its full name gets
 //! the short one, and the configuration can say better.
-
-use spool::disk::real::RealDisk;
-use spool::disk::{Disk as _, Space};
-use std::io;
-use std::path::Path;
 
 /// The host's name, with its domain where the machine's files know it.
 ///
@@ -44,13 +39,13 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The user we act as.
+/// The effective user of the calling thread.
 #[must_use]
 pub fn uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The user and the group that this process really is: what it was started as, or what it has become for good.
+/// The real user and group of this process: those it was started with, or those it has become for good.
 #[must_use]
 pub fn user() -> (u32, u32) {
     (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
@@ -60,16 +55,6 @@ pub fn user() -> (u32, u32) {
 #[must_use]
 pub fn pid() -> u32 {
     std::process::id()
-}
-
-/// What the file system of `path` is, and whether it keeps anything over a power cut; of the nearest directory above, where `path`
-/// does not exist yet.
-///
-/// # Errors
-/// Whatever the system says.
-pub fn file_system(path: &Path) -> io::Result<Space> {
-    let there = path.ancestors().find(|path| path.exists()).filter(|path| !path.as_os_str().is_empty());
-    RealDisk::new().space(there.unwrap_or_else(|| Path::new(".")))
 }
 
 #[cfg(test)]
@@ -91,14 +76,5 @@ mod tests {
             assert_eq!(full_name(node, hosts, hostname), expected, "{node} {hosts:?} {hostname:?}");
         }
         assert!(!host_name().contains(char::is_whitespace));
-    }
-
-    #[test]
-    fn the_file_system_of_a_path_that_does_not_exist_yet() {
-        let dir = tempfile::tempdir().unwrap();
-        let there = file_system(dir.path()).unwrap();
-        let missing = file_system(&dir.path().join("a/b/c")).unwrap();
-        assert_eq!((there.file_system, there.volatile), (missing.file_system, missing.volatile));
-        assert!(file_system(Path::new("no-such-relative-directory/x")).is_ok());
     }
 }

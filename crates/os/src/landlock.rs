@@ -4,17 +4,58 @@
 //! open already, connections, nor the kernel's own doing. A kernel knows the kinds of access of its version (ABI) and checks
 //! those alone; the log says which it is (<https://docs.kernel.org/userspace-api/landlock.html>).
 
-use crate::hardening::needs;
-use crate::hardening::roots::Roots;
 use landlock::{
     ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, LandlockStatus, PathBeneath, PathFd, Ruleset,
     RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus,
 };
+use std::fmt;
+use std::path::Path;
 
 /// The newest version whose kinds of access are used.
 const NEWEST: ABI = ABI::V5;
 
-/// What came of it.
+/// What may be done with the files below a directory, besides reading them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Programs may be run.
+    pub execute: bool,
+    /// Files may be written, made, renamed and removed.
+    pub write: bool,
+}
+
+/// Reading alone.
+pub const READ: Access = Access { execute: false, write: false };
+/// Reading, and running programs.
+pub const EXECUTE: Access = Access { execute: true, write: false };
+/// Reading and writing.
+pub const WRITE: Access = Access { execute: false, write: true };
+
+impl Access {
+    /// The rights of both.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self { execute: self.execute || other.execute, write: self.write || other.write }
+    }
+
+    /// Whether `self` has all rights of `other`.
+    #[must_use]
+    pub const fn covers(self, other: Self) -> bool {
+        (self.execute || !other.execute) && (self.write || !other.write)
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (self.execute, self.write) {
+            (false, false) => "read",
+            (true, false) => "read and execute",
+            (false, true) => "read and write",
+            (true, true) => "read, write and execute",
+        })
+    }
+}
+
+/// Says whether the rules are in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
     /// The rules are in force, by this version of the kernel's.
@@ -32,8 +73,8 @@ pub enum Applied {
 /// are none then. A root that has gone meanwhile has no rule.
 /// # Errors
 /// The kernel can, and refused.
-pub fn apply(roots: &Roots, moves: bool) -> Result<Applied, String> {
-    let failed = |error: &dyn std::fmt::Display| format!("Landlock: {error}");
+pub fn apply<'a>(roots: impl IntoIterator<Item = (&'a Path, Access)>, moves: bool) -> Result<Applied, String> {
+    let failed = |error: &dyn fmt::Display| format!("Landlock: {error}");
     let mut ruleset = Ruleset::default();
     if moves {
         ruleset = match ruleset.set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::Refer) {
@@ -43,7 +84,7 @@ pub fn apply(roots: &Roots, moves: bool) -> Result<Applied, String> {
     }
     let ruleset = ruleset.handle_access(AccessFs::from_all(NEWEST)).map_err(|error| failed(&error))?;
     let mut ruleset = ruleset.create().map_err(|error| failed(&error))?;
-    for (root, access) in roots.iter() {
+    for (root, access) in roots {
         let Ok(opened) = PathFd::new(root) else { continue };
         let mut rights = rights(access);
         if !root.is_dir() {
@@ -61,7 +102,7 @@ pub fn apply(roots: &Roots, moves: bool) -> Result<Applied, String> {
     })
 }
 
-fn rights(access: needs::Access) -> BitFlags<AccessFs> {
+fn rights(access: Access) -> BitFlags<AccessFs> {
     let mut rights = AccessFs::ReadFile | AccessFs::ReadDir;
     if access.execute {
         rights |= AccessFs::Execute;

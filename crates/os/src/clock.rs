@@ -19,7 +19,7 @@ pub fn now() -> Instant {
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "this is the clock module")]
 pub fn unix_us() -> u64 {
-    #[cfg(test)]
+    #[cfg(any(test, feature = "sim"))]
     if let Some(us) = simulated::unix_us() {
         return us;
     }
@@ -27,8 +27,8 @@ pub fn unix_us() -> u64 {
 }
 
 /// Wall time that goes with the timers of tokio, for the simulation.
-#[cfg(test)]
-pub(crate) mod simulated {
+#[cfg(any(test, feature = "sim"))]
+pub mod simulated {
     use super::now;
     use std::cell::Cell;
     use std::time::Instant;
@@ -38,13 +38,13 @@ pub(crate) mod simulated {
     }
 
     /// It is `unix_us` now on this thread, until the guard goes.
-    pub(crate) fn begin(unix_us: u64) -> Guard {
+    pub fn begin(unix_us: u64) -> Guard {
         EPOCH.set(Some((unix_us, now())));
         Guard(())
     }
 
     /// Whether this thread lives in simulated time.
-    pub(crate) fn is_on() -> bool {
+    pub fn is_on() -> bool {
         EPOCH.get().is_some()
     }
 
@@ -55,7 +55,7 @@ pub(crate) mod simulated {
 
     /// Ends it.
     #[derive(Debug)]
-    pub(crate) struct Guard(());
+    pub struct Guard(());
 
     impl Drop for Guard {
         fn drop(&mut self) {

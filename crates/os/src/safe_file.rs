@@ -14,7 +14,6 @@
 
 use super::accounts::Accounts;
 use super::{machine, privileges};
-use crate::config::Config;
 use rustix::fs::OFlags;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -29,7 +28,7 @@ const LINKS_MAX: usize = 40;
 
 /// Whose files count, and how group write permission is judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Trust {
+pub struct Trust {
     owners: BTreeSet<u32>,
     group: GroupWrite,
 }
@@ -47,7 +46,7 @@ enum GroupWrite {
 
 /// Why a file does not count. The text names the object, its owner and mode, and what to run.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// It cannot be opened or asked.
     Io(io::Error),
     /// Somebody else could have written it.
@@ -69,23 +68,29 @@ impl From<io::Error> for Refusal {
     }
 }
 
+impl GroupWrite {
+    fn of_maps(group_writable: bool) -> Self {
+        if group_writable { Self::Any } else { Self::No }
+    }
+}
+
 impl Trust {
-    /// For maps and lists of this process, with its rights as they are now.
-    pub(crate) fn maps(config: &Config) -> Self {
-        let group = if config.maps.group_writable { GroupWrite::Any } else { GroupWrite::No };
-        let account = account(&config.server.user, &config.server.group).filter(|_| machine::is_root());
-        Self { owners: owners(account.as_ref()), group }
+    /// For maps and lists of this process, with its rights as they are now, where `server.user` and `server.group` are these.
+    #[must_use]
+    pub fn maps(user: &str, group: &str, group_writable: bool) -> Self {
+        let account = account(user, group).filter(|_| machine::is_root());
+        Self { owners: owners(account.as_ref()), group: GroupWrite::of_maps(group_writable) }
     }
 
     /// The same for a command that looks at the configuration of a server with a user of its own.
-    pub(crate) fn maps_of_server(config: &Config) -> Self {
-        let account = account(&config.server.user, &config.server.group);
-        Self { owners: owners(account.as_ref()), ..Self::maps(config) }
+    #[must_use]
+    pub fn maps_of_server(user: &str, group: &str, group_writable: bool) -> Self {
+        Self { owners: owners(account(user, group).as_ref()), group: GroupWrite::of_maps(group_writable) }
     }
 
     /// For passwords and the configuration, of the server with this `server.user` and `server.group`: root's group and that of the
     /// server may write.
-    pub(crate) fn secrets(user: &str, group: &str) -> Self {
+    pub fn secrets(user: &str, group: &str) -> Self {
         let account = account(user, group);
         let gid = account.as_ref().map(|account| account.gid);
         let groups = [Some(0), Some(rustix::process::getegid().as_raw()), gid].into_iter().flatten().collect();
@@ -96,7 +101,7 @@ impl Trust {
     ///
     /// # Errors
     /// It cannot be opened, is no regular file, or is not safe.
-    pub(crate) fn open(&self, path: &Path) -> Result<(File, Metadata), Refusal> {
+    pub fn open(&self, path: &Path) -> Result<(File, Metadata), Refusal> {
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
         let found = file.metadata()?;
@@ -110,7 +115,7 @@ impl Trust {
     }
 
     /// Why a file that was opened before, or is only named, would not count now; `None`: it would.
-    pub(crate) fn complaint(&self, path: &Path) -> Option<String> {
+    pub fn complaint(&self, path: &Path) -> Option<String> {
         let found = std::fs::metadata(path).ok()?;
         self.of_file(path, &found).or_else(|| self.of_directories(path))
     }

@@ -19,7 +19,7 @@ type Work = Box<dyn FnOnce() + Send>;
 
 /// Why work was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Undone {
+pub enum Undone {
     /// It panicked.
     BrokeOff,
     /// There is no thread, and the system gives none.
@@ -28,15 +28,15 @@ pub(crate) enum Undone {
 
 /// Threads for one kind of work. They end after the last work when this goes.
 #[derive(Debug)]
-pub(crate) struct Threads {
+pub struct Threads {
     name: &'static str,
     threads_max: usize,
     /// How much the threads stand back where processors are short ([`Threads::nice`]).
     niceness: i32,
     shared: Arc<Shared>,
     /// The system gives no thread.
-    #[cfg(test)]
-    pub(crate) is_short: std::sync::atomic::AtomicBool,
+    #[cfg(any(test, feature = "sim"))]
+    pub is_short: std::sync::atomic::AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -62,20 +62,20 @@ impl std::fmt::Debug for State {
 
 impl Threads {
     /// None yet; at most `threads_max`, which bear this name.
-    pub(crate) fn new(name: &'static str, threads_max: usize) -> Self {
+    pub fn new(name: &'static str, threads_max: usize) -> Self {
         Self {
             name,
             threads_max,
             niceness: 0,
             shared: Arc::default(),
-            #[cfg(test)]
+            #[cfg(any(test, feature = "sim"))]
             is_short: std::sync::atomic::AtomicBool::default(),
         }
     }
 
     /// The same, which stand back behind all other threads where processors are short: `nice(2)`, which on Linux is for a thread.
     /// Only for work that holds no lock that others wait for.
-    pub(crate) fn nice(mut self, niceness: i32) -> Self {
+    pub fn nice(mut self, niceness: i32) -> Self {
         self.niceness = niceness;
         self
     }
@@ -88,8 +88,8 @@ impl Threads {
     /// The work panicked, or there is no thread to be had.
     /// # Cancel safety
     /// Yes: work that was not begun is not done; what was begun goes on to its end, and its result is lost.
-    pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Undone> {
-        #[cfg(test)]
+    pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Undone> {
+        #[cfg(any(test, feature = "sim"))]
         if super::clock::simulated::is_on() {
             return super::blocking::run(work).await.map_err(|_| Undone::BrokeOff);
         }
@@ -126,7 +126,7 @@ impl Threads {
 
     /// Starts a thread.
     fn begin(&self) -> std::io::Result<()> {
-        #[cfg(test)]
+        #[cfg(any(test, feature = "sim"))]
         if self.is_short.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(std::io::ErrorKind::WouldBlock.into());
         }
@@ -183,7 +183,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::patience::Patience;
+    use crate::test_deadline::TestDeadline;
     use std::sync::mpsc;
 
     const SOON: Duration = Duration::from_secs(20);
@@ -191,7 +191,7 @@ mod tests {
     /// Waits for what nobody announces.
     #[track_caller]
     fn wait(what: &'static str, is_so: impl Fn() -> bool) {
-        let patience = Patience::new(what);
+        let patience = TestDeadline::new(what);
         while !is_so() {
             patience.check();
             std::thread::yield_now();

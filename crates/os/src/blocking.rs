@@ -10,8 +10,8 @@ use tokio::task::JoinError;
 /// The work panicked, or the runtime ends.
 /// # Cancel safety
 /// The work goes on to its end; its result is lost.
-pub(crate) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
-    #[cfg(test)]
+pub async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+    #[cfg(any(test, feature = "sim"))]
     if super::clock::simulated::is_on() {
         // Nothing comes: the moment passes on the simulated clock.
         drop(tokio::time::timeout(std::time::Duration::from_millis(1), std::future::pending::<()>()).await);

@@ -14,20 +14,20 @@ use tokio::sync::oneshot;
 
 /// How much may wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TurnLimits {
+pub struct TurnLimits {
     /// Turns that are held at a time.
-    pub(crate) turns: usize,
+    pub turns: usize,
     /// Requests of one client that wait.
-    pub(crate) waiting_per_client: usize,
+    pub waiting_per_client: usize,
     /// Requests that wait in all.
-    pub(crate) waiting: usize,
+    pub waiting: usize,
     /// How long a request waits.
-    pub(crate) time: Duration,
+    pub time: Duration,
 }
 
 /// Why there is no turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoTurnError {
+pub enum NoTurnError {
     /// The client has too many requests that wait.
     ClientHasTooMany,
     /// There are too many requests that wait.
@@ -50,14 +50,14 @@ impl std::error::Error for NoTurnError {}
 
 /// Turns for clients, which `K` tells apart.
 #[derive(Debug)]
-pub(crate) struct Turns<K: Clone + Eq + Hash> {
+pub struct Turns<K: Clone + Eq + Hash> {
     limits: TurnLimits,
     state: Arc<Mutex<State<K>>>,
 }
 
 /// The right to do something. It ends when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn<K: Clone + Eq + Hash> {
+pub struct Turn<K: Clone + Eq + Hash> {
     state: Option<Arc<Mutex<State<K>>>>,
 }
 
@@ -71,7 +71,7 @@ struct State<K: Clone + Eq + Hash> {
 
 impl<K: Clone + Eq + Hash> Turns<K> {
     /// All are free.
-    pub(crate) fn new(limits: TurnLimits) -> Self {
+    pub fn new(limits: TurnLimits) -> Self {
         let state = State { free: limits.turns, order: VecDeque::new(), waiting: HashMap::new() };
         Self { limits, state: Arc::new(Mutex::new(state)) }
     }
@@ -82,7 +82,7 @@ impl<K: Clone + Eq + Hash> Turns<K> {
     /// A limit is reached.
     /// # Cancel safety
     /// Yes: the request is forgotten.
-    pub(crate) async fn take(&self, client: K) -> Result<Turn<K>, NoTurnError> {
+    pub async fn take(&self, client: K) -> Result<Turn<K>, NoTurnError> {
         let asked = match self.ask(client, true)? {
             Ok(turn) => return Ok(turn),
             Err(asked) => asked,
@@ -97,7 +97,7 @@ impl<K: Clone + Eq + Hash> Turns<K> {
     ///
     /// # Cancel safety
     /// Yes: the request is forgotten.
-    pub(crate) async fn take_again(&self, client: K) -> Option<Turn<K>> {
+    pub async fn take_again(&self, client: K) -> Option<Turn<K>> {
         match self.ask(client, false) {
             Ok(Ok(turn)) => Some(turn),
             Ok(Err(asked)) => asked.await.ok(),
@@ -106,7 +106,7 @@ impl<K: Clone + Eq + Hash> Turns<K> {
     }
 
     /// Requests that wait now.
-    pub(crate) fn waiting(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         let mut state = lock(&self.state);
         state.forget_abandoned();
         state.len()

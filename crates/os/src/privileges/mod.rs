@@ -338,7 +338,7 @@ pub fn prove(account: &Account) -> Result<(), Error> {
 ///
 /// # Errors
 /// `System`: there are some, or they cannot be counted.
-pub(super) fn single_thread(what: &str) -> Result<(), Error> {
+pub(crate) fn single_thread(what: &str) -> Result<(), Error> {
     let threads = names(Path::new("/proc/self/task"))
         .map_err(|error| Error::System(format!("{what}: /proc/self/task: {error}; mount /proc")))?
         .len();
