@@ -12,6 +12,8 @@
 //! The helper of local delivery, which stays root, keeps few [`capabilities`]. Afterwards [`addresses`], [`clock`], [`signals`] and [`quickack`] serve the running server.
 //! `unsafe` stands here and in the disk of the spool, nowhere else; each block says why it is sound.
 
+#![deny(unsafe_code)]
+
 pub mod accounts;
 pub mod addresses;
 pub mod blocking;

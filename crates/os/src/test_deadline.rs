@@ -1,4 +1,4 @@
-//! A limit in time for a loop of a test that waits for what nobody announces: one that hangs says so, and ends.
+//! A time limit for polling loops of tests: a test that hangs fails with a text.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,10 @@ impl TestDeadline {
         Self { what, begun: Instant::now() }
     }
 
-    /// To be asked in each round.
+    /// Checks the limit; to be called in each round.
+    ///
+    /// # Panics
+    /// The limit has passed.
     #[track_caller]
     pub fn check(&self) {
         assert!(self.begun.elapsed() < SOON, "{}", self.what);
